@@ -1,0 +1,272 @@
+"""Tensor IR: index notation, with one kind of node.
+
+A `Function` is a flat list of stages in definition order. A `Stage` defines a tensor element by
+element: a domain, an optional reduction, and one scalar `Body`. Element-wise work, broadcasts,
+transposes, slices, reductions and contractions are all this one node.
+
+Values inside a body have a *compute* type: a load from a FLOAT16 or BFLOAT16 tensor gives a
+FLOAT32, and a stage whose tensor is FLOAT16 or BFLOAT16 has a FLOAT32 body that is rounded to
+nearest even when stored. Index arithmetic has the type `DataType.INDEX`.
+
+This module only holds the nodes; `verify` says which of them are well formed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import struct
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from dmlc.scalars import DataType, Operation
+from dmlc.source import Span
+
+Extent: TypeAlias = int | str
+"""The size of an axis: a number of elements, or the name of a symbol bound at run time."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A literal. Two constants are equal when they are the same bits (so -0.0 is not 0.0, and
+    every NaN is the one NaN)."""
+
+    dtype: DataType
+    value: bool | int | float
+
+    def _key(self) -> tuple[DataType, bytes]:
+        if isinstance(self.value, float):
+            bits = struct.pack("<d", math.nan if math.isnan(self.value) else self.value)
+            return self.dtype, bits
+        return self.dtype, str(int(self.value)).encode()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Index:
+    """The position along an axis, as an INDEX: `i2` of the domain, or `r0` of the reduction."""
+
+    axis: int
+    reduced: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{'r' if self.reduced else 'i'}{self.axis}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """One element of a parameter or an earlier stage. `indices` are INDEX values of this body,
+    one per axis of the tensor. The result has the tensor's compute type, `dtype`."""
+
+    tensor: str
+    indices: tuple[int, ...]
+    dtype: DataType
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Apply:
+    """A scalar operation on values of one type; `dtype` is its result's type."""
+
+    operation: Operation
+    operands: tuple[int, ...]
+    dtype: DataType
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Select:
+    """`condition ? then : otherwise`. What is not chosen does not leak, NaN or not."""
+
+    condition: int
+    then: int
+    otherwise: int
+    dtype: DataType
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cast:
+    """A conversion to a compute type, as `scalars.convert` does it."""
+
+    operand: int
+    dtype: DataType
+
+
+Instruction: TypeAlias = Constant | Index | Load | Apply | Select | Cast
+
+
+def operands(instruction: Instruction) -> tuple[int, ...]:
+    """The values an instruction reads, in evaluation order."""
+    match instruction:
+        case Constant() | Index():
+            return ()
+        case Load():
+            return instruction.indices
+        case Apply():
+            return instruction.operands
+        case Select():
+            return (instruction.condition, instruction.then, instruction.otherwise)
+        case Cast():
+            return (instruction.operand,)
+
+
+def with_operands(instruction: Instruction, new: tuple[int, ...]) -> Instruction:
+    """The same instruction on other values."""
+    match instruction:
+        case Constant() | Index():
+            return instruction
+        case Load():
+            return Load(instruction.tensor, new, instruction.dtype)
+        case Apply():
+            return Apply(instruction.operation, new, instruction.dtype)
+        case Select():
+            return Select(new[0], new[1], new[2], instruction.dtype)
+        case Cast():
+            return Cast(new[0], instruction.dtype)
+
+
+def value_type(instruction: Instruction) -> DataType:
+    """The type of the value an instruction defines."""
+    return DataType.INDEX if isinstance(instruction, Index) else instruction.dtype
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Body:
+    """A scalar computation as flat SSA. Value `k` is what instruction `k` defines.
+
+    Canonical form, which `Body.make` gives and the verifier demands: instructions stand in the
+    order a depth-first walk from the guard and then the result finishes them, and every one is
+    reached. Sharing is kept: a value used twice is one instruction.
+    """
+
+    instructions: tuple[Instruction, ...]
+    result: int
+    guard: int | None = None
+    """A BOOL value: where it is false, the point takes no part in the reduction."""
+
+    @staticmethod
+    def make(instructions: tuple[Instruction, ...], result: int, guard: int | None = None) -> Body:
+        """The canonical body with this result: dead instructions dropped, the rest in order."""
+        order: list[int] = []
+        number: dict[int, int] = {}
+        pending = [result] if guard is None else [result, guard]
+        while pending:
+            value = pending[-1]
+            if value in number:
+                pending.pop()
+                continue
+            missing = [o for o in operands(instructions[value]) if o not in number]
+            if missing:
+                pending.extend(reversed(missing))
+                continue
+            number[value] = len(order)
+            order.append(value)
+            pending.pop()
+        made = tuple(
+            with_operands(instructions[v], tuple(number[o] for o in operands(instructions[v])))
+            for v in order
+        )
+        return Body(made, number[result], None if guard is None else number[guard])
+
+    @property
+    def dtype(self) -> DataType:
+        """The type of the result."""
+        return value_type(self.instructions[self.result])
+
+    def loads(self) -> tuple[Load, ...]:
+        return tuple(i for i in self.instructions if isinstance(i, Load))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reduction:
+    """What folds a stage's body over further axes. `axes` are (label, extent) pairs: label 2 is
+    the axis `r2`. `combiner` is a key of `scalars.COMBINERS`, or `argmin` or `argmax`."""
+
+    combiner: str
+    axes: tuple[tuple[int, Extent], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stage:
+    """A tensor, defined element by element over `domain`; packed in memory, last axis fastest,
+    unless the function gives a result other strides."""
+
+    name: str
+    dtype: DataType
+    domain: tuple[Extent, ...]
+    body: Body
+    reduction: Reduction | None = None
+    span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameter:
+    """An input tensor. `strides` are in elements, one per axis; None means packed. A stride of 0
+    repeats the same element."""
+
+    name: str
+    dtype: DataType
+    extents: tuple[Extent, ...]
+    strides: tuple[int, ...] | None = None
+    span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """A stage that leaves the function, and the strides it is stored with (None: packed)."""
+
+    name: str
+    strides: tuple[int, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Function:
+    """Tensors in, tensors out. Results are stages; a parameter returned as it is needs a stage
+    that copies it."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    stages: tuple[Stage, ...]
+    results: tuple[Result, ...]
+    in_place: tuple[tuple[str, str], ...] = ()
+    """(result, parameter) pairs: the result may be stored over that parameter's memory, where
+    both have the same type, extents and strides."""
+    span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    def parameter(self, name: str) -> Parameter | None:
+        return next((p for p in self.parameters if p.name == name), None)
+
+    def stage(self, name: str) -> Stage | None:
+        return next((s for s in self.stages if s.name == name), None)
+
+    def symbols(self) -> tuple[str, ...]:
+        """The run-time sizes, in order of first use."""
+        found: dict[str, None] = {}
+        for parameter in self.parameters:
+            found.update({e: None for e in parameter.extents if isinstance(e, str)})
+        for stage in self.stages:
+            found.update({e: None for e in stage.domain if isinstance(e, str)})
+        return tuple(found)
+
+    def tensors(self) -> Mapping[str, Parameter | Stage]:
+        """Everything a load can name."""
+        return {t.name: t for t in (*self.parameters, *self.stages)}
+
+    def __str__(self) -> str:
+        from dmlc.ir.text import print_function
+
+        return print_function(self)
+
+
+def packed_strides(extents: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides, in elements, of a packed tensor of these sizes: last axis fastest."""
+    strides: list[int] = []
+    step = 1
+    for extent in reversed(extents):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))

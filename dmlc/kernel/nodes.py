@@ -1,0 +1,194 @@
+"""Kernel IR: one kernel as structured, typed code that no output language has touched yet.
+
+Expressions are trees; what is used more than once is a named local (`Let`). A kernel works on
+flat buffers: all index arithmetic is explicit, in `i32` or `i64` as the kernel says. A type with
+`lanes` above 1 is a vector; an operation on vectors is element by element, and a BOOL vector is
+what comparisons of vectors give and `Select` takes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TypeAlias
+
+from dmlc.scalars import DataType, Operation
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Type:
+    """A value's type. INDEX is spelled as a 32-bit or 64-bit unsigned integer, as the kernel's
+    `index_bits` says."""
+
+    dtype: DataType
+    lanes: int = 1
+
+
+INDEX = Type(DataType.INDEX)
+BOOL = Type(DataType.BOOL)
+
+
+# Expressions ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Literal:
+    type: Type
+    value: bool | int | float
+    """One value; a vector literal repeats it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Local:
+    """A name that a `Let` or a `For` around this place defines."""
+
+    name: str
+    type: Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scalar:
+    """A scalar argument of the kernel (the element count, for one)."""
+
+    name: str
+    type: Type = INDEX
+
+
+class Geometry(enum.Enum):
+    """Where in the launch this work item is."""
+
+    GROUP = "group"
+    """The linear number of the work group."""
+    LANE = "lane"
+    """The linear number of the work item in its group."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Position:
+    geometry: Geometry
+    type: Type = INDEX
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """Elements `index .. index + lanes` of a buffer, widened to the compute type."""
+
+    buffer: str
+    index: Expression
+    type: Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operate:
+    operation: Operation
+    operands: tuple[Expression, ...]
+    type: Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choose:
+    condition: Expression
+    then: Expression
+    otherwise: Expression
+    type: Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Convert:
+    operand: Expression
+    type: Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Broadcast:
+    """A scalar repeated in every lane."""
+
+    operand: Expression
+    type: Type
+
+
+Expression: TypeAlias = (
+    Literal | Local | Scalar | Position | Load | Operate | Choose | Convert | Broadcast
+)
+
+
+# Statements ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Let:
+    local: Local
+    value: Expression
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class For:
+    """`for (variable = start; variable < stop; variable += step)`. With `unroll`, the output
+    language is asked to unroll it."""
+
+    variable: Local
+    start: Expression
+    stop: Expression
+    step: int
+    body: tuple[Statement, ...]
+    unroll: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class If:
+    condition: Expression
+    then: tuple[Statement, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Store:
+    """Elements `index .. index + lanes` of a buffer take `value`, rounded to what it stores."""
+
+    buffer: str
+    index: Expression
+    value: Expression
+    streaming: Expression | None = None
+    """A BOOL: where it holds, the store may pass the caches by (a hint, no change of meaning)."""
+
+
+Statement: TypeAlias = Let | For | If | Store
+
+
+# Kernels -------------------------------------------------------------------------------------
+
+
+class Access(enum.Enum):
+    READ = "read"
+    WRITE = "write"
+    READ_WRITE = "read_write"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Buffer:
+    """A tensor's memory. `name` is the IR tensor's name; output languages may have to alter it."""
+
+    name: str
+    dtype: DataType
+    access: Access
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Launch:
+    """How many work groups run: `ceil(count / per_group)` of `group_size` items, where `count`
+    is a number or the name of a scalar argument."""
+
+    count: int | str
+    per_group: int
+    group_size: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kernel:
+    name: str
+    buffers: tuple[Buffer, ...]
+    scalars: tuple[Scalar, ...]
+    launch: Launch
+    body: tuple[Statement, ...]
+    index_bits: int = 32
+    summary: tuple[str, ...] = ()
+    """Lines for a person: the formula of each stage the kernel computes."""

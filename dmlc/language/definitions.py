@@ -1,0 +1,150 @@
+"""What a checked file means: operators, graphs, enums and functions with every name resolved.
+
+`check` makes these from the syntax tree; binding reads them. Table cells have become types and
+ranks, and each definition carries what its expressions may name, so that nothing has to look
+back into the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from dmlc.language import syntax
+from dmlc.scalars import DataType
+from dmlc.source import Diagnostic, Source, Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EnumDefinition:
+    """An enum; `members` maps each name to its value, in order of declaration."""
+
+    name: str
+    members: Mapping[str, int]
+    span: Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FunctionDefinition:
+    """A scalar function, inlined at its calls."""
+
+    name: str
+    parameters: tuple[str, ...]
+    body: syntax.Expression
+    span: Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Dimension:
+    """One entry of a `Dimensions` cell: a named size or a fixed one. `optional` is `[X]`."""
+
+    name: str | None
+    size: int | None
+    optional: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TensorDefinition:
+    """A row of a tensor table."""
+
+    name: str
+    output: bool
+    optional: bool
+    array: bool
+    """True for `Array of inputs` and `Array of outputs`."""
+    shape_name: str | None
+    """From `{ InputDimensions[] }`: tensors that share it have equal sizes."""
+    dimensions: tuple[Dimension, ...] | None
+    """From `{ N, C, H, W }`."""
+    ranks: tuple[int, ...]
+    """Permitted dimension counts, ascending; 1 to 8 where the table does not say."""
+    dtypes: tuple[DataType, ...]
+    """Permitted data types, in the table's order."""
+    span: Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AttributeDefinition:
+    """A row of an attribute table.
+
+    `base` is FLOAT, INT, UINT, BOOL, ENUM (then `enum` is set) or STRING (then `values` is).
+    """
+
+    name: str
+    base: str
+    enum: EnumDefinition | None
+    values: tuple[str, ...] | None
+    """What a string may be, or the values a number is limited to by the `Values` column."""
+    is_array: bool
+    length: syntax.Expression | None
+    """Of an array: its length, or None where any will do (`UINT[]`)."""
+    default: syntax.Expression | None
+    span: Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TensorLevel:
+    """The tensors of one feature level; `level` is None where the table names none."""
+
+    level: str | None
+    tensors: tuple[TensorDefinition, ...]
+
+    def tensor(self, name: str) -> TensorDefinition | None:
+        return next((t for t in self.tensors if t.name == name), None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TypeCombination:
+    """A row of a `types` table: for each tensor it names, the permitted types."""
+
+    types: Mapping[str, tuple[DataType, ...]]
+    span: Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OperatorDefinition:
+    name: str
+    """Qualified: `directml.ACTIVATION_RELU_GRAD`."""
+    doc: str | None
+    introduced: str | None
+    forward: str | None
+    """Qualified name of the operator this one is the gradient of."""
+    attributes: tuple[AttributeDefinition, ...]
+    levels: tuple[TensorLevel, ...]
+    """Oldest first, at least one."""
+    combinations: tuple[TypeCombination, ...]
+    constraints: tuple[syntax.Constraint, ...]
+    compute: tuple[syntax.Statement, ...] | None
+    gradient_of: syntax.GradientOf | None
+    examples: tuple[syntax.Example, ...]
+    functions: Mapping[str, FunctionDefinition]
+    """Declared in the file or its imports; the functions of `compute` are among its statements."""
+    enums: Mapping[str, EnumDefinition]
+    syntax: syntax.Operator
+
+    @property
+    def short_name(self) -> str:
+        return self.name.rpartition(".")[2]
+
+    def attribute(self, name: str) -> AttributeDefinition | None:
+        return next((a for a in self.attributes if a.name == name), None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GraphDefinition:
+    name: str
+    """Qualified, as an operator's."""
+    syntax: syntax.Graph
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ModuleDefinition:
+    """A checked file with its imports: operators and graphs by qualified name.
+
+    `diagnostics` holds warnings; errors are raised instead.
+    """
+
+    source: Source
+    operators: Mapping[str, OperatorDefinition]
+    graphs: Mapping[str, GraphDefinition]
+    diagnostics: tuple[Diagnostic, ...]

@@ -1,0 +1,354 @@
+"""The syntax tree of the operator language: what was written, and where.
+
+Nothing here is resolved: names are text, table cells are text. `check` gives the tree its
+meaning (`definitions`). Spans and spelling are no part of a node's identity, so that
+`parse(format(tree)) == tree`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeAlias
+
+from dmlc.source import Source, Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Name:
+    """An identifier; a dotted one has its dots (`directml.RELU`)."""
+
+    text: str
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+# Expressions ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Literal:
+    """A number, `inf`, `nan`, `true` or `false`; `text` is its spelling."""
+
+    text: str
+    value: bool | int | float = dataclasses.field(compare=False)
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class String:
+    """A string enumeration's value, as in `data_format == "NCX"`."""
+
+    value: str
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Array:
+    """`[1, 2]`, possibly nested."""
+
+    items: tuple[Expression, ...]
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reference:
+    """A bare name in an expression."""
+
+    name: str
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Member:
+    """`base.member`: a fact about a tensor, an output of a graph's call, a qualified name."""
+
+    base: Expression
+    member: Name
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Index:
+    """`base[i, j...]`, with `else value` where it may leave the bounds. In a graph's call,
+    `FLOAT32[N, C]` states an output's type and sizes."""
+
+    base: Expression
+    indices: tuple[Expression, ...]
+    otherwise: Expression | None
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a call; `name` for `like: T` or a graph's `InputTensor: x`."""
+
+    name: Name | None
+    value: Expression
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """`function(arguments)`; the function is a Reference or, in a graph, a Member chain."""
+
+    function: Expression
+    arguments: tuple[Argument, ...]
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Binding:
+    """`k : 3` or `o... : Sizes` in a reduction."""
+
+    variable: Name
+    pack: bool
+    extent: Expression
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reduce:
+    """`sum[k : 3, l : n where condition](body)`."""
+
+    combiner: Name
+    bindings: tuple[Binding, ...]
+    condition: Expression | None
+    body: Expression
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unary:
+    operator: str
+    operand: Expression
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Binary:
+    operator: str
+    left: Expression
+    right: Expression
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ternary:
+    condition: Expression
+    then: Expression
+    otherwise: Expression
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pack:
+    """`expression...`: once per axis."""
+
+    operand: Expression
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+Expression: TypeAlias = (
+    Literal | String | Array | Reference | Member | Index | Call | Reduce | Unary | Binary
+    | Ternary | Pack
+)  # fmt: skip
+"""Parentheses are not kept: the formatter writes the ones that are needed, and a redundant pair
+around a whole right-hand side, `= (X > 0 ? dY : 0)`, is dropped by it."""
+
+
+# Declarations --------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Import:
+    path: str
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EnumMember:
+    name: Name
+    value: int
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Enum:
+    name: Name
+    members: tuple[EnumMember, ...]
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScalarFunction:
+    """`function f(x, y) = e`, or `f(x, y) = e` inside `compute`; `keyword` tells which."""
+
+    name: Name
+    parameters: tuple[Name, ...]
+    body: Expression
+    keyword: bool
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of a table, trimmed, its emphasis marks as written."""
+
+    text: str
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    cells: tuple[Cell, ...]
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    """The first row is the header; a `| --- |` row is not kept (`ruled` says there was one)."""
+
+    header: Row
+    rows: tuple[Row, ...]
+    ruled: bool = dataclasses.field(compare=False)
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sentence:
+    """`A and B must have the same X and Y.`, `A must be broadcastable to B.`, `A must be a
+    scalar.` `kind` is `same`, `broadcastable` or `scalar`."""
+
+    kind: str
+    subjects: tuple[Name, ...]
+    objects: tuple[Name, ...]
+    """Facts for `same` (DataType, DimensionCount, Sizes), the one target of `broadcastable`."""
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Require:
+    condition: Expression
+    message: str | None
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+Constraint: TypeAlias = Sentence | Require
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Assignment:
+    """`name = e`, or `name[i, j...] = e` with index variables (each may be a pack)."""
+
+    name: Name
+    indices: tuple[Expression, ...] | None
+    """References and Packs of References; None for a whole tensor."""
+    value: Expression
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+Statement: TypeAlias = Assignment | ScalarFunction
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GradientOf:
+    """`gradient of NAME with respect to TENSORS`."""
+
+    operator: Name
+    tensors: tuple[Name, ...]
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TensorsSection:
+    level: Name | None
+    table: Table
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExampleItem:
+    """`Name = value`, or `expect Name = value`."""
+
+    name: Name
+    value: Expression
+    expected: bool
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Example:
+    title: str
+    items: tuple[ExampleItem, ...]
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operator:
+    name: Name
+    doc: str | None
+    introduced: Name | None
+    forward: Name | None
+    attributes: Table | None
+    tensors: tuple[TensorsSection, ...]
+    types: Table | None
+    constraints: tuple[Constraint, ...] | None
+    compute: tuple[Statement, ...] | None
+    gradient_of: GradientOf | None
+    examples: tuple[Example, ...]
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TensorType:
+    """`FLOAT32[N, C, 1, 1]`: a data type name and sizes (numbers, symbols, expressions)."""
+
+    dtype: Name
+    sizes: tuple[Expression, ...]
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GraphInput:
+    name: Name
+    type: TensorType
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GraphStatement:
+    """`name = e`, or `output name = e`."""
+
+    name: Name
+    value: Expression
+    output: bool
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Graph:
+    name: Name
+    symbols: tuple[Name, ...]
+    inputs: tuple[GraphInput, ...]
+    statements: tuple[GraphStatement, ...]
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+Declaration: TypeAlias = Import | Enum | ScalarFunction | Operator | Graph
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Comment:
+    """`// ...` or `/* ... */`, marks included."""
+
+    text: str
+    span: Span = dataclasses.field(compare=False, repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class File:
+    """One `.dml` text."""
+
+    module: Name | None
+    declarations: tuple[Declaration, ...]
+    comments: tuple[Comment, ...] = dataclasses.field(compare=False)
+    source: Source = dataclasses.field(compare=False, repr=False)

@@ -1,0 +1,333 @@
+"""Data types and scalar operations, one table each.
+
+The NumPy function of an operation is its definition: the reference evaluator calls it, the
+constant folder calls it, and every backend is tested against it. The rules come from IEEE 754
+and the choices are: `min`, `max` propagate NaN and keep the first operand on a tie; `sign`
+keeps zeros; integers wrap; integer division truncates, and dividing by zero gives 0;
+conversion from float to integer truncates and saturates, NaN giving 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class Kind(enum.Enum):
+    """What sort of number a data type holds."""
+
+    FLOAT = "float"
+    SIGNED = "signed integer"
+    UNSIGNED = "unsigned integer"
+    BOOL = "bool"
+    INDEX = "index"
+
+
+class DataType(enum.Enum):
+    """A data type: long name as DirectML spells it, short name as oneDNN spells it.
+
+    `INDEX` is the type of positions and sizes inside the compiler; tensors never hold it.
+    """
+
+    FLOAT64 = ("f64", Kind.FLOAT, np.dtype(np.float64))
+    FLOAT32 = ("f32", Kind.FLOAT, np.dtype(np.float32))
+    FLOAT16 = ("f16", Kind.FLOAT, np.dtype(np.float16))
+    BFLOAT16 = ("bf16", Kind.FLOAT, np.dtype(ml_dtypes.bfloat16))
+    INT8 = ("s8", Kind.SIGNED, np.dtype(np.int8))
+    INT16 = ("s16", Kind.SIGNED, np.dtype(np.int16))
+    INT32 = ("s32", Kind.SIGNED, np.dtype(np.int32))
+    INT64 = ("s64", Kind.SIGNED, np.dtype(np.int64))
+    UINT8 = ("u8", Kind.UNSIGNED, np.dtype(np.uint8))
+    UINT16 = ("u16", Kind.UNSIGNED, np.dtype(np.uint16))
+    UINT32 = ("u32", Kind.UNSIGNED, np.dtype(np.uint32))
+    UINT64 = ("u64", Kind.UNSIGNED, np.dtype(np.uint64))
+    BOOL = ("boolean", Kind.BOOL, np.dtype(np.bool_))
+    INDEX = ("index", Kind.INDEX, np.dtype(np.int64))
+
+    def __init__(self, short: str, kind: Kind, dtype: np.dtype[Any]) -> None:
+        self.short = short
+        self.kind = kind
+        self.dtype = dtype
+        """The NumPy type of an array that stores it."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes per element in memory (1 for BOOL)."""
+        return self.dtype.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind is Kind.FLOAT
+
+    @property
+    def is_integer(self) -> bool:
+        """A tensor's integer, signed or not; neither BOOL nor INDEX."""
+        return self.kind in (Kind.SIGNED, Kind.UNSIGNED)
+
+    @property
+    def compute(self) -> DataType:
+        """The type values of this type are computed in: the two 16-bit floats widen to FLOAT32."""
+        if self in (DataType.FLOAT16, DataType.BFLOAT16):
+            return DataType.FLOAT32
+        return self
+
+    @property
+    def is_storage_only(self) -> bool:
+        """True where a value is widened on load and rounded on store."""
+        return self.compute is not self
+
+
+TENSOR_TYPES: tuple[DataType, ...] = tuple(t for t in DataType if t is not DataType.INDEX)
+"""The types a tensor may hold."""
+
+_NAMES: Mapping[str, DataType] = MappingProxyType(
+    {t.name: t for t in TENSOR_TYPES}
+    | {t.short: t for t in TENSOR_TYPES}
+    | {"BOOLEAN": DataType.BOOL, "bool": DataType.BOOL}
+)
+_FOLDED: Mapping[str, DataType] = MappingProxyType({n.lower(): t for n, t in _NAMES.items()})
+
+
+def data_type_names() -> tuple[str, ...]:
+    """Every accepted spelling, for messages."""
+    return tuple(_NAMES)
+
+
+def find_data_type(name: str) -> DataType | None:
+    """The data type with that long or short name (`FLOAT32`, `f32`; case does not matter)."""
+    return _FOLDED.get(name.lower())
+
+
+def data_type_of(dtype: npt.DTypeLike) -> DataType | None:
+    """The data type that a NumPy dtype (of any byte order) holds, or None."""
+    found = np.dtype(dtype).newbyteorder("=")
+    return next((t for t in TENSOR_TYPES if t.dtype == found), None)
+
+
+def convert(values: Array, to: DataType) -> Array:
+    """`values` converted as the language's `cast` does it (see the module's rules)."""
+    source = np.asarray(values)
+    if to.kind is Kind.BOOL:
+        return source != 0
+    if to.kind in (Kind.SIGNED, Kind.UNSIGNED, Kind.INDEX) and source.dtype.kind not in "biu":
+        return _saturate(source, to)
+    with np.errstate(all="ignore"):
+        return source.astype(to.dtype)
+
+
+def _saturate(values: Array, to: DataType) -> Array:
+    limits = np.iinfo(to.dtype)
+    wide = np.trunc(values.astype(np.float64))
+    # The largest integer of 64 bits is no float64, so the bounds are compared, never converted.
+    low, high = wide <= float(limits.min), wide >= float(limits.max)
+    inside = np.where(low | high | np.isnan(wide), 0.0, wide).astype(to.dtype)
+    bounded = np.where(low, to.dtype.type(limits.min), inside)
+    return np.where(high, to.dtype.type(limits.max), bounded)
+
+
+class Operands(enum.Enum):
+    """Which operands an operation takes. All operands of one operation share one type."""
+
+    NUMBER = "numbers"
+    FLOAT = "floating-point numbers"
+    INTEGER = "integers"
+    BOOL = "booleans"
+    ANY = "values"
+
+    def accept(self, dtype: DataType) -> bool:
+        match self:
+            case Operands.NUMBER:
+                return dtype.kind is not Kind.BOOL
+            case Operands.FLOAT:
+                return dtype.is_float
+            case Operands.INTEGER:
+                return dtype.is_integer or dtype.kind is Kind.INDEX
+            case Operands.BOOL:
+                return dtype.kind is Kind.BOOL
+            case Operands.ANY:
+                return True
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """A scalar operation: one row of the table. Compared by identity."""
+
+    name: str
+    arity: int
+    operands: Operands
+    evaluate: Callable[..., Array]
+    """NumPy arrays of one type in, one array out. Warnings are the caller's to silence."""
+    gives_bool: bool = False
+    transcendental: bool = False
+    """True where a backend may differ from the reference by a few units in the last place."""
+    symbol: str | None = None
+    """The infix or prefix spelling in the operator language, if it has one."""
+
+    def __repr__(self) -> str:
+        return f"Operation({self.name})"
+
+    def result_type(self, operand: DataType) -> DataType:
+        """The type of the result where the operands have type `operand`."""
+        return DataType.BOOL if self.gives_bool else operand
+
+
+def _integral(x: Array) -> bool:
+    return x.dtype.kind in "iu"
+
+
+def _divide(x: Array, y: Array) -> Array:
+    if not _integral(x):
+        return np.divide(x, y)
+    zero = y == 0
+    divisor = np.where(zero, y.dtype.type(1), y)
+    # Floor division and remainder round towards minus infinity: step back to truncate. MIN // -1
+    # wraps to MIN, with a remainder of 0.
+    quotient = np.floor_divide(x, divisor)
+    inexact = (np.remainder(x, divisor) != 0) & ((x < 0) != (divisor < 0))
+    return np.where(zero, x.dtype.type(0), quotient + inexact.astype(x.dtype))
+
+
+def _modulo(x: Array, y: Array) -> Array:
+    if not _integral(x):
+        return np.fmod(x, y)
+    zero = y == 0
+    return np.where(zero, x.dtype.type(0), np.fmod(x, np.where(zero, y.dtype.type(1), y)))
+
+
+def _minimum(x: Array, y: Array) -> Array:
+    if _integral(x):
+        return np.minimum(x, y)
+    return np.where(np.isnan(x) | np.isnan(y), np.nan, np.where(y < x, y, x)).astype(x.dtype)
+
+
+def _maximum(x: Array, y: Array) -> Array:
+    if _integral(x):
+        return np.maximum(x, y)
+    return np.where(np.isnan(x) | np.isnan(y), np.nan, np.where(y > x, y, x)).astype(x.dtype)
+
+
+def _sign(x: Array) -> Array:
+    return np.asarray(np.where(x == 0, x, np.sign(x)))
+
+
+def _absolute(x: Array) -> Array:
+    return np.abs(x)
+
+
+def _erf(x: Array) -> Array:
+    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), dtype=x.dtype)
+
+
+def _sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def _rsqrt(x: Array) -> Array:
+    return 1 / np.sqrt(x)
+
+
+def _bits(y: Array) -> Array:
+    """A shift distance, taken modulo the width as GPUs do."""
+    return y & y.dtype.type(y.dtype.itemsize * 8 - 1)
+
+
+def _shift_left(x: Array, y: Array) -> Array:
+    return np.left_shift(x, _bits(y))
+
+
+def _shift_right(x: Array, y: Array) -> Array:
+    return np.right_shift(x, _bits(y))
+
+
+def _table() -> dict[str, Operation]:
+    number, floating, integer = Operands.NUMBER, Operands.FLOAT, Operands.INTEGER
+    boolean, anything = Operands.BOOL, Operands.ANY
+    rows = [
+        Operation("add", 2, number, np.add, symbol="+"),
+        Operation("sub", 2, number, np.subtract, symbol="-"),
+        Operation("mul", 2, number, np.multiply, symbol="*"),
+        Operation("div", 2, number, _divide, symbol="/"),
+        Operation("mod", 2, number, _modulo, symbol="%"),
+        Operation("neg", 1, number, np.negative, symbol="-"),
+        Operation("abs", 1, number, _absolute),
+        Operation("sign", 1, number, _sign),
+        Operation("min", 2, number, _minimum),
+        Operation("max", 2, number, _maximum),
+        Operation("eq", 2, anything, np.equal, gives_bool=True, symbol="=="),
+        Operation("ne", 2, anything, np.not_equal, gives_bool=True, symbol="!="),
+        Operation("lt", 2, number, np.less, gives_bool=True, symbol="<"),
+        Operation("le", 2, number, np.less_equal, gives_bool=True, symbol="<="),
+        Operation("gt", 2, number, np.greater, gives_bool=True, symbol=">"),
+        Operation("ge", 2, number, np.greater_equal, gives_bool=True, symbol=">="),
+        Operation("and", 2, boolean, np.logical_and, gives_bool=True, symbol="&&"),
+        Operation("or", 2, boolean, np.logical_or, gives_bool=True, symbol="||"),
+        Operation("not", 1, boolean, np.logical_not, gives_bool=True, symbol="!"),
+        Operation("floor", 1, floating, np.floor),
+        Operation("ceil", 1, floating, np.ceil),
+        Operation("round", 1, floating, np.rint),
+        Operation("trunc", 1, floating, np.trunc),
+        Operation("sqrt", 1, floating, np.sqrt),
+        Operation("rsqrt", 1, floating, _rsqrt, transcendental=True),
+        Operation("isnan", 1, floating, np.isnan, gives_bool=True),
+        Operation("isinf", 1, floating, np.isinf, gives_bool=True),
+        Operation("bit_and", 2, integer, np.bitwise_and),
+        Operation("bit_or", 2, integer, np.bitwise_or),
+        Operation("bit_xor", 2, integer, np.bitwise_xor),
+        Operation("bit_not", 1, integer, np.invert),
+        Operation("shift_left", 2, integer, _shift_left),
+        Operation("shift_right", 2, integer, _shift_right),
+    ]
+    transcendental: list[tuple[str, int, Callable[..., Array]]] = [
+        ("exp", 1, np.exp), ("exp2", 1, np.exp2), ("expm1", 1, np.expm1),
+        ("log", 1, np.log), ("log2", 1, np.log2), ("log1p", 1, np.log1p),
+        ("pow", 2, np.power), ("sin", 1, np.sin), ("cos", 1, np.cos), ("tan", 1, np.tan),
+        ("asin", 1, np.arcsin), ("acos", 1, np.arccos), ("atan", 1, np.arctan),
+        ("atan2", 2, np.arctan2), ("sinh", 1, np.sinh), ("cosh", 1, np.cosh),
+        ("tanh", 1, np.tanh), ("asinh", 1, np.arcsinh), ("acosh", 1, np.arccosh),
+        ("atanh", 1, np.arctanh), ("erf", 1, _erf), ("sigmoid", 1, _sigmoid),
+    ]  # fmt: skip
+    rows += [
+        Operation(name, arity, floating, function, transcendental=True)
+        for name, arity, function in transcendental
+    ]
+    return {row.name: row for row in rows}
+
+
+OPERATIONS: Mapping[str, Operation] = MappingProxyType(_table())
+"""Every scalar operation by name. `select(condition, a, b)` and `cast` are not here: their
+operands do not share one type, so both IRs spell them as instructions of their own."""
+
+COMBINERS: Mapping[str, Operation] = MappingProxyType(
+    {"sum": OPERATIONS["add"], "product": OPERATIONS["mul"], "min": OPERATIONS["min"],
+     "max": OPERATIONS["max"], "any": OPERATIONS["or"], "all": OPERATIONS["and"]}
+)  # fmt: skip
+"""What a reduction folds its values with, by the reduction's name."""
+
+
+def combiner_identity(combiner: str, dtype: DataType) -> bool | int | float:
+    """The value an empty reduction gives: 0 for sum, +inf for a float min, and so on."""
+    match combiner:
+        case "sum":
+            return 0.0 if dtype.is_float else 0
+        case "product":
+            return 1.0 if dtype.is_float else 1
+        case "any":
+            return False
+        case "all":
+            return True
+        case "min":
+            return math.inf if dtype.is_float else int(np.iinfo(dtype.dtype).max)
+        case "max":
+            return -math.inf if dtype.is_float else int(np.iinfo(dtype.dtype).min)
+        case _:
+            raise ValueError(f"no combiner is called {combiner!r}")

@@ -1,0 +1,185 @@
+"""Where text came from, and how a mistake in it is shown.
+
+Every later stage keeps the `Span` its nodes came from, so that an error found while binding or
+lowering still points at the line the user wrote. Nothing here knows what the text means.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import difflib
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A named text. `name` is what diagnostics show: a file name, or `<text>`."""
+
+    name: str
+    text: str = dataclasses.field(repr=False)
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        starts = [0]
+        position = self.text.find("\n")
+        while position >= 0:
+            starts.append(position + 1)
+            position = self.text.find("\n", position + 1)
+        return starts
+
+    def locate(self, offset: int) -> tuple[int, int]:
+        """The 1-based line and column (in characters) of an offset into the text."""
+        line = bisect.bisect_right(self._line_starts, offset)
+        return line, offset - self._line_starts[line - 1] + 1
+
+    def line_text(self, line: int) -> str:
+        """The text of a 1-based line, without its line break."""
+        start = self._line_starts[line - 1]
+        end = self._line_starts[line] if line < len(self._line_starts) else len(self.text)
+        return self.text[start:end].rstrip("\r\n")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Span:
+    """A half-open range of characters `[start, end)` of a source."""
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def line(self) -> int:
+        return self.source.locate(self.start)[0]
+
+    @property
+    def column(self) -> int:
+        return self.source.locate(self.start)[1]
+
+    @property
+    def text(self) -> str:
+        return self.source.text[self.start : self.end]
+
+    def to(self, other: Span) -> Span:
+        """The range from the start of this span to the end of `other`."""
+        return Span(self.source, self.start, max(self.end, other.end))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Note:
+    """A further remark on a diagnostic, with a place of its own if it has one."""
+
+    message: str
+    span: Span | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One mistake: what is wrong, where, and what would mend it (`notes`)."""
+
+    message: str
+    span: Span | None = None
+    notes: tuple[Note, ...] = ()
+
+    def render(self) -> str:
+        """The text shown to a person: place, message, source line with the span underlined."""
+        if self.span is None:
+            lines = [f"error: {self.message}"]
+        else:
+            place = f"{self.span.source.name}:{self.span.line}:{self.span.column}"
+            lines = [f"{place}: error: {self.message}", *_excerpt(self.span)]
+        for note in self.notes:
+            if note.span is None:
+                lines.append(f"  note: {note.message}")
+            else:
+                place = f"{note.span.source.name}:{note.span.line}:{note.span.column}"
+                lines += [f"  {place}: note: {note.message}", *_excerpt(note.span)]
+        return "\n".join(lines)
+
+
+_EXCERPT_WIDTH = 120
+
+
+def _excerpt(span: Span) -> list[str]:
+    """The source line of a span with a caret line below it, cut to a readable width."""
+    line, column = span.source.locate(span.start)
+    text = span.source.line_text(line).expandtabs(1)
+    text = "".join(c if c.isprintable() else "�" for c in text)
+    first = max(0, column - 1 - _EXCERPT_WIDTH // 2) if len(text) > _EXCERPT_WIDTH else 0
+    shown = text[first : first + _EXCERPT_WIDTH]
+    underline = max(1, min(span.end - span.start, len(shown) - (column - 1 - first)))
+    gutter = f"{line:>5} | "
+    caret = " " * (column - 1 - first) + "^" * underline
+    return [f"{gutter}{shown}", f"{' ' * (len(gutter) - 2)}| {caret}"]
+
+
+class DmlcError(Exception):
+    """A mistake in what the user gave: one or more diagnostics, most important first.
+
+    `str(error)` is what the command line shows.
+    """
+
+    def __init__(
+        self,
+        diagnostics: str | Diagnostic | Iterable[Diagnostic],
+        span: Span | None = None,
+        notes: Sequence[str | Note] = (),
+    ) -> None:
+        if isinstance(diagnostics, str):
+            made = tuple(n if isinstance(n, Note) else Note(n) for n in notes)
+            diagnostics = Diagnostic(diagnostics, span, made)
+        if isinstance(diagnostics, Diagnostic):
+            diagnostics = (diagnostics,)
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
+        super().__init__(self.diagnostics)
+
+    def __str__(self) -> str:
+        return "\n".join(d.render() for d in self.diagnostics)
+
+
+class UnknownNameError(DmlcError, KeyError):
+    """A name that nothing here has; its notes say the nearest known ones."""
+
+    __str__ = DmlcError.__str__
+
+
+class UnsupportedError(DmlcError):
+    """Well-formed input that this version, or the chosen target, cannot express."""
+
+
+class UnavailableError(DmlcError):
+    """A device or an outside tool that is needed and not there; notes say how to get it."""
+
+
+class InternalError(Exception):
+    """The compiler broke its own rules: a bug in dmlc, never the user's fault."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest to a misspelt one, or None if nothing is close."""
+    candidates = list(known)
+    folded = {c.lower(): c for c in reversed(candidates)}
+    if name.lower() in folded:
+        return folded[name.lower()]
+    found = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=0.6)
+    return folded[found[0]] if found else None
+
+
+def unknown_name(
+    what: str, name: str, known: Iterable[str], span: Span | None = None
+) -> Diagnostic:
+    """The diagnostic for a name that is not among the known ones.
+
+    `what` names the kind of thing, as in `unknown tensor 'Imput'`.
+    """
+    candidates = list(known)
+    suggestion = nearest(name, candidates[:5000])
+    if suggestion is not None:
+        notes = (Note(f"did you mean '{suggestion}'?"),)
+    elif candidates and len(candidates) <= 12:
+        notes = (Note(f"known here: {', '.join(candidates)}"),)
+    else:
+        notes = ()
+    shown = name if len(name) <= 80 else name[:77] + "..."
+    return Diagnostic(f"unknown {what} '{shown}'", span, notes)
