@@ -13,6 +13,9 @@ from typing import TypeAlias
 
 from dmlc.scalars import DataType
 
+VERSION = "0.1.0"
+"""The compiler's version, which generated files and manifests carry."""
+
 MANIFEST_VERSION = 1
 
 Extent: TypeAlias = int | str

@@ -107,8 +107,17 @@ class Broadcast:
     type: Type
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Aligned:
+    """A BOOL: whether a buffer's memory starts at a multiple of so many bytes."""
+
+    buffer: str
+    bytes: int
+    type: Type = BOOL
+
+
 Expression: TypeAlias = (
-    Literal | Local | Scalar | Position | Load | Operate | Choose | Convert | Broadcast
+    Literal | Local | Scalar | Position | Load | Operate | Choose | Convert | Broadcast | Aligned
 )
 
 
@@ -175,20 +184,25 @@ class Buffer:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Launch:
     """How many work groups run: `ceil(count / per_group)` of `group_size` items, where `count`
-    is a number or the name of a scalar argument."""
+    is a number or the symbol of a run-time size. With `row`, they may be laid out in rows of that
+    many groups, and `Geometry.GROUP` numbers them row by row."""
 
     count: int | str
     per_group: int
     group_size: int
+    row: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kernel:
     name: str
     buffers: tuple[Buffer, ...]
-    scalars: tuple[Scalar, ...]
+    scalars: tuple[tuple[Scalar, int | str], ...]
+    """Each with what it is: a number fixed at compile time, or the symbol of a run-time size."""
     launch: Launch
     body: tuple[Statement, ...]
     index_bits: int = 32
     summary: tuple[str, ...] = ()
     """Lines for a person: the formula of each stage the kernel computes."""
+    walk: str = ""
+    """For a person: in which order the elements are computed."""

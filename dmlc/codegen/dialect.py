@@ -1,0 +1,141 @@
+"""What an output language is, as data: a frozen set of total tables.
+
+A dialect spells types, literals, operations, conversions, loads and stores. Every pair of
+operation and type has an entry: a `Spelling`, or `Unsupported` with the reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from dmlc.kernel.schedule import Limits
+from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spelling:
+    """How something is written. In `text`, `{0}` and `{1}` stand for the operands inside infix
+    text (compound ones in parentheses), `{a}` and `{b}` for the same operands as arguments of a
+    call, `{T}` for their type, `{U}` for the unsigned integer of that width, `{R}` for the type
+    of a conversion's result and `{H}` for the helper."""
+
+    text: str
+    compound: bool = False
+    """True for infix text: inside other infix text it goes in parentheses."""
+    helper: str | None = None
+    """The key of a helper function that the text calls."""
+    vector: str | None = None
+    """The text for vectors, where it differs. Not compound."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unsupported:
+    """Why a language has no way to write something: `HLSL has no ...`."""
+
+    reason: str
+
+
+Entry = Spelling | Unsupported
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Helper:
+    """A function emitted where it is used. In `text`, `$H` stands for its own name, `$T` for the
+    type it computes with, `$U` for the unsigned integer as wide, `$L` for the number of lanes,
+    `$S` for what the buffer holds, `$B` for the unsigned integer as wide as that, and `$N` for
+    the helper it needs."""
+
+    text: str
+    needs: str | None = None
+    typed: bool = True
+    """The name ends in the type `$T`; otherwise only in the number of lanes, as in `_x16`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Dialect:
+    """One output language."""
+
+    name: str
+    suffix: str
+    """Of a source file, with its dot."""
+    template: str
+    profiles: tuple[str, ...]
+    """Names of the device profiles it has, the default first."""
+    limits: Limits
+    types: Mapping[DataType, str]
+    """Names of the types values are computed in. A vector's is this and its number of lanes."""
+    index_types: Mapping[int, str]
+    """Names of the types of positions, by their bits."""
+    index_suffixes: Mapping[int, str]
+    """What gives a literal that type."""
+    storage: Mapping[DataType, str | Unsupported]
+    """Names of the types that buffers hold."""
+    literal: Callable[[DataType, bool | int | float], str]
+    """A constant of a compute type, on one line, that reads back equal."""
+    operations: Mapping[tuple[str, DataType], Entry]
+    """By operation and operand type."""
+    conversions: Mapping[tuple[DataType, DataType], Entry]
+    """By compute types, from and to."""
+    loads: Mapping[DataType, Spelling]
+    """`{p}` is the buffer, `{i}` the index inside infix text, `{j}` the index by itself, `{n}` the
+    number of lanes."""
+    stores: Mapping[DataType, Spelling]
+    """The same, with `{a}` for the value."""
+    streaming: Mapping[DataType, Spelling]
+    """Vector stores that may pass the caches by; `{f}` says whether they do. Empty where the
+    language has none."""
+    helpers: Mapping[str, Helper]
+    local: Callable[[str, DataType], str]
+    """The declaration of a constant local, from its type's name and kind."""
+    unroll: str
+    """What stands before a loop that should be unrolled."""
+    aligned: str
+    """Whether buffer `{p}` starts at a multiple of `{n}` bytes."""
+    positions: Mapping[str, str]
+    """The work group's number (`group`; `single` where groups hold one work item; `rows` where
+    they are laid out in rows of `{row}`) and the work item's (`lane`), of type `{I}`."""
+    reserved: Callable[[str], bool]
+    """Whether the language keeps a name for itself."""
+    registers: bool
+    """Buffers that are read and buffers that are written are numbered each by themselves."""
+    in_place: bool
+    """One buffer may be bound for reading and for writing at once."""
+    entry_point: str | None
+    """The entry point's name, where it does not depend on the function."""
+    item: str
+    """What one of the many that run at once is called."""
+    own_names: tuple[str, ...]
+    """Names that the template uses."""
+
+
+COMPUTE_TYPES: tuple[DataType, ...] = tuple(t for t in TENSOR_TYPES if not t.is_storage_only)
+"""The types values are computed in."""
+
+INTEGERS: tuple[DataType, ...] = tuple(t for t in COMPUTE_TYPES if t.is_integer)
+
+
+def operation_pairs() -> tuple[tuple[str, DataType], ...]:
+    """Every operation with every type its operands may have: what a dialect's table covers."""
+    return tuple(
+        (operation.name, dtype)
+        for operation in OPERATIONS.values()
+        for dtype in (*COMPUTE_TYPES, DataType.INDEX)
+        if operation.operands.accept(dtype)
+    )
+
+
+def make_table(
+    spell: Callable[[str, DataType], Entry],
+) -> Mapping[tuple[str, DataType], Entry]:
+    """The total table of operations that a function spells."""
+    return MappingProxyType({pair: spell(*pair) for pair in operation_pairs()})
+
+
+def make_conversions(
+    spell: Callable[[DataType, DataType], Entry],
+) -> Mapping[tuple[DataType, DataType], Entry]:
+    """The total table of conversions between compute types that a function spells."""
+    pairs = ((a, b) for a in COMPUTE_TYPES for b in COMPUTE_TYPES if a is not b)
+    return MappingProxyType({(a, b): spell(a, b) for a, b in pairs})

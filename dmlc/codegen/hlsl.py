@@ -1,0 +1,255 @@
+"""The dialect of HLSL, shader model 6.2: StructuredBuffers, native 16-bit types, one constant
+buffer.
+
+Every floating-point local is `precise`, so that DXC neither contracts nor re-associates. NaN is
+looked for in the bits of a value, which no compiler option can fold away.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from types import MappingProxyType
+
+import numpy as np
+
+from dmlc.codegen.dialect import (
+    Dialect,
+    Entry,
+    Spelling,
+    Unsupported,
+    make_conversions,
+    make_table,
+)
+from dmlc.codegen.hlsl_helpers import HELPERS
+from dmlc.codegen.hlsl_names import INTRINSICS, PATTERN
+from dmlc.kernel.schedule import Limits
+from dmlc.scalars import DataType, Kind
+
+T = DataType
+
+_NO_BYTES = "HLSL buffers have no elements of 8 bits"
+_NO_BYTE_TYPE = "HLSL has no 8-bit integers"
+
+TYPES = MappingProxyType(
+    {
+        T.FLOAT64: "double",
+        T.FLOAT32: "float",
+        T.INT16: "int16_t",
+        T.INT32: "int",
+        T.INT64: "int64_t",
+        T.UINT16: "uint16_t",
+        T.UINT32: "uint",
+        T.UINT64: "uint64_t",
+        T.BOOL: "bool",
+    }
+)
+
+STORAGE: MappingProxyType[DataType, str | Unsupported] = MappingProxyType(
+    {
+        **TYPES,
+        T.FLOAT16: "float16_t",
+        T.BFLOAT16: "uint16_t",
+        T.BOOL: Unsupported(_NO_BYTES),
+        T.INT8: Unsupported(_NO_BYTES),
+        T.UINT8: Unsupported(_NO_BYTES),
+    }
+)
+
+_INFIX = {
+    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}",
+    "mod": "{0} % {1}", "neg": "-{0}", "eq": "{0} == {1}", "ne": "{0} != {1}",
+    "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
+    "bit_and": "{0} & {1}", "bit_or": "{0} | {1}", "bit_xor": "{0} ^ {1}", "bit_not": "~{0}",
+    "and": "{0} && {1}", "or": "{0} || {1}", "not": "!{0}",
+}  # fmt: skip
+
+_FLOAT_HELPERS = (
+    "min", "max", "sign", "isnan", "sigmoid", "expm1", "log1p", "asinh", "acosh", "atanh", "erf",
+)  # fmt: skip
+
+_DOUBLE_OPERATIONS = (
+    "add", "sub", "mul", "div", "neg", "abs", "sign", "min", "max", "eq", "ne", "lt", "le", "gt",
+    "ge", "isnan", "isinf",
+)  # fmt: skip
+
+_INTRINSICS = {"mod": "fmod"}
+
+
+def _spell(name: str, dtype: DataType) -> Entry:
+    if dtype.bytes == 1 and dtype.is_integer:
+        return Unsupported(_NO_BYTE_TYPE)
+    if dtype.is_float:
+        return _spell_float(name, dtype)
+    if dtype.is_integer:
+        return _spell_integer(name, dtype)
+    if dtype.kind is Kind.INDEX and name in ("min", "max"):
+        return Spelling(f"{name}({{a}}, {{b}})")
+    if name in _INFIX:
+        return Spelling(_INFIX[name], compound=True)
+    return Unsupported(f"positions have no '{name}'")
+
+
+def _spell_float(name: str, dtype: DataType) -> Entry:
+    double = dtype is T.FLOAT64
+    if double and name not in _DOUBLE_OPERATIONS:
+        return Unsupported("HLSL only has + - * / and comparisons of double precision")
+    if name == "ne":
+        # `a != b` becomes an ordered comparison, false for NaN, in SPIR-V.
+        return Spelling("!({0} == {1})", compound=True)
+    if name == "isinf":
+        return Spelling("abs({a}) == {I}".replace("{I}", _literal(dtype, math.inf)), compound=True)
+    if name in _FLOAT_HELPERS:
+        arguments = "{a}, {b}" if name in ("min", "max") else "{a}"
+        return Spelling(f"{{H}}({arguments})", helper=f"{name}_double" if double else name)
+    if name == "rsqrt":
+        return Spelling("1.0f / sqrt({a})", compound=True)
+    if name in _INFIX and name != "mod":
+        return Spelling(_INFIX[name], compound=True)
+    binary = name in ("mod", "pow", "atan2")
+    return Spelling(f"{_INTRINSICS.get(name, name)}({'{a}, {b}' if binary else '{a}'})")
+
+
+def _spell_integer(name: str, dtype: DataType) -> Entry:
+    signed = dtype.kind is Kind.SIGNED
+    match name:
+        case "min" | "max":
+            return Spelling(f"{name}({{a}}, {{b}})")
+        case "abs":
+            return Spelling("abs({a})") if signed else Spelling("{0}", compound=True)
+        case "sign":
+            if signed:
+                return Spelling("max(min({a}, ({T})1), ({T})-1)")
+            return Spelling("min({a}, ({T})1)")
+        case "div" | "mod":
+            return Spelling("{H}({a}, {b})", helper=f"{name}_{'signed' if signed else 'unsigned'}")
+        case "shift_left" | "shift_right":
+            operator = "<<" if name == "shift_left" else ">>"
+            mask = f"({{1}} & ({{T}}){8 * dtype.bytes - 1})"
+            return Spelling(f"{{0}} {operator} {mask}", compound=True)
+        case _ if name in _INFIX:
+            return Spelling(_INFIX[name], compound=True)
+        case _:
+            return Unsupported(f"integers have no '{name}'")
+
+
+def _convert(source: DataType, target: DataType) -> Entry:
+    if any(t.bytes == 1 and t.is_integer for t in (source, target)):
+        return Unsupported(_NO_BYTE_TYPE)
+    if target is T.BOOL:
+        if source.is_float:
+            return Spelling("!({0} == 0)", compound=True)
+        return Spelling("{0} != 0", compound=True)
+    if source is T.BOOL:
+        return Spelling("({R})({a} ? 1 : 0)")
+    if source.is_float and target.is_integer:
+        return Spelling("{H}({a})", helper=f"{_short(source)}_to_{target.name.lower()}")
+    return Spelling("({R}){0}")
+
+
+def _short(dtype: DataType) -> str:
+    return "double" if dtype is T.FLOAT64 else "float"
+
+
+def _literal(dtype: DataType, value: bool | int | float) -> str:
+    if dtype.kind is Kind.BOOL:
+        return "true" if value else "false"
+    if dtype.is_float:
+        return _float_literal(dtype, float(value))
+    number = int(value)
+    if dtype is T.INDEX:
+        return str(number)
+    if dtype in (T.INT16, T.UINT16):
+        return f"({TYPES[dtype]}){number}"
+    if dtype is T.INT32 and number == np.iinfo(np.int32).min:
+        return "(-2147483647 - 1)"
+    if dtype is T.INT64 and number == np.iinfo(np.int64).min:
+        return "(-9223372036854775807ll - 1ll)"
+    text = f"{number}" + {T.UINT32: "u", T.INT64: "ll", T.UINT64: "ull"}.get(dtype, "")
+    return f"({text})" if number < 0 else text
+
+
+def _float_literal(dtype: DataType, value: float) -> str:
+    if dtype is T.FLOAT32 and not math.isfinite(value):
+        bits = 0x7FC00000 if math.isnan(value) else 0xFF800000 if value < 0 else 0x7F800000
+        return f"asfloat(0x{bits:08x})"
+    if not math.isfinite(value):
+        bits = struct.unpack("<Q", struct.pack("<d", math.nan if math.isnan(value) else value))[0]
+        return f"asdouble(0x{bits & 0xFFFFFFFF:x}, 0x{bits >> 32:08x})"
+    digits = str(np.float32(value)) if dtype is T.FLOAT32 else repr(value)
+    digits += "" if "." in digits or "e" in digits else ".0"
+    text = digits + ("f" if dtype is T.FLOAT32 else "L")
+    return f"({text})" if text.startswith("-") else text
+
+
+_DIRECT = tuple(t for t, s in STORAGE.items() if isinstance(s, str) and not t.is_storage_only)
+
+LOADS = MappingProxyType(
+    {t: Spelling("{p}[{j}]") for t in _DIRECT}
+    | {
+        T.FLOAT16: Spelling("(float){p}[{j}]"),
+        T.BFLOAT16: Spelling("{H}({p}[{j}])", helper="widen_bfloat16"),
+    }
+)
+
+STORES = MappingProxyType(
+    {t: Spelling("{p}[{j}] = {a};") for t in _DIRECT}
+    | {
+        T.FLOAT16: Spelling("{p}[{j}] = (float16_t){0};"),
+        T.BFLOAT16: Spelling("{p}[{j}] = {H}({a});", helper="narrow_bfloat16"),
+    }
+)
+
+
+def _local(type_name: str, dtype: DataType) -> str:
+    return f"precise const {type_name}" if dtype.is_float else f"const {type_name}"
+
+
+def _reserved(name: str) -> bool:
+    return name in INTRINSICS or re.match(PATTERN, name) is not None
+
+
+HLSL = Dialect(
+    name="hlsl",
+    suffix=".hlsl",
+    template="hlsl.hlsl.j2",
+    profiles=("gpu",),
+    limits=Limits(
+        target="hlsl",
+        buffers=31,
+        buffers_reason="a root signature has 64 DWORDs, and each buffer takes two",
+        elements=2**32 - 2**26,
+        elements_reason="structured buffers are indexed by 32 bits",
+        index_bits=32,
+        row=65535,
+    ),
+    types=TYPES,
+    index_types=MappingProxyType({32: "uint"}),
+    index_suffixes=MappingProxyType({32: "u"}),
+    storage=STORAGE,
+    literal=_literal,
+    operations=make_table(_spell),
+    conversions=make_conversions(_convert),
+    loads=LOADS,
+    stores=STORES,
+    streaming=MappingProxyType({}),
+    helpers=MappingProxyType({**HELPERS}),
+    local=_local,
+    unroll="[unroll]",
+    aligned="",
+    positions=MappingProxyType(
+        {
+            "single": "group_id.x",
+            "group": "group_id.x",
+            "rows": "group_id.y * {row} + group_id.x",
+            "lane": "lane_id",
+        }
+    ),
+    reserved=_reserved,
+    registers=True,
+    in_place=False,
+    entry_point="main",
+    item="thread",
+    own_names=("group_id", "lane_id", "Arguments"),
+)

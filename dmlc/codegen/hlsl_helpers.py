@@ -1,0 +1,226 @@
+"""The helper functions of the HLSL dialect: what HLSL lacks, or has with other results.
+
+`$H` is the function's own name, `$T` the type it works on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from dmlc.codegen.dialect import Helper
+from dmlc.scalars import DataType
+
+_FLOATS = {
+    "isnan": """\
+// By its bits, so that no assumption about NaN can fold it away.
+bool $H(const float x)
+{
+    return (asuint(x) & 0x7fffffff) > 0x7f800000;
+}""",
+    "min": """\
+// The smaller one; NaN where either is NaN, and the first of two equal ones.
+float $H(const float a, const float b)
+{
+    const bool is_nan = (asuint(b) & 0x7fffffff) > 0x7f800000;
+    return (b < a || is_nan) ? b : a;
+}""",
+    "max": """\
+// The larger one; NaN where either is NaN, and the first of two equal ones.
+float $H(const float a, const float b)
+{
+    const bool is_nan = (asuint(b) & 0x7fffffff) > 0x7f800000;
+    return (b > a || is_nan) ? b : a;
+}""",
+    "sign": """\
+// -1, 1, or x itself where it is a zero or NaN.
+float $H(const float x)
+{
+    return (x > 0.0f) ? 1.0f : ((x < 0.0f) ? -1.0f : x);
+}""",
+    "isnan_double": """\
+bool $H(const double x)
+{
+    return !(x == x);
+}""",
+    "min_double": """\
+// The smaller one; NaN where either is NaN, and the first of two equal ones.
+double $H(const double a, const double b)
+{
+    return (b < a || !(b == b)) ? b : a;
+}""",
+    "max_double": """\
+// The larger one; NaN where either is NaN, and the first of two equal ones.
+double $H(const double a, const double b)
+{
+    return (b > a || !(b == b)) ? b : a;
+}""",
+    "sign_double": """\
+// -1, 1, or x itself where it is a zero or NaN.
+double $H(const double x)
+{
+    return (x > 0.0L) ? 1.0L : ((x < 0.0L) ? -1.0L : x);
+}""",
+    "sigmoid": """\
+float $H(const float x)
+{
+    precise const float result = 1.0f / (1.0f + exp(-x));
+    return result;
+}""",
+    "expm1": """\
+// exp(x) - 1, without the cancellation near 0.
+float $H(const float x)
+{
+    precise const float power = exp(x);
+    precise const float near = (power - 1.0f) * (x / log(power));
+    precise const float far = power - 1.0f;
+    return (power == 1.0f) ? x : ((abs(x) < 1.0f) ? near : far);
+}""",
+    "log1p": """\
+// log(1 + x), without the cancellation near 0.
+float $H(const float x)
+{
+    precise const float sum = 1.0f + x;
+    precise const float near = log(sum) * (x / (sum - 1.0f));
+    precise const float far = log(sum);
+    return (sum == 1.0f) ? x : ((abs(x) < 1.0f) ? near : far);
+}""",
+    "asinh": """\
+float $H(const float x)
+{
+    precise const float size = abs(x);
+    precise const float square = size * size;
+    precise const float near = $N(size + square / (1.0f + sqrt(square + 1.0f)));
+    precise const float far = log(size) + 0.6931472f;
+    precise const float result = (size < 1e9f) ? near : far;
+    return (x == 0.0f) ? x : ((x < 0.0f) ? -result : result);
+}""",
+    "acosh": """\
+float $H(const float x)
+{
+    precise const float above = x - 1.0f;
+    precise const float near = $N(above + sqrt(above * (above + 2.0f)));
+    precise const float far = log(x) + 0.6931472f;
+    return (x < 1e9f) ? near : far;
+}""",
+    "atanh": """\
+float $H(const float x)
+{
+    precise const float size = abs(x);
+    precise const float result = 0.5f * $N((2.0f * size) / (1.0f - size));
+    return (x == 0.0f) ? x : ((x < 0.0f) ? -result : result);
+}""",
+    "erf": """\
+// Near 0 the series of erf; further out 1 - erfc by its continued fraction.
+float $H(const float x)
+{
+    precise const float square = x * x;
+    precise float near = 0.0f;
+    for (int k = 24; k > 0; --k) {
+        near = (near + 1.0f / (2.0f * (float)k + 1.0f)) * (-square / (float)k);
+    }
+    near = 1.1283792f * x * (1.0f + near);
+    precise const float size = min(abs(x), 6.0f);
+    precise float fraction = size;
+    for (int j = 24; j > 0; --j) {
+        fraction = size + (0.5f * (float)j) / fraction;
+    }
+    precise const float far = 1.0f - exp(-(size * size)) * 0.56418958f / fraction;
+    const bool is_nan = (asuint(x) & 0x7fffffff) > 0x7f800000;
+    return is_nan ? x : ((abs(x) < 1.5f) ? near : ((x < 0.0f) ? -far : far));
+}""",
+}
+
+_NEEDS = {"asinh": "log1p", "acosh": "log1p", "atanh": "log1p"}
+
+_INTEGERS = {
+    "div_signed": """\
+// Rounds towards zero; 0 where b is 0, and wraps where the quotient has no $T.
+$T $H(const $T a, const $T b)
+{
+    const $T divisor = (b == ($T)0 || b == ($T)-1) ? ($T)1 : b;
+    return (b == ($T)0) ? ($T)0 : ((b == ($T)-1) ? (($T)0 - a) : (a / divisor));
+}""",
+    "div_unsigned": """\
+// Rounds down; 0 where b is 0.
+$T $H(const $T a, const $T b)
+{
+    const $T quotient = a / ((b == ($T)0) ? ($T)1 : b);
+    return (b == ($T)0) ? ($T)0 : quotient;
+}""",
+    "mod_signed": """\
+// The remainder, with the sign of a; 0 where b is 0.
+$T $H(const $T a, const $T b)
+{
+    const $T divisor = (b == ($T)0 || b == ($T)-1) ? ($T)1 : b;
+    return a - (a / divisor) * divisor;
+}""",
+    "mod_unsigned": """\
+// The remainder; 0 where b is 0.
+$T $H(const $T a, const $T b)
+{
+    const $T remainder = a % ((b == ($T)0) ? ($T)1 : b);
+    return (b == ($T)0) ? ($T)0 : remainder;
+}""",
+}
+
+_STORAGE = {
+    "widen_bfloat16": """\
+// A bfloat16 is the upper half of a float.
+float $H(const uint16_t bits)
+{
+    return asfloat((uint)bits << 16);
+}""",
+    "narrow_bfloat16": """\
+// Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
+uint16_t $H(const float value)
+{
+    const uint bits = asuint(value);
+    const uint rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    return (uint16_t)(((bits & 0x7fffffff) > 0x7f800000) ? 0x7fc0 : rounded);
+}""",
+}
+
+_CONVERSION = """\
+// Rounds towards zero; out of range gives the nearest bound, NaN gives 0.
+{result} $H(const {source} x)
+{{
+    if (!({low} < x)) {{
+        return (x <= {low}) ? {least} : 0;
+    }}
+    return (x < {high}) ? ({result})x : {most};
+}}"""
+
+
+def _conversions() -> dict[str, Helper]:
+    names = {
+        DataType.INT16: "int16_t", DataType.INT32: "int", DataType.INT64: "int64_t",
+        DataType.UINT16: "uint16_t", DataType.UINT32: "uint", DataType.UINT64: "uint64_t",
+    }  # fmt: skip
+    made: dict[str, Helper] = {}
+    for target, name in names.items():
+        limits = np.iinfo(target.dtype)
+        for source, suffix in (("float", "f"), ("double", "L")):
+            suffix_int = "ull" if limits.min == 0 else "ll"
+            least = f"-{limits.max}ll - 1ll" if limits.min else "0"
+            made[f"{source}_to_{target.name.lower()}"] = Helper(
+                _CONVERSION.format(
+                    result=name,
+                    source=source,
+                    low=f"{float(limits.min)!r}{suffix}",
+                    high=f"{float(int(limits.max) + 1)!r}{suffix}",
+                    least=f"({name})({least})",
+                    most=f"({name}){limits.max}{suffix_int}",
+                )
+            )
+    return made
+
+
+HELPERS: Mapping[str, Helper] = MappingProxyType(
+    {key: Helper(text, _NEEDS.get(key)) for key, text in _FLOATS.items()}
+    | {key: Helper(text) for key, text in _INTEGERS.items()}
+    | {key: Helper(text, typed=False) for key, text in _STORAGE.items()}
+    | _conversions()
+)

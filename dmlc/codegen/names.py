@@ -1,0 +1,58 @@
+"""Names in generated sources: safe, unique, and as near to the user's as the language allows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+_LONGEST = 64
+
+
+def make_identifier(name: str) -> str:
+    """A name of letters, digits and single underscores that starts with a letter, at most 64
+    characters long. Names that are such already stay as they are."""
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    plain = re.sub(r"__+", "_", plain)
+    if not plain or not plain[0].isalpha():
+        plain = f"t{plain}"
+    return plain[:_LONGEST]
+
+
+def make_file_stem(name: str) -> str:
+    """A file name, without suffix, that is a plain identifier: no path can hide in it."""
+    return make_identifier(name)
+
+
+class Mangler:
+    """Gives each name of a kernel a spelling that the language accepts, unique in the file."""
+
+    def __init__(self, reserved: Callable[[str], bool]) -> None:
+        self._reserved = reserved
+        self._spellings: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def take(self, name: str) -> str:
+        """Reserves a spelling for something the file defines itself, as it stands."""
+        self._taken.add(name)
+        return name
+
+    def spell(self, name: str) -> str:
+        """The spelling of a name: the same each time it is asked for."""
+        if name not in self._spellings:
+            wanted = make_identifier(name)
+            if self._reserved(wanted):
+                wanted += "_"
+            spelling, number = wanted, 1
+            while spelling in self._taken or self._reserved(spelling):
+                number += 1
+                spelling = f"{wanted.rstrip('_')}_{number}"
+            self._taken.add(spelling)
+            self._spellings[name] = spelling
+        return self._spellings[name]
+
+
+def make_comment(text: str) -> str:
+    """Text that is safe behind `//`: one line of printable ASCII that neither ends in a backslash
+    nor holds a trigraph for one."""
+    plain = "".join(c if " " <= c <= "~" and c != "\\" else "_" for c in text)
+    return plain.replace("??", "_").rstrip()

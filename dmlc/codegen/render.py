@@ -1,0 +1,285 @@
+"""Renders kernels of the kernel IR as a `Program`: source files, and how to launch them.
+
+The dialect says how things are spelled, the template how a file looks; this module lists what a
+template shows and what a host has to know.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+import jinja2
+
+from dmlc.codegen.dialect import Dialect
+from dmlc.codegen.hlsl import HLSL
+from dmlc.codegen.names import Mangler, make_comment, make_file_stem, make_identifier
+from dmlc.codegen.opencl import OPENCL
+from dmlc.codegen.spell import Speller
+from dmlc.ir import nodes as ir
+from dmlc.kernel import nodes as k
+from dmlc.kernel.schedule import RUN_TIME_COUNT, Profile
+from dmlc.program import (
+    VERSION,
+    BufferBinding,
+    Dispatch,
+    KernelSource,
+    Program,
+    Role,
+    ScalarBinding,
+    TensorSpec,
+)
+from dmlc.resources import resource_path
+from dmlc.scalars import DataType
+from dmlc.source import UnknownNameError, UnsupportedError, unknown_name
+
+HLSL_ARGUMENTS: tuple[str, ...] = ("-HV", "2021", "-Gis", "-enable-16bit-types")
+"""What DXC has to be told besides profile and entry point, to compile for Direct3D 12."""
+
+DIALECTS: tuple[Dialect, ...] = (OPENCL, HLSL)
+
+
+def find_dialect(name: str) -> Dialect:
+    """The dialect of that name. Raises `UnknownNameError`, naming those there are."""
+    for dialect in DIALECTS:
+        if dialect.name == name:
+            return dialect
+    raise UnknownNameError(unknown_name("target", name, [d.name for d in DIALECTS]))
+
+
+def render(
+    function: ir.Function, kernels: tuple[k.Kernel, ...], dialect: Dialect, profile: Profile
+) -> Program:
+    """The program of a function's kernels, in execution order."""
+    if profile.name not in dialect.profiles:
+        raise UnsupportedError(
+            f"target '{dialect.name}' has no '{profile.name}' profile; "
+            f"it has {' and '.join(repr(p) for p in dialect.profiles)}"
+        )
+    tensors = _list_tensors(function, kernels, dialect)
+    sources: list[KernelSource] = []
+    writers: dict[str, int] = {}
+    for number, kernel in enumerate(kernels):
+        read = [b.name for b in kernel.buffers if b.access is not k.Access.WRITE]
+        after = tuple(sorted({writers[name] for name in read if name in writers}))
+        name = kernel.name if len(kernels) == 1 else f"{kernel.name}_{number + 1}"
+        sources.append(_render_kernel(function, kernel, name, after, dialect, tensors))
+        for buffer in kernel.buffers:
+            if buffer.access is not k.Access.READ:
+                writers[buffer.name] = number
+    return Program(
+        function.name, dialect.name, profile.name, tensors, tuple(sources), RUN_TIME_COUNT
+    )
+
+
+def _list_tensors(
+    function: ir.Function, kernels: tuple[k.Kernel, ...], dialect: Dialect
+) -> tuple[TensorSpec, ...]:
+    specs = [
+        TensorSpec(p.name, Role.INPUT, p.dtype, p.extents, p.strides) for p in function.parameters
+    ]
+    results = {r.name: r for r in function.results}
+    used = {b.name for kernel in kernels for b in kernel.buffers}
+    for stage in function.stages:
+        if stage.name in results:
+            over = tuple(p for r, p in function.in_place if r == stage.name)
+            strides = results[stage.name].strides
+            specs.append(
+                TensorSpec(
+                    stage.name,
+                    Role.OUTPUT,
+                    stage.dtype,
+                    stage.domain,
+                    strides,
+                    over if dialect.in_place else (),
+                )
+            )
+        elif stage.name in used:
+            specs.append(TensorSpec(stage.name, Role.SCRATCH, stage.dtype, stage.domain))
+    return tuple(specs)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BufferView:
+    """A buffer as a template shows it."""
+
+    name: str
+    tensor: str
+    type: str
+    dtype: str
+    slot: int
+    written: bool
+    access: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScalarView:
+    """A scalar argument as a template shows it."""
+
+    name: str
+    type: str
+    slot: int
+    meaning: str
+
+
+def _render_kernel(
+    function: ir.Function,
+    kernel: k.Kernel,
+    name: str,
+    after: tuple[int, ...],
+    dialect: Dialect,
+    tensors: tuple[TensorSpec, ...],
+) -> KernelSource:
+    mangler = Mangler(dialect.reserved)
+    entry_point = mangler.take(dialect.entry_point or _name_entry(dialect, name))
+    for own in dialect.own_names:
+        mangler.take(own)
+    speller = Speller(dialect, kernel, mangler)
+    buffers = _bind_buffers(kernel, dialect, mangler)
+    scalars = _bind_scalars(kernel, len(buffers), mangler)
+    body = speller.spell_statements(kernel.body)
+    launch = kernel.launch
+    shown = tuple(
+        BufferView(
+            b.name,
+            make_comment(b.tensor),
+            str(dialect.storage[b.dtype]),
+            b.dtype.name.lower(),
+            b.slot,
+            b.written,
+            "read and written" if b.read and b.written else "written" if b.written else "read",
+        )
+        for b in buffers
+    )
+    scalar_views = tuple(
+        ScalarView(s.name, speller.index_type, s.slot, "the number of elements") for s in scalars
+    )
+    source = _template(dialect.template).render(
+        operator=make_comment(function.name),
+        version=VERSION,
+        formulas=[line for text in kernel.summary for line in _wrap(make_comment(text))],
+        launch=_describe_launch(kernel, scalars, dialect.item),
+        row=launch.row,
+        buffers=shown,
+        scalars=scalar_views,
+        in_place=[
+            f"{make_comment(t.name)} may be stored over {_join(t.in_place)}"
+            for t in tensors
+            if t.in_place and any(b.tensor == t.name and b.written for b in buffers)
+        ],
+        uses_double=DataType.FLOAT64 in speller.dtypes,
+        uses_streaming=any(name.startswith("stream") for name in speller.helpers),
+        helpers=list(speller.helpers.values()),
+        entry_point=entry_point,
+        group_size=launch.group_size,
+        body=body,
+        root_signature=_root_signature(buffers, scalars),
+        arguments=" ".join(HLSL_ARGUMENTS),
+    )
+    return KernelSource(
+        make_file_stem(name),
+        entry_point,
+        source,
+        buffers,
+        scalars,
+        Dispatch(launch.count, launch.per_group, launch.group_size, launch.row),
+        after,
+    )
+
+
+def _root_signature(
+    buffers: tuple[BufferBinding, ...], scalars: tuple[ScalarBinding, ...]
+) -> str:
+    """Root descriptors only: two DWORDs each, and nothing for a host to lay out."""
+    parts = ["CBV(b0)"] if scalars else []
+    parts += [f"SRV(t{b.slot})" for b in buffers if not b.written]
+    parts += [f"UAV(u{b.slot})" for b in buffers if b.written]
+    return ", ".join(parts)
+
+
+def _name_entry(dialect: Dialect, name: str) -> str:
+    wanted = make_identifier(name)
+    return f"{wanted}_" if dialect.reserved(wanted) else wanted
+
+
+def _bind_buffers(
+    kernel: k.Kernel, dialect: Dialect, mangler: Mangler
+) -> tuple[BufferBinding, ...]:
+    bindings: list[BufferBinding] = []
+    counters = {False: 0, True: 0}
+    for number, buffer in enumerate(kernel.buffers):
+        written = buffer.access is not k.Access.READ
+        slot = counters[written] if dialect.registers else number
+        counters[written] += 1
+        bindings.append(
+            BufferBinding(
+                mangler.spell(buffer.name),
+                buffer.name,
+                buffer.dtype,
+                written,
+                buffer.access is not k.Access.WRITE,
+                slot,
+            )
+        )
+    return tuple(bindings)
+
+
+def _bind_scalars(kernel: k.Kernel, first: int, mangler: Mangler) -> tuple[ScalarBinding, ...]:
+    size = kernel.index_bits // 8
+    return tuple(
+        ScalarBinding(
+            mangler.spell(scalar.name), value, kernel.index_bits, first + number, number * size
+        )
+        for number, (scalar, value) in enumerate(kernel.scalars)
+    )
+
+
+def _describe_launch(
+    kernel: k.Kernel, scalars: tuple[ScalarBinding, ...], item: str
+) -> str:
+    launch = kernel.launch
+    if scalars:
+        groups = f"ceil({scalars[0].name} / {launch.per_group:,})"
+    elif isinstance(launch.count, int):
+        groups = f"{-(-launch.count // launch.per_group):,}"
+    else:
+        groups = f"ceil({make_comment(launch.count)} / {launch.per_group:,})"
+    items = f"1 {item}" if launch.group_size == 1 else f"{launch.group_size} {item}s"
+    return f"{groups} groups of {items}; {kernel.walk}"
+
+
+def _join(names: tuple[str, ...]) -> str:
+    return " or ".join(make_comment(name) for name in names)
+
+
+def _wrap(text: str, width: int = 94) -> list[str]:
+    """Lines of a comment no longer than `width`, where spaces allow."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        if line and len(line) + 1 + len(word) > width:
+            lines.append(line)
+            line = "    " + word
+        else:
+            line = f"{line} {word}" if line else word
+    return [*lines, line]
+
+
+@functools.cache
+def _template(name: str) -> jinja2.Template:
+    path = resource_path("templates")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(path),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["thousands"] = "{:,}".format
+    return environment.get_template(name)
+
+
+def cbuffer_size(scalars: tuple[ScalarBinding, ...]) -> int:
+    """Bytes of a constant buffer with these scalars, whole rows of 16."""
+    used = max((s.offset + s.bits // 8 for s in scalars), default=0)
+    return 16 * math.ceil(used / 16)

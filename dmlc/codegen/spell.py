@@ -1,0 +1,300 @@
+"""Spells the kernel IR in a dialect: expressions and statements to lines of text.
+
+What is spelled how is the dialect's; how spellings nest, when a scalar meets a vector, and how
+wide a mask is, are decided here. What a whole file looks like is the template's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import string
+from collections.abc import Sequence
+
+from dmlc.codegen.dialect import Dialect, Helper, Spelling, Unsupported
+from dmlc.codegen.names import Mangler
+from dmlc.kernel import nodes as k
+from dmlc.scalars import DataType, Kind
+from dmlc.source import InternalError
+
+_INDENT = "    "
+
+_SIGNED = {1: DataType.INT8, 2: DataType.INT16, 4: DataType.INT32, 8: DataType.INT64}
+_UNSIGNED = {1: DataType.UINT8, 2: DataType.UINT16, 4: DataType.UINT32, 8: DataType.UINT64}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Text:
+    """Spelled code. A vector of booleans is a mask of integers `mask` bytes wide."""
+
+    text: str
+    compound: bool = False
+    mask: int = 0
+
+    @property
+    def inner(self) -> str:
+        """As an operand of infix text."""
+        return f"({self.text})" if self.compound else self.text
+
+
+class Speller:
+    """Spells one kernel. Collects the helper functions that it uses, in order of first use."""
+
+    def __init__(self, dialect: Dialect, kernel: k.Kernel, mangler: Mangler) -> None:
+        self._dialect = dialect
+        self._kernel = kernel
+        self._names = mangler
+        self._buffers = {b.name: b for b in kernel.buffers}
+        self._masks: dict[str, int] = {}
+        self.index_type = dialect.index_types[kernel.index_bits]
+        self.helpers: dict[str, str] = {}
+        """The text of each helper, by its name."""
+        self.dtypes: dict[DataType, None] = {}
+        """Every type that values have."""
+
+    # Statements ---------------------------------------------------------------------------
+
+    def spell_statements(self, statements: Sequence[k.Statement], depth: int = 1) -> list[str]:
+        """The lines of statements, indented `depth` times."""
+        lines: list[str] = []
+        for statement in statements:
+            if lines and depth == 1 and isinstance(statement, k.For):
+                lines.append("")
+            lines += self._spell_statement(statement, depth)
+        return lines
+
+    def _spell_statement(self, statement: k.Statement, depth: int) -> list[str]:
+        indent = _INDENT * depth
+        match statement:
+            case k.Let(local=local, value=value):
+                return [f"{indent}{self._spell_let(local, value)}"]
+            case k.Store():
+                return [f"{indent}{self._spell_store(statement)}"]
+            case k.If(condition=condition, then=then):
+                head = f"{indent}if ({self.spell(condition).text}) {{"
+                return [head, *self.spell_statements(then, depth + 1), f"{indent}}}"]
+            case k.For():
+                name = self._names.spell(statement.variable.name)
+                start, stop = self.spell(statement.start).text, self.spell(statement.stop).inner
+                step = f"++{name}" if statement.step == 1 else f"{name} += {statement.step}"
+                head = f"for ({self.index_type} {name} = {start}; {name} < {stop}; {step}) {{"
+                lines = [f"{indent}{self._dialect.unroll}"] if statement.unroll else []
+                body = self.spell_statements(statement.body, depth + 1)
+                return [*lines, f"{indent}{head}", *body, f"{indent}}}"]
+
+    def _spell_let(self, local: k.Local, value: k.Expression) -> str:
+        made = self.spell(value)
+        if made.mask:
+            self._masks[local.name] = made.mask
+            type_name = self._type_name(_SIGNED[made.mask], local.type.lanes)
+        else:
+            type_name = self._type_name(local.type.dtype, local.type.lanes)
+        declaration = self._dialect.local(type_name, local.type.dtype)
+        return f"{declaration} {self._names.spell(local.name)} = {made.text};"
+
+    def _spell_store(self, store: k.Store) -> str:
+        buffer = self._buffers[store.buffer]
+        lanes = store.value.type.lanes
+        value = self.spell_vector(store.value)
+        if value.mask:
+            value = self._convert_mask(value, 1, lanes)
+        index = self.spell(store.index)
+        places = {
+            "p": self._names.spell(store.buffer),
+            "i": index.inner,
+            "j": index.text,
+            "n": lanes,
+            "a": value.text,
+            "0": value.inner,
+        }
+        spelling = self._dialect.stores[buffer.dtype]
+        if store.streaming is not None and buffer.dtype in self._dialect.streaming:
+            spelling = self._dialect.streaming[buffer.dtype]
+            places["f"] = self.spell(store.streaming).text
+        return self._fill(spelling, places, buffer.dtype.compute, lanes, buffer.dtype)
+
+    # Expressions --------------------------------------------------------------------------
+
+    def spell(self, expression: k.Expression) -> Text:
+        """The text of an expression. A repeated scalar stays a scalar: see `spell_vector`."""
+        self.dtypes[expression.type.dtype] = None
+        match expression:
+            case k.Literal():
+                return Text(self._dialect.literal(expression.type.dtype, expression.value))
+            case k.Local(name=name):
+                return Text(self._names.spell(name), mask=self._masks.get(name, 0))
+            case k.Scalar(name=name):
+                return Text(self._names.spell(name))
+            case k.Position():
+                return self._spell_position(expression)
+            case k.Load():
+                return self._spell_load(expression)
+            case k.Operate():
+                return self._spell_operation(expression)
+            case k.Choose():
+                return self._spell_choice(expression)
+            case k.Convert():
+                return self._spell_conversion(expression)
+            case k.Broadcast():
+                return self.spell(expression.operand)
+            case k.Aligned(buffer=buffer, bytes=bytes_):
+                name = self._names.spell(buffer)
+                return Text(self._dialect.aligned.format(p=name, n=bytes_), compound=True)
+
+    def spell_vector(self, expression: k.Expression) -> Text:
+        """The text of an expression where a vector must stand: a scalar repeated is spelled out."""
+        made = self.spell(expression)
+        lanes = expression.type.lanes
+        if isinstance(expression, k.Literal) and expression.type == k.INDEX:
+            return Text(made.text + self._dialect.index_suffixes[self._kernel.index_bits])
+        if not isinstance(expression, k.Broadcast):
+            return made
+        if expression.type.dtype is DataType.BOOL:
+            text = f"({self._type_name(DataType.INT32, lanes)})({made.inner} ? -1 : 0)"
+            return Text(text, mask=4)
+        return Text(f"({self._type_name(expression.type.dtype, lanes)})({_bare(made)})")
+
+    def _spell_position(self, position: k.Position) -> Text:
+        launch = self._kernel.launch
+        kind = "lane"
+        if position.geometry is k.Geometry.GROUP:
+            kind = "single" if launch.group_size == 1 else "group"
+            kind = "rows" if launch.row is not None else kind
+        text = self._dialect.positions[kind].format(I=self.index_type, row=launch.row)
+        return Text(text, compound=kind == "rows")
+
+    def _spell_load(self, load: k.Load) -> Text:
+        buffer = self._buffers[load.buffer]
+        index = self.spell(load.index)
+        lanes = load.type.lanes
+        places = {
+            "p": self._names.spell(load.buffer),
+            "i": index.inner,
+            "j": index.text,
+            "n": lanes,
+        }
+        spelling = self._dialect.loads[buffer.dtype]
+        text = self._fill(spelling, places, load.type.dtype, lanes, buffer.dtype)
+        mask = 1 if load.type.dtype is DataType.BOOL and lanes > 1 else 0
+        return Text(text, spelling.compound and lanes == 1, mask)
+
+    def _spell_operation(self, expression: k.Operate) -> Text:
+        operand_type = expression.operands[0].type
+        dtype, lanes = operand_type.dtype, operand_type.lanes
+        entry = self._dialect.operations[expression.operation.name, dtype]
+        if isinstance(entry, Unsupported):
+            raise InternalError(f"unsupported {expression.operation} reached the renderer")
+        plain = [self.spell(o) for o in expression.operands]
+        wide = [self.spell_vector(o) for o in expression.operands]
+        mask = 0
+        if lanes > 1 and dtype is DataType.BOOL:
+            mask = max(w.mask for w in wide)
+            wide = plain = [self._convert_mask(w, mask, lanes) for w in wide]
+        elif lanes > 1 and expression.type.dtype is DataType.BOOL:
+            mask = dtype.bytes
+        places: dict[str, str | int] = {
+            **{str(n): p.inner for n, p in enumerate(plain)},
+            **{letter: w.text for letter, w in zip("ab", wide, strict=False)},
+        }
+        text = self._fill(entry, places, dtype, lanes, dtype)
+        return Text(text, entry.compound and (lanes == 1 or entry.vector is None or mask > 0), mask)
+
+    def _spell_choice(self, expression: k.Choose) -> Text:
+        lanes = expression.type.lanes
+        condition = self.spell(expression.condition)
+        then = self.spell_vector(expression.then)
+        otherwise = self.spell_vector(expression.otherwise)
+        mask = 0
+        if lanes > 1 and expression.type.dtype is DataType.BOOL:
+            mask = max(then.mask, otherwise.mask, condition.mask)
+            then = self._convert_mask(then, mask, lanes)
+            otherwise = self._convert_mask(otherwise, mask, lanes)
+        if condition.mask:
+            condition = self._convert_mask(
+                condition, mask or expression.type.dtype.bytes, lanes
+            )
+        text = f"{condition.inner} ? {then.inner} : {otherwise.inner}"
+        return Text(text, True, mask)
+
+    def _spell_conversion(self, expression: k.Convert) -> Text:
+        source, target = expression.operand.type.dtype, expression.type.dtype
+        lanes = expression.type.lanes
+        entry = self._dialect.conversions[source, target]
+        if isinstance(entry, Unsupported):
+            raise InternalError(f"unsupported conversion {source} to {target} reached the renderer")
+        operand = self.spell(expression.operand)
+        if operand.mask:
+            operand = self._convert_mask(operand, target.bytes, lanes)
+        places: dict[str, str | int] = {
+            "0": operand.inner,
+            "a": operand.text,
+            "R": self._type_name(target, lanes),
+        }
+        mask = source.bytes if target is DataType.BOOL and lanes > 1 else 0
+        text = self._fill(entry, places, source, lanes, source)
+        return Text(text, entry.compound and lanes == 1, mask)
+
+    def _convert_mask(self, mask: Text, width: int, lanes: int) -> Text:
+        if mask.mask == width:
+            return mask
+        name = self._type_name(_SIGNED[width], lanes)
+        return Text(f"convert_{name}({mask.text})", mask=width)
+
+    # Tables -------------------------------------------------------------------------------
+
+    def _type_name(self, dtype: DataType, lanes: int) -> str:
+        if dtype.kind is Kind.INDEX:
+            return self.index_type
+        return self._dialect.types[dtype] + (str(lanes) if lanes > 1 else "")
+
+    def _fill(
+        self,
+        spelling: Spelling,
+        places: dict[str, str | int],
+        dtype: DataType,
+        lanes: int,
+        storage: DataType,
+    ) -> str:
+        text = spelling.text if lanes == 1 or spelling.vector is None else spelling.vector
+        places = dict(places)
+        if dtype is not DataType.INDEX and (dtype is not DataType.BOOL or lanes == 1):
+            places["T"] = self._type_name(dtype, lanes)
+            if dtype is not DataType.BOOL and "{U}" in text:
+                places["U"] = self._type_name(_UNSIGNED[dtype.bytes], lanes)
+        if spelling.helper is not None:
+            places["H"] = self._use_helper(spelling.helper, dtype, lanes, storage)
+        positional = [places.pop(n) for n in ("0", "1") if n in places]
+        return text.format(*positional, **places)
+
+    def _use_helper(self, key: str, dtype: DataType, lanes: int, storage: DataType) -> str:
+        """The name of a helper for a type; its text joins those the file needs."""
+        type_name = self._type_name(dtype, lanes)
+        helper: Helper = self._dialect.helpers[key]
+        if helper.typed:
+            name = f"{key}_{type_name}"
+        else:
+            name = f"{key}_x{lanes}" if lanes > 1 else key
+        if name in self.helpers:
+            return name
+        needed = ""
+        if helper.needs is not None:
+            needed = self._use_helper(helper.needs, dtype, lanes, storage)
+        stored = self._dialect.storage[storage]
+        places = {
+            "H": name,
+            "T": type_name,
+            "U": self._type_name(_UNSIGNED[dtype.bytes], lanes),
+            "L": str(lanes),
+            "S": stored if isinstance(stored, str) else "",
+            "B": self._type_name(_UNSIGNED[storage.bytes], lanes),
+            "N": needed,
+        }
+        self.helpers[name] = string.Template(helper.text).substitute(places)
+        return name
+
+
+def _bare(text: Text) -> str:
+    """Without the parentheses that a negative literal carries, where others follow anyway."""
+    inside = text.text[1:-1]
+    if text.text.startswith("(-") and text.text.endswith(")") and "(" not in inside:
+        return inside
+    return text.text

@@ -1,0 +1,73 @@
+"""Refuses what an output language cannot express, before anything is lowered.
+
+The messages name the tensor or the operation, its type and the reason the dialect gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dmlc.codegen.dialect import Dialect, Unsupported
+from dmlc.ir import nodes as ir
+from dmlc.kernel.schedule import Profile
+from dmlc.scalars import DataType
+from dmlc.source import Diagnostic, UnsupportedError
+
+_MOST = 20
+"""Diagnostics shown at once."""
+
+
+def check_support(function: ir.Function, dialect: Dialect, profile: Profile) -> None:
+    """Raises `UnsupportedError` with every pair of type or operation and target that the dialect
+    has no way to write."""
+    if profile.name not in dialect.profiles:
+        raise UnsupportedError(
+            f"target '{dialect.name}' has no '{profile.name}' profile; "
+            f"it has {' and '.join(repr(p) for p in dialect.profiles)}",
+            function.span,
+        )
+    found = dict.fromkeys((*_tensors(function, dialect), *_stages(function, dialect)))
+    if found:
+        raise UnsupportedError(list(found)[:_MOST])
+
+
+def _tensors(function: ir.Function, dialect: Dialect) -> Iterator[Diagnostic]:
+    results = {r.name for r in function.results}
+    for name, tensor in function.tensors().items():
+        storage = dialect.storage[tensor.dtype]
+        stored = isinstance(tensor, ir.Parameter) or name in results
+        if stored and isinstance(storage, Unsupported):
+            yield Diagnostic(
+                f"target '{dialect.name}' cannot hold tensor '{name}' of type "
+                f"{tensor.dtype.name}: {storage.reason}",
+                tensor.span,
+            )
+
+
+def _stages(function: ir.Function, dialect: Dialect) -> Iterator[Diagnostic]:
+    for stage in function.stages:
+        instructions = stage.body.instructions
+        for instruction in instructions:
+            dtype = ir.value_type(instruction)
+            entry: object = None
+            what = ""
+            match instruction:
+                case ir.Apply(operation=operation, operands=operands):
+                    dtype = ir.value_type(instructions[operands[0]])
+                    what = f"compute '{operation.name}' of {dtype.name}"
+                    entry = dialect.operations[operation.name, dtype]
+                case ir.Cast(operand=operand):
+                    source = ir.value_type(instructions[operand])
+                    what = f"convert {source.name} to {dtype.name}"
+                    if source is not dtype and DataType.INDEX not in (source, dtype):
+                        entry = dialect.conversions[source, dtype]
+                case ir.Constant() if dtype is not DataType.INDEX:
+                    what = f"compute with {dtype.name}"
+                    entry = dialect.storage[dtype] if dtype.bytes == 1 else None
+                    entry = None if dtype is DataType.BOOL else entry
+                case _:
+                    pass
+            if isinstance(entry, Unsupported):
+                yield Diagnostic(
+                    f"target '{dialect.name}' cannot {what}: {entry.reason}", stage.span
+                )

@@ -1,0 +1,218 @@
+"""From a list of values to statements: what is a named local, and in which scope it stands.
+
+A kernel body is a nest of scopes: the kernel itself, then one per loop. A value belongs to the
+innermost scope that one of its reads needs, so that what does not change in a loop is computed
+before it. What is used once is written in place; a read, a result, and what is used again get a
+name. So does floating-point arithmetic that is compared, for a name is where an output language
+can be held to the rounding written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from dmlc.ir import nodes as ir
+from dmlc.kernel import nodes as k
+from dmlc.kernel.element import Elements, Read, Value, View, operands
+from dmlc.scalars import OPERATIONS, DataType
+
+_LONGEST_EXPRESSION = 6
+"""Operations in one expression, at most: longer ones are cut into named steps."""
+
+
+class Names:
+    """Unique names within one kernel."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+
+    def take(self, wanted: str) -> str:
+        """`wanted`, or `wanted_1` and so on where that is taken."""
+        name, number = wanted, 0
+        while name in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._taken.add(name)
+        return name
+
+
+def local_name(tensor: str) -> str:
+    """A name for an element of a tensor: `InputGradientTensor` gives `input_gradient`."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", tensor).lower()
+    words = words.removesuffix("_tensor")
+    return words if words != tensor and words else f"{tensor}_value"
+
+
+Position = Callable[[View], k.Expression]
+"""Where in its buffer the element of a view lies, at the current point of the walk."""
+
+
+class Emitter:
+    """Writes the statements of one kernel's values, scope by scope.
+
+    `depth` gives the scope a view changes in: 0 where it stands still over the whole kernel.
+    """
+
+    def __init__(self, elements: Elements, names: Names, depth: Callable[[View], int]) -> None:
+        self._elements = elements
+        self._levels: list[int] = []
+        self._uses = [0] * len(elements.values)
+        self._used_below = [False] * len(elements.values)
+        for value in elements.values:
+            level = max((self._levels[o] for o in operands(value)), default=0)
+            if isinstance(value, Read):
+                level = depth(value.view)
+            self._levels.append(level)
+            for operand in operands(value):
+                self._uses[operand] += 1
+                if self._levels[operand] < level:
+                    self._used_below[operand] = True
+        self._decides = _list_deciding(elements)
+        self._results: dict[int, str] = {}
+        for view, result in elements.results:
+            self._uses[result] += 1
+            self._results.setdefault(result, view.tensor)
+        self._names: dict[int, str] = {}
+        self._namer = names
+        self._outer: dict[int, k.Expression] = {}
+        self._known: dict[int, k.Expression] = {}
+
+    def lets(self, level: int, position: Position, lanes: int = 1) -> list[k.Statement]:
+        """The named locals of a scope; values of the scopes around it must have been written.
+
+        With `lanes`, reads are vectors; only the innermost scope may ask for that, and may be
+        written several times over.
+        """
+        statements: list[k.Statement] = []
+        known = dict(self._outer)
+        sizes: dict[int, int] = {}
+        rounds: dict[int, bool] = {}
+        for number, value in enumerate(self._elements.values):
+            if self._levels[number] != level and not isinstance(value, ir.Constant):
+                continue
+            made = self._express(value, known, position, lanes)
+            size = 1 + sum(sizes.get(o, 0) for o in operands(value))
+            rounding = _is_arithmetic(value) or any(rounds.get(o, False) for o in operands(value))
+            if isinstance(value, ir.Constant):
+                size = 0
+            elif (
+                self._is_named(number, value)
+                or size > _LONGEST_EXPRESSION
+                or (rounding and number in self._decides)
+            ):
+                local = k.Local(self._name(number, value), made.type)
+                statements.append(k.Let(local, made))
+                made, size, rounding = local, 0, False
+            known[number] = made
+            sizes[number] = size
+            rounds[number] = rounding
+        self._known = known
+        if lanes == 1:
+            self._outer.update(known)
+        return statements
+
+    def stores(
+        self, position: Position, lanes: int, streaming: dict[str, k.Expression]
+    ) -> list[k.Statement]:
+        """The stores of the results, from the scope written last."""
+        statements: list[k.Statement] = []
+        for view, number in self._elements.results:
+            value = self._widen(self._known[number], lanes)
+            when = streaming.get(view.tensor) if lanes > 1 else None
+            statements.append(k.Store(view.tensor, position(view), value, when))
+        return statements
+
+    def _is_named(self, number: int, value: Value) -> bool:
+        return (
+            isinstance(value, Read)
+            or number in self._results
+            or self._uses[number] > 1
+            or self._used_below[number]
+        )
+
+    def _name(self, number: int, value: Value) -> str:
+        if number not in self._names:
+            if isinstance(value, Read):
+                wanted = local_name(value.view.tensor)
+            elif number in self._results:
+                wanted = local_name(self._results[number])
+            else:
+                wanted = "value"
+            self._names[number] = self._namer.take(wanted)
+        return self._names[number]
+
+    def _express(
+        self, value: Value, known: dict[int, k.Expression], position: Position, lanes: int
+    ) -> k.Expression:
+        match value:
+            case ir.Constant():
+                return k.Literal(k.Type(value.dtype), value.value)
+            case Read():
+                index = position(value.view)
+                return k.Load(value.view.tensor, index, k.Type(value.dtype, lanes))
+            case ir.Apply():
+                made = tuple(known[o] for o in value.operands)
+                width = max(o.type.lanes for o in made)
+                made = tuple(self._widen(o, width) for o in made)
+                return k.Operate(value.operation, made, k.Type(value.dtype, width))
+            case ir.Select():
+                parts = (known[value.condition], known[value.then], known[value.otherwise])
+                width = max(p.type.lanes for p in parts)
+                then, otherwise = (self._widen(p, width) for p in parts[1:])
+                return k.Choose(parts[0], then, otherwise, k.Type(value.dtype, width))
+            case ir.Cast():
+                operand = known[value.operand]
+                if operand.type.dtype is value.dtype:
+                    return operand
+                return k.Convert(operand, k.Type(value.dtype, operand.type.lanes))
+
+    def _widen(self, operand: k.Expression, lanes: int) -> k.Expression:
+        if operand.type.lanes == lanes:
+            return operand
+        return k.Broadcast(operand, k.Type(operand.type.dtype, lanes))
+
+
+def _is_arithmetic(value: Value) -> bool:
+    """Whether a value is computed in floating point, and so can be rounded differently."""
+    return isinstance(value, ir.Apply) and value.dtype.is_float
+
+
+def _list_deciding(elements: Elements) -> frozenset[int]:
+    """The values compared by others. Output languages pin the rounding of named locals only, so
+    what decides a branch is named before it is compared."""
+    return frozenset(
+        operand
+        for value in elements.values
+        if isinstance(value, ir.Apply) and value.operation.gives_bool
+        for operand in value.operands
+    )
+
+
+# Index arithmetic ----------------------------------------------------------------------------
+
+
+def index(value: int) -> k.Literal:
+    return k.Literal(k.INDEX, value)
+
+
+def add(*terms: k.Expression) -> k.Expression:
+    """The sum of index expressions; zeros drop out."""
+    kept = [t for t in terms if not (isinstance(t, k.Literal) and t.value == 0)]
+    total: k.Expression = kept[0] if kept else index(0)
+    for term in kept[1:]:
+        total = operate("add", total, term)
+    return total
+
+
+def multiply(left: k.Expression, right: int) -> k.Expression:
+    """An index times a constant."""
+    if right == 0:
+        return index(0)
+    return left if right == 1 else operate("mul", left, index(right))
+
+
+def operate(name: str, left: k.Expression, right: k.Expression) -> k.Operate:
+    """An operation on two indices, or a comparison of them."""
+    operation = OPERATIONS[name]
+    return k.Operate(operation, (left, right), k.Type(operation.result_type(DataType.INDEX)))

@@ -1,0 +1,63 @@
+"""A stage as a line for a person: `Y[i0] = X[i0] > 0 ? X[i0] : 0`.
+
+For comments only; the tensor IR's own text form is `dmlc.ir`'s.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dmlc.ir import nodes as ir
+
+_LONGEST = 300
+"""Characters of a formula; a longer one is only summed up."""
+
+
+def describe_stage(function: ir.Function, name: str) -> str:
+    """The formula of a stage."""
+    stage = next(s for s in function.stages if s.name == name)
+    axes = ", ".join(f"i{axis}" for axis in range(len(stage.domain)))
+    texts: list[tuple[str, bool]] = []
+    for instruction in stage.body.instructions:
+        text, compound = _spell(instruction, texts)
+        texts.append((text if len(text) <= _LONGEST else "", compound))
+    text = texts[stage.body.result][0]
+    if not text:
+        reads = ", ".join(dict.fromkeys(load.tensor for load in stage.body.loads()))
+        steps = sum(isinstance(i, ir.Apply | ir.Select) for i in stage.body.instructions)
+        text = f"a formula of {steps} operations on {reads or 'constants'}"
+    return f"{stage.name}[{axes}] = {text}"
+
+
+def _spell(instruction: ir.Instruction, texts: list[tuple[str, bool]]) -> tuple[str, bool]:
+    """The text of a value, and whether it needs parentheses inside an infix operation. An empty
+    text stands for one that has grown too long."""
+    parts = [texts[o] for o in ir.operands(instruction)]
+    if any(not text for text, _ in parts):
+        return "", False
+    inner = [f"({text})" if compound else text for text, compound in parts]
+    match instruction:
+        case ir.Constant():
+            return _spell_constant(instruction.value), False
+        case ir.Index():
+            return instruction.name, False
+        case ir.Load():
+            return f"{instruction.tensor}[{', '.join(text for text, _ in parts)}]", False
+        case ir.Select():
+            return f"{inner[0]} ? {inner[1]} : {inner[2]}", True
+        case ir.Cast():
+            return f"{instruction.dtype.name.lower()}({parts[0][0]})", False
+        case ir.Apply(operation=operation):
+            if operation.symbol is None:
+                return f"{operation.name}({', '.join(text for text, _ in parts)})", False
+            if operation.arity == 1:
+                return f"{operation.symbol}{inner[0]}", True
+            return f" {operation.symbol} ".join(inner), True
+
+
+def _spell_constant(value: bool | int | float) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+        return f"{value:.0f}" if abs(value) < 1e6 else f"{value:g}"
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,72 @@
+"""What a kernel's shape depends on: the device profile and the limits of an output language.
+
+Both are frozen values. Nothing here asks a device anything, so that a kernel is decided by what
+the user asked for alone, and compiles to the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dmlc.source import UnknownNameError, unknown_name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Profile:
+    """How element-wise work is cut up on a kind of device."""
+
+    name: str
+    group_size: int
+    """Work items per group."""
+    per_item: int
+    """Elements that one work item computes (about, where they are not in one run)."""
+    lanes: int
+    """Elements per vector; 1 where each work item works on scalars."""
+    streaming_bytes: int | None
+    """Stores pass the caches by once a kernel moves this many bytes; None: never."""
+
+    @property
+    def per_group(self) -> int:
+        """Elements that one work group computes."""
+        return self.group_size * self.per_item
+
+
+CPU = Profile("cpu", group_size=1, per_item=32768, lanes=16, streaming_bytes=24 << 20)
+"""One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
+last-level cache still holds the result of a kernel that moves less than 24 MiB, so that writing
+around it would slow down whoever reads next."""
+
+GPU = Profile("gpu", group_size=256, per_item=4, lanes=1, streaming_bytes=None)
+"""Neighbouring work items on neighbouring elements, four each, 256 apart."""
+
+PROFILES: tuple[Profile, ...] = (CPU, GPU)
+
+
+def find_profile(name: str) -> Profile:
+    """The profile of that name. Raises `UnknownNameError`, naming those there are."""
+    for profile in PROFILES:
+        if profile.name == name:
+            return profile
+    raise UnknownNameError(unknown_name("device profile", name, [p.name for p in PROFILES]))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """What one kernel of an output language can address."""
+
+    target: str
+    buffers: int
+    """Buffers per kernel."""
+    buffers_reason: str
+    elements: int
+    """The number of elements a buffer can be indexed by, rounding to whole groups included."""
+    elements_reason: str
+    index_bits: int
+    """The widest index the language can use."""
+    row: int | None
+    """Groups along one dimension of a launch; None where there is no such limit."""
+
+
+RUN_TIME_COUNT = 2**31 - 1
+"""The largest element count given at run time: one source serves every count up to it, with
+32-bit indices that cannot wrap while the last group is rounded up."""
