@@ -12,12 +12,12 @@ import math
 
 import jinja2
 
+from dmlc import ir
 from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.hlsl import HLSL
 from dmlc.codegen.names import Mangler, make_comment, make_file_stem, make_identifier
 from dmlc.codegen.opencl import OPENCL
 from dmlc.codegen.spell import Speller
-from dmlc.ir import nodes as ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Profile
 from dmlc.program import (

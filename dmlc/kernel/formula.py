@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from dmlc.ir import nodes as ir
+from dmlc import ir
 
 _LONGEST = 300
 """Characters of a formula; a longer one is only summed up."""

@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from dmlc.ir import nodes as ir
+from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.collapse import Walk, collapse
 from dmlc.kernel.element import Elements, Read, View, collect_elements
