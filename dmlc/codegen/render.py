@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 
 import jinja2
 
@@ -188,9 +187,7 @@ def _render_kernel(
     )
 
 
-def _root_signature(
-    buffers: tuple[BufferBinding, ...], scalars: tuple[ScalarBinding, ...]
-) -> str:
+def _root_signature(buffers: tuple[BufferBinding, ...], scalars: tuple[ScalarBinding, ...]) -> str:
     """Root descriptors only: two DWORDs each, and nothing for a host to lay out."""
     parts = ["CBV(b0)"] if scalars else []
     parts += [f"SRV(t{b.slot})" for b in buffers if not b.written]
@@ -235,9 +232,7 @@ def _bind_scalars(kernel: k.Kernel, first: int, mangler: Mangler) -> tuple[Scala
     )
 
 
-def _describe_launch(
-    kernel: k.Kernel, scalars: tuple[ScalarBinding, ...], item: str
-) -> str:
+def _describe_launch(kernel: k.Kernel, scalars: tuple[ScalarBinding, ...], item: str) -> str:
     launch = kernel.launch
     if scalars:
         groups = f"ceil({scalars[0].name} / {launch.per_group:,})"
@@ -277,9 +272,3 @@ def _template(name: str) -> jinja2.Template:
     )
     environment.filters["thousands"] = "{:,}".format
     return environment.get_template(name)
-
-
-def cbuffer_size(scalars: tuple[ScalarBinding, ...]) -> int:
-    """Bytes of a constant buffer with these scalars, whole rows of 16."""
-    used = max((s.offset + s.bits // 8 for s in scalars), default=0)
-    return 16 * math.ceil(used / 16)
