@@ -250,7 +250,8 @@ def _join(names: tuple[str, ...]) -> str:
 
 def _wrap(text: str, width: int = 94) -> list[str]:
     """Lines of a comment no longer than `width`, where spaces allow."""
-    lines, line = [], ""
+    lines: list[str] = []
+    line = ""
     for word in text.split(" "):
         if line and len(line) + 1 + len(word) > width:
             lines.append(line)
