@@ -415,6 +415,7 @@ class _Builder:
             compute=found.get("compute"),
             gradient_of=found.get("gradient of"),
             examples=tuple(lists["example"]),
+            sections=tuple((kind, place) for kind, _, place in sections),
             span=span,
         )
 
