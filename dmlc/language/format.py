@@ -439,13 +439,15 @@ def _head(node: syntax.Statement) -> str:
 
 
 def _align(heads: Sequence[str], spans: Sequence[Span]) -> list[str]:
-    """Left-hand sides padded so that neighbours of like length have their `=` in one column."""
+    """Left-hand sides padded so that neighbours of like length have their `=` in one column;
+    those with a keyword (`output`, `expect`) keep to themselves."""
     padded: list[str] = []
     run: list[str] = []
     for number, head in enumerate(heads):
         apart = number > 0 and spans[number].line > _end_line(spans[number - 1]) + 1
         lengths = [len(h) for h in (*run, head)]
-        if run and (apart or max(lengths) - min(lengths) > _ALIGN_WITHIN):
+        marked = bool(run) and (" " in head.split("(")[0]) != (" " in run[-1].split("(")[0])
+        if run and (apart or marked or max(lengths) - min(lengths) > _ALIGN_WITHIN):
             padded += [h.ljust(max(len(r) for r in run)) for h in run]
             run = []
         run.append(head)
