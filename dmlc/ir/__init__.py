@@ -3,9 +3,10 @@
 `parse(str(function)) == function`, and `from_json(to_json(function)) == function`.
 """
 
-from dmlc.ir.function import Function
+from dmlc.ir.function import Function, print_function
 from dmlc.ir.json import from_json, to_json
 from dmlc.ir.nodes import (
+    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -28,6 +29,7 @@ from dmlc.ir.parse import parse
 from dmlc.ir.verify import verify
 
 __all__ = [
+    "POSITIONAL_COMBINERS",
     "Apply",
     "Body",
     "Cast",
@@ -46,6 +48,7 @@ __all__ = [
     "operands",
     "packed_strides",
     "parse",
+    "print_function",
     "to_json",
     "value_type",
     "verify",

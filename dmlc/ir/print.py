@@ -32,7 +32,7 @@ _DEEPEST = 8
 """Levels of calls in one line; deeper ones are cut by a name."""
 
 
-def print_function(
+def print_fields(
     name: str,
     parameters: Sequence[Parameter],
     stages: Sequence[Stage],
