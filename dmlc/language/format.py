@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from dmlc.language import syntax
 from dmlc.language.layout import Break, Document, Group, Indent, lay_out
+from dmlc.language.parse import parse
 from dmlc.source import InternalError, Span
 
 WIDTH = 100
@@ -21,6 +22,13 @@ _ALIGN_WITHIN = 8
 def format_file(file: syntax.File) -> str:
     """The text of a file, ending in a line break (empty for an empty file)."""
     return _Printer(file).print()
+
+
+def format_operator(node: syntax.Operator) -> str:
+    """The text of one operator, without what stands around it in its file."""
+    whole = parse(node.span.source)
+    inside = [c for c in whole.comments if node.span.start <= c.span.start < node.span.end]
+    return format_file(syntax.File(None, (node,), tuple(inside), node.span.source))
 
 
 # Expressions -----------------------------------------------------------------------------------

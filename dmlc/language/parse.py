@@ -11,6 +11,7 @@ import bisect
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import lark
@@ -51,6 +52,23 @@ def _grammar() -> lark.Lark:
         propagate_positions=True,
         maybe_placeholders=True,
     )
+
+
+def read_source(path: Path) -> Source:
+    """The text of a file. Raises `DmlcError` where it cannot be read, is no UTF-8 or too large."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise DmlcError(f"cannot read '{path}': {error.strerror or error}") from error
+    except ValueError as error:
+        raise DmlcError(f"cannot read '{str(path)!r}': {error}") from error
+    if len(content) > MAX_BYTES:
+        raise DmlcError(f"'{path}' is larger than {MAX_BYTES >> 20} MiB")
+    try:
+        return Source(str(path), content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise DmlcError(f"'{path}' is not UTF-8: byte {error.start} cannot be read") from error
 
 
 def parse(source: Source) -> syntax.File:
