@@ -68,18 +68,17 @@ def show_table(type_name: str, columns: dict[str, dict[str, float]]) -> str:
     """A Markdown table: the time, and in brackets its ratio to the limit."""
     names = dict.fromkeys(name for times in columns.values() for name in times)
     rows = [[f"ReLU grad {type_name}", *columns]]
-    for name in names:
-        cells = [
-            f"{show_time(times[name])} ({times[name] / times[LIMIT]:.2f})"
-            for times in columns.values()
-        ]
-        rows.append([name, *cells])
+    rows += [[name, *(show_cell(t[name], t[LIMIT]) for t in columns.values())] for name in names]
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    lines = [
-        "| " + " | ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) + " |" for r in rows
-    ]
-    lines.insert(1, "| " + " | ".join("-" * w for w in widths) + " |")
-    return "\n".join(lines)
+    rows.insert(1, ["-" * width for width in widths])
+    padded = ([c.ljust(w) for c, w in zip(row, widths, strict=True)] for row in rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in padded)
+
+
+def show_cell(seconds: float, limit: float) -> str:
+    """A time with its ratio to the limit."""
+    ratio = seconds / limit
+    return f"{show_time(seconds)} ({ratio:{'.2f' if ratio < 10 else '.0f'}})"
 
 
 def check(times: Times, startup: dict[str, float]) -> list[tuple[str, float, float]]:
