@@ -212,9 +212,9 @@ def _divide(x: Array, y: Array) -> Array:
     divisor = np.where(zero, y.dtype.type(1), y)
     # Floor division and remainder round towards minus infinity: step back to truncate. MIN // -1
     # wraps to MIN, with a remainder of 0.
-    quotient = np.floor_divide(x, divisor)
+    quotient: Array = np.floor_divide(x, divisor)
     inexact = (np.remainder(x, divisor) != 0) & ((x < 0) != (divisor < 0))
-    return np.where(zero, x.dtype.type(0), quotient + inexact.astype(x.dtype))
+    return np.where(zero, x.dtype.type(0), np.asarray(quotient + inexact.astype(x.dtype)))
 
 
 def _modulo(x: Array, y: Array) -> Array:

@@ -26,7 +26,7 @@ from dmlc.ir.nodes import (
     with_operands,
 )
 from dmlc.ir.parse import parse
-from dmlc.ir.verify import verify
+from dmlc.ir.verify import check_in_place, reads_own_place, verify
 
 __all__ = [
     "POSITIONAL_COMBINERS",
@@ -44,11 +44,13 @@ __all__ = [
     "Result",
     "Select",
     "Stage",
+    "check_in_place",
     "from_json",
     "operands",
     "packed_strides",
     "parse",
     "print_function",
+    "reads_own_place",
     "to_json",
     "value_type",
     "verify",

@@ -85,7 +85,7 @@ def find_fault(function: Function) -> Fault | None:
         if fault is not None:
             return fault
         known[stage.name] = stage
-    return _check_results(function) or _check_in_place(function)
+    return _check_results(function) or check_in_place(function, function.in_place)
 
 
 def _check_definition(
@@ -332,11 +332,13 @@ def overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return False
 
 
-def _check_in_place(function: Function) -> Fault | None:
+def check_in_place(function: Function, pairs: Sequence[tuple[str, str]]) -> Fault | None:
+    """The first reason, if any, why some (result, parameter) pair may not share memory: they
+    differ in layout, or an element of the parameter is read elsewhere than at its own place."""
     stages = {s.name: s for s in function.stages}
     parameters = {p.name: p for p in function.parameters}
     results = {r.name: r for r in function.results}
-    for result_name, parameter_name in function.in_place:
+    for result_name, parameter_name in pairs:
         node = f"in place %{result_name} over %{parameter_name}"
         result, parameter = results.get(result_name), parameters.get(parameter_name)
         if result is None or parameter is None:
