@@ -65,10 +65,16 @@ def test_a_reference_page_pasted_as_it_stands() -> None:
 | OutputGradientTensor | Output | 1 to 8 | FLOAT32, FLOAT16 |
     }
     constraints {
-*InputGradientTensor*, *InputTensor*, and *OutputGradientTensor* must have the same *DataType*, *DimensionCount*, and *Sizes*.
+SENTENCE
     }
     compute { OutputGradientTensor = (InputTensor > 0 ? InputGradientTensor : 0) }
 }"""
+    # The page has it on one line.
+    text = text.replace(
+        "SENTENCE",
+        "*InputGradientTensor*, *InputTensor*, and *OutputGradientTensor* "
+        "must have the same *DataType*, *DimensionCount*, and *Sizes*.",
+    )
     for variant in (text, "\ufeff" + text, text.replace("\n", "\r\n"), text.replace(" ", "\u00a0")):
         found = read(variant).declarations[0]
         assert isinstance(found, syntax.Operator)
@@ -258,7 +264,7 @@ def test_what_is_nested_too_deep_is_refused_at_once() -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(DmlcError, match="cannot read .*: No such file"):
+    with pytest.raises(DmlcError, match=r"cannot read .*: No such file"):
         read_source(tmp_path / "none.dml")
     (tmp_path / "latin.dml").write_bytes(b"// caf\xe9")
     with pytest.raises(DmlcError, match="is not UTF-8: byte 6 cannot be read"):
