@@ -164,7 +164,7 @@ def _explain(
         inlined.pop(stage.name, None)
     if inlined:
         clauses.append(f"{_list(inlined)} {_is(list(inlined))} computed where read")
-    return "; ".join(clauses) + "."
+    return "; ".join(clauses)
 
 
 def _list(names: Iterable[str]) -> str:
