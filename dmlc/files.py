@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +16,8 @@ def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> list[Pa
     """Writes files into a folder, which is made if it is not there, and gives their paths.
 
     Each is written under a temporary name first; they get their own names when all are there.
-    Raises `DmlcError` where the folder cannot be made or written to.
+    A file that is replaced keeps its permissions. Raises `DmlcError` where the folder cannot be
+    made or written to.
     """
     folder = Path(directory)
     pending: list[tuple[Path, Path]] = []
@@ -22,9 +25,14 @@ def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> list[Pa
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
             temporary = folder / f".{name[:100]}.{uuid.uuid4().hex}.tmp"
-            pending.append((temporary, folder / name))
+            path = folder / name
+            pending.append((temporary, path))
             with temporary.open("xb") as file:
                 file.write(content)
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+            if path.exists():
+                shutil.copymode(path, temporary)
         for temporary, path in pending:
             os.replace(temporary, path)
     except OSError as error:

@@ -1,52 +1,91 @@
-"""What the command line spells in its own way: subjects, tensors, attributes and array files."""
+"""What the command line spells in its own way: subjects, tensors and attributes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import click
-import numpy as np
 
 import dmlc
-from dmlc.binding import Operator
-from dmlc.scalars import Array, DataType, data_type_of
-from dmlc.source import DmlcError, unknown_name
+from dmlc import ir
+from dmlc.source import DmlcError, UnknownNameError, UnsupportedError, unknown_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def bindings(function: F) -> F:
-    """The options `--tensor` and `--attr` of a command."""
-    made = click.option(
-        "--attr", "attributes", multiple=True, metavar="NAME=VALUE",
-        help="An attribute: Epsilon=1e-5, Scales=2,2, InterpolationMode=LINEAR. May repeat.",
-    )(function)  # fmt: skip
+def tensor_option(function: F) -> F:
+    """The option `--tensor` of a command."""
     return click.option(
         "--tensor", "tensors", multiple=True, metavar="NAME=TYPE[SIZES]",
         help="A tensor's type, sizes and strides: X=FLOAT32[2,3], X=FLOAT32[2,3]{1,2}, X=FLOAT16. "
         "May repeat.",
-    )(made)  # fmt: skip
+    )(function)  # fmt: skip
+
+
+def attribute_option(function: F) -> F:
+    """The option `--attr` of a command."""
+    return click.option(
+        "--attr", "attributes", multiple=True, metavar="NAME=VALUE",
+        help="An attribute: Epsilon=1e-5, Scales=2,2, InterpolationMode=LINEAR. May repeat.",
+    )(function)  # fmt: skip
+
+
+def dimension_option(function: F) -> F:
+    """The option `--dim` of a command."""
+    return click.option(
+        "--dim", "dimensions", multiple=True, metavar="NAME=SIZE",
+        help="The value of a graph's symbol: N=32. May repeat.",
+    )(function)  # fmt: skip
+
+
+def bindings(function: F) -> F:
+    """The options that bind an operator or a graph."""
+    return tensor_option(attribute_option(dimension_option(function)))
 
 
 # Subjects -------------------------------------------------------------------------------------
 
 
-def find_operator(text: str) -> Operator:
+def bind_subject(
+    text: str, tensors: Iterable[str], attributes: Iterable[str], dimensions: Iterable[str]
+) -> ir.Function:
+    """The function that `OP` or `FILE[:NAME]` becomes with these bindings."""
+    operator = find_operator(text)
+    refuse_dimensions(operator, dimensions)
+    return operator.bind(read_tensors(tensors), read_attributes(attributes))
+
+
+def refuse_dimensions(operator: dmlc.Operator, dimensions: Iterable[str]) -> None:
+    """Refuses `--dim`, which has a meaning for graphs only."""
+    if read_pairs("--dim", dimensions):
+        raise click.BadParameter(
+            f"{operator.name} is an operator, and only graphs have symbols: give sizes with "
+            "--tensor",
+            param_hint="'--dim'",
+        )
+
+
+def find_operator(text: str) -> dmlc.Operator:
     """The operator that `OP` or `FILE[:NAME]` means."""
     path, _, name = text.rpartition(":")
-    if text.endswith(".dml") or Path(text).is_file():
+    if _is_file(text):
         path, name = text, ""
-    elif not path.endswith(".dml"):
+    elif not _is_file(path):
         return dmlc.operator(text)
-    operators = dmlc.load(path).operators
+    module = dmlc.load(path)
+    operators, graphs = module.operators, module.graphs
     if name:
-        found = {q: o for q, o in operators.items() if name in (q, q.rpartition(".")[2])}
-        if not found:
-            raise DmlcError(unknown_name(f"operator of '{path}'", name, operators))
-        return next(iter(found.values()))
+        for qualified, operator in operators.items():
+            if name in (qualified, operator.definition.short_name):
+                return operator
+        if any(name in (g, g.rpartition(".")[2]) for g in graphs):
+            raise UnsupportedError(
+                f"'{name}' is a graph, which cannot be bound yet: this version binds operators"
+            )
+        raise UnknownNameError(unknown_name(f"operator of '{path}'", name, operators))
     if len(operators) == 1:
         return next(iter(operators.values()))
     if not operators:
@@ -56,6 +95,10 @@ def find_operator(text: str) -> Operator:
         f"{next(iter(operators))}'",
         notes=[f"it has {', '.join(list(operators)[:12])}"],
     )
+
+
+def _is_file(text: str) -> bool:
+    return text.endswith(".dml") or Path(text).is_file()
 
 
 # Bindings -------------------------------------------------------------------------------------
@@ -72,7 +115,7 @@ def _split(option: str, text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
+def read_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in texts:
         name, value = _split(option, text)
@@ -84,7 +127,7 @@ def _pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
 
 def read_tensors(texts: Iterable[str]) -> dict[str, dmlc.TensorDesc]:
     """The tensor descriptions of `--tensor`."""
-    return {name: _tensor(name, value) for name, value in _pairs("--tensor", texts).items()}
+    return {name: _tensor(name, value) for name, value in read_pairs("--tensor", texts).items()}
 
 
 def _tensor(name: str, text: str) -> dmlc.TensorDesc:
@@ -102,8 +145,8 @@ def _tensor(name: str, text: str) -> dmlc.TensorDesc:
 def _integers(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
-    parts = [p for p in text.split(",") if p]
-    if not parts or not all(re.fullmatch(r"\d{1,18}", p) for p in parts):
+    parts = text.split(",")
+    if not all(re.fullmatch(r"[0-9]{1,18}", p) for p in parts):
         raise click.BadParameter(
             f"expected whole numbers separated by commas, found '{text}'", param_hint="'--tensor'"
         )
@@ -112,7 +155,7 @@ def _integers(text: str | None) -> tuple[int, ...] | None:
 
 def read_attributes(texts: Iterable[str]) -> dict[str, object]:
     """The attributes of `--attr`: numbers, true and false, lists, and names."""
-    return {name: _attribute(value) for name, value in _pairs("--attr", texts).items()}
+    return {name: _attribute(value) for name, value in read_pairs("--attr", texts).items()}
 
 
 def _attribute(text: str) -> object:
@@ -121,55 +164,14 @@ def _attribute(text: str) -> object:
     return [_value(part) for part in text.split(",")] if "," in text else _value(text)
 
 
+_INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
+_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf|nan")
+
+
 def _value(text: str) -> object:
     word = text.strip()
     if word.lower() in ("true", "false"):
         return word.lower() == "true"
-    for number in (int, float):
-        try:
-            return number(word)
-        except ValueError:
-            continue
-    return word
-
-
-# Arrays ---------------------------------------------------------------------------------------
-
-
-def read_arrays(texts: Iterable[str], tensors: Mapping[str, dmlc.TensorDesc]) -> dict[str, Array]:
-    """The arrays of `--input NAME=FILE.npy`.
-
-    NumPy's format does not know bfloat16 and stores it as two plain bytes: such a file, or one of
-    16-bit integers, is read as bfloat16 where `--tensor NAME=BFLOAT16` says so (plain bytes need
-    no saying).
-    """
-    return {
-        name: read_array(path, tensors[name].data_type if name in tensors else None)
-        for name, path in _pairs("--input", texts).items()
-    }
-
-
-def read_array(path: str, dtype: DataType | None) -> Array:
-    """One `.npy` file. Pickled objects are never read."""
-    try:
-        with open(path, "rb") as file:
-            array = cast(Array, np.load(file, allow_pickle=False))
-    except OSError as error:
-        raise DmlcError(f"cannot read '{path}': {error.strerror or error}") from error
-    except (ValueError, EOFError, SyntaxError, TypeError, MemoryError, OverflowError) as error:
-        reason = "it holds Python objects" if "pickle" in str(error) else str(error).split("\n")[0]
-        raise DmlcError(
-            f"'{path}' is no .npy file that can be read: {reason or 'it is cut short'}",
-            notes=["write one with numpy.save('x.npy', array)"],
-        ) from error
-    if not isinstance(cast(object, array), np.ndarray):
-        raise DmlcError(f"'{path}' is an archive of arrays: give one .npy file per tensor")
-    bfloat16 = DataType.BFLOAT16.dtype
-    plain = array.dtype.kind == "V" and array.dtype.itemsize == 2 and array.dtype.names is None
-    words = array.dtype.kind in "iu" and array.dtype.itemsize == 2
-    if plain or (words and dtype is DataType.BFLOAT16):
-        array = array.view(bfloat16)
-    found = data_type_of(array.dtype) if array.dtype.names is None else None
-    if found is None:
-        raise DmlcError(f"'{path}' holds {array.dtype}, which is no tensor's data type")
-    return array if array.dtype.isnative else array.astype(found.dtype)
+    if _INTEGER.fullmatch(word):
+        return int(word)
+    return float(word) if _FLOAT.fullmatch(word) else word

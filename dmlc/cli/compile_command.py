@@ -7,7 +7,7 @@ import json
 import click
 
 import dmlc
-from dmlc.cli.arguments import bindings, find_operator, read_attributes, read_tensors
+from dmlc.cli.arguments import bind_subject, bindings
 from dmlc.program import combine_manifests, write_programs
 
 _TARGETS = ("hlsl", "opencl")
@@ -31,6 +31,7 @@ def command(
     operator: str,
     tensors: tuple[str, ...],
     attributes: tuple[str, ...],
+    dimensions: tuple[str, ...],
     target: str,
     profile: str | None,
     directory: str | None,
@@ -41,7 +42,7 @@ def command(
     OPERATOR is a name of the library, or FILE[:NAME]. Element-wise operators need no sizes: their
     kernels take the element count when they run.
     """
-    function = find_operator(operator).bind(read_tensors(tensors), read_attributes(attributes))
+    function = bind_subject(operator, tensors, attributes, dimensions)
     targets = _TARGETS if target == "all" else (target,)
     programs = [dmlc.compile(function, target=name, profile=profile) for name in targets]
     if directory is not None:

@@ -28,7 +28,8 @@ def command(files: tuple[str, ...], check: bool) -> int:
             if formatted == source.text:
                 continue
             if not check:
-                write_files(path.parent, {path.name: formatted.encode()})
+                target = path.resolve()
+                write_files(target.parent, {target.name: formatted.encode()})
         except DmlcError as error:
             click.echo(str(error), err=True)
             status = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dmlc import ir
-from dmlc.cli.arguments import bindings, find_operator, read_attributes, read_tensors
+from dmlc.cli.arguments import bind_subject, bindings
 from dmlc.pipeline import describe_kernels
 from dmlc.transform.fuse import Fusion, fuse
 from dmlc.transform.simplify import simplify
@@ -26,6 +26,7 @@ def command(
     operator: str,
     tensors: tuple[str, ...],
     attributes: tuple[str, ...],
+    dimensions: tuple[str, ...],
     after: str | None,
     kernel: bool,
     target: str,
@@ -37,7 +38,7 @@ def command(
     """
     if kernel and (as_json or after):
         raise click.UsageError("--kernel goes with neither --json nor --after")
-    function = find_operator(operator).bind(read_tensors(tensors), read_attributes(attributes))
+    function = bind_subject(operator, tensors, attributes, dimensions)
     if kernel:
         click.echo(describe_kernels(function, target))
         return

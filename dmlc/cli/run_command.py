@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
 import click
-import numpy as np
 
 import dmlc
-from dmlc.cli.arguments import bindings, find_operator, read_arrays, read_attributes, read_tensors
+from dmlc.cli.arguments import (
+    attribute_option,
+    find_operator,
+    read_attributes,
+    read_pairs,
+    read_tensors,
+    tensor_option,
+)
+from dmlc.cli.arrays import encode_array, make_outputs, read_arrays
 from dmlc.files import write_files
-from dmlc.scalars import Array
-from dmlc.source import DmlcError
 from dmlc.testing.verify import Verdict, verify
 
 
@@ -25,7 +29,8 @@ from dmlc.testing.verify import Verdict, verify
 @click.argument("operator")
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy",
               help="An input tensor. May repeat.")  # fmt: skip
-@bindings
+@tensor_option
+@attribute_option
 @click.option("--device", default="opencl", show_default=True,
               help="opencl, opencl:<index or part of a name>, or reference.")  # fmt: skip
 @click.option("-o", "--output", "directory", metavar="DIR",
@@ -47,19 +52,23 @@ def command(
     """Run an operator on arrays.
 
     OPERATOR is a name of the library, or FILE[:NAME]. Types and sizes are those of the arrays;
-    `--tensor` says them for outputs whose sizes cannot be inferred. bfloat16, which .npy files do
-    not know, is read from two plain bytes an element, or from 16-bit integers with
-    `--tensor NAME=BFLOAT16`; it is written as plain bytes.
+    --tensor says them for outputs where they cannot be inferred. bfloat16, which .npy files have
+    no name for, is read from two plain bytes an element, or from 16-bit integers with --tensor
+    NAME=BFLOAT16; it is written as plain bytes.
     """
     found = find_operator(operator)
     described = read_tensors(tensors)
-    arrays = read_arrays(inputs, described)
+    if any(desc.strides is not None for desc in described.values()):
+        raise click.BadParameter(
+            "an array brings its own layout: leave the strides out", param_hint="'--tensor'"
+        )
+    arrays = read_arrays(read_pairs("--input", inputs), described)
     given = read_attributes(attributes)
-    sizes = {n: d.sizes for n, d in described.items() if n not in arrays and d.sizes is not None}
-    results = dmlc.run(found, arrays, attributes=given, outputs=sizes, device=device)
+    outputs = make_outputs(found, arrays, described, given)
+    results = dmlc.run(found, arrays, attributes=given, outputs=outputs, device=device)
     verdicts = verify(found, arrays, given, results) if verified else {}
     if directory is not None:
-        write_files(directory, {f"{name}.npy": _encode(a) for name, a in results.items()})
+        write_files(directory, {f"{name}.npy": encode_array(a) for name, a in results.items()})
     if as_json:
         click.echo(json.dumps(_describe(results, verdicts), indent=2))
     else:
@@ -68,15 +77,6 @@ def command(
             click.echo(f"{name} {array.dtype}{list(array.shape)}{verdict}")
         click.echo(str(results.report), err=True)
     return 0 if all(v.holds for v in verdicts.values()) else 1
-
-
-def _encode(array: Array) -> bytes:
-    buffer = io.BytesIO()
-    try:
-        np.save(buffer, array, allow_pickle=False)
-    except ValueError as error:
-        raise DmlcError(f"an array of {array.dtype} cannot be written as .npy: {error}") from error
-    return buffer.getvalue()
 
 
 def _describe(results: dmlc.Results, verdicts: dict[str, Verdict]) -> dict[str, Any]:
