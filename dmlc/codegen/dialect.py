@@ -45,10 +45,11 @@ class Helper:
     """A function emitted where it is used. In `text`, `$H` stands for its own name, `$T` for the
     type it computes with, `$U` and `$I` for the integers as wide, `$L` for the number of lanes,
     `$S` for what the buffer holds, `$B` for the unsigned integer as wide as that, and `$N` for
-    the helper it needs."""
+    the first helper it needs."""
 
     text: str
-    needs: str | None = None
+    needs: tuple[str, ...] = ()
+    """The keys of the helpers it calls, which stand before it."""
     typed: bool = True
     """The name ends in the type `$T`; otherwise only in the number of lanes, as in `_x16`."""
 

@@ -2,7 +2,9 @@
 buffer.
 
 Every floating-point local is `precise`, so that DXC neither contracts nor re-associates. NaN is
-looked for in the bits of a value, which no compiler option can fold away.
+looked for in the bits of a value, which no compiler option can fold away. Transcendental functions
+are those of `float32`, which give the same bits on every device: HLSL's own differ from one to the
+next.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from dmlc.codegen.dialect import (
 )
 from dmlc.codegen.hlsl_helpers import HELPERS
 from dmlc.codegen.hlsl_names import INTRINSICS, PATTERN
+from dmlc.codegen.translate import PREFIX
 from dmlc.kernel.schedule import Limits
-from dmlc.scalars import DataType, Kind
+from dmlc.scalars import OPERATIONS, DataType, Kind
 
 T = DataType
 
@@ -65,16 +68,12 @@ _INFIX = {
     "and": "{0} && {1}", "or": "{0} || {1}", "not": "!{0}",
 }  # fmt: skip
 
-_FLOAT_HELPERS = (
-    "min", "max", "sign", "isnan", "sigmoid", "expm1", "log1p", "asinh", "acosh", "atanh", "erf",
-)  # fmt: skip
+_FLOAT_HELPERS = ("min", "max", "sign", "isnan", "mod")
 
 _DOUBLE_OPERATIONS = (
     "add", "sub", "mul", "div", "neg", "abs", "sign", "min", "max", "eq", "ne", "lt", "le", "gt",
     "ge", "isnan", "isinf",
 )  # fmt: skip
-
-_INTRINSICS = {"mod": "fmod"}
 
 
 def _spell(name: str, dtype: DataType) -> Entry:
@@ -101,14 +100,14 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
     if name == "isinf":
         return Spelling("abs({a}) == {I}".replace("{I}", _literal(dtype, math.inf)), compound=True)
     if name in _FLOAT_HELPERS:
-        arguments = "{a}, {b}" if name in ("min", "max") else "{a}"
+        arguments = "{a}, {b}" if name in ("min", "max", "mod") else "{a}"
         return Spelling(f"{{H}}({arguments})", helper=f"{name}_double" if double else name)
-    if name == "rsqrt":
-        return Spelling("1.0f / sqrt({a})", compound=True)
-    if name in _INFIX and name != "mod":
+    if name in _INFIX:
         return Spelling(_INFIX[name], compound=True)
-    binary = name in ("mod", "pow", "atan2")
-    return Spelling(f"{_INTRINSICS.get(name, name)}({'{a}, {b}' if binary else '{a}'})")
+    if OPERATIONS[name].transcendental:
+        arguments = "{a}, {b}" if OPERATIONS[name].arity == 2 else "{a}"
+        return Spelling(f"{{H}}({arguments})", helper=PREFIX + name)
+    return Spelling(f"{name}({{a}})")
 
 
 def _spell_integer(name: str, dtype: DataType) -> Entry:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dmlc.codegen.dialect import Helper
+from dmlc.codegen.translate import translate
 from dmlc.scalars import DataType
 
 _FLOATS = {
@@ -69,77 +70,34 @@ double $H(const double x)
 }
 
 _FUNCTIONS = {
-    "sigmoid": """\
-float $H(const float x)
+    "mod": """\
+// What is left of x after whole multiples of y, with the sign of x: exact, by long division.
+float $H(const float x, const float y)
 {
-    precise const float result = 1.0f / (1.0f + exp(-x));
-    return result;
-}""",
-    "expm1": """\
-// exp(x) - 1, without the cancellation near 0.
-float $H(const float x)
-{
-    precise const float power = exp(x);
-    precise const float near = (power - 1.0f) * (x / log(power));
-    precise const float far = power - 1.0f;
-    return (power == 1.0f) ? x : ((abs(x) < 1.0f) ? near : far);
-}""",
-    "log1p": """\
-// log(1 + x), without the cancellation near 0.
-float $H(const float x)
-{
-    precise const float sum = 1.0f + x;
-    precise const float near = log(sum) * (x / (sum - 1.0f));
-    precise const float far = log(sum);
-    return (sum == 1.0f) ? x : ((abs(x) < 1.0f) ? near : far);
-}""",
-    "asinh": """\
-float $H(const float x)
-{
-    precise const float size = abs(x);
-    precise const float square = size * size;
-    precise const float near = $N(size + square / (1.0f + sqrt(square + 1.0f)));
-    precise const float far = log(size) + 0.6931472f;
-    precise const float result = (size < 1e9f) ? near : far;
-    return (x == 0.0f) ? x : ((x < 0.0f) ? -result : result);
-}""",
-    "acosh": """\
-float $H(const float x)
-{
-    precise const float above = x - 1.0f;
-    precise const float near = $N(above + sqrt(above * (above + 2.0f)));
-    precise const float far = log(x) + 0.6931472f;
-    return (x < 1e9f) ? near : far;
-}""",
-    "atanh": """\
-float $H(const float x)
-{
-    precise const float size = abs(x);
-    precise const float result = 0.5f * $N((2.0f * size) / (1.0f - size));
-    return (x == 0.0f) ? x : ((x < 0.0f) ? -result : result);
-}""",
-    "erf": """\
-// Near 0 the series of erf; further out 1 - erfc by its continued fraction.
-float $H(const float x)
-{
-    precise const float square = x * x;
-    precise float near = 0.0f;
-    for (int k = 24; k > 0; --k) {
-        near = (near + 1.0f / (2.0f * (float)k + 1.0f)) * (-square / (float)k);
+    const uint sign = asuint(x) & 0x80000000;
+    uint a = asuint(x) & 0x7fffffff;
+    uint b = asuint(y) & 0x7fffffff;
+    if (a >= 0x7f800000 || b > 0x7f800000 || b == 0) {
+        return asfloat(0x7fc00000);
     }
-    near = 1.1283792f * x * (1.0f + near);
-    precise const float size = min(abs(x), 6.0f);
-    precise float fraction = size;
-    for (int j = 24; j > 0; --j) {
-        fraction = size + (0.5f * (float)j) / fraction;
+    if (a < b) {
+        return x;
     }
-    precise const float far = 1.0f - exp(-(size * size)) * 0.56418958f / fraction;
-    const bool is_nan = (asuint(x) & 0x7fffffff) > 0x7f800000;
-    return is_nan ? x : ((abs(x) < 1.5f) ? near : ((x < 0.0f) ? -far : far));
+    int exponent = max(int(a >> 23), 1);
+    const int target = max(int(b >> 23), 1);
+    a = (a & 0x007fffff) | ((a >> 23) != 0 ? 0x00800000 : 0);
+    b = (b & 0x007fffff) | ((b >> 23) != 0 ? 0x00800000 : 0);
+    for (; exponent > target; --exponent) {
+        a = (a >= b ? a - b : a) << 1;
+    }
+    a = a >= b ? a - b : a;
+    // Back to a float: shift the leading bit to its place, or leave a denormal as it is.
+    const int shift = a == 0 ? 0 : min(23 - int(firstbithigh(a)), target - 1);
+    a <<= shift;
+    const uint scale = (a & 0x00800000) != 0 ? uint(target - shift) << 23 : 0;
+    return asfloat(sign | scale | (a & 0x007fffff));
 }""",
 }
-
-_NEEDS = {"asinh": "log1p", "acosh": "log1p", "atanh": "log1p"}
 
 _INTEGERS = {
     "div_signed": """\
@@ -226,7 +184,9 @@ def _conversions() -> dict[str, Helper]:
 
 
 HELPERS: Mapping[str, Helper] = MappingProxyType(
-    {key: Helper(text, _NEEDS.get(key)) for key, text in (_FLOATS | _FUNCTIONS).items()}
+    {key: Helper(text) for key, text in _FLOATS.items()}
+    | {key: Helper(text, typed=False) for key, text in _FUNCTIONS.items()}
+    | {p.name: Helper(p.text, p.needs, typed=False) for p in translate().values()}
     | {key: Helper(text, typed=False) for key, text in _DOUBLES.items()}
     | {key: Helper(text) for key, text in _INTEGERS.items()}
     | {key: Helper(text, typed=False) for key, text in _STORAGE.items()}

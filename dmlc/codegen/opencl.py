@@ -385,7 +385,7 @@ static $B $H(const $T value)
                 "__builtin_nontemporal_store($N(value), (__global $B *)to);",
                 "vstore$L($N(value), 0, to);",
             ),
-            needs="narrow_bfloat16",
+            needs=("narrow_bfloat16",),
             typed=False,
         ),
     }

@@ -283,9 +283,7 @@ class Speller:
         name = key + suffix
         if name in self.helpers:
             return name
-        needed = ""
-        if helper.needs is not None:
-            needed = self._use_helper(helper.needs, dtype, lanes, storage)
+        needed = [self._use_helper(n, dtype, lanes, storage) for n in helper.needs]
         stored = self._dialect.storage[storage]
         places = {
             "H": name,
@@ -295,7 +293,7 @@ class Speller:
             "L": str(lanes),
             "S": stored if isinstance(stored, str) else "",
             "B": self._type_name(_UNSIGNED[storage.bytes], lanes),
-            "N": needed,
+            "N": needed[0] if needed else "",
         }
         self.helpers[name] = string.Template(helper.text).substitute(places)
         return name
