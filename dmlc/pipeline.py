@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dmlc.codegen.render import find_dialect, render
 from dmlc.codegen.support import check_support
-from dmlc.ir.nodes import Function
+from dmlc.ir import Function
 from dmlc.ir.verify import verify
 from dmlc.kernel.lower import lower
 from dmlc.kernel.schedule import find_profile

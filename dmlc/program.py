@@ -9,9 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TypeAlias
+import json
+import math
+import os
+import uuid
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from dmlc.scalars import DataType
+from dmlc.source import DmlcError
 
 VERSION = "0.1.0"
 """The compiler's version, which generated files and manifests carry."""
@@ -40,6 +46,21 @@ class TensorSpec:
     """In elements; None is packed, last axis fastest."""
     in_place: tuple[str, ...] = ()
     """Of an output: the inputs whose memory it may be stored over, element for element."""
+
+    @property
+    def bytes(self) -> int | None:
+        """The bytes its buffer holds at least, rounded up to 4 as DirectML does; None where
+        sizes are known at run time only."""
+        sizes = [e for e in self.extents if isinstance(e, int)]
+        if len(sizes) != len(self.extents):
+            return None
+        if math.prod(sizes) == 0:
+            return 0
+        elements = math.prod(sizes)
+        if self.strides is not None:
+            reach = zip(sizes, self.strides, strict=True)
+            elements = 1 + sum((size - 1) * step for size, step in reach)
+        return -(-elements * self.dtype.bytes // 4) * 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -139,3 +160,157 @@ class Program:
         for tensor in self.tensors:
             found.update({e: None for e in tensor.extents if isinstance(e, str)})
         return tuple(found)
+
+    def manifest(self) -> dict[str, Any]:
+        """The program as plain data for JSON: `manifest.json`. `docs/manifest.md` explains it."""
+        return {
+            "version": MANIFEST_VERSION,
+            "generator": f"dmlc {VERSION}",
+            "name": self.name,
+            "target": self.target,
+            "profile": self.profile,
+            "symbols": {
+                symbol: {
+                    "meaning": "the number of elements of a packed tensor of any shape",
+                    "max": self.max_count,
+                }
+                for symbol in self.symbols
+            },
+            "tensors": [_describe_tensor(t) for t in self.tensors],
+            "kernels": [self._describe_kernel(kernel) for kernel in self.kernels],
+            "order": "kernels run in the order listed; a barrier stands between a kernel and those "
+            "it names in 'after'",
+            **({"compile": _COMPILE} if self.target == "hlsl" else {}),
+        }
+
+    def _describe_kernel(self, kernel: KernelSource) -> dict[str, Any]:
+        made: dict[str, Any] = {
+            "name": kernel.name,
+            "file": self.file_name(kernel),
+            "entry_point": kernel.entry_point,
+            "buffers": [self._describe_buffer(b) for b in kernel.buffers],
+            "scalars": [self._describe_scalar(s) for s in kernel.scalars],
+            "group_size": [kernel.dispatch.group_size, 1, 1],
+            "dispatch": _describe_dispatch(kernel.dispatch),
+            "after": [self.kernels[number].name for number in kernel.after],
+        }
+        if self.target == "hlsl" and kernel.scalars:
+            made["constant_buffer"] = {
+                "register": "b0",
+                "bytes": constant_buffer_bytes(kernel.scalars),
+                "view_alignment": 256,
+            }
+        return made
+
+    def _describe_buffer(self, buffer: BufferBinding) -> dict[str, Any]:
+        access = {(True, False): "read", (False, True): "write", (True, True): "read_write"}
+        made: dict[str, Any] = {
+            "name": buffer.name,
+            "tensor": buffer.tensor,
+            "data_type": buffer.dtype.name,
+            "access": access[buffer.read, buffer.written],
+        }
+        if self.target == "hlsl":
+            made["register"] = f"{'u' if buffer.written else 't'}{buffer.slot}"
+            made["element_bytes"] = buffer.dtype.bytes
+        else:
+            made["argument"] = buffer.slot
+        return made
+
+    def _describe_scalar(self, scalar: ScalarBinding) -> dict[str, Any]:
+        made: dict[str, Any] = {
+            "name": scalar.name,
+            "value": scalar.value,
+            "type": f"UINT{scalar.bits}",
+        }
+        made |= {"offset": scalar.offset} if self.target == "hlsl" else {"argument": scalar.slot}
+        return made
+
+    def file_name(self, kernel: KernelSource) -> str:
+        """The name of the file that `write` puts a kernel's source in."""
+        return kernel.name + _SUFFIXES[self.target]
+
+    def write(self, directory: str | Path) -> list[Path]:
+        """Writes the kernels' sources and `manifest.json`, and gives their paths.
+
+        Every file is written under a temporary name first; they get their own names when all are
+        there. Raises `DmlcError` where the folder cannot be made or written to.
+        """
+        folder = Path(directory)
+        manifest = json.dumps(self.manifest(), indent=2) + "\n"
+        texts = {self.file_name(kernel): kernel.source for kernel in self.kernels}
+        texts["manifest.json"] = manifest
+        pending: list[tuple[Path, Path]] = []
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, text in texts.items():
+                pending.append((_write_temporary(folder / name, text), folder / name))
+            for temporary, path in pending:
+                os.replace(temporary, path)
+        except OSError as error:
+            raise DmlcError(
+                f"cannot write '{error.filename or folder}': {error.strerror or error}",
+                notes=["give an output folder that you may write to"],
+            ) from error
+        finally:
+            for temporary, _ in pending:
+                temporary.unlink(missing_ok=True)
+        return [path for _, path in pending]
+
+
+_SUFFIXES = {"opencl": ".cl", "hlsl": ".hlsl"}
+
+_COMPILE = {
+    "compiler": "dxc",
+    "profile": "cs_6_2",
+    "arguments": ["-HV", "2021", "-Gis", "-enable-16bit-types"],
+    "signed": False,
+    "note": "DXIL is signed only by the dxil.dll that comes with DXC on Windows",
+}
+"""How to compile HLSL for Direct3D 12."""
+
+
+def constant_buffer_bytes(scalars: tuple[ScalarBinding, ...]) -> int:
+    """The size of a constant buffer that holds these scalars: whole rows of 16 bytes."""
+    used = max((s.offset + s.bits // 8 for s in scalars), default=0)
+    return -(-used // 16) * 16
+
+
+def _describe_tensor(tensor: TensorSpec) -> dict[str, Any]:
+    return {
+        "name": tensor.name,
+        "role": tensor.role.value,
+        "data_type": tensor.dtype.name,
+        "element_bytes": tensor.dtype.bytes,
+        "sizes": list(tensor.extents),
+        "strides": None if tensor.strides is None else list(tensor.strides),
+        "bytes": tensor.bytes,
+        "in_place": list(tensor.in_place),
+    }
+
+
+def _describe_dispatch(dispatch: Dispatch) -> dict[str, Any]:
+    count = dispatch.count
+    text = f"ceil({count} / {dispatch.per_group}) groups along x"
+    if dispatch.row is not None:
+        text += f"; where that is more than {dispatch.row}, ({dispatch.row}, ceil(groups / "
+        text += f"{dispatch.row}), 1)"
+    return {
+        "rule": text,
+        "count": count,
+        "per_group": dispatch.per_group,
+        "row": dispatch.row,
+        "groups": list(dispatch.groups({})) if isinstance(count, int) else None,
+    }
+
+
+def _write_temporary(path: Path, text: str) -> Path:
+    """Writes a file beside `path` under a name of its own, and gives that name."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with temporary.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 
 import jinja2
 
+from dmlc import ir
 from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.hlsl import HLSL
 from dmlc.codegen.names import Mangler, make_comment, make_file_stem, make_identifier
 from dmlc.codegen.opencl import OPENCL
 from dmlc.codegen.spell import Speller
-from dmlc.ir import nodes as ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Profile
 from dmlc.program import (
@@ -188,9 +187,7 @@ def _render_kernel(
     )
 
 
-def _root_signature(
-    buffers: tuple[BufferBinding, ...], scalars: tuple[ScalarBinding, ...]
-) -> str:
+def _root_signature(buffers: tuple[BufferBinding, ...], scalars: tuple[ScalarBinding, ...]) -> str:
     """Root descriptors only: two DWORDs each, and nothing for a host to lay out."""
     parts = ["CBV(b0)"] if scalars else []
     parts += [f"SRV(t{b.slot})" for b in buffers if not b.written]
@@ -235,9 +232,7 @@ def _bind_scalars(kernel: k.Kernel, first: int, mangler: Mangler) -> tuple[Scala
     )
 
 
-def _describe_launch(
-    kernel: k.Kernel, scalars: tuple[ScalarBinding, ...], item: str
-) -> str:
+def _describe_launch(kernel: k.Kernel, scalars: tuple[ScalarBinding, ...], item: str) -> str:
     launch = kernel.launch
     if scalars:
         groups = f"ceil({scalars[0].name} / {launch.per_group:,})"
@@ -255,7 +250,8 @@ def _join(names: tuple[str, ...]) -> str:
 
 def _wrap(text: str, width: int = 94) -> list[str]:
     """Lines of a comment no longer than `width`, where spaces allow."""
-    lines, line = [], ""
+    lines: list[str] = []
+    line = ""
     for word in text.split(" "):
         if line and len(line) + 1 + len(word) > width:
             lines.append(line)
@@ -277,9 +273,3 @@ def _template(name: str) -> jinja2.Template:
     )
     environment.filters["thousands"] = "{:,}".format
     return environment.get_template(name)
-
-
-def cbuffer_size(scalars: tuple[ScalarBinding, ...]) -> int:
-    """Bytes of a constant buffer with these scalars, whole rows of 16."""
-    used = max((s.offset + s.bits // 8 for s in scalars), default=0)
-    return 16 * math.ceil(used / 16)

@@ -209,9 +209,7 @@ class Speller:
             then = self._convert_mask(then, mask, lanes)
             otherwise = self._convert_mask(otherwise, mask, lanes)
         if condition.mask:
-            condition = self._convert_mask(
-                condition, mask or expression.type.dtype.bytes, lanes
-            )
+            condition = self._convert_mask(condition, mask or expression.type.dtype.bytes, lanes)
         text = f"{condition.inner} ? {then.inner} : {otherwise.inner}"
         return Text(text, True, mask)
 
@@ -269,10 +267,8 @@ class Speller:
         """The name of a helper for a type; its text joins those the file needs."""
         type_name = self._type_name(dtype, lanes)
         helper: Helper = self._dialect.helpers[key]
-        if helper.typed:
-            name = f"{key}_{type_name}"
-        else:
-            name = f"{key}_x{lanes}" if lanes > 1 else key
+        suffix = f"_{type_name}" if helper.typed else f"_x{lanes}" if lanes > 1 else ""
+        name = key + suffix
         if name in self.helpers:
             return name
         needed = ""

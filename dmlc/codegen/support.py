@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dmlc import ir
 from dmlc.codegen.dialect import Dialect, Unsupported
-from dmlc.ir import nodes as ir
 from dmlc.kernel.schedule import Profile
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, UnsupportedError

@@ -8,7 +8,8 @@ Values inside a body have a *compute* type: a load from a FLOAT16 or BFLOAT16 te
 FLOAT32, and a stage whose tensor is FLOAT16 or BFLOAT16 has a FLOAT32 body that is rounded to
 nearest even when stored. Index arithmetic has the type `DataType.INDEX`.
 
-This module only holds the nodes; `verify` says which of them are well formed.
+This module holds what a function is made of; `function` holds `Function` itself, and `verify`
+says which functions are well formed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from dmlc.scalars import DataType, Operation
@@ -139,8 +140,9 @@ class Body:
     """A scalar computation as flat SSA. Value `k` is what instruction `k` defines.
 
     Canonical form, which `Body.make` gives and the verifier demands: instructions stand in the
-    order a depth-first walk from the guard and then the result finishes them, and every one is
-    reached. Sharing is kept: a value used twice is one instruction.
+    order a depth-first walk from the guard and then the result finishes them, every one is
+    reached, and no constant or index stands twice. Sharing is kept: a value used twice is one
+    instruction.
     """
 
     instructions: tuple[Instruction, ...]
@@ -149,10 +151,14 @@ class Body:
     """A BOOL value: where it is false, the point takes no part in the reduction."""
 
     @staticmethod
-    def make(instructions: tuple[Instruction, ...], result: int, guard: int | None = None) -> Body:
-        """The canonical body with this result: dead instructions dropped, the rest in order."""
+    def make(instructions: Sequence[Instruction], result: int, guard: int | None = None) -> Body:
+        """The canonical body with this result: dead instructions dropped, the rest in order.
+
+        Operands may stand before or after their uses, as long as no value depends on itself.
+        """
         order: list[int] = []
         number: dict[int, int] = {}
+        leaves: dict[Instruction, int] = {}
         pending = [result] if guard is None else [result, guard]
         while pending:
             value = pending[-1]
@@ -163,9 +169,15 @@ class Body:
             if missing:
                 pending.extend(reversed(missing))
                 continue
+            pending.pop()
+            instruction = instructions[value]
+            if isinstance(instruction, Constant | Index):
+                if instruction in leaves:
+                    number[value] = leaves[instruction]
+                    continue
+                leaves[instruction] = len(order)
             number[value] = len(order)
             order.append(value)
-            pending.pop()
         made = tuple(
             with_operands(instructions[v], tuple(number[o] for o in operands(instructions[v])))
             for v in order
@@ -221,45 +233,6 @@ class Result:
 
     name: str
     strides: tuple[int, ...] | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Function:
-    """Tensors in, tensors out. Results are stages; a parameter returned as it is needs a stage
-    that copies it."""
-
-    name: str
-    parameters: tuple[Parameter, ...]
-    stages: tuple[Stage, ...]
-    results: tuple[Result, ...]
-    in_place: tuple[tuple[str, str], ...] = ()
-    """(result, parameter) pairs: the result may be stored over that parameter's memory, where
-    both have the same type, extents and strides."""
-    span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
-
-    def parameter(self, name: str) -> Parameter | None:
-        return next((p for p in self.parameters if p.name == name), None)
-
-    def stage(self, name: str) -> Stage | None:
-        return next((s for s in self.stages if s.name == name), None)
-
-    def symbols(self) -> tuple[str, ...]:
-        """The run-time sizes, in order of first use."""
-        found: dict[str, None] = {}
-        for parameter in self.parameters:
-            found.update({e: None for e in parameter.extents if isinstance(e, str)})
-        for stage in self.stages:
-            found.update({e: None for e in stage.domain if isinstance(e, str)})
-        return tuple(found)
-
-    def tensors(self) -> Mapping[str, Parameter | Stage]:
-        """Everything a load can name."""
-        return {t.name: t for t in (*self.parameters, *self.stages)}
-
-    def __str__(self) -> str:
-        from dmlc.ir.text import print_function
-
-        return print_function(self)
 
 
 def packed_strides(extents: tuple[int, ...]) -> tuple[int, ...]:

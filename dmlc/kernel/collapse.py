@@ -42,7 +42,9 @@ def collapse(elements: Elements) -> Walk:
     sizes = [e for e in elements.domain if isinstance(e, int)]
     if math.prod(sizes) <= 1:
         # No step is ever taken, so any will do: the same as for every packed tensor.
-        return Walk((math.prod(sizes),), {v: (1,) for v in views}, not any(v.offset for v in views))
+        return Walk(
+            (math.prod(sizes),), dict.fromkeys(views, (1,)), not any(v.offset for v in views)
+        )
 
     first = elements.results[0][0]
     axes = [axis for axis, size in enumerate(sizes) if size > 1]

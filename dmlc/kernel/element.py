@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeAlias
 
-from dmlc.ir import nodes as ir
+from dmlc import ir
 from dmlc.scalars import DataType
 from dmlc.source import InternalError, Span, UnsupportedError
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from dmlc.ir import nodes as ir
+from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.element import Elements, Read, Value, View, operands
 from dmlc.scalars import OPERATIONS, DataType

@@ -5,9 +5,7 @@ For comments only; the tensor IR's own text form is `dmlc.ir`'s.
 
 from __future__ import annotations
 
-import math
-
-from dmlc.ir import nodes as ir
+from dmlc import ir
 
 _LONGEST = 300
 """Characters of a formula; a longer one is only summed up."""
@@ -58,6 +56,6 @@ def _spell(instruction: ir.Instruction, texts: list[tuple[str, bool]]) -> tuple[
 def _spell_constant(value: bool | int | float) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float) and math.isfinite(value) and value == int(value):
-        return f"{value:.0f}" if abs(value) < 1e6 else f"{value:g}"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e6:
+        return f"{value:.0f}"
     return f"{value:.9g}" if isinstance(value, float) else str(value)

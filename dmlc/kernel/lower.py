@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from dmlc.ir import nodes as ir
+from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.collapse import Walk, collapse
 from dmlc.kernel.element import Elements, Read, View, collect_elements
@@ -169,9 +169,7 @@ class _Builder:
         launch = k.Launch(blocks, run, 1)
         words = f"each computes {run * inner:,} elements"
         depths = {axis: 1 if axis < split else axis - split + 2 for axis in range(last + 1)}
-        emitter = Emitter(
-            self._elements, self._names, self._depth(lambda axis: depths[axis])
-        )
+        emitter = Emitter(self._elements, self._names, self._depth(lambda axis: depths[axis]))
         streaming, flags = self._streaming(None)
         body: list[k.Statement] = [*emitter.lets(0, self._fixed), *flags]
         group = k.Position(k.Geometry.GROUP)
@@ -305,9 +303,7 @@ class _Builder:
         inside += emitter.lets(1, position)
         inside += emitter.stores(position, 1, {})
         guard = k.If(operate("lt", element.local, count), tuple(inside))
-        loop = k.For(
-            number, index(0), index(profile.per_item), 1, (element, guard), unroll=True
-        )
+        loop = k.For(number, index(0), index(profile.per_item), 1, (element, guard), unroll=True)
         return _Shape(launch, words, [*body, group, first, loop])
 
     def _flat_position(

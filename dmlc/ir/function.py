@@ -1,0 +1,47 @@
+"""`Function`: a flat list of stages with its inputs and outputs. Frozen; `str` is its text form."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from dmlc.ir.nodes import Parameter, Result, Stage
+from dmlc.ir.print import print_function
+from dmlc.source import Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Function:
+    """Tensors in, tensors out. Results are stages; a parameter returned as it is needs a stage
+    that copies it."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    stages: tuple[Stage, ...]
+    results: tuple[Result, ...]
+    in_place: tuple[tuple[str, str], ...] = ()
+    """(result, parameter) pairs: the result may be stored over that parameter's memory, where
+    both have the same type, extents and strides."""
+    span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    def parameter(self, name: str) -> Parameter | None:
+        return next((p for p in self.parameters if p.name == name), None)
+
+    def stage(self, name: str) -> Stage | None:
+        return next((s for s in self.stages if s.name == name), None)
+
+    def symbols(self) -> tuple[str, ...]:
+        """The run-time sizes, in order of first use."""
+        found: dict[str, None] = {}
+        for parameter in self.parameters:
+            found.update({e: None for e in parameter.extents if isinstance(e, str)})
+        for stage in self.stages:
+            found.update({e: None for e in stage.domain if isinstance(e, str)})
+        return tuple(found)
+
+    def tensors(self) -> Mapping[str, Parameter | Stage]:
+        """Everything a load can name, parameters first."""
+        return {t.name: t for t in (*self.parameters, *self.stages)}
+
+    def __str__(self) -> str:
+        return print_function(self.name, self.parameters, self.stages, self.results, self.in_place)

@@ -1,0 +1,149 @@
+"""The text form of the tensor IR, as it is written. `parse` reads it back to an equal function.
+
+A value that is used once is nested in its use; one that is used again, or is nested too deep to
+read, is named `v0`, `v1`, ... on a line of its own. A literal without a type is a FLOAT32 where
+it has a point or an exponent (or is `inf` or `nan`), and an INDEX where it has none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dmlc.ir.nodes import (
+    Apply,
+    Body,
+    Cast,
+    Constant,
+    Extent,
+    Index,
+    Load,
+    Parameter,
+    Result,
+    Select,
+    Stage,
+    operands,
+)
+from dmlc.scalars import DataType
+
+_DEEPEST = 8
+"""Levels of calls in one line; deeper ones are cut by a name."""
+
+
+def print_function(
+    name: str,
+    parameters: Sequence[Parameter],
+    stages: Sequence[Stage],
+    results: Sequence[Result],
+    in_place: Sequence[tuple[str, str]],
+) -> str:
+    """The text of a function, given as its fields; it ends without a line break."""
+    given = ", ".join(f"%{p.name}: {_tensor(p)}" for p in parameters)
+    returned = ", ".join(f"%{r.name}{_strides(r.strides)}" for r in results)
+    lines = [f"func @{name}({given}) -> ({returned})"]
+    if in_place:
+        pairs = ", ".join(f"%{result} over %{parameter}" for result, parameter in in_place)
+        lines[0] += f" in place ({pairs})"
+    lines[0] += " {"
+    for stage in stages:
+        lines += [f"  {line}" for line in print_stage(stage)]
+    lines.append("}")
+    return "\n".join(lines)
+
+
+def print_stage(stage: Stage) -> list[str]:
+    """The lines of one stage."""
+    domain = ", ".join(f"i{axis} < {extent}" for axis, extent in enumerate(stage.domain))
+    head = f"%{stage.name}: {stage.dtype.short}[{domain}] ="
+    body = stage.body
+    lets, texts = _spell(body)
+    inline_guard = ""
+    if body.guard is not None:
+        if lets:
+            lets.append(f"where {texts[body.guard]}")
+        else:
+            inline_guard = f" where {texts[body.guard]}"
+    if stage.reduction is not None:
+        axes = ", ".join(f"r{label} < {extent}" for label, extent in stage.reduction.axes)
+        head += f" {stage.reduction.combiner}[{axes}{inline_guard}]"
+    if not lets:
+        return [f"{head} {texts[body.result]}"]
+    return [f"{head} {{", *(f"  {let}" for let in lets), f"  {texts[body.result]}", "}"]
+
+
+def _spell(body: Body) -> tuple[list[str], list[str]]:
+    """The lines that name values, and every value's text where it is used."""
+    uses = [0] * len(body.instructions)
+    for instruction in body.instructions:
+        for operand in operands(instruction):
+            uses[operand] += 1
+    lets: list[str] = []
+    texts: list[str] = []
+    depths: list[int] = []
+    for number, instruction in enumerate(body.instructions):
+        text = _instruction(instruction, texts)
+        depth = 1 + max((depths[o] for o in operands(instruction)), default=0)
+        leaf = isinstance(instruction, Constant | Index)
+        used_on = uses[number] + (number in (body.result, body.guard))
+        if not leaf and (used_on > 1 or (depth > _DEEPEST and number != body.result)):
+            name = f"v{len(lets)}"
+            lets.append(f"{name} = {text}")
+            text, depth = name, 0
+        texts.append(text)
+        depths.append(depth)
+    return lets, texts
+
+
+def _instruction(instruction: object, texts: list[str]) -> str:
+    match instruction:
+        case Constant():
+            return constant_text(instruction)
+        case Index():
+            return instruction.name
+        case Load():
+            return f"%{instruction.tensor}[{', '.join(texts[i] for i in instruction.indices)}]"
+        case Apply():
+            given = ", ".join(texts[o] for o in instruction.operands)
+            return f"{instruction.operation.name}({given})"
+        case Select():
+            parts = (instruction.condition, instruction.then, instruction.otherwise)
+            return f"select({', '.join(texts[p] for p in parts)})"
+        case Cast():
+            return f"cast({texts[instruction.operand]}, {instruction.dtype.short})"
+        case _:
+            raise TypeError(f"{instruction!r} is no instruction")
+
+
+def constant_text(constant: Constant) -> str:
+    """A literal that reads back to the same constant."""
+    dtype, value = constant.dtype, constant.value
+    if dtype is DataType.BOOL:
+        return "true" if value else "false"
+    if dtype is DataType.INDEX:
+        return str(int(value))
+    if not dtype.is_float:
+        return f"{int(value)}:{dtype.short}"
+    number = float(value)
+    if math.isnan(number):
+        text = "nan"
+    elif math.isinf(number):
+        text = "inf" if number > 0 else "-inf"
+    elif dtype is DataType.FLOAT32:
+        text = str(np.float32(number))
+    else:
+        text = repr(number)
+    if text.lstrip("-").isdigit():
+        text += ".0"
+    return text if dtype is DataType.FLOAT32 else f"{text}:{dtype.short}"
+
+
+def _tensor(parameter: Parameter) -> str:
+    extents: Sequence[Extent] = parameter.extents
+    sizes = ", ".join(str(e) for e in extents)
+    return f"{parameter.dtype.short}[{sizes}]{_strides(parameter.strides)}"
+
+
+def _strides(strides: tuple[int, ...] | None) -> str:
+    return "" if strides is None else f"{{{', '.join(str(s) for s in strides)}}}"

@@ -1,0 +1,327 @@
+"""NumPy arrays as the memory of a program's tensors.
+
+A kernel sees a tensor as one stretch of memory of a fixed layout. Where an array already lies
+in memory that way, a view of it serves; otherwise an `Operand` holds memory of its own with the
+reason, and values are copied in or out around each launch. Nothing here knows of devices.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlc.program import Program, TensorSpec
+from dmlc.scalars import DataType, data_type_of
+from dmlc.source import DmlcError, UnsupportedError, unknown_name
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy that a run had to make: which tensor, and why its array could not be used itself."""
+
+    tensor: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.tensor} was copied: {self.reason}"
+
+
+@dataclasses.dataclass(slots=True)
+class Operand:
+    """A tensor for one run: `memory` is what a kernel gets, `view` is that memory with the
+    tensor's sizes and strides, and `array` is the caller's. `reason` says why `view` is not
+    `array`; with None they share memory and nothing is copied."""
+
+    memory: Array
+    view: Array
+    array: Array
+    reason: str | None = None
+
+    def load(self) -> None:
+        """Brings the caller's values into the memory of an input."""
+        if self.reason is not None:
+            self.view[...] = self.array
+
+    def store(self) -> None:
+        """Brings the kernel's values from the memory of an output to the caller."""
+        if self.reason is not None:
+            self.array[...] = self.view
+
+
+def check_names(given: Mapping[str, object], specs: tuple[TensorSpec, ...], what: str) -> None:
+    """Raises `DmlcError` where `given` has a name that no spec has. `what`: input or output."""
+    known = {s.name for s in specs}
+    wrong = [n for n in given if n not in known]
+    if wrong:
+        raise DmlcError(
+            [unknown_name(f"{what} tensor", str(n), [s.name for s in specs]) for n in wrong]
+        )
+
+
+def check_input(spec: TensorSpec, array: object) -> Array:
+    """`array` as the input `spec`, with its data type checked."""
+    if not isinstance(array, np.ndarray):
+        raise DmlcError(
+            f"the input {spec.name} is a {type(array).__name__}, and an array is expected",
+            notes=[f"make one with numpy.asarray(..., dtype='{spec.dtype.dtype.name}')"],
+        )
+    found = cast(Array, array)
+    _check_dtype("input", spec, found)
+    return found
+
+
+def check_output(spec: TensorSpec, array: Array, shape: Shape) -> Array:
+    """`array` as the output `spec`: its data type, sizes and writability are checked."""
+    _check_dtype("output", spec, array)
+    if array.shape != shape:
+        raise DmlcError(
+            f"the array given for the output {spec.name} has the sizes {show_shape(array.shape)}, "
+            f"and the result has {show_shape(shape)}"
+        )
+    if not array.flags.writeable:
+        raise DmlcError(f"the array given for the output {spec.name} is read-only")
+    if _repeats(array):
+        raise DmlcError(
+            f"elements of the array given for the output {spec.name} share memory",
+            notes=["an output needs an array whose elements are all distinct"],
+        )
+    return array
+
+
+def _check_dtype(what: str, spec: TensorSpec, array: Array) -> None:
+    found = data_type_of(array.dtype) if array.dtype.kind in "biufV" else None
+    if found is not spec.dtype:
+        raise DmlcError(
+            f"the {what} {spec.name} takes {spec.dtype.name}, "
+            f"and the array given holds {found.name if found else array.dtype}",
+            notes=[f"convert it with array.astype('{spec.dtype.dtype.name}')"],
+        )
+
+
+def show_shape(shape: tuple[int | str, ...]) -> str:
+    """Sizes as a person writes them: `[2, 3]`."""
+    return "[" + ", ".join(str(s) for s in shape) + "]"
+
+
+def bind_symbols(
+    program: Program, inputs: Mapping[str, Array], outputs: Mapping[str, Shape]
+) -> tuple[dict[str, int], dict[str, Shape]]:
+    """The element count of each symbol, and the shape of the tensors that have it.
+
+    All tensors that share a symbol have one shape; it is taken from the inputs, or, for a
+    program without such inputs, from the sizes given for the outputs.
+    """
+    shapes: dict[str, Shape] = {}
+    first: dict[str, str] = {}
+    for spec in (*program.inputs, *program.outputs):
+        shape = inputs[spec.name].shape if spec.name in inputs else outputs.get(spec.name)
+        symbol = symbol_of(spec)
+        if symbol is None or shape is None:
+            continue
+        if shapes.setdefault(symbol, shape) != shape:
+            raise DmlcError(
+                f"{first[symbol]} has the sizes {show_shape(shapes[symbol])}, and {spec.name} "
+                f"has {show_shape(shape)}; they must be equal"
+            )
+        first.setdefault(symbol, spec.name)
+    sizes: dict[str, int] = {}
+    for symbol in program.symbols:
+        if symbol not in shapes:
+            raise DmlcError(
+                f"the sizes of the result of {program.name} cannot be inferred",
+                notes=["give them: outputs={'" + program.outputs[0].name + "': (2, 3)}"],
+            )
+        sizes[symbol] = math.prod(shapes[symbol])
+        if sizes[symbol] > program.max_count:
+            raise UnsupportedError(
+                f"{program.name} was compiled for at most {program.max_count} elements, and the "
+                f"arrays given have {sizes[symbol]}"
+            )
+    return sizes, shapes
+
+
+def symbol_of(spec: TensorSpec) -> str | None:
+    """The symbol that stands for the tensor's element count, or None where sizes are fixed."""
+    return next((e for e in spec.extents if isinstance(e, str)), None)
+
+
+def fixed_shape(spec: TensorSpec) -> Shape:
+    """The sizes of a tensor without symbols."""
+    return tuple(e for e in spec.extents if isinstance(e, int))
+
+
+def place_input(spec: TensorSpec, array: Array, shape: Shape) -> Operand:
+    """An input as memory of the layout that `spec` demands, copied only where it must be."""
+    if array.shape != shape:
+        raise DmlcError(
+            f"the input {spec.name} has the sizes {show_shape(array.shape)}, "
+            f"and the program was compiled for {show_shape(shape)}"
+        )
+    strides = element_strides(spec, shape)
+    reason = _reason_to_copy(array, strides)
+    if reason is None:
+        return Operand(covering(array), array, array)
+    return copy_input(spec, array, strides, reason)
+
+
+def copy_input(spec: TensorSpec, array: Array, strides: Shape, reason: str) -> Operand:
+    """An input in memory of its own. Values arrive with `Operand.load`."""
+    if not _has_strides(array, strides):
+        for axis in repeated_axes(array.shape, strides):
+            if array.strides[axis] != 0:
+                raise DmlcError(
+                    f"the program reads {spec.name} with stride 0 along dimension {axis}, "
+                    "and the array given has elements of its own there",
+                    notes=["give an array that repeats: numpy.broadcast_to(array, sizes)"],
+                )
+        if may_repeat(array.shape, strides):
+            raise DmlcError(
+                f"the program reads {spec.name} with the overlapping strides "
+                f"{show_shape(strides)}, and the array given is laid out in another way"
+            )
+    operand = _own_memory(spec.dtype, array.shape, strides)
+    operand.array = array
+    operand.reason = reason
+    return operand
+
+
+def place_output(spec: TensorSpec, array: Array, shape: Shape, gaps: bool) -> Operand:
+    """An output array of the caller's; `check_output` has been through it.
+
+    `gaps` says whether memory between its elements may be part of what the kernel gets.
+    """
+    strides = element_strides(spec, shape)
+    reason = _reason_to_copy(array, strides)
+    if reason is None and not gaps and span(shape, strides) != array.size:
+        reason = "its elements have gaps between them, and the device has memory of its own"
+    if reason is None:
+        return Operand(covering(array), array, array)
+    operand = _own_memory(spec.dtype, shape, strides)
+    operand.array = array
+    operand.reason = reason
+    return operand
+
+
+def new_output(spec: TensorSpec, shape: Shape) -> Operand:
+    """A fresh output array."""
+    return _own_memory(spec.dtype, shape, element_strides(spec, shape))
+
+
+def _own_memory(dtype: DataType, shape: Shape, strides: Shape) -> Operand:
+    if strides == packed(shape):
+        made = np.empty(shape, dtype.dtype)
+        return Operand(made, made, made)
+    # Gaps between elements are never written, so they are cleared rather than left to chance.
+    memory = np.zeros(span(shape, strides), dtype.dtype)
+    steps = tuple(s * memory.itemsize for s in strides)
+    view = np.lib.stride_tricks.as_strided(memory, shape, steps)
+    return Operand(memory, view, view)
+
+
+def packed(shape: Shape) -> Shape:
+    """Strides, in elements, of a packed tensor of these sizes."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def element_strides(spec: TensorSpec, shape: Shape) -> Shape:
+    """The strides, in elements, of a tensor that has these sizes."""
+    return packed(shape) if spec.strides is None else spec.strides
+
+
+def span(shape: Shape, strides: Shape) -> int:
+    """How many elements of memory a strided tensor covers, from its first to its last."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
+
+def repeated_axes(shape: Shape, strides: Shape) -> list[int]:
+    """The dimensions along which every element is the same one."""
+    return [k for k, (n, s) in enumerate(zip(shape, strides, strict=True)) if n > 1 and s == 0]
+
+
+def may_repeat(shape: Shape, strides: Shape) -> bool:
+    """Whether two elements may lie at one place, dimensions of stride 0 aside. False is sure."""
+    if 0 in shape:
+        return False
+    reach = 1
+    for step, size in sorted((s, n) for n, s in zip(shape, strides, strict=True) if n > 1 and s):
+        if step < reach:
+            return True
+        reach += step * (size - 1)
+    return False
+
+
+def _repeats(array: Array) -> bool:
+    """Whether two elements of an array may lie at one place in memory."""
+    steps = tuple(abs(s) for s in array.strides)
+    if repeated_axes(array.shape, steps) and array.size:
+        return True
+    scaled = tuple(s // array.itemsize for s in steps)
+    return may_repeat(array.shape, scaled)
+
+
+def _has_strides(array: Array, strides: Shape) -> bool:
+    size = array.itemsize
+    return all(
+        extent <= 1 or step == wanted * size
+        for extent, step, wanted in zip(array.shape, array.strides, strides, strict=True)
+    )
+
+
+def _reason_to_copy(array: Array, strides: Shape) -> str | None:
+    """Why a buffer over this array's own memory cannot serve, or None where it can."""
+    if not array.dtype.isnative:
+        return "its bytes are in the other order"
+    if not array.flags.aligned:
+        return "its memory is not aligned to its element size"
+    if strides == packed(array.shape):
+        return None if array.flags.c_contiguous else "it is not packed in C order"
+    if not _has_strides(array, strides):
+        return "its strides are not the ones the program was compiled for"
+    return None
+
+
+def covering(array: Array) -> Array:
+    """The stretch of memory from an array's first element to its last, as a view: the array
+    itself where it is contiguous. No stride may be negative."""
+    if array.flags.c_contiguous or array.flags.f_contiguous:
+        return array
+    strides = tuple(s // array.itemsize for s in array.strides)
+    return np.lib.stride_tricks.as_strided(
+        array, (span(array.shape, strides),), (array.itemsize,), writeable=array.flags.writeable
+    )
+
+
+def buffer_strides(array: Array) -> Shape | None:
+    """The strides, in elements, of an array that a buffer can hold as it lies, or None.
+
+    A buffer cannot express negative strides, strides between elements, memory that is not
+    aligned, or bytes in the other order. The stride of a dimension of size 1 is never used, and
+    is given as what packing would make it.
+    """
+    if not array.dtype.isnative or not array.flags.aligned:
+        return None
+    size = array.itemsize
+    strides: list[int] = []
+    for extent, step, tight in zip(array.shape, array.strides, packed(array.shape), strict=True):
+        if extent <= 1:
+            strides.append(tight)
+        elif step < 0 or step % size:
+            return None
+        else:
+            strides.append(step // size)
+    return tuple(strides)

@@ -1,0 +1,140 @@
+"""What a device is to this package, and which one a selector means.
+
+Plain data and a pure choice among devices: nothing here talks to a driver, so the rules can be
+tested with devices that do not exist. The driver fills the values in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping, Sequence
+
+from dmlc.source import DmlcError, Note, UnavailableError
+
+INSTALL_NOTE = Note(
+    "install an OpenCL driver: on Debian or Ubuntu, `apt-get install pocl-opencl-icd` runs "
+    "kernels on the CPU; a GPU needs its vendor's driver"
+)
+
+
+class DeviceKind(enum.Enum):
+    GPU = "gpu"
+    CPU = "cpu"
+    OTHER = "other"
+
+
+class Memory(enum.Enum):
+    """How an array in host memory reaches a kernel."""
+
+    SHARED = "shared"
+    """Kernels work on the array itself; nothing is needed before or after a launch."""
+    MAPPED = "mapped"
+    """Kernels work on the array itself, handed over by unmapping and taken back by mapping."""
+    COPIED = "copied"
+    """The device has memory of its own: inputs are copied there and outputs back."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Device:
+    """A device that runs programs. Sizes are in bytes."""
+
+    index: int
+    """Its number in `devices()`, and in a selector `opencl:<index>`."""
+    name: str
+    platform: str
+    platform_index: int
+    kind: DeviceKind
+    version: str
+    compute_units: int
+    memory_size: int
+    max_allocation: int
+    """The largest single buffer."""
+    max_group_size: int
+    memory: Memory
+    float64: bool
+    """Whether kernels may compute in float64."""
+    key: int = dataclasses.field(default=0, repr=False)
+    """What the driver knows the device by."""
+    small_key: int | None = dataclasses.field(default=None, repr=False)
+    """The same processor behind an interface with a quicker launch and one thread, if any."""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.platform})"
+
+
+def choose(
+    devices: Sequence[Device], selector: str | None, environment: Mapping[str, str]
+) -> Device:
+    """The device a selector means.
+
+    `selector` is `opencl`, `opencl:<index or part of a name>`, the part after the colon alone,
+    or None. Without a part after the colon, the variable PYOPENCL_CTX of `environment` decides
+    (`<platform>` or `<platform>:<device>`, each an index or a part of a name), and without that
+    the first GPU, then the first CPU, then the first device of any kind.
+
+    Raises `UnavailableError` where there is no device at all or none that matches.
+    """
+    if not devices:
+        raise UnavailableError("there is no OpenCL device on this machine", notes=[INSTALL_NOTE])
+    wanted = _part_of_selector(selector)
+    if wanted:
+        found = _match(devices, wanted, lambda d: d.index, lambda d: d.name)
+        if not found:
+            raise _no_match(f"no OpenCL device matches '{wanted}'", devices)
+        return found[0]
+    context = environment.get("PYOPENCL_CTX", "")
+    if context:
+        return _choose_by_context(devices, context)
+    for kind in (DeviceKind.GPU, DeviceKind.CPU):
+        for device in devices:
+            if device.kind is kind:
+                return device
+    return devices[0]
+
+
+def _part_of_selector(selector: str | None) -> str:
+    if selector is None:
+        return ""
+    head, colon, tail = selector.partition(":")
+    if head != "opencl":
+        return selector.strip()
+    if colon and not tail.strip():
+        raise DmlcError(
+            f"the device '{selector}' names nothing after the colon",
+            notes=["write `opencl`, or `opencl:` with an index or a part of a device's name"],
+        )
+    return tail.strip()
+
+
+def _match(
+    devices: Sequence[Device],
+    wanted: str,
+    number: Callable[[Device], int],
+    name: Callable[[Device], str],
+) -> list[Device]:
+    """The devices whose number is `wanted`; else those whose name contains it, in any case."""
+    if wanted.isascii() and wanted.isdigit():
+        numbered = [d for d in devices if number(d) == int(wanted)]
+        if numbered:
+            return numbered
+    return [d for d in devices if wanted.lower() in name(d).lower()]
+
+
+def _choose_by_context(devices: Sequence[Device], context: str) -> Device:
+    platform, colon, rest = context.partition(":")
+    found: Sequence[Device] = devices
+    if platform.strip():
+        found = _match(found, platform.strip(), lambda d: d.platform_index, lambda d: d.platform)
+    wanted = rest.strip()
+    if found and colon and wanted:
+        place = {device: number for number, device in enumerate(found)}
+        found = _match(found, wanted, lambda d: place[d], lambda d: d.name)
+    if not found:
+        raise _no_match(f"no OpenCL device matches PYOPENCL_CTX='{context}'", devices)
+    return found[0]
+
+
+def _no_match(message: str, devices: Sequence[Device]) -> UnavailableError:
+    known = [f"{d.index}: {d}" for d in devices[:20]]
+    return UnavailableError(message, notes=[f"devices here: {'; '.join(known)}"])

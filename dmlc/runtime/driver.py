@@ -1,0 +1,441 @@
+"""The one module that talks to OpenCL: devices, builds, buffers, transfers and launches.
+
+It owns pyopencl, which is imported at the first call that needs it, so that starting up stays
+quick and a machine without OpenCL can do everything else. It takes kernels as source text and
+numbered arguments; which array goes where is its callers' business.
+
+PoCL, the CPU driver, has two interfaces to one processor: `pthread` uses every core and takes
+tens of microseconds to launch, `basic` uses one core and takes one or two. Where PoCL is there,
+both are opened (its variable POCL_DEVICES, if the user has not set it, is set for the moment the
+devices are first asked for), and small launches go to the second. pyopencl keeps compiled
+kernels on disk only for drivers that do not do so themselves; PYOPENCL_NO_CACHE turns that off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlc.program import KernelSource
+from dmlc.runtime.device import INSTALL_NOTE, Device, DeviceKind, Memory
+from dmlc.source import DmlcError, Source, Span, UnavailableError, UnsupportedError
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+Array = npt.NDArray[Any]
+
+BUILD_OPTIONS = ("-w",)
+"""Warnings are off: what a compiler thinks of generated code is of no use to who runs it."""
+
+_POCL = "Portable Computing Language"
+_POCL_RENAMED_DEVICES = 4
+"""From this version on PoCL names its CPU devices otherwise, and is left as it is."""
+_SMALL_NAME = "basic-"
+_LARGE_NAME = "pthread-"
+
+
+def _pyopencl():
+    try:
+        import pyopencl
+    except ImportError as problem:
+        raise UnavailableError(
+            f"OpenCL cannot be used: {problem}",
+            notes=["`pip install pyopencl` brings the loader", INSTALL_NOTE],
+        ) from problem
+    return pyopencl
+
+
+class _State:
+    """What the process has opened, kept so that devices and contexts are made once."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.devices: tuple[Device, ...] | None = None
+        self.handles: dict[int, cl.Device] = {}
+        self.sessions: dict[Device, Session] = {}
+        self.inherited = False
+
+    def after_fork(self) -> None:
+        """Marks everything opened before a fork: a driver's threads do not live on in a child."""
+        self.lock = threading.RLock()
+        self.inherited = self.inherited or self.devices is not None
+        for session in self.sessions.values():
+            session.usable = False
+
+
+_state = _State()
+os.register_at_fork(after_in_child=_state.after_fork)
+
+
+def _forked() -> UnavailableError:
+    return UnavailableError(
+        "OpenCL was in use before this process was forked, and cannot be used in the child",
+        notes=[
+            "start worker processes with multiprocessing's 'spawn' method, "
+            "or use dmlc in the parent only after forking"
+        ],
+    )
+
+
+# Devices --------------------------------------------------------------------------------------
+
+
+def discover() -> tuple[Device, ...]:
+    """Every OpenCL device, in the driver loader's order; empty where there is no driver.
+
+    Raises `UnavailableError` where pyopencl cannot be imported, or in a process that was forked
+    after OpenCL was used.
+    """
+    with _state.lock:
+        if _state.inherited:
+            raise _forked()
+        if _state.devices is None:
+            _state.devices = tuple(_list_devices())
+        return _state.devices
+
+
+def _list_devices() -> list[Device]:
+    cl = _pyopencl()
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:
+        # The loader reports "no platform" as an error.
+        return []
+    found: list[Device] = []
+    for number, platform in enumerate(platforms):
+        try:
+            with _both_pocl_devices(platform) as both:
+                handles = platform.get_devices()
+        except cl.Error:
+            # A platform without a device of its own: a GPU driver on a machine without its GPU.
+            continue
+        pairs = _pair(handles) if both else [(handle, None) for handle in handles]
+        for handle, small in pairs:
+            found.append(_describe(handle, small, len(found), number))
+    return found
+
+
+@contextlib.contextmanager
+def _both_pocl_devices(platform: cl.Platform) -> Generator[bool]:
+    """Lets PoCL open both its CPU devices while its devices are first asked for.
+
+    Gives whether it was asked to. A choice that the user made in POCL_DEVICES stands.
+    """
+    version = re.search(r"PoCL (\d+)\.", platform.version)
+    known = version is not None and int(version.group(1)) < _POCL_RENAMED_DEVICES
+    if platform.name != _POCL or not known or "POCL_DEVICES" in os.environ:
+        yield False
+        return
+    os.environ["POCL_DEVICES"] = "pthread basic"
+    try:
+        yield True
+    finally:
+        del os.environ["POCL_DEVICES"]
+
+
+def _pair(handles: Sequence[cl.Device]) -> list[tuple[cl.Device, cl.Device | None]]:
+    """Joins PoCL's quick device to its parallel one."""
+    small = next((h for h in handles if h.name.startswith(_SMALL_NAME)), None)
+    large = next((h for h in handles if h.name.startswith(_LARGE_NAME)), None)
+    if small is None or large is None:
+        return [(handle, None) for handle in handles]
+    return [(h, small if h is large else None) for h in handles if h is not small]
+
+
+def _describe(
+    handle: cl.Device, small: cl.Device | None, index: int, platform_index: int
+) -> Device:
+    cl = _pyopencl()
+    kind = DeviceKind.OTHER
+    if handle.type & cl.device_type.GPU:
+        kind = DeviceKind.GPU
+    elif handle.type & cl.device_type.CPU:
+        kind = DeviceKind.CPU
+    platform = handle.platform
+    if kind is DeviceKind.CPU:
+        # PoCL's CPU devices work on the host's memory itself, whatever the mapping state.
+        memory = Memory.SHARED if platform.name == _POCL else Memory.MAPPED
+    else:
+        memory = Memory.MAPPED if handle.host_unified_memory else Memory.COPIED
+    keys = [handle.int_ptr] if small is None else [handle.int_ptr, small.int_ptr]
+    _state.handles.update(zip(keys, [handle] if small is None else [handle, small], strict=True))
+    return Device(
+        index=index,
+        name=handle.name.strip(),
+        platform=platform.name.strip(),
+        platform_index=platform_index,
+        kind=kind,
+        version=handle.version.strip(),
+        compute_units=handle.max_compute_units,
+        memory_size=handle.global_mem_size,
+        max_allocation=handle.max_mem_alloc_size,
+        max_group_size=handle.max_work_group_size,
+        memory=memory,
+        float64="cl_khr_fp64" in handle.extensions.split(),
+        key=keys[0],
+        small_key=keys[1] if small is not None else None,
+    )
+
+
+# Sessions -------------------------------------------------------------------------------------
+
+
+def open_session(device: Device) -> Session:
+    """The session of a device: one per process, made at the first call."""
+    with _state.lock:
+        discover()
+        if device not in _state.sessions:
+            _state.sessions[device] = Session(device, _state.handles)
+        return _state.sessions[device]
+
+
+class Session:
+    """An open device: a context, what was built in it, and how memory gets there and back.
+
+    Safe to use from several threads.
+    """
+
+    def __init__(self, device: Device, handles: Mapping[int, cl.Device]) -> None:
+        self._cl = cl = _pyopencl()
+        self.device = device
+        self.enqueue = cl.enqueue_nd_range_kernel
+        self.make_buffer = cl.Buffer
+        self.driver_error = cl.Error
+        self.usable = True
+        """False in a process that was forked after the session was opened."""
+        keys = [device.key] if device.small_key is None else [device.key, device.small_key]
+        self._units = [handles[k] for k in keys]
+        with _reporting(cl, f"cannot open {device}"):
+            self.context = cl.Context(self._units)
+        self._lock = threading.Lock()
+        self._built: dict[tuple[int, str], cl.Program] = {}
+        flags = cl.mem_flags
+        kept = 0 if device.memory is Memory.COPIED else int(flags.USE_HOST_PTR)
+        self._access = {
+            (True, False): int(flags.READ_ONLY) | kept,
+            (False, True): int(flags.WRITE_ONLY) | kept,
+            (True, True): int(flags.READ_WRITE) | kept,
+        }
+
+    def access_flags(self, read: bool, written: bool) -> int:
+        """The driver's flags of a buffer that kernels use so."""
+        return self._access[read, written]
+
+    def reporting(self, doing: str) -> contextlib.AbstractContextManager[None]:
+        """Turns the driver's errors into `DmlcError`: `doing` begins the message."""
+        return _reporting(self._cl, doing)
+
+    def translate(self, doing: str, problem: Exception) -> DmlcError:
+        """The error to raise for one of the driver's."""
+        return _translate(doing, problem)
+
+    @property
+    def unit_count(self) -> int:
+        """1, or 2 where unit 1 is the quicker interface for small launches."""
+        return len(self._units)
+
+    def check_usable(self) -> None:
+        """Raises `UnavailableError` in a process forked after the session was opened."""
+        if not self.usable:
+            raise _forked()
+
+    # Builds
+
+    def build(self, kernel: KernelSource, unit: int) -> cl.Program:
+        """The kernel's source built for a unit, from the session's cache after the first time.
+
+        Raises `DmlcError` with the source's lines where the driver's compiler refuses it, and
+        `UnsupportedError` where the device cannot run groups as large as the kernel's.
+        """
+        with self._lock:
+            key = (unit, kernel.source)
+            if key not in self._built:
+                self._built[key] = self._build(kernel, unit)
+            return self._built[key]
+
+    def _build(self, kernel: KernelSource, unit: int) -> cl.Program:
+        cl = self._cl
+        program = cl.Program(self.context, kernel.source)
+        try:
+            program.build(list(BUILD_OPTIONS), devices=[self._units[unit]])
+        except cl.Error as problem:
+            raise _build_error(kernel, self.device, str(problem)) from problem
+        return program
+
+    def kernel(self, kernel: KernelSource, unit: int) -> cl.Kernel:
+        """A new kernel object, with argument slots of its own: for one thread at a time."""
+        cl = self._cl
+        with _reporting(cl, f"cannot make the kernel {kernel.entry_point}"):
+            made = cl.Kernel(self.build(kernel, unit), kernel.entry_point)
+            limit = made.get_work_group_info(
+                cl.kernel_work_group_info.WORK_GROUP_SIZE, self._units[unit]
+            )
+        if kernel.dispatch.group_size > limit:
+            raise UnsupportedError(
+                f"the kernel {kernel.name} runs in groups of {kernel.dispatch.group_size} work "
+                f"items, and {self.device} allows it {limit}",
+                notes=["compile for another profile"],
+            )
+        return made
+
+    def queue(self, unit: int) -> cl.CommandQueue:
+        """A new in-order queue."""
+        return self._cl.CommandQueue(self.context, self._units[unit])
+
+    # Memory
+
+    def buffer(self, memory: Array, read: bool, written: bool) -> cl.Buffer:
+        """A buffer over contiguous host memory, or as large as it on a device with memory of
+        its own. The buffer keeps the memory alive."""
+        cl = self._cl
+        flags = self._access[read, written]
+        size = memory.nbytes
+        if size > self.device.max_allocation:
+            raise UnsupportedError(
+                f"a tensor of {size} bytes is too large for {self.device}, "
+                f"whose largest buffer has {self.device.max_allocation} bytes"
+            )
+        with _reporting(cl, f"cannot make a buffer of {size} bytes"):
+            if self.device.memory is Memory.COPIED:
+                return cl.Buffer(self.context, flags, size)
+            return cl.Buffer(self.context, flags, 0, memory)
+
+    def scratch(self, size: int) -> cl.Buffer:
+        """Device memory of `size` bytes that only kernels see."""
+        cl = self._cl
+        if size > self.device.max_allocation:
+            raise UnsupportedError(
+                f"an intermediate tensor of {size} bytes is too large for {self.device}, "
+                f"whose largest buffer has {self.device.max_allocation} bytes"
+            )
+        with _reporting(cl, f"cannot make a buffer of {size} bytes"):
+            return cl.Buffer(self.context, int(cl.mem_flags.READ_WRITE), max(size, 16))
+
+    def upload(self, queue: cl.CommandQueue, buffer: cl.Buffer, memory: Array) -> None:
+        """Makes the device see what `memory` holds now."""
+        cl = self._cl
+        if self.device.memory is Memory.COPIED:
+            cl.enqueue_copy(queue, buffer, memory, is_blocking=True)
+        elif self.device.memory is Memory.MAPPED:
+            self._map(queue, buffer, memory.nbytes, cl.map_flags.WRITE)
+
+    def download(self, queue: cl.CommandQueue, buffer: cl.Buffer, memory: Array) -> None:
+        """Makes `memory` hold what the device has stored."""
+        cl = self._cl
+        if self.device.memory is Memory.COPIED:
+            cl.enqueue_copy(queue, memory, buffer, is_blocking=True)
+        elif self.device.memory is Memory.MAPPED:
+            self._map(queue, buffer, memory.nbytes, cl.map_flags.READ)
+
+    def _map(
+        self, queue: cl.CommandQueue, buffer: cl.Buffer, size: int, flags: cl.map_flags
+    ) -> None:
+        mapped, _ = self._cl.enqueue_map_buffer(
+            queue, buffer, flags, 0, (size,), np.dtype(np.uint8)
+        )
+        mapped.base.release(queue)
+        queue.finish()
+
+
+@contextlib.contextmanager
+def _reporting(cl: Any, doing: str) -> Generator[None]:
+    try:
+        yield
+    except cl.Error as problem:
+        raise _translate(doing, problem) from problem
+
+
+def _translate(doing: str, problem: Exception) -> DmlcError:
+    return DmlcError(f"{doing}: the OpenCL driver says {' '.join(str(problem).split())[:300]}")
+
+
+_LOG_LINE = re.compile(
+    r"error: [^\n]*?:(\d+):(\d+): ([^\n]*)"  # as PoCL writes it
+    r"|:(\d+):(\d+): (?:fatal )?error: ([^\n]*)"  # as compilers do
+)
+
+
+def _build_error(kernel: KernelSource, device: Device, log: str) -> DmlcError:
+    """What the driver's compiler said, at the line of the source that it is about."""
+    message = f"{device} does not compile the kernel {kernel.name}"
+    found = _LOG_LINE.search(log)
+    if found is None:
+        return DmlcError(message, notes=[" ".join(log.split())[:500]])
+    row, column, said = (found[k] or found[k + 3] for k in (1, 2, 3))
+    source = Source(f"{kernel.name}.cl", kernel.source)
+    lines = kernel.source.splitlines(keepends=True)
+    line = min(int(row), len(lines))
+    start = sum(len(text) for text in lines[: line - 1])
+    start += min(int(column) - 1, max(len(lines[line - 1].rstrip()) - 1, 0))
+    return DmlcError(f"{message}: {said}", Span(source, start, start + 1))
+
+
+# Launches -------------------------------------------------------------------------------------
+
+
+class Launcher:
+    """Kernels in execution order on one unit, with argument slots and a queue of their own.
+
+    For one thread at a time. `tensors` gives each tensor's place in the buffers of a launch.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        unit: int,
+        kernels: Sequence[KernelSource],
+        tensors: Mapping[str, int],
+    ) -> None:
+        self.unit = unit
+        self.queue = session.queue(unit)
+        self.count: int | None = None
+        """What the caller last set the sizes for, if it keeps count."""
+        self._sources = kernels
+        self._kernels = [session.kernel(k, unit) for k in kernels]
+        self._enqueue = session.enqueue
+        self._arguments = [
+            (made.set_arg, binding.slot, tensors[binding.tensor])
+            for made, source in zip(self._kernels, kernels, strict=True)
+            for binding in source.buffers
+        ]
+        self._steps: list[tuple[cl.Kernel, tuple[int], tuple[int]]] = []
+
+    def set_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Sets the scalar arguments and the number of groups. Kernels without work drop out."""
+        steps: list[tuple[cl.Kernel, tuple[int], tuple[int]]] = []
+        for made, source in zip(self._kernels, self._sources, strict=True):
+            for scalar in source.scalars:
+                value = sizes[scalar.value] if isinstance(scalar.value, str) else scalar.value
+                made.set_arg(
+                    scalar.slot, np.uint32(value) if scalar.bits == 32 else np.uint64(value)
+                )
+            groups, _, _ = source.dispatch.groups(dict(sizes))
+            if groups:
+                size = source.dispatch.group_size
+                steps.append((made, (groups * size,), (size,)))
+        self._steps = steps
+
+    def set_buffers(self, buffers: Sequence[cl.Buffer]) -> None:
+        """Sets the buffer arguments. The driver does not keep them: the caller must."""
+        for set_argument, slot, tensor in self._arguments:
+            set_argument(slot, buffers[tensor])
+
+    def launch(self) -> None:
+        """Runs the kernels and returns when the last has finished."""
+        event = None
+        for kernel, size, group in self._steps:
+            event = self._enqueue(self.queue, kernel, size, group)
+        if event is not None:
+            event.wait()
+
+    def only_step(self) -> tuple[cl.Kernel, tuple[int], tuple[int]] | None:
+        """The kernel, size and group size of a launch of exactly one kernel, or None."""
+        return self._steps[0] if len(self._steps) == 1 else None

@@ -1,0 +1,281 @@
+"""A program on a device, ready to run: arrays in, arrays out.
+
+The usual call goes the short way of `quick`; everything else goes through `placement`, which
+checks, copies and explains. Both launch the same kernels, and neither waits for another thread:
+each call takes a launcher (kernel objects with argument slots of their own) from a list of free
+ones and puts it back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dmlc.program import Program, Role
+from dmlc.runtime.arrays import Array, Copy, Operand
+from dmlc.runtime.device import Device, Memory
+from dmlc.runtime.driver import Launcher, Session
+from dmlc.runtime.placement import Outputs, Placement, place
+from dmlc.runtime.quick import QuickPlan, plan_quick
+from dmlc.scalars import DataType
+from dmlc.source import UnsupportedError
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+SMALL_LAUNCH_BYTES = 6 << 20
+"""Up to this much memory a launch goes to the quicker of a processor's two interfaces: about
+where one core's time for a pass over memory equals the time it takes to wake the others."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Report:
+    """How a run went: on which device, and which arrays had to be copied on the host."""
+
+    device: str
+    copies: tuple[Copy, ...] = ()
+
+
+class Executable:
+    """A program built for a device. Safe to call from several threads at once."""
+
+    def __init__(self, program: Program, session: Session) -> None:
+        _check_program(program, session.device)
+        self.program = program
+        self.device: Device = session.device
+        self._session = session
+        inputs, outputs = program.inputs, program.outputs
+        scratch = tuple(t for t in program.tensors if t.role is Role.SCRATCH)
+        self._tensors = {t.name: k for k, t in enumerate((*inputs, *outputs, *scratch))}
+        self._output_names = tuple(t.name for t in outputs)
+        self._access = {
+            t.name: (t.role is not Role.OUTPUT or _is_read(program, t.name), t.role is Role.OUTPUT)
+            for t in (*inputs, *outputs)
+        }
+        self._free: list[list[Launcher]] = [[] for _ in range(session.unit_count)]
+        self._quiet = Report(str(session.device))
+        self.last_report = self._quiet
+        """The report of the latest call, whichever thread made it."""
+        self._quick: QuickPlan | None = None
+        if session.device.memory is Memory.SHARED:
+            self._quick = plan_quick(program, session.device.max_allocation)
+            self._quick_flags = [session.access_flags(*self._access[n]) for n in self._access]
+            self._quick_bytes = sum(t.dtype.bytes for t in (*inputs, *outputs))
+        # Whatever is wrong with the sources shows now rather than at the first call.
+        unit = session.unit_count - 1
+        self._free[unit].append(self._new_launcher(unit))
+
+    def __call__(
+        self, inputs: Mapping[str, Array], outputs: Outputs | None = None
+    ) -> dict[str, Array]:
+        """Runs the program once.
+
+        `inputs` maps every input tensor's name to an array; `outputs` may give arrays to write
+        into, or sizes. Returns every output by name; an array that was given is returned itself.
+        Raises `DmlcError` for arrays that do not fit the program.
+        """
+        session = self._session
+        if not session.usable:
+            session.check_usable()
+        if self._quick is not None:
+            arrays = self._quick.match(inputs, outputs)
+            if arrays is not None:
+                self._run_quick(self._quick, arrays)
+                self.last_report = self._quiet
+                return dict(zip(self._output_names, arrays[len(self._quick.inputs) :], strict=True))
+        placement = self._place(inputs, outputs)
+        with session.reporting(f"cannot run {self.program.name}"):
+            run, launcher = self._prepare(placement)
+            run.launch(launcher)
+        self._free[launcher.unit].append(launcher)
+        self.last_report = self._report(placement)
+        return self._results(placement)
+
+    def bind(self, inputs: Mapping[str, Array], outputs: Outputs | None = None) -> Call:
+        """Fixes the arrays of a run. The call that comes back computes from what the input
+        arrays hold at that time, into the same output arrays each time."""
+        self._session.check_usable()
+        placement = self._place(inputs, outputs)
+        with self._session.reporting(f"cannot run {self.program.name}"):
+            run, launcher = self._prepare(placement)
+        return Call(self._session, run, launcher, self._results(placement), self._report(placement))
+
+    def _run_quick(self, quick: QuickPlan, arrays: list[Array]) -> None:
+        count = arrays[quick.counted].size if quick.symbol else 1
+        if count == 0:
+            return
+        session = self._session
+        try:
+            make, context = session.make_buffer, session.context
+            buffers = [
+                make(context, flags, 0, array)
+                for flags, array in zip(self._quick_flags, arrays, strict=True)
+            ]
+            if quick.symbol:
+                unit = self._unit_for(count * self._quick_bytes)
+            else:
+                unit = self._unit_for(sum(array.nbytes for array in arrays))
+            free = self._free[unit]
+            launcher = free.pop() if free else self._new_launcher(unit)
+            if launcher.count != count:
+                launcher.set_sizes({quick.symbol: count} if quick.symbol else {})
+                launcher.count = count
+            launcher.set_buffers(buffers)
+            launcher.launch()
+            free.append(launcher)
+        except session.driver_error as problem:
+            raise session.translate(f"cannot run {self.program.name}", problem) from problem
+
+    def _place(self, inputs: Mapping[str, Array], outputs: Outputs | None) -> Placement:
+        gaps = self.device.memory is Memory.SHARED
+        return place(self.program, inputs, outputs, gaps=gaps)
+
+    def _prepare(self, placement: Placement) -> tuple[_Run, Launcher]:
+        run = _Run(self._session, self._access, placement)
+        unit = self._unit_for(run.bytes)
+        free = self._free[unit]
+        try:
+            launcher = free.pop()
+        except IndexError:
+            launcher = self._new_launcher(unit)
+        launcher.set_sizes(placement.sizes)
+        launcher.count = None
+        launcher.set_buffers(run.buffers)
+        return run, launcher
+
+    def _new_launcher(self, unit: int) -> Launcher:
+        return Launcher(self._session, unit, self.program.kernels, self._tensors)
+
+    def _unit_for(self, size: int) -> int:
+        """The unit for a launch that works on `size` bytes."""
+        return len(self._free) - 1 if size <= SMALL_LAUNCH_BYTES else 0
+
+    def _results(self, placement: Placement) -> dict[str, Array]:
+        return {name: placement.operands[name].array for name in self._output_names}
+
+    def _report(self, placement: Placement) -> Report:
+        return Report(self._quiet.device, placement.copies) if placement.copies else self._quiet
+
+
+def _check_program(program: Program, device: Device) -> None:
+    if program.target != "opencl":
+        raise UnsupportedError(
+            f"{program.name} was compiled for {program.target}, and OpenCL devices run programs "
+            "compiled for opencl",
+            notes=["compile it with target='opencl'"],
+        )
+    if not device.float64 and any(t.dtype is DataType.FLOAT64 for t in program.tensors):
+        raise UnsupportedError(f"{program.name} works in FLOAT64, which {device} cannot compute")
+
+
+def _is_read(program: Program, tensor: str) -> bool:
+    return any(b.read for k in program.kernels for b in k.buffers if b.tensor == tensor)
+
+
+class _Run:
+    """The buffers of one placement, in the order of the launcher's tensors, and how values get
+    into them and out again."""
+
+    def __init__(
+        self, session: Session, access: Mapping[str, tuple[bool, bool]], placement: Placement
+    ) -> None:
+        self._session = session
+        self._inputs: list[tuple[Operand, cl.Buffer]] = []
+        self._outputs: list[tuple[Operand, cl.Buffer]] = []
+        self.buffers: list[cl.Buffer] = []
+        self.bytes = 0
+        places: dict[tuple[int, int], cl.Buffer] = {}
+        memories = {n: _memory_place(placement.operands[n].memory) for n in access}
+        for name, (_, written) in access.items():
+            operand = placement.operands[name]
+            place = memories[name]
+            self.bytes += operand.memory.nbytes
+            if place in places:
+                # One buffer per stretch of memory: two over the same bytes are undefined.
+                buffer = places[place]
+            elif operand.memory.nbytes == 0:
+                buffer = session.scratch(0)
+            else:
+                shared = [access[other] for other in access if memories[other] == place]
+                buffer = session.buffer(
+                    operand.memory, any(r for r, _ in shared), any(w for _, w in shared)
+                )
+                places[place] = buffer
+            self.buffers.append(buffer)
+            if operand.memory.nbytes:
+                (self._outputs if written else self._inputs).append((operand, buffer))
+        for size in placement.scratch.values():
+            self.bytes += size
+            self.buffers.append(session.scratch(size))
+
+    @property
+    def moves_nothing(self) -> bool:
+        """Whether a launch is all there is to do: no copy before or after it."""
+        moved = any(o.reason is not None for o, _ in (*self._inputs, *self._outputs))
+        return not moved and self._session.device.memory is Memory.SHARED
+
+    def launch(self, launcher: Launcher) -> None:
+        """Brings the inputs in, launches, and brings the outputs back."""
+        for operand, buffer in self._inputs:
+            operand.load()
+            self._session.upload(launcher.queue, buffer, operand.memory)
+        launcher.launch()
+        for operand, buffer in self._outputs:
+            self._session.download(launcher.queue, buffer, operand.memory)
+            operand.store()
+
+
+def _memory_place(memory: Array) -> tuple[int, int]:
+    """Address and length in bytes."""
+    return memory.__array_interface__["data"][0], memory.nbytes
+
+
+class Call:
+    """A run with its arrays fixed: calling it launches, waits, and returns the outputs.
+
+    Each call computes from what the input arrays hold at that time, and overwrites the same
+    output arrays. On a device with memory of its own a call also moves the data.
+    """
+
+    __slots__ = (
+        "_enqueue",
+        "_launcher",
+        "_queue",
+        "_results",
+        "_run",
+        "_session",
+        "_step",
+        "report",
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        run: _Run,
+        launcher: Launcher,
+        results: dict[str, Array],
+        report: Report,
+    ) -> None:
+        self._session = session
+        self._run = run
+        self._launcher = launcher
+        self._results = results
+        self.report = report
+        self._enqueue = session.enqueue
+        self._queue = launcher.queue
+        self._step = launcher.only_step() if run.moves_nothing else None
+
+    def __call__(self) -> dict[str, Array]:
+        session = self._session
+        if not session.usable:
+            session.check_usable()
+        step = self._step
+        try:
+            if step is not None:
+                self._enqueue(self._queue, step[0], step[1], step[2]).wait()
+            else:
+                self._run.launch(self._launcher)
+        except session.driver_error as problem:
+            raise session.translate("cannot run", problem) from problem
+        return self._results.copy()

@@ -1,0 +1,34 @@
+"""Running programs on OpenCL devices: which devices there are, and a program loaded on one.
+
+The parts: `device` (choosing one), `driver` (OpenCL itself), `arrays`, `placement` and `quick`
+(the caller's arrays as tensors), `executable` (the run).
+"""
+
+from __future__ import annotations
+
+import os
+
+from dmlc.program import Program
+from dmlc.runtime.device import Device, choose
+from dmlc.runtime.driver import discover, open_session
+from dmlc.runtime.executable import Executable
+
+
+def devices() -> tuple[Device, ...]:
+    """Every OpenCL device of this machine; empty where there is none."""
+    return discover()
+
+
+def find_device(selector: str | None = None) -> Device:
+    """The device that a selector means: see `device.choose`. Reads PYOPENCL_CTX."""
+    return choose(discover(), selector, os.environ)
+
+
+def load(program: Program, selector: str | None = None) -> Executable:
+    """Builds a program on the device that the selector means.
+
+    Raises `UnavailableError` where there is no such device, `UnsupportedError` where the program
+    was compiled for another target or exceeds the device's limits, and `DmlcError` where the
+    device's compiler refuses a source.
+    """
+    return Executable(program, open_session(find_device(selector)))

@@ -1,0 +1,198 @@
+"""Where each tensor of a run lies: a program and the caller's arrays become operands.
+
+This is the whole check of what a caller gives: names, types, sizes, and memory that inputs and
+outputs share. It decides what is copied and says why; it knows nothing of devices.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+
+from dmlc.program import Program, Role, TensorSpec
+from dmlc.runtime.arrays import (
+    Array,
+    Copy,
+    Operand,
+    Shape,
+    bind_symbols,
+    check_input,
+    check_names,
+    check_output,
+    copy_input,
+    element_strides,
+    fixed_shape,
+    new_output,
+    place_input,
+    place_output,
+    show_shape,
+    symbol_of,
+)
+from dmlc.source import DmlcError
+
+Outputs = Mapping[str, "Array | Shape"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Placement:
+    """The tensors of one run."""
+
+    sizes: dict[str, int]
+    """The element count of each symbol."""
+    operands: dict[str, Operand]
+    """Inputs and outputs by name."""
+    scratch: dict[str, int]
+    """The bytes of each tensor that only kernels see."""
+    copies: tuple[Copy, ...]
+
+
+def place(
+    program: Program,
+    inputs: Mapping[str, object],
+    outputs: Mapping[str, object] | None,
+    *,
+    gaps: bool,
+) -> Placement:
+    """Checks the arrays of a run and finds memory for every tensor.
+
+    `gaps` says whether a kernel may store into a strided array of the caller's as it lies, with
+    memory between its elements that is not the array's. Raises `DmlcError` for everything that
+    does not fit the program.
+    """
+    check_names(inputs, program.inputs, "input")
+    check_names(outputs or {}, program.outputs, "output")
+    missing = [s.name for s in program.inputs if s.name not in inputs]
+    if missing:
+        raise DmlcError(f"no array is given for the input {', '.join(missing)}")
+    arrays = {s.name: check_input(s, inputs[s.name]) for s in program.inputs}
+    given, wanted = _split_outputs(outputs or {})
+    sizes, shapes = bind_symbols(program, arrays, wanted)
+
+    operands: dict[str, Operand] = {}
+    for spec in program.outputs:
+        shape = _shape(spec, shapes)
+        if wanted.get(spec.name, shape) != shape:
+            raise DmlcError(
+                f"the output {spec.name} has the sizes {show_shape(shape)}, "
+                f"and {show_shape(wanted[spec.name])} are asked for"
+            )
+        if spec.name in given:
+            array = check_output(spec, given[spec.name], shape)
+            operands[spec.name] = place_output(spec, array, shape, gaps)
+        else:
+            operands[spec.name] = new_output(spec, shape)
+    _check_outputs_apart(given)
+    for spec in program.inputs:
+        array = arrays[spec.name]
+        shape = _shape(spec, shapes)
+        operand = place_input(spec, array, shape)
+        output = None
+        if operand.reason is None:
+            output = _overwriting_output(program, spec, array, given, operands)
+        if output is not None:
+            strides = element_strides(spec, shape)
+            operand = copy_input(spec, array, strides, f"it overlaps the output {output}")
+        operands[spec.name] = operand
+
+    scratch = {
+        s.name: math.prod(_extents(s, sizes)) * s.dtype.bytes
+        for s in program.tensors
+        if s.role is Role.SCRATCH
+    }
+    copies = tuple(
+        Copy(s.name, reason)
+        for s in (*program.inputs, *program.outputs)
+        if (reason := operands[s.name].reason) is not None
+    )
+    return Placement(sizes, operands, scratch, copies)
+
+
+def _split_outputs(outputs: Mapping[str, object]) -> tuple[dict[str, Array], dict[str, Shape]]:
+    """The arrays and the sizes among what a caller gives for outputs."""
+    arrays: dict[str, Array] = {}
+    sizes: dict[str, Shape] = {}
+    for name, given in outputs.items():
+        if isinstance(given, np.ndarray):
+            arrays[name] = cast(Array, given)
+            sizes[name] = arrays[name].shape
+        else:
+            sizes[name] = _read_sizes(name, given)
+    return arrays, sizes
+
+
+def _read_sizes(name: str, given: object) -> Shape:
+    shown = repr(given)[:60]
+    items = cast("tuple[object, ...]", given) if isinstance(given, (tuple, list)) else (None,)
+    sizes = [int(cast(int, s)) for s in items if _is_size(s)]
+    if len(sizes) != len(items):
+        raise DmlcError(
+            f"the output {name} takes an array to write into or a tuple of sizes, "
+            f"and {shown} is given"
+        )
+    return tuple(sizes)
+
+
+def _is_size(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        return False
+    return int(cast(int, value)) >= 0
+
+
+def _shape(spec: TensorSpec, shapes: Mapping[str, Shape]) -> Shape:
+    symbol = symbol_of(spec)
+    return fixed_shape(spec) if symbol is None else shapes[symbol]
+
+
+def _extents(spec: TensorSpec, sizes: Mapping[str, int]) -> Shape:
+    return tuple(sizes[e] if isinstance(e, str) else e for e in spec.extents)
+
+
+def _check_outputs_apart(given: Mapping[str, Array]) -> None:
+    names = list(given)
+    for number, first in enumerate(names):
+        for second in names[number + 1 :]:
+            if np.shares_memory(given[first], given[second]):
+                raise DmlcError(
+                    f"the arrays given for the outputs {first} and {second} share memory"
+                )
+
+
+def _overwriting_output(
+    program: Program,
+    spec: TensorSpec,
+    array: Array,
+    given: Mapping[str, Array],
+    operands: Mapping[str, Operand],
+) -> str | None:
+    """The output whose stores could change an input before it is read, or None.
+
+    Storing over an input is harmless where the program allows it and both are the very same
+    elements; an output in memory of its own is written to the caller's array afterwards.
+    """
+    for output in program.outputs:
+        target = given.get(output.name)
+        if target is None or operands[output.name].reason is not None:
+            continue
+        if not np.may_share_memory(array, target):
+            continue
+        if spec.name in output.in_place and _same_elements(array, target):
+            continue
+        return output.name
+    return None
+
+
+def _same_elements(first: Array, second: Array) -> bool:
+    return (
+        first.dtype == second.dtype
+        and first.shape == second.shape
+        and first.__array_interface__["data"][0] == second.__array_interface__["data"][0]
+        and all(
+            a == b
+            for n, a, b in zip(first.shape, first.strides, second.strides, strict=True)
+            if n > 1
+        )
+    )
