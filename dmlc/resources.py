@@ -12,3 +12,8 @@ def resource_path(name: str) -> Path:
     itself; a checkout has it at the top level."""
     inside = _PACKAGE / name
     return inside if inside.exists() else _PACKAGE.parent / name
+
+
+def read_resource(name: str) -> str:
+    """The text of a data file, such as `grammar/dml.lark`."""
+    return resource_path(name).read_text(encoding="utf-8")
