@@ -68,8 +68,33 @@ def render(
             if buffer.access is not k.Access.READ:
                 writers[buffer.name] = number
     return Program(
-        function.name, dialect.name, profile.name, tensors, tuple(sources), RUN_TIME_COUNT
+        function.name,
+        dialect.name,
+        profile.name,
+        tensors,
+        tuple(sources),
+        RUN_TIME_COUNT,
+        _is_elementwise(function, tensors),
     )
+
+
+def _is_elementwise(function: ir.Function, tensors: tuple[TensorSpec, ...]) -> bool:
+    """Whether every tensor has the one symbolic size, and no value depends on a position: an
+    index serves to read the element at the same place, and for nothing else."""
+    extents = dict.fromkeys(t.extents for t in tensors)
+    if len(extents) != 1 or [isinstance(e, str) for e in next(iter(extents))] != [True]:
+        return False
+    for stage in function.stages:
+        body = stage.body
+        indices = {n for n, i in enumerate(body.instructions) if isinstance(i, ir.Index)}
+        free = (i for i in body.instructions if not isinstance(i, ir.Load))
+        if stage.reduction is not None or body.result in indices:
+            return False
+        if any(o in indices for i in free for o in ir.operands(i)):
+            return False
+        if any(o not in indices for load in body.loads() for o in load.indices):
+            return False
+    return True
 
 
 def _list_tensors(

@@ -153,7 +153,7 @@ def compile_dxil(
     compile; UnavailableError without a compiler.
     """
     library = library or load_library()
-    options = [*_common_options(entry_point, shader_model), "-Gis"]
+    options = [*_common_options(source, entry_point, shader_model), "-Gis"]
     if not library.signs:
         options += ["-select-validator", "internal"]
     return _compile(library, source, name, options)
@@ -171,7 +171,7 @@ def compile_spirv(
     """SPIR-V for Vulkan 1.1, with register t<n> at binding `shifts.t + n` of set 0 and so on."""
     shifts = shifts or RegisterShifts()
     options = [
-        *_common_options(entry_point, shader_model),
+        *_common_options(source, entry_point, shader_model),
         "-spirv",
         "-fspv-target-env=vulkan1.1",
         # Otherwise wave operations ask for a vendor's extension.
@@ -182,10 +182,13 @@ def compile_spirv(
     return _compile(library or load_library(), source, name, options)
 
 
-def _common_options(entry_point: str, shader_model: str) -> list[str]:
+_NATIVE_16BIT = re.compile(r"\b(?:float|int|uint)16_t[1-4]?\b")
+
+
+def _common_options(source: str, entry_point: str, shader_model: str) -> list[str]:
     options = ["-T", f"cs_{shader_model}", "-E", entry_point, "-HV", "2021"]
-    # The option names 16-bit types, which shader models before 6.2 do not have.
-    if _version(shader_model) >= (6, 2):
+    # With the option a shader demands 16-bit arithmetic of the device, whether it uses it or not.
+    if _version(shader_model) >= (6, 2) and _NATIVE_16BIT.search(source):
         options.append("-enable-16bit-types")
     return options
 

@@ -7,7 +7,6 @@ makes its own, and never touches its parent's. What is made on a device lives in
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 import tempfile
@@ -30,28 +29,18 @@ VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 _INSTALL_LAYER = "on Debian or Ubuntu: apt-get install vulkan-validationlayers"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Message:
-    """What a layer, the loader or a driver said."""
-
-    text: str
-    is_error: bool
-    about_validity: bool
-    """True where it comes from the validation layer's checks."""
-
-
 class Messages:
     """What was said since somebody last looked. Drivers speak on threads of their own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._said: list[Message] = []
+        self._said: list[str] = []
 
-    def add(self, message: Message) -> None:
+    def add(self, message: str) -> None:
         with self._lock:
             self._said.append(message)
 
-    def take(self) -> list[Message]:
+    def take(self) -> list[str]:
         """All messages, which are then forgotten."""
         with self._lock:
             said, self._said = self._said, []
@@ -61,7 +50,7 @@ class Messages:
         """InternalError with every message; `doing` says what was being done."""
         said = self.take()
         if said:
-            lines = [f"Vulkan objects while dmlc {doing}:", *(f"  {m.text}" for m in said)]
+            lines = [f"Vulkan objects while dmlc {doing}:", *(f"  {m}" for m in said)]
             raise InternalError("\n".join(lines))
 
 
@@ -116,9 +105,7 @@ class Instance:
         said = self.messages.take()
         if said:
             # A driver that was named and cannot be loaded: others may work, but not as asked.
-            raise UnavailableError(
-                "Vulkan could not be set up as asked", notes=[m.text for m in said]
-            )
+            raise UnavailableError("Vulkan could not be set up as asked", notes=said)
         self._messenger = api.ffi.new("VkDebugUtilsMessengerEXT *")
         create = api.extension_function(self.handle, "vkCreateDebugUtilsMessengerEXT")
         if create(self.handle, messenger, api.null, self._messenger):
@@ -127,7 +114,7 @@ class Instance:
         self.devices = tuple(d for d in described if d is not None)
 
     def _unavailable(self, error: VulkanError) -> UnavailableError:
-        notes = [m.text for m in self.messages.take()]
+        notes = self.messages.take()
         if error.result == "VK_ERROR_LAYER_NOT_PRESENT":
             return UnavailableError(
                 "the Vulkan validation layer is not installed", notes=(*notes, _INSTALL_LAYER)
@@ -162,11 +149,9 @@ def _message_callback(api: Vulkan, messages: Messages) -> Any:
     )
 
     def receive(severity: int, kinds: int, data: Any, _: Any) -> int:
-        is_error = bool(severity & error_bit)
-        about_validity = bool(kinds & validity_bits)
         # Warnings of a loader or a driver about itself are none of the user's business.
-        if is_error or about_validity:
-            messages.add(Message(api.text(data.pMessage), is_error, about_validity))
+        if severity & error_bit or kinds & validity_bits:
+            messages.add(api.text(data.pMessage))
         return 0
 
     return api.ffi.callback("PFN_vkDebugUtilsMessengerCallbackEXT", receive)
@@ -228,7 +213,7 @@ class Context:
         try:
             yield
         except VulkanError as error:
-            said = [f"  {m.text}" for m in self.instance.messages.take()]
+            said = [f"  {m}" for m in self.instance.messages.take()]
             raise InternalError(
                 "\n".join([f"Vulkan failed while dmlc {what}: {error}", *said])
             ) from error

@@ -21,6 +21,7 @@ from dmlc.runtime.vulkan_context import Context
 from dmlc.runtime.vulkan_memory import Allocator, Buffer, Bytes, Use
 from dmlc.runtime.vulkan_pipeline import Pipeline, close_in_process
 from dmlc.runtime.vulkan_plan import Plan
+from dmlc.source import InternalError
 
 _WAIT_NANOSECONDS = 100_000_000
 """After so long a wait returns to Python, which may have been interrupted, and goes on."""
@@ -334,7 +335,8 @@ class Frame:
 
 
 def _host_bytes(buffer: Buffer) -> Bytes:
-    assert buffer.host is not None
+    if buffer.host is None:
+        raise InternalError("the host has no view of a buffer that it works in")
     return buffer.host
 
 

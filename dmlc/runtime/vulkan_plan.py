@@ -87,12 +87,11 @@ def _refuse(excess: bool, device: VulkanDevice, what: str, limit: str, most: str
 def make_plan(program: Program, sizes: Mapping[str, int], device: VulkanDevice) -> Plan:
     """The launches of a run whose symbols have these sizes.
 
-    A program whose tensors all have one symbolic size computes each element from the elements at
-    its own position; where its tensors are larger than one binding can reach, it runs window by
-    window. UnsupportedError where a run exceeds a limit of the device, which the message names.
+    An element-wise program of tensors larger than one binding can reach runs window by window.
+    UnsupportedError where a run exceeds a limit of the device, which the message names.
     """
     limits = device.limits
-    symbol = _window_symbol(program)
+    symbol = program.symbols[0] if program.elementwise else None
     bytes_of: dict[str, int] = {}
     for tensor in program.tensors:
         count = _memory_elements(tensor, sizes)
@@ -116,15 +115,6 @@ def make_plan(program: Program, sizes: Mapping[str, int], device: VulkanDevice) 
         # Windows have no element in common, so none waits for the one before it.
         launches += _launch_all(program, {symbol: count}, device, window, _Touched())
     return Plan(bytes_of, tuple(launches))
-
-
-def _window_symbol(program: Program) -> str | None:
-    """The symbol that counts the elements of every tensor of the program, packed; or None."""
-    if len(program.symbols) != 1:
-        return None
-    (symbol,) = program.symbols
-    whole = all(t.extents == (symbol,) and t.strides is None for t in program.tensors)
-    return symbol if whole else None
 
 
 def window_elements(program: Program, device: VulkanDevice) -> int:
