@@ -348,7 +348,7 @@ def _part(whole: Buffer, window: tuple[int, int], tensor: TensorSpec) -> Buffer:
 
 def as_bytes(memory: Array) -> Bytes:
     """Contiguous memory as bytes, shared."""
-    return np.ndarray((memory.nbytes,), np.uint8, memory.data)
+    return memory.ravel(order="K").view(np.uint8)
 
 
 def _write(api: Any, target: Any, binding: int, kind: int, place: Buffer) -> Any:
