@@ -295,7 +295,8 @@ def _messages(source: str, name: str, said: str) -> tuple[str, ...]:
             made.append(Diagnostic(text, span).render().replace(": error: ", ": ", 1))
         elif _UNPLACED.match(line):
             made.append(line)
-    return tuple(made)
+    # What stands in a function that is used twice may be said twice.
+    return tuple(dict.fromkeys(made))
 
 
 def _span(place: Source, line: int, column: int) -> Span:

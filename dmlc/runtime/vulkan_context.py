@@ -233,10 +233,15 @@ class Context:
         with self._queue_lock:
             self.api.call("vkQueueSubmit", self._queue, 1, submission, fence)
 
+    def wait_until_idle(self) -> None:
+        """Waits for all work on the device, whatever comes of it."""
+        with self._queue_lock:
+            self.api.lib.vkDeviceWaitIdle(self.handle)
+
     def close(self) -> None:
         """Waits for all work and gives the device back; what was made on it must be gone."""
         with self.doing("closes a device"):
-            self.api.call("vkDeviceWaitIdle", self.handle)
+            self.wait_until_idle()
             self.api.lib.vkDestroyDevice(self.handle, self.api.null)
 
 

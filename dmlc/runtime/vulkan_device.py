@@ -245,19 +245,29 @@ def choose_device(devices: Sequence[VulkanDevice], selector: str | None) -> Vulk
 
     `selector` is `vulkan`, `vulkan:<index or part of a name>`, the part after the colon alone, or
     None. Without such a part: a discrete GPU, else an integrated one, else a virtual one, else a
-    CPU. UnavailableError where there is no device, DmlcError where none matches.
+    CPU. UnavailableError where there is no device or none that matches; DmlcError for `vulkan:`.
     """
     if not devices:
         raise UnavailableError("no Vulkan device was found", notes=(INSTALL_LOADER,))
-    wanted = (selector or "").removeprefix("vulkan").removeprefix(":").strip()
+    wanted = _part_of_selector(selector or "")
     if not wanted:
         preference = list(DeviceType)
         return min(devices, key=lambda d: (preference.index(d.type), d.index))
-    if wanted.isdigit():
-        matching = [d for d in devices if d.index == int(wanted)]
-    else:
-        matching = [d for d in devices if wanted.lower() in str(d).lower()]
+    matching = [d for d in devices if wanted == str(d.index)]
+    matching += [d for d in devices if wanted.lower() in str(d).lower()]
     if not matching:
         known = Note("there are " + "; ".join(f"{d.index}: {d}" for d in devices))
-        raise DmlcError(f"no Vulkan device is meant by '{wanted}'", notes=(known,))
+        raise UnavailableError(f"no Vulkan device matches '{wanted}'", notes=(known,))
     return matching[0]
+
+
+def _part_of_selector(selector: str) -> str:
+    head, colon, tail = selector.partition(":")
+    if head != "vulkan":
+        return selector.strip()
+    if colon and not tail.strip():
+        raise DmlcError(
+            f"the device '{selector}' names nothing after the colon",
+            notes=("write `vulkan`, or `vulkan:` with an index or a part of a device's name",),
+        )
+    return tail.strip()

@@ -246,6 +246,7 @@ class Frame:
         fence = context.make("vkCreateFence", "VkFence", api.make("VkFenceCreateInfo"))
         self._stack.callback(context.destroyer("vkDestroyFence", fence))
         self._fences = api.array("VkFence", [fence])
+        self._timeout = api.constant("TIMEOUT")
         self._submission = api.make(
             "VkSubmitInfo", commandBufferCount=1, pCommandBuffers=[commands]
         )
@@ -305,19 +306,20 @@ class Frame:
         """Submits the commands and waits for their end."""
         context = self._context
         api, lib, device = context.api, context.api.lib, context.handle
-        context.submit(self._submission, self._fences[0])
-        try:
-            waiting = api.constant("TIMEOUT")
-            result = waiting
-            while result == waiting:
-                result = lib.vkWaitForFences(device, 1, self._fences, 1, _WAIT_NANOSECONDS)
-            if result:
-                raise api.error("vkWaitForFences", result)
-        except BaseException:
-            # Interrupted or lost: nothing may be given back while the device is at it.
-            lib.vkDeviceWaitIdle(device)
-            raise
-        api.call("vkResetFences", device, 1, self._fences)
+        with context.doing(f"runs {self._program.name}"):
+            # At the start, so that a run that was interrupted leaves nothing to make good.
+            api.call("vkResetFences", device, 1, self._fences)
+            try:
+                context.submit(self._submission, self._fences[0])
+                result = self._timeout
+                while result == self._timeout:
+                    result = lib.vkWaitForFences(device, 1, self._fences, 1, _WAIT_NANOSECONDS)
+                if result:
+                    raise api.error("vkWaitForFences", result)
+            except BaseException:
+                # Interrupted or lost: nothing may be given back while the device is at it.
+                context.wait_until_idle()
+                raise
 
     def seconds(self) -> float | None:
         """How long the kernels of the last run took on the device; None without a clock."""

@@ -73,19 +73,23 @@ class Allocator:
         """A new buffer. DmlcError where the device has not that much memory left."""
         api, context = self._api, self._context
         usage = self._uniform if constants else self._storage
-        buffer = context.make(
-            "vkCreateBuffer", "VkBuffer", api.make("VkBufferCreateInfo", size=size, usage=usage)
-        )
-        stack.callback(context.destroyer("vkDestroyBuffer", buffer))
-        needs = api.ffi.new("VkMemoryRequirements *")
-        api.lib.vkGetBufferMemoryRequirements(context.handle, buffer, needs)
         must, better = self._wanted[use]
-        kind = self._find_type(needs.memoryTypeBits, must, better)
-        if kind is None:
-            raise InternalError(f"{context.device.name} has no memory for {use.value}")
-        asked = api.make("VkMemoryAllocateInfo", allocationSize=needs.size, memoryTypeIndex=kind)
         try:
-            memory = context.make("vkAllocateMemory", "VkDeviceMemory", asked)
+            buffer = context.make(
+                "vkCreateBuffer",
+                "VkBuffer",
+                api.make("VkBufferCreateInfo", size=size, usage=usage),
+            )
+            stack.callback(context.destroyer("vkDestroyBuffer", buffer))
+            needs = self._requirements(buffer)
+            kind = self._find_type(needs.memoryTypeBits, must, better)
+            if kind is None:
+                raise InternalError(f"{context.device.name} has no memory for {use.value}")
+            memory = context.make(
+                "vkAllocateMemory",
+                "VkDeviceMemory",
+                api.make("VkMemoryAllocateInfo", allocationSize=needs.size, memoryTypeIndex=kind),
+            )
         except VulkanError as error:
             raise DmlcError(
                 f"{context.device.name} has no {size:,} bytes of memory left ({error.result})"
@@ -98,6 +102,11 @@ class Allocator:
             api.call("vkMapMemory", context.handle, memory, 0, needs.size, 0, place)
             host = np.frombuffer(api.ffi.buffer(place[0], size), np.uint8)
         return Buffer(buffer, 0, size, host)
+
+    def _requirements(self, buffer: Any) -> Any:
+        needs = self._api.ffi.new("VkMemoryRequirements *")
+        self._api.lib.vkGetBufferMemoryRequirements(self._context.handle, buffer, needs)
+        return needs
 
     def _find_type(self, allowed: int, must: int, better: int) -> int | None:
         """The memory type with all of `must` and the most of `better`, in the driver's order."""
@@ -134,8 +143,7 @@ class Allocator:
             api.make("VkBufferCreateInfo", pNext=external, size=size, usage=self._storage),
         )
         stack.callback(context.destroyer("vkDestroyBuffer", buffer))
-        needs = api.ffi.new("VkMemoryRequirements *")
-        api.lib.vkGetBufferMemoryRequirements(context.handle, buffer, needs)
+        needs = self._requirements(buffer)
         allowed = properties.memoryTypeBits & needs.memoryTypeBits
         kind = self._find_type(allowed, self._host, 0)
         if kind is None or needs.size > size:

@@ -1,4 +1,5 @@
-"""HLSL programs written by hand, with no part of the compiler: what the Vulkan host is tested with."""
+"""HLSL programs written by hand, with no part of the compiler: what the Vulkan host is tested
+with."""
 
 from __future__ import annotations
 
@@ -53,9 +54,7 @@ def make_kernel(
     )
 
 
-def relu_grad(
-    dtype: DataType = F32, *, elementwise: bool = True, row: int | None = ROW
-) -> Program:
+def relu_grad(dtype: DataType = F32, *, elementwise: bool = True, row: int | None = ROW) -> Program:
     """`dX = X > 0 ? dY : 0` over any packed arrays of one shape."""
     kind, condition = _CONDITIONS[dtype]
     kernel = make_kernel(
