@@ -1,0 +1,91 @@
+"""dmlc: a compiler for GPU operators, from their reference pages to kernels that run.
+
+The names below are the whole public face; each is imported when it is first used, so that
+`import dmlc` costs nothing and `dmlc --help` never loads NumPy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dmlc import ir
+    from dmlc.api import Results, load, load_program, operator, operators, parse, run
+    from dmlc.binding import Module, Operator, TensorDesc
+    from dmlc.pipeline import compile
+    from dmlc.program import Program
+    from dmlc.scalars import DataType
+    from dmlc.source import (
+        Diagnostic,
+        DmlcError,
+        InternalError,
+        Span,
+        UnavailableError,
+        UnknownNameError,
+        UnsupportedError,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DataType",
+    "Diagnostic",
+    "DmlcError",
+    "InternalError",
+    "Module",
+    "Operator",
+    "Program",
+    "Results",
+    "Span",
+    "TensorDesc",
+    "UnavailableError",
+    "UnknownNameError",
+    "UnsupportedError",
+    "__version__",
+    "compile",
+    "ir",
+    "load",
+    "load_program",
+    "operator",
+    "operators",
+    "parse",
+    "run",
+]
+
+_PLACES = {
+    "DataType": "dmlc.scalars",
+    "Diagnostic": "dmlc.source",
+    "DmlcError": "dmlc.source",
+    "InternalError": "dmlc.source",
+    "Module": "dmlc.binding",
+    "Operator": "dmlc.binding",
+    "Program": "dmlc.program",
+    "Results": "dmlc.api",
+    "Span": "dmlc.source",
+    "TensorDesc": "dmlc.binding",
+    "UnavailableError": "dmlc.source",
+    "UnknownNameError": "dmlc.source",
+    "UnsupportedError": "dmlc.source",
+    "compile": "dmlc.pipeline",
+    "load": "dmlc.api",
+    "load_program": "dmlc.api",
+    "operator": "dmlc.api",
+    "operators": "dmlc.api",
+    "parse": "dmlc.api",
+    "run": "dmlc.api",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name == "ir":
+        return importlib.import_module("dmlc.ir")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'dmlc' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

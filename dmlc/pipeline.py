@@ -1,13 +1,19 @@
-"""The compiler in one line: from a bound function to a program."""
+"""The compiler in one line: from a bound function to a program.
+
+tensor IR -> simplify -> fuse -> kernel IR (lower, per group of stages) -> render -> Program
+"""
 
 from __future__ import annotations
 
+from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.render import find_dialect, render
 from dmlc.codegen.support import check_support
 from dmlc.ir import Function
 from dmlc.ir.verify import verify
 from dmlc.kernel.lower import lower
-from dmlc.kernel.schedule import find_profile
+from dmlc.kernel.nodes import Kernel
+from dmlc.kernel.print import print_kernel
+from dmlc.kernel.schedule import Profile, find_profile
 from dmlc.program import Program
 from dmlc.transform.fuse import fuse
 from dmlc.transform.simplify import simplify
@@ -21,11 +27,29 @@ def compile(function: Function, target: str = "opencl", profile: str | None = No
     """
     dialect = find_dialect(target)
     shape = find_profile(profile or dialect.profiles[0])
-    check_support(function, dialect, shape)
+    fused, kernels = _lower(function, dialect, shape)
+    return render(fused, kernels, dialect, shape)
+
+
+def describe_kernels(function: Function, target: str, profile: str | None = None) -> str:
+    """The kernel IR that `compile` renders, as text for people. Raises as `compile` does."""
+    dialect = find_dialect(target)
+    shape = find_profile(profile or dialect.profiles[0])
+    _, kernels = _lower(function, dialect, shape)
+    return "\n\n".join(print_kernel(kernel) for kernel in kernels)
+
+
+def _lower(
+    function: Function, dialect: Dialect, shape: Profile
+) -> tuple[Function, tuple[Kernel, ...]]:
+    """The passes between the two IRs, each followed by the verifier."""
     verify(function)
+    check_support(function, dialect, shape)
     simplified = simplify(function)
+    verify(simplified, "simplify")
     fusion = fuse(simplified)
+    verify(fusion.function, "fuse")
     kernels = tuple(
         lower(fusion.function, group.stages, shape, dialect.limits) for group in fusion.groups
     )
-    return render(fusion.function, kernels, dialect, shape)
+    return fusion.function, kernels

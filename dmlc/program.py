@@ -11,13 +11,12 @@ import dataclasses
 import enum
 import json
 import math
-import os
-import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from dmlc.files import write_files
 from dmlc.scalars import DataType
-from dmlc.source import DmlcError
 
 VERSION = "0.1.0"
 """The compiler's version, which generated files and manifests carry."""
@@ -238,29 +237,30 @@ class Program:
     def write(self, directory: str | Path) -> list[Path]:
         """Writes the kernels' sources and `manifest.json`, and gives their paths.
 
-        Every file is written under a temporary name first; they get their own names when all are
-        there. Raises `DmlcError` where the folder cannot be made or written to.
+        All files appear, or none. Raises `DmlcError` where the folder cannot be made or written.
         """
-        folder = Path(directory)
-        manifest = json.dumps(self.manifest(), indent=2) + "\n"
-        texts = {self.file_name(kernel): kernel.source for kernel in self.kernels}
-        texts["manifest.json"] = manifest
-        pending: list[tuple[Path, Path]] = []
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for name, text in texts.items():
-                pending.append((_write_temporary(folder / name, text), folder / name))
-            for temporary, path in pending:
-                os.replace(temporary, path)
-        except OSError as error:
-            raise DmlcError(
-                f"cannot write '{error.filename or folder}': {error.strerror or error}",
-                notes=["give an output folder that you may write to"],
-            ) from error
-        finally:
-            for temporary, _ in pending:
-                temporary.unlink(missing_ok=True)
-        return [path for _, path in pending]
+        return write_programs([self], directory)
+
+
+def write_programs(programs: Sequence[Program], directory: str | Path) -> list[Path]:
+    """Writes programs for several targets into one folder: all sources, and one `manifest.json`.
+
+    With one program the manifest is that program's own; with more, `programs` in it lists them.
+    Raises `DmlcError` where the folder cannot be made or written to.
+    """
+    texts = {p.file_name(kernel): kernel.source for p in programs for kernel in p.kernels}
+    whole = programs[0].manifest() if len(programs) == 1 else combine_manifests(programs)
+    texts["manifest.json"] = json.dumps(whole, indent=2) + "\n"
+    return write_files(directory, {name: text.encode() for name, text in texts.items()})
+
+
+def combine_manifests(programs: Sequence[Program]) -> dict[str, Any]:
+    """The manifest of programs for several targets: each one's own, in a list."""
+    return {
+        "version": MANIFEST_VERSION,
+        "generator": f"dmlc {VERSION}",
+        "programs": [p.manifest() for p in programs],
+    }
 
 
 _SUFFIXES = {"opencl": ".cl", "hlsl": ".hlsl"}
@@ -307,15 +307,3 @@ def _describe_dispatch(dispatch: Dispatch) -> dict[str, Any]:
         "row": dispatch.row,
         "groups": list(dispatch.groups({})) if isinstance(count, int) else None,
     }
-
-
-def _write_temporary(path: Path, text: str) -> Path:
-    """Writes a file beside `path` under a name of its own, and gives that name."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        with temporary.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return temporary

@@ -1,12 +1,15 @@
 """The oracle: evaluates tensor IR in NumPy, plainly and slowly.
 
-Floats are computed in float64 from the inputs as stored and rounded once, to nearest even, where a
-stage is stored; constants are as written in the function. An explicit cast to FLOAT32 rounds, as
-devices do. Integers compute in their own type and wrap. Every backend is tested against this.
+Floats are computed in float64 from the inputs as stored, and rounded once, to nearest even, to the
+type of the result; constants are as the function has them. Between stages a float keeps its 64
+bits, unless the stage between is FLOAT16 or BFLOAT16: that is read as stored. A cast to FLOAT32
+from another type rounds, as devices do. Integers compute in their own type and wrap. Every backend
+is tested against this.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dmlc.ir import (
+    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -21,49 +25,52 @@ from dmlc.ir import (
     Extent,
     Function,
     Index,
+    Instruction,
     Load,
     Parameter,
+    Reduction,
     Select,
     Stage,
+    operands,
+    value_type,
 )
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert, data_type_of
 from dmlc.source import DmlcError, unknown_name
 
-_BLOCK = 1 << 20
-"""Points of a reduction evaluated at a time."""
+_BLOCK = 1 << 17
+"""Points evaluated at a time, over a stage's domain and its reduction together."""
 
 
 def evaluate(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The function's results, each packed, in its stage's type and sizes.
+    """The function's results by name, each packed, in its stage's type and sizes.
 
     `inputs` has an array of each parameter's type and sizes, by name. Parameters of run-time
     size take arrays of any one shape; results of that size have it too. Raises `DmlcError` where
     an input is missing, unknown, or of another type or shape.
     """
-    tensors, symbols, shape = _bind(function, inputs)
+    tensors, size, shape = _bind(function, inputs)
     results = {r.name for r in function.results}
-    out: dict[str, Array] = {}
+    found: dict[str, Array] = {}
     with np.errstate(all="ignore"):
         for stage in function.stages:
-            values = _evaluate_stage(stage, tensors, symbols)
-            stored = round_to(values, stage.dtype)
-            tensors[stage.name] = stored
+            values = _evaluate_stage(stage, tensors, size)
+            stored = convert(values, stage.dtype)
+            tensors[stage.name] = stored if stage.dtype.is_storage_only else values
             if stage.name in results:
                 run_time = any(isinstance(e, str) for e in stage.domain)
-                out[stage.name] = stored.reshape(shape) if run_time else stored
-    return {r.name: out[r.name] for r in function.results}
+                found[stage.name] = stored.reshape(shape) if run_time else stored
+    return {r.name: found[r.name] for r in function.results}
 
 
 def _bind(
     function: Function, inputs: Mapping[str, Array]
-) -> tuple[dict[str, Array], dict[str, int], tuple[int, ...]]:
-    """The parameters' arrays, what each symbol is, and the shape of run-time tensors."""
+) -> tuple[dict[str, Array], int, tuple[int, ...]]:
+    """The parameters' arrays, the run-time size, and the shape of what has that size."""
     known = [p.name for p in function.parameters]
     for name in inputs:
         if name not in known:
             raise DmlcError(unknown_name("input", name, known))
     tensors: dict[str, Array] = {}
-    symbols: dict[str, int] = {}
     shape: tuple[int, ...] = ()
     first: Parameter | None = None
     for parameter in function.parameters:
@@ -72,190 +79,229 @@ def _bind(
         array = np.asarray(inputs[parameter.name])
         if data_type_of(array.dtype) is not parameter.dtype:
             raise DmlcError(
-                f"input '{parameter.name}' must be {parameter.dtype.name}, not {array.dtype}"
+                f"expected {parameter.dtype.name} for input '{parameter.name}', "
+                f"found an array of {array.dtype}"
             )
+        array = array.astype(parameter.dtype.dtype, copy=False)
         if any(isinstance(e, str) for e in parameter.extents):
             if first is None:
                 first, shape = parameter, array.shape
-                symbols.update({e: array.size for e in parameter.extents if isinstance(e, str)})
             elif array.shape != shape:
                 raise DmlcError(
-                    f"'{first.name}' and '{parameter.name}' must have the same sizes, "
-                    f"not {list(shape)} and {list(array.shape)}"
+                    f"expected inputs '{first.name}' and '{parameter.name}' to have the same "
+                    f"sizes, found {list(shape)} and {list(array.shape)}"
                 )
             array = array.reshape(-1)
         elif array.shape != parameter.extents:
             raise DmlcError(
-                f"input '{parameter.name}' must have sizes {list(parameter.extents)}, "
-                f"not {list(array.shape)}"
+                f"expected sizes {list(parameter.extents)} for input '{parameter.name}', "
+                f"found {list(array.shape)}"
             )
         tensors[parameter.name] = array
-    return tensors, symbols, shape
-
-
-def widen(values: Array) -> Array:
-    """Values as they are computed with here: floats in float64, the rest as they are."""
-    found = data_type_of(values.dtype)
-    return values.astype(np.float64) if found is not None and found.is_float else values
-
-
-def round_to(values: Array, dtype: DataType) -> Array:
-    """Values as a tensor of that type stores them, rounded once."""
-    if dtype is DataType.BFLOAT16:
-        return _round_to_odd(values).astype(dtype.dtype)
-    return values.astype(dtype.dtype)
-
-
-def _round_to_odd(values: Array) -> Array:
-    """float64 to float32, inexact values to the neighbour with an odd last bit.
-
-    A second rounding to a type of 22 bits or fewer then gives what one rounding would have.
-    """
-    near = values.astype(np.float32)
-    bits = near.view(np.uint32)
-    inexact = (near.astype(np.float64) != values) & np.isfinite(values) & np.isfinite(near)
-    toward_zero = np.where(np.abs(near.astype(np.float64)) > np.abs(values), bits - 1, bits)
-    return np.where(inexact, toward_zero | 1, bits).astype(np.uint32).view(np.float32)
+    return tensors, math.prod(shape), shape
 
 
 # Stages ------------------------------------------------------------------------------------
 
 
-def _size(extent: Extent, symbols: Mapping[str, int]) -> int:
-    return extent if isinstance(extent, int) else symbols[extent]
-
-
-def _evaluate_stage(
-    stage: Stage, tensors: Mapping[str, Array], symbols: Mapping[str, int]
-) -> Array:
-    domain = tuple(_size(e, symbols) for e in stage.domain)
-    axes: dict[Index, Array] = {
-        Index(a): np.arange(n, dtype=np.int64).reshape((-1,) + (1,) * (len(domain) - 1 - a))
-        for a, n in enumerate(domain)
-    }
-    if stage.reduction is None:
-        values, _ = _evaluate_body(stage.body, axes, tensors)
-        return np.broadcast_to(values, domain)
-    return _reduce(stage, domain, axes, tensors, symbols)
-
-
-def _reduce(
-    stage: Stage,
-    domain: tuple[int, ...],
-    axes: dict[Index, Array],
-    tensors: Mapping[str, Array],
-    symbols: Mapping[str, int],
-) -> Array:
-    """Folds block by block, in the order of the reduction's axes, last fastest."""
+def _evaluate_stage(stage: Stage, tensors: Mapping[str, Array], size: int) -> Array:
+    """The values of a stage as computed, box by box: floats in float64."""
+    domain = [_count(e, size) for e in stage.domain]
     reduction = stage.reduction
-    if reduction is None:
-        raise ValueError("the stage has no reduction")
-    extents = [_size(e, symbols) for _, e in reduction.axes]
-    dtype = stage.body.dtype
-    positional = reduction.combiner in ("argmin", "argmax")
-    number = np.float64 if dtype.is_float else dtype.dtype
-    identity = 0 if positional else combiner_identity(reduction.combiner, dtype)
-    total: Array = np.full(domain, identity, number)
-    best: Array | None = None
-    where = np.zeros(domain, np.int64)
+    inner = [_count(e, size) for _, e in reduction.axes] if reduction is not None else []
+    positional = reduction is not None and reduction.combiner in POSITIONAL_COMBINERS
+    number = np.dtype(np.int64) if positional else _number(stage.body.dtype)
+    values = np.empty(domain, number)
+    dying = _list_dying(stage.body)
+    for box in _boxes(domain, max(1, _BLOCK // max(1, math.prod(inner)))):
+        axes = {Index(axis): positions for axis, positions in enumerate(_open_mesh(box))}
+        if reduction is None:
+            values[box], _ = _evaluate_body(stage.body, dying, axes, tensors)
+        else:
+            shape = values[box].shape
+            blocks = _blocks(stage, reduction, inner, dying, axes, tensors, shape)
+            fold = _fold_positions if positional else _fold_values
+            values[box] = fold(reduction.combiner, stage.body.dtype, shape, blocks)
+    return values
+
+
+def _count(extent: Extent, size: int) -> int:
+    return extent if isinstance(extent, int) else size
+
+
+def _number(dtype: DataType) -> np.dtype[Any]:
+    """What values of a compute type are held in here."""
+    return np.dtype(np.float64) if dtype.is_float else dtype.dtype
+
+
+_Box = tuple[slice, ...]
+
+
+def _boxes(domain: list[int], most: int) -> Iterator[_Box]:
+    """Boxes of at most `most` points that tile a domain, in order."""
+    steps: list[int] = []
+    for extent in reversed(domain):
+        steps.append(max(1, min(extent, most)))
+        most //= steps[-1]
+    steps.reverse()
+    tiles = [range(0, extent, step) for extent, step in zip(domain, steps, strict=True)]
+    for starts in itertools.product(*tiles):
+        yield tuple(
+            slice(start, min(start + step, extent))
+            for start, step, extent in zip(starts, steps, domain, strict=True)
+        )
+
+
+def _open_mesh(box: _Box) -> list[Array]:
+    """The positions along each axis of a box, shaped to broadcast against one another."""
+    rank = len(box)
+    return [
+        np.arange(part.start, part.stop, dtype=np.int64).reshape((-1,) + (1,) * (rank - 1 - axis))
+        for axis, part in enumerate(box)
+    ]
+
+
+# Reductions --------------------------------------------------------------------------------
+
+_Blocks = Iterator[tuple[int, Array, Array | None]]
+"""The number of the first point; values and guard, with the points along the last axis."""
+
+
+def _blocks(
+    stage: Stage,
+    reduction: Reduction,
+    extents: list[int],
+    dying: list[list[int]],
+    axes: Mapping[Index, Array],
+    tensors: Mapping[str, Array],
+    shape: tuple[int, ...],
+) -> _Blocks:
+    """Runs of the points of a reduction, last axis fastest, for every element of a box."""
     outer = {index: positions[..., None] for index, positions in axes.items()}
-    for start, points in _blocks(extents, max(1, _BLOCK // max(1, math.prod(domain)))):
-        inner = {Index(label, True): points[axis] for axis, (label, _) in enumerate(reduction.axes)}
-        values, guard = _evaluate_body(stage.body, {**outer, **inner}, tensors)
-        count = len(points[0]) if points else 1
-        values = np.broadcast_to(values, (*domain, count))
-        if guard is not None and not positional:
-            values = np.where(guard, values, np.asarray(identity, number))
-        if not positional:
-            total = _fold(reduction.combiner, total, values.astype(number))
-            continue
-        if guard is not None:
-            guard = np.broadcast_to(guard, values.shape)
-        for k in range(count):
-            better = _is_better(reduction.combiner, values[..., k], best)
-            if guard is not None:
-                better = better & guard[..., k]
-            best = values[..., k].copy() if best is None else np.where(better, values[..., k], best)
-            where = np.where(better, start + k, where)
-    return where if positional else total
-
-
-def _is_better(combiner: str, values: Array, best: Array | None) -> Array:
-    """Where new values beat the best so far; the first of equals wins, and NaN beats numbers."""
-    if best is None:
-        return np.ones(values.shape, np.bool_)
-    beats = values < best if combiner == "argmin" else values > best
-    if values.dtype.kind == "f":
-        beats = beats | (np.isnan(values) & ~np.isnan(best))
-    return np.asarray(beats)
-
-
-def _fold(combiner: str, total: Array, values: Array) -> Array:
-    match combiner:
-        case "sum":
-            return total + values.sum(axis=-1, dtype=total.dtype)
-        case "product":
-            return total * values.prod(axis=-1, dtype=total.dtype)
-        case _:
-            evaluate_pair = COMBINERS[combiner].evaluate
-            for k in range(values.shape[-1]):
-                total = evaluate_pair(total, values[..., k])
-            return total
-
-
-def _blocks(extents: list[int], size: int) -> Iterator[tuple[int, list[Array]]]:
-    """Runs of points of a box, as one array of positions per axis, with the first one's number."""
     count = math.prod(extents)
-    for start in range(0, count, size):
-        numbers = np.arange(start, min(start + size, count), dtype=np.int64)
-        points: list[Array] = []
-        step = 1
-        for extent in reversed(extents):
-            points.append(numbers // step % extent)
-            step *= extent
-        yield start, list(reversed(points))
+    step = max(1, _BLOCK // max(1, math.prod(shape)))
+    for start in range(0, count, step):
+        points = np.arange(start, min(start + step, count), dtype=np.int64)
+        inner: dict[Index, Array] = {}
+        rest = points
+        for (label, _), extent in zip(reversed(reduction.axes), reversed(extents), strict=True):
+            inner[Index(label, reduced=True)] = rest % extent
+            rest = rest // extent
+        values, guard = _evaluate_body(stage.body, dying, {**outer, **inner}, tensors)
+        whole = (*shape, len(points))
+        guarded = None if guard is None else np.broadcast_to(guard, whole)
+        # A packed copy, so that the order of a sum depends on sizes alone.
+        yield start, np.array(np.broadcast_to(values, whole), order="C"), guarded
+
+
+def _fold_values(combiner: str, dtype: DataType, shape: tuple[int, ...], blocks: _Blocks) -> Array:
+    identity = np.asarray(combiner_identity(combiner, dtype), _number(dtype))
+    total: Array = np.full(shape, identity)
+    for _, values, guard in blocks:
+        if guard is not None:
+            values[~guard] = identity
+        if combiner == "sum":
+            total = total + values.sum(axis=-1, dtype=values.dtype)
+        else:
+            total = COMBINERS[combiner].evaluate(total, _fold_pairs(combiner, values))
+    return total
+
+
+def _fold_pairs(combiner: str, values: Array) -> Array:
+    """Folds the last axis by neighbours, which gives what folding from the left gives where the
+    order of operands decides (which zero a `max` keeps)."""
+    evaluate_pair = COMBINERS[combiner].evaluate
+    while values.shape[-1] > 1:
+        even = values.shape[-1] // 2 * 2
+        folded = evaluate_pair(values[..., 0:even:2], values[..., 1:even:2])
+        values = np.concatenate([folded, values[..., even:]], axis=-1)
+    return values[..., 0]
+
+
+def _fold_positions(
+    combiner: str, dtype: DataType, shape: tuple[int, ...], blocks: _Blocks
+) -> Array:
+    """The number of the first most extreme point, or 0 where there is none."""
+    limit = "min" if combiner == "argmin" else "max"
+    identity = np.asarray(combiner_identity(limit, dtype), _number(dtype))
+    best: Array = np.full(shape, identity)
+    found: Array = np.zeros(shape, np.bool_)
+    place: Array = np.zeros(shape, np.int64)
+    for start, values, guard in blocks:
+        if guard is not None:
+            values[~guard] = identity
+        extreme = _fold_pairs(limit, values)
+        hits = (values == extreme[..., None]) | (_isnan(values) & _isnan(extreme)[..., None])
+        if guard is not None:
+            hits &= guard
+        beats = extreme < best if combiner == "argmin" else extreme > best
+        better = hits.any(axis=-1) & (~found | beats | (_isnan(extreme) & ~_isnan(best)))
+        best = np.where(better, extreme, best)
+        place = np.where(better, start + hits.argmax(axis=-1), place)
+        found |= better
+    return place
+
+
+def _isnan(values: Array) -> Array:
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
 
 
 # Bodies ------------------------------------------------------------------------------------
 
 
+def _list_dying(body: Body) -> list[list[int]]:
+    """For each instruction, the values that nothing after it reads."""
+    last = {
+        o: at for at, instruction in enumerate(body.instructions) for o in operands(instruction)
+    }
+    dying: list[list[int]] = [[] for _ in body.instructions]
+    for value, at in last.items():
+        if value not in (body.result, body.guard):
+            dying[at].append(value)
+    return dying
+
+
 def _evaluate_body(
-    body: Body, axes: Mapping[Index, Array], tensors: Mapping[str, Array]
+    body: Body, dying: list[list[int]], axes: Mapping[Index, Array], tensors: Mapping[str, Array]
 ) -> tuple[Array, Array | None]:
-    values: list[Any] = []
-    for instruction in body.instructions:
-        match instruction:
-            case Constant():
-                number = np.float64 if instruction.dtype.is_float else instruction.dtype.dtype
-                values.append(np.asarray(instruction.value, number))
-            case Index():
-                values.append(axes[instruction])
-            case Load():
-                tensor = tensors[instruction.tensor]
-                positions = tuple(values[i] for i in instruction.indices)
-                values.append(_load(tensor, positions))
-            case Apply():
-                given = [values[o] for o in instruction.operands]
-                given = list(np.broadcast_arrays(*given)) if len(given) > 1 else given
-                values.append(np.asarray(instruction.operation.evaluate(*given)))
-            case Select():
-                parts = (instruction.condition, instruction.then, instruction.otherwise)
-                values.append(np.where(*(values[p] for p in parts)))
-            case Cast():
-                values.append(_cast(values[instruction.operand], instruction.dtype))
+    """The result and the guard over some points; both broadcast against the points."""
+    values: dict[int, Array] = {}
+    for at, instruction in enumerate(body.instructions):
+        given = [values[o] for o in operands(instruction)]
+        values[at] = _evaluate_instruction(instruction, given, body, axes, tensors)
+        for dead in dying[at]:
+            del values[dead]
     return values[body.result], None if body.guard is None else values[body.guard]
 
 
-def _load(tensor: Array, positions: tuple[Array, ...]) -> Array:
-    if not positions:
-        return widen(tensor)
-    shape = np.broadcast_shapes(*(p.shape for p in positions))
-    if 0 in tensor.shape or 0 in shape:
-        return widen(np.zeros(shape, tensor.dtype))
-    return widen(np.asarray(tensor[positions]))
+def _evaluate_instruction(
+    instruction: Instruction,
+    given: list[Array],
+    body: Body,
+    axes: Mapping[Index, Array],
+    tensors: Mapping[str, Array],
+) -> Array:
+    match instruction:
+        case Constant():
+            return np.asarray(instruction.value, _number(instruction.dtype))
+        case Index():
+            return axes[instruction]
+        case Load():
+            return _widen(np.asarray(tensors[instruction.tensor][tuple(given)]), instruction.dtype)
+        case Apply():
+            if instruction.operation.transcendental:
+                # NumPy takes other paths for repeated operands, which differ in the last bit.
+                given = [g.copy() for g in np.broadcast_arrays(*given)]
+            return np.asarray(instruction.operation.evaluate(*given))
+        case Select():
+            return np.where(given[0], given[1], given[2])
+        case Cast():
+            operand = value_type(body.instructions[instruction.operand])
+            if operand is instruction.dtype:
+                return given[0]
+            return _widen(convert(given[0], instruction.dtype), instruction.dtype)
 
 
-def _cast(values: Array, dtype: DataType) -> Array:
-    if dtype is DataType.FLOAT32:
-        return convert(values, dtype).astype(np.float64)
-    return convert(values, dtype)
+def _widen(values: Array, dtype: DataType) -> Array:
+    """Values of a compute type as they are held here."""
+    return values.astype(_number(dtype), copy=False)

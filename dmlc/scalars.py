@@ -115,14 +115,34 @@ def data_type_of(dtype: npt.DTypeLike) -> DataType | None:
 
 
 def convert(values: Array, to: DataType) -> Array:
-    """`values` converted as the language's `cast` does it (see the module's rules)."""
+    """`values` converted as the language's `cast` does it (see the module's rules).
+
+    Floats are rounded once, to nearest even, from float64 and from integers below 2**53.
+    """
     source = np.asarray(values)
+    if to is DataType.BFLOAT16 and source.dtype.itemsize > 2:
+        # ml_dtypes goes through float32, which would round a second time.
+        with np.errstate(all="ignore"):
+            return _round_to_odd(source.astype(np.float64)).astype(to.dtype)
     if to.kind is Kind.BOOL:
         return source != 0
     if to.kind in (Kind.SIGNED, Kind.UNSIGNED, Kind.INDEX) and source.dtype.kind not in "biu":
         return _saturate(source, to)
     with np.errstate(all="ignore"):
         return source.astype(to.dtype)
+
+
+def _round_to_odd(values: Array) -> Array:
+    """float64 to float32, inexact values to the neighbour whose last bit is odd.
+
+    A second rounding, to a type of 22 bits or fewer, then gives what one rounding would have.
+    """
+    near = values.astype(np.float32)
+    bits = near.view(np.uint32)
+    back = near.astype(np.float64)
+    inexact = (back != values) & np.isfinite(values) & np.isfinite(near)
+    toward_zero = np.where(np.abs(back) > np.abs(values), bits - np.uint32(1), bits)
+    return np.where(inexact, toward_zero | np.uint32(1), bits).view(np.float32)
 
 
 def _saturate(values: Array, to: DataType) -> Array:
@@ -192,9 +212,9 @@ def _divide(x: Array, y: Array) -> Array:
     divisor = np.where(zero, y.dtype.type(1), y)
     # Floor division and remainder round towards minus infinity: step back to truncate. MIN // -1
     # wraps to MIN, with a remainder of 0.
-    quotient = np.floor_divide(x, divisor)
+    quotient: Array = np.floor_divide(x, divisor)
     inexact = (np.remainder(x, divisor) != 0) & ((x < 0) != (divisor < 0))
-    return np.where(zero, x.dtype.type(0), quotient + inexact.astype(x.dtype))
+    return np.where(zero, x.dtype.type(0), np.asarray(quotient + inexact.astype(x.dtype)))
 
 
 def _modulo(x: Array, y: Array) -> Array:

@@ -43,7 +43,7 @@ Entry = Spelling | Unsupported
 @dataclasses.dataclass(frozen=True, slots=True)
 class Helper:
     """A function emitted where it is used. In `text`, `$H` stands for its own name, `$T` for the
-    type it computes with, `$U` for the unsigned integer as wide, `$L` for the number of lanes,
+    type it computes with, `$U` and `$I` for the integers as wide, `$L` for the number of lanes,
     `$S` for what the buffer holds, `$B` for the unsigned integer as wide as that, and `$N` for
     the helper it needs."""
 
@@ -53,7 +53,7 @@ class Helper:
     """The name ends in the type `$T`; otherwise only in the number of lanes, as in `_x16`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
     """One output language."""
 

@@ -40,6 +40,9 @@ float $H(const float x)
 {
     return (x > 0.0f) ? 1.0f : ((x < 0.0f) ? -1.0f : x);
 }""",
+}
+
+_DOUBLES = {
     "isnan_double": """\
 bool $H(const double x)
 {
@@ -63,6 +66,9 @@ double $H(const double x)
 {
     return (x > 0.0L) ? 1.0L : ((x < 0.0L) ? -1.0L : x);
 }""",
+}
+
+_FUNCTIONS = {
     "sigmoid": """\
 float $H(const float x)
 {
@@ -213,13 +219,15 @@ def _conversions() -> dict[str, Helper]:
                     high=f"{float(int(limits.max) + 1)!r}{suffix}",
                     least=f"({name})({least})",
                     most=f"({name}){limits.max}{suffix_int}",
-                )
+                ),
+                typed=False,
             )
     return made
 
 
 HELPERS: Mapping[str, Helper] = MappingProxyType(
-    {key: Helper(text, _NEEDS.get(key)) for key, text in _FLOATS.items()}
+    {key: Helper(text, _NEEDS.get(key)) for key, text in (_FLOATS | _FUNCTIONS).items()}
+    | {key: Helper(text, typed=False) for key, text in _DOUBLES.items()}
     | {key: Helper(text) for key, text in _INTEGERS.items()}
     | {key: Helper(text, typed=False) for key, text in _STORAGE.items()}
     | _conversions()

@@ -23,6 +23,14 @@ def make_file_stem(name: str) -> str:
     return make_identifier(name)
 
 
+def free_name(name: str, reserved: Callable[[str], bool]) -> str:
+    """The name itself, or one that ends in an underscore where the language keeps it; where a
+    whole family of names is kept, one that begins differently."""
+    if not reserved(name):
+        return name
+    return f"t_{name}" if reserved(f"{name}_") else f"{name}_"
+
+
 class Mangler:
     """Gives each name of a kernel a spelling that the language accepts, unique in the file."""
 
@@ -39,13 +47,11 @@ class Mangler:
     def spell(self, name: str) -> str:
         """The spelling of a name: the same each time it is asked for."""
         if name not in self._spellings:
-            wanted = make_identifier(name)
-            if self._reserved(wanted):
-                wanted += "_"
-            spelling, number = wanted, 1
-            while spelling in self._taken or self._reserved(spelling):
+            wanted = spelling = free_name(make_identifier(name), self._reserved)
+            number = 1
+            while spelling in self._taken:
                 number += 1
-                spelling = f"{wanted.rstrip('_')}_{number}"
+                spelling = free_name(f"{wanted.rstrip('_')}_{number}", self._reserved)
             self._taken.add(spelling)
             self._spellings[name] = spelling
         return self._spellings[name]

@@ -71,7 +71,7 @@ def _spell(name: str, dtype: DataType) -> Entry:
             return Spelling(f"{name}({{a}}, {{b}})")
         return _spell_plain(name)
     if dtype.is_float:
-        return _spell_float(name)
+        return _spell_float(name, dtype)
     return _spell_integer(name, dtype)
 
 
@@ -93,13 +93,15 @@ def _spell_plain(name: str) -> Entry:
     return Unsupported(f"positions have no '{name}'")
 
 
-def _spell_float(name: str) -> Entry:
+def _spell_float(name: str, dtype: DataType) -> Entry:
     if name in _FLOAT_HELPERS:
         arguments = "{a}, {b}" if name in ("min", "max") else "{a}"
         return Spelling(f"{{H}}({arguments})", helper=name)
     if name == "rsqrt":
         # rsqrt() may be off by several units in the last place.
         return Spelling("1 / sqrt({a})", compound=True)
+    if name in ("sin", "cos", "tan") and dtype is T.FLOAT32:
+        return Spelling(f"{name}({{a}})", vector="{H}({a})", helper=name)
     if name in _INFIX and name != "mod":
         return Spelling(_INFIX[name], compound=True)
     binary = name in ("mod", "pow", "atan2")
@@ -148,7 +150,7 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
 
 def _convert(source: DataType, target: DataType) -> Entry:
     if target is T.BOOL:
-        return Spelling("{0} != 0", compound=True, vector="({0} != ({T})(0))")
+        return Spelling("{0} != 0", compound=True, vector="{0} != ({T})(0)")
     if source is T.BOOL:
         return Spelling("({R}){0}", vector="({0} ? ({R})(1) : ({R})(0))")
     if source.is_float and target.is_integer:
@@ -196,7 +198,7 @@ LOADS = MappingProxyType(
             "{H}({p}[{j}])", helper="widen_bfloat16", vector="{H}(vload{n}(0, {p} + {j}))"
         ),
         T.BOOL: Spelling(
-            "{p}[{j}] != 0", compound=True, vector="(vload{n}(0, {p} + {j}) != (uchar{n})(0))"
+            "{p}[{j}] != 0", compound=True, vector="vload{n}(0, {p} + {j}) != (uchar{n})(0)"
         ),
     }
 )
@@ -239,8 +241,31 @@ static void $H(const $T value, __global $S *to, const bool streaming)
     %s
 }"""
 
+_PERIODIC = """\
+// Large angles one by one: PoCL reduces all lanes alike where one is large, and spoils the others.
+static $T $H(const $T x)
+{
+    const $I large = fabs(x) > 1e5f;
+    $T result = %s(large ? ($T)(0) : x);
+    if (any(large)) {
+        float angles[$L], results[$L];
+        vstore$L(x, 0, angles);
+        vstore$L(result, 0, results);
+        for (int lane = 0; lane < $L; ++lane) {
+            if (fabs(angles[lane]) > 1e5f) {
+                results[lane] = %s(angles[lane]);
+            }
+        }
+        result = vload$L(0, results);
+    }
+    return result;
+}"""
+
 HELPERS = MappingProxyType(
     {
+        "sin": Helper(_PERIODIC % ("sin", "sin")),
+        "cos": Helper(_PERIODIC % ("cos", "cos")),
+        "tan": Helper(_PERIODIC % ("tan", "tan")),
         "min": Helper(
             """\
 // The smaller one; NaN where either is NaN, and the first of two equal ones.

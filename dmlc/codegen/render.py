@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
+from collections.abc import Callable
 
 import jinja2
 
 from dmlc import ir
 from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.hlsl import HLSL
-from dmlc.codegen.names import Mangler, make_comment, make_file_stem, make_identifier
+from dmlc.codegen.names import (
+    Mangler,
+    free_name,
+    make_comment,
+    make_file_stem,
+    make_identifier,
+)
 from dmlc.codegen.opencl import OPENCL
 from dmlc.codegen.spell import Speller
 from dmlc.kernel import nodes as k
@@ -155,8 +163,10 @@ def _render_kernel(
     dialect: Dialect,
     tensors: tuple[TensorSpec, ...],
 ) -> KernelSource:
-    mangler = Mangler(dialect.reserved)
-    entry_point = mangler.take(dialect.entry_point or _name_entry(dialect, name))
+    reserved = _reserved_names(dialect)
+    mangler = Mangler(reserved)
+    wanted = dialect.entry_point or free_name(make_identifier(name), reserved)
+    entry_point = mangler.take(wanted)
     for own in dialect.own_names:
         mangler.take(own)
     speller = Speller(dialect, kernel, mangler)
@@ -212,17 +222,24 @@ def _render_kernel(
     )
 
 
+@functools.cache
+def _reserved_names(dialect: Dialect) -> Callable[[str], bool]:
+    """Whether the language, or a helper function, has a name for itself."""
+    types = "|".join(dialect.types.values())
+    own = re.compile(rf"({'|'.join(dialect.helpers)})(_({types})(\d+)?|_x\d+)?")
+
+    def reserved(name: str) -> bool:
+        return dialect.reserved(name) or own.fullmatch(name) is not None
+
+    return reserved
+
+
 def _root_signature(buffers: tuple[BufferBinding, ...], scalars: tuple[ScalarBinding, ...]) -> str:
     """Root descriptors only: two DWORDs each, and nothing for a host to lay out."""
     parts = ["CBV(b0)"] if scalars else []
     parts += [f"SRV(t{b.slot})" for b in buffers if not b.written]
     parts += [f"UAV(u{b.slot})" for b in buffers if b.written]
     return ", ".join(parts)
-
-
-def _name_entry(dialect: Dialect, name: str) -> str:
-    wanted = make_identifier(name)
-    return f"{wanted}_" if dialect.reserved(wanted) else wanted
 
 
 def _bind_buffers(
@@ -260,13 +277,14 @@ def _bind_scalars(kernel: k.Kernel, first: int, mangler: Mangler) -> tuple[Scala
 def _describe_launch(kernel: k.Kernel, scalars: tuple[ScalarBinding, ...], item: str) -> str:
     launch = kernel.launch
     if scalars:
-        groups = f"ceil({scalars[0].name} / {launch.per_group:,})"
+        groups = f"ceil({scalars[0].name} / {launch.per_group:,}) groups"
     elif isinstance(launch.count, int):
-        groups = f"{-(-launch.count // launch.per_group):,}"
+        number = -(-launch.count // launch.per_group)
+        groups = f"{number:,} group" if number == 1 else f"{number:,} groups"
     else:
-        groups = f"ceil({make_comment(launch.count)} / {launch.per_group:,})"
+        groups = f"ceil({make_comment(launch.count)} / {launch.per_group:,}) groups"
     items = f"1 {item}" if launch.group_size == 1 else f"{launch.group_size} {item}s"
-    return f"{groups} groups of {items}; {kernel.walk}"
+    return f"{groups} of {items}; {kernel.walk}"
 
 
 def _join(names: tuple[str, ...]) -> str:

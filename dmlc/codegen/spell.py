@@ -17,6 +17,7 @@ from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
 
 _INDENT = "    "
+_WIDTH = 100
 
 _SIGNED = {1: DataType.INT8, 2: DataType.INT16, 4: DataType.INT32, 8: DataType.INT64}
 _UNSIGNED = {1: DataType.UINT8, 2: DataType.UINT16, 4: DataType.UINT32, 8: DataType.UINT64}
@@ -29,6 +30,8 @@ class Text:
     text: str
     compound: bool = False
     mask: int = 0
+    pieces: tuple[str, ...] = ()
+    """The same text where a long line may be broken."""
 
     @property
     def inner(self) -> str:
@@ -66,7 +69,7 @@ class Speller:
         indent = _INDENT * depth
         match statement:
             case k.Let(local=local, value=value):
-                return [f"{indent}{self._spell_let(local, value)}"]
+                return self._spell_let(local, value, indent)
             case k.Store():
                 return [f"{indent}{self._spell_store(statement)}"]
             case k.If(condition=condition, then=then):
@@ -81,7 +84,7 @@ class Speller:
                 body = self.spell_statements(statement.body, depth + 1)
                 return [*lines, f"{indent}{head}", *body, f"{indent}}}"]
 
-    def _spell_let(self, local: k.Local, value: k.Expression) -> str:
+    def _spell_let(self, local: k.Local, value: k.Expression, indent: str) -> list[str]:
         made = self.spell(value)
         if made.mask:
             self._masks[local.name] = made.mask
@@ -89,7 +92,13 @@ class Speller:
         else:
             type_name = self._type_name(local.type.dtype, local.type.lanes)
         declaration = self._dialect.local(type_name, local.type.dtype)
-        return f"{declaration} {self._names.spell(local.name)} = {made.text};"
+        head = f"{indent}{declaration} {self._names.spell(local.name)} ="
+        line = f"{head} {made.text};"
+        if len(line) <= _WIDTH or not made.pieces:
+            return [line]
+        first, *rest = made.pieces
+        rest[-1] += ";"
+        return [f"{head} {first}", *(f"{indent}{_INDENT}{piece}" for piece in rest)]
 
     def _spell_store(self, store: k.Store) -> str:
         buffer = self._buffers[store.buffer]
@@ -175,7 +184,7 @@ class Speller:
         spelling = self._dialect.loads[buffer.dtype]
         text = self._fill(spelling, places, load.type.dtype, lanes, buffer.dtype)
         mask = 1 if load.type.dtype is DataType.BOOL and lanes > 1 else 0
-        return Text(text, spelling.compound and lanes == 1, mask)
+        return Text(text, spelling.compound, mask)
 
     def _spell_operation(self, expression: k.Operate) -> Text:
         operand_type = expression.operands[0].type
@@ -196,7 +205,10 @@ class Speller:
             **{letter: w.text for letter, w in zip("ab", wide, strict=False)},
         }
         text = self._fill(entry, places, dtype, lanes, dtype)
-        return Text(text, entry.compound and (lanes == 1 or entry.vector is None or mask > 0), mask)
+        pieces = ()
+        if len(plain) == 2 and entry.compound and text.startswith(plain[0].inner):
+            pieces = (plain[0].inner, text[len(plain[0].inner) :].lstrip())
+        return Text(text, entry.compound, mask, pieces)
 
     def _spell_choice(self, expression: k.Choose) -> Text:
         lanes = expression.type.lanes
@@ -210,8 +222,8 @@ class Speller:
             otherwise = self._convert_mask(otherwise, mask, lanes)
         if condition.mask:
             condition = self._convert_mask(condition, mask or expression.type.dtype.bytes, lanes)
-        text = f"{condition.inner} ? {then.inner} : {otherwise.inner}"
-        return Text(text, True, mask)
+        pieces = (condition.inner, f"? {then.inner}", f": {otherwise.inner}")
+        return Text(" ".join(pieces), True, mask, pieces)
 
     def _spell_conversion(self, expression: k.Convert) -> Text:
         source, target = expression.operand.type.dtype, expression.type.dtype
@@ -229,7 +241,7 @@ class Speller:
         }
         mask = source.bytes if target is DataType.BOOL and lanes > 1 else 0
         text = self._fill(entry, places, source, lanes, source)
-        return Text(text, entry.compound and lanes == 1, mask)
+        return Text(text, entry.compound, mask)
 
     def _convert_mask(self, mask: Text, width: int, lanes: int) -> Text:
         if mask.mask == width:
@@ -258,7 +270,7 @@ class Speller:
             places["T"] = self._type_name(dtype, lanes)
             if dtype is not DataType.BOOL and "{U}" in text:
                 places["U"] = self._type_name(_UNSIGNED[dtype.bytes], lanes)
-        if spelling.helper is not None:
+        if spelling.helper is not None and "{H}" in text:
             places["H"] = self._use_helper(spelling.helper, dtype, lanes, storage)
         positional = [places.pop(n) for n in ("0", "1") if n in places]
         return text.format(*positional, **places)
@@ -279,6 +291,7 @@ class Speller:
             "H": name,
             "T": type_name,
             "U": self._type_name(_UNSIGNED[dtype.bytes], lanes),
+            "I": self._type_name(_SIGNED[dtype.bytes], lanes),
             "L": str(lanes),
             "S": stored if isinstance(stored, str) else "",
             "B": self._type_name(_UNSIGNED[storage.bytes], lanes),

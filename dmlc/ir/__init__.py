@@ -3,9 +3,10 @@
 `parse(str(function)) == function`, and `from_json(to_json(function)) == function`.
 """
 
-from dmlc.ir.function import Function
+from dmlc.ir.function import Function, print_function
 from dmlc.ir.json import from_json, to_json
 from dmlc.ir.nodes import (
+    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -25,9 +26,10 @@ from dmlc.ir.nodes import (
     with_operands,
 )
 from dmlc.ir.parse import parse
-from dmlc.ir.verify import verify
+from dmlc.ir.verify import check_in_place, reads_own_place, verify
 
 __all__ = [
+    "POSITIONAL_COMBINERS",
     "Apply",
     "Body",
     "Cast",
@@ -42,10 +44,13 @@ __all__ = [
     "Result",
     "Select",
     "Stage",
+    "check_in_place",
     "from_json",
     "operands",
     "packed_strides",
     "parse",
+    "print_function",
+    "reads_own_place",
     "to_json",
     "value_type",
     "verify",

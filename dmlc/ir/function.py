@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from dmlc.ir.nodes import Parameter, Result, Stage
-from dmlc.ir.print import print_function
+from dmlc.ir.print import print_fields
 from dmlc.source import Span
 
 
@@ -44,4 +44,10 @@ class Function:
         return {t.name: t for t in (*self.parameters, *self.stages)}
 
     def __str__(self) -> str:
-        return print_function(self.name, self.parameters, self.stages, self.results, self.in_place)
+        return print_function(self)
+
+
+def print_function(function: Function) -> str:
+    """The text form, without a line break at its end. `parse` reads it back."""
+    f = function
+    return print_fields(f.name, f.parameters, f.stages, f.results, f.in_place)

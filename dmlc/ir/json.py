@@ -26,8 +26,9 @@ from dmlc.ir.nodes import (
     Select,
     Stage,
 )
+from dmlc.ir.verify import find_fault
 from dmlc.scalars import OPERATIONS, DataType, find_data_type
-from dmlc.source import DmlcError
+from dmlc.source import DmlcError, unknown_name
 
 VERSION = 1
 
@@ -109,17 +110,23 @@ def _instruction(instruction: Instruction) -> _Object:
 
 
 def from_json(text: str) -> Function:
-    """The function that `to_json` wrote. Raises `DmlcError` on anything else."""
+    """The function that `to_json` wrote. Raises `DmlcError` on anything that is no well-formed
+    function."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DmlcError(f"this is no JSON: {error}") from error
+        raise DmlcError(f"the text is not JSON: {error}") from error
     reader = _Reader()
     whole = reader.object(content, "the function")
     version = reader.get(whole, "version", "the function")
     if version != VERSION:
-        raise DmlcError(f"this is version {version!r} of the IR's JSON; this dmlc reads {VERSION}")
-    return reader.function(whole)
+        shown = repr(version)[:40]
+        raise DmlcError(f"expected version {VERSION} of the IR's JSON form, found {shown}")
+    function = reader.function(whole)
+    fault = find_fault(function)
+    if fault is not None:
+        raise DmlcError(f"this breaks a rule of the IR at {fault.node}: {fault.why}")
+    return function
 
 
 class _Reader:
@@ -222,7 +229,7 @@ class _Reader:
             name,
             self.dtype(content, where),
             tuple(self.extent(e, where) for e in domain),
-            Body(
+            Body.make(
                 instructions,
                 self.value(self.get(content, "result", where), count, where),
                 None if guard is None else self.value(guard, count, where),
@@ -254,7 +261,10 @@ class _Reader:
         name = self.string(self.get(content, "op", where), where)
         if name == "index":
             axis = self.integer(self.get(content, "axis", where), where)
-            return Index(axis, bool(self.get(content, "reduced", where)))
+            reduced = self.get(content, "reduced", where)
+            if not isinstance(reduced, bool):
+                raise self.fail(where, "true or false for 'reduced'", reduced)
+            return Index(axis, reduced)
         dtype = self.dtype(content, where)
         if name == "constant":
             return self.constant(dtype, self.get(content, "value", where), where)
@@ -269,8 +279,9 @@ class _Reader:
         operation = OPERATIONS.get(name)
         arity = {"select": 3, "cast": 1}.get(name, operation.arity if operation else -1)
         if len(given) != arity:
-            expected = f"{arity} operands of '{name}'" if arity > 0 else "a known operation"
-            raise self.fail(where, expected, content)
+            if arity < 0:
+                raise DmlcError(unknown_name("operation", name, [*OPERATIONS, "select", "cast"]))
+            raise self.fail(where, f"{arity} operands of '{name}'", given)
         if name == "select":
             return Select(given[0], given[1], given[2], dtype)
         if operation is None:
@@ -285,5 +296,8 @@ class _Reader:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.fail(where, f"a {dtype.name}", value)
         if dtype.is_float:
-            return Constant(dtype, float(value))
+            try:
+                return Constant(dtype, float(value))
+            except OverflowError as error:
+                raise self.fail(where, f"a {dtype.name}", value) from error
         return Constant(dtype, self.integer(value, where))

@@ -196,7 +196,12 @@ class Body:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reduction:
     """What folds a stage's body over further axes. `axes` are (label, extent) pairs: label 2 is
-    the axis `r2`. `combiner` is a key of `scalars.COMBINERS`, or `argmin` or `argmax`."""
+    the axis `r2`. `combiner` is a key of `scalars.COMBINERS`, or `argmin` or `argmax`.
+
+    The last two give the position of the first smallest or largest value, a NaN being more
+    extreme than any number: the number of the point, counting the last axis fastest from 0. It is
+    0 where the guard lets no point through. Their stage holds integers, whatever the body's type.
+    """
 
     combiner: str
     axes: tuple[tuple[int, Extent], ...]
@@ -213,6 +218,13 @@ class Stage:
     body: Body
     reduction: Reduction | None = None
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    def extent(self, index: Index) -> Extent | None:
+        """The size of the axis an index runs over, or None if the stage has no such axis."""
+        if index.reduced:
+            axes = dict(self.reduction.axes) if self.reduction is not None else {}
+            return axes.get(index.axis)
+        return self.domain[index.axis] if 0 <= index.axis < len(self.domain) else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -233,6 +245,10 @@ class Result:
 
     name: str
     strides: tuple[int, ...] | None = None
+
+
+POSITIONAL_COMBINERS: tuple[str, ...] = ("argmin", "argmax")
+"""Reductions that give a position instead of a value."""
 
 
 def packed_strides(extents: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Reads the text form of the tensor IR. Mistakes are `DmlcError`s with their place.
 
-It checks what it must to build the nodes (names that are defined, operations that exist and
-their arity); whether the function is well formed is the verifier's question.
+It checks what it must to build the nodes: names that are defined, operations that exist and
+their arity. Whether the function is well formed is the verifier's question, put at the end.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from dmlc.ir.function import Function
 from dmlc.ir.nodes import (
+    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -30,18 +31,20 @@ from dmlc.ir.nodes import (
     Stage,
     value_type,
 )
+from dmlc.ir.verify import find_fault
 from dmlc.scalars import COMBINERS, OPERATIONS, DataType, data_type_names, find_data_type
 from dmlc.source import DmlcError, Source, Span, unknown_name
 
-_DEEPEST = 200
+_DEEPEST = 64
+"""Levels of calls in one value, at most; the printer cuts its lines far earlier."""
+
 _TOKEN = re.compile(
     r"""\s+ | //[^\n]*
-    | (?P<number>-?(?:\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+|inf\b|nan\b))
+    | (?P<number>-?(?:\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+)|-inf\b)
     | (?P<name>[A-Za-z_][A-Za-z0-9_.]*)
     | (?P<mark>->|[%@(){}\[\]:,=<])""",
     re.VERBOSE,
 )
-_ARGUMENTS = ("argmin", "argmax")
 _AXIS = re.compile(r"([ir])(\d{1,4})")
 
 
@@ -53,8 +56,12 @@ class _Token:
 
 
 def parse(text: str, filename: str = "<ir>") -> Function:
-    """The function that a text form spells. Raises `DmlcError`."""
-    return _Parser(Source(filename, text)).function()
+    """The well-formed function that a text form spells. Raises `DmlcError`."""
+    function = _Parser(Source(filename, text)).function()
+    fault = find_fault(function)
+    if fault is not None:
+        raise DmlcError(f"this breaks a rule of the IR at {fault.node}: {fault.why}", fault.span)
+    return function
 
 
 class _Parser:
@@ -118,7 +125,7 @@ class _Parser:
         return self._next().text
 
     def _integer(self, what: str) -> int:
-        if self.token.kind != "number" or not re.fullmatch(r"-?\d{1,18}", self.token.text):
+        if self.token.kind != "number" or not re.fullmatch(r"-?\d{1,19}", self.token.text):
             self._fail(what)
         return int(self._next().text)
 
@@ -202,9 +209,8 @@ class _Parser:
         return dtype
 
     def _extent(self) -> Extent:
-        if self.token.kind == "name":
-            return self._next().text
-        return self._integer("a size or a symbol")
+        what = "a size or a symbol"
+        return self._name(what) if self.token.kind == "name" else self._integer(what)
 
     def _strides(self) -> tuple[int, ...] | None:
         if not self._accept("{"):
@@ -230,8 +236,9 @@ class _Parser:
             if domain:
                 self._expect(",")
             token = self.token
-            if self._name(f"'i{len(domain)}'") != f"i{len(domain)}":
-                self._fail(f"'i{len(domain)}'", token)
+            axis = f"'i{len(domain)}', the next axis"
+            if self._name(axis) != f"i{len(domain)}":
+                self._fail(axis, token)
             self._expect("<")
             domain.append(self._extent())
         self._expect("=")
@@ -253,8 +260,8 @@ class _Parser:
 
     def _reduction(self) -> tuple[Reduction, int | None]:
         token = self._next()
-        if token.text not in COMBINERS and token.text not in _ARGUMENTS:
-            known = [*COMBINERS, *_ARGUMENTS]
+        if token.text not in COMBINERS and token.text not in POSITIONAL_COMBINERS:
+            known = [*COMBINERS, *POSITIONAL_COMBINERS]
             raise DmlcError(unknown_name("reduction", token.text, known, self._span(token)))
         self._expect("[")
         axes: list[tuple[int, Extent]] = []
@@ -307,7 +314,7 @@ class _Parser:
     def _add_expression(self) -> int:
         token = self.token
         if token.kind == "number":
-            return self._constant()
+            return self._constant(self._next())
         if self._accept("%"):
             return self._load()
         if token.kind != "name":
@@ -315,6 +322,8 @@ class _Parser:
         self._next()
         if token.text in ("true", "false"):
             return self._add(Constant(DataType.BOOL, token.text == "true"))
+        if token.text in ("inf", "nan"):
+            return self._constant(token)
         if token.text in self.named:
             return self.named[token.text]
         axis = _AXIS.fullmatch(token.text)
@@ -368,22 +377,23 @@ class _Parser:
             indices.append(self._expression())
         return self._add(Load(name, tuple(indices), self.tensors[name].compute))
 
-    def _constant(self) -> int:
-        token = self._next()
+    def _constant(self, token: _Token) -> int:
         whole = re.fullmatch(r"-?\d+", token.text) is not None
         dtype = DataType.INDEX if whole else DataType.FLOAT32
         if self._accept(":"):
             dtype = self._dtype()
         if dtype.is_float:
             number = float(token.text)
-            if dtype is DataType.FLOAT32 and math.isfinite(number):
+            if dtype is DataType.FLOAT32:
                 with np.errstate(over="ignore"):
                     number = float(np.float32(number))
+            if math.isinf(number) and not token.text.endswith("inf"):
+                self._refuse_literal(token, dtype)
             return self._add(Constant(dtype, number))
-        if not whole:
-            raise DmlcError(f"'{token.text}' is no {dtype.name}", self._span(token))
-        if len(token.text) > 21:
-            raise DmlcError(f"'{token.text[:24]}...' is too large", self._span(token))
-        return self._add(
-            Constant(dtype, bool(int(token.text)) if dtype is DataType.BOOL else int(token.text))
-        )
+        if not whole or dtype is DataType.BOOL or len(token.text) > 21:
+            self._refuse_literal(token, dtype)
+        return self._add(Constant(dtype, int(token.text)))
+
+    def _refuse_literal(self, token: _Token, dtype: DataType) -> NoReturn:
+        shown = token.text if len(token.text) <= 24 else token.text[:24] + "..."
+        raise DmlcError(f"'{shown}' is no {dtype.name}", self._span(token))

@@ -32,7 +32,7 @@ _DEEPEST = 8
 """Levels of calls in one line; deeper ones are cut by a name."""
 
 
-def print_function(
+def print_fields(
     name: str,
     parameters: Sequence[Parameter],
     stages: Sequence[Stage],
@@ -86,7 +86,7 @@ def _spell(body: Body) -> tuple[list[str], list[str]]:
         text = _instruction(instruction, texts)
         depth = 1 + max((depths[o] for o in operands(instruction)), default=0)
         leaf = isinstance(instruction, Constant | Index)
-        used_on = uses[number] + (number in (body.result, body.guard))
+        used_on = uses[number] + (number == body.result) + (number == body.guard)
         if not leaf and (used_on > 1 or (depth > _DEEPEST and number != body.result)):
             name = f"v{len(lets)}"
             lets.append(f"{name} = {text}")

@@ -1,18 +1,22 @@
-"""Says which tensor IR is well formed. It runs after every pass: what it finds is a bug of dmlc,
-an `InternalError` that names the pass, the node and where the node came from.
+"""Says which tensor IR is well formed.
+
+`verify` runs after every pass: what it finds is a bug of dmlc, an `InternalError` that names the
+pass, the node and where the node came from. `find_fault` says the same as a value, for the readers
+of text and JSON, where the fault is the author's.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
-from collections.abc import Mapping
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from dmlc.ir.function import Function
 from dmlc.ir.nodes import (
+    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -22,217 +26,295 @@ from dmlc.ir.nodes import (
     Instruction,
     Load,
     Parameter,
+    Result,
     Select,
     Stage,
     operands,
     packed_strides,
     value_type,
 )
-from dmlc.scalars import COMBINERS, Operands
+from dmlc.ir.ranges import Interval, instruction_range
+from dmlc.scalars import COMBINERS, OPERATIONS, Operands
 from dmlc.scalars import DataType as T
 from dmlc.source import InternalError, Span
 
-ARGUMENT_COMBINERS = ("argmin", "argmax")
-"""Reductions that give a position: their stage holds integers, whatever the body's type."""
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
-_UNKNOWN = (-math.inf, math.inf)
-_Interval = tuple[float, float]
+_LARGEST_LABEL = 9999
+_LARGEST_SIZE = 2**63 - 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fault:
+    """A rule of the IR that a node breaks. `why` is a clause that starts in lower case."""
+
+    node: str
+    why: str
+    span: Span | None = None
 
 
 def verify(function: Function, pass_name: str = "") -> None:
-    """Raises `InternalError` if the function breaks a rule of the IR."""
-    _Verifier(function, pass_name).run()
+    """Raises `InternalError` if the function breaks a rule of the IR. `pass_name` is what made
+    it."""
+    fault = find_fault(function)
+    if fault is None:
+        return
+    after = f" after {pass_name}" if pass_name else ""
+    place = ""
+    if fault.span is not None:
+        place = f" ({fault.span.source.name}:{fault.span.line}:{fault.span.column})"
+    raise InternalError(f"broken IR{after}: @{function.name}, {fault.node}: {fault.why}{place}")
 
 
-class _Verifier:
-    def __init__(self, function: Function, pass_name: str) -> None:
-        self.function = function
-        self.pass_name = pass_name
+def find_fault(function: Function) -> Fault | None:
+    """The first rule of the IR that the function breaks, or None if it is well formed."""
+    if not _NAME.fullmatch(function.name):
+        return Fault("function", f"{function.name!r} is no name", function.span)
+    known: dict[str, Parameter | Stage] = {}
+    symbols: list[str] = []
+    for parameter in function.parameters:
+        fault = _check_definition(parameter, parameter.extents, known) or _check_layout(parameter)
+        if fault is not None:
+            return fault
+        known[parameter.name] = parameter
+        symbols += [e for e in parameter.extents if isinstance(e, str) and e not in symbols]
+    if len(symbols) > 1:
+        names = " and ".join(symbols)
+        return Fault("function", f"it has several run-time sizes, {names}", function.span)
+    for stage in function.stages:
+        fault = _check_definition(stage, stage.domain, known) or _check_stage(stage, known, symbols)
+        if fault is not None:
+            return fault
+        known[stage.name] = stage
+    return _check_results(function) or check_in_place(function, function.in_place)
 
-    def fail(self, node: str, why: str, span: Span | None = None) -> NoReturn:
-        after = f" after {self.pass_name}" if self.pass_name else ""
-        place = ""
-        if span is not None:
-            place = f" ({span.source.name}:{span.line}:{span.column})"
-        raise InternalError(f"broken IR{after}: @{self.function.name}, {node}: {why}{place}")
 
-    def run(self) -> None:
-        function = self.function
-        if not _NAME.fullmatch(function.name):
-            self.fail("function", f"{function.name!r} is no name", function.span)
-        known: dict[str, Parameter | Stage] = {}
-        for parameter in function.parameters:
-            self.check_parameter(parameter)
-            self.define(parameter, known)
-        symbols = {e for p in function.parameters for e in p.extents if isinstance(e, str)}
-        for stage in function.stages:
-            self.check_stage(stage, known, symbols)
-            self.define(stage, known)
-        self.check_results()
-        self.check_in_place()
+def _check_definition(
+    node: Parameter | Stage, extents: tuple[Extent, ...], known: Mapping[str, object]
+) -> Fault | None:
+    """What a parameter and a stage have in common."""
+    name = f"%{node.name}"
+    if not _NAME.fullmatch(node.name):
+        return Fault(name, "this is no name", node.span)
+    if node.name in known:
+        return Fault(name, "it is defined twice", node.span)
+    if node.dtype is T.INDEX:
+        return Fault(name, "a tensor holds no INDEX", node.span)
+    if len(extents) > 1 and any(isinstance(e, str) for e in extents):
+        return Fault(name, "a tensor of run-time size has one axis", node.span)
+    why = _check_extents(extents)
+    return Fault(name, why, node.span) if why else None
 
-    def define(self, node: Parameter | Stage, known: dict[str, Parameter | Stage]) -> None:
-        if not _NAME.fullmatch(node.name):
-            self.fail(f"%{node.name}", "this is no name", node.span)
-        if node.name in known:
-            self.fail(f"%{node.name}", "defined twice", node.span)
-        if node.dtype is T.INDEX:
-            self.fail(f"%{node.name}", "a tensor holds no INDEX", node.span)
-        known[node.name] = node
 
-    def check_extents(self, name: str, extents: tuple[Extent, ...], span: Span | None) -> None:
-        for extent in extents:
-            if isinstance(extent, int) and extent < 0:
-                self.fail(name, f"extent {extent} is negative", span)
-            if isinstance(extent, str) and not _NAME.fullmatch(extent):
-                self.fail(name, f"{extent!r} is no symbol", span)
+def _check_extents(extents: Sequence[Extent]) -> str | None:
+    for extent in extents:
+        if isinstance(extent, str):
+            if not _NAME.fullmatch(extent):
+                return f"{extent!r} is no symbol"
+        elif not 0 <= extent <= _LARGEST_SIZE:
+            return f"an axis has size {extent}"
+    sizes = [e for e in extents if isinstance(e, int)]
+    return "it has more than 2**63 elements" if math.prod(sizes) > _LARGEST_SIZE else None
 
-    def check_parameter(self, parameter: Parameter) -> None:
-        name = f"%{parameter.name}"
-        self.check_extents(name, parameter.extents, parameter.span)
-        strides = parameter.strides
-        if strides is None:
-            return
-        if len(strides) != len(parameter.extents):
-            self.fail(name, "as many strides as extents are needed", parameter.span)
-        if any(isinstance(e, str) for e in parameter.extents):
-            self.fail(name, "a tensor of run-time size is packed", parameter.span)
-        if any(s < 0 for s in strides):
-            self.fail(name, "a stride is negative", parameter.span)
 
-    # Stages -------------------------------------------------------------------------------
-
-    def check_stage(
-        self, stage: Stage, known: Mapping[str, Parameter | Stage], symbols: set[str]
-    ) -> None:
-        name = f"%{stage.name}"
-        self.check_extents(name, stage.domain, stage.span)
-        reduction = stage.reduction
-        axes = () if reduction is None else reduction.axes
-        self.check_extents(name, tuple(e for _, e in axes), stage.span)
-        for extent in (*stage.domain, *(e for _, e in axes)):
-            if isinstance(extent, str) and extent not in symbols:
-                self.fail(name, f"symbol '{extent}' is no parameter's size", stage.span)
-        if len({label for label, _ in axes}) != len(axes):
-            self.fail(name, "two reduction axes share a label", stage.span)
-        body = stage.body
-        self.check_body(stage, body, known)
-        result = body.dtype
-        if reduction is None:
-            if body.guard is not None:
-                self.fail(name, "a guard needs a reduction", stage.span)
-        elif reduction.combiner in ARGUMENT_COMBINERS:
-            if not stage.dtype.is_integer or not Operands.NUMBER.accept(result):
-                self.fail(name, f"{reduction.combiner} gives integers, from numbers", stage.span)
-            return
-        elif reduction.combiner not in COMBINERS:
-            self.fail(name, f"no reduction is called {reduction.combiner!r}", stage.span)
-        elif not COMBINERS[reduction.combiner].operands.accept(result):
-            self.fail(name, f"{reduction.combiner} does not take {result.name}", stage.span)
-        if result is not stage.dtype.compute:
-            self.fail(
-                name, f"the body gives {result.name} for a {stage.dtype.name} tensor", stage.span
-            )
-
-    def check_body(self, stage: Stage, body: Body, known: Mapping[str, Parameter | Stage]) -> None:
-        name = f"%{stage.name}"
-        count = len(body.instructions)
-        if not 0 <= body.result < count or not (body.guard is None or 0 <= body.guard < count):
-            self.fail(name, "the result or the guard is no value", stage.span)
-        ranges: list[_Interval] = []
-        for number, instruction in enumerate(body.instructions):
-            node = f"{name}, value {number}"
-            if any(not 0 <= o < number for o in operands(instruction)):
-                self.fail(node, "an operand is not defined before it", stage.span)
-            given = [value_type(body.instructions[o]) for o in operands(instruction)]
-            why = self.check_instruction(stage, instruction, given, ranges, known)
-            if why:
-                self.fail(node, why, stage.span)
-            ranges.append(_range(stage, instruction, ranges))
-        if body.guard is not None and value_type(body.instructions[body.guard]) is not T.BOOL:
-            self.fail(name, "the guard is no BOOL", stage.span)
-        if Body.make(body.instructions, body.result, body.guard) != body:
-            self.fail(name, "the body is not in canonical form", stage.span)
-
-    def check_instruction(
-        self,
-        stage: Stage,
-        instruction: Instruction,
-        given: list[T],
-        ranges: list[_Interval],
-        known: Mapping[str, Parameter | Stage],
-    ) -> str | None:
-        """What is wrong with an instruction, if anything."""
-        match instruction:
-            case Constant():
-                return _check_constant(instruction)
-            case Index():
-                return _check_index(stage, instruction)
-            case Load():
-                if any(dtype is not T.INDEX for dtype in given):
-                    return "a position is no INDEX"
-                return _check_load(stage, instruction, ranges, known)
-            case Apply():
-                operation = instruction.operation
-                if len(given) != operation.arity:
-                    return f"{operation.name} takes {operation.arity} operands"
-                if len(set(given)) > 1:
-                    return f"the operands of {operation.name} have different types"
-                if not operation.operands.accept(given[0]):
-                    return f"{operation.name} does not take {given[0].name}"
-                if given[0].is_storage_only:
-                    return "a value has a storage type"
-                if instruction.dtype is not operation.result_type(given[0]):
-                    return f"{operation.name} does not give {instruction.dtype.name}"
-            case Select():
-                if given[0] is not T.BOOL:
-                    return "the condition is no BOOL"
-                if given[1] is not given[2] or instruction.dtype is not given[1]:
-                    return "the branches of a select differ in type"
-            case Cast():
-                if instruction.dtype.is_storage_only:
-                    return "a value has a storage type"
+def _check_strides(extents: tuple[Extent, ...], strides: tuple[int, ...] | None) -> str | None:
+    if strides is None:
         return None
+    if len(strides) != len(extents):
+        return f"it has {len(strides)} strides for {len(extents)} axes"
+    if any(isinstance(e, str) for e in extents):
+        return "a tensor of run-time size is packed"
+    if any(not 0 <= s <= _LARGEST_SIZE for s in strides):
+        return "a stride is negative or beyond 63 bits"
+    return None
 
-    # Results ------------------------------------------------------------------------------
 
-    def check_results(self) -> None:
-        function = self.function
-        names = [r.name for r in function.results]
-        if len(set(names)) != len(names):
-            self.fail("results", "a result is named twice", function.span)
-        for result in function.results:
-            stage = function.stage(result.name)
-            if stage is None:
-                self.fail(f"result %{result.name}", "no stage defines it", function.span)
-            if result.strides is None:
-                continue
-            if len(result.strides) != len(stage.domain) or any(s < 0 for s in result.strides):
-                self.fail(f"result %{result.name}", "its strides do not fit", stage.span)
-            sizes = [e for e in stage.domain if isinstance(e, int)]
-            if len(sizes) != len(stage.domain):
-                self.fail(f"result %{result.name}", "run-time sizes are packed", stage.span)
-            if overlaps(tuple(sizes), result.strides):
-                self.fail(f"result %{result.name}", "its elements overlap", stage.span)
+def _check_layout(parameter: Parameter) -> Fault | None:
+    why = _check_strides(parameter.extents, parameter.strides)
+    return Fault(f"%{parameter.name}", why, parameter.span) if why else None
 
-    def check_in_place(self) -> None:
-        function = self.function
-        for result_name, parameter_name in function.in_place:
-            node = f"in place %{result_name} over %{parameter_name}"
-            stage, parameter = function.stage(result_name), function.parameter(parameter_name)
-            result = next((r for r in function.results if r.name == result_name), None)
-            if stage is None or parameter is None or result is None:
-                self.fail(node, "not a result and a parameter", function.span)
-            same = (stage.dtype, stage.domain) == (parameter.dtype, parameter.extents)
-            if not same or _layout(stage.domain, result.strides) != _layout(
-                parameter.extents, parameter.strides
-            ):
-                self.fail(node, "they differ in type, extents or strides", stage.span)
-            for other in function.stages:
-                for load in other.body.loads():
-                    if load.tensor == parameter_name and not _reads_own_place(other, load):
-                        self.fail(node, f"%{other.name} reads it elsewhere", other.span)
+
+# Stages ------------------------------------------------------------------------------------
+
+
+def _check_stage(
+    stage: Stage, known: Mapping[str, Parameter | Stage], symbols: Sequence[str]
+) -> Fault | None:
+    name = f"%{stage.name}"
+    axes = stage.reduction.axes if stage.reduction is not None else ()
+    why = _check_extents([e for _, e in axes])
+    if why:
+        return Fault(name, why, stage.span)
+    for extent in (*stage.domain, *(e for _, e in axes)):
+        if isinstance(extent, str) and extent not in symbols:
+            return Fault(name, f"'{extent}' is no parameter's size", stage.span)
+    labels = [label for label, _ in axes]
+    if len(set(labels)) != len(labels):
+        return Fault(name, "two reduction axes share a label", stage.span)
+    if any(not 0 <= label <= _LARGEST_LABEL for label in labels):
+        return Fault(name, f"a label lies outside 0 to {_LARGEST_LABEL}", stage.span)
+    fault = _check_body(stage, known)
+    if fault is not None:
+        return fault
+    why = _check_result_type(stage)
+    return Fault(name, why, stage.span) if why else None
+
+
+def _check_result_type(stage: Stage) -> str | None:
+    result, reduction = stage.body.dtype, stage.reduction
+    if reduction is None:
+        if stage.body.guard is not None:
+            return "a guard needs a reduction"
+    elif reduction.combiner in POSITIONAL_COMBINERS:
+        if not stage.dtype.is_integer or not Operands.NUMBER.accept(result):
+            return f"{reduction.combiner} gives integers, from numbers"
+        points = math.prod(e for _, e in reduction.axes if isinstance(e, int))
+        largest = int(np.iinfo(stage.dtype.dtype).max)
+        if points - 1 > largest:
+            return f"{stage.dtype.name} cannot hold the last of {points} positions"
+        return None
+    elif reduction.combiner not in COMBINERS:
+        return f"no reduction is called {reduction.combiner!r}"
+    elif not COMBINERS[reduction.combiner].operands.accept(result):
+        return f"{reduction.combiner} does not take {result.name}"
+    if result is not stage.dtype.compute:
+        return f"the body gives {result.name} for a {stage.dtype.name} tensor"
+    return None
+
+
+def _check_body(stage: Stage, known: Mapping[str, Parameter | Stage]) -> Fault | None:
+    name, body = f"%{stage.name}", stage.body
+    count = len(body.instructions)
+    if not 0 <= body.result < count or not (body.guard is None or 0 <= body.guard < count):
+        return Fault(name, "its result or its guard is no value", stage.span)
+    ranges: list[Interval] = []
+    for number, instruction in enumerate(body.instructions):
+        node = f"{name}, value {number}"
+        if any(not 0 <= o < number for o in operands(instruction)):
+            return Fault(node, "an operand is not defined before it", stage.span)
+        given = [value_type(body.instructions[o]) for o in operands(instruction)]
+        why = _check_instruction(stage, instruction, given, ranges, known)
+        if why:
+            return Fault(node, why, stage.span)
+        ranges.append(instruction_range(stage, instruction, ranges))
+    if body.guard is not None and value_type(body.instructions[body.guard]) is not T.BOOL:
+        return Fault(name, "its guard is no BOOL", stage.span)
+    if Body.make(body.instructions, body.result, body.guard) != body:
+        return Fault(name, "its body is not in canonical form", stage.span)
+    return None
+
+
+def _check_instruction(
+    stage: Stage,
+    instruction: Instruction,
+    given: list[T],
+    ranges: list[Interval],
+    known: Mapping[str, Parameter | Stage],
+) -> str | None:
+    """What is wrong with an instruction whose operands have the types `given`, if anything."""
+    match instruction:
+        case Constant():
+            return _check_constant(instruction)
+        case Index():
+            found = stage.extent(instruction)
+            return None if found is not None else f"there is no axis {instruction.name}"
+        case Load():
+            if any(dtype is not T.INDEX for dtype in given):
+                return "a position is no INDEX"
+            return _check_load(stage, instruction, ranges, known)
+        case Apply():
+            return _check_apply(instruction, given)
+        case Select():
+            if given[0] is not T.BOOL:
+                return "the condition of a select is no BOOL"
+            if given[1] is not given[2] or instruction.dtype is not given[1]:
+                return "the branches of a select differ in type"
+        case Cast():
+            if instruction.dtype.is_storage_only:
+                return f"a value has the storage type {instruction.dtype.name}"
+    return None
+
+
+def _check_apply(instruction: Apply, given: list[T]) -> str | None:
+    operation = instruction.operation
+    if OPERATIONS.get(operation.name) is not operation:
+        return f"{operation.name} is not in the table of operations"
+    if len(given) != operation.arity:
+        return f"{operation.name} takes {operation.arity} operands, not {len(given)}"
+    if len(set(given)) > 1:
+        return f"the operands of {operation.name} differ in type"
+    if not operation.operands.accept(given[0]):
+        return f"{operation.name} takes {operation.operands.value}, not {given[0].name}"
+    if instruction.dtype is not operation.result_type(given[0]):
+        return f"{operation.name} does not give {instruction.dtype.name}"
+    return None
+
+
+def _check_constant(constant: Constant) -> str | None:
+    dtype, value = constant.dtype, constant.value
+    if dtype.is_storage_only:
+        return f"a value has the storage type {dtype.name}"
+    wrong = f"{value!r} is no {dtype.name}"
+    if dtype is T.BOOL or isinstance(value, bool):
+        return None if dtype is T.BOOL and isinstance(value, bool) else wrong
+    if dtype.is_float:
+        if not isinstance(value, float):
+            return wrong
+        with np.errstate(over="ignore"):
+            exact = dtype is T.FLOAT64 or math.isnan(value) or float(np.float32(value)) == value
+        return None if exact else wrong
+    limits = np.iinfo(dtype.dtype)
+    return None if isinstance(value, int) and limits.min <= value <= limits.max else wrong
+
+
+def _check_load(
+    stage: Stage,
+    load: Load,
+    ranges: list[Interval],
+    known: Mapping[str, Parameter | Stage],
+) -> str | None:
+    tensor = known.get(load.tensor)
+    if tensor is None:
+        return f"%{load.tensor} is not defined before it"
+    extents = tensor.extents if isinstance(tensor, Parameter) else tensor.domain
+    if len(load.indices) != len(extents):
+        return f"%{load.tensor} has {len(extents)} axes, and is read at {len(load.indices)}"
+    if load.dtype is not tensor.dtype.compute:
+        return f"a load of %{load.tensor} gives {tensor.dtype.compute.name}"
+    axes = stage.reduction.axes if stage.reduction is not None else ()
+    if 0 in stage.domain or any(extent == 0 for _, extent in axes):
+        return None  # Nothing is read.
+    for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
+        low, high = ranges[number]
+        if isinstance(extent, str):
+            position = stage.body.instructions[number]
+            if not isinstance(position, Index) or stage.extent(position) != extent:
+                return f"%{load.tensor} may be left: axis {axis} has the run-time size '{extent}'"
+        elif low < 0 or high >= extent:
+            return f"%{load.tensor} is left: axis {axis} has size {extent}, read at {low} to {high}"
+    return None
+
+
+# Results -----------------------------------------------------------------------------------
+
+
+def _check_results(function: Function) -> Fault | None:
+    stages = {s.name: s for s in function.stages}
+    seen: list[str] = []
+    for result in function.results:
+        name = f"result %{result.name}"
+        stage = stages.get(result.name)
+        if stage is None:
+            return Fault(name, "no stage defines it", function.span)
+        if result.name in seen:
+            return Fault(name, "it is given twice", stage.span)
+        seen.append(result.name)
+        why = _check_strides(stage.domain, result.strides)
+        sizes = tuple(e for e in stage.domain if isinstance(e, int))
+        if not why and result.strides is not None and overlaps(sizes, result.strides):
+            why = "its elements overlap in memory"
+        if why:
+            return Fault(name, why, stage.span)
+    return None
 
 
 def overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
@@ -250,127 +332,46 @@ def overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return False
 
 
-def _layout(extents: tuple[Extent, ...], strides: tuple[int, ...] | None) -> object:
-    sizes = tuple(e for e in extents if isinstance(e, int))
-    if len(sizes) != len(extents):
-        return extents
-    steps = strides or packed_strides(sizes)
-    return tuple((n, s) for n, s in zip(sizes, steps, strict=True) if n != 1)
+def check_in_place(function: Function, pairs: Sequence[tuple[str, str]]) -> Fault | None:
+    """The first reason, if any, why some (result, parameter) pair may not share memory: they
+    differ in layout, or an element of the parameter is read elsewhere than at its own place."""
+    stages = {s.name: s for s in function.stages}
+    parameters = {p.name: p for p in function.parameters}
+    results = {r.name: r for r in function.results}
+    for result_name, parameter_name in pairs:
+        node = f"in place %{result_name} over %{parameter_name}"
+        result, parameter = results.get(result_name), parameters.get(parameter_name)
+        if result is None or parameter is None:
+            return Fault(node, "they are not a result and a parameter", function.span)
+        stage = stages[result_name]
+        if not _have_one_layout(stage, result, parameter):
+            return Fault(node, "they differ in type, extents or strides", stage.span)
+        for other in function.stages:
+            for load in other.body.loads():
+                if load.tensor == parameter_name and not reads_own_place(other, load):
+                    return Fault(node, f"%{other.name} reads it at other places", other.span)
+    return None
 
 
-def _reads_own_place(stage: Stage, load: Load) -> bool:
+def _have_one_layout(stage: Stage, result: Result, parameter: Parameter) -> bool:
+    if (stage.dtype, stage.domain) != (parameter.dtype, parameter.extents):
+        return False
+    sizes = tuple(e for e in stage.domain if isinstance(e, int))
+    if len(sizes) != len(stage.domain):
+        return True
+    packed = packed_strides(sizes)
+    ours, theirs = result.strides or packed, parameter.strides or packed
+    # The stride of an axis of one element is never used.
+    return all(a == b for a, b, n in zip(ours, theirs, sizes, strict=True) if n != 1)
+
+
+def reads_own_place(stage: Stage, load: Load) -> bool:
     """Whether a load is at the very element that the stage is computing."""
     if stage.reduction is not None or len(load.indices) != len(stage.domain):
         return False
     for axis, number in enumerate(load.indices):
         position = stage.body.instructions[number]
-        fixed = isinstance(position, Constant) and stage.domain[axis] == 1
-        if position != Index(axis) and not fixed:
+        only = stage.domain[axis] == 1 and position == Constant(T.INDEX, 0)
+        if position != Index(axis) and not only:
             return False
     return True
-
-
-def _check_constant(constant: Constant) -> str | None:
-    dtype, value = constant.dtype, constant.value
-    if dtype.is_storage_only:
-        return "a value has a storage type"
-    if dtype is T.BOOL:
-        return None if isinstance(value, bool) else "a BOOL is true or false"
-    if isinstance(value, bool):
-        return f"{value} is no {dtype.name}"
-    if dtype.is_float:
-        if not isinstance(value, float):
-            return f"{value!r} is no {dtype.name}"
-        if dtype is T.FLOAT32 and math.isfinite(value):
-            with np.errstate(over="ignore"):
-                return None if float(np.float32(value)) == value else f"{value!r} is no FLOAT32"
-        return None
-    limits = np.iinfo(dtype.dtype)
-    if not isinstance(value, int) or not limits.min <= value <= limits.max:
-        return f"{value!r} is no {dtype.name}"
-    return None
-
-
-def _extent_of(stage: Stage, index: Index) -> Extent | None:
-    if not index.reduced:
-        return stage.domain[index.axis] if 0 <= index.axis < len(stage.domain) else None
-    axes = dict(stage.reduction.axes) if stage.reduction is not None else {}
-    return axes.get(index.axis)
-
-
-def _check_index(stage: Stage, index: Index) -> str | None:
-    return None if _extent_of(stage, index) is not None else f"there is no axis {index.name}"
-
-
-def _check_load(
-    stage: Stage,
-    load: Load,
-    ranges: list[_Interval],
-    known: Mapping[str, Parameter | Stage],
-) -> str | None:
-    tensor = known.get(load.tensor)
-    if tensor is None:
-        return f"%{load.tensor} is not defined before it"
-    extents = tensor.extents if isinstance(tensor, Parameter) else tensor.domain
-    if len(load.indices) != len(extents):
-        return f"%{load.tensor} has {len(extents)} axes"
-    if load.dtype is not tensor.dtype.compute:
-        return f"a load of %{load.tensor} gives {tensor.dtype.compute.name}"
-    empty = 0 in stage.domain or any(
-        e == 0 for _, e in (stage.reduction.axes if stage.reduction else ())
-    )
-    for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
-        position = stage.body.instructions[number]
-        if isinstance(extent, str):
-            if not isinstance(position, Index) or _extent_of(stage, position) != extent:
-                return f"axis {axis} of %{load.tensor} may be left: its size is '{extent}'"
-            continue
-        low, high = ranges[number]
-        if not empty and not (low >= 0 and high < extent):
-            return f"axis {axis} of %{load.tensor} has size {extent}, read at {low} to {high}"
-    return None
-
-
-def _range(stage: Stage, instruction: Instruction, ranges: list[_Interval]) -> _Interval:
-    """The smallest and the largest value of an INDEX, as far as this can tell."""
-    if value_type(instruction) is not T.INDEX:
-        return _UNKNOWN
-    match instruction:
-        case Constant():
-            return float(instruction.value), float(instruction.value)
-        case Index():
-            extent = _extent_of(stage, instruction)
-            return (0.0, float(extent - 1)) if isinstance(extent, int) else (0.0, math.inf)
-        case Select():
-            a, b = ranges[instruction.then], ranges[instruction.otherwise]
-            return min(a[0], b[0]), max(a[1], b[1])
-        case Apply():
-            return _combine(instruction.operation.name, [ranges[o] for o in instruction.operands])
-        case _:
-            return _UNKNOWN
-
-
-def _combine(name: str, given: list[_Interval]) -> _Interval:
-    (a, b), (c, d) = given[0], given[-1]
-    if math.inf in (abs(a), abs(b), abs(c), abs(d)) and name not in ("min", "max"):
-        return _UNKNOWN
-    match name:
-        case "add":
-            return a + c, b + d
-        case "sub":
-            return a - d, b - c
-        case "mul":
-            ends = (a * c, a * d, b * c, b * d)
-            return min(ends), max(ends)
-        case "neg":
-            return -b, -a
-        case "min":
-            return min(a, c), min(b, d)
-        case "max":
-            return max(a, c), max(b, d)
-        case "div" if c == d and c > 0:
-            return float(int(a / c)), float(int(b / c))
-        case "mod" if c == d and c > 0:
-            return (0.0 if a >= 0 else -(c - 1)), (c - 1 if b >= 0 else 0.0)
-        case _:
-            return _UNKNOWN

@@ -11,6 +11,7 @@ import bisect
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import lark
@@ -51,6 +52,23 @@ def _grammar() -> lark.Lark:
         propagate_positions=True,
         maybe_placeholders=True,
     )
+
+
+def read_source(path: Path) -> Source:
+    """The text of a file. Raises `DmlcError` where it cannot be read, is no UTF-8 or too large."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise DmlcError(f"cannot read '{path}': {error.strerror or error}") from error
+    except ValueError as error:
+        raise DmlcError(f"cannot read '{str(path)!r}': {error}") from error
+    if len(content) > MAX_BYTES:
+        raise DmlcError(f"'{path}' is larger than {MAX_BYTES >> 20} MiB")
+    try:
+        return Source(str(path), content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise DmlcError(f"'{path}' is not UTF-8: byte {error.start} cannot be read") from error
 
 
 def parse(source: Source) -> syntax.File:
@@ -145,7 +163,6 @@ def _describe(
         start = token.start_pos if token.start_pos is not None else start
     elif isinstance(error, lark.UnexpectedCharacters):
         text = source.text[start : start + 1]
-        expected = set(cast(Iterable[str], error.allowed or ()))
     else:
         start, text = len(source.text.rstrip()), ""
     span = Span(place, start, start + max(1, min(len(text), 80)) if text else start)
@@ -209,7 +226,7 @@ def _expected_words(expected: set[str]) -> str:
 _BLOCK = re.compile(
     r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|(?P<open>\{)|(?P<close>\})|(?P<start>^[ \t]*'
     r"(?:operator|graph|enum|function|import|module|attributes|tensors|types|constraints|compute"
-    r"|gradient|example|introduced|forward)\b)",
+    r"|gradient|example|introduced|forward)\b|^[ \t]*[A-Za-z]\w*(?:[ \t]+\w+)?[ \t]*(?=\{))",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -257,7 +274,8 @@ class _Builder:
         self.partial = partial
         """Whether sections were left out, so that a missing one is no mistake."""
         self.diagnostics: list[Diagnostic] = []
-        self.tables: list[tuple[int, int]] = []
+        self.rows: list[tuple[int, int]] = []
+        """Where table rows stand: what looks like a comment there is a cell."""
         self.depths: dict[int, int] = {}
 
     def fail(self, message: str, span: Span, *notes: str) -> None:
@@ -302,6 +320,8 @@ class _Builder:
             span = Span(self.source, 0, 0)
         else:
             span = Span(self.source, meta.start_pos, meta.end_pos)
+        if tree.data != "call":
+            children = [self.whole(child) for child in children]
         method: Callable[[list[_Node], Span], _Node] = getattr(self, f"make_{tree.data}")
         made = method(children, span)
         if isinstance(made, _EXPRESSIONS):
@@ -337,11 +357,11 @@ class _Builder:
     def comments(self) -> tuple[syntax.Comment, ...]:
         found: list[syntax.Comment] = []
         text, position = self.source.text, 0
-        tables = sorted(self.tables)
-        starts = [start for start, _ in tables]
+        rows = sorted(self.rows)
+        starts = [start for start, _ in rows]
         for match in re.finditer(r'"(?:\\.|[^"\\])*"|(//[^\n]*|/\*.*?\*/)', text, re.DOTALL):
             before = bisect.bisect_right(starts, match.start()) - 1
-            if match.start() < position or (before >= 0 and match.start() < tables[before][1]):
+            if match.start() < position or (before >= 0 and match.start() < rows[before][1]):
                 continue
             position = match.end()
             if match.group(1) is not None:
@@ -384,9 +404,7 @@ class _Builder:
         last = 0
         for kind, value, place in sections:
             order = _SECTIONS.index(kind)
-            if kind in lists:
-                lists[kind].append(value)
-            elif kind in found:
+            if kind in found and kind not in lists:
                 self.fail(f"section '{kind}' stands twice in operator '{name.text}'", place)
             elif order < last:
                 self.fail(
@@ -396,6 +414,8 @@ class _Builder:
                 )
             last = max(last, order)
             found[kind] = value
+            if kind in lists:
+                lists[kind].append(value)
         if not lists["tensors"] and not self.partial:
             self.fail(f"operator '{name.text}' has no 'tensors' section", name.span)
         if "compute" not in found and "gradient of" not in found:
@@ -415,6 +435,7 @@ class _Builder:
             compute=found.get("compute"),
             gradient_of=found.get("gradient of"),
             examples=tuple(lists["example"]),
+            sections=tuple((kind, place) for kind, _, place in sections),
             span=span,
         )
 
@@ -454,7 +475,6 @@ class _Builder:
         return syntax.ExampleItem(name, value, expect is not None, span)
 
     def make_table(self, children: list[_Node], span: Span) -> syntax.Table:
-        self.tables.append((span.start, span.end))
         rows = [self.row(token) for token in children]
         kept = [r for r in rows if not _is_rule(r)]
         if not kept:
@@ -471,7 +491,9 @@ class _Builder:
             end = start + len(trimmed) if trimmed else position + len(text)
             cells.append(syntax.Cell(trimmed, Span(self.source, start, end)))
             position += len(text) + 1
-        return syntax.Row(tuple(cells), self.span_of(token))
+        span = self.span_of(token)
+        self.rows.append((span.start, span.end))
+        return syntax.Row(tuple(cells), span)
 
     # Constraints and statements -----------------------------------------------------------
 
@@ -608,11 +630,11 @@ class _Builder:
 
     def index(self, base: _Node, items: list[_Node], otherwise: _Node, span: Span) -> syntax.Index:
         indices = tuple(self.plain(item) for item in items)
-        return syntax.Index(self.whole(base), indices, otherwise, span)
+        return syntax.Index(base, indices, otherwise, span)
 
     def make_index_else(self, children: list[_Node], span: Span) -> syntax.Index:
         base, items, otherwise = children
-        return self.index(base, items, self.whole(otherwise), span)
+        return self.index(base, items, otherwise, span)
 
     def make_call(self, children: list[_Node], span: Span) -> syntax.Expression:
         function, items = children
@@ -643,14 +665,14 @@ class _Builder:
 
     def make_unary(self, children: list[_Node], span: Span) -> syntax.Unary:
         operator, operand = children
-        return syntax.Unary(str(operator), self.whole(operand), span)
+        return syntax.Unary(str(operator), operand, span)
 
     def make_binary(self, children: list[_Node], span: Span) -> syntax.Binary:
         left, operator, right = children
-        return syntax.Binary(str(operator), self.whole(left), self.whole(right), span)
+        return syntax.Binary(str(operator), left, right, span)
 
     def make_ternary(self, children: list[_Node], span: Span) -> syntax.Ternary:
-        condition, then, otherwise = (self.whole(c) for c in children)
+        condition, then, otherwise = children
         return syntax.Ternary(condition, then, otherwise, span)
 
 

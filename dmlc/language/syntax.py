@@ -295,6 +295,8 @@ class Operator:
     compute: tuple[Statement, ...] | None
     gradient_of: GradientOf | None
     examples: tuple[Example, ...]
+    sections: tuple[tuple[str, Span], ...] = dataclasses.field(compare=False, repr=False)
+    """Kind and place of every section, in the order written."""
     span: Span = dataclasses.field(compare=False, repr=False)
 
 

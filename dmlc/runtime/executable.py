@@ -75,6 +75,13 @@ class Executable:
         into, or sizes. Returns every output by name; an array that was given is returned itself.
         Raises `DmlcError` for arrays that do not fit the program.
         """
+        found, self.last_report = self.run(inputs, outputs)
+        return found
+
+    def run(
+        self, inputs: Mapping[str, Array], outputs: Outputs | None = None
+    ) -> tuple[dict[str, Array], Report]:
+        """The same with the report of this very run, whatever other threads do."""
         session = self._session
         if not session.usable:
             session.check_usable()
@@ -82,15 +89,14 @@ class Executable:
             arrays = self._quick.match(inputs, outputs)
             if arrays is not None:
                 self._run_quick(self._quick, arrays)
-                self.last_report = self._quiet
-                return dict(zip(self._output_names, arrays[len(self._quick.inputs) :], strict=True))
+                results = arrays[len(self._quick.inputs) :]
+                return dict(zip(self._output_names, results, strict=True)), self._quiet
         placement = self._place(inputs, outputs)
         with session.reporting(f"cannot run {self.program.name}"):
             run, launcher = self._prepare(placement)
             run.launch(launcher)
         self._free[launcher.unit].append(launcher)
-        self.last_report = self._report(placement)
-        return self._results(placement)
+        return self._results(placement), self._report(placement)
 
     def bind(self, inputs: Mapping[str, Array], outputs: Outputs | None = None) -> Call:
         """Fixes the arrays of a run. The call that comes back computes from what the input

@@ -31,4 +31,9 @@ def load(program: Program, selector: str | None = None) -> Executable:
     was compiled for another target or exceeds the device's limits, and `DmlcError` where the
     device's compiler refuses a source.
     """
-    return Executable(program, open_session(find_device(selector)))
+    return load_on(program, find_device(selector))
+
+
+def load_on(program: Program, device: Device) -> Executable:
+    """Builds a program on one of `devices()`. Raises as `load` does."""
+    return Executable(program, open_session(device))

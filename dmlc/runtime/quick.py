@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dmlc.program import Program, Role, TensorSpec
-from dmlc.runtime.arrays import Array, Shape, fixed_shape, packed, symbol_of
+from dmlc.runtime.arrays import LARGE, Array, Shape, empty, fixed_shape, packed, symbol_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ class QuickPlan:
             if array is None:
                 if wanted is None:
                     return None
-                arrays.append(np.empty(wanted, dtype))
+                made = np.empty(wanted, dtype)
+                arrays.append(made if made.nbytes < LARGE else empty(wanted, dtype))
                 continue
             given += 1
             if (

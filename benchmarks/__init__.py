@@ -1,0 +1,1 @@
+"""Benchmarks: how fast compiled kernels run beside other programs and the machine's own limit."""

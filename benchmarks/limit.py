@@ -1,0 +1,46 @@
+"""Builds `limit.c` with the machine's C compiler and calls it in this process."""
+
+from __future__ import annotations
+
+import ctypes
+import pathlib
+import subprocess
+import tempfile
+from typing import Any
+
+import numpy.typing as npt
+
+SOURCE = pathlib.Path(__file__).with_name("limit.c")
+FLAGS = ("-O3", "-march=native", "-fopenmp", "-shared", "-fPIC", "-Wall")
+
+
+class Limit:
+    """The fastest of several plain C loops that move the bytes of a kernel."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        with tempfile.TemporaryDirectory(prefix="dmlc-limit-") as folder:
+            library = pathlib.Path(folder) / "limit.so"
+            subprocess.run(["cc", *FLAGS, "-o", library, SOURCE], check=True)
+            self._library = ctypes.CDLL(str(library))
+        self._library.limit_time.restype = ctypes.c_double
+        self._library.limit_time.argtypes = [
+            ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
+            ctypes.c_size_t, ctypes.c_int,
+        ]  # fmt: skip
+        self.variants: int = self._library.limit_variants()
+
+    def seconds(
+        self,
+        variant: int,
+        first: npt.NDArray[Any],
+        second: npt.NDArray[Any],
+        out: npt.NDArray[Any],
+        repeats: int,
+    ) -> float:
+        """The time of one pass over arrays of one size, timed in C over `repeats` passes."""
+        found: float = self._library.limit_time(
+            variant, self.threads, first.ctypes.data, second.ctypes.data, out.ctypes.data,
+            first.nbytes, repeats,
+        )  # fmt: skip
+        return found

@@ -1,0 +1,56 @@
+"""Interleaved timing: every contender once per round, medians over the rounds.
+
+Rounds in one process see the same machine, whatever else it does; medians of ratios within a
+round would cost the outliers of both sides, so the ratio is of medians.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+SAMPLE_SECONDS = 0.004
+"""A sample repeats a contender for about this long, so that the clock does not matter."""
+PAUSE_SECONDS = 0.005
+"""Idle time before each sample: the threads of OpenMP spin for milliseconds after their work is
+done, on the cores that the next contender needs."""
+
+
+def repeats_for(run: Callable[[], object]) -> int:
+    """How often to run for one sample."""
+    run()
+    start = time.perf_counter()
+    run()
+    once = max(time.perf_counter() - start, 1e-7)
+    return max(1, min(20_000, round(SAMPLE_SECONDS / once)))
+
+
+def sample(run: Callable[[], object], repeats: int) -> float:
+    """Seconds of one run, as the mean over `repeats`, after a pause and one run not timed."""
+    time.sleep(PAUSE_SECONDS)
+    run()
+    start = time.perf_counter()
+    for _ in itertools.repeat(None, repeats):
+        run()
+    return (time.perf_counter() - start) / repeats
+
+
+def measure(samplers: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
+    """The median seconds of each sampler. The order turns from round to round, so that nobody
+    always follows the same neighbour."""
+    taken: dict[str, list[float]] = {name: [] for name in samplers}
+    names: Sequence[str] = list(samplers)
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for turn in range(rounds):
+            shift = turn % len(names)
+            for name in [*names[shift:], *names[:shift]]:
+                taken[name].append(samplers[name]())
+    finally:
+        if enabled:
+            gc.enable()
+    return {name: statistics.median(times) for name, times in taken.items()}

@@ -1,0 +1,91 @@
+"""The `dmlc` command. Each command is a module of its own, loaded when it is used, so that
+`dmlc --help` starts at once; none holds logic of its own.
+
+Exit status: 0 done; 1 the input is at fault or a check failed; 2 wrong usage; 3 a needed device
+or tool is missing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from dmlc import __version__
+from dmlc.source import DmlcError, InternalError, UnavailableError
+
+_COMMANDS = {
+    "ops": "List operators.",
+    "show": "Show one operator: its tables, constraints, formula and examples.",
+    "check": "Parse and check files; report every mistake with its place.",
+    "fmt": "Format files: tables aligned, comments kept.",
+    "ir": "Print the tensor IR of an operator.",
+    "compile": "Compile an operator to HLSL and OpenCL sources with a manifest.",
+    "run": "Run an operator on arrays.",
+    "devices": "List the devices that programs can run on.",
+}
+"""Every command, and its line in `dmlc --help`."""
+
+
+class _Commands(click.Group):
+    """The commands of the table above; a command's module is imported when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"dmlc.cli.{cmd_name}_command").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: dmlc compile directml.ACTIVATION_RELU_GRAD --target all -o out",
+)
+@click.version_option(__version__, prog_name="dmlc")
+def group() -> None:
+    """Compile GPU operators from their reference pages to kernels that run."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The entry point of the command; leaves with the exit status."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command line and gives its exit status."""
+    try:
+        status: object = group.main(args=arguments, prog_name="dmlc", standalone_mode=False)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped", err=True)
+        return 130
+    except BrokenPipeError:
+        # Whoever read the output has gone. Python would complain when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except UnavailableError as error:
+        click.echo(str(error), err=True)
+        return 3
+    except DmlcError as error:
+        click.echo(str(error), err=True)
+        return 1
+    except InternalError as error:
+        click.echo(f"internal error: {error}\nThis is a bug in dmlc: please report it.", err=True)
+        return 1
+    return status if isinstance(status, int) else 0

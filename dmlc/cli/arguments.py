@@ -1,0 +1,177 @@
+"""What the command line spells in its own way: subjects, tensors and attributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+import dmlc
+from dmlc import ir
+from dmlc.source import DmlcError, UnknownNameError, UnsupportedError, unknown_name
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def tensor_option(function: F) -> F:
+    """The option `--tensor` of a command."""
+    return click.option(
+        "--tensor", "tensors", multiple=True, metavar="NAME=TYPE[SIZES]",
+        help="A tensor's type, sizes and strides: X=FLOAT32[2,3], X=FLOAT32[2,3]{1,2}, X=FLOAT16. "
+        "May repeat.",
+    )(function)  # fmt: skip
+
+
+def attribute_option(function: F) -> F:
+    """The option `--attr` of a command."""
+    return click.option(
+        "--attr", "attributes", multiple=True, metavar="NAME=VALUE",
+        help="An attribute: Epsilon=1e-5, Scales=2,2, InterpolationMode=LINEAR. May repeat.",
+    )(function)  # fmt: skip
+
+
+def dimension_option(function: F) -> F:
+    """The option `--dim` of a command."""
+    return click.option(
+        "--dim", "dimensions", multiple=True, metavar="NAME=SIZE",
+        help="The value of a graph's symbol: N=32. May repeat.",
+    )(function)  # fmt: skip
+
+
+def bindings(function: F) -> F:
+    """The options that bind an operator or a graph."""
+    return tensor_option(attribute_option(dimension_option(function)))
+
+
+# Subjects -------------------------------------------------------------------------------------
+
+
+def bind_subject(
+    text: str, tensors: Iterable[str], attributes: Iterable[str], dimensions: Iterable[str]
+) -> ir.Function:
+    """The function that `OP` or `FILE[:NAME]` becomes with these bindings."""
+    operator = find_operator(text)
+    refuse_dimensions(operator, dimensions)
+    return operator.bind(read_tensors(tensors), read_attributes(attributes))
+
+
+def refuse_dimensions(operator: dmlc.Operator, dimensions: Iterable[str]) -> None:
+    """Refuses `--dim`, which has a meaning for graphs only."""
+    if read_pairs("--dim", dimensions):
+        raise click.BadParameter(
+            f"{operator.name} is an operator, and only graphs have symbols: give sizes with "
+            "--tensor",
+            param_hint="'--dim'",
+        )
+
+
+def find_operator(text: str) -> dmlc.Operator:
+    """The operator that `OP` or `FILE[:NAME]` means."""
+    path, _, name = text.rpartition(":")
+    if _is_file(text):
+        path, name = text, ""
+    elif not _is_file(path):
+        return dmlc.operator(text)
+    module = dmlc.load(path)
+    operators, graphs = module.operators, module.graphs
+    if name:
+        for qualified, operator in operators.items():
+            if name in (qualified, operator.definition.short_name):
+                return operator
+        if any(name in (g, g.rpartition(".")[2]) for g in graphs):
+            raise UnsupportedError(
+                f"'{name}' is a graph, which cannot be bound yet: this version binds operators"
+            )
+        raise UnknownNameError(unknown_name(f"operator of '{path}'", name, operators))
+    if len(operators) == 1:
+        return next(iter(operators.values()))
+    if not operators:
+        raise DmlcError(f"'{path}' defines no operator")
+    raise DmlcError(
+        f"'{path}' defines {len(operators)} operators: say which, as in '{path}:"
+        f"{next(iter(operators))}'",
+        notes=[f"it has {', '.join(list(operators)[:12])}"],
+    )
+
+
+def _is_file(text: str) -> bool:
+    return text.endswith(".dml") or Path(text).is_file()
+
+
+# Bindings -------------------------------------------------------------------------------------
+
+_TENSOR = re.compile(
+    r"(?P<type>[A-Za-z]\w*)(?:\[(?P<sizes>[^\]\[{}]*)\](?:\{(?P<strides>[^\]\[{}]*)\})?)?"
+)
+
+
+def _split(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip() or not value.strip():
+        raise click.BadParameter(f"expected NAME=VALUE, found '{text}'", param_hint=f"'{option}'")
+    return name.strip(), value.strip()
+
+
+def read_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, value = _split(option, text)
+        if name in found:
+            raise click.BadParameter(f"'{name}' is given twice", param_hint=f"'{option}'")
+        found[name] = value
+    return found
+
+
+def read_tensors(texts: Iterable[str]) -> dict[str, dmlc.TensorDesc]:
+    """The tensor descriptions of `--tensor`."""
+    return {name: _tensor(name, value) for name, value in read_pairs("--tensor", texts).items()}
+
+
+def _tensor(name: str, text: str) -> dmlc.TensorDesc:
+    match = _TENSOR.fullmatch(text.replace(" ", ""))
+    if match is None:
+        raise click.BadParameter(
+            f"'{text}' describes no tensor: expected a type, with sizes and strides if you like, "
+            f"such as {name}=FLOAT32[2,3]{{3,1}}",
+            param_hint="'--tensor'",
+        )
+    sizes, strides = (_integers(match.group(group)) for group in ("sizes", "strides"))
+    return dmlc.TensorDesc(match.group("type"), sizes, strides)
+
+
+def _integers(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    parts = text.split(",")
+    if not all(re.fullmatch(r"[0-9]{1,18}", p) for p in parts):
+        raise click.BadParameter(
+            f"expected whole numbers separated by commas, found '{text}'", param_hint="'--tensor'"
+        )
+    return tuple(int(p) for p in parts)
+
+
+def read_attributes(texts: Iterable[str]) -> dict[str, object]:
+    """The attributes of `--attr`: numbers, true and false, lists, and names."""
+    return {name: _attribute(value) for name, value in read_pairs("--attr", texts).items()}
+
+
+def _attribute(text: str) -> object:
+    if text.startswith("[") and text.endswith("]"):
+        return [_value(part) for part in text[1:-1].split(",") if part.strip()]
+    return [_value(part) for part in text.split(",")] if "," in text else _value(text)
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
+_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf|nan")
+
+
+def _value(text: str) -> object:
+    word = text.strip()
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    if _INTEGER.fullmatch(word):
+        return int(word)
+    return float(word) if _FLOAT.fullmatch(word) else word

@@ -1,0 +1,117 @@
+"""Array files of the command line: `.npy` in, `.npy` out. Pickled objects are never read.
+
+NumPy's format has no name for bfloat16: `numpy.save` writes such an array as two plain bytes an
+element. So two plain bytes are read as bfloat16, and 16-bit integers are where the tensor is said
+to be BFLOAT16; results in bfloat16 are written as plain bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from collections.abc import Mapping
+
+import numpy as np
+
+import dmlc
+from dmlc.scalars import Array, DataType, data_type_of
+from dmlc.source import DmlcError
+
+
+def read_arrays(
+    paths: Mapping[str, str], tensors: Mapping[str, dmlc.TensorDesc]
+) -> dict[str, Array]:
+    """The arrays of `--input NAME=FILE.npy`, each held to what `--tensor` says about it."""
+    found: dict[str, Array] = {}
+    for name, path in paths.items():
+        desc = tensors.get(name)
+        array = read_array(path, None if desc is None else desc.data_type)
+        if desc is not None:
+            _check_described(name, path, array, desc)
+        found[name] = array
+    return found
+
+
+def read_array(path: str, dtype: DataType | None = None) -> Array:
+    """One `.npy` file of any version and order, in this machine's byte order.
+
+    `dtype` is what the tensor is said to hold. Raises `DmlcError` where the file is missing, cut
+    short, no `.npy` file, or holds what no tensor can.
+    """
+    try:
+        with open(path, "rb") as file:
+            array: Array = np.lib.format.read_array(file, allow_pickle=False)
+    except OSError as error:
+        raise DmlcError(f"cannot read '{path}': {error.strerror or error}") from error
+    except (
+        ValueError, EOFError, SyntaxError, TypeError, KeyError, MemoryError, OverflowError,
+        RecursionError, tokenize.TokenError,
+    ) as error:  # fmt: skip
+        raise DmlcError(
+            f"'{path}' is not a .npy file that can be read: {_reason(error)}",
+            notes=["write one with numpy.save('x.npy', array)"],
+        ) from error
+    words = array.dtype.kind in "iu" and array.dtype.itemsize == 2
+    plain = array.dtype.kind == "V" and array.dtype.itemsize == 2 and array.dtype.names is None
+    if plain or (words and dtype is DataType.BFLOAT16):
+        array = array.view(DataType.BFLOAT16.dtype)
+    found = data_type_of(array.dtype) if array.dtype.names is None else None
+    if found is None:
+        raise DmlcError(f"'{path}' holds {array.dtype}, which no tensor can hold")
+    return array if array.dtype.isnative else array.astype(found.dtype)
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    if "Object arrays" in text:
+        return "it holds Python objects"
+    if "magic string" in text:
+        return "it does not begin as one"
+    if "EOF" in text or "Failed to read all data" in text or "cannot reshape" in text:
+        return "it is cut short"
+    if isinstance(error, MemoryError):
+        return "it says that it is larger than memory"
+    return "its header is damaged"
+
+
+def _check_described(name: str, path: str, array: Array, desc: dmlc.TensorDesc) -> None:
+    dtype = data_type_of(array.dtype)
+    if desc.data_type is not dtype:
+        shown = array.dtype if dtype is None else dtype.name
+        raise DmlcError(f"--tensor says that {name} is {desc.data_type.name}, but '{path}' "
+                        f"holds {shown}")  # fmt: skip
+    if desc.sizes is not None and desc.sizes != array.shape:
+        raise DmlcError(
+            f"--tensor says that {name} has the sizes {list(desc.sizes)}, but '{path}' has "
+            f"{list(array.shape)}"
+        )
+
+
+def make_outputs(
+    operator: dmlc.Operator,
+    arrays: Mapping[str, Array],
+    tensors: Mapping[str, dmlc.TensorDesc],
+    attributes: Mapping[str, object],
+) -> dict[str, Array]:
+    """Arrays for the outputs that `--tensor` describes, of its type and of sizes that are given
+    or inferred."""
+    described = {name: desc for name, desc in tensors.items() if name not in arrays}
+    if not described:
+        return {}
+    types = {name: data_type_of(array.dtype) for name, array in arrays.items()}
+    given = {n: dmlc.TensorDesc(t, arrays[n].shape) for n, t in types.items() if t is not None}
+    function = operator.bind({**given, **described}, attributes)
+    made: dict[str, Array] = {}
+    for stage in function.stages:
+        if stage.name in described:
+            sizes = tuple(e for e in stage.domain if isinstance(e, int))
+            made[stage.name] = np.empty(sizes, stage.dtype.dtype)
+    return made
+
+
+def encode_array(array: Array) -> bytes:
+    """An array as the bytes of a `.npy` file."""
+    buffer = io.BytesIO()
+    plain = array.view(np.dtype("V2")) if array.dtype == DataType.BFLOAT16.dtype else array
+    np.lib.format.write_array(buffer, plain, allow_pickle=False)
+    return buffer.getvalue()

@@ -1,0 +1,44 @@
+"""`dmlc check`: every mistake in some files."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+import dmlc
+from dmlc.source import Diagnostic, DmlcError
+
+
+@click.command("check", epilog="Example: dmlc check my_operators.dml")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--json", "as_json", is_flag=True, help="Write the diagnostics as JSON.")
+def command(files: tuple[str, ...], as_json: bool) -> int:
+    """Parse and check files; report every mistake with its place."""
+    found: list[Diagnostic] = []
+    for file in files:
+        try:
+            module = dmlc.load(file)
+        except DmlcError as error:
+            found += error.diagnostics
+            if not as_json:
+                click.echo(str(error), err=True)
+            continue
+        if not as_json:
+            counts = f"{len(module.operators)} operators, {len(module.graphs)} graphs"
+            click.echo(f"{file}: {counts}, no mistakes")
+    if as_json:
+        click.echo(json.dumps([_describe(d) for d in found], indent=2))
+    return 1 if found else 0
+
+
+def _describe(diagnostic: Diagnostic) -> dict[str, Any]:
+    span = diagnostic.span
+    return {
+        "message": diagnostic.message,
+        "file": None if span is None else span.source.name,
+        "line": None if span is None else span.line,
+        "column": None if span is None else span.column,
+        "notes": [note.message for note in diagnostic.notes],
+    }

@@ -1,0 +1,56 @@
+"""`dmlc ir`: the tensor IR of an operator, before and after the passes."""
+
+from __future__ import annotations
+
+import click
+
+from dmlc import ir
+from dmlc.cli.arguments import bind_subject, bindings
+from dmlc.pipeline import describe_kernels
+from dmlc.transform.fuse import Fusion, fuse
+from dmlc.transform.simplify import simplify
+
+
+@click.command(
+    "ir",
+    epilog="Example: dmlc ir directml.ACTIVATION_RELU_GRAD --tensor InputTensor=FLOAT16[2,3]",
+)
+@click.argument("operator")
+@bindings
+@click.option("--after", type=click.Choice(["simplify", "fuse"]), help="Print it after this pass.")
+@click.option("--kernel", is_flag=True, help="Print the kernel IR.")
+@click.option("--target", type=click.Choice(["hlsl", "opencl"]), default="opencl",
+              show_default=True, help="The target that --kernel is for.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+def command(
+    operator: str,
+    tensors: tuple[str, ...],
+    attributes: tuple[str, ...],
+    dimensions: tuple[str, ...],
+    after: str | None,
+    kernel: bool,
+    target: str,
+    as_json: bool,
+) -> None:
+    """Print the tensor IR of an operator, or the kernel IR it is lowered to.
+
+    OPERATOR is a name of the library, or FILE[:NAME].
+    """
+    if kernel and (as_json or after):
+        raise click.UsageError("--kernel goes with neither --json nor --after")
+    function = bind_subject(operator, tensors, attributes, dimensions)
+    if kernel:
+        click.echo(describe_kernels(function, target))
+        return
+    fusion: Fusion | None = None
+    if after is not None:
+        function = simplify(function)
+    if after == "fuse":
+        fusion = fuse(function)
+        function = fusion.function
+    click.echo(ir.to_json(function) if as_json else str(function))
+    if fusion is not None and not as_json:
+        for number, group in enumerate(fusion.groups):
+            moved = fusion.traffic(group)
+            bytes_moved = "" if moved is None else f"; reads {moved[0]:,} B, writes {moved[1]:,} B"
+            click.echo(f"// kernel {number}: {group.reason}{bytes_moved}")

@@ -1,0 +1,95 @@
+"""`dmlc run`: an operator on arrays."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+import dmlc
+from dmlc.cli.arguments import (
+    attribute_option,
+    find_operator,
+    read_attributes,
+    read_pairs,
+    read_tensors,
+    tensor_option,
+)
+from dmlc.cli.arrays import encode_array, make_outputs, read_arrays
+from dmlc.files import write_files
+from dmlc.testing.verify import Verdict, verify
+
+
+@click.command(
+    "run",
+    epilog="Example: dmlc run directml.ACTIVATION_RELU_GRAD --input InputTensor=x.npy "
+    "--input InputGradientTensor=dy.npy -o out --verify",
+)
+@click.argument("operator")
+@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy",
+              help="An input tensor. May repeat.")  # fmt: skip
+@tensor_option
+@attribute_option
+@click.option("--device", default="opencl", show_default=True,
+              help="opencl, opencl:<index or part of a name>, or reference.")  # fmt: skip
+@click.option("-o", "--output", "directory", metavar="DIR",
+              help="Write each output to DIR/NAME.npy.")  # fmt: skip
+@click.option("--verify", "verified", is_flag=True,
+              help="Compare with the reference; exit with 1 where a result is not near enough.",
+              )  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Write what was done as JSON.")
+def command(
+    operator: str,
+    inputs: tuple[str, ...],
+    tensors: tuple[str, ...],
+    attributes: tuple[str, ...],
+    device: str,
+    directory: str | None,
+    verified: bool,
+    as_json: bool,
+) -> int:
+    """Run an operator on arrays.
+
+    OPERATOR is a name of the library, or FILE[:NAME]. Types and sizes are those of the arrays;
+    --tensor says them for outputs where they cannot be inferred. bfloat16, which .npy files have
+    no name for, is read from two plain bytes an element, or from 16-bit integers with --tensor
+    NAME=BFLOAT16; it is written as plain bytes.
+    """
+    found = find_operator(operator)
+    described = read_tensors(tensors)
+    if any(desc.strides is not None for desc in described.values()):
+        raise click.BadParameter(
+            "an array brings its own layout: leave the strides out", param_hint="'--tensor'"
+        )
+    arrays = read_arrays(read_pairs("--input", inputs), described)
+    given = read_attributes(attributes)
+    outputs = make_outputs(found, arrays, described, given)
+    results = dmlc.run(found, arrays, attributes=given, outputs=outputs, device=device)
+    verdicts = verify(found, arrays, given, results) if verified else {}
+    if directory is not None:
+        write_files(directory, {f"{name}.npy": encode_array(a) for name, a in results.items()})
+    if as_json:
+        click.echo(json.dumps(_describe(results, verdicts), indent=2))
+    else:
+        for name, array in results.items():
+            verdict = f": {verdicts[name]}" if name in verdicts else ""
+            click.echo(f"{name} {array.dtype}{list(array.shape)}{verdict}")
+        click.echo(str(results.report), err=True)
+    return 0 if all(v.holds for v in verdicts.values()) else 1
+
+
+def _describe(results: dmlc.Results, verdicts: dict[str, Verdict]) -> dict[str, Any]:
+    outputs: dict[str, Any] = {}
+    for name, array in results.items():
+        outputs[name] = {"dtype": str(array.dtype), "sizes": list(array.shape)}
+        if name in verdicts:
+            comparison = verdicts[name].comparison
+            outputs[name]["verified"] = {
+                "holds": verdicts[name].holds,
+                "different": comparison.different,
+                "largest_difference": comparison.largest,
+                "largest_relative": comparison.largest_relative,
+                "out_of_place": comparison.misplaced,
+            }
+    return {"outputs": outputs, "report": str(results.report)}

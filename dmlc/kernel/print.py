@@ -1,0 +1,79 @@
+"""The kernel IR as text, for people: what was decided before any output language had a say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dmlc.kernel import nodes as k
+from dmlc.scalars import DataType
+
+
+def print_kernel(kernel: k.Kernel) -> str:
+    """The text of a kernel; it ends without a line break."""
+    buffers = [f"{b.name}: {b.dtype.short} {b.access.value}" for b in kernel.buffers]
+    scalars = [f"{s.name}: {_type(s.type)} = {value}" for s, value in kernel.scalars]
+    launch = kernel.launch
+    lines = [f"// {line}" for line in kernel.summary]
+    lines += [
+        f"kernel {kernel.name}({', '.join([*buffers, *scalars])})",
+        f"  launch ceil({launch.count} / {launch.per_group}) groups of {launch.group_size}, "
+        f"index of {kernel.index_bits} bits {{",
+        *_statements(kernel.body, "  "),
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _type(type: k.Type) -> str:
+    return type.dtype.short if type.lanes == 1 else f"{type.dtype.short}x{type.lanes}"
+
+
+def _statements(statements: Iterable[k.Statement], indent: str) -> list[str]:
+    lines: list[str] = []
+    for statement in statements:
+        match statement:
+            case k.Let():
+                local = statement.local
+                value = _expression(statement.value)
+                lines.append(f"{indent}let {local.name}: {_type(local.type)} = {value}")
+            case k.For():
+                start, stop = _expression(statement.start), _expression(statement.stop)
+                unroll = " unroll" if statement.unroll else ""
+                head = f"for {statement.variable.name} in {start} .. {stop} by {statement.step}"
+                lines += [f"{indent}{head}{unroll} {{", *_statements(statement.body, indent + "  ")]
+                lines.append(f"{indent}}}")
+            case k.If():
+                lines.append(f"{indent}if {_expression(statement.condition)} {{")
+                lines += [*_statements(statement.then, indent + "  "), f"{indent}}}"]
+            case k.Store():
+                place = f"{statement.buffer}[{_expression(statement.index)}]"
+                stream = ""
+                if statement.streaming is not None:
+                    stream = f" streaming where {_expression(statement.streaming)}"
+                lines.append(f"{indent}store {place} = {_expression(statement.value)}{stream}")
+    return lines
+
+
+def _expression(node: k.Expression) -> str:
+    match node:
+        case k.Literal():
+            value = str(node.value).lower() if node.type.dtype is DataType.BOOL else node.value
+            return f"{value}"
+        case k.Local() | k.Scalar():
+            return node.name
+        case k.Position():
+            return node.geometry.value
+        case k.Load():
+            return f"{node.buffer}[{_expression(node.index)}]:{_type(node.type)}"
+        case k.Operate():
+            given = ", ".join(_expression(o) for o in node.operands)
+            return f"{node.operation.name}({given})"
+        case k.Choose():
+            parts = (node.condition, node.then, node.otherwise)
+            return f"select({', '.join(_expression(p) for p in parts)})"
+        case k.Convert():
+            return f"cast({_expression(node.operand)}, {_type(node.type)})"
+        case k.Broadcast():
+            return f"broadcast({_expression(node.operand)}, {_type(node.type)})"
+        case k.Aligned():
+            return f"aligned({node.buffer}, {node.bytes})"

@@ -1,0 +1,462 @@
+"""The canonical text of a file: tables aligned, comments kept, parentheses only where needed.
+
+Formatting what was formatted changes nothing, and never the meaning: operands keep their order and
+grouping, literals their spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dmlc.language import syntax
+from dmlc.language.layout import Break, Document, Group, Indent, lay_out
+from dmlc.language.parse import parse
+from dmlc.source import InternalError, Span
+
+WIDTH = 100
+_INDENT = 4
+_ALIGN_WITHIN = 8
+"""Names this close in length have their `=` aligned in neighbouring lines."""
+
+
+def format_file(file: syntax.File) -> str:
+    """The text of a file, ending in a line break (empty for an empty file)."""
+    return _Printer(file).print()
+
+
+def format_operator(node: syntax.Operator) -> str:
+    """The text of one operator, without what stands around it in its file."""
+    whole = parse(node.span.source)
+    inside = [c for c in whole.comments if node.span.start <= c.span.start < node.span.end]
+    return format_file(syntax.File(None, (node,), tuple(inside), node.span.source))
+
+
+# Expressions -----------------------------------------------------------------------------------
+
+_LEVELS = {
+    "?": 1, "||": 2, "&&": 3, "==": 4, "!=": 4, "<": 5, "<=": 5, ">": 5, ">=": 5,
+    "+": 6, "-": 6, "*": 7, "/": 7, "%": 7,
+}  # fmt: skip
+_UNARY, _POSTFIX = 8, 9
+
+
+def format_expression(expression: syntax.Expression) -> str:
+    """An expression on one line."""
+    return lay_out(_document(expression), 1 << 30, 0, 0)
+
+
+def _level(node: syntax.Expression) -> int:
+    match node:
+        case syntax.Ternary():
+            return _LEVELS["?"]
+        case syntax.Binary():
+            return _LEVELS[node.operator]
+        case syntax.Unary():
+            return _UNARY
+        case _:
+            return _POSTFIX
+
+
+def _document(node: syntax.Expression, least: int = 0) -> Document:
+    """The document of an expression, in parentheses where it binds less than `least`."""
+    made = _bare_document(node)
+    if _level(node) < least:
+        return Group(("(", Indent((Break(""), made)), Break(""), ")"))
+    return made
+
+
+def _bare_document(node: syntax.Expression) -> Document:
+    match node:
+        case syntax.Literal():
+            return node.text
+        case syntax.String():
+            return quote(node.value).replace("\n", "\\n")
+        case syntax.Reference():
+            return node.name
+        case syntax.Array():
+            return _list("[", [_document(i) for i in node.items], "]")
+        case syntax.Member():
+            return Group((_base(node.base), ".", node.member.text))
+        case syntax.Index():
+            made = Group((_base(node.base), _list("[", [_document(i) for i in node.indices], "]")))
+            if node.otherwise is None:
+                return made
+            return Group((made, " else ", _fallback(node.otherwise)))
+        case syntax.Call():
+            given = [_argument(a) for a in node.arguments]
+            return Group((_base(node.function), _list("(", given, ")")))
+        case syntax.Reduce():
+            return _reduce(node)
+        case syntax.Unary():
+            return Group((node.operator, _document(node.operand, _UNARY)))
+        case syntax.Binary():
+            return _chain(node)
+        case syntax.Ternary():
+            return _ternary(node)
+        case syntax.Pack():
+            return Group((_document(node.operand), "..."))
+
+
+def _base(node: syntax.Expression) -> Document:
+    """What stands before `.`, `[` or `(`."""
+    if isinstance(node, syntax.Index) and node.otherwise is not None:
+        return Group(("(", _document(node), ")"))
+    return _document(node, _POSTFIX)
+
+
+def _fallback(node: syntax.Expression) -> Document:
+    """What stands after `else`: a postfix expression, or minus one."""
+    if isinstance(node, syntax.Unary) and node.operator == "-":
+        return Group(("-", _fallback(node.operand)))
+    return _document(node, _POSTFIX)
+
+
+def _argument(argument: syntax.Argument) -> Document:
+    value = _document(argument.value)
+    return value if argument.name is None else Group((f"{argument.name.text}: ", value))
+
+
+def _reduce(node: syntax.Reduce) -> Document:
+    bindings: list[Document] = []
+    for number, binding in enumerate(node.bindings):
+        pack = "..." if binding.pack else ""
+        parts: list[Document] = [f"{binding.variable.text}{pack} : ", _document(binding.extent)]
+        if number == len(node.bindings) - 1 and node.condition is not None:
+            parts += [" where ", _document(node.condition)]
+        bindings.append(Group(tuple(parts)))
+    body = Group(("(", Indent((Break(""), _document(node.body))), Break(""), ")"))
+    return Group((node.combiner.text, _list("[", bindings, "]"), body))
+
+
+def _list(opening: str, items: Sequence[Document], closing: str) -> Document:
+    if not items:
+        return opening + closing
+    inside: list[Document] = [Break("")]
+    for number, item in enumerate(items):
+        inside += [item] if number == 0 else [",", Break(), item]
+    return Group((opening, Indent(tuple(inside)), closing))
+
+
+def _chain(node: syntax.Binary) -> Document:
+    """Operators of one level in a row, which group from the left."""
+    level = _LEVELS[node.operator]
+    steps: list[tuple[str, syntax.Expression]] = []
+    first: syntax.Expression = node
+    while isinstance(first, syntax.Binary) and _LEVELS[first.operator] == level:
+        steps.append((first.operator, first.right))
+        first = first.left
+    parts: list[Document] = []
+    for operator, right in reversed(steps):
+        parts += [Break(), f"{operator} ", _document(right, level + 1)]
+    return Group((_document(first, level), Indent(tuple(parts))))
+
+
+def _ternary(node: syntax.Ternary) -> Document:
+    """`a ? b : c ? d : e`, one choice a line where it does not fit one."""
+    parts: list[Document] = []
+    last: syntax.Expression = node
+    while isinstance(last, syntax.Ternary):
+        condition = _document(last.condition, _LEVELS["?"] + 1)
+        then = _document(last.then, _LEVELS["?"] + 1)
+        parts += [condition, " ? ", then, Break(), ": "]
+        last = last.otherwise
+    return Group((Indent((*parts, _document(last, _LEVELS["?"]))),))
+
+
+def quote(text: str) -> str:
+    """A text in double quotes, as the language reads it back."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+# Sentences and cells ---------------------------------------------------------------------------
+
+
+def join_names(names: Iterable[str]) -> str:
+    """`A`, `A and B`, or `A, B, and C`."""
+    *rest, last = names
+    if not rest:
+        return last
+    return f"{', '.join(rest)}{',' if len(rest) > 1 else ''} and {last}"
+
+
+def format_sentence(sentence: syntax.Sentence) -> str:
+    """A constraint sentence, with its full stop."""
+    subjects = join_names(n.text for n in sentence.subjects)
+    match sentence.kind:
+        case "same":
+            return f"{subjects} must have the same {join_names(n.text for n in sentence.objects)}."
+        case "broadcastable":
+            return f"{subjects} must be broadcastable to {sentence.objects[0].text}."
+        case _:
+            return f"{subjects} must be a scalar."
+
+
+def format_table(table: syntax.Table) -> list[str]:
+    """The lines of a table, its columns aligned."""
+    rows = [[c.text for c in row.cells] for row in (table.header, *table.rows)]
+    columns = max(len(row) for row in rows)
+    widths = [
+        max([len(row[c]) for row in rows if c < len(row)] + [3 if table.ruled else 0])
+        for c in range(columns)
+    ]
+    lines = [
+        "| " + " | ".join(cell.ljust(widths[c]) for c, cell in enumerate(row)) + " |"
+        for row in rows
+    ]
+    if table.ruled:
+        width = len(table.header.cells)
+        lines.insert(1, "| " + " | ".join("-" * widths[c] for c in range(width)) + " |")
+    return lines
+
+
+# Files -----------------------------------------------------------------------------------------
+
+
+class _Printer:
+    """Lines with their indent, and the comments that stand between them."""
+
+    def __init__(self, file: syntax.File) -> None:
+        self.file = file
+        self.lines: list[str] = []
+        self.level = 0
+        self.comments = sorted(file.comments, key=lambda c: c.span.start)
+        self.next = 0
+        self.last_line = 0
+        """The source line that the text printed last ended on."""
+
+    def print(self) -> str:
+        file = self.file
+        if file.module is not None:
+            self.item(f"module {file.module.text}", file.module.span)
+        for declaration in file.declarations:
+            self.declaration(declaration)
+        self.own_line_comments(None)
+        return "".join(f"{line}\n" for line in self.lines)
+
+    # Lines and comments -------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self.lines.append(" " * (_INDENT * self.level) + text if text else "")
+
+    def gap(self, span: Span, forced: bool = False) -> None:
+        """One empty line where the source has any before this place."""
+        opened = not self.lines or self.lines[-1].endswith("{")
+        if not opened and self.lines[-1] and (forced or span.line > self.last_line + 1):
+            self.line("")
+
+    def own_line_comments(self, before: Span | None, forced: bool = False) -> bool:
+        """The comments that start before a place (all that are left, without one)."""
+        printed = False
+        while self.next < len(self.comments):
+            comment = self.comments[self.next]
+            if before is not None and comment.span.start >= before.start:
+                break
+            self.next += 1
+            self.gap(comment.span, forced and not printed)
+            self.lines += (" " * (_INDENT * self.level) + comment.text).split("\n")
+            self.last_line = _end_line(comment.span)
+            printed = True
+        return printed
+
+    def item(self, text: str, span: Span, forced: bool = False) -> None:
+        """Lines that come from one place, with the comments before, within and after it."""
+        within = Span(span.source, span.end, span.end)
+        printed = self.own_line_comments(within, forced)
+        self.gap(span, forced and not printed)
+        self.lines += (" " * (_INDENT * self.level) + text).split("\n")
+        self.last_line = _end_line(span)
+        self.trailing_comment(span)
+
+    def trailing_comment(self, span: Span) -> None:
+        """A comment behind a line, on the same source line."""
+        if self.next == len(self.comments):
+            return
+        comment = self.comments[self.next]
+        between = span.source.text[span.end : comment.span.start]
+        one_line = comment.text.startswith("//") and "\n" not in between
+        if comment.span.start >= span.end and one_line and not between.strip(" \t\r.,;"):
+            self.lines[-1] += f"  {comment.text}"
+            self.next += 1
+
+    def open(self, text: str, span: Span, forced: bool = False) -> None:
+        """A line that ends in an opening brace."""
+        start = Span(span.source, span.start, span.start)
+        printed = self.own_line_comments(start, forced)
+        self.gap(start, forced and not printed)
+        self.line(text)
+        self.last_line = start.line
+        self.level += 1
+
+    def close(self, span: Span) -> None:
+        self.own_line_comments(Span(span.source, span.end, span.end))
+        self.level -= 1
+        self.line("}")
+        self.last_line = _end_line(span)
+        self.trailing_comment(span)
+
+    # Declarations -------------------------------------------------------------------------
+
+    def declaration(self, node: syntax.Declaration) -> None:
+        match node:
+            case syntax.Import():
+                self.item(f"import {quote(node.path)}", node.span)
+            case syntax.Enum():
+                self.enum(node)
+            case syntax.ScalarFunction():
+                self.item(self.function(node), node.span)
+            case syntax.Operator():
+                self.operator(node)
+            case syntax.Graph():
+                self.graph(node)
+
+    def enum(self, node: syntax.Enum) -> None:
+        members = [f"{m.name.text} = {m.value}" for m in node.members]
+        flat = f"enum {node.name.text} {{ {', '.join(members)} }}"
+        if len(flat) <= WIDTH:
+            self.item(flat if members else f"enum {node.name.text} {{}}", node.span)
+            return
+        self.open(f"enum {node.name.text} {{", node.span)
+        for number, (text, member) in enumerate(zip(members, node.members, strict=True)):
+            self.item(text + ("," if number < len(members) - 1 else ""), member.span)
+        self.close(node.span)
+
+    def function(self, node: syntax.ScalarFunction) -> str:
+        keyword = "function " if node.keyword else ""
+        head = f"{keyword}{node.name.text}({', '.join(p.text for p in node.parameters)}) = "
+        return self.statement_text(head, node.body)
+
+    def statement_text(self, head: str, value: syntax.Expression) -> str:
+        indent = _INDENT * self.level
+        return head + lay_out(_document(value), WIDTH, indent + len(head), indent)
+
+    def operator(self, node: syntax.Operator) -> None:
+        self.open(f"operator {node.name.text} {{", node.span, forced=True)
+        tensors, examples = iter(node.tensors), iter(node.examples)
+        for kind, span in node.sections:
+            match kind:
+                case "tensors":
+                    section = next(tensors)
+                    level = "" if section.level is None else f" {section.level.text}"
+                    self.table(f"tensors{level} {{", section.table, span)
+                case "example":
+                    self.example(next(examples), span)
+                case _:
+                    self.section(node, kind, span)
+        self.close(node.span)
+
+    def section(self, node: syntax.Operator, kind: str, span: Span) -> None:
+        """A section that stands once."""
+        match kind:
+            case "doc string":
+                self.item(quote(node.doc or ""), span)
+            case "introduced" if node.introduced is not None:
+                self.item(f"introduced {node.introduced.text}", span)
+            case "forward" if node.forward is not None:
+                self.item(f"forward {node.forward.text}", span)
+            case "attributes" if node.attributes is not None:
+                self.table("attributes {", node.attributes, span)
+            case "types" if node.types is not None:
+                self.table("types {", node.types, span)
+            case "constraints" if node.constraints is not None:
+                self.open("constraints {", span)
+                for constraint in node.constraints:
+                    self.constraint(constraint)
+                self.close(span)
+            case "compute" if node.compute is not None:
+                self.open("compute {", span)
+                self.statements(node.compute)
+                self.close(span)
+            case "gradient of" if node.gradient_of is not None:
+                names = join_names(n.text for n in node.gradient_of.tensors)
+                head = f"gradient of {node.gradient_of.operator.text}"
+                self.item(f"{head} with respect to {names}", span)
+            case _:
+                raise InternalError(f"operator {node.name.text} has no section {kind!r}")
+
+    def table(self, head: str, table: syntax.Table, span: Span) -> None:
+        self.open(head, span)
+        rows = [table.header, *table.rows]
+        for number, text in enumerate(format_table(table)):
+            rule = table.ruled and number == 1
+            row = rows[number - (table.ruled and number > 0)]
+            if rule:
+                self.line(text)
+                self.last_line += 1
+            else:
+                self.item(text, row.span)
+        self.close(span)
+
+    def constraint(self, node: syntax.Constraint) -> None:
+        if isinstance(node, syntax.Sentence):
+            self.item(format_sentence(node), node.span)
+            return
+        message = "" if node.message is None else f", {quote(node.message)}"
+        self.item(self.statement_text("require ", node.condition) + message, node.span)
+
+    def example(self, node: syntax.Example, span: Span) -> None:
+        self.open(f"example {quote(node.title)} {{", span)
+        heads = [("expect " if i.expected else "") + i.name.text for i in node.items]
+        padded = _align(heads, [i.span for i in node.items])
+        for item, head in zip(node.items, padded, strict=True):
+            self.item(self.statement_text(f"{head} = ", item.value), item.span)
+        self.close(span)
+
+    def statements(self, nodes: Sequence[syntax.Statement]) -> None:
+        heads = [_head(node) for node in nodes]
+        padded = _align(heads, [node.span for node in nodes])
+        for node, head in zip(nodes, padded, strict=True):
+            value = node.value if isinstance(node, syntax.Assignment) else node.body
+            self.item(self.statement_text(f"{head} = ", value), node.span)
+
+    def graph(self, node: syntax.Graph) -> None:
+        symbols = f"[{', '.join(s.text for s in node.symbols)}]" if node.symbols else ""
+        inputs = [
+            f"{i.name.text}: {i.type.dtype.text}"
+            f"[{', '.join(format_expression(s) for s in i.type.sizes)}]"
+            for i in node.inputs
+        ]
+        flat = f"graph {node.name.text}{symbols}({', '.join(inputs)}) {{"
+        if len(flat) <= WIDTH:
+            self.open(flat, node.span, forced=True)
+        else:
+            self.open(f"graph {node.name.text}{symbols}(", node.span, forced=True)
+            for number, (text, made) in enumerate(zip(inputs, node.inputs, strict=True)):
+                self.item(text + ("," if number < len(inputs) - 1 else ""), made.span)
+            self.level -= 1
+            self.line(") {")
+            self.level += 1
+        heads = [("output " if s.output else "") + s.name.text for s in node.statements]
+        padded = _align(heads, [s.span for s in node.statements])
+        for statement, head in zip(node.statements, padded, strict=True):
+            self.item(self.statement_text(f"{head} = ", statement.value), statement.span)
+        self.close(node.span)
+
+
+def _end_line(span: Span) -> int:
+    """The source line that a place ends on."""
+    return span.source.locate(max(span.start, span.end - 1))[0]
+
+
+def _head(node: syntax.Statement) -> str:
+    if isinstance(node, syntax.Assignment):
+        if node.indices is None:
+            return node.name.text
+        return f"{node.name.text}[{', '.join(format_expression(i) for i in node.indices)}]"
+    keyword = "function " if node.keyword else ""
+    return f"{keyword}{node.name.text}({', '.join(p.text for p in node.parameters)})"
+
+
+def _align(heads: Sequence[str], spans: Sequence[Span]) -> list[str]:
+    """Left-hand sides padded so that neighbours of like length have their `=` in one column;
+    those with a keyword (`output`, `expect`) keep to themselves."""
+    padded: list[str] = []
+    run: list[str] = []
+    for number, head in enumerate(heads):
+        apart = number > 0 and spans[number].line > _end_line(spans[number - 1]) + 1
+        lengths = [len(h) for h in (*run, head)]
+        marked = bool(run) and (" " in head.split("(")[0]) != (" " in run[-1].split("(")[0])
+        if run and (apart or marked or max(lengths) - min(lengths) > _ALIGN_WITHIN):
+            padded += [h.ljust(max(len(r) for r in run)) for h in run]
+            run = []
+        run.append(head)
+    return padded + [h.ljust(max((len(r) for r in run), default=0)) for h in run]

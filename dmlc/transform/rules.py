@@ -1,0 +1,209 @@
+"""Local rules for scalar values: each replaces one instruction by something simpler, or declines.
+
+A rule is given an instruction and the values before it. It returns the number of a value that
+exists already, another instruction, or None. Every rule keeps the result bit for bit, whatever the
+operands, and says what it does to NaN, infinities and zeros; none re-associates.
+
+Two equal NaNs are any two NaNs: no operation of the language shows the sign or the payload.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from dmlc.ir import Apply, Cast, Constant, Instruction, Select, operands, value_type
+from dmlc.scalars import Array, DataType, convert
+
+Values: TypeAlias = Sequence[Instruction]
+Rule: TypeAlias = Callable[[Instruction, Values], "int | Instruction | None"]
+
+
+def fold_constants(instruction: Instruction, values: Values) -> Instruction | None:
+    """An operation on constants becomes its value, by the definition of the operation.
+
+    In FLOAT32 only where the value is exact. What would be rounded is left to the device: the
+    reference keeps more digits of it, and a GPU's division may round otherwise. Transcendental
+    functions are left too, for the same reason. NaN, infinities and zeros come out as the
+    definition has them.
+    """
+    if not isinstance(instruction, Apply | Cast):
+        return None
+    if isinstance(instruction, Apply) and instruction.operation.transcendental:
+        return None
+    given: list[Constant] = []
+    for operand in operands(instruction):
+        constant = values[operand]
+        if not isinstance(constant, Constant):
+            return None
+        given.append(constant)
+    with np.errstate(all="ignore"):
+        arrays = [np.asarray([c.value], c.dtype.dtype) for c in given]
+        value = _evaluate(instruction, arrays)
+        if isinstance(instruction, Apply) and given[0].dtype is DataType.FLOAT32:
+            exact = _evaluate(instruction, [a.astype(np.float64) for a in arrays])
+            if exact != value and not (exact != exact and value != value):
+                return None
+    return Constant(instruction.dtype, value)
+
+
+def _evaluate(instruction: Apply | Cast, arrays: list[Array]) -> bool | int | float:
+    if isinstance(instruction, Cast):
+        return convert(arrays[0], instruction.dtype)[0].item()
+    return np.asarray(instruction.operation.evaluate(*arrays))[0].item()
+
+
+def choose_branch(instruction: Instruction, values: Values) -> int | Instruction | None:
+    """`select` on a constant, or of one value twice, is that branch; on a negated condition it
+    swaps the branches; of true and false it is the condition. NaN, infinities and zeros pass
+    through a select untouched."""
+    if not isinstance(instruction, Select):
+        return None
+    condition = values[instruction.condition]
+    if isinstance(condition, Constant):
+        return instruction.then if condition.value else instruction.otherwise
+    if instruction.then == instruction.otherwise:
+        return instruction.then
+    if isinstance(condition, Apply) and condition.operation.name == "not":
+        return Select(
+            condition.operands[0], instruction.otherwise, instruction.then, instruction.dtype
+        )
+    if values[instruction.then] == Constant(DataType.BOOL, True) and values[
+        instruction.otherwise
+    ] == Constant(DataType.BOOL, False):
+        return instruction.condition
+    return None
+
+
+def drop_cast(instruction: Instruction, values: Values) -> int | None:
+    """A cast to the type a value has already is that value: NaN, infinities and -0 included."""
+    if isinstance(instruction, Cast) and value_type(values[instruction.operand]) is (
+        instruction.dtype
+    ):
+        return instruction.operand
+    return None
+
+
+_INVOLUTIONS = ("neg", "not", "bit_not")
+_IDEMPOTENT = ("abs", "sign", "floor", "ceil", "round", "trunc")
+
+
+def cancel_unary(instruction: Instruction, values: Values) -> int | None:
+    """`neg(neg(x))` is x and `abs(abs(x))` is `abs(x)`, and so for the other involutions, for
+    `sign` and for roundings. NaN stays NaN, infinities stay, and a zero keeps its sign."""
+    if not isinstance(instruction, Apply) or instruction.operation.arity != 1:
+        return None
+    inner = values[instruction.operands[0]]
+    if not isinstance(inner, Apply) or inner.operation is not instruction.operation:
+        return None
+    if instruction.operation.name in _INVOLUTIONS:
+        return inner.operands[0]
+    return instruction.operands[0] if instruction.operation.name in _IDEMPOTENT else None
+
+
+_SAME = ("min", "max", "and", "or", "bit_and", "bit_or")
+
+
+def drop_neutral(instruction: Instruction, values: Values) -> int | None:
+    """`x * 1`, `x / 1`, `x - 0.0` and `x + -0.0` are x for every x, as are `min(x, x)` and the
+    like: NaN, infinities and -0 are kept. `x + 0.0` is left, for -0 + 0 is +0. Integers and
+    booleans have their neutral elements: `x + 0`, `x << 0`, `x & -1`, `x && true`."""
+    if not isinstance(instruction, Apply) or instruction.operation.arity != 2:
+        return None
+    left, right = instruction.operands
+    name = instruction.operation.name
+    if _is_neutral(name, values[right]) or _is_right_neutral(name, values[right]):
+        return left
+    if _is_neutral(name, values[left]):
+        return right
+    return left if name in _SAME and left == right else None
+
+
+def _is_neutral(name: str, value: Instruction) -> bool:
+    """Whether a value changes nothing on either side of an operation."""
+    if not isinstance(value, Constant):
+        return False
+    match name:
+        case "mul":
+            return value.value == 1
+        case "add":
+            zero = value.value == 0
+            return zero and (not value.dtype.is_float or math.copysign(1, value.value) < 0)
+        case "bit_or" | "bit_xor":
+            return value.value == 0
+        case "bit_and":
+            return value == _all_ones(value.dtype)
+        case "and" | "or":
+            return value.value is (name == "and")
+        case _:
+            return False
+
+
+def _is_right_neutral(name: str, value: Instruction) -> bool:
+    """Whether a value changes nothing on the right of an operation."""
+    if not isinstance(value, Constant):
+        return False
+    match name:
+        case "div":
+            return value.value == 1
+        case "sub":
+            zero = value.value == 0
+            return zero and (not value.dtype.is_float or math.copysign(1, value.value) > 0)
+        case "shift_left" | "shift_right":
+            return value.value == 0
+        case _:
+            return False
+
+
+def _all_ones(dtype: DataType) -> Constant:
+    """The integer whose bits are all set."""
+    limits = np.iinfo(dtype.dtype)
+    return Constant(dtype, -1 if limits.min < 0 else int(limits.max))
+
+
+def absorb(instruction: Instruction, values: Values) -> Instruction | None:
+    """Integers and booleans only: `x * 0`, `x & 0`, `x % 1`, `x - x` and `x ^ x` are 0, `x | -1`
+    is -1, `x && false` is false and `x || true` is true. Floats are left: 0 times NaN or infinity
+    is NaN, 0 times a negative number is -0, and infinity less itself is NaN."""
+    if not isinstance(instruction, Apply) or instruction.operation.arity != 2:
+        return None
+    left, right = instruction.operands
+    name, dtype = instruction.operation.name, value_type(values[left])
+    if dtype.is_float:
+        return None
+    if left == right and name in ("sub", "bit_xor"):
+        return Constant(dtype, 0)
+    for number in (left, right):
+        value = values[number]
+        if isinstance(value, Constant) and _absorbs(name, value):
+            return value
+    if name == "mod" and values[right] == Constant(dtype, 1):
+        return Constant(dtype, 0)
+    return None
+
+
+def _absorbs(name: str, value: Constant) -> bool:
+    """Whether an operation with this value on either side gives this value."""
+    match name:
+        case "mul" | "bit_and":
+            return value.value == 0
+        case "bit_or":
+            return value == _all_ones(value.dtype)
+        case "and" | "or":
+            return value.value is (name == "or")
+        case _:
+            return False
+
+
+RULES: tuple[Rule, ...] = (
+    fold_constants,
+    choose_branch,
+    drop_cast,
+    cancel_unary,
+    drop_neutral,
+    absorb,
+)
+"""Every rule, in the order they are tried."""

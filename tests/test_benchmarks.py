@@ -1,0 +1,62 @@
+"""The arithmetic of the benchmarks; what they time needs a C compiler and a quiet machine."""
+
+from __future__ import annotations
+
+from benchmarks import measure
+from benchmarks.__main__ import LIMIT, check, show_cell, show_table, show_time
+
+
+def test_times_are_shown_with_their_unit_and_ratio() -> None:
+    assert show_time(1.5e-6) == "1.5 us"
+    assert show_time(0.0123) == "12.3 ms"
+    assert show_time(2.0) == "2 s"
+    assert show_cell(3e-6, 2e-6) == "3 us (1.50)"
+    assert show_cell(3e-5, 2e-6) == "30 us (15)"
+
+
+def test_the_table_is_markdown() -> None:
+    columns = {"1K": {LIMIT: 1e-6, "dmlc": 2e-6}, "1M": {LIMIT: 1e-3, "dmlc": 1.1e-3}}
+    assert show_table("f32", columns).splitlines() == [
+        "| ReLU grad f32   | 1K          | 1M            |",
+        "| --------------- | ----------- | ------------- |",
+        "| machine's limit | 1 us (1.00) | 1 ms (1.00)   |",
+        "| dmlc            | 2 us (2.00) | 1.1 ms (1.10) |",
+    ]
+
+
+def test_medians_are_taken_in_turning_order() -> None:
+    order: list[str] = []
+    times = {"a": iter([1.0, 9.0, 2.0]), "b": iter([5.0, 5.0, 5.0])}
+
+    def sampler(name: str) -> float:
+        order.append(name)
+        return next(times[name])
+
+    found = measure.measure({n: lambda n=n: sampler(n) for n in times}, rounds=3)
+    assert found == {"a": 2.0, "b": 5.0}
+    assert order == ["a", "b", "b", "a", "a", "b"]
+
+
+def test_a_sample_is_the_mean_of_its_repeats() -> None:
+    calls: list[int] = []
+    assert measure.repeats_for(lambda: calls.append(1)) > 1
+    calls.clear()
+    assert 0 <= measure.sample(lambda: calls.append(1), 3) < 1
+    assert len(calls) == 4
+
+
+def test_targets_are_checked_where_they_were_measured() -> None:
+    large = {LIMIT: 1.0, "dmlc bound call": 1.2, "PyTorch eager, out=": 1.5}
+    small = {
+        LIMIT: 0.1, "dmlc bound call": 3.0, "dmlc executable, out=": 9.0, "PyTorch eager, out=": 2.0
+    }  # fmt: skip
+    found = check({"f32": {"1K": small, "16M": large}, "f16": {"1K": small}}, {"dmlc --help": 0.1})
+    missed = [what for what, figure, most in found if figure > most]
+    assert [what for what, _, _ in found] == [
+        "f32 16M: bound call / limit",
+        "f32 16M: bound call / PyTorch out=",
+        "f32 1K: bound call / PyTorch out=",
+        "f32 1K: executable / PyTorch out=",
+        "dmlc --help, seconds",
+    ]
+    assert missed == ["f32 16M: bound call / limit", "f32 1K: executable / PyTorch out="]

@@ -1,0 +1,183 @@
+"""Holds the package to its import order: a stage knows the stages before it and none after."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "dmlc"
+
+ORDER = (
+    "source", "resources", "files", "scalars", "language", "library", "ir", "binding", "transform",
+    "reference", "kernel", "program", "codegen", "pipeline", "runtime", "api", "testing", "cli",
+)  # fmt: skip
+"""A module imports from its own place and from places before it."""
+
+RUNTIME_MAY_IMPORT = ("source", "files", "scalars", "program", "runtime")
+"""The runtime works from programs alone: no IR, no language."""
+
+OWNERS = {
+    "click": ("dmlc.cli",),
+    "jinja2": ("dmlc.codegen.render",),
+    "lark": ("dmlc.language.parse",),
+    "ml_dtypes": ("dmlc.scalars",),
+    "pyopencl": ("dmlc.runtime.driver", "dmlc.runtime.executable"),
+}
+"""The third-party packages, and the modules that may import them. NumPy is at home wherever
+values are: everywhere but in the places below."""
+
+WITHOUT_NUMPY = ("source", "resources", "files", "language", "library", "kernel", "program")
+
+LATE_IMPORTS = {("dmlc.runtime.driver", "pyopencl")}
+"""The imports that may stand in a function: of packages a machine can do without until they are
+needed, in the module that owns them."""
+
+VAGUE_NAMES = ("utils", "util", "helpers", "helper", "common", "misc")
+
+
+@dataclasses.dataclass(frozen=True)
+class Import:
+    """One imported module, and how: inside a function, or for the type checker only."""
+
+    module: str
+    line: int
+    late: bool
+    types_only: bool
+
+
+def place_of(module: str) -> str:
+    """`dmlc.language.parse` is in the place `language`; `dmlc` itself in the place ``."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(tree: ast.AST, late: bool = False, types_only: bool = False) -> Iterator[Import]:
+    """Every import below a node. `from dmlc import ir` imports the module `dmlc.ir`."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, node.lineno, late, types_only)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: relative import"
+            assert node.module is not None
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                module = whole if is_module(whole) else node.module
+                yield Import(module, node.lineno, late, types_only)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from imports_of(node, True, types_only)
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from imports_of(node, late, True)
+        else:
+            yield from imports_of(node, late, types_only)
+
+
+def is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.with_suffix(".py").is_file() or path.is_dir()
+
+
+def problems(path: Path) -> Iterator[str]:
+    """What is wrong with the imports of one module."""
+    name = name_of(path)
+    here = place_of(name)
+    for item in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
+        where = f"{path.relative_to(ROOT)}:{item.line}"
+        package = item.module.split(".")[0]
+        if item.late and (name, package) not in LATE_IMPORTS:
+            yield f"{where}: import of {item.module} inside a function"
+        if package == "dmlc":
+            yield from (f"{where}: {p}" for p in order_problems(name, here, item))
+        elif package == "numpy":
+            if here in WITHOUT_NUMPY:
+                yield f"{where}: numpy has no place in {here}"
+        elif package in OWNERS:
+            if not any(name == o or name.startswith(f"{o}.") for o in OWNERS[package]):
+                yield f"{where}: {package} belongs to {', '.join(OWNERS[package])}"
+        elif package not in sys.stdlib_module_names:
+            yield f"{where}: {package} is no declared dependency of any module"
+
+
+def order_problems(name: str, here: str, item: Import) -> Iterator[str]:
+    there = place_of(item.module)
+    if name == "dmlc":
+        # The package's own face names everything, and imports it only when it is asked for.
+        if not item.types_only:
+            yield f"dmlc itself imports {item.module} at once"
+    elif there == "":
+        if ORDER.index(here) < ORDER.index("program"):
+            yield f"{here} comes before the package's face"
+    elif there not in ORDER:
+        yield f"{item.module} has no place in the order"
+    elif ORDER.index(there) > ORDER.index(here):
+        yield f"{here} imports {item.module}, which comes after it"
+    elif here == "runtime" and there not in RUNTIME_MAY_IMPORT:
+        yield f"the runtime imports {item.module}, and works from programs alone"
+
+
+def test_every_place_is_in_the_order() -> None:
+    found = {place_of(name_of(path)) for path in modules()} - {""}
+    assert found == set(ORDER)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_module_keeps_to_the_order(path: Path) -> None:
+    assert list(problems(path)) == []
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_module_says_what_it_is(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert path.stem not in VAGUE_NAMES
+    assert ast.get_docstring(tree) is not None or not tree.body
+
+
+def write_module(folder: Path, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "example.py"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "problem"),
+    [
+        ("ir", "from dmlc.kernel import nodes", "ir imports dmlc.kernel.nodes, which comes after"),
+        ("ir", "import dmlc.api", "ir imports dmlc.api, which comes after it"),
+        ("ir", "from dmlc import pipeline", "ir imports dmlc.pipeline, which comes after it"),
+        ("ir", "import dmlc", "ir comes before the package's face"),
+        ("runtime", "from dmlc.ir import nodes", "works from programs alone"),
+        ("codegen", "import lark", "lark belongs to dmlc.language.parse"),
+        ("language", "import numpy as np", "numpy has no place in language"),
+        ("cli", "import requests", "requests is no declared dependency"),
+        ("cli", "def f():\n    import json", "import of json inside a function"),
+        ("cli", "class A:\n    def f(self):\n        import json", "import of json inside"),
+    ],
+)
+def test_a_breach_is_found(
+    place: str, text: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path / "dmlc")
+    path = write_module(tmp_path / "dmlc" / place, text)
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    for known in ("dmlc/pipeline", "dmlc/kernel", "dmlc/ir"):
+        (tmp_path / known).mkdir(parents=True, exist_ok=True)
+    (tmp_path / "dmlc/kernel/nodes").mkdir()
+    (tmp_path / "dmlc/ir/nodes").mkdir()
+    found = list(problems(path))
+    assert len(found) == 1
+    assert problem in found[0]
