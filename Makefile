@@ -19,7 +19,7 @@ help: ## list the targets
 setup: $(STAMPS)/test ## set up .venv and the system packages it lacks
 
 demo: $(STAMPS)/base ## compile and run the seed operators, and say what was checked
-	$(BIN)/python -m examples.demo
+	$(BIN)/python examples/demo.py
 
 test: $(STAMPS)/test ## run the whole suite
 	$(BIN)/python -m pytest -n auto --cov=dmlc --cov-report=term:skip-covered --cov-fail-under=90 tests \

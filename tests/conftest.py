@@ -1,12 +1,37 @@
-"""Fixtures of the whole test run."""
+"""What every test folder shares: the option that rewrites golden files, and Vulkan under its
+validation layer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from dmlc.runtime.vulkan import set_validation
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write the golden files anew instead of comparing with them",
+    )
+
+
+@pytest.fixture
+def check_golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
+    """Compares a text with a golden file; a missing file fails, as any difference does."""
+    update = bool(request.config.getoption("--update-golden"))
+
+    def check(path: Path, text: str) -> None:
+        if update:
+            path.write_text(text, encoding="utf-8")
+            return
+        assert path.exists(), f"{path.name} is missing; `make golden` writes it"
+        assert text == path.read_text(encoding="utf-8"), f"{path.name} differs; see `make golden`"
+
+    return check
 
 
 @pytest.fixture(autouse=True, scope="session")

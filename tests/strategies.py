@@ -160,9 +160,11 @@ class _BodyDraw:
         for operation in OPERATIONS.values():
             if operation.transcendental and not self.transcendental:
                 continue
-            for operand in (*COMPUTE_TYPES, T.INDEX) if operation.gives_bool else (dtype,):
-                if operation.operands.accept(operand) and operation.result_type(operand) is dtype:
-                    choices.append((operation.name, operand))
+            choices += [
+                (operation.name, operand)
+                for operand in ((*COMPUTE_TYPES, T.INDEX) if operation.gives_bool else (dtype,))
+                if operation.operands.accept(operand) and operation.result_type(operand) is dtype
+            ]
         name, operand = self.draw(st.sampled_from(choices))
         given = [self.value(operand, depth - 1) for _ in range(OPERATIONS[name].arity)]
         return self.apply(name, *given)

@@ -16,6 +16,7 @@ PACKAGE = ROOT / "dmlc"
 ORDER = (
     "source", "resources", "files", "scalars", "language", "library", "ir", "binding", "transform",
     "reference", "kernel", "program", "codegen", "pipeline", "runtime", "api", "testing", "cli",
+    "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 
@@ -32,7 +33,7 @@ OWNERS = {
 """The third-party packages, and the modules that may import them. NumPy is at home wherever
 values are: everywhere but in the places below."""
 
-WITHOUT_NUMPY = ("source", "resources", "files", "language", "library", "kernel", "program")
+WITHOUT_NUMPY = ("source", "resources", "files", "language", "library", "program")
 
 LATE_IMPORTS = {("dmlc.runtime.driver", "pyopencl")}
 """The imports that may stand in a function: of packages a machine can do without until they are

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import tokenize
+import warnings
 from collections.abc import Mapping
 
 import numpy as np
@@ -39,7 +40,9 @@ def read_array(path: str, dtype: DataType | None = None) -> Array:
     short, no `.npy` file, or holds what no tensor can.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb") as file, warnings.catch_warnings():
+            # Such as a remark on files that Python 2 wrote: they are read all the same.
+            warnings.simplefilter("ignore")
             array: Array = np.lib.format.read_array(file, allow_pickle=False)
     except OSError as error:
         raise DmlcError(f"cannot read '{path}': {error.strerror or error}") from error

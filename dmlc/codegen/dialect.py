@@ -27,7 +27,7 @@ class Spelling:
     helper: str | None = None
     """The key of a helper function that the text calls."""
     vector: str | None = None
-    """The text for vectors, where it differs. Not compound."""
+    """The text for vectors, where it differs; as compound as the other."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -66,15 +66,14 @@ _INFIX = {
 }  # fmt: skip
 
 _FLOAT_HELPERS = (
-    "min", "max", "sign", "isnan", "sigmoid", "expm1", "log1p", "asinh", "acosh", "atanh", "erf",
+    "min", "max", "mod", "sign", "isnan", "sigmoid", "expm1", "log1p", "asinh", "acosh", "atanh",
+    "erf",
 )  # fmt: skip
 
 _DOUBLE_OPERATIONS = (
     "add", "sub", "mul", "div", "neg", "abs", "sign", "min", "max", "eq", "ne", "lt", "le", "gt",
     "ge", "isnan", "isinf",
 )  # fmt: skip
-
-_INTRINSICS = {"mod": "fmod"}
 
 
 def _spell(name: str, dtype: DataType) -> Entry:
@@ -101,14 +100,13 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
     if name == "isinf":
         return Spelling("abs({a}) == {I}".replace("{I}", _literal(dtype, math.inf)), compound=True)
     if name in _FLOAT_HELPERS:
-        arguments = "{a}, {b}" if name in ("min", "max") else "{a}"
+        arguments = "{a}, {b}" if name in ("min", "max", "mod") else "{a}"
         return Spelling(f"{{H}}({arguments})", helper=f"{name}_double" if double else name)
     if name == "rsqrt":
         return Spelling("1.0f / sqrt({a})", compound=True)
-    if name in _INFIX and name != "mod":
+    if name in _INFIX:
         return Spelling(_INFIX[name], compound=True)
-    binary = name in ("mod", "pow", "atan2")
-    return Spelling(f"{_INTRINSICS.get(name, name)}({'{a}, {b}' if binary else '{a}'})")
+    return Spelling(f"{name}({'{a}, {b}' if name in ('pow', 'atan2') else '{a}'})")
 
 
 def _spell_integer(name: str, dtype: DataType) -> Entry:

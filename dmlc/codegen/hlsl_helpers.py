@@ -34,6 +34,37 @@ float $H(const float a, const float b)
     const bool is_nan = (asuint(b) & 0x7fffffff) > 0x7f800000;
     return (b > a || is_nan) ? b : a;
 }""",
+    "mod": """\
+// The remainder of a / b with the sign of a, exactly; NaN where b is 0 or a is infinite.
+float $H(const float a, const float b)
+{
+    const uint x = asuint(a) & 0x7fffffff;
+    const uint y = asuint(b) & 0x7fffffff;
+    const bool is_nan = x >= 0x7f800000 || y > 0x7f800000 || y == 0;
+    // Whole numbers of 24 bits, times 2^(e - 150); the divisor's leading bit is made bit 23.
+    const int zeros = (y < 0x00800000) ? 23 - (int)firstbithigh(y | 1) : 0;
+    const uint divisor = (y < 0x00800000) ? y << zeros : (y & 0x007fffff) | 0x00800000;
+    const int y_exponent = max((int)(y >> 23), 1) - zeros;
+    uint rest = (x < 0x00800000) ? x : (x & 0x007fffff) | 0x00800000;
+    int steps = max((int)(x >> 23), 1) - y_exponent;
+    // Below, |a| < |b| leaves a as it is; otherwise long division, eight bits at a time.
+    if (!is_nan && x >= y) {
+        while (steps > 0) {
+            const int shift = min(steps, 8);
+            rest = (rest % divisor) << shift;
+            steps -= shift;
+        }
+        rest = rest % divisor;
+    }
+    // rest * 2^(y_exponent - 150), put together from its bits: no rounding, no arithmetic.
+    const int leading = (int)firstbithigh(rest | 1);
+    const int exponent = y_exponent + leading - 23;
+    const uint normal = ((rest << (23 - leading)) & 0x007fffff) | ((uint)exponent << 23);
+    const uint denormal = (y_exponent >= 1) ? rest << (y_exponent - 1) : rest >> (1 - y_exponent);
+    const uint size = (rest == 0) ? 0 : ((exponent >= 1) ? normal : denormal);
+    const uint bits = (x < y) ? x : size;
+    return asfloat(is_nan ? 0x7fc00000 : (bits | (asuint(a) & 0x80000000)));
+}""",
     "sign": """\
 // -1, 1, or x itself where it is a zero or NaN.
 float $H(const float x)

@@ -126,6 +126,9 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
         case "shift_left":
             count = f"({{1}} & {8 * dtype.bytes - 1})"
             mask = f"({{b}}) & ({{T}})({8 * dtype.bytes - 1})"
+            if not signed and not narrow:
+                text = f"{{0}} << {count}"
+                return Spelling(text, compound=True, vector=f"({{a}}) << ({mask})")
             vector = f"as_{{T}}(as_{{U}}({{a}}) << as_{{U}}({mask}))"
             return Spelling(f"({{T}})(({{U}}){{0}} << {count})", vector=vector)
         case "shift_right":

@@ -82,25 +82,29 @@ def render(
         tensors,
         tuple(sources),
         RUN_TIME_COUNT,
-        _is_elementwise(function, tensors),
+        is_elementwise(function),
     )
 
 
-def _is_elementwise(function: ir.Function, tensors: tuple[TensorSpec, ...]) -> bool:
-    """Whether every tensor has the one symbolic size, and no value depends on a position: an
-    index serves to read the element at the same place, and for nothing else."""
-    extents = dict.fromkeys(t.extents for t in tensors)
-    if len(extents) != 1 or [isinstance(e, str) for e in next(iter(extents))] != [True]:
+def is_elementwise(function: ir.Function) -> bool:
+    """Whether every tensor is packed and has the one run-time size, and no value depends on a
+    position: an index serves to read the element at the same place, and for nothing else."""
+    extents = {p.extents for p in function.parameters} | {s.domain for s in function.stages}
+    if len(extents) != 1 or [type(e) for e in next(iter(extents))] != [str]:
         return False
-    for stage in function.stages:
-        body = stage.body
-        indices = {n for n, i in enumerate(body.instructions) if isinstance(i, ir.Index)}
-        free = (i for i in body.instructions if not isinstance(i, ir.Load))
-        if stage.reduction is not None or body.result in indices:
-            return False
-        if any(o in indices for i in free for o in ir.operands(i)):
-            return False
-        if any(o not in indices for load in body.loads() for o in load.indices):
+    if any(t.strides is not None for t in (*function.parameters, *function.results)):
+        return False
+    return all(_is_positionless(stage) for stage in function.stages)
+
+
+def _is_positionless(stage: ir.Stage) -> bool:
+    body = stage.body
+    indices = {n for n, i in enumerate(body.instructions) if isinstance(i, ir.Index)}
+    if stage.reduction is not None:
+        return False
+    for instruction in body.instructions:
+        reads = [o in indices for o in ir.operands(instruction)]
+        if any(reads) if not isinstance(instruction, ir.Load) else not all(reads):
             return False
     return True
 

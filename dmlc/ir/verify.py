@@ -120,7 +120,7 @@ def _check_strides(extents: tuple[Extent, ...], strides: tuple[int, ...] | None)
     if strides is None:
         return None
     if len(strides) != len(extents):
-        return f"it has {len(strides)} strides for {len(extents)} axes"
+        return f"it has strides for {len(strides)} axes, not {len(extents)}"
     if any(isinstance(e, str) for e in extents):
         return "a tensor of run-time size is packed"
     if any(not 0 <= s <= _LARGEST_SIZE for s in strides):
@@ -277,7 +277,10 @@ def _check_load(
         return f"%{load.tensor} is not defined before it"
     extents = tensor.extents if isinstance(tensor, Parameter) else tensor.domain
     if len(load.indices) != len(extents):
-        return f"%{load.tensor} has {len(extents)} axes, and is read at {len(load.indices)}"
+        return (
+            f"%{load.tensor} is read at {len(load.indices)} positions, "
+            f"and its axes are {len(extents)}"
+        )
     if load.dtype is not tensor.dtype.compute:
         return f"a load of %{load.tensor} gives {tensor.dtype.compute.name}"
     axes = stage.reduction.axes if stage.reduction is not None else ()

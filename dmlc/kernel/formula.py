@@ -5,7 +5,10 @@ For comments only; the tensor IR's own text form is `dmlc.ir`'s.
 
 from __future__ import annotations
 
+import numpy as np
+
 from dmlc import ir
+from dmlc.scalars import DataType
 
 _LONGEST = 300
 """Characters of a formula; a longer one is only summed up."""
@@ -36,7 +39,7 @@ def _spell(instruction: ir.Instruction, texts: list[tuple[str, bool]]) -> tuple[
     inner = [f"({text})" if compound else text for text, compound in parts]
     match instruction:
         case ir.Constant():
-            return _spell_constant(instruction.value), False
+            return _spell_constant(instruction), False
         case ir.Index():
             return instruction.name, False
         case ir.Load():
@@ -53,9 +56,12 @@ def _spell(instruction: ir.Instruction, texts: list[tuple[str, bool]]) -> tuple[
             return f" {operation.symbol} ".join(inner), True
 
 
-def _spell_constant(value: bool | int | float) -> str:
+def _spell_constant(constant: ir.Constant) -> str:
+    value = constant.value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e6:
         return f"{value:.0f}"
-    return f"{value:.9g}" if isinstance(value, float) else str(value)
+    if constant.dtype is DataType.FLOAT32:
+        return str(np.float32(value))
+    return str(value)

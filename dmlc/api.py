@@ -1,0 +1,419 @@
+"""The Python face of dmlc: operators by name, and one call from arrays to arrays.
+
+Everything here puts stages together that live elsewhere; `dmlc` itself offers these names
+lazily. Calls that look alike share what was compiled for the first of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import pathlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias, cast
+
+import numpy as np
+
+from dmlc import library
+from dmlc.binding import Module, Operator, TensorDesc
+from dmlc.ir import Function
+from dmlc.language.check import check_file, check_text
+from dmlc.pipeline import compile
+from dmlc.program import Program, Role, TensorSpec
+from dmlc.reference import evaluate
+from dmlc.runtime import opencl
+from dmlc.runtime.arrays import (
+    Array,
+    Shape,
+    buffer_strides,
+    check_names,
+    check_output,
+    show_shape,
+)
+from dmlc.runtime.device import Device, DeviceKind
+from dmlc.runtime.executable import Executable, Report
+from dmlc.scalars import TENSOR_TYPES, data_type_of
+from dmlc.source import (
+    DmlcError,
+    UnavailableError,
+    UnsupportedError,
+    unknown_name,
+)
+
+__all__ = [
+    "Results",
+    "compile",
+    "load",
+    "load_program",
+    "operator",
+    "operators",
+    "parse",
+    "run",
+]
+
+Subject: TypeAlias = str | Operator | Function
+Outputs: TypeAlias = Mapping[str, Array | Sequence[int]]
+
+_DEVICE_WORDS = ("opencl", "reference", "vulkan")
+_PLANS_KEPT = 1024
+
+
+class Results(dict[str, Array]):
+    """The arrays a run gave, by output name; `report` says on which device, and what it had to
+    copy."""
+
+    def __init__(self, arrays: Mapping[str, Array], report: Report) -> None:
+        super().__init__(arrays)
+        self.report = report
+
+
+# Operators ------------------------------------------------------------------------------------
+
+
+class _Library(Mapping[str, Operator]):
+    """The built-in operators by qualified name; each is read when it is first asked for."""
+
+    def __getitem__(self, name: str) -> Operator:
+        return _built_in(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(library.names())
+
+    def __len__(self) -> int:
+        return len(library.names())
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} operators: {', '.join(self)}>"
+
+
+_LIBRARY = _Library()
+
+
+@functools.cache
+def _built_in(name: str) -> Operator:
+    return Operator(library.find(name).operators[name])
+
+
+def operators() -> Mapping[str, Operator]:
+    """The built-in operators by qualified name, such as `directml.ACTIVATION_RELU_GRAD`."""
+    return _LIBRARY
+
+
+def operator(name: str) -> Operator:
+    """The built-in operator of that qualified name.
+
+    Raises `UnknownNameError`, a `KeyError`, with the nearest name where there is none.
+    """
+    return _built_in(name)
+
+
+def load(path: str | os.PathLike[str]) -> Module:
+    """The operators and graphs of a `.dml` file. Raises `DmlcError` with every mistake in it."""
+    return Module.of(check_file(pathlib.Path(path)))
+
+
+def parse(text: str, filename: str = "<text>") -> Module:
+    """The operators and graphs of a `.dml` text; `filename` is what messages call it, and where
+    its imports are relative to."""
+    return Module.of(check_text(text, filename))
+
+
+# Devices --------------------------------------------------------------------------------------
+
+
+def _find_device(device: str) -> Device | None:
+    """The OpenCL device that a device text means, or None for the reference."""
+    head = device.partition(":")[0]
+    if device == "reference":
+        return None
+    if head == "opencl":
+        return opencl.find_device(device)
+    if head == "vulkan":
+        raise UnavailableError(
+            "this version of dmlc runs nothing on Vulkan",
+            notes=["use device='opencl', or compile with target='hlsl' and run the source"],
+        )
+    raise DmlcError(unknown_name("device", device, _DEVICE_WORDS))
+
+
+def load_program(program: Program, device: str = "opencl") -> Executable:
+    """Builds a program on a device: `opencl`, or `opencl:` with an index or part of a name.
+
+    Raises `UnavailableError` where there is no such device, and `UnsupportedError` where the
+    device does not run programs for that target.
+    """
+    found = _find_device(device)
+    if found is None:
+        raise UnsupportedError(
+            "the reference evaluates functions, not compiled programs",
+            notes=["dmlc.run(function, inputs, device='reference') does that"],
+        )
+    return opencl.load_on(program, found)
+
+
+# Running --------------------------------------------------------------------------------------
+
+
+def run(
+    subject: Subject,
+    inputs: Mapping[str, object],
+    attributes: Mapping[str, object] | None = None,
+    outputs: Outputs | None = None,
+    device: str = "opencl",
+) -> Results:
+    """Runs an operator or a function on arrays, and returns its outputs by name.
+
+    `subject` is the name of a built-in operator, an `Operator`, or an `ir.Function`. `inputs`
+    maps tensor names to NumPy arrays of the very data types to be used (an optional input may be
+    None), of any strides. `outputs` may map names to arrays to write into, or to sizes. `device`
+    is `opencl`, `opencl:<index or part of a name>`, or `reference`.
+
+    The first call with new types, sizes and attributes compiles; calls like it do not. Packed
+    arrays of equal sizes share one kernel whatever their sizes are.
+    """
+    resolved = _resolve(subject)
+    arrays = {name: _as_array(name, value) for name, value in inputs.items() if value is not None}
+    call = _Call(resolved, arrays, attributes or {}, outputs or {}, _find_device(device))
+    return call.run()
+
+
+def _resolve(subject: object) -> Operator | Function:
+    found = operator(subject) if isinstance(subject, str) else subject
+    if not isinstance(found, (Operator, Function)):
+        raise DmlcError(
+            f"run takes an operator, its name, or an ir.Function, not a {type(subject).__name__}"
+        )
+    return found
+
+
+def _as_array(name: str, value: object) -> Array:
+    if not isinstance(value, (np.ndarray, np.generic)):
+        raise DmlcError(
+            f"the input {name} is a {type(value).__name__}, and an array is expected",
+            notes=["make one with its data type: numpy.asarray(values, dtype='float32')"],
+        )
+    if isinstance(value, np.ma.MaskedArray):
+        raise DmlcError(
+            f"the input {name} is a masked array, and tensors have no mask",
+            notes=["give it values for what is masked: array.filled(0)"],
+        )
+    array: Array = np.asarray(cast(Array, value))
+    _check_data_type(name, array)
+    return array
+
+
+def _check_data_type(name: str, array: Array) -> None:
+    if array.dtype.kind not in "biufV" or data_type_of(array.dtype) is None:
+        raise DmlcError(
+            f"the array given for {name} holds {array.dtype}, which no tensor can hold",
+            notes=[f"tensors hold {', '.join(t.name for t in TENSOR_TYPES)}"],
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Plan:
+    """What calls of one signature share."""
+
+    subject: Operator | Function
+    """Kept, so that the `id` in the signature stays this object's own."""
+    function: Function
+    executable: Executable | None
+    """None where the reference evaluates the function."""
+
+
+class _Plans:
+    """Plans by signature; the oldest go first. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._plans: dict[object, _Plan] = {}
+
+    def find(self, signature: object) -> _Plan | None:
+        return self._plans.get(signature)
+
+    def keep(self, signature: object, plan: _Plan) -> None:
+        with self._lock:
+            while len(self._plans) >= _PLANS_KEPT:
+                del self._plans[next(iter(self._plans))]
+            self._plans[signature] = plan
+
+
+_plans = _Plans()
+
+
+class _Call:
+    """One call of `run`, with everything about it checked that can be without compiling."""
+
+    def __init__(
+        self,
+        subject: Operator | Function,
+        arrays: dict[str, Array],
+        attributes: Mapping[str, object],
+        outputs: Outputs,
+        device: Device | None,
+    ) -> None:
+        if isinstance(subject, Function) and attributes:
+            raise DmlcError(
+                "an ir.Function has its attributes bound already",
+                notes=["give attributes to Operator.bind, or run the operator itself"],
+            )
+        self.subject = subject
+        self.attributes = attributes
+        self.device = device
+        self.given = {n: o for n, o in outputs.items() if isinstance(o, np.ndarray)}
+        for name, array in self.given.items():
+            _check_data_type(name, array)
+        self.outputs: dict[str, Array | Sequence[int]] = dict(outputs)
+        self.arrays = arrays
+        # Operators have tensors of 1 to 8 dimensions: a single number is a tensor of one.
+        self.single = isinstance(subject, Operator) and any(
+            a.ndim == 0 for a in (*arrays.values(), *self.given.values())
+        )
+        if self.single:
+            self.arrays = {n: _of_rank_one(a) for n, a in arrays.items()}
+            lifted = {n: _of_rank_one(a) for n, a in self.given.items()}
+            sizes = {n: (o if o else (1,)) for n, o in outputs.items() if n not in self.given}
+            self.outputs = {**sizes, **lifted}
+
+    def run(self) -> Results:
+        signature = self._signature()
+        plan = _plans.find(signature) if signature is not None else None
+        if plan is None:
+            plan = self._plan()
+            if signature is not None:
+                _plans.keep(signature, plan)
+        if plan.executable is None:
+            found = self._evaluate(plan.function)
+            report = Report("reference")
+        else:
+            wanted = cast("Mapping[str, Array | Shape]", self.outputs)
+            found, report = plan.executable.run(self.arrays, wanted)
+        if self.single:
+            found = {n: a.reshape(()) if a.shape == (1,) else a for n, a in found.items()}
+        # An array that was given is handed back itself, not a view of it.
+        return Results({n: self.given.get(n, a) for n, a in found.items()}, report)
+
+    def _signature(self) -> object:
+        """What decides which plan serves this call; None where it cannot be looked up."""
+        if isinstance(self.subject, Function):
+            layouts: object = None
+        else:
+            layouts = (
+                tuple((n, _layout(a)) for n, a in self.arrays.items()),
+                tuple((n, _layout(a)) for n, a in self.outputs.items() if n in self.given),
+            )
+        device = None if self.device is None else self.device.key
+        try:
+            signature = (id(self.subject), layouts, _freeze(self.attributes), device)
+            hash(signature)
+        except TypeError:
+            return None
+        return signature
+
+    def _plan(self) -> _Plan:
+        subject = self.subject
+        function = subject if isinstance(subject, Function) else self._bind(subject)
+        if self.device is None:
+            return _Plan(subject, function, None)
+        if isinstance(subject, Operator):
+            general = self._general_executable(subject)
+            if general is not None:
+                return _Plan(subject, function, general)
+        return _Plan(subject, function, _load(function, self.device))
+
+    def _bind(self, subject: Operator) -> Function:
+        tensors = {**self.arrays, **self._given()}
+        return subject.bind({n: _describe(a) for n, a in tensors.items()}, self.attributes)
+
+    def _given(self) -> dict[str, Array]:
+        return {n: cast(Array, self.outputs[n]) for n in self.given}
+
+    def _general_executable(self, subject: Operator) -> Executable | None:
+        """The kernel for every size, where the call is one that it serves: packed arrays of one
+        shape, and an operator that looks at nothing but elements."""
+        tensors = {**self.arrays, **self._given()}
+        shapes = {a.shape for a in tensors.values()}
+        strided = any(_describe(a).strides is not None for a in tensors.values())
+        if self.device is None or len(shapes) != 1 or strided:
+            return None
+        open_sizes = {n: TensorDesc(_describe(a).data_type) for n, a in tensors.items()}
+        try:
+            function = subject.bind(open_sizes, self.attributes)
+        except DmlcError:
+            # Bound to sizes it is fine, so it needs them: the function bound to them serves.
+            return None
+        executable = _load(function, self.device)
+        largest = max(a.size for a in tensors.values())
+        return executable if largest <= executable.program.max_count else None
+
+    def _evaluate(self, function: Function) -> dict[str, Array]:
+        """What the reference gives, in the caller's arrays where it gave some."""
+        specs = _result_specs(function)
+        check_names(self.outputs, specs, "output")
+        found = evaluate(function, self.arrays)
+        for spec in specs:
+            wanted = self.outputs.get(spec.name)
+            if wanted is None:
+                continue
+            result = found[spec.name]
+            if isinstance(wanted, np.ndarray):
+                array = check_output(spec, wanted, result.shape)
+                array[...] = result
+                found[spec.name] = array
+            elif tuple(wanted) != result.shape:
+                raise DmlcError(
+                    f"the output {spec.name} has the sizes {show_shape(result.shape)}, "
+                    f"and {show_shape(tuple(wanted))} are asked for"
+                )
+        return found
+
+
+def _of_rank_one(array: Array) -> Array:
+    return array.reshape((1,)) if array.ndim == 0 else array
+
+
+def _describe(array: Array) -> TensorDesc:
+    """An array as a tensor: with its strides where a buffer can express them; else as packed,
+    which it will be when a run has copied it."""
+    dtype = data_type_of(array.dtype)
+    if dtype is None:
+        raise DmlcError(f"no tensor can hold {array.dtype}")
+    if array.flags.c_contiguous or array.size == 0:
+        return TensorDesc(dtype, array.shape)
+    return TensorDesc(dtype, array.shape, buffer_strides(array))
+
+
+def _layout(value: object) -> object:
+    """What of an array a plan depends on."""
+    array = cast(Array, value)
+    if array.flags.c_contiguous:
+        return array.dtype, array.shape
+    return array.dtype, array.shape, buffer_strides(array)
+
+
+def _freeze(value: object) -> object:
+    """A hashable stand-in for an attribute's value, which tells 1, 1.0 and True apart."""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value).items()
+        return tuple((name, _freeze(item)) for name, item in items)
+    if isinstance(value, np.ndarray):
+        return _freeze(cast(Array, value).tolist())
+    if isinstance(value, (list, tuple)):
+        return tuple(_freeze(item) for item in cast("Sequence[object]", value))
+    return type(value), value
+
+
+def _result_specs(function: Function) -> tuple[TensorSpec, ...]:
+    stages = {s.name: s for s in function.stages}
+    return tuple(
+        TensorSpec(r.name, Role.OUTPUT, stages[r.name].dtype, stages[r.name].domain)
+        for r in function.results
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _load(function: Function, device: Device) -> Executable:
+    profile = "gpu" if device.kind is DeviceKind.GPU else "cpu"
+    return opencl.load_on(compile(function, "opencl", profile), device)

@@ -1,0 +1,7 @@
+"""From a checked operator to a tensor IR function, for concrete tensors and attributes."""
+
+from dmlc.binding.module import Module
+from dmlc.binding.operator import Operator
+from dmlc.binding.tensors import TensorDesc
+
+__all__ = ["Module", "Operator", "TensorDesc"]

@@ -1,0 +1,218 @@
+"""Attribute values as callers give them, as the values expressions compute with.
+
+Enums are given by name or by value, numbers are range-checked (a FLOAT is rounded to float32),
+arrays have their length checked, and defaults are worked out.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+import numpy as np
+
+from dmlc.binding.evaluate import Evaluator
+from dmlc.binding.facts import Binding
+from dmlc.binding.values import Constant, EnumValue, is_number, round_float, show
+from dmlc.language.definitions import AttributeDefinition, OperatorDefinition
+from dmlc.language.vocabulary import find_member
+from dmlc.scalars import DataType
+from dmlc.source import Diagnostic, DmlcError, Note, unknown_name
+
+_INT_LIMITS = (-(2**63), 2**63 - 1)
+_UINT_LIMITS = (0, 2**64 - 1)
+_FLOAT32_LARGEST = float(np.finfo(np.float32).max)
+
+
+def given_attributes(
+    definition: OperatorDefinition, given: Mapping[str, object], diagnostics: list[Diagnostic]
+) -> dict[str, Constant]:
+    """The values of the attributes given; adds a diagnostic for each that cannot be."""
+    names = [a.name for a in definition.attributes]
+    found: dict[str, Constant] = {}
+    for name, value in given.items():
+        attribute = definition.attribute(name)
+        if attribute is None:
+            diagnostics.append(unknown_name("attribute", name, names))
+            continue
+        try:
+            found[name] = convert(attribute, value)
+        except DmlcError as error:
+            diagnostics += error.diagnostics
+    return found
+
+
+def complete_attributes(
+    binding: Binding, refused: Iterable[str], diagnostics: list[Diagnostic]
+) -> dict[str, Constant]:
+    """Every attribute's value in table order: those given, then defaults, which may depend on
+    the tensors and on attributes above them. `refused` are not reported again."""
+    found: dict[str, Constant] = {}
+    skipped = set(refused)
+    evaluator = Evaluator(
+        Binding(
+            binding.operator, binding.tensors, found, binding.definitions, binding.symbolic
+        )
+    )  # fmt: skip
+    for attribute in binding.operator.attributes:
+        name = attribute.name
+        if name in skipped:
+            continue
+        try:
+            if name in binding.attributes:
+                value = binding.attributes[name]
+            elif attribute.default is None:
+                raise DmlcError(
+                    f"attribute '{name}' is not given, and has no default",
+                    notes=[Note("declared here", attribute.span)],
+                )
+            elif attribute.enum is not None:
+                expected = EnumValue(attribute.enum, next(iter(attribute.enum.members), ""))
+                value = convert(attribute, evaluator.constant(attribute.default, expected))
+            else:
+                value = convert(attribute, evaluator.constant(attribute.default))
+            _check_length(attribute, value, evaluator)
+            found[name] = value
+        except DmlcError as error:
+            diagnostics += error.diagnostics
+    return found
+
+
+def _check_length(attribute: AttributeDefinition, value: Constant, evaluator: Evaluator) -> None:
+    if attribute.length is None or not isinstance(value, tuple):
+        return
+    length = evaluator.constant(attribute.length)
+    if length != len(value):
+        raise DmlcError(
+            f"attribute '{attribute.name}' needs {show(length)} values, but has {len(value)}",
+            notes=[Note("declared here", attribute.span)],
+        )
+
+
+def convert(attribute: AttributeDefinition, given: object) -> Constant:
+    """A caller's value (plain Python, NumPy, or already converted) as the attribute's type."""
+    if not attribute.is_array:
+        return _convert_one(attribute, given)
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise _wrong(attribute, given, "a list of values")
+    items = cast("Iterable[object]", given)
+    return tuple(_convert_one(attribute, item) for item in items)
+
+
+def _plain(given: object) -> object:
+    """A NumPy scalar as Python's own; anything else as it is."""
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, np.bool_):
+        return given == np.True_
+    if isinstance(given, numbers.Integral):
+        return int(given)
+    return float(given) if isinstance(given, numbers.Real) else given
+
+
+def _convert_one(attribute: AttributeDefinition, given: object) -> Constant:
+    value = _plain(given)
+    match attribute.base:
+        case "ENUM":
+            return _convert_enum(attribute, value)
+        case "STRING":
+            if not isinstance(value, str):
+                raise _wrong(attribute, given, "a string")
+            if attribute.values is not None and value not in attribute.values:
+                raise DmlcError(
+                    unknown_name(f"value of attribute '{attribute.name}'", value, attribute.values)
+                )
+            return value
+        case "BOOL":
+            if not isinstance(value, bool | int) or value not in (0, 1):
+                raise _wrong(attribute, given, "true or false")
+            made: Constant = bool(value)
+        case "FLOAT":
+            made = _convert_float(attribute, value)
+        case _:
+            made = _convert_integer(attribute, value)
+    _check_values(attribute, made)
+    return made
+
+
+def _convert_enum(attribute: AttributeDefinition, value: object) -> EnumValue:
+    enum = attribute.enum
+    if enum is None:
+        raise DmlcError(f"attribute '{attribute.name}' has no enum")
+    if isinstance(value, EnumValue) and value.enum.name == enum.name:
+        return value
+    if isinstance(value, str):
+        member = find_member(enum, value)
+        if member is None:
+            what = f"member of {enum.name} for attribute '{attribute.name}'"
+            raise DmlcError(unknown_name(what, value, enum.members))
+        return EnumValue(enum, member)
+    if isinstance(value, int) and not isinstance(value, bool):
+        for member, number in enum.members.items():
+            if number == value:
+                return EnumValue(enum, member)
+    members = ", ".join(f"{m} = {v}" for m, v in enum.members.items())
+    raise _wrong(attribute, value, f"a {enum.name} ({members})")
+
+
+def _convert_float(attribute: AttributeDefinition, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise _wrong(attribute, value, "a number")
+    number = float(value) if abs(value) < 1e300 or isinstance(value, float) else math.inf
+    rounded = round_float(number, DataType.FLOAT32)
+    if math.isinf(rounded) and not (isinstance(value, float) and math.isinf(value)):
+        raise _wrong(attribute, value, f"a FLOAT of at most {_FLOAT32_LARGEST:.9g}")
+    return rounded
+
+
+def _convert_integer(attribute: AttributeDefinition, value: object) -> int:
+    low, high = _UINT_LIMITS if attribute.base == "UINT" else _INT_LIMITS
+    what = "a whole number of 0 or more" if attribute.base == "UINT" else "a whole number"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        number = int(value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    else:
+        raise _wrong(attribute, value, what)
+    if not low <= number <= high:
+        raise _wrong(attribute, value, what if number < low else f"at most {high}")
+    return number
+
+
+def _check_values(attribute: AttributeDefinition, value: Constant) -> None:
+    """Holds a number or a boolean to the table's `Values`, where that lists plain literals."""
+    if attribute.values is None:
+        return
+    listed = [_literal(text) for text in attribute.values]
+    if any(item is None for item in listed) or value in listed:
+        return
+    if is_number(value) and any(is_number(i) and _close(i, value) for i in listed if i is not None):
+        return
+    raise _wrong(attribute, value, f"one of {', '.join(attribute.values)}")
+
+
+def _close(listed: Constant, value: Constant) -> bool:
+    return isinstance(listed, float) and round_float(listed, DataType.FLOAT32) == value
+
+
+def _literal(text: str) -> Constant | None:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return None
+
+
+def _wrong(attribute: AttributeDefinition, value: object, expected: str) -> DmlcError:
+    shown = repr(value)
+    if len(shown) > 60:
+        shown = shown[:57] + "..."
+    return DmlcError(
+        f"attribute '{attribute.name}' must be {expected}, but is {shown}",
+        notes=[Note("declared here", attribute.span)],
+    )

@@ -1,0 +1,304 @@
+"""Holds the tensors of a binding to the operator's tables and constraints.
+
+Every check adds a diagnostic and goes on, so that one binding reports all its mistakes. A broken
+constraint is quoted as the file has it, with its place and the values that broke it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dmlc.binding.builder import span_text
+from dmlc.binding.evaluate import Evaluator
+from dmlc.binding.facts import Binding, BoundTensor
+from dmlc.binding.tensors import TensorDesc, show_sizes
+from dmlc.binding.values import Constant, show
+from dmlc.ir.verify import overlaps
+from dmlc.language import syntax
+from dmlc.language.definitions import Dimension, TensorDefinition
+from dmlc.language.vocabulary import FACTS
+from dmlc.language.walk import subexpressions
+from dmlc.scalars import DataType
+from dmlc.source import Diagnostic, DmlcError, Note
+
+Diagnostics = list[Diagnostic]
+
+
+def check_description(
+    definition: TensorDefinition, desc: TensorDesc, diagnostics: Diagnostics
+) -> None:
+    """Holds one description to its row of the table: data type, rank, layout."""
+    declared = (Note("declared here", definition.span),)
+    name = definition.name
+    if desc.data_type not in definition.dtypes:
+        permitted = _list([t.name for t in definition.dtypes])
+        diagnostics.append(
+            Diagnostic(
+                f"'{name}' cannot be {desc.data_type.name}: it is {permitted}", None, declared
+            )
+        )
+    if desc.sizes is None:
+        return
+    if len(desc.sizes) not in definition.ranks:
+        diagnostics.append(
+            Diagnostic(
+                f"'{name}' has {show_ranks(definition.ranks)} dimensions, but its sizes "
+                f"{show_sizes(desc.sizes)} are {len(desc.sizes)}",
+                None,
+                declared,
+            )
+        )
+    if definition.output and desc.strides and overlaps(desc.sizes, desc.strides):
+        diagnostics.append(
+            Diagnostic(
+                f"elements of output '{name}' overlap: sizes {show_sizes(desc.sizes)} with strides "
+                f"{show_sizes(desc.strides)}",
+                None,
+                (Note("each stride must pass over all that smaller strides reach"), *declared),
+            )
+        )
+
+
+def show_ranks(ranks: tuple[int, ...]) -> str:
+    """`4`, `1 to 8`, or `2 or 4`."""
+    if len(ranks) > 2 and ranks == tuple(range(ranks[0], ranks[-1] + 1)):
+        return f"{ranks[0]} to {ranks[-1]}"
+    return _list([str(r) for r in ranks])
+
+
+def _list(items: list[str]) -> str:
+    return " or ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
+
+
+# Whole bindings --------------------------------------------------------------------------------
+
+
+def check_constraints(binding: Binding, diagnostics: Diagnostics) -> None:
+    """Every constraint of the operator, on tensors whose types and sizes are all known (or, in a
+    symbolic binding, whose sizes are all the same unknown)."""
+    check_types(binding, diagnostics)
+    if not binding.symbolic:
+        unify_dimensions(binding, diagnostics)
+    for constraint in binding.operator.constraints:
+        if isinstance(constraint, syntax.Sentence):
+            _check_sentence(binding, constraint, diagnostics)
+        else:
+            check_requirement(binding, constraint, diagnostics)
+
+
+def check_types(binding: Binding, diagnostics: Diagnostics) -> None:
+    """Holds the data types to the rows of the `types` table."""
+    combinations = binding.operator.combinations
+    if not combinations:
+        return
+    present = [t for t in binding.tensors.values() if t.dtype is not None]
+    for combination in combinations:
+        if all(t.dtype in combination.types.get(t.name, (t.dtype,)) for t in present):
+            return
+    named = [t for t in present if any(t.name in c.types for c in combinations)]
+    shown = ", ".join(f"{t.name} {_type_name(t.dtype)}" for t in named)
+    table = combinations[0].span.to(combinations[-1].span)
+    diagnostics.append(
+        Diagnostic(f"this combination of data types is not permitted: {shown}", table)
+    )
+
+
+def _type_name(dtype: DataType | None) -> str:
+    return "?" if dtype is None else dtype.name
+
+
+def _check_sentence(binding: Binding, sentence: syntax.Sentence, diagnostics: Diagnostics) -> None:
+    present = [binding.tensors[s.text] for s in sentence.subjects if s.text in binding.tensors]
+    broken: list[str] = []
+    if sentence.kind == "same":
+        for fact in sentence.objects:
+            facts = {t.name: _fact(binding, t, fact.text) for t in present}
+            given = {t.name: facts[t.name] for t in present if t.given}
+            if len(set(facts.values())) > 1:
+                contradict = len(set(given.values())) > 1
+                broken.append(_show_facts(fact.text, given if contradict else facts))
+    elif sentence.kind == "scalar":
+        broken += [
+            f"{t.name} has sizes {show_sizes(t.sizes or ())}"
+            for t in present
+            if any(size != 1 for size in binding.sizes(t.name, sentence.span))
+        ]
+    else:
+        target = binding.tensors.get(sentence.objects[0].text)
+        if target is None or target.sizes is None:
+            return
+        broken += [
+            f"{t.name} has sizes {show_sizes(t.sizes)} and {target.name} has "
+            f"{show_sizes(target.sizes)}"
+            for t in present
+            if t.sizes is not None and not _broadcasts(t.sizes, target.sizes)
+        ]
+    if broken:
+        diagnostics.append(_violation(sentence, broken))
+
+
+def _fact(binding: Binding, tensor: BoundTensor, fact: str) -> Constant:
+    if fact == "DataType":
+        return binding.dtype(tensor.name, None)
+    if tensor.sizes is None:
+        return ()
+    return len(tensor.sizes) if fact == "DimensionCount" else tensor.sizes
+
+
+def _show_facts(fact: str, facts: dict[str, Constant]) -> str:
+    """Who has what, tensors with the same value together."""
+    groups: dict[Constant, list[str]] = {}
+    for name, value in facts.items():
+        groups.setdefault(value, []).append(name)
+    return "; ".join(
+        f"{_and(names)} {'has' if len(names) == 1 else 'have'} {fact} {show(value)}"
+        for value, names in groups.items()
+    )
+
+
+def _and(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _violation(constraint: syntax.Constraint, broken: Iterable[str]) -> Diagnostic:
+    text = " ".join(constraint.span.text.split())
+    return Diagnostic(
+        f'broken constraint: "{text}"', constraint.span, tuple(Note(b) for b in broken)
+    )
+
+
+def _broadcasts(sizes: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    return len(sizes) == len(target) and all(
+        size in (1, other) for size, other in zip(sizes, target, strict=True)
+    )
+
+
+def check_requirement(
+    binding: Binding, requirement: syntax.Require, diagnostics: Diagnostics
+) -> None:
+    """Evaluates one `require`; an array of booleans must be true throughout."""
+    evaluator = Evaluator(binding)
+    try:
+        value = evaluator.constant(requirement.condition)
+    except DmlcError as error:
+        diagnostics += error.diagnostics
+        return
+    if holds(value):
+        return
+    if not _is_boolean(value):
+        place = requirement.condition.span
+        message = f"'require' needs a boolean, but {span_text(place)} is {show(value)}"
+        diagnostics.append(Diagnostic(message, place))
+        return
+    broken = _values_read(evaluator, requirement.condition)
+    diagnostic = _violation(requirement, broken)
+    if requirement.message is not None:
+        quoted = Note(f'it reads: "{" ".join(requirement.span.text.split())}"')
+        diagnostic = Diagnostic(
+            f"broken constraint: {requirement.message}",
+            diagnostic.span,
+            (quoted, *diagnostic.notes),
+        )
+    diagnostics.append(diagnostic)
+
+
+def holds(value: Constant) -> bool:
+    """Whether a condition is true, for arrays at every element."""
+    return all(holds(v) for v in value) if isinstance(value, tuple) else value is True
+
+
+def _is_boolean(value: Constant) -> bool:
+    if isinstance(value, tuple):
+        return all(_is_boolean(v) for v in value)
+    return isinstance(value, bool)
+
+
+def _values_read(evaluator: Evaluator, condition: syntax.Expression) -> list[str]:
+    """`Epsilon is -1.0`, for each attribute and fact a condition reads."""
+    found: dict[str, None] = {}
+    for part in subexpressions(condition):
+        attribute = isinstance(part, syntax.Reference) and part.name in evaluator.binding.attributes
+        fact = isinstance(part, syntax.Member) and part.member.text in FACTS
+        if attribute or fact:
+            name = " ".join(part.span.text.split())
+            found[f"{name} is {show(evaluator.constant(part))}"] = None
+    return list(found)
+
+
+# Dimensions ------------------------------------------------------------------------------------
+
+
+def unify_dimensions(binding: Binding, diagnostics: Diagnostics) -> None:
+    """Holds sizes to the `Dimensions` column: a name means one size, or one shape, everywhere."""
+    shapes: dict[str, BoundTensor] = {}
+    sizes: dict[str, tuple[BoundTensor, int]] = {}
+    for tensor in binding.tensors.values():
+        if tensor.sizes is None:
+            continue
+        shape_name, pattern = tensor.definition.shape_name, tensor.definition.dimensions
+        if shape_name is not None:
+            first = shapes.setdefault(shape_name, tensor)
+            if first.sizes != tensor.sizes:
+                diagnostics.append(_shape_conflict(shape_name, first, tensor))
+        if pattern is None:
+            continue
+        matched = match_dimensions(pattern, len(tensor.sizes))
+        if matched is None:
+            diagnostics.append(
+                Diagnostic(
+                    f"'{tensor.name}' has dimensions {show_dimensions(pattern)}, but its sizes "
+                    f"{show_sizes(tensor.sizes)} are {len(tensor.sizes)}",
+                    None,
+                    (Note("declared here", tensor.definition.span),),
+                )
+            )
+            continue
+        for dimension, size in zip(matched, tensor.sizes, strict=True):
+            if dimension.size is not None and size != dimension.size:
+                diagnostics.append(_fixed_conflict(tensor, dimension.size))
+            if dimension.name is None:
+                continue
+            other, known = sizes.setdefault(dimension.name, (tensor, size))
+            if size != known:
+                diagnostics.append(
+                    Diagnostic(
+                        f"dimension '{dimension.name}' is {known} in '{other.name}' but {size} in "
+                        f"'{tensor.name}'",
+                        None,
+                        (Note("declared here", tensor.definition.span),),
+                    )
+                )
+
+
+def _shape_conflict(shape: str, first: BoundTensor, tensor: BoundTensor) -> Diagnostic:
+    return Diagnostic(
+        f"'{first.name}' and '{tensor.name}' share the dimensions '{shape}', but their sizes are "
+        f"{show_sizes(first.sizes or ())} and {show_sizes(tensor.sizes or ())}",
+        None,
+        (Note("declared here", tensor.definition.span),),
+    )
+
+
+def _fixed_conflict(tensor: BoundTensor, size: int) -> Diagnostic:
+    pattern = show_dimensions(tensor.definition.dimensions or ())
+    return Diagnostic(
+        f"'{tensor.name}' has dimensions {pattern}, so a size must be {size}, but its sizes are "
+        f"{show_sizes(tensor.sizes or ())}",
+        None,
+        (Note("declared here", tensor.definition.span),),
+    )
+
+
+def match_dimensions(pattern: tuple[Dimension, ...], rank: int) -> tuple[Dimension, ...] | None:
+    """The dimensions that a tensor of this rank has, optional ones left out at the front."""
+    spare = len(pattern) - rank
+    if spare < 0 or not all(d.optional for d in pattern[:spare]):
+        return None
+    return pattern[spare:]
+
+
+def show_dimensions(pattern: tuple[Dimension, ...]) -> str:
+    """`{ N, C, 1, 1 }`"""
+    parts = [d.name if d.name is not None else str(d.size) for d in pattern]
+    marked = [f"[{p}]" if d.optional else p for d, p in zip(pattern, parts, strict=True)]
+    return "{ " + ", ".join(marked) + " }"

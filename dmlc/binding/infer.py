@@ -1,0 +1,154 @@
+"""Works out what a binding leaves open: data types and sizes that the constraints decide.
+
+Sentences (`must have the same Sizes`), the `Dimensions` column and the `types` table come first;
+then, for element-wise outputs, what `compute` gives; then, for data types, the first permitted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dmlc.binding.compute import infer_outputs
+from dmlc.binding.constraints import match_dimensions
+from dmlc.binding.facts import Binding, BoundTensor
+from dmlc.language import syntax
+from dmlc.scalars import DataType
+from dmlc.source import Diagnostic, Note
+
+
+def infer_types(binding: Binding) -> Binding:
+    """The binding with every data type that the constraints decide; then the first permitted."""
+    tensors = dict(binding.tensors)
+    while True:
+        _spread_types(binding, tensors)
+        open_tensor = next((t for t in tensors.values() if t.dtype is None), None)
+        if open_tensor is None:
+            return dataclasses.replace(binding, tensors=tensors)
+        choices = _choices(binding, tensors, open_tensor)
+        tensors[open_tensor.name] = dataclasses.replace(open_tensor, dtype=choices[0])
+
+
+def _spread_types(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
+    """Gives every tensor that must have the data type of a known one that type."""
+    changed = True
+    while changed:
+        changed = False
+        for group in _same(binding, "DataType"):
+            members = [tensors[n] for n in group if n in tensors]
+            known = next((t.dtype for t in members if t.dtype is not None), None)
+            for tensor in members:
+                if tensor.dtype is None and known is not None:
+                    tensors[tensor.name] = dataclasses.replace(tensor, dtype=known)
+                    changed = True
+
+
+def _choices(
+    binding: Binding, tensors: dict[str, BoundTensor], tensor: BoundTensor
+) -> tuple[DataType, ...]:
+    """The types an open tensor may have beside the known ones, the table's order kept."""
+    permitted = tensor.definition.dtypes
+    for group in _same(binding, "DataType"):
+        if tensor.name in group:
+            rows = [tensors[n].definition.dtypes for n in group if n in tensors]
+            permitted = tuple(t for t in permitted if all(t in row for row in rows)) or permitted
+    known = {t.name: t.dtype for t in tensors.values() if t.dtype is not None}
+    listed: dict[DataType, None] = {}
+    for combination in binding.operator.combinations:
+        types = combination.types
+        if all(dtype in types.get(name, (dtype,)) for name, dtype in known.items()):
+            listed.update(dict.fromkeys(types.get(tensor.name, permitted)))
+    narrowed = tuple(t for t in listed if t in permitted)
+    return narrowed or permitted or (DataType.FLOAT32,)
+
+
+def _same(binding: Binding, fact: str) -> list[list[str]]:
+    """The groups of tensors that the sentences say have the same of something."""
+    return [
+        [s.text for s in c.subjects]
+        for c in binding.operator.constraints
+        if isinstance(c, syntax.Sentence)
+        and c.kind == "same"
+        and any(o.text == fact for o in c.objects)
+    ]
+
+
+def infer_sizes(binding: Binding, diagnostics: list[Diagnostic]) -> Binding:
+    """The binding with the sizes of every output that leaves them open; adds a diagnostic for
+    each that nothing decides."""
+    tensors = dict(binding.tensors)
+    _spread_sizes(binding, tensors)
+    found = dataclasses.replace(binding, tensors=tensors)
+    if all(t.sizes is not None for t in tensors.values()):
+        return found
+    computed = infer_outputs(found)
+    for tensor in list(tensors.values()):
+        if tensor.sizes is not None:
+            continue
+        shape = computed[tensor.name][1] if tensor.name in computed else None
+        if shape is None:
+            diagnostics.append(
+                Diagnostic(
+                    f"the sizes of output '{tensor.name}' cannot be inferred: give its description",
+                    None,
+                    (Note("declared here", tensor.definition.span),),
+                )
+            )
+        else:
+            sizes = tuple(e for e in shape if isinstance(e, int))
+            tensors[tensor.name] = dataclasses.replace(tensor, sizes=sizes)
+    return dataclasses.replace(binding, tensors=tensors)
+
+
+def _spread_sizes(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
+    """Gives sizes to tensors whose shape the constraints equate with a known one."""
+    groups = _same(binding, "Sizes")
+    shapes: dict[str, list[str]] = {}
+    for tensor in tensors.values():
+        if tensor.definition.shape_name is not None:
+            shapes.setdefault(tensor.definition.shape_name, []).append(tensor.name)
+    groups += shapes.values()
+    scalars = [
+        s.text
+        for c in binding.operator.constraints
+        if isinstance(c, syntax.Sentence) and c.kind == "scalar"
+        for s in c.subjects
+    ]
+    changed = True
+    while changed:
+        changed = False
+        named = _named_sizes(tensors)
+        for tensor in list(tensors.values()):
+            if tensor.sizes is not None:
+                continue
+            sizes = next(
+                (
+                    tensors[n].sizes
+                    for group in groups
+                    if tensor.name in group
+                    for n in group
+                    if n in tensors and tensors[n].sizes is not None
+                ),
+                None,
+            )
+            pattern = tensor.definition.dimensions
+            if sizes is None and pattern is not None and not any(d.optional for d in pattern):
+                given = [d.size if d.name is None else named.get(d.name) for d in pattern]
+                known = tuple(g for g in given if g is not None)
+                sizes = known if len(known) == len(pattern) else None
+            if sizes is None and tensor.name in scalars and len(tensor.definition.ranks) == 1:
+                sizes = (1,) * tensor.definition.ranks[0]
+            if sizes is not None:
+                tensors[tensor.name] = dataclasses.replace(tensor, sizes=sizes)
+                changed = True
+
+
+def _named_sizes(tensors: dict[str, BoundTensor]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for tensor in tensors.values():
+        if tensor.sizes is None or tensor.definition.dimensions is None:
+            continue
+        matched = match_dimensions(tensor.definition.dimensions, len(tensor.sizes))
+        for dimension, size in zip(matched or (), tensor.sizes, strict=matched is not None):
+            if dimension.name is not None:
+                found.setdefault(dimension.name, size)
+    return found

@@ -1,0 +1,29 @@
+"""`Module`: the operators and graphs of one checked file."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from dmlc.binding.operator import Operator
+from dmlc.language.definitions import GraphDefinition, ModuleDefinition
+from dmlc.source import Diagnostic
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Module:
+    """Operators and graphs by qualified name; `diagnostics` holds warnings."""
+
+    operators: Mapping[str, Operator]
+    graphs: Mapping[str, GraphDefinition]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @staticmethod
+    def of(definition: ModuleDefinition) -> Module:
+        operators = {name: Operator(d) for name, d in definition.operators.items()}
+        return Module(
+            MappingProxyType(operators),
+            MappingProxyType(dict(definition.graphs)),
+            definition.diagnostics,
+        )

@@ -1,0 +1,198 @@
+"""`Operator`: a checked operator, and its binding to concrete tensors and attributes."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+
+from dmlc import ir
+from dmlc.binding.attributes import complete_attributes, given_attributes
+from dmlc.binding.compute import lower_compute
+from dmlc.binding.constraints import check_constraints, check_description
+from dmlc.binding.facts import Binding, BoundTensor
+from dmlc.binding.infer import infer_sizes, infer_types
+from dmlc.binding.tensors import TensorDesc
+from dmlc.language import syntax
+from dmlc.language.definitions import OperatorDefinition, TensorDefinition, TensorLevel
+from dmlc.source import Diagnostic, DmlcError, Note, UnsupportedError, unknown_name
+
+_MOST_ERRORS = 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator of the language, ready to be bound."""
+
+    definition: OperatorDefinition
+
+    @property
+    def name(self) -> str:
+        """The qualified name: `directml.ACTIVATION_RELU_GRAD`."""
+        return self.definition.name
+
+    @property
+    def doc(self) -> str | None:
+        return self.definition.doc
+
+    def bind(
+        self,
+        tensors: Mapping[str, TensorDesc] | None = None,
+        attributes: Mapping[str, object] | None = None,
+        *,
+        level: str | None = None,
+    ) -> ir.Function:
+        """The operator for these tensors and attributes, as a verified function.
+
+        `tensors` describes tensors by name. Outputs may be left out, or leave their sizes open,
+        where the constraints or the element-wise formula decide them; an optional output that is
+        left out is not computed. Where no tensor has sizes the function is made for any number of
+        elements: each of its tensors is a run of `n`. `attributes` gives enums by name or value,
+        numbers, booleans, strings and lists. `level` is a feature level; the newest by default.
+
+        Raises `DmlcError` with every independent mistake, and `UnsupportedError` for what this
+        version cannot bind.
+        """
+        given = dict(tensors or {})
+        table = _find_level(self.definition, level)
+        diagnostics: list[Diagnostic] = []
+        binding = _start(self.definition, table, given, attributes or {}, diagnostics)
+        refused = set(attributes or {}) - set(binding.attributes)
+        arrays = [t for t in binding.tensors.values() if t.definition.array]
+        if arrays and not diagnostics:
+            definition = arrays[0].definition
+            raise UnsupportedError(
+                f"array of tensors '{definition.name}' cannot be bound yet: this version binds "
+                "single tensors",
+                definition.span,
+            )
+        if not diagnostics:
+            binding = infer_types(binding)
+        completed = complete_attributes(binding, refused, diagnostics)
+        _raise(diagnostics)
+        binding = dataclasses.replace(binding, attributes=completed)
+        if binding.symbolic:
+            _check_symbolic(binding)
+        else:
+            binding = infer_sizes(binding, diagnostics)
+            _raise(diagnostics)
+            for tensor in binding.tensors.values():
+                _check_inferred(tensor, given, diagnostics)
+        check_constraints(binding, diagnostics)
+        _raise(diagnostics)
+        function = lower_compute(binding)
+        ir.verify(function, "bind")
+        return function
+
+
+def _raise(diagnostics: list[Diagnostic]) -> None:
+    if diagnostics:
+        raise DmlcError(diagnostics[:_MOST_ERRORS])
+
+
+def _find_level(definition: OperatorDefinition, level: str | None) -> TensorLevel:
+    """The tensors of a feature level: the newest not above the one asked for."""
+    newest = definition.levels[-1]
+    if level is None:
+        return newest
+    known = [t.level for t in definition.levels if t.level is not None]
+    if level in known:
+        return next(t for t in definition.levels if t.level == level)
+    asked = _level_number(level)
+    if asked is None:
+        raise DmlcError(unknown_name("feature level", level, known))
+    introduced = _level_number(definition.introduced or "")
+    older = [
+        t
+        for t in definition.levels
+        if (_level_number(t.level or definition.introduced or "") or asked) <= asked
+    ]
+    if not older or (introduced is not None and introduced > asked):
+        first = definition.introduced or definition.levels[0].level
+        raise DmlcError(f"'{definition.name}' is not in {level}: it was introduced in {first}")
+    return older[-1]
+
+
+def _level_number(level: str) -> tuple[int, int] | None:
+    match = re.search(r"(\d+)_(\d+)$", level)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
+def _start(
+    definition: OperatorDefinition,
+    table: TensorLevel,
+    given: Mapping[str, TensorDesc],
+    attributes: Mapping[str, object],
+    diagnostics: list[Diagnostic],
+) -> Binding:
+    """The tensors that take part, with what the caller says about them."""
+    definitions = {t.name: t for t in table.tensors}
+    diagnostics += [
+        unknown_name("tensor", name, definitions) for name in given if name not in definitions
+    ]
+    symbolic = all(d.sizes is None for d in given.values())
+    bound: dict[str, BoundTensor] = {}
+    for tensor in table.tensors:
+        desc = given.get(tensor.name)
+        if desc is not None:
+            check_description(tensor, desc, diagnostics)
+        elif tensor.optional:
+            continue
+        if not symbolic and not tensor.output:
+            _check_given(tensor, desc, diagnostics)
+        bound[tensor.name] = BoundTensor(
+            tensor,
+            None if desc is None else desc.data_type,
+            None if desc is None else desc.sizes,
+            None if desc is None else desc.stored_strides,
+            desc is not None,
+        )
+    values = given_attributes(definition, attributes, diagnostics)
+    return Binding(definition, bound, values, definitions, symbolic)
+
+
+def _check_given(
+    tensor: TensorDefinition, desc: TensorDesc | None, diagnostics: list[Diagnostic]
+) -> None:
+    if desc is None:
+        message = f"required tensor '{tensor.name}' is not given"
+    elif desc.sizes is None:
+        message = f"input '{tensor.name}' has no sizes, but other tensors have"
+    else:
+        return
+    diagnostics.append(Diagnostic(message, None, (Note("declared here", tensor.span),)))
+
+
+def _check_inferred(
+    tensor: BoundTensor, given: Mapping[str, TensorDesc], diagnostics: list[Diagnostic]
+) -> None:
+    """Holds what was inferred to the table, as what is given was."""
+    desc = given.get(tensor.name)
+    if (desc is None or desc.sizes is None) and tensor.dtype is not None:
+        check_description(
+            tensor.definition, TensorDesc(tensor.dtype, tensor.sizes), diagnostics
+        )  # fmt: skip
+
+
+def _check_symbolic(binding: Binding) -> None:
+    """Refuses a binding without sizes where the tables do not say that all shapes are one."""
+    operator = binding.operator
+    patterns = {t.definition.dimensions for t in binding.tensors.values()}
+    fixed = any(d.size is not None for p in patterns if p is not None for d in p)
+    no_input = all(t.definition.output for t in binding.tensors.values())
+    scalar = next(
+        (
+            c
+            for c in operator.constraints
+            if isinstance(c, syntax.Sentence)
+            and c.kind == "scalar"
+            and any(s.text in binding.tensors for s in c.subjects)
+        ),
+        None,
+    )
+    if len(patterns) > 1 or fixed or no_input or scalar is not None:
+        raise DmlcError(
+            f"'{operator.name}' needs the sizes of its tensors: they are not all the same",
+            None if scalar is None else scalar.span,
+            ["give a description with sizes for each input"],
+        )

@@ -1,0 +1,124 @@
+"""`TensorDesc`: what a caller says about a tensor, as a DirectML tensor description does."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Sequence
+
+from dmlc.ir import packed_strides
+from dmlc.scalars import DataType, data_type_names, find_data_type
+from dmlc.source import DmlcError, unknown_name
+
+MAXIMUM_RANK = 8
+_LARGEST_OFFSET = 2**63 - 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, init=False)
+class TensorDesc:
+    """Data type, sizes and strides of a tensor.
+
+    `sizes` has 1 to 8 dimensions of 0 or more elements, or is None to leave them open.
+    `strides` are in elements, 0 or more, one per dimension; None means packed, last dimension
+    fastest. A stride of 0 repeats the same element. Raises `DmlcError` for anything else.
+    """
+
+    data_type: DataType
+    sizes: tuple[int, ...] | None
+    strides: tuple[int, ...] | None
+
+    def __init__(
+        self,
+        data_type: DataType | str,
+        sizes: Sequence[int] | None = None,
+        strides: Sequence[int] | None = None,
+    ) -> None:
+        object.__setattr__(self, "data_type", _as_data_type(data_type))
+        object.__setattr__(self, "sizes", None if sizes is None else _as_sizes(sizes))
+        object.__setattr__(self, "strides", None)
+        if strides is not None:
+            object.__setattr__(self, "strides", _as_strides(strides, self.sizes))
+        if self.sizes is not None and self.last_offset > _LARGEST_OFFSET:
+            raise DmlcError(
+                f"a tensor of {show_sizes(self.sizes)} elements is larger than 2^63 elements"
+            )
+
+    @property
+    def dimension_count(self) -> int | None:
+        return None if self.sizes is None else len(self.sizes)
+
+    @property
+    def last_offset(self) -> int:
+        """The element offset of the last element; -1 for an empty tensor."""
+        if self.sizes is None:
+            raise DmlcError("a tensor description without sizes has no extent in memory")
+        if 0 in self.sizes:
+            return -1
+        strides = self.strides or packed_strides(self.sizes)
+        return sum((size - 1) * stride for size, stride in zip(self.sizes, strides, strict=True))
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes a buffer for it needs, rounded up to a multiple of 4."""
+        return -(-(self.last_offset + 1) * self.data_type.bytes // 4) * 4
+
+    @property
+    def stored_strides(self) -> tuple[int, ...] | None:
+        """The strides, or None where they say no more than that the tensor is packed."""
+        if self.strides is None or self.sizes is None or 0 in self.sizes:
+            return None
+        packed = packed_strides(self.sizes)
+        same = all(
+            size == 1 or given == usual
+            for size, given, usual in zip(self.sizes, self.strides, packed, strict=True)
+        )
+        return None if same else self.strides
+
+    def __str__(self) -> str:
+        shape = "[...]" if self.sizes is None else show_sizes(self.sizes)
+        strides = self.strides
+        layout = "" if strides is None else "{" + ", ".join(map(str, strides)) + "}"
+        return f"{self.data_type.name}{shape}{layout}"
+
+
+def show_sizes(sizes: Sequence[int | str]) -> str:
+    """Sizes as messages spell them: `[2, 3]`."""
+    return f"[{', '.join(map(str, sizes))}]"
+
+
+def _as_data_type(given: DataType | str) -> DataType:
+    found = given if isinstance(given, DataType) else find_data_type(given)
+    if found is None or found is DataType.INDEX:
+        raise DmlcError(unknown_name("data type", str(given), data_type_names()))
+    return found
+
+
+def _as_integers(what: str, given: Sequence[int]) -> tuple[int, ...]:
+    made: list[int] = []
+    for value in given:
+        try:
+            made.append(operator.index(value))
+        except TypeError:
+            raise DmlcError(f"{what} must be integers, but one is {value!r}") from None
+    for value in made:
+        if value < 0:
+            raise DmlcError(f"{what} must not be negative, but one is {value}")
+    return tuple(made)
+
+
+def _as_sizes(given: Sequence[int]) -> tuple[int, ...]:
+    sizes = _as_integers("sizes", given)
+    if not 1 <= len(sizes) <= MAXIMUM_RANK:
+        raise DmlcError(f"a tensor has 1 to {MAXIMUM_RANK} dimensions, but sizes has {len(sizes)}")
+    return sizes
+
+
+def _as_strides(given: Sequence[int], sizes: tuple[int, ...] | None) -> tuple[int, ...]:
+    strides = _as_integers("strides", given)
+    if sizes is None:
+        raise DmlcError("strides need sizes: give both, or neither")
+    if len(strides) != len(sizes):
+        raise DmlcError(
+            f"{len(sizes)} sizes need {len(sizes)} strides, but there are {len(strides)}"
+        )
+    return strides

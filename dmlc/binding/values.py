@@ -1,0 +1,216 @@
+"""Compile-time values: what attributes, sizes and literals are, and arithmetic on them.
+
+Numbers known when an operator is bound are *weak*: plain integers and real numbers, computed in
+double precision and given a data type only where they meet a tensor. Dividing two integers is
+real division, as on the reference pages: `1 / 2` is 0.5, and `4 / 2` is the integer 2.
+Arrays (`Scales`, `T.Sizes`) combine element by element.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from dmlc.language.definitions import EnumDefinition
+from dmlc.scalars import DataType, Operands, Operation
+from dmlc.source import DmlcError, Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EnumValue:
+    """A member of an enum."""
+
+    enum: EnumDefinition = dataclasses.field(compare=False)
+    member: str
+
+    def __str__(self) -> str:
+        return self.member
+
+
+Scalar: TypeAlias = bool | int | float | str | EnumValue | DataType
+Constant: TypeAlias = Scalar | tuple["Constant", ...]
+"""A compile-time value; a tuple is an array."""
+
+_LARGEST = 2**64
+
+
+def describe(value: Constant) -> str:
+    """What kind of value this is, for messages."""
+    match value:
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case EnumValue():
+            return f"a {value.enum.name}"
+        case DataType():
+            return "a data type"
+        case tuple():
+            return f"an array of {len(value)} values"
+
+
+def show(value: Constant) -> str:
+    """A compile-time value as a person writes it."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{value}"'
+        case DataType():
+            return value.name
+        case tuple():
+            return f"[{', '.join(show(v) for v in value)}]"
+        case _:
+            return str(value)
+
+
+def is_number(value: Constant) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def apply_constant(operation: Operation, given: Sequence[Constant], span: Span) -> Constant:
+    """A scalar operation on compile-time values; arrays go element by element."""
+    lengths = {len(v) for v in given if isinstance(v, tuple)}
+    if len(lengths) > 1:
+        shown = " and ".join(str(n) for n in sorted(lengths))
+        raise DmlcError(f"arrays of {shown} values cannot be combined element by element", span)
+    if not lengths:
+        return _apply_scalars(operation, [v for v in given if not isinstance(v, tuple)], span)
+    return tuple(
+        apply_constant(operation, [v[k] if isinstance(v, tuple) else v for v in given], span)
+        for k in range(lengths.pop())
+    )
+
+
+def _apply_scalars(operation: Operation, given: list[Scalar], span: Span) -> Scalar:
+    if operation.operands is Operands.BOOL:
+        return _apply_booleans(operation, given, span)
+    if operation.name in ("eq", "ne"):
+        return _equal(given[0], given[1], span) == (operation.name == "eq")
+    numbers = [v for v in given if isinstance(v, int | float) and not isinstance(v, bool)]
+    if len(numbers) != len(given):
+        wrong = next(v for v in given if not is_number(v))
+        raise DmlcError(
+            f"{spell(operation)} takes numbers, but {show(wrong)} is {describe(wrong)}", span
+        )
+    integers = [v for v in numbers if isinstance(v, int)]
+    if len(integers) == len(numbers):
+        found = _apply_integers(operation, integers, span)
+        if found is not None:
+            if abs(found) > _LARGEST:
+                raise DmlcError("a compile-time integer grows beyond 64 bits", span)
+            return found
+    if operation.operands is Operands.INTEGER:
+        raise DmlcError(f"{spell(operation)} takes integers, but one operand is a fraction", span)
+    with np.errstate(all="ignore"):
+        result = operation.evaluate(*(np.asarray(v, np.float64) for v in numbers))
+    return bool(result) if operation.gives_bool else float(result)
+
+
+def _apply_booleans(operation: Operation, given: list[Scalar], span: Span) -> bool:
+    for value in given:
+        if not isinstance(value, bool):
+            raise DmlcError(
+                f"{spell(operation)} takes booleans, but {show(value)} is {describe(value)}", span
+            )
+    return bool(operation.evaluate(*given))
+
+
+def _equal(left: Scalar, right: Scalar, span: Span) -> bool:
+    if is_number(left) and is_number(right):
+        return left == right
+    if describe(left) != describe(right):
+        raise DmlcError(
+            f"{describe(left)} cannot be compared with {describe(right)}: "
+            f"{show(left)} and {show(right)}",
+            span,
+        )
+    return left == right
+
+
+def _apply_integers(operation: Operation, given: list[int], span: Span) -> int | bool | None:
+    """The exact result on integers; None where the result is a fraction."""
+    x, y = given[0], given[-1]
+    match operation.name:
+        case "add":
+            return x + y
+        case "sub":
+            return x - y
+        case "mul":
+            return x * y
+        case "div" | "mod":
+            if y == 0:
+                raise DmlcError("division by zero in a compile-time expression", span)
+            if operation.name == "mod":
+                return x - y * (abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1)
+            return x // y if x % y == 0 else None
+        case "neg":
+            return -x
+        case "abs":
+            return abs(x)
+        case "sign":
+            return (x > 0) - (x < 0)
+        case "min":
+            return min(x, y)
+        case "max":
+            return max(x, y)
+        case "lt":
+            return x < y
+        case "le":
+            return x <= y
+        case "gt":
+            return x > y
+        case "ge":
+            return x >= y
+        case "floor" | "ceil" | "round" | "trunc":
+            return x
+        case "bit_and":
+            return x & y
+        case "bit_or":
+            return x | y
+        case "bit_xor":
+            return x ^ y
+        case "bit_not":
+            return ~x
+        case "shift_left":
+            return x << (y & 63)
+        case "shift_right":
+            return x >> (y & 63)
+        case _:
+            return None
+
+
+def cast_constant(value: Scalar, to: DataType, span: Span) -> bool | int | float:
+    """A compile-time value converted to a data type, as `cast` does it at run time."""
+    if not isinstance(value, bool | int | float):
+        raise DmlcError(f"cast takes a number, but {show(value)} is {describe(value)}", span)
+    if to is DataType.BOOL:
+        return value != 0
+    if to.is_float:
+        return round_float(float(value), to.compute)
+    limits = np.iinfo(to.dtype)
+    if isinstance(value, float):
+        bounded = 0.0 if math.isnan(value) else min(max(value, -(2.0**65)), 2.0**65)
+        return min(max(int(bounded), int(limits.min)), int(limits.max))
+    bits = 8 * to.bytes
+    wrapped = int(value) & ((1 << bits) - 1)
+    return wrapped - (1 << bits) if wrapped > int(limits.max) else wrapped
+
+
+def round_float(value: float, to: DataType) -> float:
+    """The nearest value of a floating compute type, as a Python float."""
+    if to is DataType.FLOAT64:
+        return value
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
+
+
+def spell(operation: Operation) -> str:
+    """An operation as messages name it: `'+'`, `'exp'`."""
+    return f"'{operation.symbol or operation.name}'"

@@ -1,0 +1,207 @@
+"""Syntax to definitions: resolves imports and names, and checks every declaration of a file.
+
+Mistakes accumulate, up to 20, behind kinds that fit everywhere; nothing is bound here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from types import MappingProxyType
+
+from dmlc.language import syntax
+from dmlc.language.check_expressions import ExpressionChecker
+from dmlc.language.check_functions import find_recursion, order_by_calls
+from dmlc.language.check_graph import Operators, check_graph
+from dmlc.language.check_operator import (
+    Surroundings,
+    check_operator,
+    check_parameters,
+    qualify,
+)
+from dmlc.language.definitions import (
+    EnumDefinition,
+    FunctionDefinition,
+    GraphDefinition,
+    ModuleDefinition,
+    OperatorDefinition,
+)
+from dmlc.language.imports import Loaded, load_file, load_text
+from dmlc.language.kinds import UNKNOWN, Kind, Names
+from dmlc.language.parse import MAX_ERRORS
+from dmlc.language.vocabulary import BUILT_IN
+from dmlc.source import Diagnostic, DmlcError, Note, Span, nearest, unknown_name
+
+
+def check_file(path: Path) -> ModuleDefinition:
+    """What a `.dml` file and its imports mean. Raises `DmlcError` with up to 20 mistakes."""
+    return _check(load_file(path))
+
+
+def check_text(text: str, filename: str) -> ModuleDefinition:
+    """As `check_file`, for a text; imports are relative to where `filename` would stand."""
+    return _check(load_text(text, filename))
+
+
+class _Mistakes(list[Diagnostic]):
+    """Diagnostics that end the check when there are enough of them."""
+
+    def append(self, item: Diagnostic) -> None:
+        super().append(item)
+        if len(self) >= MAX_ERRORS:
+            raise DmlcError(self)
+
+    def extend(self, items: Iterable[Diagnostic]) -> None:
+        for item in items:
+            self.append(item)
+
+    def __iadd__(self, items: Iterable[Diagnostic]) -> _Mistakes:
+        self.extend(items)
+        return self
+
+
+def _check(loaded: Loaded) -> ModuleDefinition:
+    checker = _Checker()
+    for file in (*loaded.imports, loaded.file):
+        checker.check(file)
+    if checker.diagnostics:
+        raise DmlcError(checker.diagnostics)
+    return ModuleDefinition(
+        loaded.file.source,
+        MappingProxyType(checker.operators),
+        MappingProxyType(checker.graphs),
+        tuple(checker.warnings),
+    )
+
+
+class _Checker:
+    """The declarations of a file and its imports, the imports first."""
+
+    def __init__(self) -> None:
+        self.diagnostics: list[Diagnostic] = _Mistakes()
+        self.warnings: list[Diagnostic] = []
+        self.enums: dict[str, EnumDefinition] = {}
+        self.functions: dict[str, FunctionDefinition] = {}
+        self.results: dict[str, Kind] = {}
+        self.operators: dict[str, OperatorDefinition] = {}
+        self.graphs: dict[str, GraphDefinition] = {}
+        self.places: dict[str, Span] = {}
+
+    def fail(self, message: str, span: Span, *notes: Note) -> None:
+        self.diagnostics.append(Diagnostic(message, span, notes))
+
+    def check(self, file: syntax.File) -> None:
+        module = None if file.module is None else file.module.text
+        enums = [d for d in file.declarations if isinstance(d, syntax.Enum)]
+        functions = [d for d in file.declarations if isinstance(d, syntax.ScalarFunction)]
+        operators = [d for d in file.declarations if isinstance(d, syntax.Operator)]
+        graphs = [d for d in file.declarations if isinstance(d, syntax.Graph)]
+        for enum in enums:
+            self.check_enum(enum)
+        self.check_functions(functions)
+        own: list[OperatorDefinition] = []
+        for operator in operators:
+            self.declare("operator or graph", operator.name, qualify(module, operator.name.text))
+            around = Surroundings(module, dict(self.enums), dict(self.functions), self.results)
+            made = check_operator(operator, around, self.diagnostics)
+            self.operators[made.name] = made
+            own.append(made)
+        known = Operators(module, self.operators)
+        for operator in own:
+            self.check_partners(operator, known)
+        for graph in graphs:
+            name = qualify(module, graph.name.text)
+            self.declare("operator or graph", graph.name, name)
+            names = Names(enums=dict(self.enums), functions=dict(self.functions), elements=True)
+            names.results.update(self.results)
+            check_graph(graph, names, known, self.diagnostics)
+            self.graphs[name] = GraphDefinition(name, graph)
+
+    def declare(self, what: str, name: syntax.Name, qualified: str) -> None:
+        key = f"{what} {qualified}"
+        if key in self.places:
+            self.fail(
+                f"{what} '{qualified}' is declared twice",
+                name.span,
+                Note("the first is here", self.places[key]),
+            )
+        self.places.setdefault(key, name.span)
+
+    def check_enum(self, enum: syntax.Enum) -> None:
+        name = enum.name
+        self.declare("enum", name, name.text)
+        if not enum.members:
+            self.fail(f"enum '{name.text}' has no members", name.span)
+        members: dict[str, int] = {}
+        for member in enum.members:
+            if member.name.text in members:
+                self.fail(
+                    f"'{member.name.text}' stands twice in enum '{name.text}'", member.name.span
+                )
+            elif member.value in members.values():
+                other = next(n for n, v in members.items() if v == member.value)
+                self.fail(
+                    f"'{member.name.text}' has the same value as '{other}' in enum '{name.text}'",
+                    member.span,
+                )
+            members[member.name.text] = member.value
+        made = EnumDefinition(name.text, MappingProxyType(members), name.span)
+        self.enums.setdefault(name.text, made)
+
+    def check_functions(self, functions: list[syntax.ScalarFunction]) -> None:
+        first: dict[str, syntax.ScalarFunction] = {}
+        for function in functions:
+            name = function.name
+            self.declare("function", name, name.text)
+            if name.text in BUILT_IN:
+                self.fail(f"'{name.text}' is a function of the language", name.span)
+            check_parameters(function, self.diagnostics)
+            first.setdefault(name.text, function)
+            self.functions.setdefault(
+                name.text,
+                FunctionDefinition(
+                    name.text,
+                    tuple(p.text for p in function.parameters),
+                    function.body,
+                    name.span,
+                ),
+            )
+        recursive = find_recursion(list(first.values()), self.diagnostics)
+        names = Names(enums=self.enums, functions=self.functions, results=self.results)
+        checker = ExpressionChecker(names, self.diagnostics)
+        for function in order_by_calls(list(first.values())):
+            name = function.name.text
+            if name in recursive:
+                self.results[name] = UNKNOWN
+                continue
+            parameters = [p.text for p in function.parameters]
+            self.results[name] = checker.check_function(parameters, function.body)
+
+    def check_partners(self, operator: OperatorDefinition, known: Operators) -> None:
+        """The operators an operator names: its forward, and the one it is the gradient of."""
+        forward = operator.syntax.forward
+        if forward is not None and operator.forward not in known.known:
+            # It may be in another file, such as the built-in library; a near miss is suspicious.
+            others = [n for n in known.known if n != operator.name]
+            near = nearest(operator.forward or "", others)
+            if near is not None and operator.forward != near:
+                self.warnings.append(
+                    unknown_name("forward operator", forward.text, [near], forward.span)
+                )
+        gradient = operator.gradient_of
+        if gradient is None:
+            return
+        target = known.find(gradient.operator, self.diagnostics)
+        seen: dict[str, Span] = {}
+        for tensor in gradient.tensors:
+            if tensor.text in seen:
+                note = Note("it is named here first", seen[tensor.text])
+                self.fail(f"'{tensor.text}' is named twice", tensor.span, note)
+            seen[tensor.text] = tensor.span
+            if target is None:
+                continue
+            inputs = [t.name for t in target.levels[-1].tensors if not t.output]
+            if tensor.text not in inputs:
+                self.diagnostics.append(
+                    unknown_name(f"input of {target.name}", tensor.text, inputs, tensor.span)
+                )

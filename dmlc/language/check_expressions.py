@@ -1,0 +1,636 @@
+"""Checks expressions: names, numbers of arguments, booleans and numbers, ranks, packs.
+
+Nothing is computed and nothing about sizes or data types is decided here; binding does that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from dmlc.language import syntax
+from dmlc.language.kinds import (
+    BOOL,
+    NUMBER,
+    NUMBERS,
+    PACK,
+    STRING,
+    TYPE,
+    UNKNOWN,
+    Form,
+    Kind,
+    Names,
+    What,
+    attribute_kind,
+    tensor_kind,
+)
+from dmlc.language.vocabulary import (
+    FACTS,
+    FOLDS,
+    PACK_FOLDS,
+    REDUCTIONS,
+    SCALAR_FUNCTIONS,
+    find_member,
+)
+from dmlc.language.walk import Step, subexpressions, walk
+from dmlc.scalars import data_type_names, find_data_type
+from dmlc.source import Diagnostic, Note, Span, unknown_name
+
+_NUMERIC = ("+", "-", "*", "/", "%", "<", "<=", ">", ">=")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Where an expression stands: the variables bound around it, and what encloses it."""
+
+    variables: Mapping[str, Kind]
+    in_pack: bool = False
+    in_function: bool = False
+
+    def within_pack(self) -> Place:
+        return dataclasses.replace(self, in_pack=True)
+
+
+class ExpressionChecker:
+    """Checks expressions against `names`, adding mistakes to `diagnostics`."""
+
+    def __init__(self, names: Names, diagnostics: list[Diagnostic]) -> None:
+        self.names = names
+        self.diagnostics = diagnostics
+
+    def check(
+        self,
+        expression: syntax.Expression,
+        variables: Mapping[str, Kind] | None = None,
+        expected: Kind | None = None,
+    ) -> Kind:
+        """The kind of an expression. `expected` says which enum a bare name is a member of."""
+        place = Place({} if variables is None else variables)
+        return walk(self._visit(expression, place, expected))
+
+    def check_function(self, parameters: Sequence[str], body: syntax.Expression) -> Kind:
+        """The kind a function gives, its parameters being of any kind."""
+        place = Place(dict.fromkeys(parameters, UNKNOWN), in_function=True)
+        return walk(self._visit(body, place))
+
+    def fail(self, message: str, span: Span, *notes: str | Note) -> Kind:
+        made = tuple(n if isinstance(n, Note) else Note(n) for n in notes)
+        self.diagnostics.append(Diagnostic(message, span, made))
+        return UNKNOWN
+
+    def _visit(
+        self, expression: syntax.Expression, place: Place, expected: Kind | None = None
+    ) -> Step[Kind]:
+        match expression:
+            case syntax.Literal():
+                return self._give(BOOL if isinstance(expression.value, bool) else NUMBER)
+            case syntax.String():
+                return self._string(expression, expected)
+            case syntax.Array():
+                return self._array(expression, place, expected)
+            case syntax.Reference():
+                return self._reference(expression, place, expected)
+            case syntax.Member():
+                return self._member(expression, place)
+            case syntax.Index():
+                return self._index(expression, place)
+            case syntax.Call():
+                return self._call(expression, place)
+            case syntax.Reduce():
+                return self._reduce(expression, place)
+            case syntax.Unary():
+                return self._unary(expression, place)
+            case syntax.Binary():
+                return self._binary(expression, place)
+            case syntax.Ternary():
+                return self._ternary(expression, place, expected)
+            case syntax.Pack():
+                return self._stray_pack(expression, place)
+
+    def _give(self, kind: Kind) -> Step[Kind]:
+        yield from ()
+        return kind
+
+    def _string(self, expression: syntax.String, expected: Kind | None) -> Step[Kind]:
+        yield from ()
+        if expected is not None and expected.values is not None:
+            if expression.value not in expected.values:
+                self.diagnostics.append(
+                    unknown_name("value", expression.value, expected.values, expression.span)
+                )
+            return expected
+        return STRING
+
+    def _array(self, expression: syntax.Array, place: Place, expected: Kind | None) -> Step[Kind]:
+        kinds: list[Kind] = []
+        for item in expression.items:
+            kind: Kind = yield self._visit(item, place, expected)
+            kinds.append(kind)
+            if kind.form is Form.TENSOR:
+                self.fail("an array holds compile-time values only", item.span)
+        whats = {k.what for k in kinds if not k.is_unknown}
+        if len(whats) > 1:
+            return self.fail("the values of an array must be of one kind", expression.span)
+        what = whats.pop() if whats else What.UNKNOWN
+        return Kind(what, Form.ARRAY, enum=kinds[0].enum if kinds else None)
+
+    # Names --------------------------------------------------------------------------------
+
+    def _reference(
+        self, expression: syntax.Reference, place: Place, expected: Kind | None
+    ) -> Step[Kind]:
+        yield from ()
+        name, span, names = expression.name, expression.span, self.names
+        if expected is not None and expected.enum is not None:
+            if find_member(expected.enum, name) is not None:
+                return dataclasses.replace(expected, form=Form.SCALAR)
+        elif expected is not None and expected.what is What.TYPE and find_data_type(name):
+            return TYPE
+        if name in place.variables:
+            return self._variable(expression, place)
+        if name in names.locals:
+            return names.locals[name]
+        if name in names.later:
+            return self.fail(
+                f"'{name}' is used before it is defined",
+                span,
+                Note("it is defined here", names.later[name]),
+            )
+        if name in names.tensors:
+            return self._tensor(expression)
+        if name in names.attributes:
+            kind = attribute_kind(names.attributes[name])
+            return self._per_axis(kind, place)
+        return self._unknown(expression, expected)
+
+    def _per_axis(self, kind: Kind, place: Place) -> Kind:
+        """An array inside `e...` stands for its value along the axis at hand."""
+        if kind.form is Form.ARRAY and place.in_pack:
+            return dataclasses.replace(kind, form=Form.SCALAR)
+        if kind.form is Form.ARRAY and place.in_function:
+            return dataclasses.replace(kind, form=Form.UNKNOWN)
+        return kind
+
+    def _variable(self, expression: syntax.Reference, place: Place) -> Kind:
+        kind = place.variables[expression.name]
+        if kind.pack and not place.in_pack:
+            return self.fail(
+                f"'{expression.name}' is a pack, one value per axis, and is used without '...'",
+                expression.span,
+                f"write '{expression.name}...' as an index, or fold it, as in "
+                f"'product({expression.name}...)'",
+            )
+        return dataclasses.replace(kind, pack=False)
+
+    def _tensor(self, expression: syntax.Reference) -> Kind:
+        tensor = self.names.tensors[expression.name]
+        if not self.names.elements:
+            return self.fail(
+                f"the elements of tensor '{expression.name}' are not known here",
+                expression.span,
+                f"use a fact about it, such as {expression.name}.Sizes",
+            )
+        if tensor.output:
+            return self.fail(
+                f"output '{expression.name}' is read, but no statement before defines it",
+                expression.span,
+            )
+        return tensor_kind(tensor)
+
+    def _unknown(self, expression: syntax.Reference, expected: Kind | None) -> Kind:
+        name, span, names = expression.name, expression.span, self.names
+        owners = [e for e in names.enums.values() if find_member(e, name) is not None]
+        if expected is not None and expected.is_unknown and (owners or find_data_type(name)):
+            return UNKNOWN
+        if expected is not None and expected.enum is not None:
+            members = expected.enum.members
+            self.diagnostics.append(
+                unknown_name(f"member of {expected.enum.name}", name, members, span)
+            )
+        elif expected is not None and expected.what is What.TYPE:
+            self.diagnostics.append(unknown_name("data type", name, data_type_names(), span))
+        elif name in names.functions or name in SCALAR_FUNCTIONS or name in REDUCTIONS:
+            self.fail(f"'{name}' is a function: call it, as in {name}(...)", span)
+        elif owners:
+            self.fail(
+                f"'{name}' is a member of {owners[0].name}, and no {owners[0].name} is expected "
+                "here",
+                span,
+                "compare it with an attribute of that type",
+            )
+        else:
+            known = [*names.locals, *names.tensors, *names.attributes]
+            self.diagnostics.append(unknown_name("name", name, known, span))
+        return UNKNOWN
+
+    def _is_open(self, expression: syntax.Expression, place: Place) -> bool:
+        """Whether only the other side of a comparison can tell what a name is."""
+        return isinstance(expression, syntax.Reference) and not (
+            expression.name in place.variables
+            or expression.name in self.names.locals
+            or expression.name in self.names.tensors
+            or expression.name in self.names.attributes
+        )
+
+    def _member(self, expression: syntax.Member, place: Place) -> Step[Kind]:
+        yield from ()
+        base, member = expression.base, expression.member
+        if not isinstance(base, syntax.Reference):
+            return self.fail(f"only tensors have facts such as '.{member.text}'", expression.span)
+        if base.name not in self.names.tensors:
+            if base.name in self.names.attributes or base.name in self.names.locals:
+                return self.fail(
+                    f"only tensors have facts such as '.{member.text}', and '{base.name}' is none",
+                    expression.span,
+                )
+            tensors = self.names.tensors
+            self.diagnostics.append(unknown_name("tensor", base.name, tensors, base.span))
+            return UNKNOWN
+        if member.text not in FACTS:
+            self.diagnostics.append(unknown_name("fact", member.text, FACTS, member.span))
+            return UNKNOWN
+        if member.text == "DataType":
+            return TYPE
+        if member.text in ("Sizes", "Strides"):
+            return self._per_axis(NUMBERS, place)
+        return NUMBER
+
+    # Indexing and packs -------------------------------------------------------------------
+
+    def _index(self, expression: syntax.Index, place: Place) -> Step[Kind]:
+        base = expression.base
+        kind: Kind = yield self._visit(base, dataclasses.replace(place, in_pack=False))
+        for index in expression.indices:
+            yield self._visit_index(index, place)
+        otherwise: Kind = NUMBER
+        if expression.otherwise is not None:
+            otherwise = yield self._visit(expression.otherwise, place)
+        packs = any(isinstance(i, syntax.Pack) for i in expression.indices)
+        count = len(expression.indices)
+        if kind.form is Form.SCALAR and not place.in_function and not kind.is_unknown:
+            return self.fail(f"'{base.span.text}' is one value and has no index", expression.span)
+        if kind.form is Form.ARRAY:
+            if packs or count != 1:
+                return self.fail("an array takes one index", expression.span)
+            return dataclasses.replace(kind, form=Form.SCALAR)
+        ranks = kind.ranks if kind.form is Form.TENSOR and not packs else None
+        if ranks is not None and count not in ranks:
+            return self.fail(
+                f"'{base.span.text}' has {show_ranks(ranks)} dimensions, but is read "
+                f"with {count} {'index' if count == 1 else 'indices'}",
+                expression.span,
+            )
+        self._agree(kind, otherwise, expression.span, "a read and the value after 'else'")
+        return Kind(kind.what, Form.SCALAR)
+
+    def _visit_index(self, index: syntax.Expression, place: Place) -> Step[Kind]:
+        if isinstance(index, syntax.Pack):
+            kind: Kind = yield self._expand(index, place)
+        else:
+            kind = yield self._visit(index, place)
+        if kind.form is Form.TENSOR:
+            return self.fail("an index is one whole number, and this is a whole tensor", index.span)
+        return self._expect_number(kind, "an index", index.span)
+
+    def _expand(self, pack: syntax.Pack, place: Place) -> Step[Kind]:
+        """What stands before `...`, which must have something to expand."""
+        known = False
+        for part in subexpressions(pack.operand):
+            if isinstance(part, syntax.Reference):
+                kind = place.variables.get(part.name)
+                if kind is None and part.name in self.names.attributes:
+                    known |= self.names.attributes[part.name].is_array
+                known |= kind is not None and (kind.pack or place.in_function)
+            known |= isinstance(part, syntax.Member) and part.member.text in ("Sizes", "Strides")
+        kind = yield self._visit(pack.operand, place.within_pack())
+        if not known:
+            return self.fail(
+                "'...' expands a pack, and there is none in this expression", pack.span
+            )
+        return kind
+
+    def _stray_pack(self, expression: syntax.Pack, place: Place) -> Step[Kind]:
+        yield self._visit(expression.operand, place.within_pack())
+        folds = ", ".join(PACK_FOLDS)
+        return self.fail(
+            "a pack stands in an index or inside a fold, and this is neither",
+            expression.span,
+            f"what folds a pack: {folds}",
+        )
+
+    def _reduce(self, expression: syntax.Reduce, place: Place) -> Step[Kind]:
+        name = expression.combiner
+        if name.text not in REDUCTIONS:
+            self.diagnostics.append(unknown_name("reduction", name.text, REDUCTIONS, name.span))
+        variables = dict(place.variables)
+        bound: dict[str, Span] = {}
+        for binding in expression.bindings:
+            variable = binding.variable
+            if variable.text in bound:
+                self.fail(
+                    f"'{variable.text}' is bound twice in this reduction",
+                    variable.span,
+                    Note("it is bound here first", bound[variable.text]),
+                )
+            extent: Kind = yield self._visit(binding.extent, place)
+            self._expect_number(extent, "the extent of a reduction", binding.extent.span)
+            if extent.form is Form.ARRAY and not binding.pack:
+                self.fail(
+                    f"'{variable.text}' runs over an array of sizes: write "
+                    f"'{variable.text}... : {binding.extent.span.text}'",
+                    binding.span,
+                )
+            if extent.form is Form.SCALAR and binding.pack and not extent.is_unknown:
+                self.fail(
+                    f"'{variable.text}...' needs one extent per axis, and this is one value",
+                    binding.extent.span,
+                )
+            bound[variable.text] = variable.span
+            variables[variable.text] = PACK if binding.pack else NUMBER
+        inner = dataclasses.replace(place, variables=variables)
+        if expression.condition is not None:
+            condition: Kind = yield self._visit(expression.condition, inner)
+            self._expect_bool(condition, "the condition after 'where'", expression.condition.span)
+        body: Kind = yield self._visit(expression.body, inner)
+        return self._folded(name.text, body, expression.body.span)
+
+    def _folded(self, name: str, body: Kind, span: Span) -> Kind:
+        if name in ("any", "all"):
+            self._expect_bool(body, f"what '{name}' folds", span)
+            return Kind(What.BOOL, body.form)
+        self._expect_number(body, f"what '{name}' folds", span)
+        return Kind(What.NUMBER, body.form)
+
+    # Operators ----------------------------------------------------------------------------
+
+    def _unary(self, expression: syntax.Unary, place: Place) -> Step[Kind]:
+        kind: Kind = yield self._visit(expression.operand, place)
+        if expression.operator == "!":
+            self._expect_bool(kind, "the operand of '!'", expression.operand.span)
+            return dataclasses.replace(kind, what=What.BOOL)
+        self._expect_number(kind, "the operand of '-'", expression.operand.span)
+        return dataclasses.replace(kind, what=What.NUMBER, enum=None, values=None)
+
+    def _binary(self, expression: syntax.Binary, place: Place) -> Step[Kind]:
+        symbol = expression.operator
+        equality = symbol in ("==", "!=")
+        left: Kind
+        right: Kind
+        if equality and self._is_open(expression.left, place):
+            right = yield self._visit(expression.right, place)
+            left = yield self._visit(expression.left, place, right)
+        else:
+            left = yield self._visit(expression.left, place)
+            right = yield self._visit(expression.right, place, left if equality else None)
+        sides = ((left, expression.left.span), (right, expression.right.span))
+        for kind, span in sides:
+            if symbol in _NUMERIC:
+                self._expect_number(kind, f"an operand of '{symbol}'", span)
+            elif not equality:
+                self._expect_bool(kind, f"an operand of '{symbol}'", span)
+        if equality:
+            self._agree(left, right, expression.span, f"the sides of '{symbol}'")
+        form, ranks = self._combine([left, right], place, expression.span)
+        arithmetic = symbol in ("+", "-", "*", "/", "%")
+        return Kind(What.NUMBER if arithmetic else What.BOOL, form, ranks=ranks)
+
+    def _ternary(
+        self, expression: syntax.Ternary, place: Place, expected: Kind | None
+    ) -> Step[Kind]:
+        condition: Kind = yield self._visit(expression.condition, place)
+        self._expect_bool(condition, "the condition of '?:'", expression.condition.span)
+        then: Kind = yield self._visit(expression.then, place, expected)
+        otherwise: Kind = yield self._visit(expression.otherwise, place, expected)
+        self._agree(then, otherwise, expression.span, "the branches of '?:'")
+        if condition.form is not Form.TENSOR:
+            # It may be decided at bind, where only one branch counts.
+            same = then == otherwise
+            what = then.what if not then.is_unknown else otherwise.what
+            return then if same else Kind(what, Form.UNKNOWN, enum=then.enum or otherwise.enum)
+        form, ranks = self._combine([condition, then, otherwise], place, expression.span)
+        return Kind(then.what, form, ranks=ranks)
+
+    def _combine(
+        self, kinds: Sequence[Kind], place: Place, span: Span
+    ) -> tuple[Form, frozenset[int] | None]:
+        """The form of values combined element by element, and the ranks it may have."""
+        forms = {k.form for k in kinds}
+        known = [k.ranks for k in kinds if k.form is Form.TENSOR and k.ranks is not None]
+        ranks = known[0] if known else None
+        for other in known[1:]:
+            if ranks is not None and not ranks & other:
+                self.fail(
+                    f"tensors of {show_ranks(ranks)} and of {show_ranks(other)} dimensions "
+                    "cannot be combined element by element",
+                    span,
+                )
+                return Form.UNKNOWN, None
+            ranks = other if ranks is None else ranks & other
+        if {Form.TENSOR, Form.ARRAY} <= forms and not place.in_function:
+            self.fail(
+                "a tensor and an array cannot be combined element by element",
+                span,
+                "index the array, as in 'Sizes[0]'",
+            )
+            return Form.UNKNOWN, None
+        for form in (Form.UNKNOWN, Form.TENSOR, Form.ARRAY):
+            if form in forms:
+                return form, ranks if form is Form.TENSOR else None
+        return Form.SCALAR, None
+
+    def _expect_number(self, kind: Kind, role: str, span: Span) -> Kind:
+        return self._expect(kind, What.NUMBER, role, span)
+
+    def _expect_bool(self, kind: Kind, role: str, span: Span) -> Kind:
+        return self._expect(kind, What.BOOL, role, span)
+
+    def _expect(self, kind: Kind, what: What, role: str, span: Span) -> Kind:
+        if kind.is_unknown or kind.what is what:
+            return kind
+        notes = ("compare it, as in 'x != 0'",) if what is What.BOOL else ()
+        return self.fail(
+            f"{role} must be {what.value}, but this is {kind.describe()}", span, *notes
+        )
+
+    def _agree(self, left: Kind, right: Kind, span: Span, what: str) -> None:
+        if left.is_unknown or right.is_unknown:
+            return
+        if left.what is not right.what or left.enum is not right.enum:
+            self.fail(
+                f"{what} must be of one kind, but one is {left.describe()} and one is "
+                f"{right.describe()}",
+                span,
+            )
+
+    # Calls --------------------------------------------------------------------------------
+
+    def _call(self, expression: syntax.Call, place: Place) -> Step[Kind]:
+        function = expression.function
+        if not isinstance(function, syntax.Reference):
+            return self._bad_call(expression, place)
+        name = function.name
+        named = any(a.name is not None for a in expression.arguments)
+        if name in self.names.functions:
+            return self._user_call(expression, place, name)
+        if name in self.names.later_functions:
+            return self._early_call(expression, place, name)
+        if name == "present":
+            return self._present(expression)
+        if name == "cast":
+            return self._cast(expression, place)
+        scalar = name in SCALAR_FUNCTIONS
+        if name in REDUCTIONS and (named or len(expression.arguments) == 1 or not scalar):
+            return self._reduction(expression, place, name)
+        if scalar:
+            return self._scalar_call(expression, place, name)
+        if name in self.names.tensors or name in self.names.locals:
+            message = f"'{name}' is no function: an element is read as {name}[...]"
+            self.fail(message, expression.span)
+        else:
+            known = [*self.names.functions, *SCALAR_FUNCTIONS, *REDUCTIONS, "present"]
+            self.diagnostics.append(unknown_name("function", name, known, function.span))
+        return self._visit_all(expression, place, UNKNOWN)
+
+    def _visit_all(self, expression: syntax.Call, place: Place, result: Kind) -> Step[Kind]:
+        for argument in expression.arguments:
+            if isinstance(argument.value, syntax.Pack):
+                yield self._expand(argument.value, place)
+            else:
+                yield self._visit(argument.value, place)
+        return result
+
+    def _bad_call(self, expression: syntax.Call, place: Place) -> Step[Kind]:
+        self.fail("expected the name of a function before '('", expression.function.span)
+        return self._visit_all(expression, place, UNKNOWN)
+
+    def _early_call(self, expression: syntax.Call, place: Place, name: str) -> Step[Kind]:
+        self.fail(
+            f"function '{name}' is called before it is declared",
+            expression.function.span,
+            Note("it is declared here", self.names.later_functions[name]),
+        )
+        return self._visit_all(expression, place, UNKNOWN)
+
+    def _count(self, expression: syntax.Call, name: str, count: int) -> bool:
+        """Whether a call has so many arguments, none named."""
+        for argument in expression.arguments:
+            if argument.name is not None:
+                self.fail(
+                    f"'{name}' takes no argument called '{argument.name.text}'",
+                    argument.name.span,
+                )
+                return False
+        given = len(expression.arguments)
+        if given != count:
+            plural = "argument" if count == 1 else "arguments"
+            self.fail(f"'{name}' takes {count} {plural}, but is given {given}", expression.span)
+        return given == count
+
+    def _user_call(self, expression: syntax.Call, place: Place, name: str) -> Step[Kind]:
+        function = self.names.functions[name]
+        self._count(expression, name, len(function.parameters))
+        kinds: list[Kind] = []
+        for argument in expression.arguments:
+            kind: Kind = yield self._visit(argument.value, place)
+            kinds.append(kind)
+        form, ranks = self._combine(kinds, place, expression.span) if kinds else (Form.SCALAR, None)
+        result = self.names.results.get(name, UNKNOWN)
+        if form is Form.ARRAY or result.form is Form.TENSOR:
+            form = Form.UNKNOWN
+        return Kind(result.what, form, ranks=ranks)
+
+    def _present(self, expression: syntax.Call) -> Step[Kind]:
+        yield from ()
+        if self._count(expression, "present", 1):
+            argument = expression.arguments[0].value
+            if not isinstance(argument, syntax.Reference):
+                self.fail("'present' takes the name of a tensor", argument.span)
+            elif argument.name not in self.names.tensors:
+                self.diagnostics.append(
+                    unknown_name("tensor", argument.name, self.names.tensors, argument.span)
+                )
+        return BOOL
+
+    def _cast(self, expression: syntax.Call, place: Place) -> Step[Kind]:
+        if not self._count(expression, "cast", 2):
+            return UNKNOWN
+        argument, target = (a.value for a in expression.arguments)
+        to: Kind = yield self._visit(target, place, TYPE)
+        if not to.is_unknown and to.what is not What.TYPE:
+            self.fail("the second argument of 'cast' is a data type, such as FLOAT32", target.span)
+        kind: Kind = yield self._visit(argument, place)
+        if kind.what not in (What.NUMBER, What.BOOL, What.UNKNOWN):
+            self.fail(f"'cast' takes a number, but this is {kind.describe()}", argument.span)
+        boolean = find_data_type(target.span.text)
+        what = What.UNKNOWN if boolean is None else What.NUMBER
+        if boolean is not None and boolean.name == "BOOL":
+            what = What.BOOL
+        return Kind(what, kind.form, ranks=kind.ranks)
+
+    def _scalar_call(self, expression: syntax.Call, place: Place, name: str) -> Step[Kind]:
+        self._count(expression, name, SCALAR_FUNCTIONS[name])
+        kinds: list[Kind] = []
+        for argument in expression.arguments:
+            kind: Kind = yield self._visit(argument.value, place)
+            kinds.append(kind)
+            self._expect_number(kind, f"an argument of '{name}'", argument.span)
+        form, ranks = self._combine(kinds, place, expression.span)
+        what = What.BOOL if name in ("isnan", "isinf") else What.NUMBER
+        return Kind(what, form, ranks=ranks)
+
+    def _reduction(self, expression: syntax.Call, place: Place, name: str) -> Step[Kind]:
+        positional = [a for a in expression.arguments if a.name is None]
+        named = [a for a in expression.arguments if a.name is not None]
+        if len(positional) != 1:
+            self.fail(f"'{name}' takes one value to reduce", expression.span)
+            return UNKNOWN
+        value = positional[0].value
+        if isinstance(value, syntax.Pack):
+            if name not in PACK_FOLDS or named:
+                folds = ", ".join(PACK_FOLDS)
+                self.fail(f"'{name}' folds no pack", expression.span, f"what does: {folds}")
+            kind: Kind = yield self._expand(value, place)
+            return self._folded(name, dataclasses.replace(kind, form=Form.SCALAR), value.span)
+        kind = yield self._visit(value, place)
+        if len(named) > 1:
+            self.fail(f"'{name}' takes either 'like:' or 'axes:'", expression.span)
+        for argument in named:
+            yield self._reduction_argument(argument, place, name)
+        if named:
+            folded = self._folded(name, kind, value.span)
+            return dataclasses.replace(folded, form=Form.TENSOR, ranks=kind.ranks)
+        if kind.form is Form.ARRAY and name in (*FOLDS, "mean"):
+            return dataclasses.replace(self._folded(name, kind, value.span), form=Form.SCALAR)
+        if kind.form is Form.TENSOR or (kind.form is Form.SCALAR and not place.in_function):
+            return self.fail(
+                f"'{name}' needs to know what to reduce over",
+                expression.span,
+                f"write {name}(x, like: T), {name}(x, axes: [...]) or {name}[k : n](...)",
+            )
+        return dataclasses.replace(self._folded(name, kind, value.span), form=Form.UNKNOWN)
+
+    def _reduction_argument(self, argument: syntax.Argument, place: Place, name: str) -> Step[Kind]:
+        label = argument.name
+        value = argument.value
+        if label is not None and label.text == "like":
+            tensors = self.names.tensors
+            if not isinstance(value, syntax.Reference):
+                return self.fail("'like:' takes the name of a tensor", value.span)
+            if value.name not in tensors and value.name not in self.names.locals:
+                self.diagnostics.append(unknown_name("tensor", value.name, tensors, value.span))
+            return UNKNOWN
+        if label is not None and label.text != "axes":
+            self.diagnostics.append(
+                unknown_name(f"argument of '{name}'", label.text, ["like", "axes"], label.span)
+            )
+        kind: Kind = yield self._visit(value, place)
+        if label is not None and label.text == "axes" and kind.form is Form.TENSOR:
+            self.fail("'axes:' takes a compile-time array, such as [0, 2]", value.span)
+        return kind
+
+
+def show_ranks(ranks: frozenset[int]) -> str:
+    ordered = sorted(ranks)
+    if len(ordered) > 2 and ordered == list(range(ordered[0], ordered[-1] + 1)):
+        return f"{ordered[0]} to {ordered[-1]}"
+    return " or ".join(str(r) for r in ordered)

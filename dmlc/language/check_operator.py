@@ -1,0 +1,481 @@
+"""Checks one operator: tables, sentences, statements, examples; gives its definition."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+
+from dmlc.language import syntax
+from dmlc.language.check_expressions import ExpressionChecker, show_ranks
+from dmlc.language.check_functions import find_recursion
+from dmlc.language.definitions import (
+    AttributeDefinition,
+    EnumDefinition,
+    FunctionDefinition,
+    OperatorDefinition,
+    TensorDefinition,
+    TensorLevel,
+)
+from dmlc.language.kinds import NUMBER, PACK, UNKNOWN, Form, Kind, Names, What, attribute_kind
+from dmlc.language.tables import read_attributes, read_tensors, read_types
+from dmlc.language.vocabulary import BUILT_IN, SENTENCE_FACTS, find_member
+from dmlc.source import Diagnostic, Note, Span, unknown_name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What an operator may use of its file and imports."""
+
+    module: str | None
+    enums: Mapping[str, EnumDefinition]
+    functions: Mapping[str, FunctionDefinition]
+    results: Mapping[str, Kind]
+    """The kind each function gives."""
+
+
+def qualify(module: str | None, name: str) -> str:
+    """A declared name with its module; a dotted one has it already."""
+    return f"{module}.{name}" if module is not None and "." not in name else name
+
+
+def check_operator(
+    operator: syntax.Operator, around: Surroundings, diagnostics: list[Diagnostic]
+) -> OperatorDefinition:
+    """The meaning of an operator; adds every mistake to `diagnostics`."""
+    return _OperatorChecker(operator, around, diagnostics).run()
+
+
+class _OperatorChecker:
+    def __init__(
+        self, operator: syntax.Operator, around: Surroundings, diagnostics: list[Diagnostic]
+    ) -> None:
+        self.operator = operator
+        self.around = around
+        self.diagnostics = diagnostics
+        self.names = Names(enums=dict(around.enums), functions=dict(around.functions))
+        self.names.results.update(around.results)
+        self.expressions = ExpressionChecker(self.names, diagnostics)
+
+    def fail(self, message: str, span: Span, *notes: str | Note) -> None:
+        self.expressions.fail(message, span, *notes)
+
+    def run(self) -> OperatorDefinition:
+        operator = self.operator
+        levels = self.check_levels()
+        attributes = self.check_attributes()
+        combinations = ()
+        if operator.types is not None:
+            combinations = tuple(
+                read_types(operator.types, list(self.names.tensors), self.diagnostics)
+            )
+        for constraint in operator.constraints or ():
+            self.check_constraint(constraint)
+        name = qualify(self.around.module, operator.name.text)
+        forward = None
+        if operator.forward is not None:
+            forward = qualify(self.around.module, operator.forward.text)
+            if forward == name:
+                self.fail(f"operator '{name}' is its own forward", operator.forward.span)
+        if operator.compute is not None:
+            self.check_compute(operator.compute)
+        for example in operator.examples:
+            self.check_example(example)
+        return OperatorDefinition(
+            name=name,
+            doc=operator.doc,
+            introduced=None if operator.introduced is None else operator.introduced.text,
+            forward=forward,
+            attributes=attributes,
+            levels=levels,
+            combinations=combinations,
+            constraints=operator.constraints or (),
+            compute=operator.compute,
+            gradient_of=operator.gradient_of,
+            examples=operator.examples,
+            functions=self.around.functions,
+            enums=self.around.enums,
+            syntax=operator,
+        )
+
+    # Tables -------------------------------------------------------------------------------
+
+    def check_levels(self) -> tuple[TensorLevel, ...]:
+        levels: dict[str | None, TensorLevel] = {}
+        places: dict[str | None, Span] = {}
+        for section in self.operator.tensors:
+            name = None if section.level is None else section.level.text
+            place = section.span if section.level is None else section.level.span
+            tensors = read_tensors(section.table, self.diagnostics)
+            if name in levels:
+                what = "without a level" if name is None else f"for {name}"
+                self.fail(
+                    f"there are two tables of tensors {what}",
+                    place,
+                    Note("the first is here", places[name]),
+                )
+                continue
+            levels[name] = TensorLevel(name, tuple(tensors))
+            places[name] = place
+            for tensor in tensors:
+                self.add_tensor(tensor)
+        ordered = sorted(levels.values(), key=lambda t: level_order(t.level))
+        if not any(t.output for t in self.names.tensors.values()) and self.names.tensors:
+            self.fail(
+                f"operator '{self.operator.name.text}' has no output", self.operator.name.span
+            )
+        return tuple(ordered)
+
+    def add_tensor(self, tensor: TensorDefinition) -> None:
+        """Notes a row; a tensor of several levels may have the ranks and types of any."""
+        known = self.names.tensors.get(tensor.name)
+        if known is None:
+            self.names.tensors[tensor.name] = tensor
+            return
+        if known.output != tensor.output or known.array != tensor.array:
+            self.fail(
+                f"tensor '{tensor.name}' is of another kind at another feature level",
+                tensor.span,
+                Note("the other row is here", known.span),
+            )
+        self.names.tensors[tensor.name] = dataclasses.replace(
+            tensor,
+            ranks=tuple(sorted({*known.ranks, *tensor.ranks})),
+            dtypes=tuple(dict.fromkeys((*known.dtypes, *tensor.dtypes))),
+            optional=known.optional and tensor.optional,
+        )
+
+    def check_attributes(self) -> tuple[AttributeDefinition, ...]:
+        table = self.operator.attributes
+        if table is None:
+            return ()
+        found = read_attributes(table, self.around.enums, self.diagnostics)
+        for attribute in found:
+            if attribute.name in self.names.tensors:
+                self.fail(
+                    f"'{attribute.name}' is both a tensor and an attribute",
+                    attribute.span,
+                    Note("the tensor is declared here", self.names.tensors[attribute.name].span),
+                )
+            # Only the attributes above are known yet, so no default can depend on itself.
+            if attribute.length is not None:
+                kind = self.expressions.check(attribute.length)
+                self.expect(kind, NUMBER, "the length of an array", attribute.length.span)
+            if attribute.default is not None:
+                self.check_value(attribute, attribute.default, "the default of")
+            self.names.attributes[attribute.name] = attribute
+        return tuple(found)
+
+    def check_value(
+        self, attribute: AttributeDefinition, value: syntax.Expression, role: str
+    ) -> None:
+        """Holds a default, or an example's value, to the attribute's type."""
+        wanted = attribute_kind(attribute)
+        kind = self.expressions.check(value, expected=wanted)
+        what = f"{role} '{attribute.name}'"
+        if kind.is_unknown:
+            return
+        if attribute.is_array and kind.form is Form.SCALAR:
+            self.fail(f"{what} must be an array", value.span)
+        elif not attribute.is_array and kind.form is Form.ARRAY:
+            self.fail(f"{what} must be one value", value.span)
+        else:
+            self.expect(kind, wanted, what, value.span)
+
+    def expect(self, kind: Kind, wanted: Kind, role: str, span: Span) -> None:
+        if not kind.is_unknown and (kind.what, kind.enum) != (wanted.what, wanted.enum):
+            self.fail(f"{role} must be {wanted.describe()}, but this is {kind.describe()}", span)
+
+    # Constraints --------------------------------------------------------------------------
+
+    def check_constraint(self, constraint: syntax.Constraint) -> None:
+        if isinstance(constraint, syntax.Require):
+            kind = self.expressions.check(constraint.condition)
+            self.expect(
+                kind, Kind(What.BOOL, kind.form), "what is required", constraint.condition.span
+            )
+            return
+        subjects = self.check_tensor_names(constraint.subjects)
+        if constraint.kind == "same":
+            if len(constraint.subjects) == 1:
+                self.fail("this sentence names one tensor only", constraint.subjects[0].span)
+            self.check_facts(constraint.objects)
+            facts = [o.text for o in constraint.objects]
+            if "DimensionCount" in facts or "Sizes" in facts:
+                self.check_ranks(subjects, constraint)
+        elif constraint.kind == "broadcastable":
+            subjects += self.check_tensor_names(constraint.objects)
+
+    def check_ranks(self, tensors: list[TensorDefinition], sentence: syntax.Sentence) -> None:
+        for other in tensors[1:]:
+            if not set(other.ranks) & set(tensors[0].ranks):
+                first = tensors[0]
+                self.fail(
+                    f"'{first.name}' has {show_ranks(frozenset(first.ranks))} dimensions and "
+                    f"'{other.name}' {show_ranks(frozenset(other.ranks))}: they cannot have the "
+                    "same",
+                    sentence.span,
+                )
+
+    def check_facts(self, facts: tuple[syntax.Name, ...]) -> None:
+        seen: dict[str, Span] = {}
+        for fact in facts:
+            if fact.text not in SENTENCE_FACTS:
+                self.diagnostics.append(unknown_name("fact", fact.text, SENTENCE_FACTS, fact.span))
+            self.check_twice(fact, seen)
+
+    def check_tensor_names(self, names: tuple[syntax.Name, ...]) -> list[TensorDefinition]:
+        seen: dict[str, Span] = {}
+        found: list[TensorDefinition] = []
+        for name in names:
+            tensor = self.names.tensors.get(name.text)
+            if tensor is None:
+                known = self.names.tensors
+                self.diagnostics.append(unknown_name("tensor", name.text, known, name.span))
+            else:
+                found.append(tensor)
+            self.check_twice(name, seen)
+        return found
+
+    def check_twice(self, name: syntax.Name, seen: dict[str, Span]) -> None:
+        if name.text in seen:
+            first = Note("it is named here first", seen[name.text])
+            self.fail(f"'{name.text}' is named twice in this sentence", name.span, first)
+        seen[name.text] = name.span
+
+    # Compute ------------------------------------------------------------------------------
+
+    def check_compute(self, statements: tuple[syntax.Statement, ...]) -> None:
+        names = self.names
+        names.elements = True
+        for statement in reversed(statements):
+            if isinstance(statement, syntax.ScalarFunction):
+                names.later_functions[statement.name.text] = statement.name.span
+            else:
+                names.later[statement.name.text] = statement.name.span
+        recursive = find_recursion(
+            [s for s in statements if isinstance(s, syntax.ScalarFunction)], self.diagnostics
+        )
+        for tensor in names.tensors:
+            # An output's sizes may be asked for before it is defined; its elements may not.
+            if not names.tensors[tensor].output:
+                names.later.pop(tensor, None)
+        assigned: dict[str, Span] = {}
+        for statement in statements:
+            if isinstance(statement, syntax.ScalarFunction):
+                self.check_local_function(statement, statement.name.text in recursive)
+            else:
+                self.check_assignment(statement, assigned)
+        for tensor in names.tensors.values():
+            if tensor.output and not tensor.optional and tensor.name not in assigned:
+                self.fail(f"required output '{tensor.name}' is never defined", tensor.span)
+
+    def check_local_function(self, function: syntax.ScalarFunction, recursive: bool) -> None:
+        name = function.name.text
+        names = self.names
+        known = names.functions.get(name)
+        if known is not None:
+            note = Note("the first is here", known.span)
+            self.fail(f"function '{name}' is declared twice", function.name.span, note)
+        elif name in BUILT_IN:
+            self.fail(f"'{name}' is a function of the language", function.name.span)
+        check_parameters(function, self.diagnostics)
+        parameters = tuple(p.text for p in function.parameters)
+        names.results[name] = UNKNOWN
+        if recursive:
+            names.later_functions.pop(name, None)
+        else:
+            names.results[name] = self.expressions.check_function(parameters, function.body)
+            names.later_functions.pop(name, None)
+        names.functions[name] = FunctionDefinition(
+            name, parameters, function.body, function.name.span
+        )
+
+    def check_assignment(self, statement: syntax.Assignment, assigned: dict[str, Span]) -> None:
+        name = statement.name
+        tensor = self.names.tensors.get(name.text)
+        if tensor is not None and not tensor.output:
+            self.fail(
+                f"'{name.text}' is an input and cannot be assigned",
+                name.span,
+                Note("declared here", tensor.span),
+            )
+        elif name.text in self.names.attributes:
+            self.fail(f"'{name.text}' is an attribute and cannot be assigned", name.span)
+        elif name.text in assigned:
+            note = Note("it is assigned here first", assigned[name.text])
+            self.fail(f"'{name.text}' is assigned twice", name.span, note)
+        variables = self.check_indices(statement, tensor)
+        kind = self.expressions.check(statement.value, variables)
+        place = statement.value.span
+        if kind.what in (What.STRING, What.ENUM, What.TYPE) and tensor is not None:
+            self.fail(f"'{name.text}' holds numbers, but this is {kind.describe()}", place)
+        if statement.indices is not None:
+            if kind.form is Form.TENSOR:
+                self.fail(
+                    "a whole tensor stands where one element is defined: index it",
+                    place,
+                    f"as in X[{', '.join(i.span.text for i in statement.indices)}]",
+                )
+            ranks = None if tensor is None else frozenset(tensor.ranks)
+            kind = Kind(kind.what, Form.TENSOR, ranks=ranks)
+        elif tensor is not None:
+            self.check_output(tensor, kind, place)
+            kind = Kind(kind.what, Form.TENSOR, ranks=frozenset(tensor.ranks))
+        assigned.setdefault(name.text, name.span)
+        self.names.later.pop(name.text, None)
+        if tensor is None or tensor.output:
+            self.names.locals[name.text] = kind
+
+    def check_output(self, tensor: TensorDefinition, kind: Kind, span: Span) -> None:
+        if kind.form is Form.ARRAY:
+            self.fail(f"'{tensor.name}' is a tensor, but this is an array", span)
+        ranks = frozenset(tensor.ranks)
+        if kind.form is Form.TENSOR and kind.ranks is not None and not kind.ranks & ranks:
+            self.fail(
+                f"'{tensor.name}' has {show_ranks(ranks)} dimensions, but this has "
+                f"{show_ranks(kind.ranks)}",
+                span,
+            )
+
+    def check_indices(
+        self, statement: syntax.Assignment, tensor: TensorDefinition | None
+    ) -> dict[str, Kind]:
+        """The index variables of `T[n, c...] = e`."""
+        variables: dict[str, Kind] = {}
+        packs = False
+        indices = statement.indices or ()
+        for index in indices:
+            pack = isinstance(index, syntax.Pack)
+            inner = index.operand if isinstance(index, syntax.Pack) else index
+            if not isinstance(inner, syntax.Reference):
+                continue
+            if inner.name in variables:
+                self.fail(f"index variable '{inner.name}' is bound twice", index.span)
+            if pack and packs:
+                self.fail("a tensor is indexed with one pack at most", index.span)
+            packs = packs or pack
+            variables[inner.name] = PACK if pack else NUMBER
+        count = len(indices)
+        if indices and tensor is None:
+            self.fail(
+                f"'{statement.name.text}' is no output, so it has no sizes to index over",
+                statement.name.span,
+                "only outputs are defined element by element",
+            )
+        elif tensor is not None and count and not packs and count not in tensor.ranks:
+            self.fail(
+                f"'{tensor.name}' has {show_ranks(frozenset(tensor.ranks))} dimensions, but is "
+                f"defined with {count} {'index' if count == 1 else 'indices'}",
+                statement.name.span.to(indices[count - 1].span),
+            )
+        return variables
+
+    # Examples -----------------------------------------------------------------------------
+
+    def check_example(self, example: syntax.Example) -> None:
+        seen: dict[str, Span] = {}
+        for item in example.items:
+            name = item.name
+            if name.text in seen:
+                note = Note("it is given here first", seen[name.text])
+                self.fail(f"'{name.text}' is given twice in this example", name.span, note)
+            seen[name.text] = name.span
+            tensor = self.names.tensors.get(name.text)
+            attribute = self.names.attributes.get(name.text)
+            if tensor is not None:
+                self.check_example_tensor(item, tensor)
+            elif attribute is not None:
+                if item.expected:
+                    self.fail(f"'{name.text}' is an attribute, not an output", name.span)
+                self.check_example_attribute(item, attribute)
+            else:
+                known = [*self.names.tensors, *self.names.attributes]
+                self.diagnostics.append(
+                    unknown_name("tensor or attribute", name.text, known, name.span)
+                )
+        if not any(item.expected for item in example.items):
+            self.fail(f'example "{example.title}" expects nothing', example.span)
+        required = [t.name for t in self.names.tensors.values() if not (t.output or t.optional)] + [
+            a.name for a in self.names.attributes.values() if a.default is None
+        ]
+        missing = [n for n in required if n not in seen]
+        if missing:
+            self.fail(f'example "{example.title}" does not give {", ".join(missing)}', example.span)
+
+    def check_example_tensor(self, item: syntax.ExampleItem, tensor: TensorDefinition) -> None:
+        if tensor.output != item.expected:
+            cure = "write 'expect' before it" if tensor.output else "leave out 'expect'"
+            what = "an output" if tensor.output else "an input"
+            self.fail(f"'{tensor.name}' is {what}: {cure}", item.name.span)
+        shape = self.literal_shape(item.value)
+        if shape is None:
+            return
+        if not shape:
+            self.fail(f"'{tensor.name}' is a tensor: write an array, such as [1, 2]",
+                      item.value.span)  # fmt: skip
+        elif len(shape) not in tensor.ranks:
+            self.fail(
+                f"'{tensor.name}' has {show_ranks(frozenset(tensor.ranks))} dimensions, but this "
+                f"has {len(shape)}",
+                item.value.span,
+            )
+
+    def literal_shape(self, value: syntax.Expression) -> tuple[int, ...] | None:
+        """The shape of a nested array of numbers; None after a mistake."""
+        level: list[syntax.Expression] = [value]
+        shape: list[int] = []
+        while level and all(isinstance(v, syntax.Array) for v in level):
+            arrays = [v for v in level if isinstance(v, syntax.Array)]
+            lengths = [len(a.items) for a in arrays]
+            for array, length in zip(arrays, lengths, strict=True):
+                if length != lengths[0]:
+                    self.fail(
+                        f"this row has {length} values where the first has {lengths[0]}",
+                        array.span,
+                    )
+                    return None
+            shape.append(lengths[0])
+            level = [item for a in arrays for item in a.items]
+        for item in level:
+            number = item.operand if isinstance(item, syntax.Unary) else item
+            if not isinstance(number, syntax.Literal):
+                self.fail("expected a number, or rows that are all equally deep", item.span)
+                return None
+        return tuple(shape)
+
+    def check_example_attribute(
+        self, item: syntax.ExampleItem, attribute: AttributeDefinition
+    ) -> None:
+        value = item.value
+        if attribute.enum is not None and isinstance(value, syntax.Reference):
+            # A bare word is always a member here, whatever else the operator calls so.
+            if find_member(attribute.enum, value.name) is None:
+                what = f"member of {attribute.enum.name}"
+                known = attribute.enum.members
+                self.diagnostics.append(unknown_name(what, value.name, known, value.span))
+            return
+        elements, self.names.elements = self.names.elements, False
+        self.check_value(attribute, value, "the value of")
+        self.names.elements = elements
+
+
+def check_parameters(function: syntax.ScalarFunction, diagnostics: list[Diagnostic]) -> None:
+    """Holds parameters to being different names."""
+    seen: dict[str, Span] = {}
+    for parameter in function.parameters:
+        if parameter.text in seen:
+            diagnostics.append(
+                Diagnostic(
+                    f"parameter '{parameter.text}' of '{function.name.text}' stands twice",
+                    parameter.span,
+                    (Note("the first is here", seen[parameter.text]),),
+                )
+            )
+        seen[parameter.text] = parameter.span
+
+
+def level_order(level: str | None) -> tuple[int, int]:
+    """Feature levels by number; a table without a level stands for the oldest."""
+    match = re.search(r"(\d+)_(\d+)$", level or "")
+    return (0, 0) if match is None else (int(match[1]), int(match[2]))

@@ -1,0 +1,113 @@
+"""What the checker knows about an expression before anything is bound.
+
+A `Kind` says as much as the tables say: number or boolean, one value or an array or a tensor,
+its possible ranks. `UNKNOWN` is what a parameter of a function is, and what follows a mistake:
+it fits everywhere, so that one mistake is reported once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from dmlc.language.definitions import (
+    AttributeDefinition,
+    EnumDefinition,
+    FunctionDefinition,
+    TensorDefinition,
+)
+from dmlc.scalars import DataType
+from dmlc.source import Span
+
+
+class What(enum.Enum):
+    NUMBER = "a number"
+    BOOL = "a boolean"
+    STRING = "a string"
+    ENUM = "a member of an enum"
+    TYPE = "a data type"
+    UNKNOWN = "unknown"
+
+
+class Form(enum.Enum):
+    SCALAR = "one value"
+    ARRAY = "an array"
+    TENSOR = "a tensor"
+    UNKNOWN = "unknown"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kind:
+    what: What
+    form: Form
+    enum: EnumDefinition | None = None
+    values: tuple[str, ...] | None = None
+    """Of a string: what it may be."""
+    ranks: frozenset[int] | None = None
+    """Of a tensor: the dimension counts it may have; None if nothing is known."""
+    pack: bool = False
+    """True for a pack variable, which has a value per axis."""
+
+    @property
+    def is_unknown(self) -> bool:
+        return self.what is What.UNKNOWN
+
+    def describe(self) -> str:
+        return f"a {self.enum.name}" if self.enum is not None else self.what.value
+
+
+UNKNOWN = Kind(What.UNKNOWN, Form.UNKNOWN)
+NUMBER = Kind(What.NUMBER, Form.SCALAR)
+BOOL = Kind(What.BOOL, Form.SCALAR)
+STRING = Kind(What.STRING, Form.SCALAR)
+TYPE = Kind(What.TYPE, Form.SCALAR)
+NUMBERS = Kind(What.NUMBER, Form.ARRAY)
+PACK = Kind(What.NUMBER, Form.SCALAR, pack=True)
+
+
+def tensor_kind(tensor: TensorDefinition) -> Kind:
+    """The kind of a tensor's elements, all of them at once."""
+    booleans = {t is DataType.BOOL for t in tensor.dtypes}
+    what = What.UNKNOWN
+    if len(booleans) == 1:
+        what = What.BOOL if booleans.pop() else What.NUMBER
+    form = Form.UNKNOWN if tensor.array else Form.TENSOR
+    return Kind(what, form, ranks=frozenset(tensor.ranks))
+
+
+def attribute_kind(attribute: AttributeDefinition) -> Kind:
+    form = Form.ARRAY if attribute.is_array else Form.SCALAR
+    match attribute.base:
+        case "ENUM":
+            return Kind(What.ENUM, form, enum=attribute.enum)
+        case "STRING":
+            return Kind(What.STRING, form, values=attribute.values)
+        case "BOOL":
+            return Kind(What.BOOL, form)
+        case _:
+            return Kind(What.NUMBER, form)
+
+
+@dataclasses.dataclass(slots=True)
+class Names:
+    """What the expressions of one place may name. Filled in as statements are checked."""
+
+    tensors: dict[str, TensorDefinition] = dataclasses.field(
+        default_factory=dict[str, TensorDefinition]
+    )
+    attributes: dict[str, AttributeDefinition] = dataclasses.field(
+        default_factory=dict[str, AttributeDefinition]
+    )
+    locals: dict[str, Kind] = dataclasses.field(default_factory=dict[str, Kind])
+    """Locals and outputs that are defined by now."""
+    later: dict[str, Span] = dataclasses.field(default_factory=dict[str, Span])
+    """Names that a later statement defines, or that this one does."""
+    functions: dict[str, FunctionDefinition] = dataclasses.field(
+        default_factory=dict[str, FunctionDefinition]
+    )
+    results: dict[str, Kind] = dataclasses.field(default_factory=dict[str, Kind])
+    """The kind each function gives, once it has been checked."""
+    later_functions: dict[str, Span] = dataclasses.field(default_factory=dict[str, Span])
+    enums: dict[str, EnumDefinition] = dataclasses.field(default_factory=dict[str, EnumDefinition])
+    elements: bool = False
+    """Whether tensors' elements may be read: in `compute`, not in `require` or a default."""

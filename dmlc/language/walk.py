@@ -1,0 +1,68 @@
+"""Walks trees of any depth without the interpreter's stack.
+
+A long sum parses to a tree as deep as it is long, so nothing here may recurse over expressions.
+A visitor is written as a generator that yields the visits it needs and receives their results;
+`walk` drives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any, TypeAlias, TypeVar
+
+from dmlc.language import syntax
+
+T = TypeVar("T")
+
+Step: TypeAlias = Generator[Any, Any, T]
+"""A visit: yields further visits, is sent what each returned, and returns its own result."""
+
+
+def walk(root: Step[T]) -> T:
+    """Runs a visit and everything it yields; an exception ends the whole walk."""
+    stack: list[Step[Any]] = [root]
+    result: Any = None
+    while stack:
+        try:
+            child = stack[-1].send(result)
+        except StopIteration as stop:
+            result = stop.value
+            stack.pop()
+        else:
+            stack.append(child)
+            result = None
+    return result
+
+
+def parts(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
+    """The expressions an expression is made of, in the order written."""
+    match expression:
+        case syntax.Literal() | syntax.String() | syntax.Reference():
+            return ()
+        case syntax.Array():
+            return expression.items
+        case syntax.Member():
+            return (expression.base,)
+        case syntax.Index():
+            otherwise = () if expression.otherwise is None else (expression.otherwise,)
+            return (expression.base, *expression.indices, *otherwise)
+        case syntax.Call():
+            return (expression.function, *(a.value for a in expression.arguments))
+        case syntax.Reduce():
+            condition = () if expression.condition is None else (expression.condition,)
+            return (*(b.extent for b in expression.bindings), *condition, expression.body)
+        case syntax.Unary() | syntax.Pack():
+            return (expression.operand,)
+        case syntax.Binary():
+            return (expression.left, expression.right)
+        case syntax.Ternary():
+            return (expression.condition, expression.then, expression.otherwise)
+
+
+def subexpressions(expression: syntax.Expression) -> Iterator[syntax.Expression]:
+    """An expression and everything inside it, outermost and leftmost first."""
+    pending = [expression]
+    while pending:
+        found = pending.pop()
+        yield found
+        pending.extend(reversed(parts(found)))

@@ -1,0 +1,40 @@
+"""The built-in operators: data, one `.dml` file each, in a folder per family.
+
+A file is named after its operator; files that start with a lower-case letter or an underscore
+hold declarations that others import. Listing the names reads no file.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from dmlc.language.check import check_file
+from dmlc.language.definitions import ModuleDefinition
+from dmlc.source import UnknownNameError, unknown_name
+
+_FOLDER = Path(__file__).resolve().parent
+
+
+@functools.cache
+def _files() -> dict[str, Path]:
+    found = {
+        f"{path.parent.name}.{path.stem}": path
+        for path in _FOLDER.glob("*/*.dml")
+        if path.stem[:1].isupper()
+    }
+    return dict(sorted(found.items()))
+
+
+def names() -> tuple[str, ...]:
+    """The qualified names of the built-in operators, sorted: `directml.ACTIVATION_RELU`."""
+    return tuple(_files())
+
+
+@functools.cache
+def find(name: str) -> ModuleDefinition:
+    """The checked file of a built-in operator. Raises `UnknownNameError`."""
+    path = _files().get(name)
+    if path is None:
+        raise UnknownNameError(unknown_name("operator", name, _files()))
+    return check_file(path)

@@ -1,0 +1,239 @@
+"""Fusion: what is inlined, what shares a kernel, in which order kernels run, and why."""
+
+from __future__ import annotations
+
+import time
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dmlc import ir
+from dmlc.ir import Apply, Body, Function, Index, Load, Parameter, Result, Stage
+from dmlc.reference import evaluate
+from dmlc.scalars import OPERATIONS
+from dmlc.scalars import DataType as T
+from dmlc.transform.fuse import Fusion, count_traffic, fuse
+from dmlc.transform.inline import MOST_PLACES
+from dmlc.transform.simplify import simplify
+from tests.strategies import functions, make_inputs, same_bits
+
+
+@settings(max_examples=500, deadline=None)
+@given(functions(), st.integers(0, 99))
+def test_results_stay_bit_for_bit(function: Function, seed: int) -> None:
+    inputs = make_inputs(function, seed)
+    expected = evaluate(function, inputs)
+    for before in (function, simplify(function)):
+        fusion = fuse(before)
+        ir.verify(fusion.function, "fuse")
+        check_order(fusion)
+        found = evaluate(simplify(fusion.function), inputs)
+        assert list(expected) == list(found)
+        for name, values in expected.items():
+            assert same_bits(values, found[name]), name
+
+
+def check_order(fusion: Fusion) -> None:
+    """Every stage has one kernel; what a kernel loads is stored by an earlier one."""
+    homes = {name: n for n, group in enumerate(fusion.groups) for name in group.stages}
+    assert sum(len(g.stages) for g in fusion.groups) == len(fusion.function.stages) == len(homes)
+    for stage in fusion.function.stages:
+        for load in stage.body.loads():
+            assert homes.get(load.tensor, -1) < homes[stage.name]
+    for group in fusion.groups:
+        members = [fusion.function.tensors()[name] for name in group.stages]
+        assert all(isinstance(m, Stage) and m.domain == members[0].domain for m in members)
+        assert len(members) == 1 or all(m.reduction is None for m in members)
+        assert group.reason
+
+
+def fused(text: str) -> Fusion:
+    fusion = fuse(ir.parse(text))
+    ir.verify(fusion.function)
+    check_order(fusion)
+    return fusion
+
+
+def test_element_wise_stages_are_computed_where_they_are_read() -> None:
+    fusion = fused("""func @f(%X: f32[2, 3], %S: f32[3]) -> (%Y) {
+      %t: f32[i0 < 3] = exp(%S[i0])
+      %u: f32[i0 < 2, i1 < 3] = mul(%X[i0, i1], %t[i1])
+      %Y: f16[i0 < 3, i1 < 2] = add(%u[i1, i0], %t[i0])
+    }""")
+    assert (
+        str(fusion.function)
+        == """\
+func @f(%X: f32[2, 3], %S: f32[3]) -> (%Y) {
+  %Y: f16[i0 < 3, i1 < 2] = {
+    v0 = exp(%S[i0])
+    add(mul(%X[i1, i0], v0), v0)
+  }
+}"""
+    )
+    (group,) = fusion.groups
+    assert group.stages == ("Y",)
+    assert group.reason == "%Y leaves the function; %u and %t are computed where read"
+
+
+def test_index_arithmetic_is_composed() -> None:
+    fusion = fused("""func @f(%X: f32[8]) -> (%Y) {
+      %t: f32[i0 < 4] = %X[mul(i0, 2)]
+      %Y: f32[i0 < 3] = sub(%t[add(i0, 1)], %t[i0])
+    }""")
+    (stage,) = fusion.function.stages
+    assert str(fusion.function).splitlines()[1].strip() == (
+        "%Y: f32[i0 < 3] = sub(%X[mul(add(i0, 1), 2)], %X[mul(i0, 2)])"
+    )
+    assert stage.body.loads()[0].tensor == "X"
+
+
+def test_stages_over_one_domain_share_a_kernel() -> None:
+    fusion = fused("""func @f(%X: f32[n], %Z: f32[n]) -> (%A, %B, %C) {
+      %A: f32[i0 < n] = exp(%X[i0])
+      %B: f32[i0 < n] = mul(%A[i0], %Z[i0])
+      %C: f16[i0 < n] = neg(%Z[i0])
+    }""")
+    (group,) = fusion.groups
+    assert group.stages == ("A", "B", "C")
+    assert group.reason == "%A leaves the function; %B and %C are computed beside it"
+    assert fusion.function.stages[1].body.loads()[0].tensor == "X"
+
+
+def test_a_rounded_result_is_read_as_stored_by_a_later_kernel() -> None:
+    fusion = fused("""func @f(%X: f32[4]) -> (%H, %Y, %Z) {
+      %H: f16[i0 < 4] = exp(%X[i0])
+      %Y: f32[i0 < 4] = add(%H[i0], 1.0)
+      %Z: f32[i0 < 4] = neg(%X[i0])
+    }""")
+    assert [g.stages for g in fusion.groups] == [("H", "Z"), ("Y",)]
+    assert fusion.groups[1].reason == ("%Y leaves the function; the kernel runs after %H is stored")
+
+
+def test_a_rounded_stage_between_keeps_its_rounding() -> None:
+    fusion = fused("""func @f(%X: f32[4]) -> (%Y) {
+      %h: bf16[i0 < 4] = exp(%X[i0])
+      %unread: f16[i0 < 4] = exp(%X[i0])
+      %Y: f32[i0 < 4] = add(%h[i0], 1.0)
+    }""")
+    assert [g.stages for g in fusion.groups] == [("h",), ("Y",)]
+    assert fusion.groups[0].reason == "%h is read as BFLOAT16, rounded"
+
+
+def test_reductions_take_their_prologue_and_stand_alone() -> None:
+    fusion = fused("""func @f(%X: f32[4, 8]) -> (%V, %M, %Y) {
+      %sq: f32[i0 < 4, i1 < 8] = mul(%X[i0, i1], %X[i0, i1])
+      %V: f32[i0 < 4] = sum[r0 < 8] %sq[i0, r0]
+      %M: f32[i0 < 4] = max[r0 < 8] %X[i0, r0]
+      %Y: f32[i0 < 4, i1 < 8] = mul(%X[i0, i1], rsqrt(%V[i0]))
+    }""")
+    assert [g.stages for g in fusion.groups] == [("V",), ("M",), ("Y",)]
+    assert fusion.groups[0].reason == "%V is a reduction (sum); %sq is computed where read"
+    assert fusion.groups[2].reason == ("%Y leaves the function; the kernel runs after %V is stored")
+
+
+def test_different_domains_do_not_share() -> None:
+    fusion = fused("""func @f(%X: f32[4], %Z: f32[2]) -> (%A, %B) {
+      %A: f32[i0 < 4] = exp(%X[i0])
+      %B: f32[i0 < 2] = exp(%Z[i0])
+    }""")
+    assert [g.stages for g in fusion.groups] == [("A",), ("B",)]
+
+
+def test_in_place_goes_where_a_later_kernel_reads_the_parameter() -> None:
+    text = """func @f(%X: f16[4]) -> (%H, %Y) in place (%H over %X) {
+      %H: f16[i0 < 4] = exp(%X[i0])
+      %Y: f16[i0 < 4] = add(%H[i0], %X[i0])
+    }"""
+    assert fused(text).function.in_place == ()
+    kept = fused(text.replace("%H[i0], %X[i0]", "%X[i0], 1.0")).function
+    assert kept.in_place == (("H", "X"),)
+
+
+def test_in_place_goes_where_inlining_reads_other_places() -> None:
+    fusion = fused("""func @f(%X: f32[3, 3]) -> (%Y) in place (%Y over %X) {
+      %t: f32[i0 < 3, i1 < 3] = exp(%X[i0, i1])
+      %Y: f32[i0 < 3, i1 < 3] = %t[i1, i0]
+    }""")
+    assert fusion.function.in_place == ()
+
+
+def chain_of_stages(count: int, fan: int = 1) -> Function:
+    """Stages that each add up the one before, read at `fan` places."""
+    size = count * fan + 4
+    stages: list[Stage] = []
+    before = "X"
+    for number in range(count):
+        extent = size - (number + 1) * (fan - 1)
+        body: list[ir.Instruction] = [Index(0), Load(before, (0,), T.FLOAT32)]
+        total = 1
+        for shift in range(1, fan):
+            body += [
+                ir.Constant(T.INDEX, shift),
+                Apply(OPERATIONS["add"], (0, len(body)), T.INDEX),
+                Load(before, (len(body) + 1,), T.FLOAT32),
+                Apply(OPERATIONS["add"], (total, len(body) + 2), T.FLOAT32),
+            ]
+            total = len(body) - 1
+        if fan == 1:
+            body.append(Apply(OPERATIONS["add"], (1, 1), T.FLOAT32))
+            total = len(body) - 1
+        before = f"t{number}"
+        stages.append(Stage(before, T.FLOAT32, (extent,), Body.make(body, total)))
+    return Function("f", (Parameter("X", T.FLOAT32, (size,)),), tuple(stages), (Result(before),))
+
+
+def test_a_chain_of_thousands_is_one_linear_body() -> None:
+    start = time.perf_counter()
+    fusion = fuse(chain_of_stages(5000))
+    (stage,) = fusion.function.stages
+    assert len(stage.body.instructions) == 5002
+    assert time.perf_counter() - start < 20
+    assert fusion.groups[0].reason.endswith(
+        "; %t4998, %t4997, %t4996, %t4995 and 4995 more are computed where read"
+    )
+
+
+def test_stages_read_at_many_places_are_stored() -> None:
+    function = chain_of_stages(60, fan=3)
+    ir.verify(function)
+    fusion = fuse(function)
+    ir.verify(fusion.function)
+    check_order(fusion)
+    stored = [g for g in fusion.groups if "more than" in g.reason]
+    assert stored
+    assert f"is read at more than {MOST_PLACES} places of one stage" in stored[0].reason
+    most = max(len(s.body.instructions) for s in fusion.function.stages)
+    assert most < 60 * MOST_PLACES
+    inputs = make_inputs(function, 1)
+    name = function.results[0].name
+    assert same_bits(evaluate(function, inputs)[name], evaluate(fusion.function, inputs)[name])
+
+
+def test_traffic_counts_each_element_once() -> None:
+    function = ir.parse("""func @f(%X: f32[4, 8], %S: f16[4, 8]{0, 1}, %E: f32[0]{0}) -> (%Y, %Z) {
+      %Y: f16[i0 < 4, i1 < 8] = add(mul(%X[i0, i1], %X[i0, i1]), %S[i0, i1])
+      %Z: f32[i0 < 0] = %E[i0]
+    }""")
+    fusion = fuse(function)
+    assert [fusion.traffic(g) for g in fusion.groups] == [(4 * 8 * 4 + 8 * 2, 4 * 8 * 2), (0, 0)]
+    assert count_traffic(function, ("Y", "Z")) == (144, 64)
+
+
+def test_traffic_shrinks_where_stages_are_inlined() -> None:
+    function = ir.parse("""func @f(%X: f32[100]) -> (%Y) {
+      %t: f32[i0 < 100] = exp(%X[i0])
+      %Y: f32[i0 < 100] = neg(%t[i0])
+    }""")
+    before = [count_traffic(function, (s.name,)) for s in function.stages]
+    assert before == [(400, 400), (400, 400)]
+    fusion = fuse(function)
+    assert [fusion.traffic(g) for g in fusion.groups] == [(400, 400)]
+
+
+def test_traffic_of_run_time_sizes_is_unknown() -> None:
+    fusion = fused("func @f(%X: f32[n]) -> (%Y) { %Y: f32[i0 < n] = neg(%X[i0]) }")
+    assert fusion.traffic(fusion.groups[0]) is None
+
+
+def test_nothing_to_do() -> None:
+    assert fuse(ir.parse("func @f(%X: f32[4]) -> () {}")).groups == ()
