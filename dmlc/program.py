@@ -141,6 +141,10 @@ class Program:
     kernels: tuple[KernelSource, ...]
     max_count: int
     """The largest value a symbol may take (index width and chunking set it)."""
+    elementwise: bool = False
+    """Whether all tensors are packed and of one size, and each element of a result comes from the
+    elements at its own position alone, wherever that is: then a host may run the program on one
+    stretch of its tensors after another, where they exceed what one launch can reach."""
 
     def tensor(self, name: str) -> TensorSpec:
         return next(t for t in self.tensors if t.name == name)
@@ -177,6 +181,7 @@ class Program:
             },
             "tensors": [_describe_tensor(t) for t in self.tensors],
             "kernels": [self._describe_kernel(kernel) for kernel in self.kernels],
+            "elementwise": self.elementwise,
             "order": "kernels run in the order listed; a barrier stands between a kernel and those "
             "it names in 'after'",
             **({"compile": _COMPILE} if self.target == "hlsl" else {}),

@@ -1,11 +1,14 @@
-"""What every test folder shares: the option that rewrites golden files."""
+"""What every test folder shares: the option that rewrites golden files, and Vulkan under its
+validation layer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from dmlc.runtime.vulkan import set_validation
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,3 +32,12 @@ def check_golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"{path.name} differs; see `make golden`"
 
     return check
+
+
+@pytest.fixture(autouse=True, scope="session")
+def vulkan_validation() -> Iterator[None]:
+    """Every use of Vulkan in the tests runs under the validation layer, synchronisation
+    included: a single message is an InternalError in the test that caused it."""
+    before = set_validation(True)
+    yield
+    set_validation(before)

@@ -35,6 +35,37 @@ float $H(const float a, const float b)
     const bool is_nan = (asuint(b) & 0x7fffffff) > 0x7f800000;
     return (b > a || is_nan) ? b : a;
 }""",
+    "mod": """\
+// The remainder of a / b with the sign of a, exactly; NaN where b is 0 or a is infinite.
+float $H(const float a, const float b)
+{
+    const uint x = asuint(a) & 0x7fffffff;
+    const uint y = asuint(b) & 0x7fffffff;
+    const bool is_nan = x >= 0x7f800000 || y > 0x7f800000 || y == 0;
+    // Whole numbers of 24 bits, times 2^(e - 150); the divisor's leading bit is made bit 23.
+    const int zeros = (y < 0x00800000) ? 23 - (int)firstbithigh(y | 1) : 0;
+    const uint divisor = (y < 0x00800000) ? y << zeros : (y & 0x007fffff) | 0x00800000;
+    const int y_exponent = max((int)(y >> 23), 1) - zeros;
+    uint rest = (x < 0x00800000) ? x : (x & 0x007fffff) | 0x00800000;
+    int steps = max((int)(x >> 23), 1) - y_exponent;
+    // Below, |a| < |b| leaves a as it is; otherwise long division, eight bits at a time.
+    if (!is_nan && x >= y) {
+        while (steps > 0) {
+            const int shift = min(steps, 8);
+            rest = (rest % divisor) << shift;
+            steps -= shift;
+        }
+        rest = rest % divisor;
+    }
+    // rest * 2^(y_exponent - 150), put together from its bits: no rounding, no arithmetic.
+    const int leading = (int)firstbithigh(rest | 1);
+    const int exponent = y_exponent + leading - 23;
+    const uint normal = ((rest << (23 - leading)) & 0x007fffff) | ((uint)exponent << 23);
+    const uint denormal = (y_exponent >= 1) ? rest << (y_exponent - 1) : rest >> (1 - y_exponent);
+    const uint size = (rest == 0) ? 0 : ((exponent >= 1) ? normal : denormal);
+    const uint bits = (x < y) ? x : size;
+    return asfloat(is_nan ? 0x7fc00000 : (bits | (asuint(a) & 0x80000000)));
+}""",
     "sign": """\
 // -1, 1, or x itself where it is a zero or NaN.
 float $H(const float x)
@@ -66,36 +97,6 @@ double $H(const double a, const double b)
 double $H(const double x)
 {
     return (x > 0.0L) ? 1.0L : ((x < 0.0L) ? -1.0L : x);
-}""",
-}
-
-_FUNCTIONS = {
-    "mod": """\
-// What is left of x after whole multiples of y, with the sign of x: exact, by long division.
-float $H(const float x, const float y)
-{
-    const uint sign = asuint(x) & 0x80000000;
-    uint a = asuint(x) & 0x7fffffff;
-    uint b = asuint(y) & 0x7fffffff;
-    if (a >= 0x7f800000 || b > 0x7f800000 || b == 0) {
-        return asfloat(0x7fc00000);
-    }
-    if (a < b) {
-        return x;
-    }
-    int exponent = max(int(a >> 23), 1);
-    const int target = max(int(b >> 23), 1);
-    a = (a & 0x007fffff) | ((a >> 23) != 0 ? 0x00800000 : 0);
-    b = (b & 0x007fffff) | ((b >> 23) != 0 ? 0x00800000 : 0);
-    for (; exponent > target; --exponent) {
-        a = (a >= b ? a - b : a) << 1;
-    }
-    a = a >= b ? a - b : a;
-    // Back to a float: shift the leading bit to its place, or leave a denormal as it is.
-    const int shift = a == 0 ? 0 : min(23 - int(firstbithigh(a)), target - 1);
-    a <<= shift;
-    const uint scale = (a & 0x00800000) != 0 ? uint(target - shift) << 23 : 0;
-    return asfloat(sign | scale | (a & 0x007fffff));
 }""",
 }
 
@@ -185,7 +186,6 @@ def _conversions() -> dict[str, Helper]:
 
 HELPERS: Mapping[str, Helper] = MappingProxyType(
     {key: Helper(text) for key, text in _FLOATS.items()}
-    | {key: Helper(text, typed=False) for key, text in _FUNCTIONS.items()}
     | {p.name: Helper(p.text, p.needs, typed=False) for p in translate().values()}
     | {key: Helper(text, typed=False) for key, text in _DOUBLES.items()}
     | {key: Helper(text) for key, text in _INTEGERS.items()}

@@ -76,8 +76,37 @@ def render(
             if buffer.access is not k.Access.READ:
                 writers[buffer.name] = number
     return Program(
-        function.name, dialect.name, profile.name, tensors, tuple(sources), RUN_TIME_COUNT
+        function.name,
+        dialect.name,
+        profile.name,
+        tensors,
+        tuple(sources),
+        RUN_TIME_COUNT,
+        is_elementwise(function),
     )
+
+
+def is_elementwise(function: ir.Function) -> bool:
+    """Whether every tensor is packed and has the one run-time size, and no value depends on a
+    position: an index serves to read the element at the same place, and for nothing else."""
+    extents = {p.extents for p in function.parameters} | {s.domain for s in function.stages}
+    if len(extents) != 1 or [type(e) for e in next(iter(extents))] != [str]:
+        return False
+    if any(t.strides is not None for t in (*function.parameters, *function.results)):
+        return False
+    return all(_is_positionless(stage) for stage in function.stages)
+
+
+def _is_positionless(stage: ir.Stage) -> bool:
+    body = stage.body
+    indices = {n for n, i in enumerate(body.instructions) if isinstance(i, ir.Index)}
+    if stage.reduction is not None:
+        return False
+    for instruction in body.instructions:
+        reads = [o in indices for o in ir.operands(instruction)]
+        if any(reads) if not isinstance(instruction, ir.Load) else not all(reads):
+            return False
+    return True
 
 
 def _list_tensors(

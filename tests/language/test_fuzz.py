@@ -29,7 +29,7 @@ SMALL = [
     "graph g[N](x: FLOAT32[N, 2]) { y = directml.R(X: x) output z = y + 1 }\n",
 ]  # fmt: skip
 PIECES = (
-    "{ } ( ) [ ] | || & && = == ! != < <= > >= + - * / % ? : , . ... \" // /* */ \\ ` ~ @ # $ ^ \n "
+    '{ } ( ) [ ] | || & && = == ! != < <= > >= + - * / % ? : , . ... " // /* */ \\ ` ~ @ # $ ^ \n '
     "\t \r \0 é 漢 \u2028 \ud800 operator tensors compute constraints attributes types example "
     "function graph enum import module require must have the same as be a scalar broadcastable to "
     "and else where inf nan true 0 1 1.5 1e9 99999999999999999999 sum( mean[ max( X Y InputTensor "

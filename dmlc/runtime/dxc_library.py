@@ -1,0 +1,224 @@
+"""The DirectX shader compiler's library: where it is, and how its objects are called.
+
+The library (`libdxcompiler`) speaks COM: objects with a table of functions and a reference count.
+This module finds and loads it and offers such objects as context managers that are released on
+leaving. What the functions do is `dxc`'s business.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import importlib.util
+import os
+import pathlib
+import shutil
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+from dmlc.source import InternalError, UnavailableError
+
+LIBRARY_VARIABLE = "DMLC_DXC"
+"""The environment variable that names the library's file, or the folder it is in."""
+
+_WHEEL = "compushady"
+_FILE_NAMES = (
+    ("dxcompiler.dll",)
+    if sys.platform == "win32"
+    else ("libdxcompiler_x86_64.so", "libdxcompiler.so", "libdxcompiler.dylib")
+)
+_HOW_TO_INSTALL = (
+    "install it with: pip install dmlc[vulkan]",
+    f"or name the library of a DXC of your own in the environment variable {LIBRARY_VARIABLE}",
+)
+
+
+def find_library(path: str | os.PathLike[str] | None = None) -> pathlib.Path:
+    """The file of the compiler's library.
+
+    Looked for in this order: `path`; the environment variable `DMLC_DXC` (each a file, or a folder
+    that holds one); the Python package that `dmlc[vulkan]` installs; beside a `dxc` on the PATH.
+    UnavailableError if there is none, or if a place that was named has none.
+    """
+    for named, origin in (
+        (path, "the path given"),
+        (os.environ.get(LIBRARY_VARIABLE) or None, f"the environment variable {LIBRARY_VARIABLE}"),
+    ):
+        if named is not None:
+            found = _library_at(pathlib.Path(named))
+            if found is None:
+                raise UnavailableError(
+                    f"no DXC library at {named}, which {origin} names",
+                    notes=(f"expected a file, or a folder with one of {', '.join(_FILE_NAMES)}",),
+                )
+            return found
+    for folder in _usual_folders():
+        found = _library_at(folder)
+        if found is not None:
+            return found
+    raise UnavailableError(
+        "the DirectX shader compiler (DXC) is not installed", None, _HOW_TO_INSTALL
+    )
+
+
+def _library_at(place: pathlib.Path) -> pathlib.Path | None:
+    if place.is_file():
+        return place
+    return next((place / n for n in _FILE_NAMES if (place / n).is_file()), None)
+
+
+def _usual_folders() -> list[pathlib.Path]:
+    folders: list[pathlib.Path] = []
+    # The package is found, not imported: importing it would load its graphics back ends.
+    spec = importlib.util.find_spec(_WHEEL)
+    if spec is not None:
+        folders += [pathlib.Path(p) / "backends" for p in spec.submodule_search_locations or ()]
+    program = shutil.which("dxc")
+    if program is not None:
+        beside = pathlib.Path(program).resolve().parent
+        folders += [beside, beside.parent / "lib"]
+    return folders
+
+
+@dataclasses.dataclass(frozen=True)
+class Interface:
+    """A COM class (None for an object that another one makes) and the interface wanted of it."""
+
+    identifier: uuid.UUID
+    class_identifier: uuid.UUID | None = None
+
+
+class Guid(ctypes.Structure):
+    """An identifier as the library reads it."""
+
+    _fields_ = (("bytes_le", ctypes.c_ubyte * 16),)
+
+    @classmethod
+    def of(cls, identifier: uuid.UUID) -> Guid:
+        return cls.from_buffer_copy(identifier.bytes_le)
+
+
+@functools.cache
+def _prototype(result: Any, *arguments: Any) -> Any:
+    return ctypes.CFUNCTYPE(result, ctypes.c_void_p, *arguments)
+
+
+def call_slot(
+    address: int, slot: int, result: Any, arguments: Sequence[tuple[Any, Any]] = ()
+) -> Any:
+    """Calls function number `slot` of the object at `address`.
+
+    Each argument is a ctypes type and a value. The interpreter's lock is not held meanwhile.
+    """
+    table = ctypes.c_size_t.from_address(address).value
+    function = ctypes.c_size_t.from_address(table + slot * ctypes.sizeof(ctypes.c_size_t)).value
+    prototype = _prototype(result, *(t for t, _ in arguments))
+    return prototype(function)(address, *(v for _, v in arguments))
+
+
+class ComObject:
+    """A reference to an object, given up when the `with` block ends."""
+
+    __slots__ = ("_address",)
+    _RELEASE_SLOT = 2
+
+    def __init__(self, address: int) -> None:
+        self._address: int | None = address
+
+    @property
+    def address(self) -> int:
+        if self._address is None:
+            raise InternalError("an object of the shader compiler was used after its release")
+        return self._address
+
+    def __enter__(self) -> ComObject:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Gives the reference up; a second time does nothing."""
+        if self._address is not None:
+            address, self._address = self._address, None
+            call_slot(address, self._RELEASE_SLOT, ctypes.c_ulong)
+
+    def call(self, slot: int, *arguments: tuple[Any, Any], result: Any = ctypes.c_int32) -> Any:
+        """Calls one function of the object; its result as it is."""
+        return call_slot(self.address, slot, result, arguments)
+
+    def make(self, what: str, slot: int, *arguments: tuple[Any, Any]) -> ComObject:
+        """Calls a function whose last argument receives a new object."""
+        made = ctypes.c_size_t()
+        check(self.call(slot, *arguments, (ctypes.c_void_p, ctypes.addressof(made))), what)
+        if not made.value:
+            raise InternalError(f"the shader compiler gave nothing for: {what}")
+        return ComObject(made.value)
+
+
+def check(status: int, what: str) -> None:
+    """Raises InternalError for a status that says failure; `what` says what was being done."""
+    if status < 0:
+        raise InternalError(f"the shader compiler failed to {what}: {status & 0xFFFFFFFF:#010x}")
+
+
+class Library:
+    """A loaded library. Every object it makes is used by one thread; the library by any."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        try:
+            self._companions = _load_companions(path)
+            library = ctypes.CDLL(str(path))
+            create: Callable[..., int] = library.DxcCreateInstance
+        except (OSError, AttributeError) as error:
+            raise UnavailableError(
+                f"{path} cannot be loaded as the DXC library: {error}", None, _HOW_TO_INSTALL
+            ) from error
+        self._library = library
+        self._create = create
+
+    def create(self, interface: Interface) -> ComObject:
+        """A new object of the interface's class."""
+        if interface.class_identifier is None:
+            raise InternalError("only an interface that names a class can be made from nothing")
+        made = ctypes.c_size_t()
+        status = self._create(
+            ctypes.byref(Guid.of(interface.class_identifier)),
+            ctypes.byref(Guid.of(interface.identifier)),
+            ctypes.byref(made),
+        )
+        check(status, f"make an object of class {interface.class_identifier}")
+        return ComObject(made.value)
+
+    @property
+    def signs(self) -> bool:
+        """True where the DXIL it makes is signed by `dxil.dll`: on Windows only."""
+        return bool(self._companions)
+
+
+def _load_companions(path: pathlib.Path) -> tuple[ctypes.CDLL, ...]:
+    """On Windows, `dxil.dll` from beside the library: loaded first, it is the one that signs."""
+    if sys.platform != "win32":
+        return ()
+    signer = path.with_name("dxil.dll")
+    return (ctypes.CDLL(str(signer)),) if signer.is_file() else ()
+
+
+@functools.lru_cache(maxsize=8)
+def _load(path: pathlib.Path) -> Library:
+    return Library(path)
+
+
+def load_library(path: str | os.PathLike[str] | None = None) -> Library:
+    """The library that `find_library` finds, loaded once per file."""
+    return _load(find_library(path).resolve())

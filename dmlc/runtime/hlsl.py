@@ -1,0 +1,127 @@
+"""The HLSL kernels of a program, compiled by DXC and held against what the program says of them.
+
+A kernel is compiled to DXIL even where only SPIR-V is wanted: the compiler checks Direct3D's
+limits there alone. What the compiler reports a shader to bind must be what the program says:
+a disagreement is a bug of dmlc, so an InternalError.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+from dmlc.program import BufferBinding, KernelSource
+from dmlc.runtime.dxc import (
+    Reflection,
+    RegisterShifts,
+    Resource,
+    compile_dxil,
+    compile_spirv,
+    reflect,
+)
+from dmlc.runtime.dxc_library import Library, load_library
+from dmlc.runtime.spirv import ModuleFacts, read_module
+from dmlc.source import InternalError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """A kernel as both kinds of machine code, and what is known of it."""
+
+    dxil: bytes
+    is_signed: bool
+    """Whether the DXIL is signed, as retail Direct3D 12 demands. Only Windows' DXC signs."""
+    spirv: bytes
+    shifts: RegisterShifts
+    """Where the registers lie among the SPIR-V's bindings."""
+    reflection: Reflection
+    facts: ModuleFacts
+    warnings: tuple[str, ...]
+
+
+def compile_kernel(kernel: KernelSource, library: Library | None = None) -> CompiledKernel:
+    """Compiles and checks a kernel; the work is done once per source and compiler."""
+    return _compile(kernel, library or load_library())
+
+
+@functools.lru_cache(maxsize=256)
+def _compile(kernel: KernelSource, library: Library) -> CompiledKernel:
+    name = f"{kernel.name}.hlsl"
+    dxil = compile_dxil(kernel.source, kernel.entry_point, name=name, library=library)
+    reflection = reflect(dxil.code, library=library)
+    check_reflection(kernel, reflection)
+    shifts = register_shifts(kernel)
+    spirv = compile_spirv(
+        kernel.source, kernel.entry_point, name=name, shifts=shifts, library=library
+    )
+    return CompiledKernel(
+        dxil=dxil.code,
+        is_signed=dxil.is_signed,
+        spirv=spirv.code,
+        shifts=shifts,
+        reflection=reflection,
+        facts=read_module(spirv.code),
+        warnings=tuple(dict.fromkeys((*dxil.warnings, *spirv.warnings))),
+    )
+
+
+def register_shifts(kernel: KernelSource) -> RegisterShifts:
+    """Shifts that keep the kernel's registers apart, the usual ones where these do."""
+    read = [b.slot for b in kernel.buffers if not b.written]
+    written = [b.slot for b in kernel.buffers if b.written]
+    return RegisterShifts.for_counts(max(read, default=-1) + 1, max(written, default=-1) + 1)
+
+
+def constant_bytes(kernel: KernelSource) -> int:
+    """The size of the kernel's constant buffer: whole rows of 16 bytes, 0 without scalars."""
+    used = max((s.offset + s.bits // 8 for s in kernel.scalars), default=0)
+    return -(-used // 16) * 16
+
+
+def check_reflection(kernel: KernelSource, reflection: Reflection) -> None:
+    """InternalError where a shader's registers, constants or group size are not the program's.
+
+    A shader may leave unused what the program binds.
+    """
+    wrong: list[str] = []
+    expected = (kernel.dispatch.group_size, 1, 1)
+    if reflection.group_size != expected:
+        wrong.append(f"its groups are {reflection.group_size}, not {expected}")
+    bound = {f"{'u' if b.written else 't'}{b.slot}": b for b in kernel.buffers}
+    for resource in reflection.resources:
+        wrong += _resource_faults(kernel, resource, bound.get(resource.register))
+    scalars = {s.name: s for s in kernel.scalars}
+    for constant in reflection.constants:
+        scalar = scalars.get(constant.name)
+        if scalar is None:
+            wrong.append(f"it reads the constant {constant.name}, which nothing sets")
+        elif (constant.offset, constant.size) != (scalar.offset, scalar.bits // 8):
+            wrong.append(
+                f"the constant {constant.name} has {constant.size} bytes at offset "
+                f"{constant.offset}, not {scalar.bits // 8} at {scalar.offset}"
+            )
+    if wrong:
+        raise InternalError(
+            "\n".join([f"DXC sees the kernel {kernel.name} otherwise than its program:", *wrong])
+        )
+
+
+def _resource_faults(
+    kernel: KernelSource, resource: Resource, binding: BufferBinding | None
+) -> list[str]:
+    if resource.space != 0:
+        return [f"{resource.name} is in register space {resource.space}"]
+    if resource.kind.register_class == "b":
+        if resource.slot == 0 and kernel.scalars:
+            return []
+        return [f"it has a constant buffer {resource.name} at {resource.register}"]
+    if binding is None:
+        return [f"it has {resource.name} at {resource.register}, where nothing is bound"]
+    if binding.name != resource.name:
+        return [f"{resource.register} is {resource.name}, not {binding.name}"]
+    if resource.stride % binding.dtype.bytes:
+        return [
+            f"{resource.name} has elements of {resource.stride} bytes, and the tensor "
+            f"{binding.tensor} of {binding.dtype.bytes}"
+        ]
+    return []

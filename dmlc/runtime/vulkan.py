@@ -1,0 +1,48 @@
+"""Running HLSL programs on Vulkan devices: which devices there are, and a program loaded on one.
+
+The parts: `vulkan_api` (the loader's functions), `vulkan_device` (choosing a device),
+`vulkan_context` (a device made ready), `hlsl` and `dxc` (the compiler), `vulkan_plan` (what a run
+does, and whether it may), `vulkan_memory`, `vulkan_pipeline`, `vulkan_frame` (a run recorded),
+`vulkan_executable` (the run).
+"""
+
+from __future__ import annotations
+
+from dmlc.program import Program
+from dmlc.runtime.vulkan_context import find_devices, open_context, set_validation
+from dmlc.runtime.vulkan_device import VulkanDevice, choose_device
+from dmlc.runtime.vulkan_executable import Call, Executable, Options, Report
+
+__all__ = [
+    "Call",
+    "Executable",
+    "Options",
+    "Report",
+    "VulkanDevice",
+    "devices",
+    "find_device",
+    "load",
+    "set_validation",
+]
+
+
+def devices() -> tuple[VulkanDevice, ...]:
+    """Every Vulkan device of this machine that runs compute kernels; UnavailableError, with the
+    cure, where Vulkan itself is missing or cannot be set up as asked."""
+    return find_devices()
+
+
+def find_device(selector: str | None = None) -> VulkanDevice:
+    """The device that a selector means: see `vulkan_device.choose_device`."""
+    return choose_device(find_devices(), selector)
+
+
+def load(
+    program: Program, selector: str | None = None, options: Options | None = None
+) -> Executable:
+    """Builds a program on the device that the selector means.
+
+    Raises `UnavailableError` without Vulkan, DXC or such a device, and `UnsupportedError` where
+    the program was compiled for another target or exceeds a limit of the device.
+    """
+    return Executable(program, open_context(selector), options or Options())

@@ -1,0 +1,309 @@
+"""Vulkan set up: the instance with its messages, and a device ready to take work.
+
+One context per device and process serves every program. It does not survive a fork: the child
+makes its own, and never touches its parent's. What is made on a device lives in other modules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Generator
+from typing import Any
+
+from dmlc.runtime.vulkan_api import Vulkan, VulkanError, load_vulkan
+from dmlc.runtime.vulkan_device import (
+    HOST_MEMORY_EXTENSION,
+    VulkanDevice,
+    choose_device,
+    describe_device,
+    device_extensions,
+    enabled_features,
+)
+from dmlc.source import InternalError, UnavailableError
+
+VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
+_INSTALL_LAYER = "on Debian or Ubuntu: apt-get install vulkan-validationlayers"
+
+
+class Messages:
+    """What was said since somebody last looked. Drivers speak on threads of their own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._said: list[str] = []
+
+    def add(self, message: str) -> None:
+        with self._lock:
+            self._said.append(message)
+
+    def take(self) -> list[str]:
+        """All messages, which are then forgotten."""
+        with self._lock:
+            said, self._said = self._said, []
+            return said
+
+    def raise_if_any(self, doing: str) -> None:
+        """InternalError with every message; `doing` says what was being done."""
+        said = self.take()
+        if said:
+            lines = [f"Vulkan objects while dmlc {doing}:", *(f"  {m}" for m in said)]
+            raise InternalError("\n".join(lines))
+
+
+class Instance:
+    """Vulkan in this process, its messages collected from the first moment on."""
+
+    def __init__(self, validation: bool) -> None:
+        self.api = api = load_vulkan()
+        self.validation = validation
+        self.messages = Messages()
+        self._callback = _message_callback(api, self.messages)
+        messenger = api.make(
+            "VkDebugUtilsMessengerCreateInfoEXT",
+            messageSeverity=_severities(api),
+            messageType=_message_types(api),
+            pfnUserCallback=self._callback,
+        )
+        chain = messenger
+        layers: list[str] = []
+        extensions = ["VK_EXT_debug_utils"]
+        if validation:
+            layers.append(VALIDATION_LAYER)
+            extensions.append("VK_EXT_validation_features")
+            synchronisation = api.constant(
+                "VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT"
+            )
+            chain = api.make(
+                "VkValidationFeaturesEXT",
+                pNext=messenger,
+                enabledValidationFeatureCount=1,
+                pEnabledValidationFeatures=[synchronisation],
+            )
+        asked = api.make(
+            "VkInstanceCreateInfo",
+            pNext=chain,
+            pApplicationInfo=api.make(
+                "VkApplicationInfo", pApplicationName="dmlc", apiVersion=1 << 22 | 1 << 12
+            ),
+            enabledLayerCount=len(layers),
+            ppEnabledLayerNames=layers,
+            enabledExtensionCount=len(extensions),
+            ppEnabledExtensionNames=extensions,
+        )
+        with _runtime_folder():
+            try:
+                self.handle = api.get("vkCreateInstance", "VkInstance", asked, api.null)
+                self.physical = api.list_all(
+                    "vkEnumeratePhysicalDevices", "VkPhysicalDevice", self.handle
+                )
+            except VulkanError as error:
+                raise self._unavailable(error) from error
+        said = self.messages.take()
+        if said:
+            # A driver that was named and cannot be loaded: others may work, but not as asked.
+            raise UnavailableError("Vulkan could not be set up as asked", notes=said)
+        self._messenger = api.ffi.new("VkDebugUtilsMessengerEXT *")
+        create = api.extension_function(self.handle, "vkCreateDebugUtilsMessengerEXT")
+        if create(self.handle, messenger, api.null, self._messenger):
+            raise InternalError("the Vulkan loader refuses to pass messages on")
+        described = (describe_device(api, p, k) for k, p in enumerate(self.physical))
+        self.devices = tuple(d for d in described if d is not None)
+
+    def _unavailable(self, error: VulkanError) -> UnavailableError:
+        notes = self.messages.take()
+        if error.result == "VK_ERROR_LAYER_NOT_PRESENT":
+            return UnavailableError(
+                "the Vulkan validation layer is not installed", notes=(*notes, _INSTALL_LAYER)
+            )
+        return UnavailableError(f"Vulkan could not be set up: {error}", notes=notes)
+
+    def close(self) -> None:
+        """Gives the instance back; every context on it must be closed before."""
+        destroy = self.api.extension_function(self.handle, "vkDestroyDebugUtilsMessengerEXT")
+        destroy(self.handle, self._messenger[0], self.api.null)
+        self.api.lib.vkDestroyInstance(self.handle, self.api.null)
+
+
+def _severities(api: Vulkan) -> int:
+    return api.constant("DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT") | api.constant(
+        "DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT"
+    )
+
+
+def _message_types(api: Vulkan) -> int:
+    return (
+        api.constant("DEBUG_UTILS_MESSAGE_TYPE_GENERAL_BIT_EXT")
+        | api.constant("DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT")
+        | api.constant("DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT")
+    )
+
+
+def _message_callback(api: Vulkan, messages: Messages) -> Any:
+    error_bit = api.constant("DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT")
+    validity_bits = api.constant("DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT") | api.constant(
+        "DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT"
+    )
+
+    def receive(severity: int, kinds: int, data: Any, _: Any) -> int:
+        # Warnings of a loader or a driver about itself are none of the user's business.
+        if severity & error_bit or kinds & validity_bits:
+            messages.add(api.text(data.pMessage))
+        return 0
+
+    return api.ffi.callback("PFN_vkDebugUtilsMessengerCallbackEXT", receive)
+
+
+@contextlib.contextmanager
+def _runtime_folder() -> Generator[None]:
+    """Some drivers look for a display server and complain where XDG_RUNTIME_DIR is not set."""
+    if "XDG_RUNTIME_DIR" in os.environ:
+        yield
+        return
+    os.environ["XDG_RUNTIME_DIR"] = tempfile.gettempdir()
+    try:
+        yield
+    finally:
+        del os.environ["XDG_RUNTIME_DIR"]
+
+
+class Context:
+    """A device with its one queue. Any thread may submit."""
+
+    def __init__(self, instance: Instance, device: VulkanDevice) -> None:
+        self.instance = instance
+        self.api = api = instance.api
+        self.device = device
+        self.process = os.getpid()
+        self.physical = instance.physical[device.index]
+        extensions = device_extensions(api, self.physical)
+        wanted = [HOST_MEMORY_EXTENSION] if HOST_MEMORY_EXTENSION in extensions else []
+        queue = api.make(
+            "VkDeviceQueueCreateInfo",
+            queueFamilyIndex=device.queue_family,
+            queueCount=1,
+            pQueuePriorities=[1.0],
+        )
+        asked = api.make(
+            "VkDeviceCreateInfo",
+            pNext=enabled_features(api, extensions, device.capabilities),
+            queueCreateInfoCount=1,
+            pQueueCreateInfos=queue,
+            enabledExtensionCount=len(wanted),
+            ppEnabledExtensionNames=wanted,
+        )
+        with self.doing(f"opens {device.name}"):
+            self.handle = api.get("vkCreateDevice", "VkDevice", self.physical, asked, api.null)
+        place = api.ffi.new("VkQueue *")
+        api.lib.vkGetDeviceQueue(self.handle, device.queue_family, 0, place)
+        self._queue = place[0]
+        self._queue_lock = threading.Lock()
+        self.import_properties: Any = (
+            api.extension_function(self.handle, "vkGetMemoryHostPointerPropertiesEXT")
+            if device.import_alignment is not None
+            else None
+        )
+
+    @contextlib.contextmanager
+    def doing(self, what: str) -> Generator[None]:
+        """Turns failures of Vulkan's functions, and any message, into an InternalError."""
+        try:
+            yield
+        except VulkanError as error:
+            said = [f"  {m}" for m in self.instance.messages.take()]
+            raise InternalError(
+                "\n".join([f"Vulkan failed while dmlc {what}: {error}", *said])
+            ) from error
+        self.instance.messages.raise_if_any(what)
+
+    def make(self, function: str, kind: str, asked: Any) -> Any:
+        """The handle that one of the functions `vkCreate...` or `vkAllocateMemory` makes."""
+        return self.api.get(function, kind, self.handle, asked, self.api.null)
+
+    def destroyer(self, function: str, handle: Any) -> Callable[[], None]:
+        """What gives a handle back by one of the functions `vkDestroy...` or `vkFreeMemory`."""
+        destroy: Callable[[Any, Any, Any], None] = getattr(self.api.lib, function)
+        return functools.partial(destroy, self.handle, handle, self.api.null)
+
+    def submit(self, submission: Any, fence: Any) -> None:
+        """Hands one VkSubmitInfo to the queue."""
+        with self._queue_lock:
+            self.api.call("vkQueueSubmit", self._queue, 1, submission, fence)
+
+    def wait_until_idle(self) -> None:
+        """Waits for all work on the device, whatever comes of it."""
+        with self._queue_lock:
+            self.api.lib.vkDeviceWaitIdle(self.handle)
+
+    def close(self) -> None:
+        """Waits for all work and gives the device back; what was made on it must be gone."""
+        with self.doing("closes a device"):
+            self.wait_until_idle()
+            self.api.lib.vkDestroyDevice(self.handle, self.api.null)
+
+
+class _Process:
+    """The instances and contexts of this process, each made once."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.validation = False
+        self.instances: dict[bool, Instance] = {}
+        self.contexts: dict[tuple[bool, int], Context] = {}
+
+    def forget(self) -> None:
+        """After a fork: the parent's objects stay its own, and its lock may be held for ever."""
+        self.lock = threading.RLock()
+        self.instances = {}
+        self.contexts = {}
+
+    def instance(self, validation: bool) -> Instance:
+        with self.lock:
+            if validation not in self.instances:
+                self.instances[validation] = Instance(validation)
+            return self.instances[validation]
+
+    def context(self, selector: str | None) -> Context:
+        with self.lock:
+            device = choose_device(self.instance(self.validation).devices, selector)
+            return self.context_of(device, self.validation)
+
+    def context_of(self, device: VulkanDevice, validation: bool) -> Context:
+        with self.lock:
+            key = (validation, device.index)
+            if key not in self.contexts:
+                self.contexts[key] = Context(self.instance(validation), device)
+            return self.contexts[key]
+
+
+_process = _Process()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_process.forget)
+
+
+def set_validation(enabled: bool) -> bool:
+    """Whether contexts asked for from now on run under the validation layer; what it was before.
+
+    Every misuse of Vulkan, and every race between kernels, is then an InternalError. It is slow.
+    """
+    with _process.lock:
+        before, _process.validation = _process.validation, enabled
+        return before
+
+
+def open_context(selector: str | None = None) -> Context:
+    """The context of the device that a selector means (see `choose_device`)."""
+    return _process.context(selector)
+
+
+def reopen_context(context: Context) -> Context:
+    """The context of the same device in this process: the same one, but after a fork."""
+    return _process.context_of(context.device, context.instance.validation)
+
+
+def find_devices() -> tuple[VulkanDevice, ...]:
+    """Every device that runs compute kernels; UnavailableError without Vulkan."""
+    return _process.instance(_process.validation).devices

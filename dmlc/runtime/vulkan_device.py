@@ -1,0 +1,273 @@
+"""Which Vulkan devices there are, what each can do, and which one a selector means.
+
+Numbers and names only: what a device is asked here is written down in plain frozen data, so that
+the choice among devices and the checks against their limits need no driver. Making anything on
+a device is `vulkan_context`'s business.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+from dmlc.runtime.vulkan_api import INSTALL_LOADER, Vulkan
+from dmlc.source import DmlcError, Note, UnavailableError
+
+
+class DeviceType(enum.Enum):
+    """What a device is, in order of preference. The numbers are Vulkan's."""
+
+    DISCRETE_GPU = ("discrete GPU", 2)
+    INTEGRATED_GPU = ("integrated GPU", 1)
+    VIRTUAL_GPU = ("virtual GPU", 3)
+    CPU = ("CPU", 4)
+    OTHER = ("other", 0)
+
+    def __init__(self, label: str, number: int) -> None:
+        self.label = label
+        self.number = number
+
+    @property
+    def shares_memory(self) -> bool:
+        """True where the device works in the host's own memory, so that copies gain nothing."""
+        return self in (DeviceType.INTEGRATED_GPU, DeviceType.CPU)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """What a device refuses to exceed. Sizes are in bytes; names in comments are Vulkan's."""
+
+    groups: tuple[int, int, int]  # maxComputeWorkGroupCount
+    group_size: tuple[int, int, int]  # maxComputeWorkGroupSize
+    group_threads: int  # maxComputeWorkGroupInvocations
+    group_shared: int  # maxComputeSharedMemorySize
+    storage_range: int  # maxStorageBufferRange
+    stage_storage_buffers: int  # maxPerStageDescriptorStorageBuffers
+    set_storage_buffers: int  # maxDescriptorSetStorageBuffers
+    uniform_range: int  # maxUniformBufferRange
+    allocation: int  # maxMemoryAllocationSize
+    storage_alignment: int  # minStorageBufferOffsetAlignment
+    uniform_alignment: int  # minUniformBufferOffsetAlignment
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VulkanDevice:
+    """A device that can run compute kernels."""
+
+    index: int
+    """Its number in `devices()`, and in a selector `vulkan:<index>`."""
+    name: str
+    type: DeviceType
+    driver: str
+    """The driver's name and version, as it gives them."""
+    api_version: str
+    limits: Limits
+    capabilities: frozenset[str]
+    """The SPIR-V capabilities whose features it has."""
+    memory_bytes: int
+    """Its largest heap."""
+    import_alignment: int | None
+    """Alignment in bytes of host memory that it can work in directly; None where it cannot."""
+    timestamp_period: float | None
+    """Nanoseconds per tick of its clock; None where it has none."""
+    queue_family: int
+    """The family of queues that kernels go to."""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.type.label}, {self.driver})"
+
+    @property
+    def float16(self) -> bool:
+        return "Float16" in self.capabilities
+
+    @property
+    def storage_16bit(self) -> bool:
+        return "StorageBuffer16BitAccess" in self.capabilities
+
+    @property
+    def int64(self) -> bool:
+        return "Int64" in self.capabilities
+
+    @property
+    def float64(self) -> bool:
+        return "Float64" in self.capabilities
+
+
+_CORE_FEATURES = {"shaderFloat64": "Float64", "shaderInt64": "Int64", "shaderInt16": "Int16"}
+_STORAGE_16BIT_FEATURES = {
+    "storageBuffer16BitAccess": "StorageBuffer16BitAccess",
+    "uniformAndStorageBuffer16BitAccess": "UniformAndStorageBuffer16BitAccess",
+}
+_STORAGE_8BIT_FEATURES = {"storageBuffer8BitAccess": "StorageBuffer8BitAccess"}
+_SMALL_TYPE_FEATURES = {"shaderFloat16": "Float16", "shaderInt8": "Int8"}
+_SUBGROUP_OPERATIONS = {
+    "BASIC": "GroupNonUniform",
+    "VOTE": "GroupNonUniformVote",
+    "ARITHMETIC": "GroupNonUniformArithmetic",
+    "BALLOT": "GroupNonUniformBallot",
+    "SHUFFLE": "GroupNonUniformShuffle",
+}
+_EXTENDED_FEATURES = (
+    ("VkPhysicalDevice16BitStorageFeatures", "VK_KHR_16bit_storage", _STORAGE_16BIT_FEATURES),
+    ("VkPhysicalDevice8BitStorageFeatures", "VK_KHR_8bit_storage", _STORAGE_8BIT_FEATURES),
+    (
+        "VkPhysicalDeviceShaderFloat16Int8Features",
+        "VK_KHR_shader_float16_int8",
+        _SMALL_TYPE_FEATURES,
+    ),
+)
+HOST_MEMORY_EXTENSION = "VK_EXT_external_memory_host"
+
+
+def describe_device(api: Vulkan, physical: Any, index: int) -> VulkanDevice | None:
+    """What a physical device is; None where it runs no compute kernels."""
+    family = _find_queue_family(api, physical)
+    if family is None:
+        return None
+    extensions = device_extensions(api, physical)
+    driver = api.make("VkPhysicalDeviceDriverProperties")
+    subgroup = api.make("VkPhysicalDeviceSubgroupProperties")
+    maintenance = api.make("VkPhysicalDeviceMaintenance3Properties", pNext=subgroup)
+    host_memory = api.make("VkPhysicalDeviceExternalMemoryHostPropertiesEXT", pNext=maintenance)
+    chain = host_memory if HOST_MEMORY_EXTENSION in extensions else maintenance
+    if "VK_KHR_driver_properties" in extensions:
+        driver.pNext = chain
+        chain = driver
+    asked = api.make("VkPhysicalDeviceProperties2", pNext=chain)
+    api.lib.vkGetPhysicalDeviceProperties2(physical, asked)
+    properties = asked.properties
+    limits = properties.limits
+    has_clock = bool(limits.timestampComputeAndGraphics) and limits.timestampPeriod > 0
+    can_import = HOST_MEMORY_EXTENSION in extensions
+    return VulkanDevice(
+        index=index,
+        name=api.text(properties.deviceName),
+        type=next((t for t in DeviceType if t.number == properties.deviceType), DeviceType.OTHER),
+        driver=_driver_name(api, driver) or f"driver {properties.driverVersion:#x}",
+        api_version=_version(properties.apiVersion),
+        limits=Limits(
+            groups=_triple(limits.maxComputeWorkGroupCount),
+            group_size=_triple(limits.maxComputeWorkGroupSize),
+            group_threads=limits.maxComputeWorkGroupInvocations,
+            group_shared=limits.maxComputeSharedMemorySize,
+            storage_range=limits.maxStorageBufferRange,
+            stage_storage_buffers=limits.maxPerStageDescriptorStorageBuffers,
+            set_storage_buffers=limits.maxDescriptorSetStorageBuffers,
+            uniform_range=limits.maxUniformBufferRange,
+            allocation=maintenance.maxMemoryAllocationSize,
+            storage_alignment=limits.minStorageBufferOffsetAlignment,
+            uniform_alignment=limits.minUniformBufferOffsetAlignment,
+        ),
+        capabilities=_capabilities(api, physical, extensions, subgroup.supportedOperations),
+        memory_bytes=_largest_heap(api, physical),
+        import_alignment=host_memory.minImportedHostPointerAlignment if can_import else None,
+        timestamp_period=limits.timestampPeriod if has_clock else None,
+        queue_family=family,
+    )
+
+
+def _triple(values: Any) -> tuple[int, int, int]:
+    return (values[0], values[1], values[2])
+
+
+def _version(packed: int) -> str:
+    return f"{packed >> 22 & 0x7F}.{packed >> 12 & 0x3FF}.{packed & 0xFFF}"
+
+
+def _driver_name(api: Vulkan, driver: Any) -> str:
+    return f"{api.text(driver.driverName)} {api.text(driver.driverInfo)}".strip()
+
+
+def _find_queue_family(api: Vulkan, physical: Any) -> int | None:
+    families = api.list_all(
+        "vkGetPhysicalDeviceQueueFamilyProperties", "VkQueueFamilyProperties", physical
+    )
+    compute = api.flags("QUEUE", "COMPUTE")
+    return next((k for k, f in enumerate(families) if f.queueFlags & compute), None)
+
+
+def device_extensions(api: Vulkan, physical: Any) -> frozenset[str]:
+    """The names of the extensions a physical device has."""
+    found = api.list_all(
+        "vkEnumerateDeviceExtensionProperties", "VkExtensionProperties", physical, api.null
+    )
+    return frozenset(api.text(e.extensionName) for e in found)
+
+
+def _largest_heap(api: Vulkan, physical: Any) -> int:
+    memory = api.get(
+        "vkGetPhysicalDeviceMemoryProperties", "VkPhysicalDeviceMemoryProperties", physical
+    )
+    return max((memory.memoryHeaps[k].size for k in range(memory.memoryHeapCount)), default=0)
+
+
+def feature_chain(api: Vulkan, extensions: frozenset[str]) -> tuple[Any, list[tuple[Any, Any]]]:
+    """A VkPhysicalDeviceFeatures2 to be filled, and its parts with the capabilities they stand
+    for."""
+    parts: list[tuple[Any, Any]] = []
+    chain = api.null
+    for kind, extension, features in _EXTENDED_FEATURES:
+        if extension in extensions:
+            part = api.make(kind, pNext=chain)
+            parts.append((part, features))
+            chain = part
+    whole = api.make("VkPhysicalDeviceFeatures2", pNext=chain)
+    return whole, [(whole.features, _CORE_FEATURES), *parts]
+
+
+def _capabilities(
+    api: Vulkan, physical: Any, extensions: frozenset[str], subgroup_operations: int
+) -> frozenset[str]:
+    whole, parts = feature_chain(api, extensions)
+    api.lib.vkGetPhysicalDeviceFeatures2(physical, whole)
+    found = {"Shader"}
+    for part, features in parts:
+        found |= {capability for name, capability in features.items() if getattr(part, name)}
+    for operation, capability in _SUBGROUP_OPERATIONS.items():
+        if subgroup_operations & api.flags("SUBGROUP_FEATURE", operation):
+            found.add(capability)
+    return frozenset(found)
+
+
+def enabled_features(api: Vulkan, extensions: frozenset[str], wanted: frozenset[str]) -> Any:
+    """A VkPhysicalDeviceFeatures2 that asks for the features of these capabilities."""
+    whole, parts = feature_chain(api, extensions)
+    for part, features in parts:
+        for name, capability in features.items():
+            setattr(part, name, int(capability in wanted))
+    return whole
+
+
+def choose_device(devices: Sequence[VulkanDevice], selector: str | None) -> VulkanDevice:
+    """The device a selector means.
+
+    `selector` is `vulkan`, `vulkan:<index or part of a name>`, the part after the colon alone, or
+    None. Without such a part: a discrete GPU, else an integrated one, else a virtual one, else a
+    CPU. UnavailableError where there is no device or none that matches; DmlcError for `vulkan:`.
+    """
+    if not devices:
+        raise UnavailableError("no Vulkan device was found", notes=(INSTALL_LOADER,))
+    wanted = _part_of_selector(selector or "")
+    if not wanted:
+        preference = list(DeviceType)
+        return min(devices, key=lambda d: (preference.index(d.type), d.index))
+    matching = [d for d in devices if wanted == str(d.index)]
+    matching += [d for d in devices if wanted.lower() in str(d).lower()]
+    if not matching:
+        known = Note("there are " + "; ".join(f"{d.index}: {d}" for d in devices))
+        raise UnavailableError(f"no Vulkan device matches '{wanted}'", notes=(known,))
+    return matching[0]
+
+
+def _part_of_selector(selector: str) -> str:
+    head, colon, tail = selector.partition(":")
+    if head != "vulkan":
+        return selector.strip()
+    if colon and not tail.strip():
+        raise DmlcError(
+            f"the device '{selector}' names nothing after the colon",
+            notes=("write `vulkan`, or `vulkan:` with an index or a part of a device's name",),
+        )
+    return tail.strip()

@@ -1,0 +1,287 @@
+"""A program on a Vulkan device, ready to run: arrays in, arrays out.
+
+Large arrays are lent to the device where it can work in the host's memory; small ones go through
+buffers that an executable keeps, together with the commands that work on them, so that a further
+run of the same sizes makes nothing. Any thread may call; runs that meet use frames of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+
+from dmlc.program import Program
+from dmlc.runtime.arrays import Array, Copy
+from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
+from dmlc.runtime.placement import Outputs, Placement, place
+from dmlc.runtime.quick import plan_quick
+from dmlc.runtime.vulkan_context import Context, reopen_context
+from dmlc.runtime.vulkan_device import VulkanDevice
+from dmlc.runtime.vulkan_frame import Frame
+from dmlc.runtime.vulkan_memory import Allocator
+from dmlc.runtime.vulkan_pipeline import Pipeline, PipelineCache
+from dmlc.runtime.vulkan_plan import Plan, check_kernels, make_plan
+from dmlc.source import UnsupportedError
+
+LEND_BYTES = 1 << 18
+"""Arrays of a run are lent from so many bytes on: copying fewer is quicker than lending."""
+_KEPT_FRAMES = 8
+_KEPT_BYTES = 256 << 20
+"""What an executable keeps between runs, at most."""
+_KEPT_PLANS = 256
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Report:
+    """How a run went: on which device, which arrays had to be copied for it on the host, and how
+    long the kernels took on the device's own clock, where that was asked for."""
+
+    device: str
+    copies: tuple[Copy, ...] = ()
+    seconds: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """How an executable runs."""
+
+    timed: bool = False
+    """Whether reports say how long the kernels took."""
+    staged: bool | None = None
+    """Whether values go through memory that only copies touch: None, where the device has memory
+    of its own."""
+    lend: bool = True
+    """Whether the device may work in the caller's own memory."""
+
+
+class Session:
+    """What the executables on one context share."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.allocator = Allocator(context)
+        self.pipelines = PipelineCache(context)
+
+
+_sessions: weakref.WeakKeyDictionary[Context, Session] = weakref.WeakKeyDictionary()
+_sessions_lock = threading.Lock()
+
+
+def session_of(context: Context) -> Session:
+    """The session of a context, made once."""
+    with _sessions_lock:
+        found = _sessions.get(context)
+        if found is None:
+            found = _sessions[context] = Session(context)
+        return found
+
+
+class _Built:
+    """A program's pipelines on one context, and the frames that are free for a run."""
+
+    def __init__(self, program: Program, session: Session, compiled: Sequence[CompiledKernel]):
+        self.session = session
+        self.pipelines: list[Pipeline] = [
+            session.pipelines.find(kernel, made)
+            for kernel, made in zip(program.kernels, compiled, strict=True)
+        ]
+        self._lock = threading.Lock()
+        self._free: dict[tuple[int, ...], list[Frame]] = {}
+
+    def take(self, sizes: tuple[int, ...]) -> Frame | None:
+        """A free frame that was recorded for these sizes."""
+        with self._lock:
+            frames = self._free.get(sizes)
+            return frames.pop() if frames else None
+
+    def put(self, sizes: tuple[int, ...], frame: Frame) -> None:
+        """Keeps a frame for a later run, and gives up the oldest ones where they are too many."""
+        with self._lock:
+            kept = self._free.pop(sizes, [])
+            kept.append(frame)
+            self._free[sizes] = kept
+            while self._count() > _KEPT_FRAMES or (self._bytes() > _KEPT_BYTES):
+                oldest = next(iter(self._free))
+                self._free[oldest].pop(0)
+                if not self._free[oldest]:
+                    del self._free[oldest]
+
+    def _count(self) -> int:
+        return sum(len(frames) for frames in self._free.values())
+
+    def _bytes(self) -> int:
+        return sum(f.bytes for frames in self._free.values() for f in frames)
+
+
+class Executable:
+    """A program built for a device. Safe to call from several threads at once."""
+
+    def __init__(self, program: Program, context: Context, options: Options) -> None:
+        if program.target != "hlsl":
+            raise UnsupportedError(
+                f"{program.name} was compiled for {program.target}, and Vulkan devices run "
+                "programs compiled for hlsl",
+                notes=["compile it with target='hlsl'"],
+            )
+        self.program = program
+        self.options = options
+        self.device: VulkanDevice = context.device
+        self._compiled = [compile_kernel(k) for k in program.kernels]
+        check_kernels(program, self._compiled, self.device)
+        self.input_names = tuple(t.name for t in program.inputs)
+        self.output_names = tuple(t.name for t in program.outputs)
+        self._names = (*self.input_names, *self.output_names)
+        shares = self.device.type.shares_memory
+        self._staged = not shares if options.staged is None else options.staged
+        self._lends = options.lend and not self._staged and self.device.import_alignment is not None
+        self._quick = plan_quick(program, self.device.limits.allocation)
+        self._plans: dict[tuple[int, ...], Plan] = {}
+        self._quiet = Report(str(self.device))
+        self.last_report = self._quiet
+        """The report of the latest call, whichever thread made it."""
+        self._built = _Built(program, session_of(context), self._compiled)
+
+    def __call__(
+        self, inputs: Mapping[str, Array], outputs: Outputs | None = None
+    ) -> dict[str, Array]:
+        """Runs the program once.
+
+        `inputs` maps every input tensor's name to an array; `outputs` may give arrays to write
+        into, or sizes. Returns every output by name; an array that was given is returned itself.
+        Raises `DmlcError` for arrays that do not fit the program, `UnsupportedError` for sizes
+        over the device's limits.
+        """
+        quick = self._quick
+        arrays = None if quick is None else quick.match(inputs, outputs)
+        if quick is not None and arrays is not None:
+            sizes = {quick.symbol: arrays[quick.counted].size} if quick.symbol else {}
+            memories = dict(zip(self._names, arrays, strict=True))
+            seconds = self._run(sizes, memories)
+            self.last_report = self._report((), seconds)
+            return dict(zip(self.output_names, arrays[len(self.input_names) :], strict=True))
+        placement = self._place(inputs, outputs)
+        for name in self._names:
+            placement.operands[name].load()
+        memories = {name: placement.operands[name].memory for name in self._names}
+        seconds = self._run(placement.sizes, memories)
+        for name in self.output_names:
+            placement.operands[name].store()
+        self.last_report = self._report(placement.copies, seconds)
+        return self._results(placement)
+
+    def bind(self, inputs: Mapping[str, Array], outputs: Outputs | None = None) -> Call:
+        """Fixes the arrays of a run. The call that comes back computes from what the input
+        arrays hold at that time, into the same output arrays each time."""
+        placement = self._place(inputs, outputs)
+        return Call(self, placement, self._results(placement))
+
+    def _place(self, inputs: Mapping[str, Array], outputs: Outputs | None) -> Placement:
+        return place(self.program, inputs, outputs, gaps=False)
+
+    def _results(self, placement: Placement) -> dict[str, Array]:
+        return {name: placement.operands[name].array for name in self.output_names}
+
+    def _report(self, copies: tuple[Copy, ...], seconds: float | None) -> Report:
+        if not copies and seconds is None:
+            return self._quiet
+        return Report(self._quiet.device, copies, seconds)
+
+    def _run(self, sizes: Mapping[str, int], memories: Mapping[str, Array]) -> float | None:
+        plan = self._plan(sizes)
+        if not plan.launches:
+            return None
+        key = tuple(sizes.values())
+        built = self._here()
+        lends = self._lends and sum(m.nbytes for m in memories.values()) >= LEND_BYTES
+        frame = None if lends else built.take(key)
+        if frame is None:
+            frame = self._make_frame(built, plan, memories if lends else {})
+        frame.load(memories)
+        frame.run()
+        frame.store(memories)
+        seconds = frame.seconds()
+        if not lends:
+            built.put(key, frame)
+        return seconds
+
+    def _plan(self, sizes: Mapping[str, int]) -> Plan:
+        key = tuple(sizes.values())
+        found = self._plans.get(key)
+        if found is None:
+            if len(self._plans) >= _KEPT_PLANS:
+                self._plans.clear()
+            found = self._plans[key] = make_plan(self.program, sizes, self.device)
+        return found
+
+    def _here(self) -> _Built:
+        """The pipelines, in this process: those made before a fork belong to the parent."""
+        built = self._built
+        if built.session.context.process != os.getpid():
+            context = reopen_context(built.session.context)
+            built = self._built = _Built(self.program, session_of(context), self._compiled)
+        return built
+
+    def _make_frame(self, built: _Built, plan: Plan, lent: Mapping[str, Array]) -> Frame:
+        return Frame(
+            built.session.context,
+            built.session.allocator,
+            self.program,
+            built.pipelines,
+            plan,
+            lent=lent,
+            staged=self._staged,
+            timed=self.options.timed,
+        )
+
+    def fix(self, placement: Placement) -> Frame | None:
+        """A frame for the arrays of a placement alone; None where there is nothing to run."""
+        plan = self._plan(placement.sizes)
+        if not plan.launches:
+            return None
+        lent = {n: placement.operands[n].memory for n in self._names} if self._lends else {}
+        return self._make_frame(self._here(), plan, lent)
+
+
+class Call:
+    """A run with its arrays fixed: calling it launches, waits, and returns the outputs.
+
+    Each call computes from what the input arrays hold at that time, and overwrites the same
+    output arrays. Threads that call at the same time take turns.
+    """
+
+    def __init__(
+        self, executable: Executable, placement: Placement, results: dict[str, Array]
+    ) -> None:
+        self._executable = executable
+        self._results = results
+        self._operands = [placement.operands[n] for n in executable.input_names]
+        self._outputs = [placement.operands[n] for n in executable.output_names]
+        self._memories = {n: o.memory for n, o in placement.operands.items()}
+        self._placement = placement
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._frame = executable.fix(placement)
+        self.report = Report(str(executable.device), placement.copies)
+
+    def __call__(self) -> dict[str, Array]:
+        if self._process != os.getpid():
+            self._lock = threading.Lock()
+            self._frame = self._executable.fix(self._placement)
+            self._process = os.getpid()
+        with self._lock:
+            frame = self._frame
+            if frame is not None:
+                for operand in self._operands:
+                    operand.load()
+                frame.load(self._memories)
+                frame.run()
+                frame.store(self._memories)
+                for operand in self._outputs:
+                    operand.store()
+                seconds = frame.seconds()
+                if seconds is not None:
+                    self.report = dataclasses.replace(self.report, seconds=seconds)
+        return self._results.copy()

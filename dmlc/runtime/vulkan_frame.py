@@ -1,0 +1,367 @@
+"""One run of a program recorded as Vulkan commands over fixed buffers, to be submitted at will.
+
+A frame owns its buffers, descriptor sets, command buffer and fence. Copies on the device, where
+it has memory of its own, and the barriers between launches are among the commands; copies by the
+host are `load` and `store`. One thread uses a frame at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dmlc.program import Program, Role, TensorSpec
+from dmlc.runtime.arrays import Array
+from dmlc.runtime.vulkan_context import Context
+from dmlc.runtime.vulkan_memory import Allocator, Buffer, Bytes, Use
+from dmlc.runtime.vulkan_pipeline import Pipeline, close_in_process
+from dmlc.runtime.vulkan_plan import Plan
+from dmlc.source import InternalError
+
+_WAIT_NANOSECONDS = 100_000_000
+"""After so long a wait returns to Python, which may have been interrupted, and goes on."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Transfer:
+    """How one tensor's values get between the host and the device."""
+
+    tensor: str
+    host: Bytes
+    inward: bool
+    outward: bool
+
+
+class Frame:
+    """A recorded run. Its objects are given back when it is dropped."""
+
+    def __init__(
+        self,
+        context: Context,
+        allocator: Allocator,
+        program: Program,
+        pipelines: Sequence[Pipeline],
+        plan: Plan,
+        *,
+        lent: Mapping[str, Array],
+        staged: bool,
+        timed: bool,
+    ) -> None:
+        """`lent` are arrays of the caller's to work in where the device can: they stay alive as
+        long as the frame. With `staged`, values go through memory that only copies touch."""
+        self._context = context
+        self._program = program
+        self._pipelines = tuple(pipelines)
+        self._lent = dict(lent)
+        self.transfers: list[Transfer] = []
+        self._stack = contextlib.ExitStack()
+        self._close = weakref.finalize(self, close_in_process, context.process, self._stack)
+        self._close.atexit = False
+        self._copies_in: list[tuple[Buffer, Buffer]] = []
+        self._copies_out: list[tuple[Buffer, Buffer]] = []
+        self._buffers: dict[str, Buffer] = {}
+        with context.doing(f"prepares a run of {program.name}"):
+            self._place(allocator, plan, staged)
+            self._clock = self._make_clock() if timed else None
+            self._sets = self._describe(plan, self._place_constants(allocator, plan))
+            self._record(plan)
+        self.bytes = sum(plan.bytes_of[n] for n in plan.bytes_of if n not in self._borrowed)
+
+    # Buffers ----------------------------------------------------------------------------------
+
+    def _place(self, allocator: Allocator, plan: Plan, staged: bool) -> None:
+        borrowed: dict[tuple[int, int], Buffer] = {}
+        self._borrowed: set[str] = set()
+        for tensor in self._program.tensors:
+            # Kernels may work in whole words of 4 bytes; and no buffer may be empty.
+            size = max(4, -(-plan.bytes_of[tensor.name] // 4) * 4)
+            if tensor.role is Role.SCRATCH:
+                self._buffers[tensor.name] = allocator.allocate(self._stack, size, Use.KERNELS)
+                continue
+            memory = self._lent.get(tensor.name)
+            if memory is not None and memory.nbytes:
+                place = (int(memory.__array_interface__["data"][0]), memory.nbytes)
+                buffer = borrowed.get(place) or allocator.lend(self._stack, memory)
+                if buffer is not None:
+                    borrowed[place] = self._buffers[tensor.name] = buffer
+                    self._borrowed.add(tensor.name)
+                    continue
+            is_output = tensor.role is Role.OUTPUT
+            # Between the elements of a strided output lies memory that no kernel stores.
+            inward = not is_output or tensor.strides is not None
+            used = slice(0, plan.bytes_of[tensor.name])
+            if not staged:
+                buffer = allocator.allocate(self._stack, size, Use.SHARED)
+                host = _host_bytes(buffer)[used]
+                self.transfers.append(Transfer(tensor.name, host, inward, is_output))
+            else:
+                buffer = allocator.allocate(self._stack, size, Use.KERNELS)
+                if inward:
+                    upload = allocator.allocate(self._stack, size, Use.UPLOAD)
+                    self._copies_in.append((upload, buffer))
+                    host = _host_bytes(upload)[used]
+                    self.transfers.append(Transfer(tensor.name, host, True, False))
+                if is_output:
+                    download = allocator.allocate(self._stack, size, Use.DOWNLOAD)
+                    self._copies_out.append((buffer, download))
+                    host = _host_bytes(download)[used]
+                    self.transfers.append(Transfer(tensor.name, host, False, True))
+            self._buffers[tensor.name] = buffer
+
+    def _place_constants(self, allocator: Allocator, plan: Plan) -> list[Buffer | None]:
+        """Each launch's constants, side by side in one buffer."""
+        alignment = max(16, self._context.device.limits.uniform_alignment)
+        starts: list[int] = []
+        end = 0
+        for launch in plan.launches:
+            starts.append(end)
+            end += -(-len(launch.constants) // alignment) * alignment
+        if end == 0:
+            return [None] * len(plan.launches)
+        whole = allocator.allocate(self._stack, end, Use.UPLOAD, constants=True)
+        host = _host_bytes(whole)
+        placed: list[Buffer | None] = []
+        for launch, start in zip(plan.launches, starts, strict=True):
+            size = len(launch.constants)
+            if size == 0:
+                placed.append(None)
+                continue
+            host[start : start + size] = np.frombuffer(launch.constants, np.uint8)
+            placed.append(Buffer(whole.handle, start, size, None))
+        return placed
+
+    def _describe(self, plan: Plan, constants: Sequence[Buffer | None]) -> list[Any]:
+        """A descriptor set for each launch."""
+        api, context = self._context.api, self._context
+        storage = api.constant("DESCRIPTOR_TYPE_STORAGE_BUFFER")
+        uniform = api.constant("DESCRIPTOR_TYPE_UNIFORM_BUFFER")
+        launches = plan.launches
+        kernels = [self._program.kernels[launch.kernel] for launch in launches]
+        pipelines = [self._pipelines[launch.kernel] for launch in launches]
+        counts = {
+            storage: sum(len(k.buffers) for k in kernels),
+            uniform: sum(c is not None for c in constants),
+        }
+        sizes = [
+            api.make("VkDescriptorPoolSize", type=kind, descriptorCount=count)
+            for kind, count in counts.items()
+            if count
+        ]
+        pool = context.make(
+            "vkCreateDescriptorPool",
+            "VkDescriptorPool",
+            api.make(
+                "VkDescriptorPoolCreateInfo",
+                maxSets=len(launches),
+                poolSizeCount=len(sizes),
+                pPoolSizes=sizes,
+            ),
+        )
+        self._stack.callback(context.destroyer("vkDestroyDescriptorPool", pool))
+        sets = api.ffi.new("VkDescriptorSet[]", len(launches))
+        asked = api.make(
+            "VkDescriptorSetAllocateInfo",
+            descriptorPool=pool,
+            descriptorSetCount=len(launches),
+            pSetLayouts=[p.set_layout for p in pipelines],
+        )
+        api.call("vkAllocateDescriptorSets", context.handle, asked, sets)
+        writes: list[Any] = []
+        for launch, kernel, pipeline, block, target in zip(
+            launches, kernels, pipelines, constants, sets, strict=True
+        ):
+            for buffer in kernel.buffers:
+                place = self._buffers[buffer.tensor]
+                if launch.window is not None:
+                    place = _part(place, launch.window, self._program.tensor(buffer.tensor))
+                writes.append(_write(api, target, pipeline.binding(buffer), storage, place))
+            if block is not None:
+                writes.append(_write(api, target, pipeline.constant_binding, uniform, block))
+        api.lib.vkUpdateDescriptorSets(
+            context.handle, len(writes), api.array("VkWriteDescriptorSet", writes), 0, api.null
+        )
+        return list(sets)
+
+    # Commands ---------------------------------------------------------------------------------
+
+    def _make_clock(self) -> Any:
+        api, context = self._context.api, self._context
+        clock = context.make(
+            "vkCreateQueryPool",
+            "VkQueryPool",
+            api.make(
+                "VkQueryPoolCreateInfo",
+                queryType=api.constant("QUERY_TYPE_TIMESTAMP"),
+                queryCount=2,
+            ),
+        )
+        self._stack.callback(context.destroyer("vkDestroyQueryPool", clock))
+        return clock
+
+    def _record(self, plan: Plan) -> None:
+        api, context = self._context.api, self._context
+        pool = context.make(
+            "vkCreateCommandPool",
+            "VkCommandPool",
+            api.make("VkCommandPoolCreateInfo", queueFamilyIndex=context.device.queue_family),
+        )
+        self._stack.callback(context.destroyer("vkDestroyCommandPool", pool))
+        asked = api.make(
+            "VkCommandBufferAllocateInfo", commandPool=pool, level=0, commandBufferCount=1
+        )
+        commands = api.get("vkAllocateCommandBuffers", "VkCommandBuffer", context.handle, asked)
+        api.call("vkBeginCommandBuffer", commands, api.make("VkCommandBufferBeginInfo"))
+        shader, transfer, host = "COMPUTE_SHADER", "TRANSFER", "HOST"
+        both = ("SHADER_READ", "SHADER_WRITE")
+        for source, target in self._copies_in:
+            self._copy(commands, source, target)
+        if self._copies_in:
+            self._barrier(commands, transfer, ("TRANSFER_WRITE",), shader, both)
+        self._read_clock(commands, 0)
+        for launch, target in zip(plan.launches, self._sets, strict=True):
+            pipeline = self._pipelines[launch.kernel]
+            if launch.waits:
+                self._barrier(commands, shader, both, shader, both)
+            point = api.constant("PIPELINE_BIND_POINT_COMPUTE")
+            api.lib.vkCmdBindPipeline(commands, point, pipeline.handle)
+            api.lib.vkCmdBindDescriptorSets(
+                commands, point, pipeline.layout, 0, 1,
+                api.array("VkDescriptorSet", [target]), 0, api.null,
+            )  # fmt: skip
+            api.lib.vkCmdDispatch(commands, *launch.groups)
+        self._read_clock(commands, 1)
+        if self._copies_out:
+            self._barrier(commands, shader, ("SHADER_WRITE",), transfer, ("TRANSFER_READ",))
+            for source, target in self._copies_out:
+                self._copy(commands, source, target)
+            self._barrier(commands, transfer, ("TRANSFER_WRITE",), host, ("HOST_READ",))
+        else:
+            self._barrier(commands, shader, ("SHADER_WRITE",), host, ("HOST_READ",))
+        api.call("vkEndCommandBuffer", commands)
+        fence = context.make("vkCreateFence", "VkFence", api.make("VkFenceCreateInfo"))
+        self._stack.callback(context.destroyer("vkDestroyFence", fence))
+        self._fences = api.array("VkFence", [fence])
+        self._timeout = api.constant("TIMEOUT")
+        self._submission = api.make(
+            "VkSubmitInfo", commandBufferCount=1, pCommandBuffers=[commands]
+        )
+
+    def _copy(self, commands: Any, source: Buffer, target: Buffer) -> None:
+        api = self._context.api
+        region = api.make(
+            "VkBufferCopy", srcOffset=source.offset, dstOffset=target.offset, size=source.size
+        )
+        api.lib.vkCmdCopyBuffer(commands, source.handle, target.handle, 1, region)
+
+    def _barrier(
+        self,
+        commands: Any,
+        before: str,
+        done: Sequence[str],
+        after: str,
+        to_do: Sequence[str],
+    ) -> None:
+        api = self._context.api
+        barrier = api.make(
+            "VkMemoryBarrier",
+            srcAccessMask=api.flags("ACCESS", *done),
+            dstAccessMask=api.flags("ACCESS", *to_do),
+        )
+        api.lib.vkCmdPipelineBarrier(
+            commands,
+            api.flags("PIPELINE_STAGE", before),
+            api.flags("PIPELINE_STAGE", after),
+            0, 1, barrier, 0, api.null, 0, api.null,
+        )  # fmt: skip
+
+    def _read_clock(self, commands: Any, number: int) -> None:
+        if self._clock is None:
+            return
+        api = self._context.api
+        if number == 0:
+            api.lib.vkCmdResetQueryPool(commands, self._clock, 0, 2)
+        stage = api.flags("PIPELINE_STAGE", "TOP_OF_PIPE" if number == 0 else "BOTTOM_OF_PIPE")
+        api.lib.vkCmdWriteTimestamp(commands, stage, self._clock, number)
+
+    # Running ----------------------------------------------------------------------------------
+
+    def load(self, memories: Mapping[str, Array]) -> None:
+        """Brings the values of `memories` in, where the device does not work in them itself."""
+        for transfer in self.transfers:
+            if transfer.inward:
+                transfer.host[:] = as_bytes(memories[transfer.tensor])
+
+    def store(self, memories: Mapping[str, Array]) -> None:
+        """Brings the results out into `memories`."""
+        for transfer in self.transfers:
+            if transfer.outward:
+                as_bytes(memories[transfer.tensor])[:] = transfer.host
+
+    def run(self) -> None:
+        """Submits the commands and waits for their end."""
+        context = self._context
+        api, lib, device = context.api, context.api.lib, context.handle
+        with context.doing(f"runs {self._program.name}"):
+            # At the start, so that a run that was interrupted leaves nothing to make good.
+            api.call("vkResetFences", device, 1, self._fences)
+            try:
+                context.submit(self._submission, self._fences[0])
+                result = self._timeout
+                while result == self._timeout:
+                    result = lib.vkWaitForFences(device, 1, self._fences, 1, _WAIT_NANOSECONDS)
+                if result:
+                    raise api.error("vkWaitForFences", result)
+            except BaseException:
+                # Interrupted or lost: nothing may be given back while the device is at it.
+                context.wait_until_idle()
+                raise
+
+    def seconds(self) -> float | None:
+        """How long the kernels of the last run took on the device; None without a clock."""
+        period = self._context.device.timestamp_period
+        if self._clock is None or period is None:
+            return None
+        api = self._context.api
+        ticks = api.ffi.new("uint64_t[2]")
+        flags = api.flags("QUERY_RESULT", "64", "WAIT")
+        api.call(
+            "vkGetQueryPoolResults",
+            self._context.handle, self._clock, 0, 2, 16, ticks, 8, flags,
+        )  # fmt: skip
+        return (ticks[1] - ticks[0]) * period * 1e-9
+
+
+def _host_bytes(buffer: Buffer) -> Bytes:
+    if buffer.host is None:
+        raise InternalError("the host has no view of a buffer that it works in")
+    return buffer.host
+
+
+def _part(whole: Buffer, window: tuple[int, int], tensor: TensorSpec) -> Buffer:
+    """The elements of a window, in whole words of 4 bytes."""
+    first, count = (n * tensor.dtype.bytes for n in window)
+    return Buffer(whole.handle, whole.offset + first, -(-count // 4) * 4, None)
+
+
+def as_bytes(memory: Array) -> Bytes:
+    """Contiguous memory as bytes, shared."""
+    return memory.ravel(order="K").view(np.uint8)
+
+
+def _write(api: Any, target: Any, binding: int, kind: int, place: Buffer) -> Any:
+    info = api.make(
+        "VkDescriptorBufferInfo", buffer=place.handle, offset=place.offset, range=place.size
+    )
+    return api.make(
+        "VkWriteDescriptorSet",
+        dstSet=target,
+        dstBinding=binding,
+        descriptorCount=1,
+        descriptorType=kind,
+        pBufferInfo=info,
+    )

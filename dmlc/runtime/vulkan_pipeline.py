@@ -1,0 +1,136 @@
+"""Kernels as Vulkan pipelines, each made once per device and kept while it is in use.
+
+A pipeline takes one descriptor set: the kernel's buffers and its constant buffer, at the bindings
+that the register shifts of `hlsl` give them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from typing import Any
+
+from dmlc.program import BufferBinding, KernelSource
+from dmlc.runtime.dxc import RegisterShifts
+from dmlc.runtime.hlsl import CompiledKernel
+from dmlc.runtime.vulkan_context import Context
+
+_KEPT = 64
+"""Pipelines per device that outlive the last executable that used them."""
+
+
+def close_in_process(process: int, stack: contextlib.ExitStack) -> None:
+    """Gives things back, unless this is a child of the process that made them."""
+    if os.getpid() == process:
+        stack.close()
+
+
+class Pipeline:
+    """A kernel ready to be launched on a device. It gives its objects back when dropped."""
+
+    def __init__(self, context: Context, kernel: KernelSource, compiled: CompiledKernel) -> None:
+        api = context.api
+        self.shifts: RegisterShifts = compiled.shifts
+        self.has_constants = bool(kernel.scalars)
+        bindings = [
+            _layout_binding(api, "STORAGE", self.binding(buffer)) for buffer in kernel.buffers
+        ]
+        if self.has_constants:
+            bindings.append(_layout_binding(api, "UNIFORM", self.constant_binding))
+        stack = contextlib.ExitStack()
+        self.close = weakref.finalize(self, close_in_process, context.process, stack)
+        # At the end of the process everything goes at once.
+        self.close.atexit = False
+        self.set_layout = context.make(
+            "vkCreateDescriptorSetLayout",
+            "VkDescriptorSetLayout",
+            api.make(
+                "VkDescriptorSetLayoutCreateInfo",
+                bindingCount=len(bindings),
+                pBindings=bindings,
+            ),
+        )
+        stack.callback(context.destroyer("vkDestroyDescriptorSetLayout", self.set_layout))
+        self.layout = context.make(
+            "vkCreatePipelineLayout",
+            "VkPipelineLayout",
+            api.make("VkPipelineLayoutCreateInfo", setLayoutCount=1, pSetLayouts=[self.set_layout]),
+        )
+        stack.callback(context.destroyer("vkDestroyPipelineLayout", self.layout))
+        code = api.ffi.from_buffer("uint32_t[]", compiled.spirv)
+        module = context.make(
+            "vkCreateShaderModule",
+            "VkShaderModule",
+            api.make("VkShaderModuleCreateInfo", codeSize=len(compiled.spirv), pCode=code),
+        )
+        destroy_module = context.destroyer("vkDestroyShaderModule", module)
+        try:
+            stage = api.make(
+                "VkPipelineShaderStageCreateInfo",
+                stage=api.flags("SHADER_STAGE", "COMPUTE"),
+                module=module,
+                pName=kernel.entry_point,
+            )
+            asked = api.make("VkComputePipelineCreateInfo", stage=stage, layout=self.layout)
+            self.handle = api.get(
+                "vkCreateComputePipelines",
+                "VkPipeline",
+                context.handle,
+                api.null,
+                1,
+                asked,
+                api.null,
+            )
+        finally:
+            destroy_module()
+        stack.callback(context.destroyer("vkDestroyPipeline", self.handle))
+
+    def binding(self, buffer: BufferBinding) -> int:
+        """The number of a buffer's binding."""
+        return buffer.slot + (self.shifts.u if buffer.written else self.shifts.t)
+
+    @property
+    def constant_binding(self) -> int:
+        return self.shifts.b
+
+
+def _layout_binding(api: Any, kind: str, number: int) -> Any:
+    return api.make(
+        "VkDescriptorSetLayoutBinding",
+        binding=number,
+        descriptorType=api.constant(f"DESCRIPTOR_TYPE_{kind}_BUFFER"),
+        descriptorCount=1,
+        stageFlags=api.flags("SHADER_STAGE", "COMPUTE"),
+    )
+
+
+class PipelineCache:
+    """The pipelines of one context, found again by their kernel."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._lock = threading.Lock()
+        self._made: weakref.WeakValueDictionary[KernelSource, Pipeline] = (
+            weakref.WeakValueDictionary()
+        )
+        self._recent: dict[KernelSource, Pipeline] = {}
+
+    def find(self, kernel: KernelSource, compiled: CompiledKernel) -> Pipeline:
+        """The pipeline of a kernel, made now unless there is one."""
+        with self._lock:
+            found = self._made.get(kernel)
+            if found is None:
+                with self._context.doing(f"builds the kernel {kernel.name}"):
+                    found = self._made[kernel] = Pipeline(self._context, kernel, compiled)
+            self._recent.pop(kernel, None)
+            self._recent[kernel] = found
+            if len(self._recent) > _KEPT:
+                del self._recent[next(iter(self._recent))]
+            return found
+
+    def clear(self) -> None:
+        """Drops what no executable uses."""
+        with self._lock:
+            self._recent.clear()

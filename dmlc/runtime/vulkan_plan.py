@@ -1,0 +1,190 @@
+"""What a run does on a device, decided before anything is made: launches, bytes, and refusals.
+
+Drivers may exceed their limits without a word and give wrong results, so every limit is checked
+here, by name, against what the program and the run need. Nothing here talks to a driver.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import struct
+from collections.abc import Mapping, Sequence
+
+from dmlc.program import KernelSource, Program, Role, TensorSpec
+from dmlc.runtime.arrays import span
+from dmlc.runtime.hlsl import CompiledKernel, constant_bytes
+from dmlc.runtime.vulkan_device import VulkanDevice
+from dmlc.source import UnsupportedError
+
+INDEX_LIMIT = 1 << 32
+"""Elements that a structured buffer can be indexed by: DXC cuts indices to 32 bits."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Launch:
+    """One dispatch."""
+
+    kernel: int
+    groups: tuple[int, int, int]
+    window: tuple[int, int] | None
+    """The first element and the number of elements of every tensor that it works on; None: all."""
+    constants: bytes
+    """The content of constant buffer b0; empty where the kernel has none."""
+    waits: bool
+    """Whether a barrier stands before it: it touches what a launch since the last one stored, or
+    stores what one read."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """A run of a program with its sizes known."""
+
+    bytes_of: Mapping[str, int]
+    """The memory of each tensor."""
+    launches: tuple[Launch, ...]
+
+
+def check_kernels(
+    program: Program, compiled: Sequence[CompiledKernel], device: VulkanDevice
+) -> None:
+    """UnsupportedError where a kernel exceeds what a device can do, whatever the run's sizes."""
+    limits = device.limits
+    for kernel, made in zip(program.kernels, compiled, strict=True):
+        what = f"the kernel {kernel.name}"
+        size = made.facts.group_size
+        for axis, (have, most) in enumerate(zip(size, limits.group_size, strict=True)):
+            _refuse(have > most, device, f"{what} has {have:,} threads along {'xyz'[axis]}",
+                    "maxComputeWorkGroupSize", f"{most:,}")  # fmt: skip
+        threads = math.prod(size)
+        _refuse(threads > limits.group_threads, device, f"{what} has {threads:,} threads per group",
+                "maxComputeWorkGroupInvocations", f"{limits.group_threads:,}")  # fmt: skip
+        shared = made.facts.group_shared_bytes
+        _refuse(shared > limits.group_shared, device,
+                f"{what} has {shared:,} bytes of group-shared memory",
+                "maxComputeSharedMemorySize", f"{limits.group_shared:,}")  # fmt: skip
+        count = len(kernel.buffers)
+        for name, most in (
+            ("maxPerStageDescriptorStorageBuffers", limits.stage_storage_buffers),
+            ("maxDescriptorSetStorageBuffers", limits.set_storage_buffers),
+        ):
+            _refuse(count > most, device, f"{what} has {count} buffers", name, str(most))
+        block = constant_bytes(kernel)
+        _refuse(block > limits.uniform_range, device, f"{what} has {block:,} bytes of constants",
+                "maxUniformBufferRange", f"{limits.uniform_range:,}")  # fmt: skip
+        missing = [c for c in made.facts.capabilities if c not in device.capabilities]
+        if missing:
+            raise UnsupportedError(
+                f"{what} needs {', '.join(missing)}, which {device.name} does not have"
+            )
+
+
+def _refuse(excess: bool, device: VulkanDevice, what: str, limit: str, most: str) -> None:
+    if excess:
+        raise UnsupportedError(f"{what}, and {device.name} allows {most} ({limit})")
+
+
+def make_plan(program: Program, sizes: Mapping[str, int], device: VulkanDevice) -> Plan:
+    """The launches of a run whose symbols have these sizes.
+
+    An element-wise program of tensors larger than one binding can reach runs window by window.
+    UnsupportedError where a run exceeds a limit of the device, which the message names.
+    """
+    limits = device.limits
+    symbol = program.symbols[0] if program.elementwise else None
+    bytes_of: dict[str, int] = {}
+    for tensor in program.tensors:
+        count = _memory_elements(tensor, sizes)
+        size = count * tensor.dtype.bytes
+        what = f"the tensor {tensor.name} takes {size:,} bytes"
+        _refuse(size > limits.allocation, device, what,
+                "maxMemoryAllocationSize", f"{limits.allocation:,}")  # fmt: skip
+        if symbol is None:
+            _refuse(size > limits.storage_range, device, what,
+                    "maxStorageBufferRange", f"{limits.storage_range:,}")  # fmt: skip
+            _refuse(count > INDEX_LIMIT, device, f"the tensor {tensor.name} has {count:,} elements",
+                    "the width of an element index", f"{INDEX_LIMIT:,}")  # fmt: skip
+        bytes_of[tensor.name] = size
+    if symbol is None:
+        return Plan(bytes_of, _launch_all(program, sizes, device, None, _Touched()))
+    launches: list[Launch] = []
+    total, step = sizes[symbol], window_elements(program, device)
+    for start in range(0, total, step):
+        count = min(step, total - start)
+        window = None if count == total else (start, count)
+        # Windows have no element in common, so none waits for the one before it.
+        launches += _launch_all(program, {symbol: count}, device, window, _Touched())
+    return Plan(bytes_of, tuple(launches))
+
+
+def window_elements(program: Program, device: VulkanDevice) -> int:
+    """The most elements that one binding of each of the program's tensors can reach, such that
+    the next window may begin after them."""
+    most = min(program.max_count, INDEX_LIMIT)
+    for tensor in program.tensors:
+        most = min(most, device.limits.storage_range // tensor.dtype.bytes)
+    # A binding begins at a multiple of the alignment; 64 KiB of elements is one of any.
+    return most // 65536 * 65536 or most
+
+
+def _launch_all(
+    program: Program,
+    sizes: Mapping[str, int],
+    device: VulkanDevice,
+    window: tuple[int, int] | None,
+    touched: _Touched,
+) -> tuple[Launch, ...]:
+    limits = device.limits
+    launches: list[Launch] = []
+    for number, kernel in enumerate(program.kernels):
+        groups = kernel.dispatch.groups(dict(sizes))
+        for axis, (have, most) in enumerate(zip(groups, limits.groups, strict=True)):
+            _refuse(have > most, device,
+                    f"the kernel {kernel.name} needs {have:,} groups along {'xyz'[axis]}",
+                    "maxComputeWorkGroupCount", f"{most:,}")  # fmt: skip
+        if 0 in groups:
+            continue
+        waits = touched.add(kernel)
+        launches.append(Launch(number, groups, window, fill_constants(kernel, sizes), waits))
+    return tuple(launches)
+
+
+def _memory_elements(tensor: TensorSpec, sizes: Mapping[str, int]) -> int:
+    shape = tuple(sizes[e] if isinstance(e, str) else e for e in tensor.extents)
+    if tensor.strides is None or tensor.role is Role.SCRATCH:
+        return math.prod(shape)
+    return span(shape, tensor.strides)
+
+
+def fill_constants(kernel: KernelSource, sizes: Mapping[str, int]) -> bytes:
+    """The kernel's constant buffer, with symbols bound by `sizes`."""
+    block = bytearray(constant_bytes(kernel))
+    for scalar in kernel.scalars:
+        value = scalar.value if isinstance(scalar.value, int) else sizes[scalar.value]
+        if value >> scalar.bits:
+            raise UnsupportedError(
+                f"{scalar.name} is {value:,}, and the kernel {kernel.name} takes it in "
+                f"{scalar.bits} bits"
+            )
+        struct.pack_into("<Q" if scalar.bits == 64 else "<I", block, scalar.offset, value)
+    return bytes(block)
+
+
+class _Touched:
+    """What the launches since the last barrier read and stored."""
+
+    def __init__(self) -> None:
+        self._read: set[str] = set()
+        self._written: set[str] = set()
+
+    def add(self, kernel: KernelSource) -> bool:
+        """Adds a launch; True where a barrier must stand before it."""
+        reads = {b.tensor for b in kernel.buffers if b.read}
+        writes = {b.tensor for b in kernel.buffers if b.written}
+        waits = bool(reads & self._written or writes & self._written or writes & self._read)
+        if waits:
+            self._read, self._written = reads, writes
+        else:
+            self._read |= reads
+            self._written |= writes
+        return waits

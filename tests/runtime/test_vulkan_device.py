@@ -1,0 +1,71 @@
+"""Which Vulkan device a selector means."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from dmlc.runtime.vulkan_device import DeviceType, VulkanDevice, choose_device
+from dmlc.source import DmlcError, UnavailableError
+from tests.runtime.test_vulkan_plan import DEVICE
+
+
+def make(index: int, name: str, type: DeviceType) -> VulkanDevice:
+    return dataclasses.replace(DEVICE, index=index, name=name, type=type)
+
+
+CPU = make(0, "llvmpipe (LLVM 15)", DeviceType.CPU)
+INTEGRATED = make(1, "Modest 10", DeviceType.INTEGRATED_GPU)
+DISCRETE = make(2, "Radiant 9000", DeviceType.DISCRETE_GPU)
+SECOND = make(3, "Radiant 9500", DeviceType.DISCRETE_GPU)
+OTHER = make(4, "Oddity", DeviceType.OTHER)
+ALL = (CPU, INTEGRATED, DISCRETE, SECOND, OTHER)
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        (None, DISCRETE),
+        ("vulkan", DISCRETE),
+        ("vulkan:0", CPU),
+        ("vulkan:3", SECOND),
+        ("vulkan:9500", SECOND),
+        ("vulkan:LLVMPIPE", CPU),
+        ("vulkan:integrated", INTEGRATED),
+        ("modest", INTEGRATED),
+        ("4", OTHER),
+    ],
+)
+def test_choice(selector: str | None, expected: VulkanDevice) -> None:
+    assert choose_device(ALL, selector) is expected
+
+
+def test_the_order_of_preference() -> None:
+    assert choose_device((OTHER, CPU, INTEGRATED), None) is INTEGRATED
+    assert choose_device((OTHER, CPU), None) is CPU
+    assert choose_device((OTHER,), None) is OTHER
+
+
+def test_no_device_says_how_to_get_one() -> None:
+    with pytest.raises(UnavailableError) as caught:
+        choose_device((), "vulkan")
+    assert "no Vulkan device was found" in str(caught.value)
+    assert "apt-get install libvulkan1 mesa-vulkan-drivers" in str(caught.value)
+
+
+@pytest.mark.parametrize("selector", ["vulkan:17", "vulkan:voodoo"])
+def test_no_match_lists_the_devices(selector: str) -> None:
+    with pytest.raises(UnavailableError) as caught:
+        choose_device((CPU, SECOND), selector)
+    assert f"no Vulkan device matches '{selector[7:]}'" in str(caught.value)
+    assert "0: llvmpipe (LLVM 15) (CPU, radiant 1.0); 3: Radiant 9500" in str(caught.value)
+
+
+def test_shared_memory() -> None:
+    assert [d.type.shares_memory for d in ALL] == [True, True, False, False, False]
+
+
+def test_nothing_after_the_colon() -> None:
+    with pytest.raises(DmlcError, match="the device 'vulkan:' names nothing after the colon"):
+        choose_device(ALL, "vulkan:")

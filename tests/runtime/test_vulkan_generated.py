@@ -1,0 +1,108 @@
+"""Programs that the compiler makes, on a Vulkan device: every operation that rounds exactly,
+on every type. The transcendental functions have sweeps of their own."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+
+from dmlc import ir
+from dmlc.codegen.dialect import Unsupported
+from dmlc.codegen.hlsl import HLSL
+from dmlc.pipeline import compile
+from dmlc.reference import evaluate
+from dmlc.runtime import dxc, vulkan
+from dmlc.runtime.hlsl import compile_kernel
+from dmlc.scalars import OPERATIONS, TENSOR_TYPES, Array, DataType, Operation
+from dmlc.testing.compare import compare, find_tolerance
+
+SPECIAL = [
+    0, -0.0, 1, -1, 0.5, 2, np.inf, -np.inf, np.nan, 1e-45, 1e-40, 1.17549435e-38, 3e38, -3e38,
+]  # fmt: skip
+
+
+def make_values(dtype: DataType, seed: int, count: int = 5000) -> Array:
+    """Values of all magnitudes, with the special ones against one another."""
+    rng = np.random.default_rng(seed)
+    if dtype.is_float:
+        special = np.tile(SPECIAL, len(SPECIAL)) if seed else np.repeat(SPECIAL, len(SPECIAL))
+        wide = rng.standard_normal(count) * 10.0 ** rng.uniform(-30, 30, count)
+        values = np.concatenate([special, rng.uniform(-100, 100, count), wide])
+        with np.errstate(over="ignore"):
+            return values.astype(dtype.dtype)
+    limits = np.iinfo(dtype.dtype)
+    ends = np.array([limits.min, limits.max, 0], dtype.dtype)
+    small = rng.integers(max(limits.min, -10), 10, count).astype(dtype.dtype)
+    any_size = rng.integers(limits.min, limits.max, count, dtype.dtype.type, endpoint=True)
+    return rng.permutation(np.concatenate([ends, small, any_size]))
+
+
+def make_function(operation: Operation, dtype: DataType) -> ir.Function:
+    names = "AB"[: operation.arity]
+    parameters = ", ".join(f"%{name}: {dtype.short}[n]" for name in names)
+    value = f"{operation.name}({', '.join(f'%{name}[i0]' for name in names)})"
+    result = dtype.short
+    if operation.gives_bool:
+        result, value = "s32", f"select({value}, 1:s32, 0:s32)"
+    return ir.parse(f"func @f({parameters}) -> (%Y) {{\n  %Y: {result}[i0 < n] = {value}\n}}")
+
+
+def cases() -> list[tuple[Operation, DataType]]:
+    return [
+        (operation, dtype)
+        for operation in OPERATIONS.values()
+        for dtype in TENSOR_TYPES
+        if not operation.transcendental
+        and operation.operands.accept(dtype.compute)
+        and not isinstance(HLSL.storage[dtype], Unsupported)
+        and not isinstance(HLSL.operations[operation.name, dtype.compute], Unsupported)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("operation", "dtype"), cases(), ids=lambda value: getattr(value, "name", None)
+)
+def test_operation(operation: Operation, dtype: DataType, tmp_path: pathlib.Path) -> None:
+    function = make_function(operation, dtype)
+    program = compile(function, "hlsl")
+    inputs = {p.name: make_values(dtype, k) for k, p in enumerate(function.parameters)}
+    actual = vulkan.load(program)(inputs)["Y"]
+    expected = evaluate(function, inputs)["Y"]
+    nearness = compare(actual, expected, find_tolerance(function, "Y"))
+    assert nearness.within, str(nearness)
+    (kernel,) = program.kernels
+    made = compile_kernel(kernel)
+    assert made.warnings == ()
+    assert " fast " not in dxc.disassemble(made.dxil)
+    path = tmp_path / "kernel.spv"
+    path.write_bytes(made.spirv)
+    subprocess.run(["spirv-val", "--target-env", "vulkan1.1", path], check=True)
+
+
+RELU_GRAD = """func @relu_grad(%X: {0}[n], %dY: {0}[n]) -> (%dX) {{
+  %dX: {0}[i0 < n] = select(gt(%X[i0], 0.0), %dY[i0], 0.0)
+}}"""
+
+
+@pytest.mark.parametrize("dtype", [DataType.FLOAT16, DataType.BFLOAT16])
+def test_every_16_bit_pattern_through_relu_grad(dtype: DataType) -> None:
+    patterns = np.arange(1 << 16, dtype=np.uint16)
+    x, dy = patterns.view(dtype.dtype), np.roll(patterns, 4321).view(dtype.dtype)
+    out = vulkan.load(compile(ir.parse(RELU_GRAD.format(dtype.short)), "hlsl"))({"X": x, "dY": dy})
+    expected = np.where(x.astype(np.float32) > 0, dy, dtype.dtype.type(0))
+    both_nan = np.isnan(out["dX"].astype(np.float32)) & np.isnan(expected.astype(np.float32))
+    same = out["dX"].view(np.uint16) == expected.view(np.uint16)
+    assert np.all(same | both_nan)
+
+
+def test_more_elements_than_one_binding_reaches() -> None:
+    count = (1 << 25) + 3
+    program = compile(ir.parse(RELU_GRAD.format("f32")), "hlsl")
+    assert program.elementwise
+    rng = np.random.default_rng(0)
+    x, dy = (rng.standard_normal(count, dtype=np.float32) for _ in range(2))
+    out = vulkan.load(program)({"X": x, "dY": dy})["dX"]
+    assert np.array_equal(out, np.where(x > 0, dy, np.float32(0)))
