@@ -20,6 +20,12 @@ StructuredBuffer<float> ScaleTensor : register(t3);
 StructuredBuffer<float> BiasTensor : register(t4);
 RWStructuredBuffer<float> OutputTensor : register(u0);
 
+float portable_rsqrt(const float x)
+{
+    precise float result = 1.0f / sqrt(x);
+    return result;
+}
+
 [RootSignature("SRV(t0), SRV(t1), SRV(t2), SRV(t3), SRV(t4), UAV(u0)")]
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
@@ -37,7 +43,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             precise const float input = InputTensor[i];
             precise const float mean = MeanTensor[i1];
             precise const float bias = BiasTensor[i1];
-            precise const float output = ((scale * (1.0f / sqrt(variance + 1e-05f))) * (input - mean))
+            precise const float output = ((scale * portable_rsqrt(variance + 1e-05f)) * (input - mean))
                 + bias;
             OutputTensor[i] = output;
         }

@@ -17,23 +17,68 @@ cbuffer Arguments : register(b0)
     uint n; // the number of elements
 };
 
-// Near 0 the series of erf; further out 1 - erfc by its continued fraction.
-float erf_float(const float x)
+// x within [low, high]; low where x is NaN.
+float portable_clamp(const float x, const float low, const float high)
 {
-    precise const float square = x * x;
-    precise float near = 0.0f;
-    for (int k = 24; k > 0; --k) {
-        near = (near + 1.0f / (2.0f * (float)k + 1.0f)) * (-square / (float)k);
-    }
-    near = 1.1283792f * x * (1.0f + near);
-    precise const float size = min(abs(x), 6.0f);
-    precise float fraction = size;
-    for (int j = 24; j > 0; --j) {
-        fraction = size + (0.5f * (float)j) / fraction;
-    }
-    precise const float far = 1.0f - exp(-(size * size)) * 0.56418958f / fraction;
-    const bool is_nan = (asuint(x) & 0x7fffffff) > 0x7f800000;
-    return is_nan ? x : ((abs(x) < 1.5f) ? near : ((x < 0.0f) ? -far : far));
+    precise float y = (x > low) ? x : low;
+    precise float result = (y < high) ? y : high;
+    return result;
+}
+
+// exp(x) = 2^k (1 + r + p), for x in [-104, 90].
+void portable_exp_parts(const float x, out float out0, out float out1, out float out2)
+{
+    precise float k = round(x * 1.442695f);
+    precise float s = x - (k * 0.6933594f);
+    precise float t = k * -0.00021219444f;
+    precise float r = s - t;
+    precise float tail = (s - r) - t;
+    precise float c = 0.008333263f + (r * (0.0013947225f + (r * 0.00019919378f)));
+    precise float p = tail + ((r * r) * (0.5f + (r * (0.16666667f + (r * (0.041666254f + (r * c)))))));
+    out0 = k;
+    out1 = r;
+    out2 = p;
+}
+
+// y * 2^k, for k in [-252, 254], rounded once even where it is denormal.
+float portable_scale(const float y, const int k)
+{
+    int half_ = k >> 1;
+    int rest = k - half_;
+    precise float result = (y * asfloat(asuint((half_ + 127) << 23))) * asfloat(asuint((rest + 127) << 23));
+    return result;
+}
+
+// exp(x) / 2, which does not overflow before x = 89.4; x in [-104, 90].
+float portable_half_exp(const float x)
+{
+    precise float k;
+    precise float r;
+    precise float p;
+    portable_exp_parts(x, k, r, p);
+    precise float result = portable_scale(1.0f + (r + p), int(k) - 1);
+    return result;
+}
+
+float portable_with_sign_of(const float y, const float x)
+{
+    precise float result = asfloat(asuint(abs(y)) | (asuint(x) & 0x80000000u));
+    return result;
+}
+
+float portable_erf(const float x)
+{
+    precise float a = abs(x);
+    precise float z = a * a;
+    precise float c = 0.0052222693f + (z * (-0.00085052033f + (z * (0.00011443879f + (z * -1.0253563e-05f)))));
+    c = -0.37612638f + (z * (0.11283788f + (z * (-0.0268658f + (z * c)))));
+    precise float near = a + (a * (0.12837917f + (z * c)));
+    precise float b = portable_clamp(a, 0.0f, 4.0f);
+    precise float e = 0.025029702f + (b * (-0.0041367807f + (b * (0.0004273508f + (b * -2.0477346e-05f)))));
+    e = -1.129454f + (b * (-0.6334711f + (b * (-0.108142324f + (b * e)))));
+    precise float y = (a < 0.9f) ? near : (1.0f - (2.0f * portable_half_exp(0.00016215448f + (b * e))));
+    precise float result = isnan(x) ? x : portable_with_sign_of(y, x);
+    return result;
 }
 
 [RootSignature("CBV(b0), SRV(t0), UAV(u0)")]
@@ -48,7 +93,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint i = first + (k * 256);
         if (i < n) {
             precise const float input = InputTensor[i];
-            precise const float output = (0.5f * input) * (1.0f + erf_float(input * 0.70710677f));
+            precise const float output = (0.5f * input)
+                * (1.0f + portable_erf(input * 0.70710677f));
             OutputTensor[i] = output;
         }
     }

@@ -19,12 +19,55 @@ cbuffer Arguments : register(b0)
     uint n; // the number of elements
 };
 
+// exp(x) = 2^k (1 + r + p), for x in [-104, 90].
+void portable_exp_parts(const float x, out float out0, out float out1, out float out2)
+{
+    precise float k = round(x * 1.442695f);
+    precise float s = x - (k * 0.6933594f);
+    precise float t = k * -0.00021219444f;
+    precise float r = s - t;
+    precise float tail = (s - r) - t;
+    precise float c = 0.008333263f + (r * (0.0013947225f + (r * 0.00019919378f)));
+    precise float p = tail + ((r * r) * (0.5f + (r * (0.16666667f + (r * (0.041666254f + (r * c)))))));
+    out0 = k;
+    out1 = r;
+    out2 = p;
+}
+
+// x within [low, high]; low where x is NaN.
+float portable_clamp(const float x, const float low, const float high)
+{
+    precise float y = (x > low) ? x : low;
+    precise float result = (y < high) ? y : high;
+    return result;
+}
+
+// y * 2^k, for k in [-252, 254], rounded once even where it is denormal.
+float portable_scale(const float y, const int k)
+{
+    int half_ = k >> 1;
+    int rest = k - half_;
+    precise float result = (y * asfloat(asuint((half_ + 127) << 23))) * asfloat(asuint((rest + 127) << 23));
+    return result;
+}
+
+float portable_exp(const float x)
+{
+    precise float k;
+    precise float r;
+    precise float p;
+    portable_exp_parts(portable_clamp(x, -104.0f, 89.0f), k, r, p);
+    precise float y = portable_scale(1.0f + (r + p), int(k));
+    precise float result = isnan(x) ? x : y;
+    return result;
+}
+
 [RootSignature("CBV(b0), SRV(t0), SRV(t1), UAV(u0)")]
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     precise const float scale = ScaleTensor[0];
-    precise const float value = exp(-scale);
+    precise const float value = portable_exp(-scale);
     const uint group = group_id.y * 65535 + group_id.x;
     const uint first = (group * 1024) + lane_id;
 

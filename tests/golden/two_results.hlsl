@@ -24,6 +24,67 @@ cbuffer Arguments : register(b0)
     uint n; // the number of elements
 };
 
+// x within [low, high]; low where x is NaN.
+float portable_clamp(const float x, const float low, const float high)
+{
+    precise float y = (x > low) ? x : low;
+    precise float result = (y < high) ? y : high;
+    return result;
+}
+
+// exp(x) = 2^k (1 + r + p), for x in [-104, 90].
+void portable_exp_parts(const float x, out float out0, out float out1, out float out2)
+{
+    precise float k = round(x * 1.442695f);
+    precise float s = x - (k * 0.6933594f);
+    precise float t = k * -0.00021219444f;
+    precise float r = s - t;
+    precise float tail = (s - r) - t;
+    precise float c = 0.008333263f + (r * (0.0013947225f + (r * 0.00019919378f)));
+    precise float p = tail + ((r * r) * (0.5f + (r * (0.16666667f + (r * (0.041666254f + (r * c)))))));
+    out0 = k;
+    out1 = r;
+    out2 = p;
+}
+
+// y * 2^k, for k in [-252, 254], rounded once even where it is denormal.
+float portable_scale(const float y, const int k)
+{
+    int half_ = k >> 1;
+    int rest = k - half_;
+    precise float result = (y * asfloat(asuint((half_ + 127) << 23))) * asfloat(asuint((rest + 127) << 23));
+    return result;
+}
+
+// exp(x) / 2, which does not overflow before x = 89.4; x in [-104, 90].
+float portable_half_exp(const float x)
+{
+    precise float k;
+    precise float r;
+    precise float p;
+    portable_exp_parts(x, k, r, p);
+    precise float result = portable_scale(1.0f + (r + p), int(k) - 1);
+    return result;
+}
+
+float portable_with_sign_of(const float y, const float x)
+{
+    precise float result = asfloat(asuint(abs(y)) | (asuint(x) & 0x80000000u));
+    return result;
+}
+
+float portable_tanh(const float x)
+{
+    precise float a = abs(x);
+    precise float h = portable_half_exp(portable_clamp(2.0f * a, 0.0f, 40.0f));
+    precise float z = a * a;
+    precise float c = -0.053846102f + (z * (0.021043718f + (z * -0.0062316353f)));
+    precise float near = a + ((a * z) * (-0.33333316f + (z * (0.13332534f + (z * c)))));
+    precise float y = (a < 0.55f) ? near : (1.0f - (1.0f / (h + 0.5f)));
+    precise float result = isnan(x) ? x : portable_with_sign_of(y, x);
+    return result;
+}
+
 [RootSignature("CBV(b0), SRV(t0), SRV(t1), SRV(t2), UAV(u0), UAV(u1)")]
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
@@ -37,7 +98,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         if (i < n) {
             precise const float dy_value = dy[i];
             precise const float gate_value = gate[i];
-            precise const float value = tanh(gate_value);
+            precise const float value = portable_tanh(gate_value);
             precise const float dx_value = dy_value * value;
             precise const float x_value = x[i];
             precise const float dgate_value = (dy_value * x_value) + (value + value);
