@@ -91,7 +91,7 @@ class Dialect:
     local: Callable[[str, DataType], str]
     """The declaration of a constant local, from its type's name and kind."""
     unroll: str
-    """What stands before a loop that should be unrolled."""
+    """What stands before a loop that should be unrolled, if anything."""
     aligned: str
     """Whether buffer `{p}` starts at a multiple of `{n}` bytes."""
     positions: Mapping[str, str]

@@ -235,7 +235,8 @@ HLSL = Dialect(
     streaming=MappingProxyType({}),
     helpers=MappingProxyType({**HELPERS}),
     local=_local,
-    unroll="[unroll]",
+    # Not `[unroll]`: the copies that DXC makes for it lose `precise` in SPIR-V.
+    unroll="",
     aligned="",
     positions=MappingProxyType(
         {

@@ -303,9 +303,11 @@ static $T $H(const $T x)
         ),
         "sigmoid": Helper(
             """\
+// 1 / (1 + exp(-x)), from the exponential that cannot overflow.
 static $T $H(const $T x)
 {
-    return 1 / (1 + exp(-x));
+    const $T e = exp(-fabs(x));
+    return ((x < 0) ? e : ($T)(1)) / (1 + e);
 }"""
         ),
         "div_signed": Helper(

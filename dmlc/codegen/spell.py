@@ -80,7 +80,11 @@ class Speller:
                 start, stop = self.spell(statement.start).text, self.spell(statement.stop).inner
                 step = f"++{name}" if statement.step == 1 else f"{name} += {statement.step}"
                 head = f"for ({self.index_type} {name} = {start}; {name} < {stop}; {step}) {{"
-                lines = [f"{indent}{self._dialect.unroll}"] if statement.unroll else []
+                lines = (
+                    [f"{indent}{self._dialect.unroll}"]
+                    if statement.unroll and self._dialect.unroll
+                    else []
+                )
                 body = self.spell_statements(statement.body, depth + 1)
                 return [*lines, f"{indent}{head}", *body, f"{indent}}}"]
 

@@ -31,7 +31,6 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint group = group_id.x;
     const uint first = (group * 1024) + lane_id;
 
-    [unroll]
     for (uint k = 0; k < 4; ++k) {
         const uint i = first + (k * 256);
         if (i < 120) {

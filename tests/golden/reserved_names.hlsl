@@ -47,7 +47,6 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint group = group_id.y * 65535 + group_id.x;
     const uint first = (group * 1024) + lane_id;
 
-    [unroll]
     for (uint k = 0; k < 4; ++k) {
         const uint i_1 = first + (k * 256);
         if (i_1 < n) {
