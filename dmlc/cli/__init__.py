@@ -8,7 +8,6 @@ or tool is missing.
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -18,7 +17,7 @@ import click
 from dmlc import __version__
 from dmlc.source import DmlcError, InternalError, UnavailableError
 
-_COMMANDS = {
+COMMANDS = {
     "ops": "List operators.",
     "show": "Show one operator: its tables, constraints, formula and examples.",
     "check": "Parse and check files; report every mistake with its place.",
@@ -35,17 +34,17 @@ class _Commands(click.Group):
     """The commands of the table above; a command's module is imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"dmlc.cli.{cmd_name}_command").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(
@@ -75,10 +74,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("stopped", err=True)
         return 130
-    except BrokenPipeError:
-        # Whoever read the output has gone. Python would complain when it closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except UnavailableError as error:
         click.echo(str(error), err=True)
         return 3
