@@ -19,16 +19,22 @@ from dmlc.transform.fuse import fuse
 from dmlc.transform.simplify import simplify
 
 
-def compile(function: Function, target: str = "opencl", profile: str | None = None) -> Program:
+def compile(
+    function: Function,
+    target: str = "opencl",
+    profile: str | None = None,
+    *,
+    root_signature: bool = True,
+) -> Program:
     """Compiles a function for an output language and a kind of device.
 
     `target` is `opencl` or `hlsl`; `profile` is `cpu` or `gpu`, by default what the target mostly
-    runs on. Raises `UnsupportedError` for what the target cannot express, before any lowering.
+    runs on. HLSL carries its root signature, unless `root_signature` is false. Raises `UnsupportedError` for what the target cannot express, before any lowering.
     """
     dialect = find_dialect(target)
     shape = find_profile(profile or dialect.profiles[0])
     fused, kernels = _lower(function, dialect, shape)
-    return render(fused, kernels, dialect, shape)
+    return render(fused, kernels, dialect, shape, root_signature=root_signature)
 
 
 def describe_kernels(function: Function, target: str, profile: str | None = None) -> str:

@@ -53,6 +53,19 @@ class Operator:
         Raises `DmlcError` with every independent mistake, and `UnsupportedError` for what this
         version cannot bind.
         """
+        function = lower_compute(self.resolve(tensors, attributes, level=level))
+        ir.verify(function, "bind")
+        return function
+
+    def resolve(
+        self,
+        tensors: Mapping[str, TensorDesc] | None = None,
+        attributes: Mapping[str, object] | None = None,
+        *,
+        level: str | None = None,
+    ) -> Binding:
+        """What `bind` binds: every tensor's type and sizes and every attribute's value, worked
+        out and held to the constraints. Raises as `bind` does."""
         given = dict(tensors or {})
         table = _find_level(self.definition, level)
         diagnostics: list[Diagnostic] = []
@@ -80,9 +93,7 @@ class Operator:
                 _check_inferred(tensor, given, diagnostics)
         check_constraints(binding, diagnostics)
         _raise(diagnostics)
-        function = lower_compute(binding)
-        ir.verify(function, "bind")
-        return function
+        return binding
 
 
 def _raise(diagnostics: list[Diagnostic]) -> None:

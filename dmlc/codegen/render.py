@@ -56,9 +56,17 @@ def find_dialect(name: str) -> Dialect:
 
 
 def render(
-    function: ir.Function, kernels: tuple[k.Kernel, ...], dialect: Dialect, profile: Profile
+    function: ir.Function,
+    kernels: tuple[k.Kernel, ...],
+    dialect: Dialect,
+    profile: Profile,
+    *,
+    root_signature: bool = True,
 ) -> Program:
-    """The program of a function's kernels, in execution order."""
+    """The program of a function's kernels, in execution order.
+
+    HLSL carries its root signature, unless a host that makes its own wants it left out.
+    """
     if profile.name not in dialect.profiles:
         raise UnsupportedError(
             f"target '{dialect.name}' has no '{profile.name}' profile; "
@@ -71,7 +79,9 @@ def render(
         read = [b.name for b in kernel.buffers if b.access is not k.Access.WRITE]
         after = tuple(sorted({writers[name] for name in read if name in writers}))
         name = kernel.name if len(kernels) == 1 else f"{kernel.name}_{number + 1}"
-        sources.append(_render_kernel(function, kernel, name, after, dialect, tensors))
+        sources.append(
+            _render_kernel(function, kernel, name, after, dialect, tensors, root_signature)
+        )
         for buffer in kernel.buffers:
             if buffer.access is not k.Access.READ:
                 writers[buffer.name] = number
@@ -166,6 +176,7 @@ def _render_kernel(
     after: tuple[int, ...],
     dialect: Dialect,
     tensors: tuple[TensorSpec, ...],
+    root_signature: bool,
 ) -> KernelSource:
     reserved = _reserved_names(dialect)
     mangler = Mangler(reserved)
@@ -212,7 +223,7 @@ def _render_kernel(
         entry_point=entry_point,
         group_size=launch.group_size,
         body=body,
-        root_signature=_root_signature(buffers, scalars),
+        root_signature=_root_signature(buffers, scalars) if root_signature else None,
         arguments=" ".join(HLSL_ARGUMENTS),
     )
     return KernelSource(

@@ -1,0 +1,1 @@
+"""What dmlc exchanges with other tools."""
