@@ -102,7 +102,7 @@ def test_check_reports_every_file(dmlc: Dmlc) -> None:
     assert found.status == 1
     assert found.out == ""
     assert "a.dml:12:14: error: unknown name 'z'" in found.err
-    assert "b.dml:4:37: error: unknown data type 'f31'" in found.err
+    assert "b.dml:5:37: error: unknown data type 'f31'" in found.err
     assert "error: cannot read 'c.dml': " in found.err
 
 
