@@ -14,7 +14,7 @@ from dmlc.kernel.collapse import Walk
 from dmlc.kernel.element import Elements, View
 from dmlc.kernel.emit import Names, add, index, multiply, operate
 from dmlc.kernel.schedule import Limits, Profile
-from dmlc.scalars import OPERATIONS
+from dmlc.scalars import OPERATIONS, DataType
 
 CACHE_LINE = 64
 """Bytes."""
@@ -172,6 +172,8 @@ class Builder:
         flags: list[k.Statement] = []
         for view, _ in self.elements.results:
             strides = self.walk.strides[view]
+            if view.dtype is DataType.BOOL:
+                continue  # a mask is a vector only once it is narrowed to bytes
             if strides[-1] != 1 or any(s * view.dtype.bytes % CACHE_LINE for s in strides[:-1]):
                 continue
             when: k.Expression = k.Aligned(view.tensor, CACHE_LINE)
