@@ -237,7 +237,7 @@ HLSL = Dialect(
     helpers=MappingProxyType({**HELPERS}),
     local=_local,
     unroll="[unroll]",
-    aligned="",
+    lead="",
     positions=MappingProxyType(
         {
             "single": "group_id.x",
