@@ -11,7 +11,7 @@ from dmlc import ir
 from dmlc.pipeline import compile
 from dmlc.reference import evaluate
 from dmlc.runtime import opencl
-from dmlc.scalars import Array
+from dmlc.scalars import Array, DataType
 from tests.agreement import disagreements
 from tests.opencl_launch import run_program
 from tests.samples import sample
