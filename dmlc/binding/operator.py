@@ -12,7 +12,7 @@ from dmlc.binding.compute import lower_compute
 from dmlc.binding.constraints import check_constraints, check_description
 from dmlc.binding.facts import Binding, BoundTensor
 from dmlc.binding.infer import infer_sizes, infer_types
-from dmlc.binding.tensors import TensorDesc
+from dmlc.binding.tensors import MAXIMUM_RANK, TensorDesc
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition, TensorDefinition, TensorLevel
 from dmlc.source import Diagnostic, DmlcError, Note, UnsupportedError, unknown_name
@@ -190,6 +190,9 @@ def _check_symbolic(binding: Binding) -> None:
     operator = binding.operator
     patterns = {t.definition.dimensions for t in binding.tensors.values()}
     fixed = any(d.size is not None for p in patterns if p is not None for d in p)
+    ranks = frozenset(range(1, MAXIMUM_RANK + 1))
+    for tensor in binding.tensors.values():
+        ranks &= frozenset(tensor.definition.ranks)
     no_input = all(t.definition.output for t in binding.tensors.values())
     scalar = next(
         (
@@ -201,7 +204,7 @@ def _check_symbolic(binding: Binding) -> None:
         ),
         None,
     )
-    if len(patterns) > 1 or fixed or no_input or scalar is not None:
+    if len(patterns) > 1 or fixed or not ranks or no_input or scalar is not None:
         raise DmlcError(
             f"'{operator.name}' needs the sizes of its tensors: they are not all the same",
             None if scalar is None else scalar.span,

@@ -90,6 +90,7 @@ def _describe(results: dmlc.Results, verdicts: dict[str, Verdict]) -> dict[str, 
                 "different": comparison.different,
                 "largest_difference": comparison.largest,
                 "largest_relative": comparison.largest_relative,
+                "largest_ulp": comparison.largest_ulp,
                 "out_of_place": comparison.misplaced,
             }
     return {"outputs": outputs, "report": str(results.report)}

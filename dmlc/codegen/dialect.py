@@ -92,8 +92,9 @@ class Dialect:
     """The declaration of a constant local, from its type's name and kind."""
     unroll: str
     """What stands before a loop that should be unrolled, if anything."""
-    aligned: str
-    """Whether buffer `{p}` starts at a multiple of `{n}` bytes."""
+    lead: str
+    """The elements of buffer `{p}`, of `{s}` bytes each, before an address that is a multiple of
+    `{n}` bytes, as a `{I}`. Empty where no profile streams."""
     positions: Mapping[str, str]
     """The work group's number (`group`; `single` where groups hold one work item; `rows` where
     they are laid out in rows of `{row}`) and the work item's (`lane`), of type `{I}`."""

@@ -237,7 +237,7 @@ HLSL = Dialect(
     local=_local,
     # Not `[unroll]`: the copies that DXC makes for it lose `precise` in SPIR-V.
     unroll="",
-    aligned="",
+    lead="",
     positions=MappingProxyType(
         {
             "single": "group_id.x",

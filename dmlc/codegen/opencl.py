@@ -432,7 +432,7 @@ OPENCL = Dialect(
     helpers=HELPERS,
     local=_local,
     unroll="#pragma unroll",
-    aligned="(ulong){p} % {n} == 0",
+    lead="({I})(-(ulong){p} % {n} / {s})",
     positions=MappingProxyType(
         {
             "single": "({I})get_global_id(0)",

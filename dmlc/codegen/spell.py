@@ -149,9 +149,10 @@ class Speller:
                 return self._spell_conversion(expression)
             case k.Broadcast():
                 return self.spell(expression.operand)
-            case k.Aligned(buffer=buffer, bytes=bytes_):
-                name = self._names.spell(buffer)
-                return Text(self._dialect.aligned.format(p=name, n=bytes_), compound=True)
+            case k.Lead(buffer=buffer, bytes=bytes_):
+                places = {"p": self._names.spell(buffer), "n": bytes_, "I": self.index_type}
+                size = self._buffers[buffer].dtype.bytes
+                return Text(self._dialect.lead.format(s=size, **places))
 
     def spell_vector(self, expression: k.Expression) -> Text:
         """The text of an expression where a vector must stand: a scalar repeated is spelled out."""

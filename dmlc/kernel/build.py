@@ -14,7 +14,7 @@ from dmlc.kernel.collapse import Walk
 from dmlc.kernel.element import Elements, View
 from dmlc.kernel.emit import Names, add, index, multiply, operate
 from dmlc.kernel.schedule import Limits, Profile
-from dmlc.scalars import OPERATIONS
+from dmlc.scalars import OPERATIONS, DataType
 
 CACHE_LINE = 64
 """Bytes."""
@@ -154,31 +154,58 @@ class Builder:
             bases[view] = base
         return bases
 
-    def streaming(
-        self, count: k.Scalar | None
-    ) -> tuple[dict[str, k.Expression], list[k.Statement]]:
-        """For each stored tensor, when its stores may pass the caches by; and the locals for it.
+    def streaming(self) -> tuple[dict[str, k.Expression], list[k.Statement]]:
+        """For each tensor stored in rows of constant sizes, when its stores may pass the caches
+        by; and the locals for it.
 
         A streaming store needs an aligned vector. The kernel's own steps keep to that where rows
         start on cache lines; whether the buffer does is seen at run time.
         """
-        threshold = self.profile.streaming_bytes
-        if threshold is None:
-            return {}, []
-        least = -(-threshold // self._bytes)
-        if count is None and self.count() < least:
+        least = self._least_streamed()
+        if least is None or self.count() < least:
             return {}, []
         streaming: dict[str, k.Expression] = {}
         flags: list[k.Statement] = []
-        for view, _ in self.elements.results:
+        for view in self._streamed():
             strides = self.walk.strides[view]
             if strides[-1] != 1 or any(s * view.dtype.bytes % CACHE_LINE for s in strides[:-1]):
                 continue
-            when: k.Expression = k.Aligned(view.tensor, CACHE_LINE)
-            if count is not None:
-                large = operate("ge", count, index(least))
-                when = k.Operate(OPERATIONS["and"], (large, when), k.BOOL)
-            let = self.let("streaming", when)
+            let = self.let("streaming", operate("eq", k.Lead(view.tensor, CACHE_LINE), index(0)))
             flags.append(let)
             streaming[view.tensor] = let.local
         return streaming, flags
+
+    def streaming_run(
+        self, count: k.Scalar
+    ) -> tuple[dict[str, k.Expression], k.Local | None, list[k.Statement]]:
+        """The same for a packed run of `count` elements, and how many elements of the run stand
+        before the first aligned vector: stores are aligned where vectors start there.
+
+        The first result decides where vectors start; the others stream where they agree.
+        """
+        least = self._least_streamed()
+        views = self._streamed()
+        if least is None or not views:
+            return {}, None, []
+        large = self.let("streaming", operate("ge", count, index(least)))
+        first = k.Choose(large.local, k.Lead(views[0].tensor, CACHE_LINE), index(0), k.INDEX)
+        lead = self.let("lead", first)
+        streaming: dict[str, k.Expression] = {views[0].tensor: large.local}
+        flags: list[k.Statement] = [large, lead]
+        for view in views[1:]:
+            same = operate("eq", k.Lead(view.tensor, CACHE_LINE), lead.local)
+            both = k.Operate(OPERATIONS["and"], (large.local, same), k.BOOL)
+            let = self.let("streaming", both)
+            flags.append(let)
+            streaming[view.tensor] = let.local
+        return streaming, lead.local, flags
+
+    def _least_streamed(self) -> int | None:
+        """The number of elements from which on stores may pass the caches by."""
+        threshold = self.profile.streaming_bytes
+        return None if threshold is None else -(-threshold // self._bytes)
+
+    def _streamed(self) -> list[View]:
+        """The results that may be streamed: a mask is a vector only once it is narrowed to
+        bytes."""
+        return [v for v, _ in self.elements.results if v.dtype is not DataType.BOOL]

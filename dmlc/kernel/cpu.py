@@ -20,10 +20,18 @@ def lower_run(b: Builder) -> Shape:
     group = k.Position(k.Geometry.GROUP)
     begin = b.let("begin", multiply(group, per_item))
     end = b.let("end", operate("min", add(begin.local, index(per_item)), count))
-    streaming, flags = b.streaming(count)
+    streaming, lead, flags = b.streaming_run(count)
     body: list[k.Statement] = [*emitter.lets(0, b.fixed), begin, end, *flags]
-    body += _loop_vectors(b, emitter, 1, 0, {}, begin.local, end.local, streaming)
-    return Shape(launch, words, body)
+    start: k.Expression = begin.local
+    if lead is not None:
+        # Every run starts a whole number of cache lines into the memory, so that the first
+        # aligned vector is as far into each.
+        reached = operate("min", add(begin.local, lead), end.local)
+        start_let = b.let("vector_begin", reached)
+        body.append(start_let)
+        start = start_let.local
+    loops = _loop_vectors(b, emitter, 1, 0, {}, start, end.local, streaming, begin.local)
+    return Shape(launch, words, body + loops)
 
 
 def lower_nest(b: Builder) -> Shape:
@@ -46,7 +54,7 @@ def lower_nest(b: Builder) -> Shape:
     words = f"each computes {run * inner:,} elements"
     depths = {axis: 1 if axis < split else axis - split + 2 for axis in range(last + 1)}
     emitter = Emitter(b.elements, b.names, b.depth(lambda axis: depths[axis]))
-    streaming, flags = b.streaming(None)
+    streaming, flags = b.streaming()
     body: list[k.Statement] = [*emitter.lets(0, b.fixed), *flags]
 
     def make(block: k.Expression) -> list[k.Statement]:
@@ -65,7 +73,7 @@ def _nest_pieces(b: Builder, sizes: tuple[int, ...]) -> Shape:
     launch = k.Launch(rows * pieces, 1, 1)
     words = f"each computes {per_item:,} elements of a row"
     emitter = Emitter(b.elements, b.names, b.depth(lambda axis: 1 if axis < last else 2))
-    streaming, flags = b.streaming(None)
+    streaming, flags = b.streaming()
     body: list[k.Statement] = [*emitter.lets(0, b.fixed), *flags]
     piece: k.Expression = k.Position(k.Geometry.GROUP)
     known: dict[int, k.Expression] = {}
@@ -114,11 +122,10 @@ def _loop_vectors(
     start: k.Expression,
     stop: k.Expression,
     streaming: dict[str, k.Expression],
+    begin: k.Expression | None = None,
 ) -> list[k.Statement]:
-    """The innermost loop: whole vectors, and what is left over one by one.
-
-    `start` must be a multiple of the number of lanes.
-    """
+    """The innermost loop: whole vectors from `start`, and what is left over one by one, before it
+    from `begin` (where that is not `start` itself) and after."""
     lanes = b.profile.lanes
     variable = k.Local(b.names.take("i"), k.INDEX)
     steps = {view: strides[axis] for view, strides in b.walk.strides.items()}
@@ -141,10 +148,14 @@ def _loop_vectors(
         if whole != stop.value:
             loops.append(k.For(variable, index(whole), stop, 1, inner(1)))
         return loops
-    left_over = operate("mod", stop, index(lanes))
+    left_over = operate("mod", operate("sub", stop, start), index(lanes))
     middle = b.let("vector_end", operate("sub", stop, left_over))
+    before: list[k.Statement] = []
+    if begin is not None and begin != start:
+        before.append(k.For(variable, begin, start, 1, inner(1)))
     return [
         middle,
+        *before,
         k.For(variable, start, middle.local, lanes, inner(lanes)),
         k.For(variable, middle.local, stop, 1, inner(1)),
     ]

@@ -108,16 +108,17 @@ class Broadcast:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Aligned:
-    """A BOOL: whether a buffer's memory starts at a multiple of so many bytes."""
+class Lead:
+    """How many elements of a buffer stand before the first one whose address is a multiple of
+    so many bytes: seen at run time, below `bytes` / element size."""
 
     buffer: str
     bytes: int
-    type: Type = BOOL
+    type: Type = INDEX
 
 
 Expression: TypeAlias = (
-    Literal | Local | Scalar | Position | Load | Operate | Choose | Convert | Broadcast | Aligned
+    Literal | Local | Scalar | Position | Load | Operate | Choose | Convert | Broadcast | Lead
 )
 
 

@@ -75,5 +75,5 @@ def _expression(node: k.Expression) -> str:
             return f"cast({_expression(node.operand)}, {_type(node.type)})"
         case k.Broadcast():
             return f"broadcast({_expression(node.operand)}, {_type(node.type)})"
-        case k.Aligned():
-            return f"aligned({node.buffer}, {node.bytes})"
+        case k.Lead():
+            return f"lead({node.buffer}, {node.bytes})"

@@ -36,6 +36,9 @@ class Report:
     device: str
     copies: tuple[Copy, ...] = ()
 
+    def __str__(self) -> str:
+        return "; ".join((f"ran on {self.device}", *(str(copy) for copy in self.copies)))
+
 
 class Executable:
     """A program built for a device. Safe to call from several threads at once."""

@@ -49,6 +49,8 @@ class Comparison:
     largest: float
     """The largest absolute difference."""
     largest_relative: float
+    largest_ulp: float | None
+    """The same in steps between neighbouring values of the type; None for whole numbers."""
     misplaced: int
     """Places where one is NaN or infinite and the other is not the same."""
     worst: tuple[int, ...] | None
@@ -59,10 +61,10 @@ class Comparison:
     def __str__(self) -> str:
         if self.different == 0:
             return f"exact ({self.elements:,} elements)"
-        text = (
-            f"{self.different:,} of {self.elements:,} elements differ, "
-            f"by {self.largest:.3g} at most ({self.largest_relative:.3g} relative)"
-        )
+        text = f"{self.different:,} of {self.elements:,} elements differ"
+        text += f", by {self.largest:.3g} at most"
+        if self.largest_ulp is not None:
+            text += f" ({self.largest_relative:.3g} relative, {self.largest_ulp:.0f} ulp)"
         if self.misplaced:
             text += f"; NaN or infinity out of place at {self.misplaced:,}"
         return text
@@ -113,15 +115,12 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance) -> Comparison:
     dtype = data_type_of(actual.dtype)
     whole = dtype is None or not dtype.is_float
     a, b = actual.astype(np.float64), expected.astype(np.float64)
-    if whole:
-        # Compared as they are: float64 does not tell the largest apart.
-        unequal = np.asarray(actual != expected)
-    else:
-        unequal = (a != b) & ~(np.isnan(a) & np.isnan(b))
+    # As they are: float64 does not tell the largest whole numbers apart.
+    unequal = np.asarray(actual != expected) & ~(np.isnan(a) & np.isnan(b))
     misplaced = unequal & ~(np.isfinite(a) & np.isfinite(b))
     count = int(np.count_nonzero(unequal))
     if count == 0:
-        return Comparison(actual.size, 0, 0.0, 0.0, 0, None, True)
+        return Comparison(actual.size, 0, 0.0, 0.0, None if whole else 0.0, 0, None, True)
     with np.errstate(all="ignore"):
         difference = np.where(unequal & ~misplaced, np.abs(a - b), 0.0)
         relative = np.where(difference > 0, difference / np.abs(b), 0.0)
@@ -134,7 +133,20 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance) -> Comparison:
         count,
         float(difference.max()),
         float(relative.max()),
+        None if whole else float(np.where(difference > 0, _steps(actual, expected), 0).max()),
         int(np.count_nonzero(misplaced)),
         worst,
         not whole and bool(excess[place] <= 0),
     )
+
+
+def _steps(a: Array, b: Array) -> Array:
+    """How many values of their float type lie from `a` to `b`, zeros of both signs being one."""
+    return np.abs(_rank(a) - _rank(b))
+
+
+def _rank(values: Array) -> Array:
+    """A number for every float, in the order of their values and without gaps."""
+    bits = values.view(f"i{values.dtype.itemsize}").astype(np.int64)
+    lowest = -(1 << (8 * values.dtype.itemsize - 1))
+    return np.where(bits < 0, lowest - bits, bits).astype(np.longdouble)

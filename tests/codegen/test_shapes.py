@@ -10,7 +10,8 @@ import pytest
 from dmlc import ir
 from dmlc.pipeline import compile
 from dmlc.reference import evaluate
-from dmlc.scalars import Array
+from dmlc.runtime import opencl
+from dmlc.scalars import Array, DataType
 from tests.agreement import disagreements
 from tests.opencl_launch import run_program
 from tests.samples import sample
@@ -142,3 +143,24 @@ def test_one_source_for_every_packed_shape(profile: str) -> None:
         for shape in [(7,), (3, 5), (2, 3, 4, 1, 6), (1, 1), (0, 4)]
     }
     assert len(texts) == 1
+
+
+@pytest.mark.parametrize("dtype", [DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16])
+@pytest.mark.parametrize("offset", [0, 1, 5, 31])
+def test_large_results_at_any_place_in_memory(dtype: DataType, offset: int) -> None:
+    """Streaming stores start where the memory is aligned, wherever the array starts."""
+    count = (24 << 20) // (3 * dtype.bytes) + 40_003
+    bits = {2: np.uint16, 4: np.uint32}[dtype.bytes]
+    text = (
+        f"func @f(%X: {dtype.short}[n], %dY: {dtype.short}[n]) -> (%dX) {{\n"
+        f"  %dX: {dtype.short}[i0 < n] = select(gt(%X[i0], 0.0), %dY[i0], 0.0)\n}}"
+    )
+    random = np.random.default_rng(offset)
+    x, dy = (random.standard_normal(count).astype(dtype.dtype) for _ in range(2))
+    memory = np.zeros(count + 64, dtype.dtype)
+    out = memory[offset : offset + count]
+    opencl.load(compile(ir.parse(text), "opencl"))({"X": x, "dY": dy}, {"dX": out})
+    expected = np.where(x.astype(np.float32) > 0, dy, dtype.dtype.type(0))
+    np.testing.assert_array_equal(out.view(bits), expected.view(bits))
+    assert not memory[:offset].any()
+    assert not memory[offset + count :].any()

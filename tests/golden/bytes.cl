@@ -43,11 +43,24 @@ __kernel void select_bytes(
 {
     const uint begin = (uint)get_global_id(0) * 32768;
     const uint end = min(begin + 32768, n);
-    const bool streaming = (n >= 5033165) && ((ulong)chosen % 64 == 0);
-    const bool streaming_1 = (n >= 5033165) && ((ulong)equal % 64 == 0);
-    const uint vector_end = end - (end % 16);
+    const bool streaming = n >= 5033165;
+    const uint lead = streaming ? (uint)(-(ulong)chosen % 64 / 1) : 0u;
+    const uint vector_begin = min(begin + lead, end);
+    const uint vector_end = end - ((end - vector_begin) % 16);
 
-    for (uint i = begin; i < vector_end; i += 16) {
+    for (uint i = begin; i < vector_begin; ++i) {
+        const bool mask_value = mask[i] != 0;
+        const char a_value = a[i];
+        const char b_value = b[i];
+        const char chosen_value = mask_value
+            ? (char)((uint)a_value + (uint)b_value)
+            : (char)(-(uint)a_value);
+        const bool equal_value = (!mask_value) || (a_value == b_value);
+        chosen[i] = chosen_value;
+        equal[i] = equal_value;
+    }
+
+    for (uint i = vector_begin; i < vector_end; i += 16) {
         const char16 mask_value = vload16(0, mask + i) != (uchar16)(0);
         const char16 a_value = vload16(0, a + i);
         const char16 b_value = vload16(0, b + i);

@@ -36,10 +36,18 @@ __kernel void ACTIVATION_GELU(
 {
     const uint begin = (uint)get_global_id(0) * 32768;
     const uint end = min(begin + 32768, n);
-    const bool streaming = (n >= 3145728) && ((ulong)OutputTensor % 64 == 0);
-    const uint vector_end = end - (end % 16);
+    const bool streaming = n >= 3145728;
+    const uint lead = streaming ? (uint)(-(ulong)OutputTensor % 64 / 4) : 0u;
+    const uint vector_begin = min(begin + lead, end);
+    const uint vector_end = end - ((end - vector_begin) % 16);
 
-    for (uint i = begin; i < vector_end; i += 16) {
+    for (uint i = begin; i < vector_begin; ++i) {
+        const float input = InputTensor[i];
+        const float output = (0.5f * input) * (1.0f + erf(input * 0.70710677f));
+        OutputTensor[i] = output;
+    }
+
+    for (uint i = vector_begin; i < vector_end; i += 16) {
         const float16 input = vload16(0, InputTensor + i);
         const float16 output = (0.5f * input) * (1.0f + erf(input * 0.70710677f));
         stream_float16(output, OutputTensor + i, streaming);

@@ -19,6 +19,15 @@
 #endif
 #endif
 
+// Rounds towards zero; 0 where b is 0, and wraps where the quotient has no int.
+static int div_signed_int(const int a, const int b)
+{
+    const int divisor = ((b == (int)(0)) | (b == (int)(-1))) ? (int)(1) : b;
+    const int quotient = a / divisor;
+    const int negated = as_int((uint)(-as_uint(a)));
+    return (b == (int)(0)) ? (int)(0) : ((b == (int)(-1)) ? negated : quotient);
+}
+
 // Rounds towards zero; 0 where b is 0, and wraps where the quotient has no int16.
 static int16 div_signed_int16(const int16 a, const int16 b)
 {
@@ -52,15 +61,6 @@ static void stream_uint16(const uint16 value, __global uint *to, const bool stre
     vstore16(value, 0, to);
 }
 
-// Rounds towards zero; 0 where b is 0, and wraps where the quotient has no int.
-static int div_signed_int(const int a, const int b)
-{
-    const int divisor = ((b == (int)(0)) | (b == (int)(-1))) ? (int)(1) : b;
-    const int quotient = a / divisor;
-    const int negated = as_int((uint)(-as_uint(a)));
-    return (b == (int)(0)) ? (int)(0) : ((b == (int)(-1)) ? negated : quotient);
-}
-
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void average(
     __global const int *a,
@@ -73,11 +73,23 @@ __kernel void average(
 {
     const uint begin = (uint)get_global_id(0) * 32768;
     const uint end = min(begin + 32768, n);
-    const bool streaming = (n >= 1258292) && ((ulong)quotient % 64 == 0);
-    const bool streaming_1 = (n >= 1258292) && ((ulong)shifted % 64 == 0);
-    const uint vector_end = end - (end % 16);
+    const bool streaming = n >= 1258292;
+    const uint lead = streaming ? (uint)(-(ulong)quotient % 64 / 4) : 0u;
+    const bool streaming_1 = streaming && ((uint)(-(ulong)shifted % 64 / 4) == lead);
+    const uint vector_begin = min(begin + lead, end);
+    const uint vector_end = end - ((end - vector_begin) % 16);
 
-    for (uint i = begin; i < vector_end; i += 16) {
+    for (uint i = begin; i < vector_begin; ++i) {
+        const int a_value = a[i];
+        const int b_value = b[i];
+        const int quotient_value = div_signed_int((int)((uint)a_value + (uint)b_value), min(b_value, INT_MIN));
+        const uint count_value = count[i];
+        const uint shifted_value = count_value << ((count_value & 31u) & 31);
+        quotient[i] = quotient_value;
+        shifted[i] = shifted_value;
+    }
+
+    for (uint i = vector_begin; i < vector_end; i += 16) {
         const int16 a_value = vload16(0, a + i);
         const int16 b_value = vload16(0, b + i);
         const int16 quotient_value = div_signed_int16(as_int16(as_uint16(a_value) + as_uint16(b_value)), min(b_value, (int16)(INT_MIN)));

@@ -18,6 +18,20 @@
 #endif
 
 // A bfloat16 is the upper half of a float.
+static float widen_bfloat16(const ushort bits)
+{
+    return as_float(convert_uint(bits) << 16);
+}
+
+// Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
+static ushort narrow_bfloat16(const float value)
+{
+    const uint bits = as_uint(value);
+    const uint rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    return convert_ushort(isnan(value) ? (uint)(0x7fc0) : rounded);
+}
+
+// A bfloat16 is the upper half of a float.
 static float16 widen_bfloat16_x16(const ushort16 bits)
 {
     return as_float16(convert_uint16(bits) << 16);
@@ -43,20 +57,6 @@ static void stream_bfloat16_x16(const float16 value, __global ushort *to, const 
     vstore16(narrow_bfloat16_x16(value), 0, to);
 }
 
-// A bfloat16 is the upper half of a float.
-static float widen_bfloat16(const ushort bits)
-{
-    return as_float(convert_uint(bits) << 16);
-}
-
-// Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
-static ushort narrow_bfloat16(const float value)
-{
-    const uint bits = as_uint(value);
-    const uint rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    return convert_ushort(isnan(value) ? (uint)(0x7fc0) : rounded);
-}
-
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void ACTIVATION_RELU_GRAD(
     __global const ushort *InputTensor,
@@ -67,10 +67,19 @@ __kernel void ACTIVATION_RELU_GRAD(
 {
     const uint begin = (uint)get_global_id(0) * 32768;
     const uint end = min(begin + 32768, n);
-    const bool streaming = (n >= 4194304) && ((ulong)OutputGradientTensor % 64 == 0);
-    const uint vector_end = end - (end % 16);
+    const bool streaming = n >= 4194304;
+    const uint lead = streaming ? (uint)(-(ulong)OutputGradientTensor % 64 / 2) : 0u;
+    const uint vector_begin = min(begin + lead, end);
+    const uint vector_end = end - ((end - vector_begin) % 16);
 
-    for (uint i = begin; i < vector_end; i += 16) {
+    for (uint i = begin; i < vector_begin; ++i) {
+        const float input = widen_bfloat16(InputTensor[i]);
+        const float input_gradient = widen_bfloat16(InputGradientTensor[i]);
+        const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
+        OutputGradientTensor[i] = narrow_bfloat16(output_gradient);
+    }
+
+    for (uint i = vector_begin; i < vector_end; i += 16) {
         const float16 input = widen_bfloat16_x16(vload16(0, InputTensor + i));
         const float16 input_gradient = widen_bfloat16_x16(vload16(0, InputGradientTensor + i));
         const float16 output_gradient = (input > 0.0f) ? input_gradient : (float16)(0.0f);

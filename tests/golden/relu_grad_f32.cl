@@ -39,10 +39,19 @@ __kernel void ACTIVATION_RELU_GRAD(
 {
     const uint begin = (uint)get_global_id(0) * 32768;
     const uint end = min(begin + 32768, n);
-    const bool streaming = (n >= 2097152) && ((ulong)OutputGradientTensor % 64 == 0);
-    const uint vector_end = end - (end % 16);
+    const bool streaming = n >= 2097152;
+    const uint lead = streaming ? (uint)(-(ulong)OutputGradientTensor % 64 / 4) : 0u;
+    const uint vector_begin = min(begin + lead, end);
+    const uint vector_end = end - ((end - vector_begin) % 16);
 
-    for (uint i = begin; i < vector_end; i += 16) {
+    for (uint i = begin; i < vector_begin; ++i) {
+        const float input = InputTensor[i];
+        const float input_gradient = InputGradientTensor[i];
+        const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
+        OutputGradientTensor[i] = output_gradient;
+    }
+
+    for (uint i = vector_begin; i < vector_end; i += 16) {
         const float16 input = vload16(0, InputTensor + i);
         const float16 input_gradient = vload16(0, InputGradientTensor + i);
         const float16 output_gradient = (input > 0.0f) ? input_gradient : (float16)(0.0f);

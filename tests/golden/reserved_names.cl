@@ -22,6 +22,18 @@
 #endif
 
 // The larger one; NaN where either is NaN, and the first of two equal ones.
+static float max_float(const float a, const float b)
+{
+    return ((b > a) | isnan(b)) ? b : a;
+}
+
+// -1, 1, or x itself where it is a zero or NaN.
+static float sign_float(const float x)
+{
+    return (x > 0) ? (float)(1) : ((x < 0) ? (float)(-1) : x);
+}
+
+// The larger one; NaN where either is NaN, and the first of two equal ones.
 static float16 max_float16(const float16 a, const float16 b)
 {
     return ((b > a) | isnan(b)) ? b : a;
@@ -45,18 +57,6 @@ static void stream_float16(const float16 value, __global float *to, const bool s
     vstore16(value, 0, to);
 }
 
-// The larger one; NaN where either is NaN, and the first of two equal ones.
-static float max_float(const float a, const float b)
-{
-    return ((b > a) | isnan(b)) ? b : a;
-}
-
-// -1, 1, or x itself where it is a zero or NaN.
-static float sign_float(const float x)
-{
-    return (x > 0) ? (float)(1) : ((x < 0) ? (float)(-1) : x);
-}
-
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void kernel_(
     __global const float *float4_,
@@ -70,12 +70,26 @@ __kernel void kernel_(
 {
     const uint begin = (uint)get_global_id(0) * 32768;
     const uint end = min(begin + 32768, n);
-    const bool streaming = (n >= 1048576) && ((ulong)out % 64 == 0);
-    const bool streaming_1 = (n >= 1048576) && ((ulong)t_vload16 % 64 == 0);
-    const bool streaming_2 = (n >= 1048576) && ((ulong)main_ % 64 == 0);
-    const uint vector_end = end - (end % 16);
+    const bool streaming = n >= 1048576;
+    const uint lead = streaming ? (uint)(-(ulong)out % 64 / 4) : 0u;
+    const bool streaming_1 = streaming && ((uint)(-(ulong)t_vload16 % 64 / 4) == lead);
+    const bool streaming_2 = streaming && ((uint)(-(ulong)main_ % 64 / 4) == lead);
+    const uint vector_begin = min(begin + lead, end);
+    const uint vector_end = end - ((end - vector_begin) % 16);
 
-    for (uint i_1 = begin; i_1 < vector_end; i_1 += 16) {
+    for (uint i_1 = begin; i_1 < vector_begin; ++i_1) {
+        const float float4_value = float4_[i_1];
+        const float point_value = point[i_1];
+        const float out_value = max_float(float4_value, point_value);
+        const float i_value = i[i_1];
+        const float t_vload16_value = point_value - i_value;
+        const float main_value = sign_float(i_value);
+        out[i_1] = out_value;
+        t_vload16[i_1] = t_vload16_value;
+        main_[i_1] = main_value;
+    }
+
+    for (uint i_1 = vector_begin; i_1 < vector_end; i_1 += 16) {
         const float16 float4_value = vload16(0, float4_ + i_1);
         const float16 point_value = vload16(0, point + i_1);
         const float16 out_value = max_float16(float4_value, point_value);

@@ -41,10 +41,18 @@ __kernel void SCALE(
     const float value = exp(-scale);
     const uint begin = (uint)get_global_id(0) * 32768;
     const uint end = min(begin + 32768, n);
-    const bool streaming = (n >= 2097152) && ((ulong)OutputTensor % 64 == 0);
-    const uint vector_end = end - (end % 16);
+    const bool streaming = n >= 2097152;
+    const uint lead = streaming ? (uint)(-(ulong)OutputTensor % 64 / 4) : 0u;
+    const uint vector_begin = min(begin + lead, end);
+    const uint vector_end = end - ((end - vector_begin) % 16);
 
-    for (uint i = begin; i < vector_end; i += 16) {
+    for (uint i = begin; i < vector_begin; ++i) {
+        const float input = InputTensor[i];
+        const float output = input * value;
+        OutputTensor[i] = output;
+    }
+
+    for (uint i = vector_begin; i < vector_end; i += 16) {
         const float16 input = vload16(0, InputTensor + i);
         const float16 output = input * value;
         stream_float16(output, OutputTensor + i, streaming);

@@ -16,6 +16,12 @@
 #endif
 
 // The smaller one; NaN where either is NaN, and the first of two equal ones.
+static float min_float(const float a, const float b)
+{
+    return ((b < a) | isnan(b)) ? b : a;
+}
+
+// The smaller one; NaN where either is NaN, and the first of two equal ones.
 static float16 min_float16(const float16 a, const float16 b)
 {
     return ((b < a) | isnan(b)) ? b : a;
@@ -33,12 +39,6 @@ static void stream_float16(const float16 value, __global float *to, const bool s
     vstore16(value, 0, to);
 }
 
-// The smaller one; NaN where either is NaN, and the first of two equal ones.
-static float min_float(const float a, const float b)
-{
-    return ((b < a) | isnan(b)) ? b : a;
-}
-
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void special(
     __global const float *x,
@@ -48,10 +48,20 @@ __kernel void special(
 {
     const uint begin = (uint)get_global_id(0) * 32768;
     const uint end = min(begin + 32768, n);
-    const bool streaming = (n >= 3145728) && ((ulong)y % 64 == 0);
-    const uint vector_end = end - (end % 16);
+    const bool streaming = n >= 3145728;
+    const uint lead = streaming ? (uint)(-(ulong)y % 64 / 4) : 0u;
+    const uint vector_begin = min(begin + lead, end);
+    const uint vector_end = end - ((end - vector_begin) % 16);
 
-    for (uint i = begin; i < vector_end; i += 16) {
+    for (uint i = begin; i < vector_begin; ++i) {
+        const float x_value = x[i];
+        const float y_value = isnan(x_value)
+            ? NAN
+            : ((x_value > 3.4028235e+38f) ? (-INFINITY) : min_float(x_value, x_value * 1e-45f));
+        y[i] = y_value;
+    }
+
+    for (uint i = vector_begin; i < vector_end; i += 16) {
         const float16 x_value = vload16(0, x + i);
         const float16 y_value = isnan(x_value)
             ? (float16)(NAN)

@@ -38,10 +38,18 @@ __kernel void chained_1(
 {
     const uint begin = (uint)get_global_id(0) * 32768;
     const uint end = min(begin + 32768, n);
-    const bool streaming = (n >= 6291456) && ((ulong)rounded % 64 == 0);
-    const uint vector_end = end - (end % 16);
+    const bool streaming = n >= 6291456;
+    const uint lead = streaming ? (uint)(-(ulong)rounded % 64 / 2) : 0u;
+    const uint vector_begin = min(begin + lead, end);
+    const uint vector_end = end - ((end - vector_begin) % 16);
 
-    for (uint i = begin; i < vector_end; i += 16) {
+    for (uint i = begin; i < vector_begin; ++i) {
+        const float x_value = vload_half(i, x);
+        const float rounded_value = x_value * 1.5f;
+        vstore_half_rte(rounded_value, i, rounded);
+    }
+
+    for (uint i = vector_begin; i < vector_end; i += 16) {
         const float16 x_value = vload_half16(0, x + i);
         const float16 rounded_value = x_value * 1.5f;
         stream_half_x16(rounded_value, rounded + i, streaming);
@@ -92,10 +100,18 @@ __kernel void chained_2(
 {
     const uint begin = (uint)get_global_id(0) * 32768;
     const uint end = min(begin + 32768, n);
-    const bool streaming = (n >= 4194304) && ((ulong)doubled % 64 == 0);
-    const uint vector_end = end - (end % 16);
+    const bool streaming = n >= 4194304;
+    const uint lead = streaming ? (uint)(-(ulong)doubled % 64 / 4) : 0u;
+    const uint vector_begin = min(begin + lead, end);
+    const uint vector_end = end - ((end - vector_begin) % 16);
 
-    for (uint i = begin; i < vector_end; i += 16) {
+    for (uint i = begin; i < vector_begin; ++i) {
+        const float rounded_value = vload_half(i, rounded);
+        const float doubled_value = rounded_value + rounded_value;
+        doubled[i] = doubled_value;
+    }
+
+    for (uint i = vector_begin; i < vector_end; i += 16) {
         const float16 rounded_value = vload_half16(0, rounded + i);
         const float16 doubled_value = rounded_value + rounded_value;
         stream_float16(doubled_value, doubled + i, streaming);

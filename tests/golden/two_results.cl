@@ -43,11 +43,24 @@ __kernel void gated(
 {
     const uint begin = (uint)get_global_id(0) * 32768;
     const uint end = min(begin + 32768, n);
-    const bool streaming = (n >= 1258292) && ((ulong)dx % 64 == 0);
-    const bool streaming_1 = (n >= 1258292) && ((ulong)dgate % 64 == 0);
-    const uint vector_end = end - (end % 16);
+    const bool streaming = n >= 1258292;
+    const uint lead = streaming ? (uint)(-(ulong)dx % 64 / 4) : 0u;
+    const bool streaming_1 = streaming && ((uint)(-(ulong)dgate % 64 / 4) == lead);
+    const uint vector_begin = min(begin + lead, end);
+    const uint vector_end = end - ((end - vector_begin) % 16);
 
-    for (uint i = begin; i < vector_end; i += 16) {
+    for (uint i = begin; i < vector_begin; ++i) {
+        const float dy_value = dy[i];
+        const float gate_value = gate[i];
+        const float value = tanh(gate_value);
+        const float dx_value = dy_value * value;
+        const float x_value = x[i];
+        const float dgate_value = (dy_value * x_value) + (value + value);
+        dx[i] = dx_value;
+        dgate[i] = dgate_value;
+    }
+
+    for (uint i = vector_begin; i < vector_end; i += 16) {
         const float16 dy_value = vload16(0, dy + i);
         const float16 gate_value = vload16(0, gate + i);
         const float16 value = tanh(gate_value);

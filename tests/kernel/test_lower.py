@@ -52,15 +52,20 @@ def find_locals(kernel: k.Kernel) -> list[str]:
 def test_cpu_runs_over_vectors_and_what_is_left() -> None:
     kernel = make(packed("n"))
     assert kernel.launch == k.Launch("n", 32768, 1)
-    assert [(loop.step, loop.unroll) for loop in find_loops(kernel)] == [(16, False), (1, False)]
-    assert [store.value.type.lanes for store in find_stores(kernel)] == [16, 1]
+    # Up to the first aligned vector, over vectors, and what is left.
+    assert [loop.step for loop in find_loops(kernel)] == [1, 16, 1]
+    assert [store.value.type.lanes for store in find_stores(kernel)] == [1, 16, 1]
+    before, vectors, after = find_loops(kernel)
+    assert before.stop == vectors.start
+    assert vectors.stop == after.start
     assert kernel.scalars == ((k.Scalar("n"), "n"),)
 
 
 def test_only_vectors_stream() -> None:
-    vector, scalar = find_stores(make(packed("n")))
+    before, vector, after = find_stores(make(packed("n")))
     assert vector.streaming is not None
-    assert scalar.streaming is None
+    assert before.streaming is None
+    assert after.streaming is None
     assert all(store.streaming is None for store in find_stores(make(packed("n"), GPU)))
 
 

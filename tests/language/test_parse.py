@@ -175,7 +175,8 @@ def test_escapes_in_texts() -> None:
         ("function f(x) = (x", (1, 19, "expected ')', found the end of the file")),
         ("function f(x) = x +* y", (1, 20, "expected an expression, found '*'")),
         ("function f(x) = x ? y", (1, 22, "expected ':', found the end of the file")),
-        ("function f(x) = x $ y", (1, 19, "unexpected '$'")),
+        ("function f(x) = x $ y", (1, 19, "expected an operator, the end of the file, 'enum', "
+                                   "'function', 'graph', 'import' or 'operator', found '$'")),
         ('import "abc', (1, 8, "this text is not closed: expected '\"'")),
         ("/* abc", (1, 1, "this comment is not closed: expected '*/'")),
         ("a\x00b", (1, 2, "the character U+0000 cannot stand in a .dml file")),

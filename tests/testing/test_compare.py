@@ -23,7 +23,7 @@ def f32(*values: float) -> Array:
 
 def test_equal_arrays() -> None:
     found = compare(f32(1, nan, inf, -0.0), f32(1, nan, inf, 0.0), EXACT)
-    assert found == Comparison(4, 0, 0.0, 0.0, 0, None, True)
+    assert found == Comparison(4, 0, 0.0, 0.0, 0.0, 0, None, True)
     assert str(found) == "exact (4 elements)"
 
 
@@ -32,7 +32,7 @@ def test_differences_are_measured() -> None:
     assert (found.different, found.largest, found.largest_relative) == (2, 1.0, 0.25)
     assert found.worst == (1,)
     assert not found.within
-    assert str(found) == "2 of 3 elements differ, by 1 at most (0.25 relative)"
+    assert str(found) == "2 of 3 elements differ, by 1 at most (0.25 relative, 2097152 ulp)"
     assert compare(f32(1, 2.5, 4), f32(1, 2, 5), Tolerance(0.25, 0.0)).within
     assert compare(f32(1, 2.5, 4), f32(1, 2, 5), Tolerance(0.0, 1.0)).within
 
@@ -62,6 +62,7 @@ def test_whole_numbers(dtype: npt.DTypeLike) -> None:
     assert compare(np.array([0, 1], dtype), np.array([0, 1], dtype), EXACT).within
     found = compare(np.array([0, 1], dtype), np.array([1, 1], dtype), EXACT)
     assert (found.different, found.within, found.largest) == (1, False, 1.0)
+    assert str(found) == "1 of 2 elements differ, by 1 at most"
 
 
 def test_large_whole_numbers_differ_though_float64_does_not_tell() -> None:
@@ -74,6 +75,21 @@ def test_large_whole_numbers_differ_though_float64_does_not_tell() -> None:
 def test_halves_and_brains() -> None:
     for dtype in (np.float16, ml_dtypes.bfloat16):
         assert compare(f32(1, nan).astype(dtype), f32(1, nan).astype(dtype), EXACT).within
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16])
+def test_steps_between_values(dtype: npt.DTypeLike) -> None:
+    one, zero = np.array([1], dtype), np.array([0], dtype)
+    following = one.copy()
+    words = following.view(f"i{one.dtype.itemsize}")
+    words += 3
+    assert compare(following, one, EXACT).largest_ulp == 3
+    assert compare(one, following, EXACT).largest_ulp == 3
+    tiny = zero.copy()
+    words = tiny.view(f"i{one.dtype.itemsize}")
+    words += 1
+    assert compare(tiny, -zero, EXACT).largest_ulp == 1
+    assert compare(tiny, -tiny, EXACT).largest_ulp == 2
 
 
 def test_arrays_must_be_of_one_shape_and_type() -> None:

@@ -1,0 +1,491 @@
+"""The grammar's tree made into syntax nodes, each with its place.
+
+Refuses what the grammar is too coarse to: sections out of order, bindings without a body, numbers
+and names that are too long. Nothing is resolved here; `check` does that.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
+
+from dmlc.language import syntax
+from dmlc.language.grammar import Token, Tree, is_tree
+from dmlc.language.limits import MAX_DEPTH, MAX_NAME, TOO_DEEP, TOO_DEEP_CURE
+from dmlc.source import Diagnostic, Note, Source, Span
+
+_Node: TypeAlias = Any
+"""A node of `syntax`, a token, a list of them, or None for an optional part left out."""
+
+
+class Builder:
+    """Makes syntax nodes from lark's tree, bottom up and without recursion."""
+
+    def __init__(self, source: Source, offset: int = 0, partial: bool = False) -> None:
+        self.source = source
+        self.offset = offset
+        """Where in the source the text stands that the tree is of."""
+        self.partial = partial
+        """Whether sections were left out, so that a missing one is no mistake."""
+        self.diagnostics: list[Diagnostic] = []
+        self.rows: list[tuple[int, int]] = []
+        """Where table rows stand: what looks like a comment there is a cell."""
+        self.depths: dict[int, int] = {}
+
+    def fail(self, message: str, span: Span, *notes: str) -> None:
+        self.diagnostics.append(Diagnostic(message, span, tuple(Note(n) for n in notes)))
+
+    def build(self, tree: Tree) -> _Node:
+        """The node of a tree."""
+        made: dict[int, _Node] = {}
+        pending: list[tuple[_Node, bool]] = [(tree, False)]
+        while pending:
+            node, ready = pending.pop()
+            if is_tree(node):
+                if ready:
+                    children = [made.pop(id(c), None) for c in node.children]
+                    made[id(node)] = self.node(node, children)
+                else:
+                    pending.append((node, True))
+                    pending += [(child, False) for child in reversed(node.children)]
+            elif node is not None:
+                made[id(node)] = self.token(node)
+        return made[id(tree)]
+
+    def token(self, token: Token) -> _Node:
+        if token.type in ("NAME", "EMPHASISED"):
+            text = str(token).strip("*`") if token.type == "EMPHASISED" else str(token)
+            name = syntax.Name(text, self.span_of(token))
+            if len(text) > MAX_NAME:
+                self.fail(
+                    f"a name has at most {MAX_NAME} characters, this one {len(text)}", name.span
+                )
+            return name
+        return token
+
+    def span_of(self, token: Token) -> Span:
+        start = self.offset + (token.start_pos or 0)
+        return Span(self.source, start, start + len(token))
+
+    def node(self, tree: Tree, children: list[_Node]) -> _Node:
+        meta = tree.meta
+        if meta.empty:
+            span = Span(self.source, self.offset, self.offset)
+        else:
+            start, end = self.offset + meta.start_pos, self.offset + meta.end_pos
+            span = Span(self.source, start, end)
+        if tree.data != "call":
+            children = [self.whole(child) for child in children]
+        method: Callable[[list[_Node], Span], _Node] = getattr(self, f"make_{tree.data}")
+        made = method(children, span)
+        if isinstance(made, _EXPRESSIONS):
+            self.measure(made, children)
+        return made
+
+    def measure(self, made: _Node, children: list[_Node]) -> None:
+        """Refuses what is nested too deep, once."""
+        depth = 1 + max((self.depth_of(c) for c in children), default=0)
+        self.depths[id(made)] = depth
+        if depth == MAX_DEPTH + 1:
+            self.fail(
+                TOO_DEEP,
+                Span(made.span.source, made.span.start, min(made.span.end, made.span.start + 40)),
+                TOO_DEEP_CURE,
+            )
+
+    def depth_of(self, child: _Node) -> int:
+        if isinstance(child, list):
+            return max((self.depth_of(c) for c in cast(list[_Node], child)), default=0)
+        if isinstance(child, tuple):
+            return max((self.depth_of(c) for c in cast(tuple[_Node, ...], child)), default=0)
+        if isinstance(child, _Bindings):
+            return child.depth
+        if isinstance(child, syntax.Argument):
+            return self.depths.get(id(child.value), 0)
+        return self.depths.get(id(child), 0)
+
+    # Declarations -------------------------------------------------------------------------
+
+    def make_start(self, children: list[_Node], span: Span) -> syntax.File:
+        module, *declarations = children
+        return syntax.File(module, tuple(declarations), self.comments(), self.source)
+
+    def comments(self) -> tuple[syntax.Comment, ...]:
+        kept: list[str] = []
+        position = 0
+        for start, end in sorted(self.rows):
+            kept += [self.source.text[position:start], "." * (end - start)]
+            position = end
+        text = "".join([*kept, self.source.text[position:]])
+        found: list[syntax.Comment] = []
+        for match in re.finditer(_TEXT_OR_COMMENT, text, re.DOTALL):
+            if match.group("comment") is not None:
+                span = Span(self.source, match.start(), match.end())
+                found.append(syntax.Comment(match.group().rstrip(), span))
+        return tuple(found)
+
+    def make_module_name(self, children: list[_Node], span: Span) -> syntax.Name:
+        return children[0]
+
+    def make_dotted(self, children: list[_Node], span: Span) -> syntax.Name:
+        return syntax.Name(".".join(c.text for c in children), span)
+
+    def make_import_file(self, children: list[_Node], span: Span) -> syntax.Import:
+        return syntax.Import(_unquote(children[0]), span)
+
+    def make_enum(self, children: list[_Node], span: Span) -> syntax.Enum:
+        name, *members = children
+        return syntax.Enum(name, tuple(m for m in members if m is not None), span)
+
+    def make_enum_member(self, children: list[_Node], span: Span) -> syntax.EnumMember:
+        name, sign, number = children
+        value = self.integer(number)
+        return syntax.EnumMember(name, -value if sign is not None else value, span)
+
+    def make_scalar_function(self, children: list[_Node], span: Span) -> syntax.ScalarFunction:
+        _, name, *parameters, body = children
+        kept = tuple(p for p in parameters if p is not None)
+        return syntax.ScalarFunction(name, kept, body, True, span)
+
+    def make_local_function(self, children: list[_Node], span: Span) -> syntax.ScalarFunction:
+        name, *parameters, body = children
+        kept = tuple(p for p in parameters if p is not None)
+        return syntax.ScalarFunction(name, kept, body, False, span)
+
+    def make_operator(self, children: list[_Node], span: Span) -> syntax.Operator:
+        name, *sections = children
+        found: dict[str, _Node] = {}
+        lists: dict[str, list[_Node]] = {"tensors": [], "example": []}
+        last = 0
+        for kind, value, place in sections:
+            order = _SECTIONS.index(kind)
+            if kind in found and kind not in lists:
+                self.fail(f"section '{kind}' stands twice in operator '{name.text}'", place)
+            elif order < last:
+                self.fail(
+                    f"section '{kind}' must stand before '{_SECTIONS[last]}'",
+                    place,
+                    f"the order is: {', '.join(_SECTIONS)}",
+                )
+            last = max(last, order)
+            found[kind] = value
+            if kind in lists:
+                lists[kind].append(value)
+        if not lists["tensors"] and not self.partial:
+            self.fail(f"operator '{name.text}' has no 'tensors' section", name.span)
+        if "compute" not in found and "gradient of" not in found:
+            if not self.partial:
+                self.fail(f"operator '{name.text}' needs 'compute' or 'gradient of'", name.span)
+        elif "compute" in found and "gradient of" in found:
+            self.fail(f"operator '{name.text}' has both 'compute' and 'gradient of'", name.span)
+        return syntax.Operator(
+            name=name,
+            doc=found.get("doc string"),
+            introduced=found.get("introduced"),
+            forward=found.get("forward"),
+            attributes=found.get("attributes"),
+            tensors=tuple(lists["tensors"]),
+            types=found.get("types"),
+            constraints=found.get("constraints"),
+            compute=found.get("compute"),
+            gradient_of=found.get("gradient of"),
+            examples=tuple(lists["example"]),
+            sections=tuple((kind, place) for kind, _, place in sections),
+            span=span,
+        )
+
+    def make_doc(self, children: list[_Node], span: Span) -> _Node:
+        return "doc string", _unquote(children[0]), span
+
+    def make_introduced(self, children: list[_Node], span: Span) -> _Node:
+        return "introduced", children[0], span
+
+    def make_forward(self, children: list[_Node], span: Span) -> _Node:
+        return "forward", children[0], span
+
+    def make_attributes(self, children: list[_Node], span: Span) -> _Node:
+        return "attributes", children[0], span
+
+    def make_tensors(self, children: list[_Node], span: Span) -> _Node:
+        return "tensors", syntax.TensorsSection(children[0], children[1], span), span
+
+    def make_types(self, children: list[_Node], span: Span) -> _Node:
+        return "types", children[0], span
+
+    def make_constraints(self, children: list[_Node], span: Span) -> _Node:
+        return "constraints", tuple(children), span
+
+    def make_compute(self, children: list[_Node], span: Span) -> _Node:
+        return "compute", tuple(children), span
+
+    def make_gradient_of(self, children: list[_Node], span: Span) -> _Node:
+        return "gradient of", syntax.GradientOf(children[0], tuple(children[1]), span), span
+
+    def make_example(self, children: list[_Node], span: Span) -> _Node:
+        title, *items = children
+        return "example", syntax.Example(_unquote(title), tuple(items), span), span
+
+    def make_example_item(self, children: list[_Node], span: Span) -> syntax.ExampleItem:
+        expect, name, value = children
+        return syntax.ExampleItem(name, value, expect is not None, span)
+
+    def make_table(self, children: list[_Node], span: Span) -> syntax.Table:
+        rows = [self.row(token) for token in children]
+        kept = [r for r in rows if not _is_rule(r)]
+        if not kept:
+            self.fail("this table has no header row", span)
+            kept = rows
+        return syntax.Table(kept[0], tuple(kept[1:]), len(kept) < len(rows), span)
+
+    def row(self, token: Token) -> syntax.Row:
+        cells: list[syntax.Cell] = []
+        position = self.span_of(token).start + 1
+        for text in str(token)[1:-1].split("|"):
+            trimmed = text.strip()
+            start = position + (len(text) - len(text.lstrip()) if trimmed else 0)
+            end = start + len(trimmed) if trimmed else position + len(text)
+            cells.append(syntax.Cell(trimmed, Span(self.source, start, end)))
+            position += len(text) + 1
+        span = self.span_of(token)
+        self.rows.append((span.start, span.end))
+        return syntax.Row(tuple(cells), span)
+
+    # Constraints and statements -----------------------------------------------------------
+
+    def make_names(self, children: list[_Node], span: Span) -> list[syntax.Name]:
+        first, *rest = children
+        return [*(cast(list[syntax.Name], first) if isinstance(first, list) else [first]), *rest]
+
+    def make_marked(self, children: list[_Node], span: Span) -> syntax.Name:
+        return children[0]
+
+    def make_same(self, children: list[_Node], span: Span) -> syntax.Sentence:
+        return syntax.Sentence("same", tuple(children[0]), tuple(children[1]), span)
+
+    def make_broadcastable(self, children: list[_Node], span: Span) -> syntax.Sentence:
+        return syntax.Sentence("broadcastable", tuple(children[0]), (children[1],), span)
+
+    def make_scalar(self, children: list[_Node], span: Span) -> syntax.Sentence:
+        return syntax.Sentence("scalar", tuple(children[0]), (), span)
+
+    def make_require(self, children: list[_Node], span: Span) -> syntax.Require:
+        _, condition, message = children
+        return syntax.Require(condition, None if message is None else _unquote(message), span)
+
+    def make_assignment(self, children: list[_Node], span: Span) -> syntax.Assignment:
+        return syntax.Assignment(children[0], None, children[1], span)
+
+    def make_indexed_assignment(self, children: list[_Node], span: Span) -> syntax.Assignment:
+        name, items, value = children
+        indices = tuple(self.plain(item) for item in items)
+        for index in indices:
+            inner = index.operand if isinstance(index, syntax.Pack) else index
+            if not isinstance(inner, syntax.Reference):
+                self.fail("expected the name of an index variable here", index.span)
+        return syntax.Assignment(name, indices, value, span)
+
+    # Graphs -------------------------------------------------------------------------------
+
+    def make_graph(self, children: list[_Node], span: Span) -> syntax.Graph:
+        name, *rest = [c for c in children if c is not None]
+        return syntax.Graph(
+            name,
+            tuple(c for c in rest if isinstance(c, syntax.Name)),
+            tuple(c for c in rest if isinstance(c, syntax.GraphInput)),
+            tuple(c for c in rest if isinstance(c, syntax.GraphStatement)),
+            span,
+        )
+
+    def make_graph_input(self, children: list[_Node], span: Span) -> syntax.GraphInput:
+        return syntax.GraphInput(children[0], children[1], span)
+
+    def make_tensor_type(self, children: list[_Node], span: Span) -> syntax.TensorType:
+        dtype, *sizes = children
+        return syntax.TensorType(dtype, tuple(s for s in sizes if s is not None), span)
+
+    def make_graph_statement(self, children: list[_Node], span: Span) -> syntax.GraphStatement:
+        output, name, value = children
+        return syntax.GraphStatement(name, value, output is not None, span)
+
+    # Expressions --------------------------------------------------------------------------
+
+    def integer(self, token: Token) -> int:
+        if len(token) > 18:
+            self.fail("this number has more than 18 digits", self.span_of(token))
+            return 0
+        return int(token)
+
+    def make_literal(self, children: list[_Node], span: Span) -> syntax.Literal:
+        token = cast(Token, children[0])
+        text = str(token)
+        value: bool | int | float
+        if token.type == "INTEGER":
+            value = self.integer(token)
+        elif text in ("true", "false"):
+            value = text == "true"
+        else:
+            value = float(text)
+            if math.isinf(value) and text != "inf":
+                self.fail("this number is larger than any float64", span, "infinity is 'inf'")
+        return syntax.Literal(text, value, span)
+
+    def make_string(self, children: list[_Node], span: Span) -> syntax.String:
+        return syntax.String(_unquote(children[0]), span)
+
+    def make_reference(self, children: list[_Node], span: Span) -> syntax.Reference:
+        return syntax.Reference(children[0].text, span)
+
+    def make_group(self, children: list[_Node], span: Span) -> syntax.Expression:
+        return children[0]
+
+    def make_array(self, children: list[_Node], span: Span) -> syntax.Array:
+        return syntax.Array(tuple(self.plain(c) for c in children if c is not None), span)
+
+    def make_member(self, children: list[_Node], span: Span) -> syntax.Member:
+        return syntax.Member(children[0], children[1], span)
+
+    def make_items(self, children: list[_Node], span: Span) -> list[_Node]:
+        return children
+
+    make_arguments = make_items
+
+    def make_item(self, children: list[_Node], span: Span) -> _Node:
+        """(expression, whether it is a pack, what follows a colon, span), told apart by use."""
+        value, pack, extent = children
+        return value, pack is not None, extent, span
+
+    def plain(self, item: _Node) -> syntax.Expression:
+        """An item that may be a pack, but has no colon."""
+        value, pack, extent, span = item
+        if extent is not None:
+            self.fail("a ':' has no meaning here", span)
+        if not pack:
+            return value
+        made = syntax.Pack(value, span)
+        self.depths[id(made)] = self.depths.get(id(value), 0) + 1
+        return made
+
+    def make_index(self, children: list[_Node], span: Span) -> syntax.Expression | _Bindings:
+        base, items, condition = children
+        if condition is None and all(extent is None for _, _, extent, _ in items):
+            return self.index(base, items, None, span)
+        bindings: list[syntax.Binding] = []
+        for value, pack, extent, place in items:
+            if not isinstance(value, syntax.Reference) or extent is None:
+                self.fail("expected a binding such as 'k : 3' here", place)
+                continue
+            name = syntax.Name(value.name, value.span)
+            bindings.append(syntax.Binding(name, pack, extent, place))
+        if not isinstance(base, syntax.Reference):
+            self.fail("expected the name of a reduction before '['", span)
+            base = syntax.Reference("sum", span)
+        inside = [*(b.extent for b in bindings), condition]
+        depth = 1 + max(self.depth_of(part) for part in inside)
+        return _Bindings(base, tuple(bindings), condition, depth, span)
+
+    def index(self, base: _Node, items: list[_Node], otherwise: _Node, span: Span) -> syntax.Index:
+        indices = tuple(self.plain(item) for item in items)
+        return syntax.Index(base, indices, otherwise, span)
+
+    def make_index_else(self, children: list[_Node], span: Span) -> syntax.Index:
+        base, items, otherwise = children
+        return self.index(base, items, otherwise, span)
+
+    def make_call(self, children: list[_Node], span: Span) -> syntax.Expression:
+        function, items = children
+        given: list[_Node] = items or []
+        if isinstance(function, _Bindings):
+            if len(given) != 1 or given[0][1] or given[0][2] is not None:
+                self.fail("a reduction takes one expression in parentheses", span)
+                return function.base
+            name = syntax.Name(function.base.name, function.base.span)
+            return syntax.Reduce(name, function.bindings, function.condition, given[0][0], span)
+        return syntax.Call(function, tuple(self.argument(item) for item in given), span)
+
+    def argument(self, item: _Node) -> syntax.Argument:
+        value, pack, extent, span = item
+        if extent is None:
+            return syntax.Argument(None, self.plain(item), span)
+        if pack or not isinstance(value, syntax.Reference):
+            self.fail("expected the name of an argument before ':'", value.span)
+            return syntax.Argument(None, extent, span)
+        return syntax.Argument(syntax.Name(value.name, value.span), extent, span)
+
+    def whole(self, node: _Node) -> _Node:
+        """An expression; bindings without a body are a mistake."""
+        if isinstance(node, _Bindings):
+            self.fail("a reduction takes one expression in parentheses after its ']'", node.span)
+            return node.base
+        return node
+
+    def make_unary(self, children: list[_Node], span: Span) -> syntax.Unary:
+        operator, operand = children
+        return syntax.Unary(str(operator), operand, span)
+
+    def make_binary(self, children: list[_Node], span: Span) -> syntax.Binary:
+        left, operator, right = children
+        return syntax.Binary(str(operator), left, right, span)
+
+    def make_ternary(self, children: list[_Node], span: Span) -> syntax.Ternary:
+        condition, then, otherwise = children
+        return syntax.Ternary(condition, then, otherwise, span)
+
+
+class _Bindings:
+    """`sum[k : 3]` before its body has been read."""
+
+    def __init__(
+        self,
+        base: syntax.Reference,
+        bindings: tuple[syntax.Binding, ...],
+        condition: syntax.Expression | None,
+        depth: int,
+        span: Span,
+    ) -> None:
+        self.base = base
+        self.bindings = bindings
+        self.condition = condition
+        self.depth = depth
+        self.span = span
+
+
+_EXPRESSIONS = (
+    syntax.Literal,
+    syntax.String,
+    syntax.Array,
+    syntax.Reference,
+    syntax.Member,
+    syntax.Index,
+    syntax.Call,
+    syntax.Reduce,
+    syntax.Unary,
+    syntax.Binary,
+    syntax.Ternary,
+)
+_SECTIONS = (
+    "doc string",
+    "introduced",
+    "forward",
+    "attributes",
+    "tensors",
+    "types",
+    "constraints",
+    "compute",
+    "gradient of",
+    "example",
+)
+_TEXT_OR_COMMENT = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(?P<comment>//[^\n]*|/\*.*?\*/)'
+_ESCAPES = {"n": "\n", "t": "\t"}
+
+
+def _unquote(token: object) -> str:
+    """The value of a text in double quotes: `\\"`, `\\\\`, `\\n` and `\\t` are escapes."""
+    return re.sub(
+        r"\\(.)", lambda m: _ESCAPES.get(m.group(1), m.group(1)), str(token)[1:-1], flags=re.DOTALL
+    )
+
+
+def _is_rule(row: syntax.Row) -> bool:
+    return all(re.fullmatch(r":?-+:?", c.text.replace(" ", "")) for c in row.cells)

@@ -1,0 +1,84 @@
+"""Runs the grammar, `grammar/dml.lark`, over a text. The only module that knows lark.
+
+Gives lark's tree as it stands; `build` makes syntax nodes of it, and `mistakes` words of what was
+refused.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, TypeGuard, cast
+
+import lark
+from lark.parsers.lalr_interactive_parser import InteractiveParser
+
+from dmlc.resources import read_resource
+
+Token: TypeAlias = lark.Token
+Tree: TypeAlias = "lark.Tree[lark.Token]"
+
+
+class UnexpectedText(Exception):
+    """The grammar has no place for what stands at an offset.
+
+    `found` is the text refused, empty at the end; `expected` names the terminals that may stand
+    there.
+    """
+
+    def __init__(self, start: int, found: str, expected: frozenset[str]) -> None:
+        super().__init__(start, found, expected)
+        self.start = start
+        self.found = found
+        self.expected = expected
+
+
+@functools.cache
+def _grammar() -> lark.Lark:
+    return lark.Lark(
+        read_resource("grammar/dml.lark"),
+        parser="lalr",
+        lexer="contextual",
+        start=["start", "expression"],
+        propagate_positions=True,
+        maybe_placeholders=True,
+    )
+
+
+def read(text: str, rule: str, watch: Callable[[Token], None]) -> Tree:
+    """The tree of a text by a rule, `start` or `expression`. Raises `UnexpectedText`.
+
+    `watch` sees every token before the parser does, and may raise to end the reading.
+    """
+    grammar: Any = _grammar()
+    parser: InteractiveParser = grammar.parse_interactive(text, rule)
+    try:
+        for token in parser.iter_parse():
+            watch(token)
+        return cast(Tree, cast(Any, parser).feed_eof())
+    except lark.UnexpectedCharacters as error:
+        start = cast("int | None", error.pos_in_stream) or 0
+        allowed = cast("set[str]", parser.accepts())
+        raise UnexpectedText(start, text[start], frozenset(allowed)) from None
+    except lark.UnexpectedToken as error:
+        raise _refusal(error, text) from None
+
+
+def _refusal(error: lark.UnexpectedToken, text: str) -> UnexpectedText:
+    # lark's errors are typed loosely.
+    token = cast(Token, error.token)
+    expected = frozenset(cast("Iterable[str]", error.expected))
+    if token.type == "$END" or token.start_pos is None:
+        return UnexpectedText(len(text.rstrip()), "", expected)
+    return UnexpectedText(token.start_pos, str(token), expected)
+
+
+def is_tree(node: object) -> TypeGuard[Tree]:
+    """Whether a node has children, and is no token or left out."""
+    return isinstance(node, lark.Tree)
+
+
+@functools.cache
+def spellings() -> dict[str, str]:
+    """What is written for every terminal that has one spelling, by its name."""
+    return {t.name: t.pattern.value for t in _grammar().terminals if t.pattern.type == "str"}
