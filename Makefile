@@ -78,6 +78,7 @@ $(STAMPS)/system:
 $(STAMPS)/base: $(STAMPS)/system pyproject.toml
 	@echo "installing dmlc into $(VENV)"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	@$(BIN)/python -m compileall -q dmlc
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/base

@@ -12,7 +12,7 @@ import os
 import pathlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from dmlc.runtime.arrays import (
 )
 from dmlc.runtime.device import Device, DeviceKind
 from dmlc.runtime.executable import Executable, Report
-from dmlc.scalars import TENSOR_TYPES, data_type_of
+from dmlc.scalars import TENSOR_TYPES, DataType, data_type_of
 from dmlc.source import (
     DmlcError,
     UnavailableError,
@@ -205,11 +205,16 @@ def _as_array(name: str, value: object) -> Array:
 
 
 def _check_data_type(name: str, array: Array) -> None:
-    if array.dtype.kind not in "biufV" or data_type_of(array.dtype) is None:
+    if _held_type(array.dtype) is None:
         raise DmlcError(
             f"the array given for {name} holds {array.dtype}, which no tensor can hold",
             notes=[f"tensors hold {', '.join(t.name for t in TENSOR_TYPES)}"],
         )
+
+
+@functools.lru_cache(maxsize=64)
+def _held_type(dtype: np.dtype[Any]) -> DataType | None:
+    return data_type_of(dtype) if dtype.kind in "biufV" else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -377,7 +382,7 @@ def _of_rank_one(array: Array) -> Array:
 def _describe(array: Array) -> TensorDesc:
     """An array as a tensor: with its strides where a buffer can express them; else as packed,
     which it will be when a run has copied it."""
-    dtype = data_type_of(array.dtype)
+    dtype = _held_type(array.dtype)
     if dtype is None:
         raise DmlcError(f"no tensor can hold {array.dtype}")
     if array.flags.c_contiguous or array.size == 0:

@@ -121,9 +121,8 @@ def _convert_one(attribute: AttributeDefinition, given: object) -> Constant:
             if not isinstance(value, str):
                 raise _wrong(attribute, given, "a string")
             if attribute.values is not None and value not in attribute.values:
-                raise DmlcError(
-                    unknown_name(f"value of attribute '{attribute.name}'", value, attribute.values)
-                )
+                unknown = unknown_name("value", value, attribute.values)
+                raise DmlcError(_declared(attribute, unknown))
             return value
         case "BOOL":
             if not isinstance(value, bool | int) or value not in (0, 1):
@@ -146,8 +145,8 @@ def _convert_enum(attribute: AttributeDefinition, value: object) -> EnumValue:
     if isinstance(value, str):
         member = find_member(enum, value)
         if member is None:
-            what = f"member of {enum.name} for attribute '{attribute.name}'"
-            raise DmlcError(unknown_name(what, value, enum.members))
+            unknown = unknown_name(f"member of {enum.name}", value, enum.members)
+            raise DmlcError(_declared(attribute, unknown))
         return EnumValue(enum, member)
     if isinstance(value, int) and not isinstance(value, bool):
         for member, number in enum.members.items():
@@ -206,6 +205,12 @@ def _literal(text: str) -> Constant | None:
         except ValueError:
             continue
     return None
+
+
+def _declared(attribute: AttributeDefinition, diagnostic: Diagnostic) -> Diagnostic:
+    """The diagnostic with a note of the attribute it is about."""
+    note = Note(f"attribute '{attribute.name}' is declared here", attribute.span)
+    return Diagnostic(diagnostic.message, diagnostic.span, (*diagnostic.notes, note))
 
 
 def _wrong(attribute: AttributeDefinition, value: object, expected: str) -> DmlcError:

@@ -87,15 +87,8 @@ def _tensor_strides(function: ir.Function, name: str) -> tuple[int, ...]:
     if strides is not None:
         return strides
     sizes = tuple(e for e in extents if isinstance(e, int))
-    if len(sizes) == len(extents):
-        return ir.packed_strides(sizes)
-    if len(extents) == 1:
-        return (1,)
-    raise UnsupportedError(
-        f"tensor '{name}' has sizes known at run time only in several dimensions; "
-        "give it sizes, or one run-time dimension",
-        tensor.span,
-    )
+    # A size known at run time stands alone, as the verifier demands.
+    return ir.packed_strides(sizes) if len(sizes) == len(extents) else (1,)
 
 
 class _Collector:

@@ -39,9 +39,9 @@ class Names:
 
 def local_name(tensor: str) -> str:
     """A name for an element of a tensor: `InputGradientTensor` gives `input_gradient`."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", tensor).lower()
-    words = words.removesuffix("_tensor")
-    return words if words != tensor and words else f"{tensor}_value"
+    short = tensor.removesuffix("Tensor").removesuffix("_") or tensor
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", short).lower()
+    return words if words != tensor else f"{tensor}_value"
 
 
 Position = Callable[[View], k.Expression]

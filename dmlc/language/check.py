@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from dmlc.language import syntax
-from dmlc.language.check_expressions import ExpressionChecker
+from dmlc.language.check_calls import ExpressionChecker
 from dmlc.language.check_functions import find_recursion, order_by_calls
 from dmlc.language.check_graph import Operators, check_graph
 from dmlc.language.check_operator import (
@@ -30,7 +30,8 @@ from dmlc.language.imports import Loaded, load_file, load_text
 from dmlc.language.kinds import UNKNOWN, Kind, Names
 from dmlc.language.parse import MAX_ERRORS
 from dmlc.language.vocabulary import BUILT_IN
-from dmlc.source import Diagnostic, DmlcError, Note, Span, nearest, unknown_name
+from dmlc.language.walk import subexpressions
+from dmlc.source import Diagnostic, DmlcError, Note, Span, unknown_name
 
 
 def check_file(path: Path) -> ModuleDefinition:
@@ -105,6 +106,7 @@ class _Checker:
             around = Surroundings(module, dict(self.enums), dict(self.functions), self.results)
             made = check_operator(operator, around, self.diagnostics)
             self.operators[made.name] = made
+            self.warn_unread(made)
             own.append(made)
         known = Operators(module, self.operators)
         for operator in own:
@@ -177,17 +179,23 @@ class _Checker:
             parameters = [p.text for p in function.parameters]
             self.results[name] = checker.check_function(parameters, function.body)
 
+    def warn_unread(self, operator: OperatorDefinition) -> None:
+        """Warns of locals that nothing reads: most often a slip of the pen."""
+        statements = operator.compute or ()
+        read: set[str] = set()
+        for statement in statements:
+            scalar = isinstance(statement, syntax.ScalarFunction)
+            body = statement.body if scalar else statement.value
+            parts = subexpressions(body)
+            read.update(p.name for p in parts if isinstance(p, syntax.Reference))
+        read.update(t.name for level in operator.levels for t in level.tensors)
+        for statement in statements:
+            name = statement.name
+            if isinstance(statement, syntax.Assignment) and name.text not in read:
+                self.warnings.append(Diagnostic(f"'{name.text}' is never read", name.span))
+
     def check_partners(self, operator: OperatorDefinition, known: Operators) -> None:
-        """The operators an operator names: its forward, and the one it is the gradient of."""
-        forward = operator.syntax.forward
-        if forward is not None and operator.forward not in known.known:
-            # It may be in another file, such as the built-in library; a near miss is suspicious.
-            others = [n for n in known.known if n != operator.name]
-            near = nearest(operator.forward or "", others)
-            if near is not None and operator.forward != near:
-                self.warnings.append(
-                    unknown_name("forward operator", forward.text, [near], forward.span)
-                )
+        """The operator that an operator is the gradient of. Its `forward` may be in any file."""
         gradient = operator.gradient_of
         if gradient is None:
             return

@@ -10,7 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from dmlc.language import syntax
-from dmlc.language.check_expressions import ExpressionChecker, Place
+from dmlc.language.check_calls import ExpressionChecker
+from dmlc.language.check_expressions import Place
 from dmlc.language.definitions import OperatorDefinition, TensorDefinition
 from dmlc.language.kinds import NUMBER, UNKNOWN, Form, Kind, Names, What, attribute_kind
 from dmlc.language.walk import Step
@@ -247,9 +248,10 @@ class _GraphChecker(ExpressionChecker):
             self.fail(f"'{label.text}' takes {wanted}", value.span)
         if declared is not None:
             return UNKNOWN
-        # Without the operator, a bare name may be a member of an enum that is not known here.
+        if operator is None and self._is_open(value, place):
+            return UNKNOWN  # It may be a member of an enum that is not known here.
         expected = None if attribute is None else attribute_kind(attribute)
-        kind: Kind = yield self._visit(value, place, UNKNOWN if operator is None else expected)
+        kind: Kind = yield self._visit(value, place, expected)
         if attribute is not None and not kind.is_unknown and expected is not None:
             if kind.form is Form.TENSOR:
                 self.fail(f"'{label.text}' is an attribute and takes no tensor", value.span)

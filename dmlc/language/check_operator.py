@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 
 from dmlc.language import syntax
-from dmlc.language.check_expressions import ExpressionChecker, show_ranks
+from dmlc.language.check_calls import ExpressionChecker
+from dmlc.language.check_expressions import show_ranks
 from dmlc.language.check_functions import find_recursion
 from dmlc.language.definitions import (
     AttributeDefinition,

@@ -19,9 +19,9 @@ __kernel void ELEMENT_WISE_ADD(
     for (uint i0 = 0; i0 < 48; ++i0) {
         const uint row_start = i0 * 80;
         for (uint i = 0; i < 80; ++i) {
-            const float atensor = ATensor[i0 + (i * 48)];
-            const float btensor = BTensor[row_start + i];
-            const float output = atensor + btensor;
+            const float a = ATensor[i0 + (i * 48)];
+            const float b = BTensor[row_start + i];
+            const float output = a + b;
             OutputTensor[row_start + i] = output;
         }
     }

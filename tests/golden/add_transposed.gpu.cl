@@ -25,9 +25,9 @@ __kernel void ELEMENT_WISE_ADD(
         if (i < 3840) {
             const uint i0 = i / 80;
             const uint i1 = i % 80;
-            const float atensor = ATensor[i0 + (i1 * 48)];
-            const float btensor = BTensor[i];
-            const float output = atensor + btensor;
+            const float a = ATensor[i0 + (i1 * 48)];
+            const float b = BTensor[i];
+            const float output = a + b;
             OutputTensor[i] = output;
         }
     }

@@ -25,9 +25,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         if (i < 3840) {
             const uint i0 = i / 80;
             const uint i1 = i % 80;
-            precise const float atensor = ATensor[i0 + (i1 * 48)];
-            precise const float btensor = BTensor[i];
-            precise const float output = atensor + btensor;
+            precise const float a = ATensor[i0 + (i1 * 48)];
+            precise const float b = BTensor[i];
+            precise const float output = a + b;
             OutputTensor[i] = output;
         }
     }

@@ -1,0 +1,120 @@
+"""The dialects: total tables, literals that read back, names that are kept."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from dmlc.codegen.dialect import COMPUTE_TYPES, Dialect, Spelling, Unsupported, operation_pairs
+from dmlc.codegen.render import DIALECTS, find_dialect
+from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
+from dmlc.source import UnknownNameError
+
+HLSL, OPENCL = find_dialect("hlsl"), find_dialect("opencl")
+BY_NAME = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
+
+
+@BY_NAME
+def test_every_operation_is_spelled_or_refused_with_a_reason(dialect: Dialect) -> None:
+    assert set(dialect.operations) == set(operation_pairs())
+    for (name, dtype), entry in dialect.operations.items():
+        if isinstance(entry, Unsupported):
+            assert len(entry.reason) > 10, (name, dtype)
+            continue
+        operands = OPERATIONS[name].arity
+        for text in (entry.text, entry.vector or entry.text):
+            used = set(re.findall(r"\{([01ab])\}", text))
+            assert {{"0": "a", "1": "b"}.get(u, u) for u in used} == set("ab"[:operands])
+
+
+@BY_NAME
+def test_every_conversion_load_and_store_is_spelled(dialect: Dialect) -> None:
+    assert set(dialect.conversions) == {
+        (a, b) for a in COMPUTE_TYPES for b in COMPUTE_TYPES if a is not b
+    }
+    assert set(dialect.storage) == set(TENSOR_TYPES)
+    held = {t for t, name in dialect.storage.items() if isinstance(name, str)}
+    assert set(dialect.loads) == held
+    assert set(dialect.stores) == held
+    assert set(dialect.streaming) <= held
+    entries = [*dialect.operations.values(), *dialect.conversions.values()]
+    entries += [*dialect.loads.values(), *dialect.stores.values(), *dialect.streaming.values()]
+    called = {e.helper for e in entries if isinstance(e, Spelling) and e.helper}
+    needed = {h.needs for h in dialect.helpers.values() if h.needs}
+    assert called | needed == set(dialect.helpers)
+
+
+def test_opencl_refuses_no_type() -> None:
+    refused = [p for p, e in OPENCL.operations.items() if isinstance(e, Unsupported)]
+    assert all(dtype is DataType.INDEX for _, dtype in refused)
+    assert not any(isinstance(e, Unsupported) for e in OPENCL.conversions.values())
+
+
+def test_hlsl_refuses_bytes_and_most_of_double_precision() -> None:
+    refused = {p for p, e in HLSL.operations.items() if isinstance(e, Unsupported)}
+    for name, dtype in operation_pairs():
+        if dtype in (DataType.INT8, DataType.UINT8):
+            assert (name, dtype) in refused
+    assert ("exp", DataType.FLOAT64) in refused
+    assert ("add", DataType.FLOAT64) not in refused
+    assert not any(dtype is DataType.FLOAT32 for _, dtype in refused)
+
+
+@BY_NAME
+@pytest.mark.parametrize("bits", [1, 0x00800000, 0x3DCCCCCD, 0x7F7FFFFF, 0x80000000, 0xBF800001])
+def test_float_literals_read_back_equal(dialect: Dialect, bits: int) -> None:
+    value = np.uint32(bits).view(np.float32)
+    text = dialect.literal(DataType.FLOAT32, float(value)).strip("()")
+    assert text.endswith("f")
+    assert np.float32(text[:-1]).view(np.uint32) == bits
+    double = dialect.literal(DataType.FLOAT64, float(value)).strip("()").rstrip("L")
+    assert float(double) == float(value)
+    assert math.copysign(1, float(double)) == math.copysign(1, float(value))
+
+
+@BY_NAME
+def test_special_literals(dialect: Dialect) -> None:
+    made = {
+        value: dialect.literal(dtype, value)
+        for dtype in (DataType.FLOAT32, DataType.FLOAT64)
+        for value in (math.inf, -math.inf, math.nan)
+    }
+    assert len(set(made.values())) == 3
+    for dtype in (DataType.INT32, DataType.INT64):
+        low = int(np.iinfo(dtype.dtype).min)
+        assert str(low) not in dialect.literal(dtype, low), "no such literal exists in C"
+    assert dialect.literal(DataType.BOOL, True) == "true"
+    assert dialect.literal(DataType.UINT32, 7) == "7u"
+    assert dialect.literal(DataType.INT32, -7) == "(-7)"
+
+
+@BY_NAME
+@pytest.mark.parametrize("name", ["float4", "int", "return", "sqrt", "isnan", "__x", "half"])
+def test_reserved_everywhere(dialect: Dialect, name: str) -> None:
+    assert dialect.reserved(name)
+
+
+@pytest.mark.parametrize("name", ["point", "line", "in", "out", "linear", "shared", "technique"])
+def test_reserved_in_hlsl_only(name: str) -> None:
+    assert HLSL.reserved(name)
+    assert not OPENCL.reserved(name)
+
+
+@pytest.mark.parametrize("name", ["kernel", "__global", "vload16", "convert_int4", "get_global_id"])
+def test_reserved_in_opencl(name: str) -> None:
+    assert OPENCL.reserved(name)
+
+
+@BY_NAME
+@pytest.mark.parametrize("name", ["InputTensor", "src", "diff_dst", "x", "floaty", "Output1"])
+def test_ordinary_names_stay(dialect: Dialect, name: str) -> None:
+    assert not dialect.reserved(name)
+
+
+def test_unknown_target() -> None:
+    with pytest.raises(UnknownNameError, match="unknown target 'hsls'") as caught:
+        find_dialect("hsls")
+    assert "did you mean 'hlsl'?" in str(caught.value)

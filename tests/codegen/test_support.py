@@ -1,0 +1,98 @@
+"""What a target cannot express is refused by name, with its place, before anything is lowered."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlc import ir
+from dmlc.pipeline import compile
+from dmlc.source import UnknownNameError, UnsupportedError
+
+
+def refuse(text: str, target: str = "hlsl", profile: str | None = None) -> UnsupportedError:
+    with pytest.raises(UnsupportedError) as caught:
+        compile(ir.parse(text, "f.ir"), target, profile)
+    return caught.value
+
+
+def test_storage_type() -> None:
+    error = refuse("func @f(%x: u8[n]) -> (%y) { %y: f32[i0 < n] = cast(%x[i0], f32) }")
+    assert [d.message for d in error.diagnostics] == [
+        "target 'hlsl' cannot hold tensor 'x' of type UINT8: HLSL buffers have no elements of "
+        "8 bits",
+        "target 'hlsl' cannot convert UINT8 to FLOAT32: HLSL has no 8-bit integers",
+    ]
+    assert error.diagnostics[0].span is not None
+    assert error.diagnostics[0].span.column == 9
+
+
+def test_operation_on_a_type() -> None:
+    error = refuse("func @f(%x: f64[n]) -> (%y) { %y: f64[i0 < n] = exp(%x[i0]) }")
+    assert [d.message for d in error.diagnostics] == [
+        "target 'hlsl' cannot compute 'exp' of FLOAT64: HLSL only has + - * / and comparisons of "
+        "double precision"
+    ]
+
+
+def test_a_byte_in_the_middle_of_a_formula() -> None:
+    error = refuse("func @f(%x: f32[n]) -> (%y) { %y: s32[i0 < n] = cast(cast(%x[i0], s8), s32) }")
+    assert "cannot convert FLOAT32 to INT8" in str(error)
+
+
+def test_a_stage_that_is_not_stored_needs_no_storage() -> None:
+    function = ir.parse(
+        """func @f(%x: f32[n]) -> (%y) {
+          %positive: boolean[i0 < n] = gt(%x[i0], 0.0)
+          %y: f32[i0 < n] = select(%positive[i0], %x[i0], 0.0)
+        }"""
+    )
+    assert "x_value > 0.0f" in compile(function, "hlsl").kernels[0].source
+
+
+def test_profile() -> None:
+    text = "func @f(%x: f32[n]) -> (%y) { %y: f32[i0 < n] = %x[i0] }"
+    assert "target 'hlsl' has no 'cpu' profile; it has 'gpu'" in str(refuse(text, "hlsl", "cpu"))
+    with pytest.raises(UnknownNameError, match="unknown device profile 'gpus'"):
+        compile(ir.parse(text), "hlsl", "gpus")
+
+
+def test_reduction() -> None:
+    error = refuse("func @f(%x: f32[4]) -> (%y) { %y: f32[i0 < 1] = sum[r0 < 4] %x[r0] }", "opencl")
+    assert "'y' is a reduction (sum); kernels for reductions are not supported yet" in str(error)
+
+
+def test_computed_position() -> None:
+    error = refuse("func @f(%x: f32[4]) -> (%y) { %y: f32[i0 < 4] = %x[sub(3, i0)] }", "opencl")
+    assert "'y' reads 'x' at a computed position" in str(error)
+
+
+@pytest.mark.parametrize("value", ["cast(i0, f32)", "select(lt(i0, 2), %x[i0], 0.0)"])
+def test_position_as_a_value(value: str) -> None:
+    error = refuse(f"func @f(%x: f32[4]) -> (%y) {{ %y: f32[i0 < 4] = {value} }}", "opencl")
+    assert "'y' computes with the position of its element" in str(error)
+
+
+def sum_of(count: int) -> str:
+    parameters = ", ".join(f"%x{k}: f32[n]" for k in range(count))
+    lines = ["v0 = %x0[i0]", *(f"v{k} = add(v{k - 1}, %x{k}[i0])" for k in range(1, count))]
+    body = "\n".join([*lines, f"v{count - 1}"])
+    return f"func @f({parameters}) -> (%y) {{ %y: f32[i0 < n] = {{\n{body}\n}} }}"
+
+
+def test_number_of_buffers() -> None:
+    assert len(compile(ir.parse(sum_of(30)), "hlsl").kernels[0].buffers) == 31
+    error = refuse(sum_of(31))
+    assert "'f' needs 32 buffers in one kernel, and target 'hlsl' allows 31" in str(error)
+    assert len(compile(ir.parse(sum_of(100)), "opencl").kernels[0].buffers) == 101
+    assert "allows 120" in str(refuse(sum_of(120), "opencl"))
+
+
+def test_number_of_elements() -> None:
+    text = "func @f(%x: f32[{0}]) -> (%y) {{ %y: f32[i0 < {0}] = %x[i0] }}"
+    largest = 2**32 - 2**26
+    assert compile(ir.parse(text.format(largest)), "hlsl").kernels[0].scalars[0].bits == 32
+    error = refuse(text.format(largest + 1))
+    assert f"'f' reaches element {largest + 1:,} of a tensor" in str(error)
+    assert f"allows {largest:,} (structured buffers are indexed by 32 bits)" in str(error)
+    strided = "func @f(%x: f32[2]{5000000000}) -> (%y) { %y: f32[i0 < 2] = %x[i0] }"
+    assert "reaches element 5,000,000,001" in str(refuse(strided))

@@ -1,0 +1,77 @@
+"""How dimensions merge before a domain is walked."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlc import ir
+from dmlc.kernel.collapse import Walk, collapse
+from dmlc.kernel.element import collect_elements
+
+
+def walk(text: str) -> Walk:
+    return collapse(collect_elements(ir.parse(text), ("y",)))
+
+
+def by_tensor(made: Walk) -> dict[str, tuple[int, ...]]:
+    return {view.tensor: strides for view, strides in made.strides.items()}
+
+
+def test_packed_tensors_are_one_dimension() -> None:
+    made = walk(
+        "func @f(%x: f32[2, 3, 4]) -> (%y) "
+        "{ %y: f32[i0 < 2, i1 < 3, i2 < 4] = neg(%x[i0, i1, i2]) }"
+    )
+    assert made.sizes == (24,)
+    assert made.packed
+    assert by_tensor(made) == {"x": (1,), "y": (1,)}
+
+
+def test_a_common_transpose_is_packed_too() -> None:
+    made = walk(
+        "func @f(%x: f32[2, 3]{1, 2}) -> (%y{1, 2}) { %y: f32[i0 < 2, i1 < 3] = neg(%x[i0, i1]) }"
+    )
+    assert (made.sizes, made.packed) == ((6,), True)
+
+
+def test_a_broadcast_keeps_its_axis_apart() -> None:
+    made = walk(
+        "func @f(%x: f32[2, 3, 4, 5], %m: f32[1, 3, 1, 1]) -> (%y) "
+        "{ %y: f32[i0 < 2, i1 < 3, i2 < 4, i3 < 5] = sub(%x[i0, i1, i2, i3], %m[0, i1, 0, 0]) }"
+    )
+    assert made.sizes == (2, 3, 20)
+    assert by_tensor(made) == {"x": (60, 20, 1), "m": (0, 1, 0), "y": (60, 20, 1)}
+    assert not made.packed
+    assert made.count == 120
+
+
+def test_the_order_is_that_of_the_first_result_in_memory() -> None:
+    made = walk(
+        "func @f(%x: f32[2, 3, 4]) -> (%y{1, 2, 6}) "
+        "{ %y: f32[i0 < 2, i1 < 3, i2 < 4] = neg(%x[i0, i1, i2]) }"
+    )
+    assert made.sizes == (4, 3, 2)
+    assert by_tensor(made) == {"x": (1, 4, 12), "y": (6, 2, 1)}
+
+
+@pytest.mark.parametrize("sizes", ["1, 1", "3, 0"])
+def test_one_element_or_none_is_packed_whatever_the_strides(sizes: str) -> None:
+    a, b = sizes.split(", ")
+    made = walk(
+        f"func @f(%x: f32[{sizes}]{{7, 9}}) -> (%y) "
+        f"{{ %y: f32[i0 < {a}, i1 < {b}] = neg(%x[i0, i1]) }}"
+    )
+    assert (made.packed, by_tensor(made)) == (True, {"x": (1,), "y": (1,)})
+    assert made.count == int(a) * int(b)
+
+
+def test_a_run_time_count_is_packed() -> None:
+    made = walk("func @f(%x: f32[n], %s: f32[1]) -> (%y) { %y: f32[i0 < n] = mul(%x[i0], %s[0]) }")
+    assert (made.count, made.packed) == ("n", True)
+    assert by_tensor(made)["s"] == (0,)
+
+
+def test_an_element_other_than_the_first_is_not_packed() -> None:
+    made = walk("func @f(%x: f32[8], %s: f32[5]) -> (%y) { %y: f32[i0 < 8] = mul(%x[i0], %s[3]) }")
+    assert not made.packed
+    assert {view.offset for view in made.strides} == {0, 3}

@@ -1,0 +1,231 @@
+"""The shape of kernels: launches, loops, named values, index width, streaming stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from dmlc import ir
+from dmlc.codegen.render import find_dialect
+from dmlc.kernel import nodes as k
+from dmlc.kernel.element import collect_elements
+from dmlc.kernel.emit import Names, local_name
+from dmlc.kernel.formula import describe_stage
+from dmlc.kernel.lower import lower
+from dmlc.kernel.schedule import CPU, GPU, RUN_TIME_COUNT, Profile, find_profile
+from dmlc.source import InternalError, UnknownNameError
+
+LIMITS = {name: find_dialect(name).limits for name in ("opencl", "hlsl")}
+
+
+def make(text: str, profile: Profile = CPU, target: str = "opencl") -> k.Kernel:
+    function = ir.parse(text)
+    return lower(function, tuple(s.name for s in function.stages), profile, LIMITS[target])
+
+
+def packed(count: int | str) -> str:
+    return f"func @f(%x: f32[{count}]) -> (%y) {{ %y: f32[i0 < {count}] = neg(%x[i0]) }}"
+
+
+def walk(statements: Sequence[k.Statement]) -> Iterator[k.Statement]:
+    for statement in statements:
+        yield statement
+        if isinstance(statement, k.For):
+            yield from walk(statement.body)
+        if isinstance(statement, k.If):
+            yield from walk(statement.then)
+
+
+def find_loops(kernel: k.Kernel) -> list[k.For]:
+    return [s for s in walk(kernel.body) if isinstance(s, k.For)]
+
+
+def find_stores(kernel: k.Kernel) -> list[k.Store]:
+    return [s for s in walk(kernel.body) if isinstance(s, k.Store)]
+
+
+def find_locals(kernel: k.Kernel) -> list[str]:
+    return [s.local.name for s in walk(kernel.body) if isinstance(s, k.Let)]
+
+
+def test_cpu_runs_over_vectors_and_what_is_left() -> None:
+    kernel = make(packed("n"))
+    assert kernel.launch == k.Launch("n", 32768, 1)
+    assert [(loop.step, loop.unroll) for loop in find_loops(kernel)] == [(16, False), (1, False)]
+    assert [store.value.type.lanes for store in find_stores(kernel)] == [16, 1]
+    assert kernel.scalars == ((k.Scalar("n"), "n"),)
+
+
+def test_only_vectors_stream() -> None:
+    vector, scalar = find_stores(make(packed("n")))
+    assert vector.streaming is not None
+    assert scalar.streaming is None
+    assert all(store.streaming is None for store in find_stores(make(packed("n"), GPU)))
+
+
+def test_gpu_elements_are_a_group_apart() -> None:
+    kernel = make(packed("n"), GPU, "hlsl")
+    assert kernel.launch == k.Launch("n", 1024, 256, row=65535)
+    (loop,) = find_loops(kernel)
+    assert loop.unroll
+    assert isinstance(loop.stop, k.Literal)
+    assert loop.stop.value == 4
+
+
+STRIDED = (
+    "func @f(%x: f32[{0}, {1}], %s: f32[{0}, 1]) -> (%y) "
+    "{{ %y: f32[i0 < {0}, i1 < {1}] = mul(%x[i0, i1], %s[i0, 0]) }}"
+)
+
+
+def test_rows_of_groups_where_one_dimension_is_too_short() -> None:
+    assert make(STRIDED.format(1000, 1000), GPU, "hlsl").launch.row is None
+    assert make(STRIDED.format(66000, 1024), GPU, "hlsl").launch.row == 65535
+    assert make(STRIDED.format(66000, 1024), GPU, "opencl").launch.row is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "row", "launch"),
+    [
+        (10, 100, k.Launch(1, 1, 1)),
+        (2000, 100, k.Launch(2000, 327, 1)),
+        (50, 30000, k.Launch(50, 1, 1)),
+        (3, 70000, k.Launch(9, 1, 1)),
+    ],
+)
+def test_cpu_shares_rows_out(rows: int, row: int, launch: k.Launch) -> None:
+    assert make(STRIDED.format(rows, row)).launch == launch
+
+
+def test_what_a_row_shares_is_read_once_per_row() -> None:
+    kernel = make(STRIDED.format(2000, 100))
+    outer = next(loop for loop in find_loops(kernel) if loop.step == 1)
+    named = [s.local.name for s in outer.body if isinstance(s, k.Let)]
+    assert "s_value" in named
+
+
+def test_a_strided_innermost_dimension_is_walked_in_scalars() -> None:
+    kernel = make(
+        "func @f(%x: f32[40, 50]{1, 40}) -> (%y) { %y: f32[i0 < 40, i1 < 50] = neg(%x[i0, i1]) }"
+    )
+    assert {store.value.type.lanes for store in find_stores(kernel)} == {1}
+
+
+def test_index_width() -> None:
+    assert make(packed(RUN_TIME_COUNT)).index_bits == 32
+    assert make(packed(RUN_TIME_COUNT + 1)).index_bits == 64
+    strided = "func @f(%x: f32[2]{{{0}}}) -> (%y) {{ %y: f32[i0 < 2] = neg(%x[i0]) }}"
+    assert make(strided.format(2**31 - 1)).index_bits == 32
+    assert make(strided.format(2**31)).index_bits == 64
+    assert make(strided.format(2**31), GPU, "hlsl").index_bits == 32
+
+
+def test_repeated_and_long_values_are_named() -> None:
+    chain = "\n".join(f"v{n + 1} = mul(add(v{n}, 1.0), v{n})" for n in range(50))
+    text = f"func @f(%x: f32[n]) -> (%y) {{ %y: f32[i0 < n] = {{\nv0 = %x[i0]\n{chain}\nv50\n}} }}"
+    names = find_locals(make(text, GPU))
+    assert names.count("x_value") == 1
+    assert names.count("y_value") == 1
+    assert len([n for n in names if n.startswith("value")]) == 49
+
+
+def test_long_expressions_are_cut() -> None:
+    value = "%x[i0]"
+    for _ in range(40):
+        value = f"neg(abs({value})) " if len(value) < 300 else value
+    kernel = make(f"func @f(%x: f32[n]) -> (%y) {{ %y: f32[i0 < n] = {value} }}", GPU)
+    assert len(find_locals(kernel)) > 5
+
+
+def test_what_decides_is_named() -> None:
+    kernel = make(
+        "func @f(%x: f32[n]) -> (%y) "
+        "{ %y: f32[i0 < n] = select(gt(mul(%x[i0], 3.0), 1.0), %x[i0], 0.0) }",
+        GPU,
+    )
+    assert "value" in find_locals(kernel)
+
+
+def test_results_of_one_kernel_share_their_values() -> None:
+    function = ir.parse(
+        """func @f(%x: f32[n]) -> (%y, %z) {
+          %y: f32[i0 < n] = exp(%x[i0])
+          %z: f32[i0 < n] = add(exp(%x[i0]), %y[i0])
+        }"""
+    )
+    elements = collect_elements(function, ("y", "z"))
+    assert len(elements.values) == 3
+    assert [view.tensor for view, _ in elements.results] == ["y", "z"]
+
+
+def test_a_read_of_what_the_same_kernel_rounds_is_a_bug() -> None:
+    function = ir.parse(
+        """func @f(%x: f16[n]) -> (%y, %z) {
+          %y: f16[i0 < n] = exp(%x[i0])
+          %z: f32[i0 < n] = %y[i0]
+        }"""
+    )
+    with pytest.raises(InternalError, match="z reads y, which the same kernel stores"):
+        collect_elements(function, ("y", "z"))
+
+
+def test_kernels_are_over_one_domain_and_stages_exist() -> None:
+    function = ir.parse(
+        """func @f(%x: f32[4], %w: f32[5]) -> (%y, %z) {
+          %y: f32[i0 < 4] = exp(%x[i0])
+          %z: f32[i0 < 5] = exp(%w[i0])
+        }"""
+    )
+    with pytest.raises(InternalError, match="differ in domain: y, z"):
+        collect_elements(function, ("y", "z"))
+    with pytest.raises(InternalError, match="not there: q"):
+        collect_elements(function, ("q",))
+
+
+def test_profiles() -> None:
+    assert find_profile("cpu") is CPU
+    assert GPU.per_group == 1024
+    with pytest.raises(UnknownNameError, match="unknown device profile 'gpuu'"):
+        find_profile("gpuu")
+
+
+@pytest.mark.parametrize(
+    ("tensor", "name"),
+    [
+        ("InputTensor", "input"),
+        ("InputGradientTensor", "input_gradient"),
+        ("ATensor", "a"),
+        ("src", "src_value"),
+        ("diff_dst", "diff_dst_value"),
+        ("Tensor", "tensor"),
+        ("X", "x"),
+    ],
+)
+def test_local_names(tensor: str, name: str) -> None:
+    assert local_name(tensor) == name
+
+
+def test_names_are_numbered() -> None:
+    names = Names(["i"])
+    assert [names.take("i"), names.take("j"), names.take("i")] == ["i_1", "j", "i_2"]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("neg(add(%x[i0], 1.5))", "-(x[i0] + 1.5)"),
+        ("select(gt(%x[i0], 0.0), exp(%x[i0]), -inf)", "(x[i0] > 0) ? exp(x[i0]) : -inf"),
+        ("cast(cast(%x[i0], s32), f32)", "float32(int32(x[i0]))"),
+        ("mul(%x[i0], 1e-05)", "x[i0] * 1e-05"),
+    ],
+)
+def test_formulas(value: str, shown: str) -> None:
+    function = ir.parse(f"func @f(%x: f32[n]) -> (%y) {{ %y: f32[i0 < n] = {value} }}")
+    assert describe_stage(function, "y") == f"y[i0] = {shown}"
+
+
+def test_a_long_formula_is_summed_up() -> None:
+    chain = "\n".join(f"v{n + 1} = mul(add(v{n}, 1.0), v{n})" for n in range(50))
+    text = f"func @f(%x: f32[n]) -> (%y) {{ %y: f32[i0 < n] = {{\nv0 = %x[i0]\n{chain}\nv50\n}} }}"
+    assert describe_stage(ir.parse(text), "y") == "y[i0] = a formula of 100 operations on x"
