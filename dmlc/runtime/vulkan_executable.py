@@ -68,16 +68,12 @@ class Session:
 
 
 _sessions: weakref.WeakKeyDictionary[Context, Session] = weakref.WeakKeyDictionary()
-_sessions_lock = threading.Lock()
 
 
 def session_of(context: Context) -> Session:
-    """The session of a context, made once."""
-    with _sessions_lock:
-        found = _sessions.get(context)
-        if found is None:
-            found = _sessions[context] = Session(context)
-        return found
+    """The session of a context, made once. No lock: a thread may hold it while another forks."""
+    found = _sessions.get(context)
+    return found if found is not None else _sessions.setdefault(context, Session(context))
 
 
 class _Built:

@@ -124,6 +124,15 @@ def test_a_driver_that_fails_is_named_even_beside_one_that_works(tmp_path: pathl
     assert (done.returncode, done.stdout) == (0, "CPU\n")
 
 
+def test_a_layer_that_is_missing_is_named() -> None:
+    done = run_with({"VK_INSTANCE_LAYERS": "VK_LAYER_nobody"})
+    assert done.returncode == 1
+    assert "there is no Vulkan layer VK_LAYER_nobody" in done.stderr
+    assert "VK_LAYER_KHRONOS_validation" in done.stderr
+    done = run_with({"VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation"})
+    assert (done.returncode, done.stdout) == (0, "CPU\n")
+
+
 def test_a_missing_layer_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vulkan_context, "VALIDATION_LAYER", "VK_LAYER_nobody_missing")
     with pytest.raises(UnavailableError) as caught:
