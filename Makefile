@@ -45,8 +45,8 @@ golden: $(STAMPS)/test ## write the golden files anew; review the difference bef
 bench: $(STAMPS)/test ## measure speed against the machine's own limit
 	$(BIN)/python -m benchmarks
 
-docs: $(STAMPS)/base ## write the operator reference pages anew
-	$(BIN)/python -m docs.operators
+docs: $(STAMPS)/base ## write what the documentation takes from the program anew
+	$(BIN)/python docs/build.py
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) out build dist .pytest_cache .ruff_cache .hypothesis .coverage

@@ -3,9 +3,9 @@
     python docs/build.py            write
     python docs/build.py --check    exit with 1 where a page is not what would be written
 
-A fenced block below `<!-- file: PATH -->` holds that file, and one below `<!-- output: dmlc ... -->`
-what that command prints, run at the top of the repository. `docs/operators/` has a page for every
-operator of the library.
+A fenced block below `<!-- file: PATH -->` holds that file, and one below
+`<!-- output: dmlc ... -->` what that command prints, run at the top of the repository.
+`docs/operators/` has a page for every operator of the library.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ PAGES = ("README.md", "docs/language.md", "docs/ir.md", "docs/generated-code.md"
          "docs/manifest.md", "docs/errors.md")  # fmt: skip
 
 _BLOCK = re.compile(
-    r"(?P<head><!-- (?P<kind>file|output): (?P<what>[^\n]*) -->\n```\w*\n)(?P<body>.*?)(?P<tail>^```$)",
+    r"(?P<head><!-- (?P<kind>file|output): (?P<what>[^\n]*) -->\n```\w*\n)"
+    r"(?P<body>.*?)(?P<tail>^```$)",
     re.DOTALL | re.MULTILINE,
 )
 
 
 def build() -> dict[Path, str]:
     """Every page that holds something of the program, as it should be."""
-    pages = {ROOT / name: _refresh((ROOT / name).read_text(encoding="utf-8")) for name in PAGES}
+    pages = {ROOT / name: refresh((ROOT / name).read_text(encoding="utf-8")) for name in PAGES}
     return pages | _operator_pages()
 
 
-def _refresh(text: str) -> str:
+def refresh(text: str) -> str:
     return _BLOCK.sub(lambda m: f"{m['head']}{_content(m['kind'], m['what'])}{m['tail']}", text)
 
 

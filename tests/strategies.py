@@ -31,7 +31,23 @@ from dmlc.scalars import COMBINERS, OPERATIONS, TENSOR_TYPES, Array, DataType, K
 from dmlc.scalars import DataType as T
 
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1.5, 1e-3, 3e38, 1e-45, math.inf, -math.inf, math.nan)
-NAMES = ("X", "dY", "t", "in", "inf", "where", "sum", "i0", "r1", "v0", "a.b", "func", "_", "place")
+NAMES = (
+    "X",
+    "dY",
+    "t",
+    "in",
+    "inf",
+    "where",
+    "sum",
+    "i0",
+    "r1",
+    "v0",
+    "a.b",
+    "func",
+    "_",
+    "cast",
+    "select",
+)
 COMPUTE_TYPES = tuple(dict.fromkeys(t.compute for t in TENSOR_TYPES))
 
 

@@ -105,8 +105,8 @@ def _plain(given: object) -> object:
     """A NumPy scalar as Python's own; anything else as it is."""
     if isinstance(given, bool):
         return given
-    if isinstance(given, np.bool_):
-        return given == np.True_
+    if issubclass(type(given), np.bool_):
+        return bool(given)
     if isinstance(given, numbers.Integral):
         return int(given)
     return float(given) if isinstance(given, numbers.Real) else given

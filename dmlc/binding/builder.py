@@ -291,13 +291,6 @@ class Builder:
             return value
         return self._add(Node(Form.CAST, to.name, (value.node,), to.compute, self.shape(value)))
 
-    def settle(self, value: Element, span: Span) -> DataType:
-        """The type a value has, or takes where nothing else decides it."""
-        found = self.dtype(value)
-        if isinstance(found, DataType):
-            return found
-        return DataType.INT32 if found is Weak.INTEGER else DataType.FLOAT32
-
     # Shapes -------------------------------------------------------------------------------
 
     def _broadcast(self, given: Sequence[Value], spans: Sequence[Span], span: Span) -> Shape:

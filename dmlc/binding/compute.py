@@ -7,7 +7,7 @@ output's own type. A later statement that reads an output reads the value before
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dmlc import ir
 from dmlc.binding.builder import Builder, Element, Shape, Value, join_shapes, span_text
@@ -31,12 +31,12 @@ def lower_compute(binding: Binding) -> ir.Function:
     return lowering.function()
 
 
-def infer_outputs(binding: Binding) -> Mapping[str, tuple[DataType, Shape]]:
-    """What `compute` says about outputs whose sizes or types are open: (compute type, shape) of
-    each it could follow. What it could not follow is left out, and why is not said here."""
+def infer_outputs(binding: Binding, wanted: Sequence[str]) -> Mapping[str, Shape]:
+    """The shapes that `compute` gives to outputs whose sizes are open. Raises `DmlcError` where a
+    mistake keeps it from following one of those wanted; None stands for a value without a shape."""
     lowering = _Lowering(binding)
     lowering.run()
-    if all(isinstance(e, UnsupportedError) for e in lowering.errors):
+    if any(name not in lowering.inferred for name in wanted):
         lowering.raise_errors()
     return lowering.inferred
 
@@ -48,7 +48,7 @@ class _Lowering:
         self.evaluator = Evaluator(binding, self.builder)
         self.stages: list[ir.Stage] = []
         self.errors: list[DmlcError] = []
-        self.inferred: dict[str, tuple[DataType, Shape]] = {}
+        self.inferred: dict[str, Shape] = {}
         self.names = dict.fromkeys(binding.definitions)
         self.last_read = _last_reads(binding)
 
@@ -119,18 +119,20 @@ class _Lowering:
         self, tensor: BoundTensor, value: Value, statement: syntax.Assignment, number: int
     ) -> Value:
         name, place = tensor.name, statement.value.span
-        if tensor.dtype is None or (tensor.sizes is None and not self.binding.symbolic):
-            return self.infer(tensor, value, place)
-        compute = tensor.dtype.compute
+        dtype = self.binding.dtype(name, place)
+        compute = dtype.compute
         if isinstance(value, Element):
             found = self.builder.dtype(value)
             if isinstance(found, DataType) and found is not compute:
                 raise DmlcError(
-                    f"'{name}' is {tensor.dtype.name}, but the value assigned to it is "
-                    f"{found.name}: write cast(..., {tensor.dtype.name})",
+                    f"'{name}' is {dtype.name}, but the value assigned to it is "
+                    f"{found.name}: write cast(..., {dtype.name})",
                     place,
                 )
         element = self.builder.adapt(value, compute, place)
+        if tensor.sizes is None and not self.binding.symbolic:
+            self.inferred[name] = self.builder.shape(element)
+            return element
         extents = self.binding.extents(name, statement.span)
         shape = self.builder.shape(element)
         if shape is not None and join_shapes(shape, extents) != extents:
@@ -139,19 +141,11 @@ class _Lowering:
                 f"sizes {show_sizes(shape)}: they must be the same, or 1 in the value",
                 place,
             )
-        if tensor.dtype.is_storage_only and self.last_read.get(name, -1) > number:
+        if dtype.is_storage_only and self.last_read.get(name, -1) > number:
             element = self.add_stage(f"{name}_value", compute, element, extents, statement.span)
-            self.add_stage(name, tensor.dtype, element, extents, statement.span)
+            self.add_stage(name, dtype, element, extents, statement.span)
             return element
-        return self.add_stage(name, tensor.dtype, element, extents, statement.span)
-
-    def infer(self, tensor: BoundTensor, value: Value, place: Span) -> Value:
-        """Notes the shape and type a value has, for an output that does not say its own."""
-        element = self.builder.weak(value, place)
-        dtype = tensor.dtype or self.builder.settle(element, place)
-        element = self.builder.adapt(element, dtype.compute, place)
-        self.inferred[tensor.name] = (dtype, self.builder.shape(element))
-        return element
+        return self.add_stage(name, dtype, element, extents, statement.span)
 
     def add_stage(
         self,

@@ -77,13 +77,18 @@ def check_constraints(binding: Binding, diagnostics: Diagnostics) -> None:
     """Every constraint of the operator, on tensors whose types and sizes are all known (or, in a
     symbolic binding, whose sizes are all the same unknown)."""
     check_types(binding, diagnostics)
-    if not binding.symbolic:
-        unify_dimensions(binding, diagnostics)
+    check_shapes(binding, diagnostics)
+    for constraint in binding.operator.constraints:
+        if isinstance(constraint, syntax.Require):
+            check_requirement(binding, constraint, diagnostics)
+
+
+def check_shapes(binding: Binding, diagnostics: Diagnostics) -> None:
+    """The `Dimensions` column and the sentences, on tensors whose sizes are known by now."""
+    unify_dimensions(binding, diagnostics)
     for constraint in binding.operator.constraints:
         if isinstance(constraint, syntax.Sentence):
             _check_sentence(binding, constraint, diagnostics)
-        else:
-            check_requirement(binding, constraint, diagnostics)
 
 
 def check_types(binding: Binding, diagnostics: Diagnostics) -> None:
@@ -112,16 +117,16 @@ def _check_sentence(binding: Binding, sentence: syntax.Sentence, diagnostics: Di
     broken: list[str] = []
     if sentence.kind == "same":
         for fact in sentence.objects:
-            facts = {t.name: _fact(binding, t, fact.text) for t in present}
-            given = {t.name: facts[t.name] for t in present if t.given}
+            facts = _facts(present, fact.text)
+            given = {t.name: facts[t.name] for t in present if t.given and t.name in facts}
             if len(set(facts.values())) > 1:
                 contradict = len(set(given.values())) > 1
                 broken.append(_show_facts(fact.text, given if contradict else facts))
     elif sentence.kind == "scalar":
         broken += [
-            f"{t.name} has sizes {show_sizes(t.sizes or ())}"
+            f"{t.name} has sizes {show_sizes(t.sizes)}"
             for t in present
-            if any(size != 1 for size in binding.sizes(t.name, sentence.span))
+            if t.sizes is not None and any(size != 1 for size in t.sizes)
         ]
     else:
         target = binding.tensors.get(sentence.objects[0].text)
@@ -137,12 +142,16 @@ def _check_sentence(binding: Binding, sentence: syntax.Sentence, diagnostics: Di
         diagnostics.append(_violation(sentence, broken))
 
 
-def _fact(binding: Binding, tensor: BoundTensor, fact: str) -> Constant:
-    if fact == "DataType":
-        return binding.dtype(tensor.name, None)
-    if tensor.sizes is None:
-        return ()
-    return len(tensor.sizes) if fact == "DimensionCount" else tensor.sizes
+def _facts(tensors: list[BoundTensor], fact: str) -> dict[str, Constant]:
+    """What is known of a fact by now, by tensor."""
+    found: dict[str, Constant] = {}
+    for tensor in tensors:
+        if fact == "DataType" and tensor.dtype is not None:
+            found[tensor.name] = tensor.dtype
+        elif fact != "DataType" and tensor.sizes is not None:
+            sizes = tensor.sizes
+            found[tensor.name] = len(sizes) if fact == "DimensionCount" else sizes
+    return found
 
 
 def _show_facts(fact: str, facts: dict[str, Constant]) -> str:

@@ -41,7 +41,7 @@ from dmlc.source import (
     unknown_name,
 )
 
-_MOST_CALLS = 100_000
+_MOST_CALLS = 20_000
 
 _BINARY = {o.symbol: o for o in OPERATIONS.values() if o.symbol is not None and o.arity == 2}
 _UNARY = {o.symbol: o for o in OPERATIONS.values() if o.symbol is not None and o.arity == 1}

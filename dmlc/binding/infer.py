@@ -1,7 +1,8 @@
 """Works out what a binding leaves open: data types and sizes that the constraints decide.
 
 Sentences (`must have the same Sizes`), the `Dimensions` column and the `types` table come first;
-then, for element-wise outputs, what `compute` gives; then, for data types, the first permitted.
+then, for element-wise outputs, the sizes `compute` gives. A data type that is open still is, of an
+output, the first input's where that is permitted, and otherwise the first that is.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from dmlc.binding.compute import infer_outputs
-from dmlc.binding.constraints import match_dimensions
+from dmlc.binding.constraints import check_shapes, match_dimensions
 from dmlc.binding.facts import Binding, BoundTensor
 from dmlc.language import syntax
 from dmlc.scalars import DataType
@@ -25,7 +26,10 @@ def infer_types(binding: Binding) -> Binding:
         if open_tensor is None:
             return dataclasses.replace(binding, tensors=tensors)
         choices = _choices(binding, tensors, open_tensor)
-        tensors[open_tensor.name] = dataclasses.replace(open_tensor, dtype=choices[0])
+        inputs = [t.dtype for t in tensors.values() if not t.definition.output]
+        alike = [t for t in inputs if t in choices] if open_tensor.definition.output else []
+        dtype = (*alike, *choices)[0]
+        tensors[open_tensor.name] = dataclasses.replace(open_tensor, dtype=dtype)
 
 
 def _spread_types(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
@@ -74,28 +78,26 @@ def _same(binding: Binding, fact: str) -> list[list[str]]:
 
 def infer_sizes(binding: Binding, diagnostics: list[Diagnostic]) -> Binding:
     """The binding with the sizes of every output that leaves them open; adds a diagnostic for
-    each that nothing decides."""
+    each that nothing decides. Raises `DmlcError` for a mistake that is in the way."""
     tensors = dict(binding.tensors)
     _spread_sizes(binding, tensors)
     found = dataclasses.replace(binding, tensors=tensors)
-    if all(t.sizes is not None for t in tensors.values()):
+    wanted = [t.name for t in tensors.values() if t.sizes is None]
+    if not wanted:
         return found
-    computed = infer_outputs(found)
-    for tensor in list(tensors.values()):
-        if tensor.sizes is not None:
-            continue
-        shape = computed[tensor.name][1] if tensor.name in computed else None
+    check_shapes(found, diagnostics)
+    if diagnostics:
+        return found
+    computed = infer_outputs(found, wanted)
+    for name in wanted:
+        shape = computed.get(name)
         if shape is None:
-            diagnostics.append(
-                Diagnostic(
-                    f"the sizes of output '{tensor.name}' cannot be inferred: give its description",
-                    None,
-                    (Note("declared here", tensor.definition.span),),
-                )
-            )
+            note = Note("declared here", tensors[name].definition.span)
+            message = f"the sizes of output '{name}' cannot be inferred: give its description"
+            diagnostics.append(Diagnostic(message, None, (note,)))
         else:
             sizes = tuple(e for e in shape if isinstance(e, int))
-            tensors[tensor.name] = dataclasses.replace(tensor, sizes=sizes)
+            tensors[name] = dataclasses.replace(tensors[name], sizes=sizes)
     return dataclasses.replace(binding, tensors=tensors)
 
 

@@ -18,7 +18,7 @@ import click
 from dmlc import __version__
 from dmlc.source import DmlcError, InternalError, UnavailableError
 
-_COMMANDS = {
+COMMANDS = {
     "ops": "List operators.",
     "show": "Show one operator: its tables, constraints, formula and examples.",
     "check": "Parse and check files; report every mistake with its place.",
@@ -35,17 +35,17 @@ class _Commands(click.Group):
     """The commands of the table above; a command's module is imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"dmlc.cli.{cmd_name}_command").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(

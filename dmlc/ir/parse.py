@@ -35,16 +35,14 @@ from dmlc.ir.verify import find_fault
 from dmlc.scalars import COMBINERS, OPERATIONS, DataType, data_type_names, find_data_type
 from dmlc.source import DmlcError, Source, Span, unknown_name
 
-_DEEPEST = 64
-"""Levels of calls in one value, at most; the printer cuts its lines far earlier."""
-
 _TOKEN = re.compile(
     r"""\s+ | //[^\n]*
     | (?P<number>-?(?:\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+)|-inf\b)
     | (?P<name>[A-Za-z_][A-Za-z0-9_.]*)
     | (?P<mark>->|[%@(){}\[\]:,=<])""",
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
+_LITERALS = ("true", "false", "inf", "nan")
 _AXIS = re.compile(r"([ir])(\d{1,4})")
 
 
@@ -53,6 +51,20 @@ class _Token:
     kind: str
     text: str
     start: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Open:
+    """A call or a load whose operands are being read; `token` is its operation or tensor."""
+
+    token: _Token
+    closing: str
+    given: list[int]
+
+    @property
+    def is_cast(self) -> bool:
+        """A cast is followed by a type, which its closing reads."""
+        return self.closing == ")" and self.token.text == "cast"
 
 
 def parse(text: str, filename: str = "<ir>") -> Function:
@@ -69,7 +81,6 @@ class _Parser:
         self.source = source
         self.tokens = self._split()
         self.at = 0
-        self.depth = 0
         self.tensors: dict[str, DataType] = {}
         self.values: list[Instruction] = []
         self.named: dict[str, int] = {}
@@ -286,7 +297,7 @@ class _Parser:
         while self.tokens[min(self.at + 1, len(self.tokens) - 1)].text == "=":
             token = self.token
             name = self._name("a value's name")
-            if name in self.named or _AXIS.fullmatch(name):
+            if name in self.named or name in _LITERALS or _AXIS.fullmatch(name):
                 raise DmlcError(f"the name '{name}' is taken", self._span(token))
             self._expect("=")
             self.named[name] = self._expression()
@@ -301,50 +312,68 @@ class _Parser:
         return len(self.values) - 1
 
     def _expression(self) -> int:
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            raise DmlcError(
-                f"values are nested deeper than {_DEEPEST} levels", self._span(self.token)
-            )
-        try:
-            return self._add_expression()
-        finally:
-            self.depth -= 1
+        """A value. Calls and loads that are still open stand on a list, so that depth is free."""
+        opened: list[_Open] = []
+        while True:
+            if opened and not opened[-1].given and self._accept(opened[-1].closing):
+                value = self._close(opened.pop())
+            else:
+                begun = self._begin()
+                if isinstance(begun, _Open):
+                    opened.append(begun)
+                    continue
+                value = begun
+            while opened:
+                opened[-1].given.append(value)
+                if not opened[-1].is_cast and not self._accept(opened[-1].closing):
+                    self._expect(",")
+                    break
+                value = self._close(opened.pop())
+            else:
+                return value
 
-    def _add_expression(self) -> int:
+    def _begin(self) -> _Open | int:
+        """A call or a load that opens here, or a value that is complete."""
         token = self.token
         if token.kind == "number":
             return self._constant(self._next())
         if self._accept("%"):
-            return self._load()
+            return self._open_load()
         if token.kind != "name":
             self._fail("a value")
         self._next()
+        if self._accept("("):
+            return _Open(token, ")", [])
         if token.text in ("true", "false"):
             return self._add(Constant(DataType.BOOL, token.text == "true"))
-        if token.text in ("inf", "nan"):
+        if token.text in _LITERALS:
             return self._constant(token)
         if token.text in self.named:
             return self.named[token.text]
         axis = _AXIS.fullmatch(token.text)
-        if axis is not None:
-            return self._add(Index(int(axis.group(2)), axis.group(1) == "r"))
-        if not self._accept("("):
+        if axis is None:
             raise DmlcError(unknown_name("value", token.text, self.named, self._span(token)))
-        return self._call(token)
+        return self._add(Index(int(axis.group(2)), axis.group(1) == "r"))
 
-    def _call(self, token: _Token) -> int:
-        if token.text == "cast":
-            operand = self._expression()
+    def _open_load(self) -> _Open:
+        token = self.token
+        name = self._name("a tensor's name")
+        if name not in self.tensors:
+            raise DmlcError(unknown_name("tensor", name, self.tensors, self._span(token)))
+        self._expect("[")
+        return _Open(token, "]", [])
+
+    def _close(self, opened: _Open) -> int:
+        """The value of a call or a load whose operands have been read."""
+        token, given = opened.token, opened.given
+        if opened.closing == "]":
+            return self._add(Load(token.text, tuple(given), self.tensors[token.text].compute))
+        if opened.is_cast:
+            self._check_arity(token, 1, given)
             self._expect(",")
             dtype = self._dtype()
             self._expect(")")
-            return self._add(Cast(operand, dtype))
-        given: list[int] = []
-        while not self._accept(")"):
-            if given:
-                self._expect(",")
-            given.append(self._expression())
+            return self._add(Cast(given[0], dtype))
         if token.text == "select":
             self._check_arity(token, 3, given)
             then = value_type(self.values[given[1]])
@@ -363,19 +392,6 @@ class _Parser:
                 f"'{token.text}' takes {arity} operand{'s' * (arity > 1)}, found {len(given)}",
                 self._span(token),
             )
-
-    def _load(self) -> int:
-        token = self.token
-        name = self._name("a tensor's name")
-        if name not in self.tensors:
-            raise DmlcError(unknown_name("tensor", name, self.tensors, self._span(token)))
-        self._expect("[")
-        indices: list[int] = []
-        while not self._accept("]"):
-            if indices:
-                self._expect(",")
-            indices.append(self._expression())
-        return self._add(Load(name, tuple(indices), self.tensors[name].compute))
 
     def _constant(self, token: _Token) -> int:
         whole = re.fullmatch(r"-?\d+", token.text) is not None

@@ -19,6 +19,7 @@ from dmlc.ir.nodes import (
     Constant,
     Extent,
     Index,
+    Instruction,
     Load,
     Parameter,
     Result,
@@ -96,7 +97,7 @@ def _spell(body: Body) -> tuple[list[str], list[str]]:
     return lets, texts
 
 
-def _instruction(instruction: object, texts: list[str]) -> str:
+def _instruction(instruction: Instruction, texts: list[str]) -> str:
     match instruction:
         case Constant():
             return constant_text(instruction)
@@ -112,8 +113,6 @@ def _instruction(instruction: object, texts: list[str]) -> str:
             return f"select({', '.join(texts[p] for p in parts)})"
         case Cast():
             return f"cast({texts[instruction.operand]}, {instruction.dtype.short})"
-        case _:
-            raise TypeError(f"{instruction!r} is no instruction")
 
 
 def constant_text(constant: Constant) -> str:
@@ -134,8 +133,6 @@ def constant_text(constant: Constant) -> str:
         text = str(np.float32(number))
     else:
         text = repr(number)
-    if text.lstrip("-").isdigit():
-        text += ".0"
     return text if dtype is DataType.FLOAT32 else f"{text}:{dtype.short}"
 
 

@@ -128,6 +128,16 @@ def test_float64_literals_read_back_equal(value: float) -> None:
     assert ir.parse(str(function)) == function
 
 
+def test_any_depth_of_nesting_is_read() -> None:
+    text = stage_of("neg(" * 5000 + "%X[i0]" + ")" * 5000)
+    assert len(ir.parse(text).stages[0].body.instructions) == 5002
+
+
+def test_values_may_be_called_like_operations() -> None:
+    function = ir.parse(stage_of("{ add = neg(%X[i0]) add(add, add) }"))
+    assert "    v0 = neg(%X[i0])\n    add(v0, v0)\n" in str(function)
+
+
 def refuse(text: str) -> tuple[int, int, str]:
     with pytest.raises(DmlcError) as raised:
         ir.parse(text)
@@ -152,6 +162,7 @@ def stage_of(expression: str) -> str:
         ("func @f(%X: f32[2], %X: f32[2])", (1, 22, "tensor '%X' is defined twice")),
         ("func @f() -> (%Y) in lieu", (1, 22, "expected 'place', found 'lieu'")),
         ("func @f() -> () {\n} }", (2, 3, "expected the end of the text, found '}'")),
+        ("func @f() -> () { \u0663 }", (1, 19, "unexpected character '\u0663'")),
         ("func @f() -> () { ? }", (1, 19, "unexpected character '?'")),
         (
             "func @f() -> (%Y) {\n  %Y: f32[i1 < 4] = 1.0\n}",
@@ -182,7 +193,11 @@ def test_refuses_broken_functions(text: str, place: tuple[int, int, str]) -> Non
         (f"{'9' * 30}:u64", 21, f"'{'9' * 24}...' is no UINT64"),
         ("{ i0 = 1.0 i0 }", 23, "the name 'i0' is taken"),
         ("{ a = 1.0 a = 2.0 a }", 31, "the name 'a' is taken"),
-        ("sin(" * 100 + "1.0" + ")" * 100, 277, "values are nested deeper than 64 levels"),
+        ("add(1.0, )", 30, "expected a value, found ')'"),
+        ("cast()", 21, "'cast' takes 1 operand, found 0"),
+        ("cast(1.0)", 29, "expected ',', found ')'"),
+        ("%[0]", 22, "expected a tensor's name, found '['"),
+        ("{ nan = 1.0 nan }", 23, "the name 'nan' is taken"),
     ],
 )
 def test_refuses_broken_values(expression: str, column: int, message: str) -> None:

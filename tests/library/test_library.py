@@ -1,0 +1,149 @@
+"""The built-in operators: found by name, true to their examples and to NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from dmlc import library
+from dmlc.binding import Operator, TensorDesc
+from dmlc.language import syntax
+from dmlc.reference import evaluate
+from dmlc.scalars import DataType
+from dmlc.source import DmlcError, UnknownNameError
+
+SEEDS = (
+    "directml.ACTIVATION_RELU",
+    "directml.ACTIVATION_RELU_GRAD",
+    "onednn.ReLU",
+    "onednn.ReLUBackward",
+)
+
+
+def operator(name: str) -> Operator:
+    return Operator(library.find(name).operators[name])
+
+
+def test_names_are_sorted_and_hold_the_seeds() -> None:
+    names = library.names()
+    assert list(names) == sorted(names)
+    assert set(SEEDS) <= set(names)
+
+
+def test_every_file_holds_the_operator_it_is_named_after() -> None:
+    for name in library.names():
+        definition = library.find(name).operators[name]
+        assert definition.doc
+        assert definition.examples
+        assert library.find(name) is library.find(name)
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        library.find("directml.ACTIVATION_RELUU")
+    assert (
+        caught.value.diagnostics[0].notes[0].message == "did you mean 'directml.ACTIVATION_RELU'?"
+    )
+
+
+def value_of(expression: syntax.Expression) -> Any:
+    """A literal of an example, as Python has it."""
+    match expression:
+        case syntax.Literal():
+            return expression.value
+        case syntax.Unary():
+            return -value_of(expression.operand)
+        case syntax.Array():
+            return [value_of(item) for item in expression.items]
+        case syntax.Reference():
+            return expression.name
+        case _:
+            raise AssertionError(expression)
+
+
+def examples() -> Iterator[Any]:
+    """Every example with every data type that can hold its values."""
+    for name in library.names():
+        definition = library.find(name).operators[name]
+        for example in definition.examples:
+            values = [np.array(value_of(i.value)) for i in example.items]
+            whole = all(v.dtype.kind == "i" for v in values)
+            for dtype in definition.levels[-1].tensors[0].dtypes:
+                if dtype.is_float or whole:
+                    title = f"{name} {example.title} {dtype.short}"
+                    yield pytest.param(name, example, dtype, id=title)
+
+
+@pytest.mark.parametrize(("name", "example", "dtype"), list(examples()))
+def test_examples_hold(name: str, example: syntax.Example, dtype: DataType) -> None:
+    op = operator(name)
+    level = op.definition.levels[-1]
+    tensors = {t.name: t for t in level.tensors}
+    given = {i.name.text: value_of(i.value) for i in example.items if not i.expected}
+    arrays = {n: np.array(v, np.float64) for n, v in given.items() if n in tensors}
+    expected = {i.name.text: np.array(value_of(i.value)) for i in example.items if i.expected}
+    inputs = {n: a.astype(dtype.dtype) for n, a in arrays.items()}
+    function = op.bind(
+        {n: TensorDesc(dtype, a.shape) for n, a in inputs.items()},
+        {n: v for n, v in given.items() if n not in tensors},
+    )
+    found = evaluate(function, inputs)
+    for output, values in expected.items():
+        np.testing.assert_array_equal(
+            found[output].astype(np.float64), values.astype(found[output].dtype).astype(np.float64)
+        )
+
+
+SPECIAL = [-3.0, -1e-40, -0.0, 0.0, 1e-40, 2.5, np.nan, np.inf, -np.inf]
+FLOATS = [np.float32, np.float16, ml_dtypes.bfloat16]
+
+
+def grid(dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Every pair of special values."""
+    x, dy = np.meshgrid(SPECIAL, SPECIAL)
+    return x.astype(dtype), dy.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS[:2], ids=str)
+def test_directml_relu_grad_is_exact(dtype: npt.DTypeLike) -> None:
+    x, dy = grid(dtype)
+    op = operator("directml.ACTIVATION_RELU_GRAD")
+    desc = TensorDesc(np.dtype(dtype).name, x.shape)
+    function = op.bind({"InputTensor": desc, "InputGradientTensor": desc})
+    found = evaluate(function, {"InputTensor": x, "InputGradientTensor": dy})
+    expected = np.where(x > 0, dy, np.zeros_like(dy))
+    np.testing.assert_array_equal(found["OutputGradientTensor"], expected)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("use_dst", [True, False])
+def test_onednn_relu_backward_is_exact(dtype: npt.DTypeLike, use_dst: bool) -> None:
+    x, dy = grid(dtype)
+    desc = TensorDesc(np.dtype(dtype).name, x.shape)
+    function = operator("onednn.ReLUBackward").bind(
+        {"src": desc, "diff_dst": desc}, {"use_dst": use_dst}
+    )
+    found = evaluate(function, {"src": x, "diff_dst": dy})["diff_src"]
+    expected = np.where(x.astype(np.float32) > 0, dy, np.zeros_like(dy))
+    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
+
+
+def test_onednn_types_do_not_mix() -> None:
+    op = operator("onednn.ReLUBackward")
+    with pytest.raises(DmlcError, match="combination of data types is not permitted"):
+        op.bind({"src": TensorDesc("f32", (2,)), "diff_dst": TensorDesc("f16", (2,))})
+
+
+def test_relu_takes_what_its_feature_level_takes() -> None:
+    op = operator("directml.ACTIVATION_RELU")
+    integers = {"InputTensor": TensorDesc("INT8", (2, 3))}
+    assert op.bind(integers).stages[0].dtype is DataType.INT8
+    with pytest.raises(DmlcError, match="'InputTensor' cannot be INT8"):
+        op.bind(integers, level="DML_FEATURE_LEVEL_4_0")
+    with pytest.raises(DmlcError, match="has 4 or 5 dimensions"):
+        op.bind({"InputTensor": TensorDesc("FLOAT32", (2,))}, level="DML_FEATURE_LEVEL_2_0")

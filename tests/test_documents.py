@@ -1,0 +1,131 @@
+"""Holds the documentation and the examples to what the program does."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dmlc
+from dmlc import cli
+from dmlc.testing.examples import run_examples
+from docs import build
+
+ROOT = build.ROOT
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "benchmarks/README.md", *ROOT.glob("docs/**/*.md")])
+EXAMPLES = sorted(ROOT.glob("examples/*.dml"))
+MISTAKEN = {"mistakes.dml"}
+"""The examples that show what a mistake gets."""
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_what_pages_take_from_the_program_is_current() -> None:
+    stale = [name_of(p) for p, text in build.build().items() if p.read_text("utf-8") != text]
+    assert stale == [], "run `make docs`"
+
+
+def test_a_page_is_refreshed_below_its_marks() -> None:
+    text = "<!-- file: examples/not_yet.dml -->\n```dml\nold\n```\nkept\n```\nkept too\n```\n"
+    content = (ROOT / "examples/not_yet.dml").read_text("utf-8")
+    assert build.refresh(text) == text.replace("old\n", content)
+    with pytest.raises(ValueError, match="'ls' is no dmlc command"):
+        build.refresh("<!-- output: ls -->\n```\n```\n")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text("utf-8")):
+        assert "://" in target or (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in DOCUMENTS if ">>>" in p.read_text("utf-8")], ids=name_of
+)
+def test_python_in_documents(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testfile(str(path), module_relative=False)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def commands() -> list[str]:
+    """The `dmlc` commands of the README's command-line section, joined and without comments."""
+    text = (ROOT / "README.md").read_text("utf-8").partition("## From the command line")[2]
+    block = text.split("```")[1].replace("\\\n", " ")
+    return [line.partition(" #")[0].strip() for line in block.splitlines() if line.strip()]
+
+
+def test_the_section_has_every_command() -> None:
+    assert {c.split()[1] for c in commands()} == set(cli.COMMANDS)
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_in_the_readme(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.array([-1, 0, 2], np.float32))
+    np.save("dy.npy", np.array([5, 6, 7], np.float32))
+    source = (ROOT / "examples/hard_swish_grad.dml").read_text("utf-8")
+    Path("my_operators.dml").write_text(source, "utf-8")
+    program, *arguments = shlex.split(command)
+    assert program == "dmlc"
+    assert cli.run(arguments) == 0
+    assert capsys.readouterr().err.count("error") == 0
+
+
+@pytest.mark.parametrize("path", [p for p in EXAMPLES if p.name not in MISTAKEN], ids=name_of)
+def test_example_files(path: Path) -> None:
+    operators = dmlc.load(path).operators
+    assert len(operators) > 0
+    for operator in operators.values():
+        for done in run_examples(operator):
+            assert done.holds, (done.title, done.data_type, done.verdicts)
+
+
+def test_the_mistaken_example_shows_several_mistakes() -> None:
+    with pytest.raises(dmlc.DmlcError) as raised:
+        dmlc.load(ROOT / "examples/mistakes.dml")
+    assert len(raised.value.diagnostics) >= 4
+
+
+def run_script(path: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", ROOT / path, *arguments],
+        capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_own_operator() -> None:
+    output = run_script("examples/own_operator.py")
+    assert "channels last: (8, 32, 32, 3) float16" in output
+    assert "the same after 100 launches: True" in output
+
+
+def test_demo(tmp_path: Path) -> None:
+    output = run_script("examples/demo.py", str(tmp_path))
+    assert output.count("largest difference 0 (exact)") == 4
+    assert "devices   opencl:0" in output
+    for name in ("directml.ACTIVATION_RELU", "directml.ACTIVATION_RELU_GRAD", "onednn.ReLU",
+                 "onednn.ReLUBackward"):  # fmt: skip
+        assert f"\n{name}\n" in output
+        short = name.partition(".")[2]
+        written = {p.name for p in (tmp_path / name).iterdir()}
+        assert written == {f"{short}.hlsl", f"{short}.cl", "manifest.json"}
