@@ -1,6 +1,6 @@
 # What a person and CI run. `make help` lists the targets.
 #
-# Every target sets up what it needs: a virtual environment in .venv, and the two Debian packages
+# Every target sets up what it needs: a virtual environment in .venv, and the few Debian packages
 # that Python's own package index cannot bring (as root, or with sudo).
 
 PYTHON ?= python3
@@ -78,6 +78,10 @@ $(STAMPS)/system:
 	@set -e; missing=; \
 	ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1 || missing="$$missing pocl-opencl-icd"; \
 	$(PYTHON) -c "import ensurepip, venv" 2>/dev/null || missing="$$missing python3-venv"; \
+	ls /usr/share/vulkan/icd.d/*.json >/dev/null 2>&1 || missing="$$missing libvulkan1 mesa-vulkan-drivers"; \
+	ls /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json >/dev/null 2>&1 \
+		|| missing="$$missing vulkan-validationlayers"; \
+	command -v spirv-val >/dev/null || missing="$$missing spirv-tools"; \
 	if [ -n "$$missing" ]; then $(call install,$$missing); fi
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 		"dmlc needs Python 3.11 or newer: name one, as in make PYTHON=python3.12")'

@@ -73,6 +73,7 @@ def test_opencl_manifest() -> None:
                 "after": [],
             }
         ],
+        "elementwise": True,
         "order": "kernels run in the order listed; a barrier stands between a kernel and those it "
                  "names in 'after'",
     }  # fmt: skip

@@ -22,6 +22,7 @@ __all__ = [
     "devices",
     "find_device",
     "load",
+    "load_on",
     "set_validation",
 ]
 
@@ -46,3 +47,8 @@ def load(
     the program was compiled for another target or exceeds a limit of the device.
     """
     return Executable(program, open_context(selector), options or Options())
+
+
+def load_on(program: Program, device: VulkanDevice, options: Options | None = None) -> Executable:
+    """Builds a program on a device of `devices()`. Raises as `load` does."""
+    return load(program, f"vulkan:{device.index}", options)

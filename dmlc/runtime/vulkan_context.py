@@ -60,6 +60,7 @@ class Instance:
     def __init__(self, validation: bool) -> None:
         self.api = api = load_vulkan()
         self.validation = validation
+        _check_layers(api)
         self.messages = Messages()
         self._callback = _message_callback(api, self.messages)
         messenger = api.make(
@@ -126,6 +127,20 @@ class Instance:
         destroy = self.api.extension_function(self.handle, "vkDestroyDebugUtilsMessengerEXT")
         destroy(self.handle, self._messenger[0], self.api.null)
         self.api.lib.vkDestroyInstance(self.handle, self.api.null)
+
+
+def _check_layers(api: Vulkan) -> None:
+    """The loader passes over layers that a user names and that it cannot find: not so here."""
+    named = [n for n in os.environ.get("VK_INSTANCE_LAYERS", "").split(os.pathsep) if n]
+    if named:
+        layers = api.list_all("vkEnumerateInstanceLayerProperties", "VkLayerProperties")
+        known = [api.text(layer.layerName) for layer in layers]
+        missing = [n for n in named if n not in known]
+        if missing:
+            raise UnavailableError(
+                f"there is no Vulkan layer {', '.join(missing)}, which VK_INSTANCE_LAYERS names",
+                notes=(f"layers here: {', '.join(known) or 'none'}",),
+            )
 
 
 def _severities(api: Vulkan) -> int:

@@ -26,8 +26,9 @@ from dmlc.runtime.vulkan_pipeline import Pipeline, PipelineCache
 from dmlc.runtime.vulkan_plan import Plan, check_kernels, make_plan
 from dmlc.source import UnsupportedError
 
-LEND_BYTES = 1 << 18
-"""Arrays of a run are lent from so many bytes on: copying fewer is quicker than lending."""
+LEND_BYTES = 6 << 20
+"""The arrays of a run are lent from so many bytes on, all together: copying fewer is quicker than
+making buffers over them."""
 _KEPT_FRAMES = 8
 _KEPT_BYTES = 256 << 20
 """What an executable keeps between runs, at most."""
@@ -67,16 +68,12 @@ class Session:
 
 
 _sessions: weakref.WeakKeyDictionary[Context, Session] = weakref.WeakKeyDictionary()
-_sessions_lock = threading.Lock()
 
 
 def session_of(context: Context) -> Session:
-    """The session of a context, made once."""
-    with _sessions_lock:
-        found = _sessions.get(context)
-        if found is None:
-            found = _sessions[context] = Session(context)
-        return found
+    """The session of a context, made once. No lock: a thread may hold it while another forks."""
+    found = _sessions.get(context)
+    return found if found is not None else _sessions.setdefault(context, Session(context))
 
 
 class _Built:

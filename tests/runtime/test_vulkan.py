@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -18,6 +19,7 @@ from dmlc.program import Program
 from dmlc.runtime import vulkan, vulkan_executable
 from dmlc.runtime.arrays import Array
 from dmlc.runtime.vulkan import Options
+from dmlc.runtime.vulkan_api import VulkanError
 from dmlc.runtime.vulkan_context import open_context
 from dmlc.runtime.vulkan_plan import Plan, make_plan
 from dmlc.scalars import DataType
@@ -56,7 +58,7 @@ def masked(x: Array, dy: Array) -> Array:
     return np.where(x > 0, dy, dy.dtype.type(0))
 
 
-@pytest.mark.parametrize("count", [1, 63, 64, 65, 1000, 1 << 17, (1 << 17) + 1])
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 1000, 1 << 20, (1 << 20) + 1])
 def test_relu_grad_of_any_count(count: int, options: Options) -> None:
     executable = vulkan.load(relu_grad(), "vulkan", options)
     x, dy = random(count), random(count, seed=1)
@@ -97,7 +99,7 @@ ARRANGEMENTS = {
 
 
 @pytest.mark.parametrize("name", ARRANGEMENTS)
-@pytest.mark.parametrize("size", [40, 400])
+@pytest.mark.parametrize("size", [40, 800])
 def test_inputs_of_any_strides(name: str, size: int, options: Options) -> None:
     x = ARRANGEMENTS[name](random(size, size))
     dy = random(*x.shape, seed=1)
@@ -108,7 +110,7 @@ def test_inputs_of_any_strides(name: str, size: int, options: Options) -> None:
     assert copy.tensor == "X"
 
 
-@pytest.mark.parametrize("size", [40, 400])
+@pytest.mark.parametrize("size", [40, 800])
 def test_outputs_of_any_strides(size: int, options: Options) -> None:
     whole = np.full((size, 2 * size), 7, np.float32)
     x, dy = random(size, size), random(size, size, seed=1)
@@ -118,7 +120,7 @@ def test_outputs_of_any_strides(size: int, options: Options) -> None:
     assert np.all(whole[:, 1::2] == 7)
 
 
-@pytest.mark.parametrize("size", [40, 400])
+@pytest.mark.parametrize("size", [40, 800])
 def test_an_output_over_an_input(size: int, options: Options) -> None:
     x, dy = random(size, size), random(size, size, seed=1)
     expected = masked(x, dy)
@@ -127,11 +129,41 @@ def test_an_output_over_an_input(size: int, options: Options) -> None:
 
 
 def test_read_only_memory() -> None:
-    x, dy = random(1 << 18), random(1 << 18, seed=1)
+    x, dy = random(1 << 20), random(1 << 20, seed=1)
     x.flags.writeable = False
     frozen = np.frombuffer(dy.tobytes(), np.float32)
     out = vulkan.load(relu_grad())({"X": x, "dY": frozen})
     assert np.array_equal(out["dX"], masked(x, dy))
+
+
+def test_memory_that_a_binding_cannot_begin_at() -> None:
+    x, dy = random((1 << 20) + 1)[1:], random(1 << 20, seed=1)
+    call = vulkan.load(relu_grad()).bind({"X": x, "dY": dy})
+    assert np.array_equal(call()["dX"], masked(x, dy))
+    x[:] = dy
+    assert np.array_equal(call()["dX"], masked(dy, dy))
+
+
+@pytest.mark.parametrize("refusal", ["the address", "the allocation"])
+def test_memory_that_the_driver_will_not_work_in(
+    refusal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = open_context()
+    make = context.make
+
+    def make_nothing_of_the_hosts(function: str, kind: str, asked: Any) -> Any:
+        if function == "vkAllocateMemory" and asked.pNext != context.api.null:
+            raise VulkanError(function, "VK_ERROR_INVALID_EXTERNAL_HANDLE")
+        return make(function, kind, asked)
+
+    if refusal == "the address":
+        monkeypatch.setattr(context, "import_properties", lambda *arguments: -1)
+    else:
+        monkeypatch.setattr(context, "make", make_nothing_of_the_hosts)
+    x, dy = random(1 << 20), random(1 << 20, seed=1)
+    executable = vulkan.load(relu_grad())
+    assert np.array_equal(executable({"X": x, "dY": dy})["dX"], masked(x, dy))
+    assert np.array_equal(executable.bind({"X": x, "dY": dy})()["dX"], masked(x, dy))
 
 
 def test_one_array_for_two_inputs(options: Options) -> None:
@@ -237,8 +269,8 @@ def test_threads_share_an_executable() -> None:
     failures: list[str] = []
 
     def work(seed: int) -> None:
-        for k in range(20):
-            count = 100 * (seed + 1) + k if seed % 2 else 1 << 17
+        for k in range(10):
+            count = 100 * (seed + 1) + k if seed % 2 else 1 << 20
             x, dy = random(count, seed=seed), random(count, seed=seed + 100)
             if not np.array_equal(executable({"X": x, "dY": dy})["dX"], masked(x, dy)):
                 failures.append(f"thread {seed}, run {k}")
@@ -385,5 +417,6 @@ def test_the_devices_are_described() -> None:
     assert device.float16 == ("Float16" in device.capabilities)
     assert device.storage_16bit == ("StorageBuffer16BitAccess" in device.capabilities)
     assert vulkan.find_device(f"vulkan:{device.index}") == device
+    assert vulkan.load_on(relu_grad(), device).device == device
     assert ml_dtypes.bfloat16 is BF16.dtype.type
     assert F32.dtype == np.float32

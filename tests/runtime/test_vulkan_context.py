@@ -37,7 +37,7 @@ def test_everything_that_was_made_is_given_back(options: Options) -> None:
     context = Context(instance, instance.devices[0])
     for program in (relu_grad(), square_then_double()):
         executable = Executable(program, context, options)
-        for count in (10, 1 << 17):
+        for count in (10, 1 << 20):
             arrays = {t.name: np.ones(count, np.float32) for t in program.inputs}
             executable(arrays)
             executable.bind(arrays)()
@@ -121,6 +121,15 @@ def test_a_driver_that_fails_is_named_even_beside_one_that_works(tmp_path: pathl
     assert "UnavailableError: error: Vulkan could not be set up as asked" in done.stderr
     assert f"{tmp_path / 'broken.so'}: cannot open shared object file" in done.stderr
     done = run_with({"VK_ICD_FILENAMES": ":".join(map(str, working))})
+    assert (done.returncode, done.stdout) == (0, "CPU\n")
+
+
+def test_a_layer_that_is_missing_is_named() -> None:
+    done = run_with({"VK_INSTANCE_LAYERS": "VK_LAYER_nobody"})
+    assert done.returncode == 1
+    assert "there is no Vulkan layer VK_LAYER_nobody" in done.stderr
+    assert "VK_LAYER_KHRONOS_validation" in done.stderr
+    done = run_with({"VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation"})
     assert (done.returncode, done.stdout) == (0, "CPU\n")
 
 

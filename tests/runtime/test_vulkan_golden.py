@@ -1,0 +1,54 @@
+"""Every golden HLSL kernel without transcendental functions on a Vulkan device."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlc import ir
+from dmlc.pipeline import compile
+from dmlc.reference import evaluate
+from dmlc.runtime import dxc, vulkan
+from dmlc.runtime.hlsl import compile_kernel
+from dmlc.source import UnsupportedError
+from tests.agreement import disagreements
+from tests.codegen.test_golden import CASES, GOLDEN, INEXACT, make_inputs, read_case
+
+
+def runs_here(case: str) -> bool:
+    function = read_case(case)
+    instructions = (i for stage in function.stages for i in stage.body.instructions)
+    if any(isinstance(i, ir.Apply) and i.operation.transcendental for i in instructions):
+        return False
+    try:
+        compile(function, "hlsl")
+    except UnsupportedError:
+        return False
+    return True
+
+
+COMPILED = [case for case in CASES if runs_here(case)]
+
+
+def test_most_cases_run_here() -> None:
+    assert 2 * len(COMPILED) > len(CASES)
+    sources = [(GOLDEN / f"{case}.hlsl").read_text(encoding="utf-8") for case in COMPILED]
+    assert all("numthreads" in source for source in sources)
+
+
+@pytest.mark.parametrize("case", COMPILED)
+def test_golden_kernel(case: str) -> None:
+    function: ir.Function = read_case(case)
+    program = compile(function, "hlsl")
+    for kernel in program.kernels:
+        made = compile_kernel(kernel)
+        assert made.warnings == ()
+        assert " fast " not in dxc.disassemble(made.dxil)
+    executable = vulkan.load(program)
+    for count in (1, 16, 1000, 33001) if function.symbols() else (1,):
+        inputs = make_inputs(function, count)
+        wanted = evaluate(function, inputs)
+        got = executable(inputs)
+        for name, values in wanted.items():
+            ulps = INEXACT.get(case, 0.0)
+            wrong = disagreements(got[name], values, ulps, transcendental=ulps > 0)
+            assert wrong.size == 0, (name, wrong[:5])
