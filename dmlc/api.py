@@ -23,7 +23,7 @@ from dmlc.language.check import check_file, check_text
 from dmlc.pipeline import compile
 from dmlc.program import Program, Role, TensorSpec
 from dmlc.reference import evaluate
-from dmlc.runtime import opencl
+from dmlc.runtime import opencl, vulkan
 from dmlc.runtime.arrays import (
     Array,
     Shape,
@@ -33,11 +33,12 @@ from dmlc.runtime.arrays import (
     show_shape,
 )
 from dmlc.runtime.device import Device, DeviceKind
-from dmlc.runtime.executable import Executable, Report
+from dmlc.runtime.executable import Executable
+from dmlc.runtime.report import Report
+from dmlc.runtime.vulkan import VulkanDevice
 from dmlc.scalars import TENSOR_TYPES, DataType, data_type_of
 from dmlc.source import (
     DmlcError,
-    UnavailableError,
     UnsupportedError,
     unknown_name,
 )
@@ -123,23 +124,31 @@ def parse(text: str, filename: str = "<text>") -> Module:
 # Devices --------------------------------------------------------------------------------------
 
 
-def _find_device(device: str) -> Device | None:
-    """The OpenCL device that a device text means, or None for the reference."""
+AnyDevice: TypeAlias = Device | VulkanDevice
+AnyExecutable: TypeAlias = Executable | vulkan.Executable
+
+
+def _find_device(device: str) -> AnyDevice | None:
+    """The device that a device text means, or None for the reference."""
     head = device.partition(":")[0]
     if device == "reference":
         return None
     if head == "opencl":
         return opencl.find_device(device)
     if head == "vulkan":
-        raise UnavailableError(
-            "this version of dmlc runs nothing on Vulkan",
-            notes=["use device='opencl', or compile with target='hlsl' and run the source"],
-        )
+        return vulkan.find_device(device)
     raise DmlcError(unknown_name("device", device, _DEVICE_WORDS))
 
 
-def load_program(program: Program, device: str = "opencl") -> Executable:
-    """Builds a program on a device: `opencl`, or `opencl:` with an index or part of a name.
+def _load_on(program: Program, device: AnyDevice) -> AnyExecutable:
+    if isinstance(device, VulkanDevice):
+        return vulkan.load_on(program, device)
+    return opencl.load_on(program, device)
+
+
+def load_program(program: Program, device: str = "opencl") -> AnyExecutable:
+    """Builds a program on a device: `opencl` or `vulkan`, each also followed by `:` and an index
+    or part of a name. OpenCL runs programs for the target `opencl`, Vulkan those for `hlsl`.
 
     Raises `UnavailableError` where there is no such device, and `UnsupportedError` where the
     device does not run programs for that target.
@@ -150,7 +159,7 @@ def load_program(program: Program, device: str = "opencl") -> Executable:
             "the reference evaluates functions, not compiled programs",
             notes=["dmlc.run(function, inputs, device='reference') does that"],
         )
-    return opencl.load_on(program, found)
+    return _load_on(program, found)
 
 
 # Running --------------------------------------------------------------------------------------
@@ -168,7 +177,8 @@ def run(
     `subject` is the name of a built-in operator, an `Operator`, or an `ir.Function`. `inputs`
     maps tensor names to NumPy arrays of the very data types to be used (an optional input may be
     None), of any strides. `outputs` may map names to arrays to write into, or to sizes. `device`
-    is `opencl`, `opencl:<index or part of a name>`, or `reference`.
+    is `opencl`, `opencl:<index or part of a name>`, `vulkan` (the HLSL itself) with the same, or
+    `reference`.
 
     The first call with new types, sizes and attributes compiles; calls like it do not. Packed
     arrays of equal sizes share one kernel whatever their sizes are.
@@ -224,7 +234,7 @@ class _Plan:
     subject: Operator | Function
     """Kept, so that the `id` in the signature stays this object's own."""
     function: Function
-    executable: Executable | None
+    executable: AnyExecutable | None
     """None where the reference evaluates the function."""
 
 
@@ -257,7 +267,7 @@ class _Call:
         arrays: dict[str, Array],
         attributes: Mapping[str, object],
         outputs: Outputs,
-        device: Device | None,
+        device: AnyDevice | None,
     ) -> None:
         if isinstance(subject, Function) and attributes:
             raise DmlcError(
@@ -309,7 +319,7 @@ class _Call:
                 tuple((n, _layout(a)) for n, a in self.arrays.items()),
                 tuple((n, _layout(a)) for n, a in self.outputs.items() if n in self.given),
             )
-        device = None if self.device is None else self.device.key
+        device = self.device
         try:
             signature = (id(self.subject), layouts, _freeze(self.attributes), device)
             hash(signature)
@@ -335,7 +345,7 @@ class _Call:
     def _given(self) -> dict[str, Array]:
         return {n: cast(Array, self.outputs[n]) for n in self.given}
 
-    def _general_executable(self, subject: Operator) -> Executable | None:
+    def _general_executable(self, subject: Operator) -> AnyExecutable | None:
         """The kernel for every size, where the call is one that it serves: packed arrays of one
         shape, and an operator that looks at nothing but elements."""
         tensors = {**self.arrays, **self._given()}
@@ -419,6 +429,8 @@ def _result_specs(function: Function) -> tuple[TensorSpec, ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def _load(function: Function, device: Device) -> Executable:
+def _load(function: Function, device: AnyDevice) -> AnyExecutable:
+    if isinstance(device, VulkanDevice):
+        return vulkan.load_on(compile(function, "hlsl"), device)
     profile = "gpu" if device.kind is DeviceKind.GPU else "cpu"
     return opencl.load_on(compile(function, "opencl", profile), device)

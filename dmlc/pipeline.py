@@ -29,7 +29,8 @@ def compile(
     """Compiles a function for an output language and a kind of device.
 
     `target` is `opencl` or `hlsl`; `profile` is `cpu` or `gpu`, by default what the target mostly
-    runs on. HLSL carries its root signature, unless `root_signature` is false. Raises `UnsupportedError` for what the target cannot express, before any lowering.
+    runs on. HLSL carries its root signature, unless `root_signature` is false. Raises
+    `UnsupportedError` for what the target cannot express, before any lowering.
     """
     dialect = find_dialect(target)
     shape = find_profile(profile or dialect.profiles[0])

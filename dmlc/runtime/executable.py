@@ -8,16 +8,16 @@ ones and puts it back.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dmlc.program import Program, Role
-from dmlc.runtime.arrays import Array, Copy, Operand
+from dmlc.runtime.arrays import Array, Operand
 from dmlc.runtime.device import Device, Memory
 from dmlc.runtime.driver import Launcher, Session
 from dmlc.runtime.placement import Outputs, Placement, place
 from dmlc.runtime.quick import QuickPlan, plan_quick
+from dmlc.runtime.report import Report
 from dmlc.scalars import DataType
 from dmlc.source import UnsupportedError
 
@@ -27,17 +27,6 @@ if TYPE_CHECKING:
 SMALL_LAUNCH_BYTES = 6 << 20
 """Up to this much memory a launch goes to the quicker of a processor's two interfaces: about
 where one core's time for a pass over memory equals the time it takes to wake the others."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Report:
-    """How a run went: on which device, and which arrays had to be copied on the host."""
-
-    device: str
-    copies: tuple[Copy, ...] = ()
-
-    def __str__(self) -> str:
-        return "; ".join((f"ran on {self.device}", *(str(copy) for copy in self.copies)))
 
 
 class Executable:

@@ -9,9 +9,10 @@ does, and whether it may), `vulkan_memory`, `vulkan_pipeline`, `vulkan_frame` (a
 from __future__ import annotations
 
 from dmlc.program import Program
+from dmlc.runtime.report import Report
 from dmlc.runtime.vulkan_context import find_devices, open_context, set_validation
 from dmlc.runtime.vulkan_device import VulkanDevice, choose_device
-from dmlc.runtime.vulkan_executable import Call, Executable, Options, Report
+from dmlc.runtime.vulkan_executable import Call, Executable, Options
 
 __all__ = [
     "Call",

@@ -18,6 +18,7 @@ from dmlc.runtime.arrays import Array, Copy
 from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
 from dmlc.runtime.placement import Outputs, Placement, place
 from dmlc.runtime.quick import plan_quick
+from dmlc.runtime.report import Report
 from dmlc.runtime.vulkan_context import Context, reopen_context
 from dmlc.runtime.vulkan_device import VulkanDevice
 from dmlc.runtime.vulkan_frame import Frame
@@ -33,16 +34,6 @@ _KEPT_FRAMES = 8
 _KEPT_BYTES = 256 << 20
 """What an executable keeps between runs, at most."""
 _KEPT_PLANS = 256
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Report:
-    """How a run went: on which device, which arrays had to be copied for it on the host, and how
-    long the kernels took on the device's own clock, where that was asked for."""
-
-    device: str
-    copies: tuple[Copy, ...] = ()
-    seconds: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -151,14 +142,21 @@ class Executable:
         Raises `DmlcError` for arrays that do not fit the program, `UnsupportedError` for sizes
         over the device's limits.
         """
+        results, self.last_report = self.run(inputs, outputs)
+        return results
+
+    def run(
+        self, inputs: Mapping[str, Array], outputs: Outputs | None = None
+    ) -> tuple[dict[str, Array], Report]:
+        """The same with the report of this very run, whatever other threads do."""
         quick = self._quick
         arrays = None if quick is None else quick.match(inputs, outputs)
         if quick is not None and arrays is not None:
             sizes = {quick.symbol: arrays[quick.counted].size} if quick.symbol else {}
             memories = dict(zip(self._names, arrays, strict=True))
             seconds = self._run(sizes, memories)
-            self.last_report = self._report((), seconds)
-            return dict(zip(self.output_names, arrays[len(self.input_names) :], strict=True))
+            results = arrays[len(self.input_names) :]
+            return dict(zip(self.output_names, results, strict=True)), self._report((), seconds)
         placement = self._place(inputs, outputs)
         for name in self._names:
             placement.operands[name].load()
@@ -166,8 +164,7 @@ class Executable:
         seconds = self._run(placement.sizes, memories)
         for name in self.output_names:
             placement.operands[name].store()
-        self.last_report = self._report(placement.copies, seconds)
-        return self._results(placement)
+        return self._results(placement), self._report(placement.copies, seconds)
 
     def bind(self, inputs: Mapping[str, Array], outputs: Outputs | None = None) -> Call:
         """Fixes the arrays of a run. The call that comes back computes from what the input

@@ -1,0 +1,23 @@
+"""What is said of a run afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dmlc.runtime.arrays import Copy
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Report:
+    """How a run went: on which device, which arrays had to be copied for it on the host, and how
+    long the kernels took on the device's own clock, where that was asked for."""
+
+    device: str
+    copies: tuple[Copy, ...] = ()
+    seconds: float | None = None
+
+    def __str__(self) -> str:
+        said = [f"ran on {self.device}", *(str(copy) for copy in self.copies)]
+        if self.seconds is not None:
+            said.append(f"the kernels took {self.seconds * 1e3:.3f} ms")
+        return "; ".join(said)
