@@ -7,7 +7,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
-SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+# PoCL asks /sys what the machine is made of. Where there is no /sys, as in a bare chroot, it is told.
+ifeq ($(wildcard /sys/devices/system/cpu),)
+MEMORY := $(shell awk '/^MemTotal/ { printf "%d", $$2 * 1024 }' /proc/meminfo 2>/dev/null)
+export HWLOC_SYNTHETIC := NUMANode:1(memory=$(or $(MEMORY),2147483648)) pu:$(shell nproc)
+endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -42,7 +47,7 @@ types: $(STAMPS)/dev ## check types, strictly
 golden: $(STAMPS)/test ## write the golden files anew; review the difference before committing
 	$(BIN)/python -m pytest tests/codegen --update-golden
 
-bench: $(STAMPS)/test ## measure speed against the machine's own limit
+bench: $(STAMPS)/bench ## measure speed against the machine's own limit
 	$(BIN)/python -m benchmarks
 
 docs: $(STAMPS)/base ## write what the documentation takes from the program anew
@@ -54,43 +59,59 @@ clean: ## remove what the targets made
 
 # What is missing is installed once per change of pyproject.toml.
 
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --root-user-action=ignore
+
+# Installs Debian packages, as root or with sudo: $(call install,PACKAGES).
+define install
+	if ! command -v apt-get >/dev/null; then \
+		echo "this needs $(1), and there is no apt-get here: please install them" >&2; exit 1; \
+	elif [ "$$(id -u)" = 0 ]; then sudo=; \
+	elif command -v sudo >/dev/null; then sudo=sudo; \
+	else echo "this needs $(1): run it as root, or install sudo" >&2; exit 1; fi; \
+	echo "installing $(1)"; \
+	$$sudo apt-get update -qq; \
+	$$sudo env DEBIAN_FRONTEND=noninteractive \
+		apt-get install -y -qq --no-install-recommends $(1) >/dev/null
+endef
+
 $(STAMPS)/system:
-	@set -e; \
-	missing=""; \
+	@set -e; missing=; \
 	ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1 || missing="$$missing pocl-opencl-icd"; \
 	$(PYTHON) -c "import ensurepip, venv" 2>/dev/null || missing="$$missing python3-venv"; \
 	ls /usr/share/vulkan/icd.d/*.json >/dev/null 2>&1 || missing="$$missing libvulkan1 mesa-vulkan-drivers"; \
 	ls /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json >/dev/null 2>&1 \
 		|| missing="$$missing vulkan-validationlayers"; \
 	command -v spirv-val >/dev/null || missing="$$missing spirv-tools"; \
-	if [ -n "$$missing" ]; then \
-		command -v apt-get >/dev/null || { echo "please install:$$missing" >&2; exit 1; }; \
-		echo "installing$$missing"; \
-		export DEBIAN_FRONTEND=noninteractive; \
-		$(SUDO) apt-get update -qq; \
-		$(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
-	fi
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dmlc needs Python 3.11 or newer")'
+	if [ -n "$$missing" ]; then $(call install,$$missing); fi
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+		"dmlc needs Python 3.11 or newer: name one, as in make PYTHON=python3.12")'
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS)
 	@touch $@
 
 $(STAMPS)/base: $(STAMPS)/system pyproject.toml
 	@echo "installing dmlc into $(VENV)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	@$(PIP) -e .
 	@$(BIN)/python -m compileall -q dmlc
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/base
 	@echo "installing what the tests need"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test]'
+	@$(PIP) -e '.[test]'
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/test
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,dev]'
+	@echo "installing ruff and pyright"
+	@$(PIP) -e '.[test,dev]'
 	@touch $@
 
 $(STAMPS)/peers: $(STAMPS)/test
 	@echo "installing PyTorch"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,peers]'
+	@$(PIP) -e '.[test,peers]'
+	@touch $@
+
+$(STAMPS)/bench: $(STAMPS)/base
+	@set -e; command -v cc >/dev/null || { $(call install,gcc libc6-dev); }
+	@echo "installing what the benchmarks compare with"
+	@$(PIP) -e '.[bench]'
 	@touch $@

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from dmlc import __version__
 from dmlc.files import write_files
 from dmlc.scalars import DataType
 
-VERSION = "0.1.0"
+VERSION = __version__
 """The compiler's version, which generated files and manifests carry."""
 
 MANIFEST_VERSION = 1

@@ -70,7 +70,9 @@ def demonstrate(operator: dmlc.Operator, devices: tuple[Device, ...], folder: Pa
     programs = [dmlc.compile(function, target) for target in ("hlsl", "opencl")]
     written = write_programs(programs, folder / operator.name)
     print(f"\n{operator.name}")
-    print(f"  formula   {'; '.join(s.span.text for s in definition.compute or ())}")
+    print(
+        f"  formula   {'; '.join(' '.join(s.span.text.split()) for s in definition.compute or ())}"
+    )
     print(f"  compiled  {written[0].parent}/: {', '.join(path.name for path in written)}")
 
     random = np.random.default_rng(2026)

@@ -179,6 +179,8 @@ def _check_symbolic(binding: Binding) -> None:
     operator = binding.operator
     patterns = {t.definition.dimensions for t in binding.tensors.values()}
     fixed = any(d.size is not None for p in patterns if p is not None for d in p)
+    ranks = [set(t.definition.ranks) for t in binding.tensors.values()]
+    no_rank = bool(ranks) and not set.intersection(*ranks)
     no_input = all(t.definition.output for t in binding.tensors.values())
     scalar = next(
         (
@@ -190,7 +192,7 @@ def _check_symbolic(binding: Binding) -> None:
         ),
         None,
     )
-    if len(patterns) > 1 or fixed or no_input or scalar is not None:
+    if len(patterns) > 1 or fixed or no_rank or no_input or scalar is not None:
         raise DmlcError(
             f"'{operator.name}' needs the sizes of its tensors: they are not all the same",
             None if scalar is None else scalar.span,

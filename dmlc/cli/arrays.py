@@ -68,10 +68,10 @@ def _reason(error: Exception) -> str:
     text = str(error)
     if "Object arrays" in text:
         return "it holds Python objects"
+    if "EOF: reading" in text or "Failed to read all data" in text or "cannot reshape" in text:
+        return "it is cut short"
     if "magic string" in text:
         return "it does not begin as one"
-    if "EOF" in text or "Failed to read all data" in text or "cannot reshape" in text:
-        return "it is cut short"
     if isinstance(error, MemoryError):
         return "it says that it is larger than memory"
     return "its header is damaged"

@@ -26,11 +26,16 @@ def command(files: tuple[str, ...], as_json: bool) -> int:
                 click.echo(str(error), err=True)
             continue
         if not as_json:
-            counts = f"{len(module.operators)} operators, {len(module.graphs)} graphs"
-            click.echo(f"{file}: {counts}, no mistakes")
+            click.echo(f"{file}: {_count(module)}, no mistakes")
     if as_json:
         click.echo(json.dumps([_describe(d) for d in found], indent=2))
     return 1 if found else 0
+
+
+def _count(module: dmlc.Module) -> str:
+    kinds = (("operator", len(module.operators)), ("graph", len(module.graphs)))
+    parts = [f"{n} {kind}" if n == 1 else f"{n} {kind}s" for kind, n in kinds if n]
+    return ", ".join(parts) or "no operators"
 
 
 def _describe(diagnostic: Diagnostic) -> dict[str, Any]:

@@ -207,7 +207,7 @@ def add(*terms: k.Expression) -> k.Expression:
 
 def multiply(left: k.Expression, right: int) -> k.Expression:
     """An index times a constant."""
-    if right == 0:
+    if right == 0 or left == index(0):
         return index(0)
     return left if right == 1 else operate("mul", left, index(right))
 

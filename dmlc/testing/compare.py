@@ -111,14 +111,14 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance) -> Comparison:
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise ValueError(f"{actual.dtype}{actual.shape} and {expected.dtype}{expected.shape}")
     dtype = data_type_of(actual.dtype)
-    if dtype is None or not dtype.is_float:
+    whole = dtype is None or not dtype.is_float
+    a, b = actual.astype(np.float64), expected.astype(np.float64)
+    if whole:
+        # Compared as they are: float64 does not tell the largest apart.
         unequal = np.asarray(actual != expected)
-        a, b = actual.astype(np.float64), expected.astype(np.float64)
-        misplaced = np.zeros(unequal.shape, np.bool_)
     else:
-        a, b = actual.astype(np.float64), expected.astype(np.float64)
         unequal = (a != b) & ~(np.isnan(a) & np.isnan(b))
-        misplaced = unequal & ~(np.isfinite(a) & np.isfinite(b))
+    misplaced = unequal & ~(np.isfinite(a) & np.isfinite(b))
     count = int(np.count_nonzero(unequal))
     if count == 0:
         return Comparison(actual.size, 0, 0.0, 0.0, 0, None, True)
@@ -136,5 +136,5 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance) -> Comparison:
         float(relative.max()),
         int(np.count_nonzero(misplaced)),
         worst,
-        bool(excess[place] <= 0),
+        not whole and bool(excess[place] <= 0),
     )

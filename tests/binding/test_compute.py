@@ -387,6 +387,8 @@ SIZED = [
      "'OP' needs the sizes of its tensors: they are not all the same"),
     (("Y = X", "X | Input | 4 | FLOAT32 | { 1, C, 1, 1 }", "Y | Output | 4 | FLOAT32"), "",
      "'OP' needs the sizes of its tensors: they are not all the same"),
+    (("Y = X", X, "Z | Input | 4 | FLOAT32", "Y | Output | 1 | FLOAT32"), "",
+     "'OP' needs the sizes of its tensors: they are not all the same"),
     (("Y = 1", Y), "", "'OP' needs the sizes of its tensors: they are not all the same"),
 ]  # fmt: skip
 

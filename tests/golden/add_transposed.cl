@@ -2,7 +2,7 @@
 //
 //     OutputTensor[i0, i1] = ATensor[i0, i1] + BTensor[i0, i1]
 //
-// Launch 1 group of 1 work item; each computes 3,840 elements.
+// Launch 1 group of 1 work item; each computes 3,840 elements in tiles of 256 by 8.
 //   argument 0: ATensor, float32, read
 //   argument 1: BTensor, float32, read
 //   argument 2: OutputTensor, float32, written
@@ -16,13 +16,16 @@ __kernel void ELEMENT_WISE_ADD(
     __global float *OutputTensor
 )
 {
-    for (uint i0 = 0; i0 < 48; ++i0) {
-        const uint row_start = i0 * 80;
-        for (uint i = 0; i < 80; ++i) {
-            const float a = ATensor[i0 + (i * 48)];
-            const float b = BTensor[row_start + i];
-            const float output = a + b;
-            OutputTensor[row_start + i] = output;
+    for (uint tile = 0; tile < 80; tile += 8) {
+        const uint tile_end = tile + 8;
+        for (uint i0 = 0; i0 < 48; ++i0) {
+            const uint row_start = i0 * 80;
+            for (uint i = tile; i < tile_end; ++i) {
+                const float a = ATensor[i0 + (i * 48)];
+                const float b = BTensor[row_start + i];
+                const float output = a + b;
+                OutputTensor[row_start + i] = output;
+            }
         }
     }
 }

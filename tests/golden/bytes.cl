@@ -44,7 +44,6 @@ __kernel void select_bytes(
     const uint begin = (uint)get_global_id(0) * 32768;
     const uint end = min(begin + 32768, n);
     const bool streaming = (n >= 5033165) && ((ulong)chosen % 64 == 0);
-    const bool streaming_1 = (n >= 5033165) && ((ulong)equal % 64 == 0);
     const uint vector_end = end - (end % 16);
 
     for (uint i = begin; i < vector_end; i += 16) {

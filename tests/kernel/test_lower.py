@@ -112,6 +112,23 @@ def test_a_strided_innermost_dimension_is_walked_in_scalars() -> None:
     assert {store.value.type.lanes for store in find_stores(kernel)} == {1}
 
 
+def test_a_transposed_operand_is_walked_in_tiles() -> None:
+    transposed = (
+        "func @f(%x: f32[{0}, {1}]{{1, {0}}}) -> (%y) "
+        "{{ %y: f32[i0 < {0}, i1 < {1}] = neg(%x[i0, i1]) }}"
+    )
+    kernel = make(transposed.format(600, 1000))
+    assert [loop.step for loop in find_loops(kernel)] == [8, 1, 1]
+    assert kernel.launch == k.Launch(24, 1, 1)
+    small = make(transposed.format(20, 30))
+    assert [loop.step for loop in find_loops(small)] == [8, 1, 1]
+    assert small.launch == k.Launch(1, 1, 1)
+    beside = make(
+        "func @f(%x: f32[40, 50]{100, 2}) -> (%y) { %y: f32[i0 < 40, i1 < 50] = neg(%x[i0, i1]) }"
+    )
+    assert [loop.step for loop in find_loops(beside)] == [1]
+
+
 def test_index_width() -> None:
     assert make(packed(RUN_TIME_COUNT)).index_bits == 32
     assert make(packed(RUN_TIME_COUNT + 1)).index_bits == 64

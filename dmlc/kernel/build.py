@@ -1,0 +1,186 @@
+"""One kernel in the making: what the ways to walk a domain share.
+
+Names, scalar arguments, index arithmetic from strides, and when stores may pass the caches by.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.collapse import Walk
+from dmlc.kernel.element import Elements, View
+from dmlc.kernel.emit import Names, add, index, multiply, operate
+from dmlc.kernel.schedule import Limits, Profile
+from dmlc.scalars import OPERATIONS, DataType
+
+CACHE_LINE = 64
+"""Bytes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """How a kernel's work is cut up, and its statements."""
+
+    launch: k.Launch
+    walk: str
+    """The same for a person."""
+    body: list[k.Statement]
+
+
+class Builder:
+    """Hands out names and spells positions for one kernel."""
+
+    def __init__(
+        self,
+        elements: Elements,
+        walk: Walk,
+        profile: Profile,
+        limits: Limits,
+        buffers: tuple[k.Buffer, ...],
+    ) -> None:
+        self.elements = elements
+        self.walk = walk
+        self.profile = profile
+        self.limits = limits
+        self.names = Names(b.name for b in buffers)
+        self._bytes = sum(b.dtype.bytes for b in buffers)
+        self.scalars: tuple[tuple[k.Scalar, int | str], ...] = ()
+
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(e for e in self.walk.sizes if isinstance(e, int))
+
+    def count(self) -> int:
+        return math.prod(self.sizes())
+
+    def take_count(self) -> k.Scalar:
+        """The element count as an argument."""
+        scalar = k.Scalar(self.names.take("n"))
+        self.scalars = ((scalar, self.walk.count),)
+        return scalar
+
+    def let(self, name: str, value: k.Expression) -> k.Let:
+        return k.Let(k.Local(self.names.take(name), value.type), value)
+
+    def fixed(self, view: View) -> k.Expression:
+        return index(view.offset)
+
+    def at(self, known: dict[int, k.Expression]) -> Callable[[View], k.Expression]:
+        """Positions from the indices of the dimensions known so far."""
+
+        def position(view: View) -> k.Expression:
+            strides = self.walk.strides[view]
+            terms = [multiply(i, strides[axis]) for axis, i in known.items()]
+            return add(*terms, index(view.offset))
+
+        return position
+
+    def depth(self, level: Callable[[int], int]) -> Callable[[View], int]:
+        """The scope a view changes in, from the scope that each dimension is walked in."""
+
+        def depth(view: View) -> int:
+            strides = self.walk.strides[view]
+            return max((level(axis) for axis, s in enumerate(strides) if s), default=0)
+
+        return depth
+
+    def decompose(
+        self,
+        number: k.Expression,
+        parts: Sequence[tuple[int, int]],
+        known: dict[int, k.Expression],
+        needed: set[int] | None = None,
+    ) -> list[k.Statement]:
+        """Splits a linear number over dimensions given as (axis, size), outermost first.
+
+        Gives the locals of the indices, and puts these into `known`; those not `needed` are
+        left out.
+        """
+        statements: list[k.Statement] = []
+        inner = math.prod(size for _, size in parts)
+        outermost = True
+        for axis, size in parts:
+            inner //= size
+            if size == 1:
+                known[axis] = index(0)
+                continue
+            value = number if inner == 1 else operate("div", number, index(inner))
+            if not outermost:
+                value = operate("mod", value, index(size))
+            outermost = False
+            if needed is not None and axis not in needed:
+                continue
+            if value is not number:
+                let = self.let(f"i{axis}", value)
+                statements.append(let)
+                value = let.local
+            known[axis] = value
+        return statements
+
+    def share_blocks(
+        self, blocks: int, run: int, make: Callable[[k.Expression], list[k.Statement]]
+    ) -> list[k.Statement]:
+        """The blocks of this work group: `run` of `blocks`, each as `make` writes it."""
+        group = k.Position(k.Geometry.GROUP)
+        if blocks == 1:
+            return make(index(0))
+        block = k.Local(self.names.take("block"), k.INDEX)
+        if run == 1:
+            return [k.Let(block, group), *make(block)]
+        if run == blocks:
+            return [k.For(block, index(0), index(blocks), 1, tuple(make(block)))]
+        begin = self.let("begin", multiply(group, run))
+        end = self.let("end", operate("min", add(begin.local, index(run)), index(blocks)))
+        loop = k.For(block, begin.local, end.local, 1, tuple(make(block)))
+        return [begin, end, loop]
+
+    def bases(
+        self, known: dict[int, k.Expression], axis: int, statements: list[k.Statement]
+    ) -> dict[View, k.Expression]:
+        """What each view's position in a row starts from, named where it takes arithmetic."""
+        at = self.at({a: i for a, i in known.items() if a != axis})
+        named: dict[k.Expression, k.Local] = {}
+        bases: dict[View, k.Expression] = {}
+        for view in self.walk.strides:
+            base = at(view)
+            if isinstance(base, k.Operate):
+                if base not in named:
+                    let = self.let("row_start", base)
+                    statements.append(let)
+                    named[base] = let.local
+                base = named[base]
+            bases[view] = base
+        return bases
+
+    def streaming(
+        self, count: k.Scalar | None
+    ) -> tuple[dict[str, k.Expression], list[k.Statement]]:
+        """For each stored tensor, when its stores may pass the caches by; and the locals for it.
+
+        A streaming store needs an aligned vector. The kernel's own steps keep to that where rows
+        start on cache lines; whether the buffer does is seen at run time.
+        """
+        threshold = self.profile.streaming_bytes
+        if threshold is None:
+            return {}, []
+        least = -(-threshold // self._bytes)
+        if count is None and self.count() < least:
+            return {}, []
+        streaming: dict[str, k.Expression] = {}
+        flags: list[k.Statement] = []
+        for view, _ in self.elements.results:
+            strides = self.walk.strides[view]
+            if view.dtype is DataType.BOOL:
+                continue  # a mask is a vector only once it is narrowed to bytes
+            if strides[-1] != 1 or any(s * view.dtype.bytes % CACHE_LINE for s in strides[:-1]):
+                continue
+            when: k.Expression = k.Aligned(view.tensor, CACHE_LINE)
+            if count is not None:
+                large = operate("ge", count, index(least))
+                when = k.Operate(OPERATIONS["and"], (large, when), k.BOOL)
+            let = self.let("streaming", when)
+            flags.append(let)
+            streaming[view.tensor] = let.local
+        return streaming, flags

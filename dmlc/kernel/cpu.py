@@ -1,0 +1,150 @@
+"""The loops of a kernel on a CPU: long runs of elements in vectors, one run per work item."""
+
+from __future__ import annotations
+
+import math
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.build import Builder, Shape
+from dmlc.kernel.element import View
+from dmlc.kernel.emit import Emitter, add, index, multiply, operate
+from dmlc.kernel.tiles import find_crossing_axis, lower_tiles
+
+
+def lower_run(b: Builder) -> Shape:
+    """A work item computes `per_item` adjacent elements, in vectors and then one by one."""
+    count, per_item = b.take_count(), b.profile.per_item
+    launch = k.Launch(b.walk.count, per_item, 1)
+    words = f"each computes {per_item:,} adjacent elements"
+    emitter = Emitter(b.elements, b.names, b.depth(lambda axis: 1))
+    group = k.Position(k.Geometry.GROUP)
+    begin = b.let("begin", multiply(group, per_item))
+    end = b.let("end", operate("min", add(begin.local, index(per_item)), count))
+    streaming, flags = b.streaming(count)
+    body: list[k.Statement] = [*emitter.lets(0, b.fixed), begin, end, *flags]
+    body += _loop_vectors(b, emitter, 1, 0, {}, begin.local, end.local, streaming)
+    return Shape(launch, words, body)
+
+
+def lower_nest(b: Builder) -> Shape:
+    """Constant loops over the inner dimensions; the outer ones are found from the number of
+    the work item."""
+    crossing = find_crossing_axis(b)
+    if crossing is not None:
+        return lower_tiles(b, crossing)
+    sizes = b.sizes()
+    last, per_item = len(sizes) - 1, b.profile.per_item
+    split = last
+    while split > 0 and math.prod(sizes[split - 1 :]) <= per_item:
+        split -= 1
+    if sizes[last] > per_item:
+        return _nest_pieces(b, sizes)
+    inner = math.prod(sizes[split:])
+    blocks = math.prod(sizes[:split])
+    run = min(max(1, per_item // inner), blocks)
+    launch = k.Launch(blocks, run, 1)
+    words = f"each computes {run * inner:,} elements"
+    depths = {axis: 1 if axis < split else axis - split + 2 for axis in range(last + 1)}
+    emitter = Emitter(b.elements, b.names, b.depth(lambda axis: depths[axis]))
+    streaming, flags = b.streaming(None)
+    body: list[k.Statement] = [*emitter.lets(0, b.fixed), *flags]
+
+    def make(block: k.Expression) -> list[k.Statement]:
+        known: dict[int, k.Expression] = {}
+        inside = b.decompose(block, list(enumerate(sizes[:split])), known)
+        inside += emitter.lets(1, b.at(known))
+        return inside + _nest(b, emitter, split, split, known, streaming)
+
+    return Shape(launch, words, body + b.share_blocks(blocks, run, make))
+
+
+def _nest_pieces(b: Builder, sizes: tuple[int, ...]) -> Shape:
+    """Rows longer than a work item's share are cut into pieces."""
+    last, per_item = len(sizes) - 1, b.profile.per_item
+    rows, pieces = math.prod(sizes[:-1]), -(-sizes[-1] // per_item)
+    launch = k.Launch(rows * pieces, 1, 1)
+    words = f"each computes {per_item:,} elements of a row"
+    emitter = Emitter(b.elements, b.names, b.depth(lambda axis: 1 if axis < last else 2))
+    streaming, flags = b.streaming(None)
+    body: list[k.Statement] = [*emitter.lets(0, b.fixed), *flags]
+    piece: k.Expression = k.Position(k.Geometry.GROUP)
+    known: dict[int, k.Expression] = {}
+    if rows > 1:
+        row = b.let("row", operate("div", piece, index(pieces)))
+        piece = operate("mod", piece, index(pieces))
+        body += [row, *b.decompose(row.local, list(enumerate(sizes[:-1])), known)]
+    begin = b.let("begin", multiply(piece, per_item))
+    stop = operate("min", add(begin.local, index(per_item)), index(sizes[-1]))
+    end = b.let("end", stop)
+    body += [begin, end, *emitter.lets(1, b.at(known))]
+    bases = b.bases(known, last, body)
+    body += _loop_vectors(b, emitter, 2, last, bases, begin.local, end.local, streaming)
+    return Shape(launch, words, body)
+
+
+def _nest(
+    b: Builder,
+    emitter: Emitter,
+    split: int,
+    axis: int,
+    known: dict[int, k.Expression],
+    streaming: dict[str, k.Expression],
+) -> list[k.Statement]:
+    """The loops over dimensions `axis` and further in."""
+    sizes = b.sizes()
+    level = axis - split + 2
+    body: list[k.Statement] = []
+    if axis == len(sizes) - 1:
+        bases = b.bases(known, axis, body)
+        start, stop = index(0), index(sizes[axis])
+        return body + _loop_vectors(b, emitter, level, axis, bases, start, stop, streaming)
+    variable = k.Local(b.names.take(f"i{axis}"), k.INDEX)
+    inner = {**known, axis: variable}
+    body += emitter.lets(level, b.at(inner))
+    body += _nest(b, emitter, split, axis + 1, inner, streaming)
+    return [k.For(variable, index(0), index(sizes[axis]), 1, tuple(body))]
+
+
+def _loop_vectors(
+    b: Builder,
+    emitter: Emitter,
+    level: int,
+    axis: int,
+    bases: dict[View, k.Expression],
+    start: k.Expression,
+    stop: k.Expression,
+    streaming: dict[str, k.Expression],
+) -> list[k.Statement]:
+    """The innermost loop: whole vectors, and what is left over one by one.
+
+    `start` must be a multiple of the number of lanes.
+    """
+    lanes = b.profile.lanes
+    variable = k.Local(b.names.take("i"), k.INDEX)
+    steps = {view: strides[axis] for view, strides in b.walk.strides.items()}
+
+    def position(view: View) -> k.Expression:
+        base = bases.get(view, index(view.offset))
+        return add(base, multiply(variable, steps[view]))
+
+    def inner(width: int) -> tuple[k.Statement, ...]:
+        made = emitter.lets(level, position, width)
+        return (*made, *emitter.stores(position, width, streaming))
+
+    if any(step > 1 for step in steps.values()):
+        return [k.For(variable, start, stop, 1, inner(1))]
+    if isinstance(stop, k.Literal):
+        whole = int(stop.value) // lanes * lanes
+        loops: list[k.Statement] = []
+        if whole:
+            loops.append(k.For(variable, start, index(whole), lanes, inner(lanes)))
+        if whole != stop.value:
+            loops.append(k.For(variable, index(whole), stop, 1, inner(1)))
+        return loops
+    left_over = operate("mod", stop, index(lanes))
+    middle = b.let("vector_end", operate("sub", stop, left_over))
+    return [
+        middle,
+        k.For(variable, start, middle.local, lanes, inner(lanes)),
+        k.For(variable, middle.local, stop, 1, inner(1)),
+    ]

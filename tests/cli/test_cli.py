@@ -1,0 +1,129 @@
+"""The command as a whole: help, exit statuses, and how it leaves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from dmlc import __version__, cli
+from dmlc.source import DmlcError, InternalError, UnavailableError
+from tests.cli.conftest import Dmlc
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def test_help_names_every_command(dmlc: Dmlc) -> None:
+    found = dmlc("--help")
+    assert found.status == 0
+    for name, line in cli.COMMANDS.items():
+        assert f"  {name}" in found.out
+        assert line in found.out
+    assert "Example: dmlc compile" in found.out
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_help_of_a_command_shows_an_example(name: str, dmlc: Dmlc) -> None:
+    found = dmlc(name, "--help")
+    assert found.status == 0
+    assert f"Example: dmlc {name} " in found.out
+    assert found.err == ""
+
+
+def test_version(dmlc: Dmlc) -> None:
+    assert dmlc("--version").out == f"dmlc, version {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (["ops", "--frobnicate"], "No such option"),
+        (["check"], "Missing argument 'FILE...'"),
+        (["ir"], "Missing argument 'OPERATOR'"),
+        (["compile", "onednn.ReLU", "--target", "cuda"], "'cuda' is not one of"),
+        (["compile", "onednn.ReLU", "--profile", "tpu"], "'tpu' is not one of"),
+        (["ir", "onednn.ReLU", "--tensor", "src"], "expected NAME=VALUE, found 'src'"),
+        (["ir", "onednn.ReLU", "--kernel", "--json"], "--kernel goes with neither"),
+        ([], "Usage: dmlc"),
+    ],
+)
+def test_wrong_usage_is_status_2(arguments: list[str], message: str, dmlc: Dmlc) -> None:
+    found = dmlc(*arguments)
+    assert found.status == 2
+    assert message in found.err
+    assert found.out == ""
+
+
+def raising(error: BaseException) -> click.Command:
+    def fail() -> None:
+        raise error
+
+    return click.Command("fail", callback=fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (DmlcError("the input is at fault"), 1, "error: the input is at fault\n"),
+        (UnavailableError("a tool is missing"), 3, "error: a tool is missing\n"),
+        (
+            InternalError("a rule was broken"),
+            1,
+            "internal error: a rule was broken\nThis is a bug in dmlc: please report it.\n",
+        ),
+        (KeyboardInterrupt(), 130, "\nstopped\n"),
+    ],
+)
+def test_errors_become_statuses(
+    error: BaseException, status: int, message: str, dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli.group, "get_command", lambda context, name: raising(error))
+    found = dmlc("fail")
+    assert found.status == status
+    assert found.err == message
+    assert found.out == ""
+
+
+def test_main_leaves_with_the_status() -> None:
+    with pytest.raises(SystemExit) as leaving:
+        cli.main(["check", "missing.dml"])
+    assert leaving.value.code == 1
+
+
+def test_the_module_runs_as_a_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dmlc", "show", "onednn.NOTHING"],
+        capture_output=True, text=True, check=False, env=ENVIRONMENT,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: unknown operator 'onednn.NOTHING'\n")
+
+
+def test_a_reader_who_leaves_gets_no_complaint() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "dmlc", "ops"],
+            stdout=closed, stderr=subprocess.PIPE, text=True, check=False, env=ENVIRONMENT,
+        )  # fmt: skip
+    assert done.stderr == ""
+    assert done.returncode == 1
+
+
+def test_help_loads_neither_numpy_nor_any_command() -> None:
+    script = (
+        "import sys; from dmlc import cli; cli.run(['--help']); "
+        "print(sorted(m for m in sys.modules if m == 'numpy' or m.startswith(('dmlc.', 'lark'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=ENVIRONMENT
+    )
+    assert done.stdout.splitlines()[-1] == "['dmlc.cli', 'dmlc.source']"

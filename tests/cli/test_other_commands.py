@@ -1,0 +1,268 @@
+"""`ops`, `show`, `check`, `fmt`, `ir`, `compile` and `devices`."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+import dmlc as package
+from dmlc import ir
+from dmlc.cli import devices_command
+from dmlc.runtime.device import Device, DeviceKind, Memory
+from tests.cli.conftest import Dmlc
+
+GRAD = "directml.ACTIVATION_RELU_GRAD"
+NEGATE = """operator NEGATE {
+    tensors {
+        | Tensor | Kind   | Ranks | Types |
+        | ------ | ------ | ----- | ----- |
+        | x      | Input  | 2, 4  | f32   |
+        | y      | Output | 2, 4  | f32   |
+    }
+    constraints {
+        x and y must have the same Sizes.
+    }
+    compute {
+        y = -x
+    }
+}
+"""
+UNTIDY = NEGATE.replace("        | x ", "  |x").replace("y = -x", "y=- x")
+
+
+def write(text: str, name: str = "a.dml") -> Path:
+    path = Path(name)
+    path.write_text(text, "utf-8")
+    return path
+
+
+# ops and show ---------------------------------------------------------------------------------
+
+
+def test_ops_lists_the_library(dmlc: Dmlc) -> None:
+    lines = dmlc("ops").out.splitlines()
+    assert lines[0].split() == ["name", "family", "types", "ranks", "gradient"]
+    assert [line.split()[0] for line in lines[1:]] == list(package.operators())
+    row = next(line for line in lines if line.startswith(f"{GRAD} "))
+    assert "  directml  FLOAT32, FLOAT16" in row
+    assert row.endswith("  1 to 8  of directml.ACTIVATION_RELU")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count"), [("relu", 4), ("onednn.*", 2), ("*grad", 1), ("ReLUBackwar?", 0)]
+)
+def test_ops_by_pattern(pattern: str, count: int, dmlc: Dmlc) -> None:
+    found = dmlc("ops", pattern)
+    assert found.status == (0 if count else 1)
+    assert len(found.out.splitlines()) == (count + 1 if count else 0)
+    assert found.err == ("" if count else f"no operator matches '{pattern}'\n")
+
+
+def test_ops_as_json(dmlc: Dmlc) -> None:
+    assert json.loads(dmlc("ops", "onednn.ReLU", "--json").out)[0] == {
+        "name": "onednn.ReLU",
+        "family": "onednn",
+        "types": ["FLOAT32", "FLOAT16", "BFLOAT16"],
+        "ranks": list(range(1, 9)),
+        "forward": None,
+        "gradients": ["onednn.ReLUBackward"],
+    }
+    assert json.loads(dmlc("ops", "nothing", "--json").out) == []
+
+
+def test_show(dmlc: Dmlc) -> None:
+    found = dmlc("show", GRAD)
+    for part in (f"// {GRAD}\n", "| InputTensor", "must have the same", "? dY : 0", 'example "'):
+        assert part in found.out
+    write(f"// not part of it\n{NEGATE}")
+    assert dmlc("show", "a.dml").out == f"// NEGATE\n{NEGATE}"
+
+
+# check and fmt --------------------------------------------------------------------------------
+
+
+def test_check(dmlc: Dmlc) -> None:
+    write(NEGATE)
+    write("graph g[N](x: FLOAT32[N]) { output y = x + x }", "g.dml")
+    found = dmlc("check", "a.dml", "g.dml")
+    assert found.status == 0
+    assert found.out == "a.dml: 1 operator, no mistakes\ng.dml: 1 graph, no mistakes\n"
+    assert found.err == ""
+    write("module m", "m.dml")
+    assert dmlc("check", "m.dml").out == "m.dml: no operators, no mistakes\n"
+
+
+def test_check_reports_every_file(dmlc: Dmlc) -> None:
+    write(NEGATE.replace("-x", "-z"))
+    write(NEGATE.replace("f32", "f31"), "b.dml")
+    found = dmlc("check", "a.dml", "b.dml", "c.dml")
+    assert found.status == 1
+    assert found.out == ""
+    assert "a.dml:12:14: error: unknown name 'z'" in found.err
+    assert "b.dml:5:37: error: unknown data type 'f31'" in found.err
+    assert "error: cannot read 'c.dml': " in found.err
+
+
+def test_check_as_json(dmlc: Dmlc) -> None:
+    write(NEGATE.replace("-x", "-z"))
+    found = dmlc("check", "a.dml", "c.dml", "--json")
+    assert found.status == 1
+    assert found.err == ""
+    first, second = json.loads(found.out)
+    assert first["message"] == "unknown name 'z'"
+    assert (first["file"], first["line"], first["column"]) == ("a.dml", 12, 14)
+    assert len(first["notes"]) == 1
+    assert (second["file"], second["line"], second["column"]) == (None, None, None)
+
+
+def test_fmt(dmlc: Dmlc) -> None:
+    path = write(UNTIDY)
+    path.chmod(0o640)
+    assert dmlc("fmt", "--check", "a.dml").status == 1
+    assert path.read_text("utf-8") == UNTIDY
+    found = dmlc("fmt", "a.dml")
+    assert (found.status, found.out, found.err) == (0, "a.dml: formatted\n", "")
+    assert path.read_text("utf-8") == NEGATE
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    found = dmlc("fmt", "a.dml")
+    assert (found.status, found.out) == (0, "")
+    assert dmlc("fmt", "--check", "a.dml").status == 0
+
+
+def test_fmt_follows_links(dmlc: Dmlc) -> None:
+    Path("real").mkdir()
+    path = write(UNTIDY, "real/a.dml")
+    Path("link.dml").symlink_to(path)
+    assert dmlc("fmt", "link.dml").status == 0
+    assert Path("link.dml").is_symlink()
+    assert path.read_text("utf-8") == NEGATE
+
+
+def test_fmt_leaves_what_it_cannot_read(dmlc: Dmlc) -> None:
+    write("operator {")
+    write(UNTIDY, "b.dml")
+    found = dmlc("fmt", "a.dml", "b.dml")
+    assert found.status == 1
+    assert found.err.startswith("a.dml:1:10: error: ")
+    assert found.out == "b.dml: formatted\n"
+    assert Path("a.dml").read_text("utf-8") == "operator {"
+
+
+# ir and compile -------------------------------------------------------------------------------
+
+
+def test_ir_reads_back(dmlc: Dmlc) -> None:
+    function = package.operator(GRAD).bind()
+    assert ir.parse(dmlc("ir", GRAD).out) == function
+    assert ir.from_json(dmlc("ir", GRAD, "--json").out) == function
+
+
+def test_ir_of_a_binding(dmlc: Dmlc) -> None:
+    sizes = ("--tensor", "src=f16[2,3]", "--tensor", "diff_dst=f16[2,3]{1,2}")
+    found = dmlc("ir", "onednn.ReLUBackward", *sizes, "--attr", "use_dst=false")
+    assert found.out.startswith("func @ReLUBackward(%src: f16[2, 3], %diff_dst: f16[2, 3]{1, 2})")
+
+
+def test_ir_after_passes(dmlc: Dmlc) -> None:
+    write(NEGATE.replace("y = -x", "doubled = x + x\n        y = -doubled"))
+    whole = dmlc("ir", "a.dml", "--tensor", "x=f32[2,3]").out
+    assert "%doubled" in whole
+    simple = dmlc("ir", "a.dml", "--tensor", "x=f32[2,3]", "--after", "simplify").out
+    assert ir.parse(simple).name == "NEGATE"
+    fused = dmlc("ir", "a.dml", "--tensor", "x=f32[2,3]", "--after", "fuse").out
+    assert "%doubled:" not in fused
+    assert fused.splitlines()[-1].startswith("// kernel 0: ")
+    assert "reads 24 B, writes 24 B" in fused
+    kernel = dmlc("ir", "a.dml", "--tensor", "x=f32[2,3]", "--kernel", "--target", "hlsl").out
+    assert "kernel NEGATE(x: f32 read, y: f32 write" in kernel
+
+
+def test_a_broken_constraint_is_quoted(dmlc: Dmlc) -> None:
+    write(NEGATE)
+    found = dmlc("ir", "a.dml", "--tensor", "x=f32[2,3]", "--tensor", "y=f32[3,2]")
+    assert found.status == 1
+    assert found.out == ""
+    assert found.err.startswith(
+        'a.dml:9:9: error: broken constraint: "x and y must have the same Sizes."'
+    )
+
+
+def test_compile_writes_files(dmlc: Dmlc) -> None:
+    found = dmlc("compile", GRAD, "--target", "all", "-o", "out")
+    names = ["ACTIVATION_RELU_GRAD.hlsl", "ACTIVATION_RELU_GRAD.cl", "manifest.json"]
+    assert found.out.splitlines() == [f"out/{name}" for name in names]
+    assert sorted(p.name for p in Path("out").iterdir()) == sorted(names)
+    manifest = json.loads(Path("out/manifest.json").read_text("utf-8"))
+    assert [p["target"] for p in manifest["programs"]] == ["hlsl", "opencl"]
+    dmlc("compile", GRAD, "--target", "all", "-o", "again")
+    for name in names:
+        assert Path("out", name).read_bytes() == Path("again", name).read_bytes()
+
+
+@pytest.mark.parametrize("target", ["hlsl", "opencl"])
+def test_compile_prints_sources(target: str, dmlc: Dmlc) -> None:
+    program = package.compile(package.operator(GRAD).bind(), target)
+    assert dmlc("compile", GRAD, "--target", target).out == program.kernels[0].source
+
+
+def test_compile_for_a_profile(dmlc: Dmlc) -> None:
+    program = package.compile(package.operator(GRAD).bind(), "opencl", "gpu")
+    found = dmlc("compile", GRAD, "--target", "opencl", "--profile", "gpu")
+    assert found.out == program.kernels[0].source
+
+
+def test_compile_as_json(dmlc: Dmlc) -> None:
+    program = package.compile(package.operator(GRAD).bind(), "opencl")
+    found = dmlc("compile", GRAD, "--target", "opencl", "--json", "-o", "out")
+    assert json.loads(found.out) == program.manifest()
+    assert found.err.splitlines() == ["out/ACTIVATION_RELU_GRAD.cl", "out/manifest.json"]
+
+
+def test_a_folder_that_cannot_be_written(dmlc: Dmlc) -> None:
+    Path("file").write_text("", "utf-8")
+    found = dmlc("compile", GRAD, "-o", "file/out")
+    assert found.status == 1
+    assert found.out == ""
+    assert found.err.startswith("error: cannot write 'file/out': Not a directory\n")
+
+
+def test_what_cannot_be_bound_yet(dmlc: Dmlc) -> None:
+    write(NEGATE.replace("y = -x", "y = x - mean(x, axes: [0])"))
+    found = dmlc("compile", "a.dml", "--tensor", "x=f32[2,3]", "-o", "out")
+    assert found.status == 1
+    assert "a.dml:12:17: error: reduction 'mean(..., axes: ...)' cannot be bound yet" in found.err
+    assert not Path("out").exists()
+
+
+# devices --------------------------------------------------------------------------------------
+
+
+def test_devices(dmlc: Dmlc) -> None:
+    found = dmlc("devices")
+    assert found.status == 0
+    assert found.out.startswith("opencl:0  ")
+    listed = json.loads(dmlc("devices", "--json").out)
+    assert len(listed) == len(found.out.splitlines())
+    assert listed[0]["selector"] == "opencl:0"
+    assert listed[0]["compute_units"] > 0
+
+
+def test_devices_that_are_made_up(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device(
+        index=0, name="GPU", platform="Maker", platform_index=0, kind=DeviceKind.GPU,
+        version="OpenCL 3.0 ", compute_units=24, memory_size=8 << 30, max_allocation=1 << 30,
+        max_group_size=1024, memory=Memory.COPIED, float64=False,
+    )  # fmt: skip
+    monkeypatch.setattr(devices_command.opencl, "devices", lambda: (device,))
+    assert dmlc("devices").out == (
+        "opencl:0  GPU (Maker, OpenCL 3.0): gpu, 24 compute units, 8,192 MiB, no float64, "
+        "memory copied\n"
+    )
+    monkeypatch.setattr(devices_command.opencl, "devices", lambda: ())
+    found = dmlc("devices")
+    assert (found.status, found.out) == (3, "")
+    assert "apt-get install pocl-opencl-icd" in found.err
+    assert dmlc("devices", "--json").out == "[]\n"

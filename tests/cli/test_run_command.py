@@ -1,0 +1,166 @@
+"""`dmlc run`: arrays in, arrays out, compared with the reference."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from dmlc.cli import run_command
+from dmlc.cli.arrays import read_array
+from dmlc.testing.verify import Verdict
+from tests.cli.conftest import Dmlc
+
+Array = npt.NDArray[Any]
+GRAD = "directml.ACTIVATION_RELU_GRAD"
+SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 6e-8, -6e-8, 65504.0, 1.0, -1.0]
+
+
+def special(shape: tuple[int, ...], dtype: npt.DTypeLike, seed: int) -> Array:
+    random = np.random.default_rng(seed)
+    values = random.standard_normal(shape)
+    place = random.permutation(values.size)[: len(SPECIAL)]
+    values.reshape(-1)[place] = SPECIAL[: place.size]
+    return values.astype(dtype)
+
+
+def relu_grad(x: Array, dy: Array) -> Array:
+    with np.errstate(invalid="ignore"):
+        return np.where(x > 0, dy, x.dtype.type(0))
+
+
+def same_bits(actual: Array, expected: Array) -> bool:
+    """NaN is NaN whatever its payload; everything else bit for bit, the sign of zero included."""
+    assert actual.shape == expected.shape
+    assert actual.dtype == expected.dtype
+    nan = np.isnan(expected.astype(np.float32))
+    words = f"u{actual.dtype.itemsize}"
+    bits = np.ascontiguousarray(actual).view(words), np.ascontiguousarray(expected).view(words)
+    return bool(np.all(nan == np.isnan(actual.astype(np.float32)))) and bool(
+        np.all(nan | (bits[0] == bits[1]))
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("shape", [(1000,), (4, 3, 17, 5), (2, 1, 3, 2, 2, 1, 3, 4)])
+@pytest.mark.parametrize("layout", ["packed", "fortran", "byte order"])
+def test_relu_grad(dtype: npt.DTypeLike, shape: tuple[int, ...], layout: str, dmlc: Dmlc) -> None:
+    x, dy = special(shape, dtype, 1), special(shape, dtype, 2)
+    np.save("x.npy", np.asfortranarray(x) if layout == "fortran" else x)
+    swapped = dy.astype(dy.dtype.newbyteorder()) if layout == "byte order" else dy
+    np.save("dy.npy", swapped)
+    found = dmlc("run", GRAD, "--input", "InputTensor=x.npy", "--input",
+                 "InputGradientTensor=dy.npy", "-o", "out", "--verify")  # fmt: skip
+    assert found.status == 0
+    shown = f"OutputGradientTensor {x.dtype}{list(shape)}: exact ({x.size:,} elements)"
+    assert found.out.splitlines() == [shown]
+    assert same_bits(read_array("out/OutputGradientTensor.npy"), relu_grad(x, dy))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("use_dst", ["true", "false"])
+def test_relu_backward(dtype: npt.DTypeLike, use_dst: str, dmlc: Dmlc) -> None:
+    x, dy = special((3, 50), dtype, 3), special((3, 50), dtype, 4)
+    np.save("x.npy", x)
+    np.save("dy.npy", dy)
+    inputs = ("--input", "src=x.npy", "--input", "diff_dst=dy.npy")
+    setting = ("--attr", f"use_dst={use_dst}")
+    found = dmlc("run", "onednn.ReLUBackward", *inputs, *setting, "-o", "out", "--verify")
+    assert found.status == 0
+    assert found.out == f"diff_src {x.dtype}[3, 50]: exact (150 elements)\n"
+    assert same_bits(read_array("out/diff_src.npy"), relu_grad(x, dy))
+
+
+def test_bfloat16_words(dmlc: Dmlc) -> None:
+    x = special((20,), ml_dtypes.bfloat16, 5)
+    np.save("x.npy", x.view(np.uint16))
+    words = dmlc("run", "onednn.ReLU", "--input", "src=x.npy", "-o", "out", "--verify")
+    assert words.status == 1
+    assert "UINT16" in words.err
+    given = ("--input", "src=x.npy", "--tensor", "src=BFLOAT16")
+    assert dmlc("run", "onednn.ReLU", *given, "-o", "out", "--verify").status == 0
+    assert read_array("out/dst.npy").dtype == ml_dtypes.bfloat16
+
+
+def test_without_a_folder_nothing_is_written(dmlc: Dmlc) -> None:
+    np.save("x.npy", np.ones(3, np.float32))
+    found = dmlc("run", "onednn.ReLU", "--input", "src=x.npy", "--device", "reference")
+    assert found.out == "dst float32[3]\n"
+    assert "reference" in found.err
+    assert [p.name for p in Path().iterdir()] == ["x.npy"]
+
+
+def test_json(dmlc: Dmlc) -> None:
+    np.save("x.npy", np.ones((2, 3), np.float32))
+    found = dmlc("run", "onednn.ReLU", "--input", "src=x.npy", "--verify", "--json")
+    told = json.loads(found.out)
+    assert told["outputs"]["dst"] == {
+        "dtype": "float32",
+        "sizes": [2, 3],
+        "verified": {
+            "holds": True, "different": 0, "largest_difference": 0.0, "largest_relative": 0.0,
+            "out_of_place": 0,
+        },
+    }  # fmt: skip
+
+
+def test_empty_arrays_run(dmlc: Dmlc) -> None:
+    np.save("x.npy", np.ones((2, 0, 3), np.float32))
+    found = dmlc("run", "onednn.ReLU", "--input", "src=x.npy", "-o", "out", "--verify")
+    assert found.out == "dst float32[2, 0, 3]: exact (0 elements)\n"
+    assert read_array("out/dst.npy").shape == (2, 0, 3)
+
+
+def test_a_result_that_is_not_near_enough_is_status_1(
+    dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verify = run_command.verify
+
+    def verify_damaged(
+        operator: Any, inputs: Any, attributes: Any, results: Any
+    ) -> dict[str, Verdict]:
+        return verify(operator, inputs, attributes, {n: a + 1 for n, a in results.items()})
+
+    monkeypatch.setattr(run_command, "verify", verify_damaged)
+    np.save("x.npy", np.ones(3, np.float32))
+    found = dmlc("run", "onednn.ReLU", "--input", "src=x.npy", "--verify")
+    assert found.status == 1
+    assert found.out == (
+        "dst float32[3]: 3 of 3 elements differ, by 1 at most (1 relative); "
+        "it must be exactly equal\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--input", "src"], 2, "expected NAME=VALUE, found 'src'"),
+        (["--input", "src=x.npy", "--input", "src=x.npy"], 2, "'src' is given twice"),
+        (["--input", "src=none.npy"], 1, "cannot read 'none.npy': No such file"),
+        (["--input", "scr=x.npy"], 1, "'scr'"),
+        ([], 1, "src"),
+        (["--input", "src=x.npy", "--attr", "slope=1"], 1, "unknown attribute 'slope'"),
+        (["--input", "src=x.npy", "--tensor", "src=FLOAT16"], 1, "src is FLOAT16, but 'x.npy'"),
+        (["--input", "src=x.npy", "--tensor", "dst=FLOAT32[7]"], 1, "Sizes"),
+        (["--input", "src=x.npy", "--tensor", "src=FLOAT32[3]{1}"], 2, "leave the strides out"),
+        (["--input", "src=x.npy", "--device", "opencl:none"], 3, "no OpenCL device matches 'none'"),
+        (["--input", "src=x.npy", "--device", "vulkan"], 3, "Vulkan"),
+        (["--input", "src=x.npy", "--device", "cuda"], 1, "unknown device 'cuda'"),
+        (["--input", "src=d.npy"], 1, "FLOAT64"),
+        (["--input", "src=x.npy", "-o", "x.npy"], 1, "cannot write"),
+        (["--input", "src=x.npy", "-o", "x.npy/deeper"], 1, "cannot write"),
+    ],
+)
+def test_mistakes(arguments: list[str], status: int, message: str, dmlc: Dmlc) -> None:
+    np.save("x.npy", np.ones(3, np.float32))
+    np.save("d.npy", np.ones(3, np.float64))
+    found = dmlc("run", "onednn.ReLU", *arguments)
+    assert found.status == status
+    assert message in found.err
+    assert found.out == ""
+    assert sorted(p.name for p in Path().iterdir()) == ["d.npy", "x.npy"]

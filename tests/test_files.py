@@ -1,0 +1,60 @@
+"""Output files: all of them or none."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from dmlc.files import write_files
+from dmlc.source import DmlcError
+
+
+def test_files_are_written_into_a_new_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    assert write_files(folder, {"x": b"1", "y": b"2"}) == [folder / "x", folder / "y"]
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == {"x": b"1", "y": b"2"}
+
+
+def test_files_are_replaced_and_keep_their_permissions(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    path.chmod(0o600)
+    write_files(tmp_path, {"x": b"new"})
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("name", ["is_a_folder", "n" * 300])
+def test_a_file_that_cannot_be_written_leaves_none(name: str, tmp_path: Path) -> None:
+    (tmp_path / "is_a_folder").mkdir()
+    (tmp_path / "first").write_bytes(b"old")
+    with pytest.raises(DmlcError, match="cannot write") as raised:
+        write_files(tmp_path, {"first": b"new", name: b"2"})
+    assert name in str(raised.value)
+    assert {p.name for p in tmp_path.iterdir()} == {"is_a_folder", "first"}
+    assert (tmp_path / "first").read_bytes() == b"old"
+
+
+def test_a_disk_that_fills_up_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(source: object, target: object) -> None:
+        raise OSError(28, "No space left on device", str(target))
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(DmlcError, match="x': No space left on device"):
+        write_files(tmp_path, {"x": b"1"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
+        with pytest.raises(DmlcError, match="cannot write") as raised:
+            write_files(folder, {"x": b"1"})
+        assert raised.value.diagnostics[0].notes[0].message == (
+            "give an output folder that you may write to"
+        )
