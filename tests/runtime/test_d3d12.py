@@ -17,14 +17,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import dmlc
+from dmlc.pipeline import compile
 from dmlc.program import BufferBinding, KernelSource, Program, Role, ScalarBinding, TensorSpec
+from dmlc.reference import evaluate
 from dmlc.runtime import d3d12, d3d12_device, d3d12_plan, dxc, vulkan
 from dmlc.runtime.arrays import Array
 from dmlc.runtime.d3d12_device import DeviceType
 from dmlc.runtime.d3d12_plan import build_shader, check_program, plan_windows
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, InternalError, UnavailableError, UnsupportedError
+from tests.agreement import disagreements
+from tests.codegen.test_golden import INEXACT, make_inputs, read_case
 from tests.runtime import fake_compushady
 from tests.runtime.fake_compushady import (
     HEAP_DEFAULT,
@@ -46,6 +49,7 @@ from tests.runtime.handmade_hlsl import (
     square_then_double,
     sum_of,
 )
+from tests.runtime.test_vulkan_golden import COMPILED
 
 
 @pytest.fixture
@@ -148,6 +152,9 @@ def test_selectors_that_mean_nothing(machine: Machine) -> None:
         d3d12.find_device("d3d12:radeon")
     with pytest.raises(DmlcError, match="names nothing after the colon"):
         d3d12.find_device("d3d12:")
+
+
+def test_a_machine_without_any_device(machine: Machine) -> None:
     machine.adapters.clear()
     with pytest.raises(UnavailableError, match="no Direct3D 12 device was found"):
         d3d12.find_device()
@@ -438,18 +445,19 @@ def test_threads_take_turns_on_a_device(machine: Machine) -> None:
 # Programs of the compiler
 
 
-@pytest.mark.parametrize(
-    "name", ["directml.ACTIVATION_RELU_GRAD", "directml.ELEMENT_WISE_ADD", "onednn.ReLUBackward"]
-)
-def test_compiled_operators(machine: Machine, name: str) -> None:
-    operator = dmlc.operator(name)
-    inputs = [t.name for t in operator.definition.inputs]
-    arrays = {n: random(7, 33, seed=k) for k, n in enumerate(inputs)}
-    program = dmlc.compile(operator.bind({}), "hlsl")
-    expected = dmlc.run(name, arrays, device="reference")
-    out = load(machine, program)(arrays)
-    for key, value in out.items():
-        assert np.array_equal(value, expected[key])
+@pytest.mark.parametrize("case", COMPILED)
+def test_golden_kernel(machine: Machine, case: str) -> None:
+    function = read_case(case)
+    executable = load(machine, compile(function, "hlsl"))
+    for count in (1, 1000) if function.symbols() else (1,):
+        inputs = make_inputs(function, count)
+        wanted = evaluate(function, inputs)
+        got = executable(inputs)
+        assert list(got) == list(wanted)
+        for name, values in wanted.items():
+            ulps = INEXACT.get(case, 0.0)
+            wrong = disagreements(got[name], values, ulps, transcendental=ulps > 0)
+            assert wrong.size == 0, (name, wrong[:5])
 
 
 # Limits
