@@ -30,16 +30,15 @@ class Frame:
         self._shaders = shaders
         self._bytes = {t.name: tensor_bytes(t, sizes) for t in program.tensors}
         whole = {t.name: buffer_bytes(t, sizes) for t in program.tensors}
-        read = {b.tensor for k in program.kernels for b in k.buffers if b.read}
         self._uploads: dict[str, Any] = {}
         self._readbacks: dict[str, Any] = {}
         for tensor in program.tensors:
             name = tensor.name
             if self._bytes[name] == 0 or tensor.role is Role.SCRATCH:
                 continue
-            if tensor.role is Role.INPUT or name in read:
+            if tensor.role is Role.INPUT:
                 self._uploads[name] = context.make_buffer(package.HEAP_UPLOAD, whole[name])
-            if tensor.role is Role.OUTPUT:
+            else:
                 self._readbacks[name] = context.make_buffer(package.HEAP_READBACK, whole[name])
         self._views: dict[View, Any] = {}
         for view in dict.fromkeys(v for s in shaders for v in (*s.read, *s.written)):

@@ -202,6 +202,16 @@ def test_a_package_without_its_direct3d_part(
         d3d12.devices()
 
 
+def test_devices_that_cannot_be_listed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def get_discovered_devices() -> None:
+        raise Exception("unable to create IDXGIFactory1: Access is denied.")
+
+    package = d3d12_device.sys.modules["compushady"]
+    monkeypatch.setattr(package, "get_discovered_devices", get_discovered_devices)
+    with pytest.raises(DmlcError, match="cannot list its devices: unable to create IDXGIFactory1"):
+        d3d12.devices()
+
+
 # What is asked of the package
 
 
@@ -442,6 +452,41 @@ def test_threads_take_turns_on_a_device(machine: Machine) -> None:
     assert failures == []
 
 
+def test_an_output_that_a_later_kernel_reads(machine: Machine) -> None:
+    program = square_then_double()
+    tensors = tuple(
+        dataclasses.replace(t, role=Role.OUTPUT) if t.name == "S" else t for t in program.tensors
+    )
+    a = random(100)
+    out = load(machine, dataclasses.replace(program, tensors=tensors))({"A": a})
+    assert np.array_equal(out["S"], a * a)
+    assert np.array_equal(out["C"], a * a + a)
+
+
+def test_a_tensor_that_one_kernel_reads_and_stores(machine: Machine) -> None:
+    program = wide_copy()
+    narrow = dataclasses.replace(
+        program.kernels[1],
+        source=make_kernel(
+            "raise",
+            "RWStructuredBuffer<float> S : register(u0);\n",
+            "    if (i < 32) {\n        S[i] = S[i] + 1.0f;\n    }\n",
+            (), (), 32,
+        ).source,
+        buffers=(BufferBinding("S", "S", F32, True, True, 0),),
+    )  # fmt: skip
+    tensors = (program.tensors[0], dataclasses.replace(program.tensors[1], role=Role.OUTPUT))
+    program = dataclasses.replace(program, kernels=(program.kernels[0], narrow), tensors=tensors)
+    executable = load(machine, program)
+
+    def add_one_in_place(bound: Bound) -> None:
+        bound.uav[0].view(np.float32)[:32] += np.float32(1)
+
+    machine.shaders[build_shader(narrow).dxil] = add_one_in_place
+    a = random(32)
+    assert np.array_equal(executable({"A": a})["S"], a + np.float32(1))
+
+
 # Programs of the compiler
 
 
@@ -528,6 +573,16 @@ def test_programs_over_a_limit_are_refused_by_its_name(machine: Machine) -> None
             check_program(dataclasses.replace(program, kernels=(changed,)))
 
 
+def test_a_number_that_does_not_fit_its_constant(machine: Machine) -> None:
+    program = square_then_double()
+    kernel = program.kernels[1]
+    factor = dataclasses.replace(kernel.scalars[1], value=1 << 32)
+    changed = dataclasses.replace(kernel, scalars=(kernel.scalars[0], factor))
+    executable = load(machine, dataclasses.replace(program, kernels=(program.kernels[0], changed)))
+    with pytest.raises(UnsupportedError, match="n is 4,294,967,296, and the kernel finish takes"):
+        executable({"A": random(3)})
+
+
 def test_many_inputs_are_no_matter(machine: Machine) -> None:
     arrays = {f"X{k}": random(5, seed=k) for k in range(20)}
     out = load(machine, sum_of(20))(arrays)["Y"]
@@ -551,6 +606,16 @@ def test_registers_with_a_gap(machine: Machine) -> None:
     )
     with pytest.raises(UnsupportedError, match="uses the register t3 and leaves t1 out"):
         d3d12.load(dataclasses.replace(program, kernels=(moved,)))
+
+
+def test_a_buffer_that_is_not_structured(machine: Machine) -> None:
+    program = add_one((4,), None, "i")
+    kernel = program.kernels[0]
+    source = kernel.source.replace("StructuredBuffer<float> A", "Buffer<float> A")
+    typed = dataclasses.replace(kernel, source=source)
+    changed = dataclasses.replace(program, kernels=(typed,))
+    with pytest.raises(UnsupportedError, match="another kind than structured at t0"):
+        d3d12.load(changed)
 
 
 def test_a_shader_that_disagrees_with_its_program(machine: Machine) -> None:
