@@ -1,0 +1,55 @@
+"""Running HLSL programs on Direct3D 12 devices, on Windows: which there are, and a program loaded
+on one. Untested on hardware: see `d3d12_device.UNTESTED`, which every device carries as its note.
+
+The parts: `d3d12_device` (the package behind it, choosing a device, the limits), `d3d12_plan`
+(what a run does, and whether it may), `d3d12_frame` (its buffers and pipelines),
+`d3d12_executable` (the run).
+"""
+
+from __future__ import annotations
+
+from dmlc.program import Program
+from dmlc.runtime.d3d12_device import (
+    UNTESTED,
+    D3D12Device,
+    choose_device,
+    find_devices,
+    open_context,
+)
+from dmlc.runtime.d3d12_executable import Call, Executable
+
+__all__ = [
+    "UNTESTED",
+    "Call",
+    "D3D12Device",
+    "Executable",
+    "devices",
+    "find_device",
+    "load",
+    "load_on",
+]
+
+
+def devices() -> tuple[D3D12Device, ...]:
+    """Every Direct3D 12 device of this machine; UnavailableError, with the cure, on a system
+    that is not Windows or without the package that `dmlc[d3d12]` installs."""
+    return find_devices()
+
+
+def find_device(selector: str | None = None) -> D3D12Device:
+    """The device that a selector means: see `d3d12_device.choose_device`."""
+    return choose_device(find_devices(), selector)
+
+
+def load(program: Program, selector: str | None = None) -> Executable:
+    """Builds a program on the device that the selector means.
+
+    Raises `UnavailableError` without Direct3D 12, DXC or such a device, and `UnsupportedError`
+    where the program was compiled for another target or exceeds a limit of Direct3D 12.
+    """
+    return load_on(program, find_device(selector))
+
+
+def load_on(program: Program, device: D3D12Device) -> Executable:
+    """Builds a program on a device of `devices()`. Raises as `load` does."""
+    return Executable(program, open_context(device))

@@ -1,0 +1,222 @@
+"""Which Direct3D 12 devices there are, which one a selector means, and what each allows.
+
+Direct3D is reached through the Python package compushady, which exists for Windows and is imported
+here alone, at the first call that needs it. The limits are the ones that Direct3D 12 promises for
+every device of feature level 12_0, which is the level compushady asks for; they carry the names of
+`d3d12.h`. Running a program is `d3d12_executable`'s business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import importlib
+import sys
+import threading
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from dmlc.source import DmlcError, Note, UnavailableError
+
+UNTESTED = "untested on hardware"
+"""What every Direct3D 12 device is said to be: this host was written against the package's
+interface and tested against a stand-in for it, never on a machine with Direct3D."""
+
+INSTALL_PACKAGE = Note("install what reaches Direct3D 12 with: pip install dmlc[d3d12]")
+PLATFORM: str = sys.platform
+_PACKAGE = "compushady"
+_BACKEND = "d3d12"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit of Direct3D 12, and its name in `d3d12.h`."""
+
+    name: str
+    value: int
+
+
+GROUPS = Limit("D3D12_CS_DISPATCH_MAX_THREAD_GROUPS_PER_DIMENSION", 65535)
+GROUP_THREADS = Limit("D3D12_CS_THREAD_GROUP_MAX_THREADS_PER_GROUP", 1024)
+WRITTEN_BUFFERS = Limit("D3D12_UAV_SLOT_COUNT", 64)
+CONSTANT_BYTES = Limit("D3D12_REQ_CONSTANT_BUFFER_ELEMENT_COUNT of 16 bytes", 4096 * 16)
+VIEW_ELEMENTS = Limit("D3D12_REQ_BUFFER_RESOURCE_TEXEL_COUNT_2_TO_EXP", 1 << 27)
+BUFFER_BYTES = Limit("D3D12_REQ_RESOURCE_SIZE_IN_MEGABYTES_EXPRESSION_C_TERM", 2048 << 20)
+_PROMISED_BYTES = 128 << 20
+"""Of one buffer on a device with little memory of its own: the A term of that expression."""
+
+
+class DeviceType(enum.Enum):
+    """What a device is, in order of preference."""
+
+    DISCRETE_GPU = "discrete GPU"
+    INTEGRATED_GPU = "integrated GPU"
+    SOFTWARE = "software"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class D3D12Device:
+    """An adapter that Direct3D lists. Sizes are in bytes."""
+
+    index: int
+    """Its number in `devices()`, and in a selector `d3d12:<index>`."""
+    name: str
+    type: DeviceType
+    vendor_id: int
+    memory_bytes: int
+    """The video memory of its own."""
+    shared_bytes: int
+    """The host's memory that it may use besides."""
+    note: str = UNTESTED
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.type.value}, Direct3D 12, {self.note})"
+
+    @property
+    def promised_bytes(self) -> int:
+        """The size of a buffer that is sure to be possible:
+        min(max(128 MiB, a quarter of the video memory), 2 GiB)."""
+        return min(max(_PROMISED_BYTES, self.memory_bytes // 4), BUFFER_BYTES.value)
+
+
+def load_package() -> Any:
+    """The package, set to Direct3D 12. UnavailableError, with the cure, where it cannot be."""
+    if PLATFORM != "win32":
+        raise UnavailableError(
+            "Direct3D 12 is a part of Windows, and this is another system",
+            notes=["the device vulkan runs the same HLSL here"],
+        )
+    try:
+        package = importlib.import_module(_PACKAGE)
+    except ImportError as problem:
+        raise UnavailableError(
+            f"Direct3D 12 is reached through the package {_PACKAGE}, which cannot be imported: "
+            f"{problem}",
+            notes=[INSTALL_PACKAGE],
+        ) from problem
+    # The package serves one interface per process: the first that is used. The environment may
+    # have asked for another, so what is wanted is said before the first use.
+    config: Any = importlib.import_module(f"{_PACKAGE}.config")
+    if config.wanted_backend != _BACKEND:
+        config.set_backend(_BACKEND)
+    try:
+        backend = package.get_backend()
+    except ImportError as problem:
+        raise UnavailableError(
+            f"{_PACKAGE} cannot load its Direct3D 12 part: {problem}", notes=[INSTALL_PACKAGE]
+        ) from problem
+    serves = str(backend.__name__).rpartition(".")[2]
+    if serves != _BACKEND:
+        raise UnavailableError(
+            f"{_PACKAGE} serves {serves} in this process, where it was used before",
+            notes=[f"call {_PACKAGE}.config.set_backend('{_BACKEND}') before its first use"],
+        )
+    return package
+
+
+@contextlib.contextmanager
+def reporting(what: str) -> Generator[None]:
+    """Gives what Direct3D or the package refuse as a `DmlcError` that says `what` cannot be."""
+    try:
+        yield
+    except DmlcError:
+        raise
+    except Exception as problem:
+        # The package raises plain Exception with the text of the status Direct3D gave.
+        raise DmlcError(f"{what}: {problem}") from problem
+
+
+def find_devices() -> tuple[D3D12Device, ...]:
+    """Every adapter, in Direct3D's order."""
+    package = load_package()
+    with reporting("Direct3D 12 cannot list its devices"):
+        handles: list[Any] = package.get_discovered_devices()
+    return tuple(_describe(number, handle) for number, handle in enumerate(handles))
+
+
+def _describe(index: int, handle: Any) -> D3D12Device:
+    kind = DeviceType.SOFTWARE
+    if handle.is_hardware:
+        kind = DeviceType.DISCRETE_GPU if handle.is_discrete else DeviceType.INTEGRATED_GPU
+    return D3D12Device(
+        index=index,
+        name=str(handle.name).strip(),
+        type=kind,
+        vendor_id=handle.vendor_id,
+        memory_bytes=handle.dedicated_video_memory,
+        shared_bytes=handle.shared_system_memory,
+    )
+
+
+def choose_device(devices: Sequence[D3D12Device], selector: str | None) -> D3D12Device:
+    """The device a selector means.
+
+    `selector` is `d3d12`, `d3d12:<index or part of a name>`, the part after the colon alone, or
+    None. Without such a part: the discrete GPU with the most memory, else an integrated one, else
+    a device in software. UnavailableError where there is no device or none that matches;
+    DmlcError for `d3d12:`.
+    """
+    if not devices:
+        raise UnavailableError("no Direct3D 12 device was found")
+    wanted = _part_of_selector(selector or "")
+    if not wanted:
+        preference = list(DeviceType)
+        return min(devices, key=lambda d: (preference.index(d.type), -d.memory_bytes, d.index))
+    matching = [d for d in devices if wanted == str(d.index)]
+    matching += [d for d in devices if wanted.lower() in d.name.lower()]
+    if not matching:
+        known = Note("there are " + "; ".join(f"{d.index}: {d}" for d in devices))
+        raise UnavailableError(f"no Direct3D 12 device matches '{wanted}'", notes=(known,))
+    return matching[0]
+
+
+def _part_of_selector(selector: str) -> str:
+    head, colon, tail = selector.partition(":")
+    if head != _BACKEND:
+        return selector.strip()
+    if colon and not tail.strip():
+        raise DmlcError(
+            f"the device '{selector}' names nothing after the colon",
+            notes=("write `d3d12`, or `d3d12:` with an index or a part of a device's name",),
+        )
+    return tail.strip()
+
+
+class Context:
+    """A device made ready. The package records every command in one list per device and lets
+    other threads run while it waits, so `lock` is held around whatever reaches the device."""
+
+    def __init__(self, device: D3D12Device) -> None:
+        self.device = device
+        self.package = load_package()
+        self.lock = threading.Lock()
+        with reporting(f"{device.name} cannot be opened"):
+            handles: list[Any] = self.package.get_discovered_devices()
+            self._handle: Any = handles[device.index]
+
+    def make_buffer(self, heap: int, size: int, stride: int = 0) -> Any:
+        """A buffer of at least `size` bytes; of structures of `stride` bytes, where that is not
+        0."""
+        return self.package.Buffer(size, heap, stride=stride, device=self._handle)
+
+    def make_compute(
+        self, shader: bytes, cbv: Sequence[Any], srv: Sequence[Any], uav: Sequence[Any]
+    ) -> Any:
+        """A pipeline with its buffers: each list fills registers from number 0 on."""
+        return self.package.Compute(
+            shader, cbv=list(cbv), srv=list(srv), uav=list(uav), device=self._handle
+        )
+
+
+_contexts: dict[D3D12Device, Context] = {}
+_contexts_lock = threading.Lock()
+
+
+def open_context(device: D3D12Device) -> Context:
+    """The context of a device, made once: two would record into the same list."""
+    with _contexts_lock:
+        found = _contexts.get(device)
+        if found is None:
+            found = _contexts[device] = Context(device)
+        return found

@@ -1,0 +1,92 @@
+"""The buffers and pipelines of a run on a Direct3D 12 device, and the order in which they are used.
+
+Values go in through a buffer of the upload heap and out through one of the readback heap; kernels
+work on buffers of the default heap. A buffer has one stride for life, so a tensor that kernels see
+as structures of different sizes has a buffer for each, and values are copied between them where
+a kernel is to see what another one stored. Each copy and each dispatch ends before the next one
+begins, so none needs a barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dmlc.program import Program, Role
+from dmlc.runtime.d3d12_device import Context
+from dmlc.runtime.d3d12_plan import Shader, View, Window, buffer_bytes, groups_of, tensor_bytes
+from dmlc.runtime.vulkan_frame import Bytes
+from dmlc.runtime.vulkan_plan import fill_constants
+
+
+class Frame:
+    """What the windows of one size need on the device. Used by one thread at a time."""
+
+    def __init__(
+        self, context: Context, program: Program, shaders: Sequence[Shader], window: Window
+    ) -> None:
+        package = context.package
+        sizes = window.sizes
+        self._shaders = shaders
+        self._bytes = {t.name: tensor_bytes(t, sizes) for t in program.tensors}
+        whole = {t.name: buffer_bytes(t, sizes) for t in program.tensors}
+        self._uploads: dict[str, Any] = {}
+        self._readbacks: dict[str, Any] = {}
+        for tensor in program.tensors:
+            name = tensor.name
+            if self._bytes[name] == 0 or tensor.role is Role.SCRATCH:
+                continue
+            if tensor.role is Role.INPUT:
+                self._uploads[name] = context.make_buffer(package.HEAP_UPLOAD, whole[name])
+            else:
+                self._readbacks[name] = context.make_buffer(package.HEAP_READBACK, whole[name])
+        self._views: dict[View, Any] = {}
+        for view in dict.fromkeys(v for s in shaders for v in (*s.read, *s.written)):
+            self._views[view] = context.make_buffer(
+                package.HEAP_DEFAULT, whole[view.tensor], view.stride
+            )
+        self._launches: list[tuple[Shader, Any, tuple[int, int, int]]] = []
+        for kernel, shader in zip(program.kernels, shaders, strict=True):
+            groups = groups_of(kernel, window)
+            if 0 in groups:
+                continue
+            constants = fill_constants(kernel, sizes)
+            cbv: list[Any] = []
+            if constants:
+                cbv.append(context.make_buffer(package.HEAP_UPLOAD, len(constants)))
+                cbv[0].upload(constants)
+            srv = [self._views[v] for v in shader.read]
+            uav = [self._views[v] for v in shader.written]
+            pipeline = context.make_compute(shader.dxil, cbv, srv, uav)
+            self._launches.append((shader, pipeline, groups))
+        parts = (*self._uploads.values(), *self._readbacks.values(), *self._views.values())
+        self.bytes: int = sum(buffer.size for buffer in parts)
+        """What the frame takes, on the host and the device together."""
+
+    def run(self, memories: Mapping[str, Bytes]) -> None:
+        """Runs the window on these bytes of each input and output."""
+        current: dict[str, list[View]] = {}
+        for name, upload in self._uploads.items():
+            views = [v for v in self._views if v.tensor == name]
+            if views:
+                upload.upload(memories[name])
+                upload.copy_to(self._views[views[0]])
+                current[name] = views[:1]
+        for shader, pipeline, groups in self._launches:
+            for view in (*shader.read, *shader.written):
+                self._bring(view, current)
+            pipeline.dispatch(*groups)
+            for view in shader.written:
+                current[view.tensor] = [view]
+        for name, readback in self._readbacks.items():
+            if name in current:
+                self._views[current[name][0]].copy_to(readback)
+                readback.readback(memories[name])
+
+    def _bring(self, view: View, current: dict[str, list[View]]) -> None:
+        """Copies a tensor's values to a view of it that does not have them. `current` lists the
+        views that do; a tensor that is not in it has none yet."""
+        having = current.setdefault(view.tensor, [view])
+        if view not in having:
+            self._views[having[0]].copy_to(self._views[view])
+            having.append(view)
