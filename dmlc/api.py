@@ -23,7 +23,7 @@ from dmlc.language.check import check_file, check_text
 from dmlc.pipeline import compile
 from dmlc.program import Program, Role, TensorSpec
 from dmlc.reference import evaluate
-from dmlc.runtime import opencl, vulkan
+from dmlc.runtime import d3d12, opencl, vulkan
 from dmlc.runtime.arrays import (
     Array,
     Shape,
@@ -32,6 +32,7 @@ from dmlc.runtime.arrays import (
     check_output,
     show_shape,
 )
+from dmlc.runtime.d3d12 import D3D12Device
 from dmlc.runtime.device import Device, DeviceKind
 from dmlc.runtime.executable import Executable
 from dmlc.runtime.report import Report
@@ -57,7 +58,7 @@ __all__ = [
 Subject: TypeAlias = str | Operator | Function
 Outputs: TypeAlias = Mapping[str, Array | Sequence[int]]
 
-_DEVICE_WORDS = ("opencl", "reference", "vulkan")
+_DEVICE_WORDS = ("opencl", "vulkan", "d3d12", "reference")
 _PLANS_KEPT = 1024
 
 
@@ -124,8 +125,8 @@ def parse(text: str, filename: str = "<text>") -> Module:
 # Devices --------------------------------------------------------------------------------------
 
 
-AnyDevice: TypeAlias = Device | VulkanDevice
-AnyExecutable: TypeAlias = Executable | vulkan.Executable
+AnyDevice: TypeAlias = Device | VulkanDevice | D3D12Device
+AnyExecutable: TypeAlias = Executable | vulkan.Executable | d3d12.Executable
 
 
 def _find_device(device: str) -> AnyDevice | None:
@@ -137,18 +138,23 @@ def _find_device(device: str) -> AnyDevice | None:
         return opencl.find_device(device)
     if head == "vulkan":
         return vulkan.find_device(device)
+    if head == "d3d12":
+        return d3d12.find_device(device)
     raise DmlcError(unknown_name("device", device, _DEVICE_WORDS))
 
 
 def _load_on(program: Program, device: AnyDevice) -> AnyExecutable:
     if isinstance(device, VulkanDevice):
         return vulkan.load_on(program, device)
+    if isinstance(device, D3D12Device):
+        return d3d12.load_on(program, device)
     return opencl.load_on(program, device)
 
 
 def load_program(program: Program, device: str = "opencl") -> AnyExecutable:
-    """Builds a program on a device: `opencl` or `vulkan`, each also followed by `:` and an index
-    or part of a name. OpenCL runs programs for the target `opencl`, Vulkan those for `hlsl`.
+    """Builds a program on a device: `opencl`, `vulkan` or `d3d12`, each also followed by `:` and
+    an index or part of a name. OpenCL runs programs for the target `opencl`, the others those for
+    `hlsl`.
 
     Raises `UnavailableError` where there is no such device, and `UnsupportedError` where the
     device does not run programs for that target.
@@ -177,8 +183,8 @@ def run(
     `subject` is the name of a built-in operator, an `Operator`, or an `ir.Function`. `inputs`
     maps tensor names to NumPy arrays of the very data types to be used (an optional input may be
     None), of any strides. `outputs` may map names to arrays to write into, or to sizes. `device`
-    is `opencl`, `opencl:<index or part of a name>`, `vulkan` (the HLSL itself) with the same, or
-    `reference`.
+    is `opencl`, `opencl:<index or part of a name>`, `vulkan` or `d3d12` (the HLSL itself) with
+    the same, or `reference`.
 
     The first call with new types, sizes and attributes compiles; calls like it do not. Packed
     arrays of equal sizes share one kernel whatever their sizes are.
@@ -432,5 +438,8 @@ def _result_specs(function: Function) -> tuple[TensorSpec, ...]:
 def _load(function: Function, device: AnyDevice) -> AnyExecutable:
     if isinstance(device, VulkanDevice):
         return vulkan.load_on(compile(function, "hlsl"), device)
+    if isinstance(device, D3D12Device):
+        # compushady brings a root signature of its own.
+        return d3d12.load_on(compile(function, "hlsl", root_signature=False), device)
     profile = "gpu" if device.kind is DeviceKind.GPU else "cpu"
     return opencl.load_on(compile(function, "opencl", profile), device)

@@ -11,8 +11,9 @@ import dataclasses
 import enum
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from dmlc import __version__
@@ -243,8 +244,13 @@ class Program:
         return write_programs([self], directory)
 
 
-def write_programs(programs: Sequence[Program], directory: str | Path) -> list[Path]:
-    """Writes programs for several targets into one folder: all sources, and one `manifest.json`.
+def write_programs(
+    programs: Sequence[Program],
+    directory: str | Path,
+    more: Mapping[str, bytes] = MappingProxyType({}),
+) -> list[Path]:
+    """Writes programs for several targets into one folder: all sources, `more` files by name, and
+    one `manifest.json`.
 
     With one program the manifest is that program's own; with more, `programs` in it lists them.
     Raises `DmlcError` where the folder cannot be made or written to.
@@ -252,7 +258,7 @@ def write_programs(programs: Sequence[Program], directory: str | Path) -> list[P
     texts = {p.file_name(kernel): kernel.source for p in programs for kernel in p.kernels}
     whole = programs[0].manifest() if len(programs) == 1 else combine_manifests(programs)
     texts["manifest.json"] = json.dumps(whole, indent=2) + "\n"
-    return write_files(directory, {name: text.encode() for name, text in texts.items()})
+    return write_files(directory, {**{n: t.encode() for n, t in texts.items()}, **more})
 
 
 def combine_manifests(programs: Sequence[Program]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ COMMANDS = {
     "ir": "Print the tensor IR of an operator.",
     "compile": "Compile an operator to HLSL and OpenCL sources with a manifest.",
     "run": "Run an operator on arrays.",
+    "compare": "Compare two arrays, such as what two devices gave.",
     "devices": "List the devices that programs can run on.",
 }
 """Every command, and its line in `dmlc --help`."""

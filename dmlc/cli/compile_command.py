@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 
 import dmlc
-from dmlc.cli.arguments import bind_subject, bindings
+from dmlc.cli.arguments import (
+    bind_subject,
+    bindings,
+    find_operator,
+    read_attributes,
+    read_tensors,
+)
+from dmlc.files import write_files
+from dmlc.interop.dxdispatch import make_model
 from dmlc.program import combine_manifests, write_programs
+from dmlc.runtime.hlsl import compile_files
 
 _TARGETS = ("hlsl", "opencl")
 
@@ -26,6 +36,9 @@ _TARGETS = ("hlsl", "opencl")
               "HLSL]")  # fmt: skip
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the files into this folder. Without it, print the sources.")  # fmt: skip
+@click.option("--dxdispatch", is_flag=True,
+              help="Also write a DxDispatch model, with inputs and what they should give. Needs "
+              "sizes and -o.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
 def command(
     operator: str,
@@ -35,18 +48,32 @@ def command(
     target: str,
     profile: str | None,
     directory: str | None,
+    dxdispatch: bool,
     as_json: bool,
 ) -> None:
     """Compile an operator to HLSL and OpenCL sources with a manifest.
 
     OPERATOR is a name of the library, or FILE[:NAME]. Element-wise operators need no sizes: their
-    kernels take the element count when they run.
+    kernels take the element count when they run. With DXC at hand, HLSL is compiled to .dxil and
+    .spv as well.
     """
+    if dxdispatch and (directory is None or target == "opencl"):
+        raise click.UsageError("--dxdispatch needs -o DIR and the target hlsl")
     function = bind_subject(operator, tensors, attributes, dimensions)
     targets = _TARGETS if target == "all" else (target,)
     programs = [dmlc.compile(function, target=name, profile=profile) for name in targets]
     if directory is not None:
-        for path in write_programs(programs, directory):
+        compiled = {
+            n: c for p in programs if p.target == "hlsl" for n, c in compile_files(p).items()
+        }
+        paths = write_programs(programs, directory, compiled)
+        if dxdispatch:
+            model = make_model(
+                find_operator(operator), read_tensors(tensors), read_attributes(attributes)
+            )
+            folder = Path(directory) / "dxdispatch"
+            paths += write_files(folder, model.all_files(programs[0].name))
+        for path in paths:
             click.echo(path, err=as_json)
     elif not as_json:
         click.echo("\n".join(k.source for p in programs for k in p.kernels), nl=False)

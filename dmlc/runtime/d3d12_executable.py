@@ -13,8 +13,8 @@ from dmlc.runtime.arrays import Array
 from dmlc.runtime.d3d12_device import Context, D3D12Device, reporting
 from dmlc.runtime.d3d12_frame import Frame
 from dmlc.runtime.d3d12_plan import Window, build_shader, check_program, plan_windows
-from dmlc.runtime.executable import Report
 from dmlc.runtime.placement import Outputs, Placement, place
+from dmlc.runtime.report import Report
 from dmlc.runtime.vulkan_frame import as_bytes
 
 _KEPT_FRAMES = 4
@@ -48,10 +48,16 @@ class Executable:
         Raises `DmlcError` for arrays that do not fit the program and for what Direct3D refuses,
         `UnsupportedError` for sizes over its limits.
         """
+        results, self.last_report = self.run(inputs, outputs)
+        return results
+
+    def run(
+        self, inputs: Mapping[str, Array], outputs: Outputs | None = None
+    ) -> tuple[dict[str, Array], Report]:
+        """The same with the report of this very run, whatever other threads do."""
         placement = self._place(inputs, outputs)
         self.run_placed(placement, self.plan(placement))
-        self.last_report = self.report_on(placement)
-        return self.results(placement)
+        return self.results(placement), self.report_on(placement)
 
     def bind(self, inputs: Mapping[str, Array], outputs: Outputs | None = None) -> Call:
         """Fixes the arrays of a run. The call that comes back computes from what the input

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from dmlc.program import BufferBinding, KernelSource
+from dmlc.program import BufferBinding, KernelSource, Program
 from dmlc.runtime.dxc import (
     Reflection,
     RegisterShifts,
@@ -21,7 +21,7 @@ from dmlc.runtime.dxc import (
 )
 from dmlc.runtime.dxc_library import Library, load_library
 from dmlc.runtime.spirv import ModuleFacts, read_module
-from dmlc.source import InternalError
+from dmlc.source import InternalError, UnavailableError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +42,20 @@ class CompiledKernel:
 def compile_kernel(kernel: KernelSource, library: Library | None = None) -> CompiledKernel:
     """Compiles and checks a kernel; the work is done once per source and compiler."""
     return _compile(kernel, library or load_library())
+
+
+def compile_files(program: Program) -> dict[str, bytes]:
+    """The `.dxil` and `.spv` of every kernel, by file name; none where DXC is not at hand."""
+    try:
+        library = load_library()
+    except UnavailableError:
+        return {}
+    files: dict[str, bytes] = {}
+    for kernel in program.kernels:
+        compiled = compile_kernel(kernel, library)
+        files[f"{kernel.name}.dxil"] = compiled.dxil
+        files[f"{kernel.name}.spv"] = compiled.spirv
+    return files
 
 
 @functools.lru_cache(maxsize=256)
