@@ -45,4 +45,4 @@ def test_the_wheel_takes_the_data_folders_along() -> None:
 
 
 def test_there_is_one_version() -> None:
-    assert VERSION == dmlc.__version__
+    assert dmlc.__version__ == VERSION
