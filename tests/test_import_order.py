@@ -15,8 +15,8 @@ PACKAGE = ROOT / "dmlc"
 
 ORDER = (
     "source", "resources", "files", "scalars", "language", "library", "ir", "binding", "transform",
-    "reference", "kernel", "program", "codegen", "pipeline", "runtime", "api", "testing", "cli",
-    "__main__",
+    "reference", "kernel", "program", "codegen", "pipeline", "runtime", "interop", "api", "testing",
+    "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 

@@ -32,7 +32,8 @@ from dmlc.testing.verify import Verdict, verify
 @tensor_option
 @attribute_option
 @click.option("--device", default="opencl", show_default=True,
-              help="opencl, vulkan or d3d12, each also with :<index or part of a name>; or reference.")  # fmt: skip
+              help="opencl, vulkan or d3d12, each also with :<index or part of a name>; or "
+              "reference.")  # fmt: skip
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write each output to DIR/NAME.npy.")  # fmt: skip
 @click.option("--verify", "verified", is_flag=True,

@@ -6,12 +6,15 @@ import json
 import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dmlc as package
 from dmlc import ir
 from dmlc.cli import devices_command
 from dmlc.runtime.device import Device, DeviceKind, Memory
+from dmlc.runtime.vulkan import VulkanDevice
+from dmlc.source import UnavailableError
 from tests.cli.conftest import Dmlc
 
 GRAD = "directml.ACTIVATION_RELU_GRAD"
@@ -192,7 +195,9 @@ def test_a_broken_constraint_is_quoted(dmlc: Dmlc) -> None:
 
 def test_compile_writes_files(dmlc: Dmlc) -> None:
     found = dmlc("compile", GRAD, "--target", "all", "-o", "out")
-    names = ["ACTIVATION_RELU_GRAD.hlsl", "ACTIVATION_RELU_GRAD.cl", "manifest.json"]
+    suffixes = [".hlsl", ".cl", ".dxil", ".spv"]
+    hlsl, cl, *compiled = [f"ACTIVATION_RELU_GRAD{suffix}" for suffix in suffixes]
+    names = [hlsl, cl, "manifest.json", *compiled]
     assert found.out.splitlines() == [f"out/{name}" for name in names]
     assert sorted(p.name for p in Path("out").iterdir()) == sorted(names)
     manifest = json.loads(Path("out/manifest.json").read_text("utf-8"))
@@ -247,7 +252,8 @@ def test_devices(dmlc: Dmlc) -> None:
     listed = json.loads(dmlc("devices", "--json").out)
     assert len(listed) == len(found.out.splitlines())
     assert listed[0]["selector"] == "opencl:0"
-    assert listed[0]["compute_units"] > 0
+    assert any("compute units" in fact for fact in listed[0]["facts"])
+    assert listed[-1]["selector"] == "vulkan:0"
 
 
 def test_devices_that_are_made_up(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,12 +263,49 @@ def test_devices_that_are_made_up(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -
         max_group_size=1024, memory=Memory.COPIED, float64=False,
     )  # fmt: skip
     monkeypatch.setattr(devices_command.opencl, "devices", lambda: (device,))
+
+    def find_nothing() -> tuple[VulkanDevice, ...]:
+        raise UnavailableError("there is no Vulkan", notes=["install it"])
+
+    monkeypatch.setattr(devices_command.vulkan, "devices", find_nothing)
     assert dmlc("devices").out == (
-        "opencl:0  GPU (Maker, OpenCL 3.0): gpu, 24 compute units, 8,192 MiB, no float64, "
-        "memory copied\n"
+        "opencl:0  GPU: Maker, OpenCL 3.0, gpu, 24 compute units, 8,192 MiB, largest buffer "
+        "1,024 MiB, no float64, memory copied\n"
     )
     monkeypatch.setattr(devices_command.opencl, "devices", lambda: ())
     found = dmlc("devices")
     assert (found.status, found.out) == (3, "")
     assert "apt-get install pocl-opencl-icd" in found.err
+    assert "there is no Vulkan" in found.err
     assert dmlc("devices", "--json").out == "[]\n"
+
+
+def test_compile_writes_a_dxdispatch_model(dmlc: Dmlc) -> None:
+    sizes = [f"--tensor={n}=FLOAT32[2,3]" for n in ("InputTensor", "InputGradientTensor")]
+    found = dmlc("compile", GRAD, *sizes, "--target", "hlsl", "--dxdispatch", "-o", "out")
+    assert found.status == 0
+    model = json.loads(Path("out/dxdispatch/ACTIVATION_RELU_GRAD.json").read_text("utf-8"))
+    assert "DirectML" in model["dispatchables"]
+    written = {path.name for path in Path("out/dxdispatch").iterdir()}
+    assert {"InputTensor.npy", "ACTIVATION_RELU_GRAD.hlsl"} <= written
+    shader = Path("out/dxdispatch/ACTIVATION_RELU_GRAD.hlsl").read_text("utf-8")
+    assert "RootSignature" not in shader
+    assert dmlc("compile", GRAD, *sizes, "--dxdispatch").status == 2
+    assert dmlc("compile", GRAD, "--dxdispatch", "-o", "out").status == 1
+
+
+def test_compare(dmlc: Dmlc) -> None:
+    np.save("a.npy", np.float32([[1, 2], [np.nan, -0.0]]))
+    np.save("b.npy", np.float32([1, 2, np.nan, 0.0]))
+    np.save("c.npy", np.float32([1, 2.5, np.nan, 0.0]))
+    np.save("d.npy", np.float64([1, 2.5, np.nan, 0.0]))
+    assert dmlc("compare", "a.npy", "b.npy").out == "exact (4 elements)\n"
+    apart = dmlc("compare", "a.npy", "c.npy")
+    assert apart.status == 1
+    assert "1 of 4 elements differ" in apart.out
+    assert dmlc("compare", "a.npy", "c.npy", "--relative", "0.3").status == 0
+    described = json.loads(dmlc("compare", "a.npy", "c.npy", "--json").out)
+    assert (described["within"], described["worst"]) == (False, [1])
+    other = dmlc("compare", "c.npy", "d.npy")
+    assert other.status == 1
+    assert "they cannot be compared" in other.err

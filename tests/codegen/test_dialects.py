@@ -43,7 +43,7 @@ def test_every_conversion_load_and_store_is_spelled(dialect: Dialect) -> None:
     entries = [*dialect.operations.values(), *dialect.conversions.values()]
     entries += [*dialect.loads.values(), *dialect.stores.values(), *dialect.streaming.values()]
     called = {e.helper for e in entries if isinstance(e, Spelling) and e.helper}
-    needed = {h.needs for h in dialect.helpers.values() if h.needs}
+    needed = {needed for h in dialect.helpers.values() for needed in h.needs}
     assert called | needed == set(dialect.helpers)
 
 

@@ -38,7 +38,7 @@ _PIECES = (
 PIECES = _PIECES.split(" ")
 CASES, SHARES = 20_000, 8
 LIMIT = 1.0
-"""Seconds that one case may take."""
+"""Seconds of processor time that one case may take."""
 
 
 def mutate(random_source: random.Random) -> str:
@@ -88,12 +88,12 @@ def test_only_diagnostics_come_out(share: int) -> None:
     slowest, slow_text = 0.0, ""
     for _ in range(CASES // SHARES):
         text = mutate(random_source)
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             assert all(run_front_end(text))
         except Exception as error:
             raise AssertionError(f"{error!r} on:\n{text!r}") from error
-        took = time.perf_counter() - start
+        took = time.process_time() - start
         if took > slowest:
             slowest, slow_text = took, text
     assert slowest < LIMIT, f"{slowest:.2f} s on:\n{slow_text!r}"
