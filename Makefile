@@ -42,7 +42,7 @@ format: $(STAMPS)/dev ## mend style
 	$(BIN)/ruff format .
 
 types: $(STAMPS)/dev ## check types, strictly
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 golden: $(STAMPS)/test ## write the golden files anew; review the difference before committing
 	$(BIN)/python -m pytest tests/codegen --update-golden

@@ -76,7 +76,10 @@ def _bare_document(node: syntax.Expression) -> Document:
         case syntax.Array():
             return _list("[", [_document(i) for i in node.items], "]")
         case syntax.Member():
-            return Group((_base(node.base), ".", node.member.text))
+            # `(1).x`: without parentheses it would look like the number `1.`.
+            number = isinstance(node.base, syntax.Literal) and node.base.text[0].isdigit()
+            base = Group(("(", _document(node.base), ")")) if number else _base(node.base)
+            return Group((base, ".", node.member.text))
         case syntax.Index():
             made = Group((_base(node.base), _list("[", [_document(i) for i in node.indices], "]")))
             if node.otherwise is None:
@@ -451,12 +454,14 @@ def _align(heads: Sequence[str], spans: Sequence[Span]) -> list[str]:
     those with a keyword (`output`, `expect`) keep to themselves."""
     padded: list[str] = []
     run: list[str] = []
+    least = most = 0
     for number, head in enumerate(heads):
         apart = number > 0 and spans[number].line > _end_line(spans[number - 1]) + 1
-        lengths = [len(h) for h in (*run, head)]
         marked = bool(run) and (" " in head.split("(")[0]) != (" " in run[-1].split("(")[0])
-        if run and (apart or marked or max(lengths) - min(lengths) > _ALIGN_WITHIN):
-            padded += [h.ljust(max(len(r) for r in run)) for h in run]
-            run = []
+        least, most = min(least, len(head)), max(most, len(head))
+        if not run or apart or marked or most - least > _ALIGN_WITHIN:
+            width = max((len(h) for h in run), default=0)
+            padded += [h.ljust(width) for h in run]
+            run, least, most = [], len(head), len(head)
         run.append(head)
-    return padded + [h.ljust(max((len(r) for r in run), default=0)) for h in run]
+    return padded + [h.ljust(most) for h in run]

@@ -7,7 +7,7 @@ refused.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeAlias, TypeGuard, cast
 
 import lark
@@ -50,27 +50,50 @@ def read(text: str, rule: str, watch: Callable[[Token], None]) -> Tree:
 
     `watch` sees every token before the parser does, and may raise to end the reading.
     """
-    grammar: Any = _grammar()
-    parser: InteractiveParser = grammar.parse_interactive(text, rule)
+    parser = _parser(text, rule)
+    seen = 0
+    last: Token | None = None
     try:
-        for token in parser.iter_parse():
-            watch(token)
+        for last in parser.iter_parse():
+            watch(last)
+            seen += 1
         return cast(Tree, cast(Any, parser).feed_eof())
     except lark.UnexpectedCharacters as error:
         start = cast("int | None", error.pos_in_stream) or 0
-        allowed = cast("set[str]", parser.accepts())
-        raise UnexpectedText(start, text[start], frozenset(allowed)) from None
+        raise UnexpectedText(start, text[start], _accepted(parser)) from None
     except lark.UnexpectedToken as error:
-        raise _refusal(error, text) from None
-
-
-def _refusal(error: lark.UnexpectedToken, text: str) -> UnexpectedText:
-    # lark's errors are typed loosely.
-    token = cast(Token, error.token)
-    expected = frozenset(cast("Iterable[str]", error.expected))
+        token = cast(Token, error.token)
     if token.type == "$END" or token.start_pos is None:
-        return UnexpectedText(len(text.rstrip()), "", expected)
-    return UnexpectedText(token.start_pos, str(token), expected)
+        raise UnexpectedText(len(text.rstrip()), "", _accepted_after(text, rule, seen))
+    if token is last:
+        seen -= 1
+    raise UnexpectedText(token.start_pos, str(token), _accepted_after(text, rule, seen))
+
+
+def _parser(text: str, rule: str) -> InteractiveParser:
+    grammar: Any = _grammar()
+    return grammar.parse_interactive(text, rule)
+
+
+def _accepted(parser: InteractiveParser) -> frozenset[str]:
+    return frozenset(cast("set[str]", parser.accepts()))
+
+
+def _accepted_after(text: str, rule: str, count: int) -> frozenset[str]:
+    """What may stand behind the first tokens of a text.
+
+    A parser that refused a token has made reductions for it, and so forgotten what else it would
+    have taken: another one is brought to the same place.
+    """
+    parser = _parser(text, rule)
+    tokens = parser.iter_parse()
+    try:
+        # A token is taken when the one behind it is asked for.
+        for _ in range(count + 1):
+            next(tokens, None)
+    except lark.UnexpectedInput:
+        return _accepted(parser)
+    return _accepted(parser)
 
 
 def is_tree(node: object) -> TypeGuard[Tree]:

@@ -65,10 +65,15 @@ def lay_out(document: Document, width: int, column: int, indent: int) -> str:
 
 def _fits(group: Group, room: int, after: list[tuple[Document, int, bool]]) -> bool:
     """Whether a group on one line, with what follows it up to the next break, has room."""
-    pending: list[tuple[Document, bool]] = [(part, flat) for part, _, flat in after]
-    pending += [(part, True) for part in reversed(group.parts)]
-    while pending and room >= 0:
-        part, flat = pending.pop()
+    pending: list[tuple[Document, bool]] = [(part, True) for part in reversed(group.parts)]
+    left = len(after)
+    while room >= 0 and (pending or left):
+        if pending:
+            part, flat = pending.pop()
+        else:
+            # `after` is as long as the document: copying it would make long lists quadratic.
+            left -= 1
+            part, _, flat = after[left]
         match part:
             case str():
                 room -= len(part)

@@ -6,6 +6,8 @@ whatever follows. `build` measures the exact depth of what this lets pass.
 
 from __future__ import annotations
 
+import re
+
 from dmlc.language.grammar import Token
 from dmlc.source import Note
 
@@ -13,12 +15,13 @@ MAX_DEPTH = 200
 """The deepest expression: parentheses, calls and operators in a row each add a level."""
 MAX_NAME = 128
 """The longest name, in characters."""
-MAX_TOKENS = 200_000
-"""How many words, numbers, marks and table rows a text may have."""
+MAX_TOKENS = 100_000
+"""How many words, numbers, marks, table cells and comments a text may have."""
 
 TOO_DEEP = f"this expression is nested deeper than {MAX_DEPTH} levels"
 TOO_DEEP_CURE = "give parts of it a name"
 TOO_LONG = f"the file has more than {MAX_TOKENS} words and marks"
+TOO_LONG_CURE = "declare its parts in files that it imports"
 
 _LEVELS = {
     "QMARK": 0, "OR": 1, "AND": 2, "EQUALITY": 3, "COMPARISON": 4, "PLUS": 5, "MINUS": 5,
@@ -32,6 +35,26 @@ _VALUES = {"NAME", "INTEGER", "FLOAT", "CONSTANT", "STRING", *_CLOSING}
 """What a value may end with: a '-' behind it subtracts, any other is a sign."""
 _WITHIN = {*_VALUES, "PACK", "NOT", "ELSE"}
 """What may stand inside one expression; any other token ends a row of operators."""
+
+
+_PIECE = re.compile(
+    r"""
+      "[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|$) | //[^\n]*+ | /\*(?:.*?\*/|.*)
+    | \|(?!\|)[^\n]*\|
+    | [0-9][A-Za-z0-9_.]*+ | [A-Za-z_][A-Za-z0-9_]*+ | \.\.\. | [=<>!&|]{1,2} | \S
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+
+
+def is_too_long(text: str) -> bool:
+    """Whether a text has more than `MAX_TOKENS` pieces, told without parsing it."""
+    count = 0
+    for match in _PIECE.finditer(text):
+        count += 1 if text[match.start()] != "|" else text.count("|", *match.span())
+        if count > MAX_TOKENS:
+            return True
+    return False
 
 
 class Excess(Exception):
@@ -60,9 +83,9 @@ class Limits:
     def see(self, token: Token) -> None:
         """Counts one more token. Raises `Excess`."""
         kind = token.type
-        self.tokens += 1
+        self.tokens += token.count("|") if kind == "TABLE_ROW" else 1
         if self.tokens > MAX_TOKENS:
-            raise Excess(TOO_LONG, "declare its parts in files that it imports", token)
+            raise Excess(TOO_LONG, TOO_LONG_CURE, token)
         sign = kind == "NOT" or (kind == "MINUS" and not self.after_value)
         self.signs = self.signs + 1 if sign else 0
         self.after_value = kind in _VALUES

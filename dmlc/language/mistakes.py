@@ -39,6 +39,7 @@ _OPERATORS = {
 _EXPRESSION = {
     *("INTEGER", "FLOAT", "CONSTANT", "STRING", "NAME", "LPAR", "LSQB", "MINUS", "NOT"),
 }
+_WORD = re.compile(r"\w[\w.]*")
 _MOST_WORDS = 12
 _SHOWN = 40
 _UNDERLINED = 80
@@ -54,22 +55,34 @@ def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagno
     if rest[:1] == '"' and len(found) == 1:
         span = Span(source, start, start + 1)
         return Diagnostic("this text is not closed: expected '\"'", span)
+    if found:
+        # The whole word: the grammar may have stopped within one.
+        word = _WORD.match(source.text, start)
+        found = word.group() if word is not None and len(word.group()) > len(found) else found
     words = _expected_words(refused.expected)
     shown = f"'{_short(found)}'" if found else "the end of the file"
     message = f"expected {words}, found {shown}" if words else f"unexpected {shown}"
-    notes: tuple[Note, ...] = ()
-    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", found):
-        suggestion = nearest(found, sorted(_keywords(refused.expected)))
-        if suggestion is not None:
-            notes = (Note(f"did you mean '{suggestion}'?"),)
-    elif rest[:1] == "|":
-        notes = (Note("a table row runs from a '|' to the last '|' of the same line"),)
+    notes = tuple(Note(cure) for cure in _cures(found, rest, refused.expected))
     return Diagnostic(message, Span(source, start, start + min(len(found), _UNDERLINED)), notes)
 
 
-def can_go_on(diagnostic: Diagnostic) -> bool:
-    """Whether what follows a mistake can be told apart from it: not behind an open quote."""
-    return "is not closed" not in diagnostic.message
+def _cures(found: str, rest: str, expected: frozenset[str]) -> Iterator[str]:
+    """What may mend it; `rest` is what stands there, if only its first two characters."""
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", found):
+        suggestion = nearest(found, sorted(_keywords(expected)))
+        if suggestion is not None:
+            yield f"did you mean '{suggestion}'?"
+    elif re.match(r"\.?[0-9]", rest) and "INTEGER" in expected:
+        yield "numbers are written as 1, 1.5 or 1e-5"
+    elif re.search(r"[^\W0-9]", found) and not found.isascii():
+        yield "names are made of the letters A to Z, a to z, digits and '_'"
+    if "TABLE_ROW" in expected:
+        yield "a table row runs from a '|' to the last '|' of the same line"
+
+
+def can_go_on(refused: UnexpectedText, text: str) -> bool:
+    """Whether what follows a refusal can be told apart: not behind an open quote or comment."""
+    return not (refused.found == '"' or text.startswith("/*", refused.start))
 
 
 def _short(text: str) -> str:
@@ -104,6 +117,15 @@ def _expected_words(expected: frozenset[str]) -> str:
 # Parts -----------------------------------------------------------------------------------------
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rest:
+    """A text of which the part from `start` to `end` was blanked."""
+
+    text: str
+    start: int
+    end: int
+
+
 class Size(enum.IntEnum):
     """How much around a mistake to leave out."""
 
@@ -112,7 +134,7 @@ class Size(enum.IntEnum):
     DECLARATION = 2
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Part:
     """Where a statement, section or declaration starts, and how its first words run."""
 
@@ -133,16 +155,18 @@ _PIECE = re.compile(
     | (?P<section> ^[ \t]*+(?:operator|graph|enum|function|import|module|attributes|tensors|types
         |constraints|compute|gradient|example|introduced|forward)\b(?![ \t]*=) )
     | (?P<statement> ^[ \t]*+(?:
-        (?:(?:output|expect)[ \t]+)?[A-Za-z_]\w*(?:[ \t]*(?:\[[^\]\n]*\]|\([^()\n]*\)))?[ \t]*=(?!=)
+        (?:(?:output|expect|function)[ \t]+)?
+            [A-Za-z_]\w*(?:[ \t]*(?:\[[^\]\n]*\]|\([^()\n]*\)))?[ \t]*=(?!=)
         | require\b | [^\n"{}=|/]*\bmust\b) )
+    | (?P<strange> ^[ \t]*+[A-Za-z_]\w*[ \t]+[A-Za-z_]\w*[ \t]*=(?!=) )
     | (?P<unknown> ^[ \t]*+[A-Za-z]\w*+(?:[ \t]+\w+)?[ \t]*(?=\{) )
     """,
     re.DOTALL | re.MULTILINE | re.VERBOSE | re.ASCII,
 )
 
 
-def leave_out(text: str, place: int, size: Size) -> tuple[str, int] | None:
-    """The text with the part around or before a mistake blanked, and where that part started.
+def leave_out(text: str, place: int, size: Size) -> Rest | None:
+    """The text with the part around or before a mistake blanked.
 
     None where there is no such part, or where its braces do not match.
     """
@@ -152,35 +176,39 @@ def leave_out(text: str, place: int, size: Size) -> tuple[str, int] | None:
     depth = 0
     for match in _PIECE.finditer(text):
         kind = match.lastgroup
-        reached = match.start() >= place
-        if reached and fault is None:
+        if kind == "close" and depth == 0 and match.start() == place:
+            return _blank(text, place, match.end())
+        starts = kind in ("section", "statement", "strange", "unknown")
+        if fault is None and match.start() >= place + starts:
             fault = _at_fault(around, size)
             if fault is None:
                 return None
-        if kind in ("section", "statement", "unknown"):
+        if starts:
             if fault is not None and match.start() > place and depth <= fault.depth:
-                return _blank(text, fault.start, match.start()), fault.start
-            part = _Part(match.start(), match.end(), depth, kind == "statement", kind != "unknown")
+                return _blank(text, fault.start, match.start())
+            known = kind in ("section", "statement")
+            statement = kind in ("statement", "strange")
+            part = _Part(match.start(), match.end(), depth, statement, known)
             around = [p for p in around if p.depth < depth]
             if fault is None and part.known and match.start() <= place < match.end():
                 fault = _before(part, before, size)
                 if fault is not None:
-                    return _blank(text, fault.start, match.start()), fault.start
+                    return _blank(text, fault.start, match.start())
             around.append(part)
             before.append(part)
         elif kind == "open":
             depth += 1
         elif kind == "close":
             if fault is not None and depth <= fault.depth:
-                return _blank(text, fault.start, match.start()), fault.start
+                return _blank(text, fault.start, match.start())
             depth -= 1
             if fault is not None and depth == fault.depth and not fault.statement:
-                return _blank(text, fault.start, match.end()), fault.start
+                return _blank(text, fault.start, match.end())
             around = [p for p in around if p.depth <= depth]
     fault = fault or _at_fault(around, size)
     if fault is None or fault.depth > 0:
         return None
-    return _blank(text, fault.start, len(text)), fault.start
+    return _blank(text, fault.start, len(text))
 
 
 def _at_fault(parts: list[_Part], size: Size) -> _Part | None:
@@ -204,5 +232,5 @@ def _before(part: _Part, parts: list[_Part], size: Size) -> _Part | None:
     return last if beside and last is not part else None
 
 
-def _blank(text: str, start: int, end: int) -> str:
-    return text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
+def _blank(text: str, start: int, end: int) -> Rest:
+    return Rest(text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:], start, end)

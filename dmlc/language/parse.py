@@ -12,9 +12,9 @@ from typing import cast
 from dmlc.language import syntax
 from dmlc.language.build import Builder
 from dmlc.language.grammar import UnexpectedText, read
-from dmlc.language.limits import MAX_TOKENS, Excess, Limits
-from dmlc.language.mistakes import Size, can_go_on, describe, leave_out
-from dmlc.source import Diagnostic, DmlcError, Source, Span
+from dmlc.language.limits import MAX_TOKENS, TOO_LONG, TOO_LONG_CURE, Excess, Limits, is_too_long
+from dmlc.language.mistakes import Rest, Size, can_go_on, describe, leave_out
+from dmlc.source import Diagnostic, DmlcError, Note, Source, Span
 
 MAX_BYTES = 16 << 20
 """The largest file read."""
@@ -43,36 +43,45 @@ def parse(source: Source) -> syntax.File:
     """The syntax tree of a `.dml` text. Raises `DmlcError` with up to 20 mistakes."""
     _refuse_unreadable(source)
     diagnostics: list[Diagnostic] = []
-    text: str | None = source.text
-    left_out, size, tokens = 0, Size.STATEMENT, 0
-    while text is not None and len(diagnostics) < MAX_ERRORS and tokens < MAX_TOKENS:
-        limits = Limits()
+    rest: Rest | None = Rest(source.text, 0, 0)
+    size, tokens = Size.STATEMENT, 0
+    while rest is not None and len(diagnostics) < MAX_ERRORS and tokens < MAX_TOKENS:
+        text, limits = rest.text, Limits()
         try:
             tree = read(text, "start", limits.see)
         except Excess as excess:
             diagnostics.append(_too_much(excess, source))
             break
         except UnexpectedText as refused:
-            found = describe(refused, source)
+            tokens += limits.tokens
             # Nothing was read between the part left out and this: it follows from that part.
-            follows = bool(diagnostics) and not text[left_out : refused.start].strip()
-            if not follows:
-                diagnostics.append(found)
-            elif size is Size.DECLARATION:
+            follows = bool(diagnostics) and not text[rest.start : refused.start].strip()
+            if follows and size is Size.DECLARATION:
                 break
             size = Size(size + 1) if follows else Size.STATEMENT
-            rest = leave_out(text, refused.start, size) if can_go_on(found) else None
-            text, left_out = rest if rest is not None else (None, 0)
-            tokens += limits.tokens
-            continue
-        builder = Builder(source, partial=bool(diagnostics))
-        made = cast(syntax.File, builder.build(tree))
-        diagnostics += builder.diagnostics
-        if not diagnostics:
-            return made
-        break
+            rest = leave_out(text, refused.start, size) if can_go_on(refused, text) else None
+            if not follows:
+                diagnostics.append(_describe(refused, rest, source))
+        else:
+            builder = Builder(source, partial=bool(diagnostics))
+            made = cast(syntax.File, builder.build(tree))
+            diagnostics += builder.diagnostics
+            if not diagnostics:
+                return made
+            break
     diagnostics.sort(key=lambda d: d.span.start if d.span else 0)
     raise DmlcError(diagnostics[:MAX_ERRORS])
+
+
+def _describe(refused: UnexpectedText, rest: Rest | None, source: Source) -> Diagnostic:
+    """The diagnostic of a refusal, with the part before it where that is what was left out."""
+    found = describe(refused, source)
+    if rest is None or rest.end > refused.start or found.notes:
+        return found
+    line = source.text[rest.start : rest.end].strip().split("\n", 1)[0].rstrip()
+    start = source.text.index(line, rest.start)
+    note = Note("is this complete?", Span(source, start, start + len(line)))
+    return Diagnostic(found.message, found.span, (note,))
 
 
 def parse_expression(source: Source, start: int, end: int) -> syntax.Expression:
@@ -104,3 +113,5 @@ def _refuse_unreadable(source: Source) -> None:
         code = ord(found.group())
         span = Span(source, found.start(), found.end())
         raise DmlcError(f"the character U+{code:04X} cannot stand in a .dml file", span)
+    if is_too_long(source.text):
+        raise DmlcError(f"{source.name}: {TOO_LONG}", notes=[TOO_LONG_CURE])

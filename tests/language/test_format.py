@@ -116,6 +116,7 @@ operator OP {
         ("!(a && b) || c", "!(a && b) || c"),
         ("(a + b)[i]", "(a + b)[i]"),
         ("(A[i] else 0)[j]", "(A[i] else 0)[j]"),
+        ("(1).x + inf.y", "(1).x + inf.y"),
         ("A[i] else (-inf)", "A[i] else -inf"),
         ("A[i] else (b + c)", "A[i] else (b + c)"),
         ("sum[ k:3,l : n where k<l ]( k )", "sum[k : 3, l : n where k < l](k)"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dmlc.language import syntax
+from dmlc.language.limits import TOO_DEEP, TOO_LONG
 from dmlc.language.parse import MAX_BYTES, parse, parse_expression, read_source
 from dmlc.source import DmlcError, Source
 
@@ -172,11 +173,16 @@ def test_escapes_in_texts() -> None:
                           "'constraints', 'example', 'forward', 'gradient', 'introduced', "
                           "'tensors', 'types' or '}', found the end of the file")),
         ("function f(x) = ", (1, 16, "expected an expression, found the end of the file")),
-        ("function f(x) = (x", (1, 19, "expected ')', found the end of the file")),
+        ("function f(x) = (x", (1, 19, "expected an operator or ')', found the end of the file")),
         ("function f(x) = x +* y", (1, 20, "expected an expression, found '*'")),
-        ("function f(x) = x ? y", (1, 22, "expected ':', found the end of the file")),
+        ("function f(x) = x ? y", (1, 22, "expected an operator or ':', found the end of "
+                                   "the file")),
         ("function f(x) = x $ y", (1, 19, "expected an operator, the end of the file, 'enum', "
                                    "'function', 'graph', 'import' or 'operator', found '$'")),
+        ("function f(x) = 3x", (1, 17, "expected an expression, found '3x'")),
+        ("function f(x) = 1e999", (1, 17, "this number is larger than any float64")),
+        ("op\u00e9rator X { }", (1, 1, "expected the end of the file, 'enum', 'function', 'graph', "
+                                   "'import', 'module' or 'operator', found 'op\u00e9rator'")),
         ('import "abc', (1, 8, "this text is not closed: expected '\"'")),
         ("/* abc", (1, 1, "this comment is not closed: expected '*/'")),
         ("a\x00b", (1, 2, "the character U+0000 cannot stand in a .dml file")),
@@ -250,21 +256,109 @@ graph g(x: FLOAT32[N]) { y = foo(x }
     ]  # fmt: skip
 
 
+def test_mistakes_in_statements_of_one_section_are_reported_together() -> None:
+    text = """operator A {
+    tensors { | a | }
+    constraints {
+        A must be brodcastable to B.
+        C must be a scalar
+        D and E must be the same.
+    }
+    compute {
+        u = 1 +
+        v = 2
+        w = (3 + 4
+        x = 5 * / 6
+        y = 7
+    }
+}
+"""
+    with pytest.raises(DmlcError) as caught:
+        read(text)
+    found = caught.value.diagnostics
+    assert [(d.span.line, d.span.column) for d in found if d.span] == [
+        (4, 19), (6, 25), (10, 11), (12, 9), (12, 17)
+    ]  # fmt: skip
+    # Where a statement cannot start, the one before is at fault.
+    assert [note.span.text for d in found for note in d.notes if note.span] == [
+        "u = 1 +",
+        "w = (3 + 4",
+    ]
+
+
+@pytest.mark.parametrize("end", ["", "  }\n", "}\n", "  }\n}\n}\n"])
+def test_a_brace_too_few_or_too_many_does_not_hide_what_follows(end: str) -> None:
+    text = "operator A {\n  tensors { | a | \n }\n  compute {\n    x = 1\n" + end
+    found = mistakes(text + "enum E { A = 1 }\nenum F { A = }\n")
+    assert found[1:] == [(text.count("\n") + 2, 14, "expected a whole number or '-', found '}'")]
+
+
+def test_products_without_spaces_are_no_emphasis() -> None:
+    found = read(
+        "operator X { tensors { | Tensor | \n } constraints { *A* and **B** must be a scalar\n"
+        "*C*, *D* and `E` must have the same *Sizes* and *DataType*\n require a*b*c > (a)*b*(c) }"
+        " compute { x = a*b*c y = max(a, a*b*c) } }"
+    ).declarations[0]
+    assert isinstance(found, syntax.Operator)
+    first, second, third = found.constraints or ()
+    assert isinstance(first, syntax.Sentence)
+    assert [n.text for n in first.subjects] == ["A", "B"]
+    assert isinstance(second, syntax.Sentence)
+    assert [n.text for n in (*second.subjects, *second.objects)] == [
+        "C", "D", "E", "Sizes", "DataType"
+    ]  # fmt: skip
+    assert isinstance(third, syntax.Require)
+    assert len(found.compute or ()) == 2
+
+
 def test_no_more_than_twenty_mistakes() -> None:
     assert len(mistakes("function f(x) = +\n" * 60)) == 20
 
 
 def test_what_is_nested_too_deep_is_refused_at_once() -> None:
-    start = time.perf_counter()
     for text in (
-        "function f(x) = " + "(" * 5000 + "x" + ")" * 5000,
-        "function f(x) = " + "-" * 5000 + "x",
-        "function f(x) = " + "f(" * 500 + "x" + ")" * 500,
-        "function f(x) = " + " + ".join(["x"] * 2000),
-        "function f(x) = " + "x ? y : " * 500 + "z",
+        "(" * 50_000 + "x" + ")" * 10_000,
+        "-" * 50_000 + "x",
+        "f(" * 30_000 + "x" + ")" * 10_000,
+        " + ".join(["x"] * 40_000),
+        "x ? y : " * 20_000 + "z",
+        "x" + ".y" * 40_000,
+        "x" + "[0]" * 30_000,
+        "[" * 50_000,
+        # What adds up only in the tree.
+        "f(-" * 150 + "x" + ")" * 150,
     ):
-        assert "nested deeper than 200 levels" in mistakes(text)[0][2]
-    assert time.perf_counter() - start < 5
+        start = time.perf_counter()
+        assert mistakes(f"function f(x) = {text}")[0][2] == TOO_DEEP
+        assert time.perf_counter() - start < 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 199 + "x" + ")" * 199,
+        "-" * 199 + "x",
+        " + ".join(["x"] * 200),
+        # Each sum has few terms, each product few factors, and the signs are no terms.
+        " + ".join(["-x * -y"] * 150),
+        " && ".join(["-x < -y - z"] * 150),
+        "x ? y : " * 199 + "z",
+        "f(" + ", ".join(["x + y ? a.b : c[0]"] * 1000) + ")",
+    ],
+)
+def test_what_is_as_deep_as_allowed_is_read(text: str) -> None:
+    assert read(f"function f(x) = {text}\nfunction g(x) = {text}").declarations
+
+
+def test_what_is_too_long_is_refused_at_once() -> None:
+    rows = "| a | b |\n" * 40_000
+    for text in ("operator X { " * 40_000, f"operator X {{ tensors {{\n{rows}", "// x\n" * 100_001):
+        start = time.perf_counter()
+        assert mistakes(text) == [(0, 0, "test.dml: the file has more than 100000 words and marks")]
+        assert time.perf_counter() - start < 1
+    # Quotes in a cell hide what follows from the count, and not from the parser.
+    hidden = 'operator X { tensors { || " |\n }' + "compute { " + "x = 1\n" * 40_000
+    assert mistakes(hidden)[0][2] == TOO_LONG
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
