@@ -110,7 +110,9 @@ class Builder:
 
     def make_start(self, children: list[_Node], span: Span) -> syntax.File:
         module, *declarations = children
-        return syntax.File(module, tuple(declarations), self.comments(), self.source)
+        # A text with mistakes is not kept, and its comments may have no end.
+        comments = () if self.partial else self.comments()
+        return syntax.File(module, tuple(declarations), comments, self.source)
 
     def comments(self) -> tuple[syntax.Comment, ...]:
         kept: list[str] = []

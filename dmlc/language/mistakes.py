@@ -39,6 +39,7 @@ _OPERATORS = {
 _EXPRESSION = {
     *("INTEGER", "FLOAT", "CONSTANT", "STRING", "NAME", "LPAR", "LSQB", "MINUS", "NOT"),
 }
+_BEHIND = re.compile(r"\s*(\w+|\S|$)")
 _WORD = re.compile(r"\w[\w.]*")
 _MOST_WORDS = 12
 _SHOWN = 40
@@ -59,6 +60,11 @@ def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagno
         # The whole word: the grammar may have stopped within one.
         word = _WORD.match(source.text, start)
         found = word.group() if word is not None and len(word.group()) > len(found) else found
+    if found in _keywords(refused.expected):
+        # Such a word is one only before a name, and what stands behind it is none.
+        behind = _BEHIND.match(source.text, start + len(found))
+        place, text = (start, "") if behind is None else (behind.start(1), behind.group(1))
+        return describe(UnexpectedText(place - offset, text, frozenset({"NAME"})), source, offset)
     words = _expected_words(refused.expected)
     shown = f"'{_short(found)}'" if found else "the end of the file"
     message = f"expected {words}, found {shown}" if words else f"unexpected {shown}"

@@ -179,6 +179,8 @@ def test_escapes_in_texts() -> None:
                                    "the file")),
         ("function f(x) = x $ y", (1, 19, "expected an operator, the end of the file, 'enum', "
                                    "'function', 'graph', 'import' or 'operator', found '$'")),
+        ("function 3(x) = x", (1, 10, "expected a name, found '3'")),
+        ("function", (1, 9, "expected a name, found the end of the file")),
         ("function f(x) = 3x", (1, 17, "expected an expression, found '3x'")),
         ("function f(x) = 1e999", (1, 17, "this number is larger than any float64")),
         ("op\u00e9rator X { }", (1, 1, "expected the end of the file, 'enum', 'function', 'graph', "
