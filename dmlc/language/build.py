@@ -261,7 +261,10 @@ class Builder:
         return [*(cast(list[syntax.Name], first) if isinstance(first, list) else [first]), *rest]
 
     def make_marked(self, children: list[_Node], span: Span) -> syntax.Name:
-        return children[0]
+        """A name in a sentence; `_Name_` is emphasised, as in a table's cell."""
+        name = cast(syntax.Name, children[0])
+        marked = re.fullmatch(r"(_+)([A-Za-z0-9](?:\w*[A-Za-z0-9])?)\1", name.text, re.ASCII)
+        return name if marked is None else syntax.Name(marked.group(2), name.span)
 
     def make_same(self, children: list[_Node], span: Span) -> syntax.Sentence:
         return syntax.Sentence("same", tuple(children[0]), tuple(children[1]), span)

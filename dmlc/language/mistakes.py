@@ -105,7 +105,7 @@ def _keywords(expected: frozenset[str]) -> Iterator[str]:
 
 def _expected_words(expected: frozenset[str]) -> str:
     """What a person would say is expected, most telling first."""
-    left = expected - {"COMMENT", "SPACE"}
+    left = expected - {"COMMENT", "SPACE", "_BULLET"}
     words: list[str] = []
     if {"INTEGER", "LPAR"} <= left:
         words.append("an expression")

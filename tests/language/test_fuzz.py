@@ -48,7 +48,7 @@ def mutate(random_source: random.Random) -> str:
         return " ".join(random_source.choices(PIECES, k=random_source.randrange(1, 60)))
     if kind < 0.15:
         return "".join(chr(random_source.randrange(1, 0x3000)) for _ in range(40))
-    text = random_source.choice(SEEDS if random_source.random() < 0.15 else SMALL)
+    text = random_source.choice(SEEDS if random_source.random() < 0.08 else SMALL)
     for _ in range(random_source.choice((1, 1, 1, 2, 3, 8))):
         place = random_source.randrange(len(text) + 1)
         length = random_source.choice((0, 1, 1, 3, 10, 80))
