@@ -142,10 +142,9 @@ class Size(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Part:
-    """Where a statement, section or declaration starts, and how its first words run."""
+    """Where a statement, section or declaration starts, and what its first words are."""
 
     start: int
-    head_end: int
     depth: int
     """How many braces are open around it."""
     statement: bool
@@ -194,7 +193,7 @@ def leave_out(text: str, place: int, size: Size) -> Rest | None:
                 return _blank(text, fault.start, match.start())
             known = kind in ("section", "statement")
             statement = kind in ("statement", "strange")
-            part = _Part(match.start(), match.end(), depth, statement, known)
+            part = _Part(match.start(), depth, statement, known)
             around = [p for p in around if p.depth < depth]
             if fault is None and part.known and match.start() <= place < match.end():
                 fault = _before(part, before, size)
