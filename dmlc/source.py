@@ -104,10 +104,10 @@ _EXCERPT_WIDTH = 120
 def _excerpt(span: Span) -> list[str]:
     """The source line of a span with a caret line below it, cut to a readable width."""
     line, column = span.source.locate(span.start)
-    text = span.source.line_text(line).expandtabs(1)
-    text = "".join(c if c.isprintable() else "�" for c in text)
+    text = span.source.line_text(line)
     first = max(0, column - 1 - _EXCERPT_WIDTH // 2) if len(text) > _EXCERPT_WIDTH else 0
-    shown = text[first : first + _EXCERPT_WIDTH]
+    shown = text[first : first + _EXCERPT_WIDTH].expandtabs(1)
+    shown = "".join(c if c.isprintable() else "�" for c in shown)
     underline = max(1, min(span.end - span.start, len(shown) - (column - 1 - first)))
     gutter = f"{line:>5} | "
     caret = " " * (column - 1 - first) + "^" * underline

@@ -110,7 +110,9 @@ class Builder:
 
     def make_start(self, children: list[_Node], span: Span) -> syntax.File:
         module, *declarations = children
-        return syntax.File(module, tuple(declarations), self.comments(), self.source)
+        # A text with mistakes is not kept, and its comments may have no end.
+        comments = () if self.partial else self.comments()
+        return syntax.File(module, tuple(declarations), comments, self.source)
 
     def comments(self) -> tuple[syntax.Comment, ...]:
         kept: list[str] = []
@@ -137,7 +139,7 @@ class Builder:
 
     def make_enum(self, children: list[_Node], span: Span) -> syntax.Enum:
         name, *members = children
-        return syntax.Enum(name, tuple(m for m in members if m is not None), span)
+        return syntax.Enum(name, tuple(members), span)
 
     def make_enum_member(self, children: list[_Node], span: Span) -> syntax.EnumMember:
         name, sign, number = children
@@ -145,14 +147,12 @@ class Builder:
         return syntax.EnumMember(name, -value if sign is not None else value, span)
 
     def make_scalar_function(self, children: list[_Node], span: Span) -> syntax.ScalarFunction:
-        _, name, *parameters, body = children
-        kept = tuple(p for p in parameters if p is not None)
-        return syntax.ScalarFunction(name, kept, body, True, span)
+        _, name, parameters, body = children
+        return syntax.ScalarFunction(name, tuple(parameters), body, True, span)
 
     def make_local_function(self, children: list[_Node], span: Span) -> syntax.ScalarFunction:
-        name, *parameters, body = children
-        kept = tuple(p for p in parameters if p is not None)
-        return syntax.ScalarFunction(name, kept, body, False, span)
+        name, parameters, body = children
+        return syntax.ScalarFunction(name, tuple(parameters), body, False, span)
 
     def make_operator(self, children: list[_Node], span: Span) -> syntax.Operator:
         name, *sections = children
@@ -259,7 +259,10 @@ class Builder:
         return [*(cast(list[syntax.Name], first) if isinstance(first, list) else [first]), *rest]
 
     def make_marked(self, children: list[_Node], span: Span) -> syntax.Name:
-        return children[0]
+        """A name in a sentence; `_Name_` is emphasised, as in a table's cell."""
+        name = cast(syntax.Name, children[0])
+        marked = re.fullmatch(r"(_+)([A-Za-z0-9](?:\w*[A-Za-z0-9])?)\1", name.text, re.ASCII)
+        return name if marked is None else syntax.Name(marked.group(2), name.span)
 
     def make_same(self, children: list[_Node], span: Span) -> syntax.Sentence:
         return syntax.Sentence("same", tuple(children[0]), tuple(children[1]), span)
@@ -289,21 +292,15 @@ class Builder:
     # Graphs -------------------------------------------------------------------------------
 
     def make_graph(self, children: list[_Node], span: Span) -> syntax.Graph:
-        name, *rest = [c for c in children if c is not None]
-        return syntax.Graph(
-            name,
-            tuple(c for c in rest if isinstance(c, syntax.Name)),
-            tuple(c for c in rest if isinstance(c, syntax.GraphInput)),
-            tuple(c for c in rest if isinstance(c, syntax.GraphStatement)),
-            span,
-        )
+        name, symbols, inputs, *statements = children
+        return syntax.Graph(name, tuple(symbols), tuple(inputs), tuple(statements), span)
 
     def make_graph_input(self, children: list[_Node], span: Span) -> syntax.GraphInput:
         return syntax.GraphInput(children[0], children[1], span)
 
     def make_tensor_type(self, children: list[_Node], span: Span) -> syntax.TensorType:
         dtype, *sizes = children
-        return syntax.TensorType(dtype, tuple(s for s in sizes if s is not None), span)
+        return syntax.TensorType(dtype, tuple(sizes), span)
 
     def make_graph_statement(self, children: list[_Node], span: Span) -> syntax.GraphStatement:
         output, name, value = children
@@ -341,7 +338,8 @@ class Builder:
         return children[0]
 
     def make_array(self, children: list[_Node], span: Span) -> syntax.Array:
-        return syntax.Array(tuple(self.plain(c) for c in children if c is not None), span)
+        items: list[_Node] = children[0] if children else []
+        return syntax.Array(tuple(self.plain(item) for item in items), span)
 
     def make_member(self, children: list[_Node], span: Span) -> syntax.Member:
         return syntax.Member(children[0], children[1], span)
@@ -349,7 +347,9 @@ class Builder:
     def make_items(self, children: list[_Node], span: Span) -> list[_Node]:
         return children
 
-    make_arguments = make_items
+    make_parameters = make_items
+    make_symbols = make_items
+    make_graph_inputs = make_items
 
     def make_item(self, children: list[_Node], span: Span) -> _Node:
         """(expression, whether it is a pack, what follows a colon, span), told apart by use."""

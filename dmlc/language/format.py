@@ -6,6 +6,7 @@ grouping, literals their spelling.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Sequence
 
 from dmlc.language import syntax
@@ -15,6 +16,7 @@ from dmlc.source import InternalError, Span
 
 WIDTH = 100
 _INDENT = 4
+_MARKS = ("output ", "expect ", "function ")
 _ALIGN_WITHIN = 8
 """Names this close in length have their `=` aligned in neighbouring lines."""
 
@@ -223,6 +225,7 @@ class _Printer:
         self.lines: list[str] = []
         self.level = 0
         self.comments = sorted(file.comments, key=lambda c: c.span.start)
+        self.comment_starts = [c.span.start for c in self.comments]
         self.next = 0
         self.last_line = 0
         """The source line that the text printed last ended on."""
@@ -275,11 +278,16 @@ class _Printer:
         if self.next == len(self.comments):
             return
         comment = self.comments[self.next]
-        between = span.source.text[span.end : comment.span.start]
-        one_line = comment.text.startswith("//") and "\n" not in between
-        if comment.span.start >= span.end and one_line and not between.strip(" \t\r.,;"):
+        if self.trails(comment, span):
             self.lines[-1] += f"  {comment.text}"
             self.next += 1
+
+    def trails(self, comment: syntax.Comment, span: Span) -> bool:
+        """Whether a comment stands behind a place on the same line."""
+        between = span.source.text[span.end : comment.span.start]
+        if comment.span.start < span.end or "\n" in between or "\n" in comment.text:
+            return False
+        return _ends_line(comment) and not between.strip(" \t\r.,;")
 
     def open(self, text: str, span: Span, forced: bool = False) -> None:
         """A line that ends in an opening brace."""
@@ -289,6 +297,13 @@ class _Printer:
         self.line(text)
         self.last_line = start.line
         self.level += 1
+        if self.next < len(self.comments):
+            comment = self.comments[self.next]
+            between = span.source.text[span.start : comment.span.start]
+            one_line = "\n" not in between and "\n" not in comment.text
+            if one_line and between.rstrip().endswith("{") and _ends_line(comment):
+                self.lines[-1] += f"  {comment.text}"
+                self.next += 1
 
     def close(self, span: Span) -> None:
         self.own_line_comments(Span(span.source, span.end, span.end))
@@ -399,17 +414,43 @@ class _Printer:
     def example(self, node: syntax.Example, span: Span) -> None:
         self.open(f"example {quote(node.title)} {{", span)
         heads = [("expect " if i.expected else "") + i.name.text for i in node.items]
-        padded = _align(heads, [i.span for i in node.items])
+        padded = self.align(heads, [i.span for i in node.items])
         for item, head in zip(node.items, padded, strict=True):
             self.item(self.statement_text(f"{head} = ", item.value), item.span)
         self.close(span)
 
     def statements(self, nodes: Sequence[syntax.Statement]) -> None:
         heads = [_head(node) for node in nodes]
-        padded = _align(heads, [node.span for node in nodes])
+        padded = self.align(heads, [node.span for node in nodes])
         for node, head in zip(nodes, padded, strict=True):
             value = node.value if isinstance(node, syntax.Assignment) else node.body
             self.item(self.statement_text(f"{head} = ", value), node.span)
+
+    def align(self, heads: Sequence[str], spans: Sequence[Span]) -> list[str]:
+        """Left-hand sides padded so that neighbours of like length have their `=` in one column;
+        those with a keyword (`output`, `expect`) keep to themselves."""
+        padded: list[str] = []
+        run: list[str] = []
+        least = most = 0
+        for number, head in enumerate(heads):
+            apart = number > 0 and self.are_apart(spans[number - 1], spans[number])
+            marked = bool(run) and head.startswith(_MARKS) != run[-1].startswith(_MARKS)
+            least, most = min(least, len(head)), max(most, len(head))
+            if not run or apart or marked or most - least > _ALIGN_WITHIN:
+                width = max((len(h) for h in run), default=0)
+                padded += [h.ljust(width) for h in run]
+                run, least, most = [], len(head), len(head)
+            run.append(head)
+        return padded + [h.ljust(most) for h in run]
+
+    def are_apart(self, first: Span, second: Span) -> bool:
+        """Whether an empty line or a comment will stand between two items."""
+        if second.line > _end_line(first) + 1:
+            return True
+        number = bisect.bisect_left(self.comment_starts, first.end)
+        if number < len(self.comments) and self.trails(self.comments[number], first):
+            number += 1
+        return number < len(self.comments) and self.comment_starts[number] < second.end
 
     def graph(self, node: syntax.Graph) -> None:
         symbols = f"[{', '.join(s.text for s in node.symbols)}]" if node.symbols else ""
@@ -429,10 +470,15 @@ class _Printer:
             self.line(") {")
             self.level += 1
         heads = [("output " if s.output else "") + s.name.text for s in node.statements]
-        padded = _align(heads, [s.span for s in node.statements])
+        padded = self.align(heads, [s.span for s in node.statements])
         for statement, head in zip(node.statements, padded, strict=True):
             self.item(self.statement_text(f"{head} = ", statement.value), statement.span)
         self.close(node.span)
+
+
+def _ends_line(comment: syntax.Comment) -> bool:
+    """Whether nothing stands behind a comment on its last line."""
+    return not comment.span.source.text[comment.span.end :].split("\n", 1)[0].strip()
 
 
 def _end_line(span: Span) -> int:
@@ -447,21 +493,3 @@ def _head(node: syntax.Statement) -> str:
         return f"{node.name.text}[{', '.join(format_expression(i) for i in node.indices)}]"
     keyword = "function " if node.keyword else ""
     return f"{keyword}{node.name.text}({', '.join(p.text for p in node.parameters)})"
-
-
-def _align(heads: Sequence[str], spans: Sequence[Span]) -> list[str]:
-    """Left-hand sides padded so that neighbours of like length have their `=` in one column;
-    those with a keyword (`output`, `expect`) keep to themselves."""
-    padded: list[str] = []
-    run: list[str] = []
-    least = most = 0
-    for number, head in enumerate(heads):
-        apart = number > 0 and spans[number].line > _end_line(spans[number - 1]) + 1
-        marked = bool(run) and (" " in head.split("(")[0]) != (" " in run[-1].split("(")[0])
-        least, most = min(least, len(head)), max(most, len(head))
-        if not run or apart or marked or most - least > _ALIGN_WITHIN:
-            width = max((len(h) for h in run), default=0)
-            padded += [h.ljust(width) for h in run]
-            run, least, most = [], len(head), len(head)
-        run.append(head)
-    return padded + [h.ljust(most) for h in run]

@@ -39,6 +39,7 @@ _OPERATORS = {
 _EXPRESSION = {
     *("INTEGER", "FLOAT", "CONSTANT", "STRING", "NAME", "LPAR", "LSQB", "MINUS", "NOT"),
 }
+_BEHIND = re.compile(r"\s*(\w+|\S|$)")
 _WORD = re.compile(r"\w[\w.]*")
 _MOST_WORDS = 12
 _SHOWN = 40
@@ -59,6 +60,11 @@ def describe(refused: UnexpectedText, source: Source, offset: int = 0) -> Diagno
         # The whole word: the grammar may have stopped within one.
         word = _WORD.match(source.text, start)
         found = word.group() if word is not None and len(word.group()) > len(found) else found
+    if found in _keywords(refused.expected):
+        # Such a word is one only before a name, and what stands behind it is none.
+        behind = _BEHIND.match(source.text, start + len(found))
+        place, text = (start, "") if behind is None else (behind.start(1), behind.group(1))
+        return describe(UnexpectedText(place - offset, text, frozenset({"NAME"})), source, offset)
     words = _expected_words(refused.expected)
     shown = f"'{_short(found)}'" if found else "the end of the file"
     message = f"expected {words}, found {shown}" if words else f"unexpected {shown}"
@@ -99,7 +105,7 @@ def _keywords(expected: frozenset[str]) -> Iterator[str]:
 
 def _expected_words(expected: frozenset[str]) -> str:
     """What a person would say is expected, most telling first."""
-    left = expected - {"COMMENT", "SPACE"}
+    left = expected - {"COMMENT", "SPACE", "_BULLET"}
     words: list[str] = []
     if {"INTEGER", "LPAR"} <= left:
         words.append("an expression")
@@ -136,10 +142,9 @@ class Size(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Part:
-    """Where a statement, section or declaration starts, and how its first words run."""
+    """Where a statement, section or declaration starts, and what its first words are."""
 
     start: int
-    head_end: int
     depth: int
     """How many braces are open around it."""
     statement: bool
@@ -188,7 +193,7 @@ def leave_out(text: str, place: int, size: Size) -> Rest | None:
                 return _blank(text, fault.start, match.start())
             known = kind in ("section", "statement")
             statement = kind in ("statement", "strange")
-            part = _Part(match.start(), match.end(), depth, statement, known)
+            part = _Part(match.start(), depth, statement, known)
             around = [p for p in around if p.depth < depth]
             if fault is None and part.known and match.start() <= place < match.end():
                 fault = _before(part, before, size)

@@ -23,6 +23,9 @@ from dmlc.scalars import DataType, data_type_names, find_data_type
 from dmlc.source import Diagnostic, DmlcError, Note, Span, unknown_name
 
 MAX_RANK = 8
+_SHOWN = 40
+"""How much of a cell a message repeats."""
+_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
 _ALL_RANKS = tuple(range(1, MAX_RANK + 1))
 
 _KINDS: Mapping[str, tuple[bool, bool, bool]] = {
@@ -53,9 +56,7 @@ def plain(text: str) -> str:
     """A cell's words, without emphasis marks, code marks and links."""
     unlinked = re.sub(r"\[([^\]\[]*)\]\([^()]*\)", r"\1", text)
     bare = re.sub(r"[*`\\]", "", unlinked)
-    unmarked = re.sub(
-        r"(?<![A-Za-z0-9_])_+(?=[A-Za-z])|(?<=[A-Za-z0-9])_+(?![A-Za-z0-9_])", "", bare
-    )
+    unmarked = re.sub(r"(?<!\w)(_+)([A-Za-z0-9](?:\w*[A-Za-z0-9])?)\1(?!\w)", r"\2", bare)
     return " ".join(unmarked.replace("\u00a0", " ").replace("&nbsp;", " ").split())
 
 
@@ -81,7 +82,7 @@ class _Columns:
         for place, cell in enumerate(table.header.cells):
             name = folded.get(plain(cell.text).lower())
             if name is None:
-                shown = plain(cell.text) or cell.text
+                shown = (plain(cell.text) or cell.text)[:_SHOWN]
                 _fail(
                     diagnostics,
                     f"unknown column '{shown}' in a table of {what}",
@@ -157,10 +158,10 @@ def _name(
         _fail(diagnostics, f"this row names no {what}", row.span)
         return None
     text = plain(cell.text)
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,127}", text):
+    if not re.fullmatch(_NAME, text):
         _fail(
             diagnostics,
-            f"'{text[:40]}' is no name of a {what}",
+            f"'{text[:_SHOWN]}' is no name of a {what}",
             cell.span,
             "a name is a letter or '_', then letters, digits and '_', 128 at most",
         )
@@ -193,16 +194,16 @@ def _dimensions(
     if match is None:
         _fail(diagnostics, "expected dimensions in braces, such as { N, C, H, W }", cell.span)
         return None, None
-    whole = re.fullmatch(r"([A-Za-z_]\w*)\s*\[\s*\]", match.group(1))
+    whole = re.fullmatch(rf"({_NAME})\s*\[\s*\]", match.group(1))
     if whole is not None:
         return whole.group(1), None
     dimensions: list[Dimension] = []
     for part in (p.strip() for p in match.group(1).split(",")):
-        item = re.fullmatch(r"(\[)?\s*(?:([A-Za-z_]\w*)|(\d{1,9}))\s*(\])?", part)
+        item = re.fullmatch(rf"(\[)?\s*(?:({_NAME})|([0-9]{{1,9}}))\s*(\])?", part)
         if item is None or bool(item.group(1)) != bool(item.group(4)):
             _fail(
                 diagnostics,
-                f"'{part[:40]}' is no dimension: expected a name, a number, or [name]",
+                f"'{part[:_SHOWN]}' is no dimension: expected a name, a number, or [name]",
                 cell.span,
             )
             return None, None
@@ -227,7 +228,7 @@ def _ranks(
         return tuple(range(max(1, len(dimensions) - optional), len(dimensions) + 1))
     found: set[int] = set()
     for part in plain(cell.text).split(","):
-        match = re.fullmatch(r"\s*(\d{1,3})(?:\s*(?:to|-|\u2013)\s*(\d{1,3}))?\s*", part)
+        match = re.fullmatch(r"\s*([0-9]{1,3})(?:\s*(?:to|-|\u2013)\s*([0-9]{1,3}))?\s*", part)
         low, high = (0, 0) if match is None else (int(match[1]), int(match[2] or match[1]))
         if not 1 <= low <= high <= MAX_RANK:
             _fail(
@@ -292,11 +293,11 @@ def _attribute(
         _fail(diagnostics, f"attribute '{name.text}' has no type", row.span)
         return None
     text = type_cell.text.strip().strip("*`")
-    match = re.fullmatch(r"([A-Za-z_]\w*)\s*(?:\[(.*)\])?", text.replace("\\", ""))
+    match = re.fullmatch(rf"({_NAME})\s*(?:\[(.*)\])?", text.replace("\\", ""))
     if match is None:
         _fail(
             diagnostics,
-            f"'{text[:40]}' is no attribute type",
+            f"'{text[:_SHOWN]}' is no attribute type",
             type_cell.span,
             "such as FLOAT, UINT[2], FLOAT[DimensionCount], an enum, or string",
         )

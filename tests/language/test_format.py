@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ def read(text: str) -> syntax.File:
     return parse(Source("test.dml", text))
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(trees.files)
 def test_formatting_a_tree_and_reading_it_back_gives_the_tree(tree: syntax.File) -> None:
     text = format_file(tree)
@@ -167,6 +169,45 @@ def test_blank_lines_are_kept_one_at_a_time() -> None:
     assert format_file(read(text)) == (
         "function f(x) = x\n\nfunction g(x) = x\nfunction h(x) = x\n"
     )
+
+
+def test_comments_stay_behind_the_lines_they_are_behind() -> None:
+    text = """\
+operator X {  // of X
+    tensors {  /* of tensors */
+        | Tensor |  // of the header
+        | A      |
+    }  // of the brace
+    compute {
+        A = 1  /* one */
+        b = 2  // two
+        // three
+        ccc = 3
+        d   = 4
+    }
+}
+"""
+    assert format_file(read(text)) == text
+
+
+def test_comments_anywhere_are_kept_and_settle_at_once() -> None:
+    seeds = [path.read_text() for path in sorted(DATA.glob("*.dml"))]
+    shapes = ("/* {} */", "// {}\n", "\n// {}\n", "/* {}\n more */", "\n\n// {}\n\n", " /* {} */\n")
+    pieces = re.compile(
+        r'"[^"]*"|//[^\n]*|/\*.*?\*/|\|[^\n]*\||\.\.\.|[\d.]+e-\d|[\w.]+|&&|[=<>]+|\S', re.DOTALL
+    )
+    for seed in range(100):
+        source = random.Random(seed)
+        text = source.choice(seeds)
+        for number in range(source.choice((1, 1, 2, 3, 6))):
+            place = source.choice([match.start() for match in pieces.finditer(text)])
+            text = text[:place] + source.choice(shapes).format(number) + text[place:]
+        tree = read(text)
+        formatted = format_file(tree)
+        again = read(formatted)
+        assert again == tree, text
+        assert [c.text for c in again.comments] == [c.text for c in tree.comments], text
+        assert format_file(again) == formatted, text
 
 
 def test_an_empty_file_is_empty() -> None:

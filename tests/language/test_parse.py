@@ -83,7 +83,8 @@ SENTENCE
         found = read(variant).declarations[0]
         assert isinstance(found, syntax.Operator)
         assert len(found.tensors[0].table.rows) == 3
-        (sentence,) = found.constraints or ()
+        assert found.constraints is not None
+        (sentence,) = found.constraints
         assert isinstance(sentence, syntax.Sentence)
         assert [n.text for n in sentence.subjects] == [
             "InputGradientTensor",
@@ -105,6 +106,20 @@ def _page_tables() -> list[str]:
 @pytest.mark.parametrize("table", _page_tables())
 def test_tables_of_reference_pages_parse(table: str) -> None:
     assert operator(table).tensors[0].table.rows
+
+
+def _page_sentences() -> list[str]:
+    """What tensors must have the same of, as the pages at hand have it, and one such sentence."""
+    found = ["* *A*, *B*, and *C* must have the same *DataType* and *Sizes*.\n"]
+    for page in sorted(PAGES.glob("directml/*.md")):
+        found += re.findall(r"^[*-]? ?\*.* must have the same .*\n", page.read_text(), re.MULTILINE)
+    return found
+
+
+@pytest.mark.parametrize("sentence", _page_sentences())
+def test_sentences_of_reference_pages_parse(sentence: str) -> None:
+    found = operator(rest=f"constraints {{\n{sentence}}} compute {{ }}")
+    assert [type(c) for c in found.constraints or ()] == [syntax.Sentence]
 
 
 def test_words_of_the_language_are_names_where_names_stand() -> None:
@@ -179,6 +194,8 @@ def test_escapes_in_texts() -> None:
                                    "the file")),
         ("function f(x) = x $ y", (1, 19, "expected an operator, the end of the file, 'enum', "
                                    "'function', 'graph', 'import' or 'operator', found '$'")),
+        ("function 3(x) = x", (1, 10, "expected a name, found '3'")),
+        ("function", (1, 9, "expected a name, found the end of the file")),
         ("function f(x) = 3x", (1, 17, "expected an expression, found '3x'")),
         ("function f(x) = 1e999", (1, 17, "this number is larger than any float64")),
         ("op\u00e9rator X { }", (1, 1, "expected the end of the file, 'enum', 'function', 'graph', "
@@ -295,12 +312,13 @@ def test_a_brace_too_few_or_too_many_does_not_hide_what_follows(end: str) -> Non
 
 def test_products_without_spaces_are_no_emphasis() -> None:
     found = read(
-        "operator X { tensors { | Tensor | \n } constraints { *A* and **B** must be a scalar\n"
+        "operator X { tensors { | Tensor | \n } constraints { *A* and _B_ must be a scalar\n"
         "*C*, *D* and `E` must have the same *Sizes* and *DataType*\n require a*b*c > (a)*b*(c) }"
         " compute { x = a*b*c y = max(a, a*b*c) } }"
     ).declarations[0]
     assert isinstance(found, syntax.Operator)
-    first, second, third = found.constraints or ()
+    assert found.constraints is not None
+    first, second, third = found.constraints
     assert isinstance(first, syntax.Sentence)
     assert [n.text for n in first.subjects] == ["A", "B"]
     assert isinstance(second, syntax.Sentence)
@@ -309,6 +327,19 @@ def test_products_without_spaces_are_no_emphasis() -> None:
     ]  # fmt: skip
     assert isinstance(third, syntax.Require)
     assert len(found.compute or ()) == 2
+
+
+def test_sentences_of_a_list_keep_their_meaning() -> None:
+    found = read(
+        "operator X { tensors { | Tensor | \n } constraints {\n"
+        "* *A*, and *B* must have the same *Sizes*.\n* `C` must be a scalar.\n"
+        "require a > b\n- **D** and **E** must have the same *Sizes*.\n} compute { } }"
+    ).declarations[0]
+    assert isinstance(found, syntax.Operator)
+    assert found.constraints is not None
+    assert [type(c).__name__ for c in found.constraints] == [
+        "Sentence", "Sentence", "Require", "Sentence"
+    ]  # fmt: skip
 
 
 def test_no_more_than_twenty_mistakes() -> None:
