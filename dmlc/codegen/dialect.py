@@ -88,6 +88,10 @@ class Dialect:
     """Vector stores that may pass the caches by; `{f}` says whether they do. Empty where the
     language has none."""
     helpers: Mapping[str, Helper]
+    zeros: Mapping[DataType, str]
+    """A zero that only the running kernel knows to be one, by type: what a literal zero becomes in
+    arithmetic, where drivers would otherwise fold `x * 0` and `x / 0` whatever x is. Empty where
+    compilers can be trusted with literals."""
     local: Callable[[str, DataType], str]
     """The declaration of a constant local, from its type's name and kind."""
     unroll: str

@@ -234,6 +234,10 @@ HLSL = Dialect(
     stores=STORES,
     streaming=MappingProxyType({}),
     helpers=MappingProxyType({**HELPERS}),
+    # Groups are dispatched in (x, y, 1).
+    zeros=MappingProxyType(
+        {T.FLOAT32: "asfloat(group_id.z)", T.FLOAT64: "asdouble(group_id.z, 0)"}
+    ),
     local=_local,
     # Not `[unroll]`: the copies that DXC makes for it lose `precise` in SPIR-V.
     unroll="",

@@ -47,14 +47,18 @@ class Mangler:
     def spell(self, name: str) -> str:
         """The spelling of a name: the same each time it is asked for."""
         if name not in self._spellings:
-            wanted = spelling = free_name(make_identifier(name), self._reserved)
-            number = 1
-            while spelling in self._taken:
-                number += 1
-                spelling = free_name(f"{wanted.rstrip('_')}_{number}", self._reserved)
-            self._taken.add(spelling)
-            self._spellings[name] = spelling
+            self._spellings[name] = self.make(name)
         return self._spellings[name]
+
+    def make(self, name: str) -> str:
+        """A new spelling, as near to the name as those given out leave free."""
+        wanted = spelling = free_name(make_identifier(name), self._reserved)
+        number = 1
+        while spelling in self._taken:
+            number += 1
+            spelling = free_name(f"{wanted.rstrip('_')}_{number}", self._reserved)
+        self._taken.add(spelling)
+        return spelling
 
 
 def make_comment(text: str) -> str:

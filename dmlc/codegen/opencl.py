@@ -274,7 +274,7 @@ HELPERS = MappingProxyType(
 // The smaller one; NaN where either is NaN, and the first of two equal ones.
 static $T $H(const $T a, const $T b)
 {
-    return ((b < a) | isnan(b)) ? b : a;
+    return ((a <= b) | isnan(a)) ? a : b;
 }"""
         ),
         "max": Helper(
@@ -282,7 +282,7 @@ static $T $H(const $T a, const $T b)
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 static $T $H(const $T a, const $T b)
 {
-    return ((b > a) | isnan(b)) ? b : a;
+    return ((a >= b) | isnan(a)) ? a : b;
 }"""
         ),
         "sign": Helper(
@@ -430,6 +430,7 @@ OPENCL = Dialect(
     stores=STORES,
     streaming=STREAMING,
     helpers=HELPERS,
+    zeros=MappingProxyType({}),
     local=_local,
     unroll="#pragma unroll",
     lead="({I})(-(ulong){p} % {n} / {s})",

@@ -187,7 +187,7 @@ def _render_kernel(
     speller = Speller(dialect, kernel, mangler)
     buffers = _bind_buffers(kernel, dialect, mangler)
     scalars = _bind_scalars(kernel, len(buffers), mangler)
-    body = speller.spell_statements(kernel.body)
+    body = speller.spell_body()
     launch = kernel.launch
     shown = tuple(
         BufferView(

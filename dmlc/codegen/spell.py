@@ -7,6 +7,7 @@ wide a mask is, are decided here. What a whole file looks like is the template's
 from __future__ import annotations
 
 import dataclasses
+import math
 import string
 from collections.abc import Sequence
 
@@ -16,6 +17,7 @@ from dmlc.kernel import nodes as k
 from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
 
+_ARITHMETIC = ("add", "sub", "mul", "div")
 _INDENT = "    "
 _WIDTH = 100
 
@@ -53,6 +55,20 @@ class Speller:
         """The text of each helper, by its name."""
         self.dtypes: dict[DataType, None] = {}
         """Every type that values have."""
+        self._zeros: dict[DataType, str] = {}
+
+    def spell_body(self) -> list[str]:
+        """The lines of the kernel's body, indented once."""
+        lines = self.spell_statements(self._kernel.body)
+        if not self._zeros:
+            return lines
+        note = "// Always 0: drivers take a literal's product for 0, whatever the other factor."
+        return [f"{_INDENT}{note}", *map(self._spell_zero, self._zeros.items()), "", *lines]
+
+    def _spell_zero(self, zero: tuple[DataType, str]) -> str:
+        dtype, name = zero
+        declaration = self._dialect.local(self._dialect.types[dtype], dtype)
+        return f"{_INDENT}{declaration} {name} = {self._dialect.zeros[dtype]};"
 
     # Statements ---------------------------------------------------------------------------
 
@@ -197,8 +213,10 @@ class Speller:
         entry = self._dialect.operations[expression.operation.name, dtype]
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported {expression.operation} reached the renderer")
-        plain = [self.spell(o) for o in expression.operands]
-        wide = [self.spell_vector(o) for o in expression.operands]
+        arithmetic = expression.operation.name in _ARITHMETIC
+        zeros = [self._hide_zero(o) if arithmetic else None for o in expression.operands]
+        plain = [z or self.spell(o) for z, o in zip(zeros, expression.operands, strict=True)]
+        wide = [z or self.spell_vector(o) for z, o in zip(zeros, expression.operands, strict=True)]
         mask = 0
         if lanes > 1 and dtype is DataType.BOOL:
             mask = max(w.mask for w in wide)
@@ -214,6 +232,22 @@ class Speller:
         if len(plain) == 2 and entry.compound and text.startswith(plain[0].inner):
             pieces = (plain[0].inner, text[len(plain[0].inner) :].lstrip())
         return Text(text, entry.compound, mask, pieces)
+
+    def _hide_zero(self, operand: k.Expression) -> Text | None:
+        """The name of a run-time zero for a literal zero, where the dialect has one."""
+        dtype = operand.type.dtype
+        if (
+            not isinstance(operand, k.Literal)
+            or operand.value != 0
+            or dtype not in self._dialect.zeros
+        ):
+            return None
+        if dtype not in self._zeros:
+            self._zeros[dtype] = self._names.make("zero")
+        name = self._zeros[dtype]
+        return (
+            Text(f"-{name}", compound=True) if math.copysign(1, operand.value) < 0 else Text(name)
+        )
 
     def _spell_choice(self, expression: k.Choose) -> Text:
         lanes = expression.type.lanes

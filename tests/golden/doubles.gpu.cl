@@ -13,13 +13,13 @@
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 static double max_double(const double a, const double b)
 {
-    return ((b > a) | isnan(b)) ? b : a;
+    return ((a >= b) | isnan(a)) ? a : b;
 }
 
 // The smaller one; NaN where either is NaN, and the first of two equal ones.
 static double min_double(const double a, const double b)
 {
-    return ((b < a) | isnan(b)) ? b : a;
+    return ((a <= b) | isnan(a)) ? a : b;
 }
 
 __attribute__((reqd_work_group_size(256, 1, 1)))

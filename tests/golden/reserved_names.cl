@@ -24,7 +24,7 @@
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 static float max_float(const float a, const float b)
 {
-    return ((b > a) | isnan(b)) ? b : a;
+    return ((a >= b) | isnan(a)) ? a : b;
 }
 
 // -1, 1, or x itself where it is a zero or NaN.
@@ -36,7 +36,7 @@ static float sign_float(const float x)
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 static float16 max_float16(const float16 a, const float16 b)
 {
-    return ((b > a) | isnan(b)) ? b : a;
+    return ((a >= b) | isnan(a)) ? a : b;
 }
 
 // -1, 1, or x itself where it is a zero or NaN.

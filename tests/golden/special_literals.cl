@@ -18,13 +18,13 @@
 // The smaller one; NaN where either is NaN, and the first of two equal ones.
 static float min_float(const float a, const float b)
 {
-    return ((b < a) | isnan(b)) ? b : a;
+    return ((a <= b) | isnan(a)) ? a : b;
 }
 
 // The smaller one; NaN where either is NaN, and the first of two equal ones.
 static float16 min_float16(const float16 a, const float16 b)
 {
-    return ((b < a) | isnan(b)) ? b : a;
+    return ((a <= b) | isnan(a)) ? a : b;
 }
 
 // Past the caches where `streaming` says so: they cannot keep a result this large.

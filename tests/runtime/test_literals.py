@@ -1,0 +1,75 @@
+"""A constant in a formula gives the bits that the same value gives when it is read from memory:
+no compiler or driver may fold what IEEE arithmetic does not allow."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dmlc import ir
+from dmlc.codegen.dialect import Unsupported
+from dmlc.codegen.render import find_dialect
+from dmlc.ir.print import constant_text
+from dmlc.pipeline import compile
+from dmlc.runtime import opencl, vulkan
+from dmlc.runtime.executable import Executable as OpenCLExecutable
+from dmlc.scalars import OPERATIONS, DataType
+
+CONSTANTS = (0.0, -0.0, 1.0, -1.0, 2.0, math.inf, -math.inf, math.nan, 1e-38, 3e38)
+
+INPUTS = (*CONSTANTS, 2.5, -3.0, 1e-45, -1e-45, -3e38)
+
+LOADERS = {"opencl": opencl.load, "hlsl": vulkan.load}
+
+CASES = [
+    (target, operation.name, dtype)
+    for target in LOADERS
+    for operation in OPERATIONS.values()
+    for dtype in (DataType.FLOAT32, DataType.FLOAT64)
+    if operation.arity == 2 and operation.operands.accept(dtype)
+    if not isinstance(find_dialect(target).operations[operation.name, dtype], Unsupported)
+]
+
+
+Executable = OpenCLExecutable | vulkan.Executable
+
+
+def build(target: str, dtype: DataType, inputs: str, stages: dict[str, str]) -> Executable:
+    """Stages over the inputs' one axis, each by its formula, on the target's first device."""
+    shape = f"{dtype.short}[{len(INPUTS)}]"
+    parameters = ", ".join(f"%{name}: {shape}" for name in inputs)
+    domain = shape.replace("[", "[i0 < ")
+    lines = "\n".join(f"  %{name}: {domain} = {formula}" for name, formula in stages.items())
+    results = ", ".join(f"%{name}" for name in stages)
+    function = ir.parse(f"func @f({parameters}) -> ({results}) {{\n{lines}\n}}")
+    return LOADERS[target](compile(function, target))
+
+
+@pytest.mark.parametrize(("target", "name", "dtype"), CASES)
+def test_literals_compute_like_values_read(target: str, name: str, dtype: DataType) -> None:
+    comparison = OPERATIONS[name].gives_bool
+
+    def formula(left: str, right: str) -> str:
+        text = f"{name}({left}, {right})"
+        return f"select({text}, 1.0:{dtype.short}, 0.0:{dtype.short})" if comparison else text
+
+    x = np.array(INPUTS, dtype.dtype)
+    literals = {"SAME": formula("%X[i0]", "%X[i0]")}
+    for count, value in enumerate(CONSTANTS):
+        constant = constant_text(ir.Constant(dtype, float(dtype.dtype.type(value))))
+        literals[f"LEFT{count}"] = formula(constant, "%X[i0]")
+        literals[f"RIGHT{count}"] = formula("%X[i0]", constant)
+    actual = build(target, dtype, "X", literals)({"X": x})
+    sides = {"LEFT": formula("%Y[i0]", "%X[i0]"), "RIGHT": formula("%X[i0]", "%Y[i0]")}
+    read = build(target, dtype, "XY", sides)
+    expected = {"SAME": read({"X": x, "Y": x.copy()})["LEFT"]}
+    for count, value in enumerate(CONSTANTS):
+        results = read({"X": x, "Y": np.full_like(x, value)})
+        expected |= {f"{side}{count}": array for side, array in results.items()}
+    for stage, wanted in expected.items():
+        got = actual[stage]
+        same = (got == wanted) & (np.signbit(got) == np.signbit(wanted))
+        same |= np.isnan(got) & np.isnan(wanted)
+        assert same.all(), (literals[stage], x[~same], got[~same], wanted[~same])
