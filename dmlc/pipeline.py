@@ -25,14 +25,16 @@ def compile(
     profile: str | None = None,
     *,
     root_signature: bool = True,
+    shader_model: str | None = None,
 ) -> Program:
     """Compiles a function for an output language and a kind of device.
 
     `target` is `opencl` or `hlsl`; `profile` is `cpu` or `gpu`, by default what the target mostly
-    runs on. HLSL carries its root signature, unless `root_signature` is false. Raises
-    `UnsupportedError` for what the target cannot express, before any lowering.
+    runs on. HLSL carries its root signature, unless `root_signature` is false; it is written for
+    `shader_model` 6.2, or 6.0 for devices without 16-bit types. Raises `UnsupportedError` for what
+    the target cannot express, before any lowering.
     """
-    dialect = find_dialect(target)
+    dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
     fused, kernels = _lower(function, dialect, shape)
     return render(fused, kernels, dialect, shape, root_signature=root_signature)

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from dmlc import __version__
 from dmlc.files import write_files
 from dmlc.scalars import DataType
+from dmlc.shader_model import dxil_arguments
 
 VERSION = __version__
 """The compiler's version, which generated files and manifests carry."""
@@ -78,6 +79,9 @@ class BufferBinding:
     written: bool
     read: bool
     slot: int
+    structure_bytes: int = 0
+    """HLSL: the bytes of what the structured buffer counts in. More than the tensor's element
+    where two elements share a word."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -129,6 +133,8 @@ class KernelSource:
     dispatch: Dispatch
     after: tuple[int, ...] = ()
     """Numbers of earlier kernels whose stores this one reads: a barrier stands between."""
+    shader_model: str = ""
+    """HLSL: the shader model it is written for, as in `6.2`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -186,7 +192,7 @@ class Program:
             "elementwise": self.elementwise,
             "order": "kernels run in the order listed; a barrier stands between a kernel and those "
             "it names in 'after'",
-            **({"compile": _COMPILE} if self.target == "hlsl" else {}),
+            **({"signing": _SIGNING} if self.target == "hlsl" else {}),
         }
 
     def _describe_kernel(self, kernel: KernelSource) -> dict[str, Any]:
@@ -200,6 +206,12 @@ class Program:
             "dispatch": _describe_dispatch(kernel.dispatch),
             "after": [self.kernels[number].name for number in kernel.after],
         }
+        if self.target == "hlsl":
+            source, model = kernel.source, kernel.shader_model
+            made["compile"] = {
+                "compiler": "dxc",
+                "arguments": dxil_arguments(source, kernel.entry_point, model),
+            }
         if self.target == "hlsl" and kernel.scalars:
             made["constant_buffer"] = {
                 "register": "b0",
@@ -219,6 +231,7 @@ class Program:
         if self.target == "hlsl":
             made["register"] = f"{'u' if buffer.written else 't'}{buffer.slot}"
             made["element_bytes"] = buffer.dtype.bytes
+            made["structure_bytes"] = buffer.structure_bytes
         else:
             made["argument"] = buffer.slot
         return made
@@ -272,14 +285,7 @@ def combine_manifests(programs: Sequence[Program]) -> dict[str, Any]:
 
 _SUFFIXES = {"opencl": ".cl", "hlsl": ".hlsl"}
 
-_COMPILE = {
-    "compiler": "dxc",
-    "profile": "cs_6_2",
-    "arguments": ["-HV", "2021", "-Gis", "-enable-16bit-types"],
-    "signed": False,
-    "note": "DXIL is signed only by the dxil.dll that comes with DXC on Windows",
-}
-"""How to compile HLSL for Direct3D 12."""
+_SIGNING = "DXIL is signed only by the dxil.dll that comes with DXC on Windows"
 
 
 def constant_buffer_bytes(scalars: tuple[ScalarBinding, ...]) -> int:

@@ -15,12 +15,12 @@ PACKAGE = ROOT / "dmlc"
 
 ORDER = (
     "source", "resources", "files", "scalars", "language", "library", "ir", "binding", "transform",
-    "reference", "kernel", "program", "codegen", "pipeline", "runtime", "interop", "api", "testing",
-    "cli", "__main__",
+    "reference", "kernel", "shader_model", "program", "codegen", "pipeline", "runtime", "interop",
+    "api", "testing", "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 
-RUNTIME_MAY_IMPORT = ("source", "files", "scalars", "program", "runtime")
+RUNTIME_MAY_IMPORT = ("source", "files", "scalars", "shader_model", "program", "runtime")
 """The runtime works from programs alone: no IR, no language."""
 
 OWNERS = {

@@ -81,10 +81,12 @@ def test_opencl_manifest() -> None:
 
 def test_hlsl_manifest() -> None:
     made = make(RELU_GRAD, "hlsl")
-    assert made["compile"]["arguments"] == ["-HV", "2021", "-Gis", "-enable-16bit-types"]
-    assert made["compile"]["profile"] == "cs_6_2"
-    assert made["compile"]["signed"] is False
+    assert "signed only by the dxil.dll" in made["signing"]
     (kernel,) = made["kernels"]
+    assert kernel["compile"] == {
+        "compiler": "dxc",
+        "arguments": ["-T", "cs_6_2", "-E", "main", "-HV", "2021", "-Gis"],
+    }
     assert kernel["entry_point"] == "main"
     assert kernel["file"] == "relu_grad.hlsl"
     assert [(b["register"], b["element_bytes"]) for b in kernel["buffers"]] == [

@@ -19,6 +19,7 @@ from dmlc.files import write_files
 from dmlc.interop.dxdispatch import make_model
 from dmlc.program import combine_manifests, write_programs
 from dmlc.runtime.hlsl import compile_files
+from dmlc.shader_model import SHADER_MODELS
 
 _TARGETS = ("hlsl", "opencl")
 
@@ -34,6 +35,10 @@ _TARGETS = ("hlsl", "opencl")
 @click.option("--profile", type=click.Choice(["cpu", "gpu"]),
               help="The kind of device to shape kernels for. [default: cpu for OpenCL, gpu for "
               "HLSL]")  # fmt: skip
+@click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
+              show_default=True,
+              help="What HLSL is written for. 6.0 needs no 16-bit types of the device: buffers of "
+              "FLOAT16 and BFLOAT16 hold two elements to a word.")  # fmt: skip
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the files into this folder. Without it, print the sources.")  # fmt: skip
 @click.option("--dxdispatch", is_flag=True,
@@ -47,6 +52,7 @@ def command(
     dimensions: tuple[str, ...],
     target: str,
     profile: str | None,
+    shader_model: str,
     directory: str | None,
     dxdispatch: bool,
     as_json: bool,
@@ -61,7 +67,11 @@ def command(
         raise click.UsageError("--dxdispatch needs -o DIR and the target hlsl")
     function = bind_subject(operator, tensors, attributes, dimensions)
     targets = _TARGETS if target == "all" else (target,)
-    programs = [dmlc.compile(function, target=name, profile=profile) for name in targets]
+    models = {"hlsl": shader_model}
+    programs = [
+        dmlc.compile(function, target=name, profile=profile, shader_model=models.get(name))
+        for name in targets
+    ]
     if directory is not None:
         compiled = {
             n: c for p in programs if p.target == "hlsl" for n, c in compile_files(p).items()

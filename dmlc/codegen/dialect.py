@@ -87,6 +87,9 @@ class Dialect:
     streaming: Mapping[DataType, Spelling]
     """Vector stores that may pass the caches by; `{f}` says whether they do. Empty where the
     language has none."""
+    halves: Mapping[DataType, Spelling]
+    """How `{w}`, a word that two elements share, takes the value `{a}` as its half `{h}` (0 or 1):
+    for the types that buffers hold so."""
     helpers: Mapping[str, Helper]
     zeros: Mapping[DataType, str]
     """A zero that only the running kernel knows to be one, by type: what a literal zero becomes in
@@ -110,6 +113,8 @@ class Dialect:
     """One buffer may be bound for reading and for writing at once."""
     entry_point: str | None
     """The entry point's name, where it does not depend on the function."""
+    shader_model: str
+    """Of HLSL; empty elsewhere."""
     item: str
     """What one of the many that run at once is called."""
     own_names: tuple[str, ...]

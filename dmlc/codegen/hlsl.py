@@ -1,5 +1,5 @@
-"""The dialect of HLSL, shader model 6.2: StructuredBuffers, native 16-bit types, one constant
-buffer.
+"""The dialects of HLSL: StructuredBuffers and one constant buffer. Shader model 6.2 has native
+16-bit types; 6.0 has none, and buffers of such types hold two elements to a word.
 
 Every floating-point local is `precise`, so that DXC neither contracts nor re-associates. NaN is
 looked for in the bits of a value, which no compiler option can fold away. Transcendental functions
@@ -9,16 +9,20 @@ next.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import struct
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from dmlc.codegen.dialect import (
     Dialect,
     Entry,
+    Helper,
     Spelling,
     Unsupported,
     make_conversions,
@@ -196,7 +200,7 @@ STORES = MappingProxyType(
     {t: Spelling("{p}[{j}] = {a};") for t in _DIRECT}
     | {
         T.FLOAT16: Spelling("{p}[{j}] = (float16_t){0};"),
-        T.BFLOAT16: Spelling("{p}[{j}] = {H}({a});", helper="narrow_bfloat16"),
+        T.BFLOAT16: Spelling("{p}[{j}] = (uint16_t){H}({a});", helper="narrow_bfloat16"),
     }
 )
 
@@ -209,7 +213,22 @@ def _reserved(name: str) -> bool:
     return name in INTRINSICS or re.match(PATTERN, name) is not None
 
 
-HLSL = Dialect(
+def _choose_helpers(*tables: Mapping[Any, Entry]) -> Mapping[str, Helper]:
+    """The helpers that a dialect's spellings call, and those that these need."""
+    called: set[str] = set()
+    open_ = [e.helper for t in tables for e in t.values() if isinstance(e, Spelling) and e.helper]
+    while open_:
+        name = open_.pop()
+        if name not in called:
+            called.add(name)
+            open_ += HELPERS[name].needs
+    return MappingProxyType({name: h for name, h in HELPERS.items() if name in called})
+
+
+_OPERATIONS = make_table(_spell)
+_CONVERSIONS = make_conversions(_convert)
+
+HLSL_6_2 = Dialect(
     name="hlsl",
     suffix=".hlsl",
     template="hlsl.hlsl.j2",
@@ -228,12 +247,13 @@ HLSL = Dialect(
     index_suffixes=MappingProxyType({32: "u"}),
     storage=STORAGE,
     literal=_literal,
-    operations=make_table(_spell),
-    conversions=make_conversions(_convert),
+    operations=_OPERATIONS,
+    conversions=_CONVERSIONS,
     loads=LOADS,
     stores=STORES,
     streaming=MappingProxyType({}),
-    helpers=MappingProxyType({**HELPERS}),
+    helpers=_choose_helpers(_OPERATIONS, _CONVERSIONS, LOADS, STORES),
+    halves=MappingProxyType({}),
     # Groups are dispatched in (x, y, 1).
     zeros=MappingProxyType(
         {T.FLOAT32: "asfloat(group_id.z)", T.FLOAT64: "asdouble(group_id.z, 0)"}
@@ -254,6 +274,66 @@ HLSL = Dialect(
     registers=True,
     in_place=False,
     entry_point="main",
+    shader_model="6.2",
     item="thread",
     own_names=("group_id", "lane_id", "Arguments"),
+)
+
+
+# Shader model 6.0 ----------------------------------------------------------------------------
+
+_NO_16_BITS = "shader model 6.0 has no 16-bit integers"
+_16_BITS = (T.INT16, T.UINT16)
+_WORDS = (T.FLOAT16, T.BFLOAT16)
+
+
+def _spell_6_0(name: str, dtype: DataType) -> Entry:
+    return Unsupported(_NO_16_BITS) if dtype in _16_BITS else _spell(name, dtype)
+
+
+def _convert_6_0(source: DataType, target: DataType) -> Entry:
+    if source in _16_BITS or target in _16_BITS:
+        return Unsupported(_NO_16_BITS)
+    return _convert(source, target)
+
+
+_OPERATIONS_6_0 = make_table(_spell_6_0)
+_CONVERSIONS_6_0 = make_conversions(_convert_6_0)
+
+_LOADS_6_0 = MappingProxyType(
+    {t: s for t, s in LOADS.items() if t not in _16_BITS}
+    | {
+        T.FLOAT16: Spelling("{H}({p}[{i} / 2], {j})", helper="half_float16"),
+        T.BFLOAT16: Spelling("{H}({p}[{i} / 2], {j})", helper="half_bfloat16"),
+    }
+)
+
+_STORES_6_0 = MappingProxyType({t: STORES[t] for t in _LOADS_6_0 if t not in _WORDS})
+
+_HALVES_6_0 = MappingProxyType(
+    {
+        T.FLOAT16: Spelling("{w} |= {H}({a}) << (16 * {h});", helper="narrow_float16"),
+        T.BFLOAT16: Spelling("{w} |= {H}({a}) << (16 * {h});", helper="narrow_bfloat16"),
+    }
+)
+
+HLSL_6_0 = dataclasses.replace(
+    HLSL_6_2,
+    limits=dataclasses.replace(HLSL_6_2.limits, word_types=_WORDS),
+    storage=MappingProxyType(
+        {
+            **STORAGE,
+            **dict.fromkeys(_16_BITS, Unsupported(_NO_16_BITS)),
+            **dict.fromkeys(_WORDS, "uint"),
+        }
+    ),
+    operations=_OPERATIONS_6_0,
+    conversions=_CONVERSIONS_6_0,
+    loads=_LOADS_6_0,
+    stores=_STORES_6_0,
+    halves=_HALVES_6_0,
+    helpers=_choose_helpers(
+        _OPERATIONS_6_0, _CONVERSIONS_6_0, _LOADS_6_0, _STORES_6_0, _HALVES_6_0
+    ),
+    shader_model="6.0",
 )

@@ -140,11 +140,42 @@ float $H(const uint16_t bits)
 }""",
     "narrow_bfloat16": """\
 // Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
-uint16_t $H(const float value)
+uint $H(const float value)
 {
     const uint bits = asuint(value);
     const uint rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    return (uint16_t)(((bits & 0x7fffffff) > 0x7f800000) ? 0x7fc0 : rounded);
+    return ((bits & 0x7fffffff) > 0x7f800000) ? 0x7fc0 : rounded;
+}""",
+    "half_float16": """\
+// Element i of two float16 to a word, exactly.
+float $H(const uint word, const uint i)
+{
+    const uint bits = word >> (16 * (i % 2));
+    const uint exponent = bits & 0x7c00;
+    const uint denormal = asuint((float)(bits & 0x03ff) * 5.9604645e-08f);
+    const uint normal = ((bits & 0x7fff) << 13) + (exponent == 0x7c00 ? 0x70000000 : 0x38000000);
+    return asfloat((exponent == 0 ? denormal : normal) | ((bits & 0x8000) << 16));
+}""",
+    "half_bfloat16": """\
+// Element i of two bfloat16 to a word: a bfloat16 is the upper half of a float.
+float $H(const uint word, const uint i)
+{
+    return asfloat((i % 2 == 0) ? word << 16 : word & 0xffff0000);
+}""",
+    "narrow_float16": """\
+// Rounds to the nearest float16, ties to even; NaN stays NaN.
+uint $H(const float value)
+{
+    const uint size = asuint(value) & 0x7fffffff;
+    // Below 2^-14 a float16 counts in units of 2^-24.
+    const uint digits = (size & 0x007fffff) | 0x00800000;
+    const uint shift = min(126 - (size >> 23), 31);
+    const uint denormal = (digits + (1u << (shift - 1)) - 1 + ((digits >> shift) & 1)) >> shift;
+    const uint rebiased = size - 0x38000000;
+    const uint normal = min((rebiased + 0x0fff + ((rebiased >> 13) & 1)) >> 13, 0x7c00);
+    const uint rounded = (size < 0x38800000) ? denormal : normal;
+    const uint bits = (size > 0x7f800000) ? 0x7e00 : rounded;
+    return bits | ((asuint(value) >> 16) & 0x8000);
 }""",
 }
 

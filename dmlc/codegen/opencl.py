@@ -430,6 +430,7 @@ OPENCL = Dialect(
     stores=STORES,
     streaming=STREAMING,
     helpers=HELPERS,
+    halves=MappingProxyType({}),
     zeros=MappingProxyType({}),
     local=_local,
     unroll="#pragma unroll",
@@ -445,6 +446,7 @@ OPENCL = Dialect(
     registers=False,
     in_place=True,
     entry_point=None,
+    shader_model="",
     item="work item",
     own_names=(),
 )

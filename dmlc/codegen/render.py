@@ -15,7 +15,7 @@ import jinja2
 
 from dmlc import ir
 from dmlc.codegen.dialect import Dialect
-from dmlc.codegen.hlsl import HLSL
+from dmlc.codegen.hlsl import HLSL_6_0, HLSL_6_2
 from dmlc.codegen.names import (
     Mangler,
     free_name,
@@ -39,20 +39,29 @@ from dmlc.program import (
 )
 from dmlc.resources import resource_path
 from dmlc.scalars import DataType
+from dmlc.shader_model import dxil_arguments
 from dmlc.source import UnknownNameError, UnsupportedError, unknown_name
 
-HLSL_ARGUMENTS: tuple[str, ...] = ("-HV", "2021", "-Gis", "-enable-16bit-types")
-"""What DXC has to be told besides profile and entry point, to compile for Direct3D 12."""
-
-DIALECTS: tuple[Dialect, ...] = (OPENCL, HLSL)
+DIALECTS: tuple[Dialect, ...] = (OPENCL, HLSL_6_2, HLSL_6_0)
 
 
-def find_dialect(name: str) -> Dialect:
-    """The dialect of that name. Raises `UnknownNameError`, naming those there are."""
-    for dialect in DIALECTS:
-        if dialect.name == name:
+def find_dialect(name: str, shader_model: str | None = None) -> Dialect:
+    """The dialect of a target, in HLSL for a shader model. Raises `UnknownNameError`, naming those
+    there are, and `UnsupportedError` for a shader model where there are none."""
+    found = [d for d in DIALECTS if d.name == name]
+    if not found:
+        raise UnknownNameError(
+            unknown_name("target", name, dict.fromkeys(d.name for d in DIALECTS))
+        )
+    if shader_model is None:
+        return found[0]
+    for dialect in found:
+        if dialect.shader_model == shader_model:
             return dialect
-    raise UnknownNameError(unknown_name("target", name, [d.name for d in DIALECTS]))
+    known = [d.shader_model for d in found if d.shader_model]
+    if not known:
+        raise UnsupportedError(f"target '{name}' has no shader models")
+    raise UnknownNameError(unknown_name("shader model", shader_model, known))
 
 
 def render(
@@ -189,12 +198,13 @@ def _render_kernel(
     scalars = _bind_scalars(kernel, len(buffers), mangler)
     body = speller.spell_body()
     launch = kernel.launch
+    words = dialect.limits.word_types
     shown = tuple(
         BufferView(
             b.name,
             make_comment(b.tensor),
             str(dialect.storage[b.dtype]),
-            b.dtype.name.lower(),
+            b.dtype.name.lower() + (", two to a word" if b.dtype in words else ""),
             b.slot,
             b.written,
             "read and written" if b.read and b.written else "written" if b.written else "read",
@@ -204,6 +214,7 @@ def _render_kernel(
     scalar_views = tuple(
         ScalarView(s.name, speller.index_type, s.slot, "the number of elements") for s in scalars
     )
+    code = "\n".join([*(b.type for b in shown), *speller.helpers.values(), *body])
     source = _template(dialect.template).render(
         operator=make_comment(function.name),
         version=VERSION,
@@ -224,7 +235,7 @@ def _render_kernel(
         group_size=launch.group_size,
         body=body,
         root_signature=_root_signature(buffers, scalars) if root_signature else None,
-        arguments=" ".join(HLSL_ARGUMENTS),
+        arguments=" ".join(dxil_arguments(code, entry_point, dialect.shader_model)),
     )
     return KernelSource(
         make_file_stem(name),
@@ -234,6 +245,7 @@ def _render_kernel(
         scalars,
         Dispatch(launch.count, launch.per_group, launch.group_size, launch.row),
         after,
+        dialect.shader_model,
     )
 
 
@@ -274,9 +286,14 @@ def _bind_buffers(
                 written,
                 buffer.access is not k.Access.WRITE,
                 slot,
+                _structure_bytes(buffer.dtype, dialect) if dialect.registers else 0,
             )
         )
     return tuple(bindings)
+
+
+def _structure_bytes(dtype: DataType, dialect: Dialect) -> int:
+    return 4 if dtype in dialect.limits.word_types else dtype.bytes
 
 
 def _bind_scalars(kernel: k.Kernel, first: int, mangler: Mangler) -> tuple[ScalarBinding, ...]:

@@ -103,6 +103,14 @@ class Speller:
                 )
                 body = self.spell_statements(statement.body, depth + 1)
                 return [*lines, f"{indent}{head}", *body, f"{indent}}}"]
+            case k.Word(local=local):
+                name, word = self._names.spell(local.name), self._dialect.types[DataType.UINT32]
+                return [f"{indent}{word} {name} = 0;"]
+            case k.PutHalf():
+                return [f"{indent}{self._spell_half(statement)}"]
+            case k.StoreWord():
+                place = f"{self._names.spell(statement.buffer)}[{self.spell(statement.index).text}]"
+                return [f"{indent}{place} = {self._names.spell(statement.word.name)};"]
 
     def _spell_let(self, local: k.Local, value: k.Expression, indent: str) -> list[str]:
         made = self.spell(value)
@@ -140,6 +148,17 @@ class Speller:
             spelling = self._dialect.streaming[buffer.dtype]
             places["f"] = self.spell(store.streaming).text
         return self._fill(spelling, places, buffer.dtype.compute, lanes, buffer.dtype)
+
+    def _spell_half(self, put: k.PutHalf) -> str:
+        dtype = self._buffers[put.buffer].dtype
+        value = self.spell(put.value)
+        places: dict[str, str | int] = {
+            "w": self._names.spell(put.word.name),
+            "h": self.spell(put.half).inner,
+            "a": value.text,
+            "0": value.inner,
+        }
+        return self._fill(self._dialect.halves[dtype], places, dtype.compute, 1, dtype)
 
     # Expressions --------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from dmlc.pipeline import compile
 from dmlc.program import KernelSource, Program, Role, TensorSpec
 from dmlc.reference import evaluate
 from dmlc.scalars import Array, DataType
+from dmlc.shader_model import dxil_arguments
 from dmlc.source import DmlcError, UnsupportedError
 
 CONSTANT_BUFFER_BYTES = 256
@@ -191,10 +192,8 @@ def _shader(kernel: KernelSource) -> dict[str, Any]:
         "type": "hlsl",
         "sourcePath": f"{kernel.name}.hlsl",
         "compiler": "dxc",
-        "compilerArgs": [
-            "-T", "cs_6_2", "-E", kernel.entry_point, "-HV", "2021", "-Gis", "-enable-16bit-types",
-        ],
-    }  # fmt: skip
+        "compilerArgs": dxil_arguments(kernel.source, kernel.entry_point, kernel.shader_model),
+    }
 
 
 def _dispatch(kernel: KernelSource) -> dict[str, Any]:

@@ -114,9 +114,9 @@ class Emitter:
 
     def stores(
         self, position: Position, lanes: int, streaming: dict[str, k.Expression]
-    ) -> list[k.Statement]:
+    ) -> list[k.Store]:
         """The stores of the results, from the scope written last."""
-        statements: list[k.Statement] = []
+        statements: list[k.Store] = []
         for view, number in self._elements.results:
             value = self._widen(self._known[number], lanes)
             when = streaming.get(view.tensor) if lanes > 1 else None

@@ -161,7 +161,34 @@ class Store:
     """A BOOL: where it holds, the store may pass the caches by (a hint, no change of meaning)."""
 
 
-Statement: TypeAlias = Let | For | If | Store
+@dataclasses.dataclass(frozen=True, slots=True)
+class Word:
+    """A word of 32 bits that halves are put into: a local that starts as 0."""
+
+    local: Local
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PutHalf:
+    """Half a word, the lower (0) or the upper (1), takes `value` rounded to what `buffer`
+    stores. It is put in once."""
+
+    word: Local
+    buffer: str
+    half: Expression
+    value: Expression
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoreWord:
+    """Word `index` of a buffer takes `word`: two neighbouring elements of 16 bits."""
+
+    buffer: str
+    index: Expression
+    word: Local
+
+
+Statement: TypeAlias = Let | For | If | Store | Word | PutHalf | StoreWord
 
 
 # Kernels -------------------------------------------------------------------------------------

@@ -51,6 +51,14 @@ def _statements(statements: Iterable[k.Statement], indent: str) -> list[str]:
                 if statement.streaming is not None:
                     stream = f" streaming where {_expression(statement.streaming)}"
                 lines.append(f"{indent}store {place} = {_expression(statement.value)}{stream}")
+            case k.Word(local=local):
+                lines.append(f"{indent}word {local.name}")
+            case k.PutHalf(word=word):
+                half, value = _expression(statement.half), _expression(statement.value)
+                lines.append(f"{indent}put {word.name}[{half}] = {value}:{statement.buffer}")
+            case k.StoreWord(word=word):
+                place = f"{statement.buffer}[{_expression(statement.index)}]"
+                lines.append(f"{indent}store word {place} = {word.name}")
     return lines
 
 

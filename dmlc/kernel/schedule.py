@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from dmlc.scalars import DataType
 from dmlc.source import UnknownNameError, unknown_name
 
 
@@ -65,6 +66,8 @@ class Limits:
     """The widest index the language can use."""
     row: int | None
     """Groups along one dimension of a launch; None where there is no such limit."""
+    word_types: tuple[DataType, ...] = ()
+    """Types that buffers hold two to a word of 32 bits, and kernels store word by word."""
 
 
 RUN_TIME_COUNT = 2**31 - 1

@@ -20,6 +20,7 @@ from dmlc.scalars import DataType, data_type_of
 from dmlc.source import DmlcError, UnsupportedError, unknown_name
 
 Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
 Shape = tuple[int, ...]
 
 
@@ -54,6 +55,11 @@ class Operand:
         """Brings the kernel's values from the memory of an output to the caller."""
         if self.reason is not None:
             self.array[...] = self.view
+
+
+def as_bytes(memory: Array) -> Bytes:
+    """Contiguous memory as bytes, shared."""
+    return memory.ravel(order="K").view(np.uint8)
 
 
 def check_names(given: Mapping[str, object], specs: tuple[TensorSpec, ...], what: str) -> None:

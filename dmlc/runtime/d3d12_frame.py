@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmlc.program import Program, Role
+from dmlc.runtime.arrays import Bytes
 from dmlc.runtime.d3d12_device import Context
 from dmlc.runtime.d3d12_plan import Shader, View, Window, buffer_bytes, groups_of, tensor_bytes
-from dmlc.runtime.vulkan_frame import Bytes
-from dmlc.runtime.vulkan_plan import fill_constants
+from dmlc.runtime.hlsl import fill_constants
 
 
 class Frame:

@@ -11,13 +11,20 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 
-from dmlc.program import BufferBinding, KernelSource, Program, Role, TensorSpec
+from dmlc.program import (
+    BufferBinding,
+    KernelSource,
+    Program,
+    Role,
+    TensorSpec,
+    constant_buffer_bytes,
+)
 from dmlc.runtime import d3d12_device as limits
 from dmlc.runtime.arrays import span
 from dmlc.runtime.d3d12_device import D3D12Device, Limit
 from dmlc.runtime.dxc import Resource, ResourceKind, compile_dxil, reflect
 from dmlc.runtime.dxc_library import Library, load_library
-from dmlc.runtime.hlsl import check_reflection, constant_bytes
+from dmlc.runtime.hlsl import check_reflection
 from dmlc.source import UnavailableError, UnsupportedError
 
 _ALIGNMENT = 256
@@ -67,7 +74,7 @@ def check_program(program: Program) -> None:
         _refuse(threads, limits.GROUP_THREADS, f"{what} has {threads:,} threads per group")
         written = sum(b.written for b in kernel.buffers)
         _refuse(written, limits.WRITTEN_BUFFERS, f"{what} writes {written} buffers")
-        block = constant_bytes(kernel)
+        block = constant_buffer_bytes(kernel.scalars)
         _refuse(block, limits.CONSTANT_BYTES, f"{what} has {block:,} bytes of constants")
 
 
@@ -88,7 +95,11 @@ def build_shader(kernel: KernelSource) -> Shader:
 @functools.lru_cache(maxsize=256)
 def _build(kernel: KernelSource, library: Library) -> Shader:
     made = compile_dxil(
-        kernel.source, kernel.entry_point, name=f"{kernel.name}.hlsl", library=library
+        kernel.source,
+        kernel.entry_point,
+        name=f"{kernel.name}.hlsl",
+        shader_model=kernel.shader_model,
+        library=library,
     )
     if not made.is_signed:
         raise UnavailableError(
@@ -122,7 +133,7 @@ def _views(
                 f"the kernel {kernel.name} has a buffer of another kind than structured at "
                 f"{register}, which the host for Direct3D 12 cannot bind"
             )
-        made.append(View(buffer.tensor, resource.stride if resource else buffer.dtype.bytes))
+        made.append(View(buffer.tensor, buffer.structure_bytes))
     return tuple(made)
 
 

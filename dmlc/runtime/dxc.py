@@ -1,7 +1,7 @@
 """HLSL compiled by DXC, Microsoft's shader compiler: to DXIL for Direct3D, to SPIR-V for Vulkan.
 
 Also its disassembly, its validator, and its reflection: what it says a shader binds. Whether that
-is what a program says of itself is for `dxil_check` to judge. Any thread may call anything here.
+is what a program says of itself is for `hlsl` to judge. Any thread may call anything here.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dmlc.runtime.dxc_library import (
     check,
     load_library,
 )
+from dmlc.shader_model import dxc_arguments, dxil_arguments
 from dmlc.source import Diagnostic, InternalError, Source, Span, UnsupportedError
 
 _COMPILER = Interface(
@@ -144,7 +145,7 @@ def compile_dxil(
     entry_point: str = "main",
     *,
     name: str = "kernel.hlsl",
-    shader_model: str = "6_2",
+    shader_model: str = "6.2",
     library: Library | None = None,
 ) -> Shader:
     """DXIL of a compute shader, validated; signed on Windows only.
@@ -153,7 +154,8 @@ def compile_dxil(
     compile; UnavailableError without a compiler.
     """
     library = library or load_library()
-    options = [*_common_options(source, entry_point, shader_model), "-Gis"]
+    _check_model(shader_model)
+    options = dxil_arguments(source, entry_point, shader_model)
     if not library.signs:
         options += ["-select-validator", "internal"]
     return _compile(library, source, name, options)
@@ -164,14 +166,15 @@ def compile_spirv(
     entry_point: str = "main",
     *,
     name: str = "kernel.hlsl",
-    shader_model: str = "6_2",
+    shader_model: str = "6.2",
     shifts: RegisterShifts | None = None,
     library: Library | None = None,
 ) -> Shader:
     """SPIR-V for Vulkan 1.1, with register t<n> at binding `shifts.t + n` of set 0 and so on."""
+    _check_model(shader_model)
     shifts = shifts or RegisterShifts()
     options = [
-        *_common_options(source, entry_point, shader_model),
+        *dxc_arguments(source, entry_point, shader_model),
         "-spirv",
         "-fspv-target-env=vulkan1.1",
         # Otherwise wave operations ask for a vendor's extension.
@@ -182,24 +185,11 @@ def compile_spirv(
     return _compile(library or load_library(), source, name, options)
 
 
-_NATIVE_16BIT = re.compile(r"\b(?:float|int|uint)16_t[1-4]?\b")
-
-
-def _common_options(source: str, entry_point: str, shader_model: str) -> list[str]:
-    options = ["-T", f"cs_{shader_model}", "-E", entry_point, "-HV", "2021"]
-    # With the option a shader demands 16-bit arithmetic of the device, whether it uses it or not.
-    if _version(shader_model) >= (6, 2) and _NATIVE_16BIT.search(source):
-        options.append("-enable-16bit-types")
-    return options
-
-
-def _version(shader_model: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)_(\d+)", shader_model)
-    if found is None or not (6, 0) <= (int(found[1]), int(found[2])) <= (6, 8):
+def _check_model(shader_model: str) -> None:
+    if re.fullmatch(r"6\.[0-8]", shader_model) is None:
         raise UnsupportedError(
-            f"unknown shader model '{shader_model}'", None, ("known are 6_0 to 6_8",)
+            f"unknown shader model '{shader_model}'", None, ("known are 6.0 to 6.8",)
         )
-    return int(found[1]), int(found[2])
 
 
 class _Buffer(ctypes.Structure):

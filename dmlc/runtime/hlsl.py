@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import struct
+from collections.abc import Mapping
 
-from dmlc.program import BufferBinding, KernelSource, Program
+from dmlc.program import BufferBinding, KernelSource, Program, constant_buffer_bytes
 from dmlc.runtime.dxc import (
     Reflection,
     RegisterShifts,
@@ -21,7 +23,7 @@ from dmlc.runtime.dxc import (
 )
 from dmlc.runtime.dxc_library import Library, load_library
 from dmlc.runtime.spirv import ModuleFacts, read_module
-from dmlc.source import InternalError, UnavailableError
+from dmlc.source import InternalError, UnavailableError, UnsupportedError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,12 +63,23 @@ def compile_files(program: Program) -> dict[str, bytes]:
 @functools.lru_cache(maxsize=256)
 def _compile(kernel: KernelSource, library: Library) -> CompiledKernel:
     name = f"{kernel.name}.hlsl"
-    dxil = compile_dxil(kernel.source, kernel.entry_point, name=name, library=library)
+    dxil = compile_dxil(
+        kernel.source,
+        kernel.entry_point,
+        name=name,
+        shader_model=kernel.shader_model,
+        library=library,
+    )
     reflection = reflect(dxil.code, library=library)
     check_reflection(kernel, reflection)
     shifts = register_shifts(kernel)
     spirv = compile_spirv(
-        kernel.source, kernel.entry_point, name=name, shifts=shifts, library=library
+        kernel.source,
+        kernel.entry_point,
+        name=name,
+        shader_model=kernel.shader_model,
+        shifts=shifts,
+        library=library,
     )
     return CompiledKernel(
         dxil=dxil.code,
@@ -86,10 +99,18 @@ def register_shifts(kernel: KernelSource) -> RegisterShifts:
     return RegisterShifts.for_counts(max(read, default=-1) + 1, max(written, default=-1) + 1)
 
 
-def constant_bytes(kernel: KernelSource) -> int:
-    """The size of the kernel's constant buffer: whole rows of 16 bytes, 0 without scalars."""
-    used = max((s.offset + s.bits // 8 for s in kernel.scalars), default=0)
-    return -(-used // 16) * 16
+def fill_constants(kernel: KernelSource, sizes: Mapping[str, int]) -> bytes:
+    """The kernel's constant buffer, with symbols bound by `sizes`; empty without scalars."""
+    block = bytearray(constant_buffer_bytes(kernel.scalars))
+    for scalar in kernel.scalars:
+        value = scalar.value if isinstance(scalar.value, int) else sizes[scalar.value]
+        if value >> scalar.bits:
+            raise UnsupportedError(
+                f"{scalar.name} is {value:,}, and the kernel {kernel.name} takes it in "
+                f"{scalar.bits} bits"
+            )
+        struct.pack_into("<Q" if scalar.bits == 64 else "<I", block, scalar.offset, value)
+    return bytes(block)
 
 
 def check_reflection(kernel: KernelSource, reflection: Reflection) -> None:
@@ -133,9 +154,9 @@ def _resource_faults(
         return [f"it has {resource.name} at {resource.register}, where nothing is bound"]
     if binding.name != resource.name:
         return [f"{resource.register} is {resource.name}, not {binding.name}"]
-    if resource.stride % binding.dtype.bytes:
+    if resource.stride not in (0, binding.structure_bytes):
         return [
-            f"{resource.name} has elements of {resource.stride} bytes, and the tensor "
-            f"{binding.tensor} of {binding.dtype.bytes}"
+            f"{resource.name} has elements of {resource.stride} bytes, not "
+            f"{binding.structure_bytes}"
         ]
     return []

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from dmlc.program import Program, Role, TensorSpec
-from dmlc.runtime.arrays import Array
+from dmlc.runtime.arrays import Array, Bytes, as_bytes
 from dmlc.runtime.vulkan_context import Context
-from dmlc.runtime.vulkan_memory import Allocator, Buffer, Bytes, Use
+from dmlc.runtime.vulkan_memory import Allocator, Buffer, Use
 from dmlc.runtime.vulkan_pipeline import Pipeline, close_in_process
 from dmlc.runtime.vulkan_plan import Plan
 from dmlc.source import InternalError
@@ -346,11 +346,6 @@ def _part(whole: Buffer, window: tuple[int, int], tensor: TensorSpec) -> Buffer:
     """The elements of a window, in whole words of 4 bytes."""
     first, count = (n * tensor.dtype.bytes for n in window)
     return Buffer(whole.handle, whole.offset + first, -(-count // 4) * 4, None)
-
-
-def as_bytes(memory: Array) -> Bytes:
-    """Contiguous memory as bytes, shared."""
-    return memory.ravel(order="K").view(np.uint8)
 
 
 def _write(api: Any, target: Any, binding: int, kind: int, place: Buffer) -> Any:

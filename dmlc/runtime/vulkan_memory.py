@@ -12,14 +12,11 @@ import enum
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dmlc.runtime.arrays import Array
+from dmlc.runtime.arrays import Array, Bytes
 from dmlc.runtime.vulkan_api import VulkanError
 from dmlc.runtime.vulkan_context import Context
 from dmlc.source import DmlcError, InternalError
-
-Bytes = npt.NDArray[np.uint8]
 
 
 class Use(enum.Enum):

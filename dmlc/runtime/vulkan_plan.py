@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import struct
 from collections.abc import Mapping, Sequence
 
-from dmlc.program import KernelSource, Program, Role, TensorSpec
+from dmlc.program import KernelSource, Program, Role, TensorSpec, constant_buffer_bytes
 from dmlc.runtime.arrays import span
-from dmlc.runtime.hlsl import CompiledKernel, constant_bytes
+from dmlc.runtime.hlsl import CompiledKernel, fill_constants
 from dmlc.runtime.vulkan_device import VulkanDevice
 from dmlc.source import UnsupportedError
 
@@ -69,7 +68,7 @@ def check_kernels(
             ("maxDescriptorSetStorageBuffers", limits.set_storage_buffers),
         ):
             _refuse(count > most, device, f"{what} has {count} buffers", name, str(most))
-        block = constant_bytes(kernel)
+        block = constant_buffer_bytes(kernel.scalars)
         _refuse(block > limits.uniform_range, device, f"{what} has {block:,} bytes of constants",
                 "maxUniformBufferRange", f"{limits.uniform_range:,}")  # fmt: skip
         missing = [c for c in made.facts.capabilities if c not in device.capabilities]
@@ -154,20 +153,6 @@ def _memory_elements(tensor: TensorSpec, sizes: Mapping[str, int]) -> int:
     if tensor.strides is None or tensor.role is Role.SCRATCH:
         return math.prod(shape)
     return span(shape, tensor.strides)
-
-
-def fill_constants(kernel: KernelSource, sizes: Mapping[str, int]) -> bytes:
-    """The kernel's constant buffer, with symbols bound by `sizes`."""
-    block = bytearray(constant_bytes(kernel))
-    for scalar in kernel.scalars:
-        value = scalar.value if isinstance(scalar.value, int) else sizes[scalar.value]
-        if value >> scalar.bits:
-            raise UnsupportedError(
-                f"{scalar.name} is {value:,}, and the kernel {kernel.name} takes it in "
-                f"{scalar.bits} bits"
-            )
-        struct.pack_into("<Q" if scalar.bits == 64 else "<I", block, scalar.offset, value)
-    return bytes(block)
 
 
 class _Touched:

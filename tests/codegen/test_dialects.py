@@ -38,10 +38,12 @@ def test_every_conversion_load_and_store_is_spelled(dialect: Dialect) -> None:
     assert set(dialect.storage) == set(TENSOR_TYPES)
     held = {t for t, name in dialect.storage.items() if isinstance(name, str)}
     assert set(dialect.loads) == held
-    assert set(dialect.stores) == held
+    assert set(dialect.stores) | set(dialect.halves) == held
+    assert set(dialect.halves) == set(dialect.limits.word_types)
     assert set(dialect.streaming) <= held
     entries = [*dialect.operations.values(), *dialect.conversions.values()]
-    entries += [*dialect.loads.values(), *dialect.stores.values(), *dialect.streaming.values()]
+    for table in (dialect.loads, dialect.stores, dialect.streaming, dialect.halves):
+        entries += table.values()
     called = {e.helper for e in entries if isinstance(e, Spelling) and e.helper}
     needed = {needed for h in dialect.helpers.values() for needed in h.needs}
     assert called | needed == set(dialect.helpers)

@@ -85,6 +85,12 @@ def test_hlsl(case: str, check_golden: Callable[[Path, str], None]) -> None:
     check_golden(GOLDEN / f"{case}.hlsl", text)
 
 
+@pytest.mark.parametrize("case", ["relu_grad_f16", "relu_grad_bf16"])
+def test_hlsl_without_16_bit_types(case: str, check_golden: Callable[[Path, str], None]) -> None:
+    program = compile(read_case(case), "hlsl", shader_model="6.0")
+    check_golden(GOLDEN / f"{case}.6_0.hlsl", join_sources(program))
+
+
 @pytest.mark.parametrize("target", ["opencl", "hlsl"])
 def test_the_same_bytes_twice(target: str) -> None:
     function = read_case("two_results")

@@ -6,7 +6,7 @@
 //   t0: a, float16, read
 //   t1: b, float16, read
 //   u0: sum, float16, written
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
 StructuredBuffer<float16_t> a : register(t0);
 StructuredBuffer<float16_t> b : register(t1);

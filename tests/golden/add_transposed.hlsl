@@ -6,7 +6,7 @@
 //   t0: ATensor, float32, read
 //   t1: BTensor, float32, read
 //   u0: OutputTensor, float32, written
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<float> ATensor : register(t0);
 StructuredBuffer<float> BTensor : register(t1);

@@ -11,7 +11,7 @@
 //   t3: ScaleTensor, float32, read
 //   t4: BiasTensor, float32, read
 //   u0: OutputTensor, float32, written
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<float> InputTensor : register(t0);
 StructuredBuffer<float> MeanTensor : register(t1);

@@ -6,7 +6,7 @@
 //   t0: x, float64, read
 //   t1: low, float64, read
 //   u0: y, float64, written
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<double> x : register(t0);
 StructuredBuffer<double> low : register(t1);

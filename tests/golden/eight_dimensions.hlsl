@@ -7,7 +7,7 @@
 //   t0: a, float32, read
 //   t1: b, float32, read
 //   u0: y, float32, written
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<float> a : register(t0);
 StructuredBuffer<float> b : register(t1);

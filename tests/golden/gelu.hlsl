@@ -7,7 +7,7 @@
 //   t0: InputTensor, float32, read
 //   u0: OutputTensor, float32, written
 //   b0: n, uint, the number of elements
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<float> InputTensor : register(t0);
 RWStructuredBuffer<float> OutputTensor : register(u0);

@@ -11,7 +11,7 @@
 //   u0: quotient, int32, written
 //   u1: shifted, uint32, written
 //   b0: n, uint, the number of elements
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<int> a : register(t0);
 StructuredBuffer<int> b : register(t1);

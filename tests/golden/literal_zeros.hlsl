@@ -10,7 +10,7 @@
 //   u0: y, float32, written
 //   u1: z, float64, written
 //   b0: n, uint, the number of elements
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<float> x : register(t0);
 StructuredBuffer<double> zero : register(t1);

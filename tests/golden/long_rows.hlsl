@@ -6,7 +6,7 @@
 //   t0: x, float32, read
 //   t1: scale, float32, read
 //   u0: y, float32, written
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<float> x : register(t0);
 StructuredBuffer<float> scale : register(t1);

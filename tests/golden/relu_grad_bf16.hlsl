@@ -8,7 +8,7 @@
 //   t1: InputGradientTensor, bfloat16, read
 //   u0: OutputGradientTensor, bfloat16, written
 //   b0: n, uint, the number of elements
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
 StructuredBuffer<uint16_t> InputTensor : register(t0);
 StructuredBuffer<uint16_t> InputGradientTensor : register(t1);
@@ -26,11 +26,11 @@ float widen_bfloat16(const uint16_t bits)
 }
 
 // Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
-uint16_t narrow_bfloat16(const float value)
+uint narrow_bfloat16(const float value)
 {
     const uint bits = asuint(value);
     const uint rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    return (uint16_t)(((bits & 0x7fffffff) > 0x7f800000) ? 0x7fc0 : rounded);
+    return ((bits & 0x7fffffff) > 0x7f800000) ? 0x7fc0 : rounded;
 }
 
 [RootSignature("CBV(b0), SRV(t0), SRV(t1), UAV(u0)")]
@@ -46,7 +46,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             precise const float input = widen_bfloat16(InputTensor[i]);
             precise const float input_gradient = widen_bfloat16(InputGradientTensor[i]);
             precise const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
-            OutputGradientTensor[i] = narrow_bfloat16(output_gradient);
+            OutputGradientTensor[i] = (uint16_t)narrow_bfloat16(output_gradient);
         }
     }
 }

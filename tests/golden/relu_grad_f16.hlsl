@@ -8,7 +8,7 @@
 //   t1: InputGradientTensor, float16, read
 //   u0: OutputGradientTensor, float16, written
 //   b0: n, uint, the number of elements
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
 StructuredBuffer<float16_t> InputTensor : register(t0);
 StructuredBuffer<float16_t> InputGradientTensor : register(t1);

@@ -13,7 +13,7 @@
 //   u1: vload16, float32, written
 //   u2: main_, float32, written
 //   b0: n, uint, the number of elements
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<float> float4_ : register(t0);
 StructuredBuffer<float> point_ : register(t1);

@@ -7,7 +7,7 @@
 //   t0: x, float32, read
 //   u0: y, float32, written
 //   b0: n, uint, the number of elements
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<float> x : register(t0);
 RWStructuredBuffer<float> y : register(u0);

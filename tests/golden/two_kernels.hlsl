@@ -7,7 +7,7 @@
 //   t0: x, float16, read
 //   u0: rounded, float16, written
 //   b0: n, uint, the number of elements
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
 StructuredBuffer<float16_t> x : register(t0);
 RWStructuredBuffer<float16_t> rounded : register(u0);
@@ -43,7 +43,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //   t0: rounded, float16, read
 //   u0: doubled, float32, written
 //   b0: n, uint, the number of elements
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
 StructuredBuffer<float16_t> rounded : register(t0);
 RWStructuredBuffer<float> doubled : register(u0);

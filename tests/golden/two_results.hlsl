@@ -11,7 +11,7 @@
 //   u0: dx, float32, written
 //   u1: dgate, float32, written
 //   b0: n, uint, the number of elements
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<float> x : register(t0);
 StructuredBuffer<float> gate : register(t1);

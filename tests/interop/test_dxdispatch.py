@@ -222,11 +222,21 @@ def make_program(
         tensors.append(TensorSpec(resource.name, role, dtype, array.shape))
         written = kind == "u"
         buffers.append(
-            BufferBinding(resource.name, resource.name, dtype, written, not written, resource.slot)
+            BufferBinding(
+                resource.name,
+                resource.name,
+                dtype,
+                written,
+                not written,
+                resource.slot,
+                resource.stride,
+            )
         )
     assert groups[1:] == [1, 1]
     dispatch = Dispatch(groups[0], 1, reflection.group_size[0], None)
-    kernel = KernelSource("replayed", entry, source, tuple(buffers), tuple(scalars), dispatch)
+    kernel = KernelSource(
+        "replayed", entry, source, tuple(buffers), tuple(scalars), dispatch, shader_model="6.2"
+    )
     return Program("replayed", "hlsl", "gpu", tuple(tensors), (kernel,), 1 << 31)
 
 

@@ -3,6 +3,8 @@ with."""
 
 from __future__ import annotations
 
+import dataclasses
+
 from dmlc.program import (
     BufferBinding,
     Dispatch,
@@ -49,9 +51,11 @@ def make_kernel(
     row: int | None = ROW,
 ) -> KernelSource:
     source = f"{declarations}{_HEAD}{_MAIN}{body}}}\n"
-    return KernelSource(
-        name, "main", source, buffers, scalars, Dispatch(count, GROUP, GROUP, row), after
+    bound = tuple(
+        dataclasses.replace(b, structure_bytes=b.structure_bytes or b.dtype.bytes) for b in buffers
     )
+    dispatch = Dispatch(count, GROUP, GROUP, row)
+    return KernelSource(name, "main", source, bound, scalars, dispatch, after, "6.2")
 
 
 def relu_grad(dtype: DataType = F32, *, elementwise: bool = True, row: int | None = ROW) -> Program:

@@ -301,8 +301,8 @@ def wide_copy() -> Program:
         "StructuredBuffer<float4> A : register(t0);\nRWStructuredBuffer<float4> S : register(u0);",
         "    if (i < 8) {\n        S[i] = A[i];\n    }\n",
         (
-            BufferBinding("A", "A", F32, False, True, 0),
-            BufferBinding("S", "S", F32, True, False, 0),
+            BufferBinding("A", "A", F32, False, True, 0, 16),
+            BufferBinding("S", "S", F32, True, False, 0, 16),
         ),
         (),
         8,
@@ -473,7 +473,7 @@ def test_a_tensor_that_one_kernel_reads_and_stores(machine: Machine) -> None:
             "    if (i < 32) {\n        S[i] = S[i] + 1.0f;\n    }\n",
             (), (), 32,
         ).source,
-        buffers=(BufferBinding("S", "S", F32, True, True, 0),),
+        buffers=(BufferBinding("S", "S", F32, True, True, 0, 4),),
     )  # fmt: skip
     tensors = (program.tensors[0], dataclasses.replace(program.tensors[1], role=Role.OUTPUT))
     program = dataclasses.replace(program, kernels=(program.kernels[0], narrow), tensors=tensors)

@@ -9,10 +9,9 @@ import pytest
 from dmlc.program import BufferBinding, KernelSource, ScalarBinding
 from dmlc.runtime.dxc import RegisterShifts
 from dmlc.runtime.dxc_library import load_library
-from dmlc.runtime.hlsl import compile_kernel, constant_bytes
-from dmlc.scalars import DataType
+from dmlc.runtime.hlsl import compile_kernel
 from dmlc.source import InternalError
-from tests.runtime.handmade_hlsl import F32, add_one, relu_grad, square_then_double, sum_of
+from tests.runtime.handmade_hlsl import F32, relu_grad, square_then_double, sum_of
 
 RELU = relu_grad().kernels[0]
 FINISH = square_then_double().kernels[1]
@@ -34,14 +33,6 @@ def test_a_kernel_of_many_buffers_has_bindings_of_its_own() -> None:
     assert made.facts.bindings == (*range(21), 36)
 
 
-def test_constants_take_whole_rows() -> None:
-    assert constant_bytes(add_one((3,), None, "i").kernels[0]) == 0
-    assert constant_bytes(RELU) == 16
-    assert constant_bytes(FINISH) == 16
-    wide = dataclasses.replace(FINISH, scalars=(ScalarBinding("n", "n", 64, 0, 16),))
-    assert constant_bytes(wide) == 32
-
-
 def with_buffer(kernel: KernelSource, number: int, **changes: object) -> KernelSource:
     buffers = list(kernel.buffers)
     buffers[number] = dataclasses.replace(buffers[number], **changes)  # pyright: ignore
@@ -59,8 +50,8 @@ def with_buffer(kernel: KernelSource, number: int, **changes: object) -> KernelS
         (with_buffer(RELU, 0, slot=5), "it has X at t0, where nothing is bound"),
         (with_buffer(RELU, 2, written=False, slot=7), "it has dX at u0, where nothing is bound"),
         (
-            with_buffer(FINISH, 0, tensor="S", dtype=DataType.FLOAT64),
-            "S has elements of 4 bytes, and the tensor S of 8",
+            with_buffer(FINISH, 0, structure_bytes=8),
+            "S has elements of 4 bytes, not 8",
         ),
         (
             dataclasses.replace(RELU, scalars=()),

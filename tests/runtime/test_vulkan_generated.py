@@ -11,7 +11,7 @@ import pytest
 
 from dmlc import ir
 from dmlc.codegen.dialect import Unsupported
-from dmlc.codegen.hlsl import HLSL
+from dmlc.codegen.hlsl import HLSL_6_2 as HLSL
 from dmlc.pipeline import compile
 from dmlc.reference import evaluate
 from dmlc.runtime import dxc, vulkan
@@ -85,17 +85,6 @@ def test_operation(operation: Operation, dtype: DataType, tmp_path: pathlib.Path
 RELU_GRAD = """func @relu_grad(%X: {0}[n], %dY: {0}[n]) -> (%dX) {{
   %dX: {0}[i0 < n] = select(gt(%X[i0], 0.0), %dY[i0], 0.0)
 }}"""
-
-
-@pytest.mark.parametrize("dtype", [DataType.FLOAT16, DataType.BFLOAT16])
-def test_every_16_bit_pattern_through_relu_grad(dtype: DataType) -> None:
-    patterns = np.arange(1 << 16, dtype=np.uint16)
-    x, dy = patterns.view(dtype.dtype), np.roll(patterns, 4321).view(dtype.dtype)
-    out = vulkan.load(compile(ir.parse(RELU_GRAD.format(dtype.short)), "hlsl"))({"X": x, "dY": dy})
-    expected = np.where(x.astype(np.float32) > 0, dy, dtype.dtype.type(0))
-    both_nan = np.isnan(out["dX"].astype(np.float32)) & np.isnan(expected.astype(np.float32))
-    same = out["dX"].view(np.uint16) == expected.view(np.uint16)
-    assert np.all(same | both_nan)
 
 
 def test_more_elements_than_one_binding_reaches() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from dmlc import ir
@@ -32,13 +35,16 @@ def test_most_cases_run_here() -> None:
 
 
 @pytest.mark.parametrize("case", COMPILED)
-def test_golden_kernel(case: str) -> None:
+def test_golden_kernel(case: str, tmp_path: Path) -> None:
     function: ir.Function = read_case(case)
     program = compile(function, "hlsl")
     for kernel in program.kernels:
         made = compile_kernel(kernel)
         assert made.warnings == ()
         assert " fast " not in dxc.disassemble(made.dxil)
+        path = tmp_path / "kernel.spv"
+        path.write_bytes(made.spirv)
+        subprocess.run(["spirv-val", "--target-env", "vulkan1.1", path], check=True)
     executable = vulkan.load(program)
     for count in (1, 16, 1000, 33001) if function.symbols() else (1,):
         inputs = make_inputs(function, count)

@@ -1,0 +1,35 @@
+"""Shader models: which one generated HLSL is written for, and what its compiler has to be told.
+
+6.2 has 16-bit types, where a device supports them in full; 6.0 runs everywhere, and stores such
+values two to a word.
+"""
+
+from __future__ import annotations
+
+import re
+
+SHADER_MODELS: tuple[str, ...] = ("6.2", "6.0")
+"""The shader models that HLSL is generated for, the default first."""
+
+_NATIVE_16BIT = re.compile(r"\b(?:float|int|uint)16_t[1-4]?\b")
+
+
+def needs_16bit_types(source: str) -> bool:
+    """Whether HLSL uses 16-bit types. Asked for native ones, the compiler demands 16-bit
+    arithmetic of every device that runs the shader, whether it is used or not."""
+    return _NATIVE_16BIT.search(source) is not None
+
+
+def dxc_arguments(source: str, entry_point: str, shader_model: str) -> list[str]:
+    """What DXC has to be told to compile HLSL as it is meant, whatever it is compiled to."""
+    profile = f"cs_{shader_model.replace('.', '_')}"
+    arguments = ["-T", profile, "-E", entry_point, "-HV", "2021"]
+    # Before 6.2 there are none, and the compiler refuses to be asked for them.
+    if needs_16bit_types(source) and shader_model not in ("6.0", "6.1"):
+        arguments.append("-enable-16bit-types")
+    return arguments
+
+
+def dxil_arguments(source: str, entry_point: str, shader_model: str) -> list[str]:
+    """The same for DXIL: without `-Gis` it is compiled for fast arithmetic."""
+    return [*dxc_arguments(source, entry_point, shader_model), "-Gis"]
