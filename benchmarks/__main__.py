@@ -10,12 +10,12 @@ import pathlib
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from benchmarks.contenders import Case, contenders
+from benchmarks.contenders import Case, Contender, contenders, vulkan_contenders
 from benchmarks.limit import Limit
 from benchmarks.measure import PAUSE_SECONDS, measure, repeats_for, sample
 from benchmarks.startup import measure_startup
@@ -31,14 +31,7 @@ Times = dict[str, dict[str, dict[str, float]]]
 def time_case(limit: Limit, type_name: str, count: int, rounds: int) -> dict[str, float]:
     """Median seconds of every contender, and of the limit: the best of its variants."""
     case = Case.make(TYPES[type_name], count)
-    samplers: dict[str, Callable[[], float]] = {}
-    for contender in contenders(case, limit.threads):
-        case.out[...] = 1
-        contender.run()
-        if not np.array_equal(contender.result(), case.expected):
-            raise SystemExit(f"{contender.name} gives a wrong result for {type_name}[{count}]")
-        repeats = repeats_for(contender.run)
-        samplers[contender.name] = functools.partial(sample, contender.run, repeats)
+    samplers = make_samplers(case, contenders(case, limit.threads))
     repeats = max(1, min(20_000, 40_000_000 // (3 * case.x.nbytes)))
     for variant in range(limit.variants):
         samplers[f"limit {variant}"] = functools.partial(
@@ -46,7 +39,23 @@ def time_case(limit: Limit, type_name: str, count: int, rounds: int) -> dict[str
         )
     found = measure(samplers, rounds)
     variants = [found.pop(f"limit {k}") for k in range(limit.variants)]
+    # By themselves: what runs shaders on a CPU has threads of its own, which linger.
+    shaders = make_samplers(case, vulkan_contenders(case))
+    found |= measure(shaders, rounds) if shaders else {}
     return {LIMIT: min(variants)} | found
+
+
+def make_samplers(case: Case, entrants: Iterable[Contender]) -> dict[str, Callable[[], float]]:
+    """How to time each contender, once it has been seen to give the right result."""
+    samplers: dict[str, Callable[[], float]] = {}
+    for contender in entrants:
+        case.out[...] = 1
+        contender.run()
+        if not np.array_equal(contender.result(), case.expected):
+            raise SystemExit(f"{contender.name} gives a wrong result for {case.x.dtype}")
+        repeats = repeats_for(contender.run)
+        samplers[contender.name] = functools.partial(sample, contender.run, repeats)
+    return samplers
 
 
 def sample_limit(limit: Limit, variant: int, case: Case, repeats: int) -> float:
@@ -90,6 +99,10 @@ def check(times: Times, startup: dict[str, float]) -> list[tuple[str, float, flo
         if large:
             bound = large["dmlc bound call"]
             found.append((f"{type_name} 16M: bound call / limit", bound / large[LIMIT], 1.15))
+            if "naive HLSL on Vulkan" in large:
+                naive = large["naive HLSL on Vulkan"]
+                on_vulkan = large["dmlc on Vulkan, bound call"]
+                found.append((f"{type_name} 16M: HLSL on Vulkan / naive", on_vulkan / naive, 0.7))
             if "PyTorch eager, out=" in large:
                 torch = large["PyTorch eager, out="]
                 found.append((f"{type_name} 16M: bound call / PyTorch out=", bound / torch, 1.0))

@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 import dmlc
+from benchmarks.naive import make_naive
+from dmlc.runtime import vulkan
 from dmlc.scalars import data_type_of
 
 Array = npt.NDArray[Any]
@@ -82,6 +84,26 @@ def _dmlc(case: Case) -> Iterator[Contender]:
         lambda: dmlc.run(OPERATOR, inputs),
         lambda: dmlc.run(OPERATOR, inputs)["OutputGradientTensor"],
     )
+
+
+def vulkan_contenders(case: Case) -> Iterator[Contender]:
+    """The HLSL on a Vulkan device, and the plainest HLSL there is; nobody without a device."""
+    try:
+        vulkan.find_device()
+    except dmlc.UnavailableError:
+        return
+    data_type = data_type_of(case.x.dtype)
+    assert data_type is not None
+    described = {n: dmlc.TensorDesc(data_type) for n in ("InputTensor", "InputGradientTensor")}
+    generated = dmlc.compile(dmlc.operator(OPERATOR).bind(described), "hlsl")
+    inputs = {"InputTensor": case.x, "InputGradientTensor": case.dy}
+    outputs = {"OutputGradientTensor": case.out}
+    for name, program in (
+        ("dmlc on Vulkan, bound call", generated),
+        ("naive HLSL on Vulkan", make_naive(data_type)),
+    ):
+        call = vulkan.load(program).bind(inputs, outputs)
+        yield Contender(name, call, lambda: case.out)
 
 
 def _torch(case: Case, threads: int) -> Iterator[Contender]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dmlc import ir
-    from dmlc.api import Results, load, load_program, operator, operators, parse, run
+    from dmlc.api import Results, load_program, run
     from dmlc.binding import Module, Operator, TensorDesc
+    from dmlc.catalog import load, operator, operators, parse
     from dmlc.pipeline import compile
     from dmlc.program import Program
     from dmlc.scalars import DataType
@@ -68,11 +69,11 @@ _PLACES = {
     "UnknownNameError": "dmlc.source",
     "UnsupportedError": "dmlc.source",
     "compile": "dmlc.pipeline",
-    "load": "dmlc.api",
+    "load": "dmlc.catalog",
     "load_program": "dmlc.api",
-    "operator": "dmlc.api",
-    "operators": "dmlc.api",
-    "parse": "dmlc.api",
+    "operator": "dmlc.catalog",
+    "operators": "dmlc.catalog",
+    "parse": "dmlc.catalog",
     "run": "dmlc.api",
 }
 

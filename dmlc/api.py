@@ -1,4 +1,4 @@
-"""The Python face of dmlc: operators by name, and one call from arrays to arrays.
+"""The Python face of dmlc: one call from arrays to arrays.
 
 Everything here puts stages together that live elsewhere; `dmlc` itself offers these names
 lazily. Calls that look alike share what was compiled for the first of them.
@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
-import pathlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from dmlc import library
-from dmlc.binding import Module, Operator, TensorDesc
+from dmlc.binding import Operator, TensorDesc
+from dmlc.catalog import operator
 from dmlc.ir import Function
-from dmlc.language.check import check_file, check_text
 from dmlc.pipeline import compile
 from dmlc.program import Program, Role, TensorSpec
 from dmlc.reference import evaluate
@@ -47,11 +44,7 @@ from dmlc.source import (
 __all__ = [
     "Results",
     "compile",
-    "load",
     "load_program",
-    "operator",
-    "operators",
-    "parse",
     "run",
 ]
 
@@ -69,57 +62,6 @@ class Results(dict[str, Array]):
     def __init__(self, arrays: Mapping[str, Array], report: Report) -> None:
         super().__init__(arrays)
         self.report = report
-
-
-# Operators ------------------------------------------------------------------------------------
-
-
-class _Library(Mapping[str, Operator]):
-    """The built-in operators by qualified name; each is read when it is first asked for."""
-
-    def __getitem__(self, name: str) -> Operator:
-        return _built_in(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(library.names())
-
-    def __len__(self) -> int:
-        return len(library.names())
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} operators: {', '.join(self)}>"
-
-
-_LIBRARY = _Library()
-
-
-@functools.cache
-def _built_in(name: str) -> Operator:
-    return Operator(library.find(name).operators[name])
-
-
-def operators() -> Mapping[str, Operator]:
-    """The built-in operators by qualified name, such as `directml.ACTIVATION_RELU_GRAD`."""
-    return _LIBRARY
-
-
-def operator(name: str) -> Operator:
-    """The built-in operator of that qualified name.
-
-    Raises `UnknownNameError`, a `KeyError`, with the nearest name where there is none.
-    """
-    return _built_in(name)
-
-
-def load(path: str | os.PathLike[str]) -> Module:
-    """The operators and graphs of a `.dml` file. Raises `DmlcError` with every mistake in it."""
-    return Module.of(check_file(pathlib.Path(path)))
-
-
-def parse(text: str, filename: str = "<text>") -> Module:
-    """The operators and graphs of a `.dml` text; `filename` is what messages call it, and where
-    its imports are relative to."""
-    return Module.of(check_text(text, filename))
 
 
 # Devices --------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@
 
 Sources and manifests go to DIR (`out/demo`). Each operator runs with every data type it has, on
 vectors, planes of images, eight dimensions, transposed and sliced arrays, with NaN, infinities,
-zeros of both signs and denormals among the values, on every OpenCL device of the machine.
+zeros of both signs and denormals among the values: the OpenCL form on every OpenCL device of the
+machine, the HLSL form on every Vulkan device.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import numpy.typing as npt
 
 import dmlc
 from dmlc.program import write_programs
-from dmlc.runtime import opencl
-from dmlc.runtime.device import INSTALL_NOTE, Device
+from dmlc.runtime import opencl, vulkan
+from dmlc.runtime.device import INSTALL_NOTE
+from dmlc.runtime.dxc_library import load_library
 from dmlc.testing.verify import Verdict, verify
 
 Array = npt.NDArray[Any]
@@ -60,7 +62,18 @@ def attribute_choices(operator: dmlc.Operator) -> list[dict[str, object]]:
     return [dict(zip(switches, setting, strict=True)) for setting in settings]
 
 
-def demonstrate(operator: dmlc.Operator, devices: tuple[Device, ...], folder: Path) -> bool:
+def find_devices() -> dict[str, str]:
+    """What to run on, by selector: a name for people."""
+    found = {f"opencl:{d.index}": str(d) for d in opencl.devices()}
+    try:
+        load_library()
+        found |= {f"vulkan:{d.index}": d.name for d in vulkan.devices()}
+    except dmlc.UnavailableError as error:
+        print(f"HLSL is compiled, but does not run here: {error}", file=sys.stderr)
+    return found
+
+
+def demonstrate(operator: dmlc.Operator, devices: dict[str, str], folder: Path) -> bool:
     """Compiles and runs one operator, prints what was found, and tells whether all held."""
     definition = operator.definition
     tensors = definition.levels[-1].tensors
@@ -78,24 +91,31 @@ def demonstrate(operator: dmlc.Operator, devices: tuple[Device, ...], folder: Pa
     random = np.random.default_rng(2026)
     verdicts: list[Verdict] = []
     shapes: dict[str, None] = {}
+    refused: dict[str, None] = {}
     for dtype in tensors[0].dtypes:
         for label, first in layouts(random, dtype):
             shapes[label] = None
             rest = {name: make(random, first.shape, dtype) for name in inputs[1:]}
             arrays = {inputs[0]: first, **rest}
             for device, attributes in itertools.product(devices, choices):
-                results = dmlc.run(operator, arrays, attributes, device=f"opencl:{device.index}")
+                try:
+                    results = dmlc.run(operator, arrays, attributes, device=device)
+                except dmlc.UnsupportedError as error:
+                    refused[f"{dtype.name} on {device} ({error.diagnostics[0].message})"] = None
+                    continue
                 for verdict in verify(operator, arrays, attributes, results).values():
                     verdicts.append(verdict)
                     if not verdict.holds:
-                        print(f"  FAILED    {dtype.name} {label} {attributes}: {verdict}")
+                        print(f"  FAILED    {device} {dtype.name} {label} {attributes}: {verdict}")
 
     print(f"  types     {', '.join(t.name for t in tensors[0].dtypes)}")
     print(f"  shapes    {', '.join(shapes)}")
     if choices != [{}]:
         settings = [", ".join(f"{n} = {v}".lower() for n, v in c.items()) for c in choices]
         print(f"  with      {'; '.join(settings)}")
-    print(f"  devices   {', '.join(f'opencl:{d.index} {d}' for d in devices)}")
+    print(f"  devices   {', '.join(f'{selector} {name}' for selector, name in devices.items())}")
+    for reason in refused:
+        print(f"  not       {reason}")
     elements = sum(v.comparison.elements for v in verdicts)
     largest = max(v.comparison.largest for v in verdicts)
     exact = all(v.comparison.different == 0 for v in verdicts)
@@ -108,13 +128,12 @@ def demonstrate(operator: dmlc.Operator, devices: tuple[Device, ...], folder: Pa
 
 def main(arguments: list[str]) -> int:
     folder = Path(arguments[0] if arguments else "out/demo")
-    devices = opencl.devices()
+    devices = find_devices()
     if not devices:
-        print(f"there is no OpenCL device; {INSTALL_NOTE.message}", file=sys.stderr)
+        print(f"there is no device to run on; {INSTALL_NOTE.message}", file=sys.stderr)
         return 3
     print("dmlc: operators from their reference pages to kernels that run")
     held = [demonstrate(dmlc.operator(name), devices, folder) for name in SEEDS]
-    print("\nThe OpenCL form of each was run; the HLSL form is the same kernel for Direct3D 12.")
     return 0 if all(held) else 1
 
 

@@ -14,9 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dmlc"
 
 ORDER = (
-    "source", "resources", "files", "scalars", "language", "library", "ir", "binding", "transform",
-    "reference", "kernel", "shader_model", "program", "codegen", "pipeline", "runtime", "interop",
-    "api", "testing", "cli", "__main__",
+    "source", "resources", "files", "scalars", "language", "library", "ir", "binding", "catalog",
+    "transform", "reference", "kernel", "shader_model", "program", "codegen", "pipeline", "runtime",
+    "interop", "api", "testing", "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 

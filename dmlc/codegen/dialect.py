@@ -91,6 +91,8 @@ class Dialect:
     """How `{w}`, a word that two elements share, takes the value `{a}` as its half `{h}` (0 or 1):
     for the types that buffers hold so."""
     helpers: Mapping[str, Helper]
+    helper_names: str
+    """A pattern of the helpers' names."""
     zeros: Mapping[DataType, str]
     """A zero that only the running kernel knows to be one, by type: what a literal zero becomes in
     arithmetic, where drivers would otherwise fold `x * 0` and `x / 0` whatever x is. Empty where

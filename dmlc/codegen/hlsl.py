@@ -13,22 +13,19 @@ import dataclasses
 import math
 import re
 import struct
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from dmlc.codegen.dialect import (
     Dialect,
     Entry,
-    Helper,
     Spelling,
     Unsupported,
     make_conversions,
     make_table,
 )
-from dmlc.codegen.hlsl_helpers import HELPERS
+from dmlc.codegen.hlsl_helpers import HELPER_NAMES, Helpers
 from dmlc.codegen.hlsl_names import INTRINSICS, PATTERN
 from dmlc.codegen.translate import PREFIX
 from dmlc.kernel.schedule import Limits
@@ -213,18 +210,6 @@ def _reserved(name: str) -> bool:
     return name in INTRINSICS or re.match(PATTERN, name) is not None
 
 
-def _choose_helpers(*tables: Mapping[Any, Entry]) -> Mapping[str, Helper]:
-    """The helpers that a dialect's spellings call, and those that these need."""
-    called: set[str] = set()
-    open_ = [e.helper for t in tables for e in t.values() if isinstance(e, Spelling) and e.helper]
-    while open_:
-        name = open_.pop()
-        if name not in called:
-            called.add(name)
-            open_ += HELPERS[name].needs
-    return MappingProxyType({name: h for name, h in HELPERS.items() if name in called})
-
-
 _OPERATIONS = make_table(_spell)
 _CONVERSIONS = make_conversions(_convert)
 
@@ -252,7 +237,8 @@ HLSL_6_2 = Dialect(
     loads=LOADS,
     stores=STORES,
     streaming=MappingProxyType({}),
-    helpers=_choose_helpers(_OPERATIONS, _CONVERSIONS, LOADS, STORES),
+    helpers=Helpers(_OPERATIONS, _CONVERSIONS, LOADS, STORES),
+    helper_names=HELPER_NAMES,
     halves=MappingProxyType({}),
     # Groups are dispatched in (x, y, 1).
     zeros=MappingProxyType(
@@ -332,8 +318,6 @@ HLSL_6_0 = dataclasses.replace(
     loads=_LOADS_6_0,
     stores=_STORES_6_0,
     halves=_HALVES_6_0,
-    helpers=_choose_helpers(
-        _OPERATIONS_6_0, _CONVERSIONS_6_0, _LOADS_6_0, _STORES_6_0, _HALVES_6_0
-    ),
+    helpers=Helpers(_OPERATIONS_6_0, _CONVERSIONS_6_0, _LOADS_6_0, _STORES_6_0, _HALVES_6_0),
     shader_model="6.0",
 )

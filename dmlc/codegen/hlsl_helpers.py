@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
-from dmlc.codegen.dialect import Helper
-from dmlc.codegen.translate import translate
+from dmlc.codegen.dialect import Entry, Helper, Spelling
+from dmlc.codegen.translate import PREFIX, translate
 from dmlc.scalars import DataType
 
 _FLOATS = {
@@ -215,11 +217,48 @@ def _conversions() -> dict[str, Helper]:
     return made
 
 
-HELPERS: Mapping[str, Helper] = MappingProxyType(
+PLAIN: Mapping[str, Helper] = MappingProxyType(
     {key: Helper(text) for key, text in _FLOATS.items()}
-    | {p.name: Helper(p.text, p.needs, typed=False) for p in translate().values()}
     | {key: Helper(text, typed=False) for key, text in _DOUBLES.items()}
     | {key: Helper(text) for key, text in _INTEGERS.items()}
     | {key: Helper(text, typed=False) for key, text in _STORAGE.items()}
     | _conversions()
 )
+"""The helpers written here; the transcendental functions are translated when one is asked for."""
+
+
+@functools.cache
+def _portable() -> Mapping[str, Helper]:
+    return {p.name: Helper(p.text, p.needs, typed=False) for p in translate().values()}
+
+
+class Helpers(Mapping[str, Helper]):
+    """The helpers that spellings call, and those that these need."""
+
+    def __init__(self, *tables: Mapping[Any, Entry]) -> None:
+        entries = [e for table in tables for e in table.values()]
+        self._called = {e.helper for e in entries if isinstance(e, Spelling) and e.helper}
+
+    @functools.cached_property
+    def _names(self) -> tuple[str, ...]:
+        names: set[str] = set()
+        open_ = list(self._called)
+        while open_:
+            name = open_.pop()
+            if name not in names:
+                names.add(name)
+                open_ += self[name].needs
+        return tuple(sorted(names))
+
+    def __getitem__(self, key: str) -> Helper:
+        return _portable()[key] if key.startswith(PREFIX) else PLAIN[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+HELPER_NAMES = rf"{'|'.join(PLAIN)}|{PREFIX}\w+"
+"""A pattern of every helper's name."""

@@ -430,6 +430,7 @@ OPENCL = Dialect(
     stores=STORES,
     streaming=STREAMING,
     helpers=HELPERS,
+    helper_names="|".join(HELPERS),
     halves=MappingProxyType({}),
     zeros=MappingProxyType({}),
     local=_local,

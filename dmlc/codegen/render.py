@@ -253,7 +253,7 @@ def _render_kernel(
 def _reserved_names(dialect: Dialect) -> Callable[[str], bool]:
     """Whether the language, or a helper function, has a name for itself."""
     types = "|".join(dialect.types.values())
-    own = re.compile(rf"({'|'.join(dialect.helpers)})(_({types})(\d+)?|_x\d+)?")
+    own = re.compile(rf"({dialect.helper_names})(_({types})(\d+)?|_x\d+)?")
 
     def reserved(name: str) -> bool:
         return dialect.reserved(name) or own.fullmatch(name) is not None
