@@ -16,7 +16,7 @@ from dmlc.cli.arguments import (
     read_tensors,
 )
 from dmlc.files import write_files
-from dmlc.interop.dxdispatch import make_model
+from dmlc.interop.dxdispatch import DispatchModel, make_model
 from dmlc.program import combine_manifests, write_programs
 from dmlc.runtime.hlsl import compile_files
 from dmlc.shader_model import SHADER_MODELS
@@ -72,17 +72,23 @@ def command(
         dmlc.compile(function, target=name, profile=profile, shader_model=models.get(name))
         for name in targets
     ]
+    model: DispatchModel | None = None
+    if dxdispatch:
+        model = make_model(
+            find_operator(operator),
+            read_tensors(tensors),
+            read_attributes(attributes),
+            shader_model=shader_model,
+        )
     if directory is not None:
         compiled = {
             n: c for p in programs if p.target == "hlsl" for n, c in compile_files(p).items()
         }
         paths = write_programs(programs, directory, compiled)
-        if dxdispatch:
-            model = make_model(
-                find_operator(operator), read_tensors(tensors), read_attributes(attributes)
-            )
-            folder = Path(directory) / "dxdispatch"
-            paths += write_files(folder, model.all_files(programs[0].name))
+        if model is not None:
+            files = model.all_files(programs[0].name)
+            paths += write_files(Path(directory) / "dxdispatch", files)
+            _show_next_steps(programs[0].name, model)
         for path in paths:
             click.echo(path, err=as_json)
     elif not as_json:
@@ -90,3 +96,11 @@ def command(
     if as_json:
         whole = programs[0].manifest() if len(programs) == 1 else combine_manifests(programs)
         click.echo(json.dumps(whole, indent=2))
+
+
+def _show_next_steps(name: str, model: DispatchModel) -> None:
+    """What to do with a model, on the machine it is meant for."""
+    click.echo("on Windows, in the folder dxdispatch:", err=True)
+    click.echo(f"  dxdispatch.exe {name}.json", err=True)
+    for actual, expected in model.comparisons:
+        click.echo(f"  dmlc compare {actual} {expected}", err=True)

@@ -57,6 +57,7 @@ def make_model(
     tensors: Mapping[str, TensorDesc],
     attributes: Mapping[str, object],
     seed: int = 0,
+    shader_model: str | None = None,
 ) -> DispatchModel:
     """The model of an operator with these tensors and attributes, on random inputs.
 
@@ -69,7 +70,7 @@ def make_model(
             f"a DxDispatch model needs the sizes of {operator.name}'s tensors",
             notes=["give them: --tensor NAME=FLOAT32[2,3]"],
         )
-    program = compile(function, target="hlsl", root_signature=False)
+    program = compile(function, "hlsl", root_signature=False, shader_model=shader_model)
     inputs = {t.name: _make_input(t, seed + k) for k, t in enumerate(program.inputs)}
     expected = evaluate(function, inputs)
     files = {

@@ -291,7 +291,22 @@ def test_compile_writes_a_dxdispatch_model(dmlc: Dmlc) -> None:
     shader = Path("out/dxdispatch/ACTIVATION_RELU_GRAD.hlsl").read_text("utf-8")
     assert "RootSignature" not in shader
     assert dmlc("compile", GRAD, *sizes, "--dxdispatch").status == 2
-    assert dmlc("compile", GRAD, "--dxdispatch", "-o", "out").status == 1
+    assert (
+        "dmlc compare OutputGradientTensor.dmlc.npy OutputGradientTensor.directml.npy" in found.err
+    )
+    assert dmlc("compile", GRAD, "--dxdispatch", "-o", "other").status == 1
+    assert not Path("other").exists()
+
+
+def test_compile_for_shader_model_6_0(dmlc: Dmlc) -> None:
+    sizes = [f"--tensor={n}=FLOAT16[5]" for n in ("InputTensor", "InputGradientTensor")]
+    arguments = ("compile", GRAD, *sizes, "--target", "hlsl", "--shader-model", "6.0")
+    found = dmlc(*arguments, "--dxdispatch", "-o", "out")
+    assert found.status == 0
+    for folder in ("out", "out/dxdispatch"):
+        shader = Path(folder, "ACTIVATION_RELU_GRAD.hlsl").read_text("utf-8")
+        assert "cs_6_0" in shader
+        assert "StructuredBuffer<uint> InputTensor" in shader
 
 
 def test_compare(dmlc: Dmlc) -> None:
