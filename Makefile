@@ -91,7 +91,7 @@ $(STAMPS)/system:
 
 $(STAMPS)/base: $(STAMPS)/system pyproject.toml
 	@echo "installing dmlc into $(VENV)"
-	@$(PIP) -e .
+	@$(PIP) -e '.[vulkan]'
 	@$(BIN)/python -m compileall -q dmlc
 	@touch $@
 
