@@ -30,8 +30,8 @@ from dmlc.runtime.arrays import (
     show_shape,
 )
 from dmlc.runtime.d3d12 import D3D12Device
-from dmlc.runtime.device import Device, DeviceKind
-from dmlc.runtime.executable import Executable
+from dmlc.runtime.opencl.device import Device, DeviceKind
+from dmlc.runtime.opencl.executable import Executable
 from dmlc.runtime.report import Report
 from dmlc.runtime.vulkan import VulkanDevice
 from dmlc.scalars import TENSOR_TYPES, DataType, data_type_of

@@ -22,8 +22,8 @@ import numpy.typing as npt
 import dmlc
 from dmlc.program import write_programs
 from dmlc.runtime import opencl, vulkan
-from dmlc.runtime.device import INSTALL_NOTE
 from dmlc.runtime.dxc_library import load_library
+from dmlc.runtime.opencl.device import INSTALL_NOTE
 from dmlc.testing.verify import Verdict, verify
 
 Array = npt.NDArray[Any]

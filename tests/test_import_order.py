@@ -28,14 +28,14 @@ OWNERS = {
     "jinja2": ("dmlc.codegen.render",),
     "lark": ("dmlc.language",),
     "ml_dtypes": ("dmlc.scalars",),
-    "pyopencl": ("dmlc.runtime.driver", "dmlc.runtime.executable"),
+    "pyopencl": ("dmlc.runtime.opencl.driver", "dmlc.runtime.opencl.executable"),
 }
 """The third-party packages, and the modules that may import them. NumPy is at home wherever
 values are: everywhere but in the places below."""
 
 WITHOUT_NUMPY = ("source", "resources", "files", "language", "library", "program")
 
-LATE_IMPORTS = {("dmlc.runtime.driver", "pyopencl")}
+LATE_IMPORTS = {("dmlc.runtime.opencl.driver", "pyopencl")}
 """The imports that may stand in a function: of packages a machine can do without until they are
 needed, in the module that owns them."""
 

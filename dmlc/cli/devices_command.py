@@ -10,8 +10,8 @@ import click
 
 from dmlc.runtime import d3d12, opencl, vulkan
 from dmlc.runtime.d3d12 import D3D12Device
-from dmlc.runtime.device import INSTALL_NOTE, Device
 from dmlc.runtime.dxc_library import load_library
+from dmlc.runtime.opencl.device import INSTALL_NOTE, Device
 from dmlc.runtime.vulkan import VulkanDevice
 from dmlc.source import DmlcError, UnavailableError
 

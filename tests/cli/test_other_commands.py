@@ -12,7 +12,7 @@ import pytest
 import dmlc as package
 from dmlc import ir
 from dmlc.cli import devices_command
-from dmlc.runtime.device import Device, DeviceKind, Memory
+from dmlc.runtime.opencl.device import Device, DeviceKind, Memory
 from dmlc.runtime.vulkan import VulkanDevice
 from dmlc.source import UnavailableError
 from tests.cli.conftest import Dmlc

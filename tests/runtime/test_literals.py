@@ -14,7 +14,7 @@ from dmlc.codegen.render import find_dialect
 from dmlc.ir.print import constant_text
 from dmlc.pipeline import compile
 from dmlc.runtime import opencl, vulkan
-from dmlc.runtime.executable import Executable as OpenCLExecutable
+from dmlc.runtime.opencl.executable import Executable as OpenCLExecutable
 from dmlc.scalars import OPERATIONS, DataType
 
 CONSTANTS = (0.0, -0.0, 1.0, -1.0, 2.0, math.inf, -math.inf, math.nan, 1e-38, 3e38)

@@ -19,9 +19,9 @@ from dmlc.program import (
     TensorSpec,
     constant_buffer_bytes,
 )
-from dmlc.runtime import d3d12_device as limits
 from dmlc.runtime.arrays import span
-from dmlc.runtime.d3d12_device import D3D12Device, Limit
+from dmlc.runtime.d3d12 import device as limits
+from dmlc.runtime.d3d12.device import D3D12Device, Limit
 from dmlc.runtime.dxc import Resource, ResourceKind, compile_dxil, reflect
 from dmlc.runtime.dxc_library import Library, load_library
 from dmlc.runtime.hlsl import check_reflection

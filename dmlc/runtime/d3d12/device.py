@@ -3,7 +3,7 @@
 Direct3D is reached through the Python package compushady, which exists for Windows and is imported
 here alone, at the first call that needs it. The limits are the ones that Direct3D 12 promises for
 every device of feature level 12_0, which is the level compushady asks for; they carry the names of
-`d3d12.h`. Running a program is `d3d12_executable`'s business.
+`d3d12.h`. Running a program is `executable`'s business.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ import pytest
 
 from dmlc.program import Program, Role, ScalarBinding, TensorSpec
 from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
-from dmlc.runtime.vulkan_device import DeviceType, Limits, VulkanDevice
-from dmlc.runtime.vulkan_plan import (
+from dmlc.runtime.vulkan.device import DeviceType, Limits, VulkanDevice
+from dmlc.runtime.vulkan.plan import (
     Launch,
     check_kernels,
     fill_constants,

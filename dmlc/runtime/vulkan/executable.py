@@ -19,12 +19,12 @@ from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
 from dmlc.runtime.placement import Outputs, Placement, place
 from dmlc.runtime.quick import plan_quick
 from dmlc.runtime.report import Report
-from dmlc.runtime.vulkan_context import Context, reopen_context
-from dmlc.runtime.vulkan_device import VulkanDevice
-from dmlc.runtime.vulkan_frame import Frame
-from dmlc.runtime.vulkan_memory import Allocator
-from dmlc.runtime.vulkan_pipeline import Pipeline, PipelineCache
-from dmlc.runtime.vulkan_plan import Plan, check_kernels, make_plan
+from dmlc.runtime.vulkan.context import Context, reopen_context
+from dmlc.runtime.vulkan.device import VulkanDevice
+from dmlc.runtime.vulkan.frame import Frame
+from dmlc.runtime.vulkan.memory import Allocator
+from dmlc.runtime.vulkan.pipeline import Pipeline, PipelineCache
+from dmlc.runtime.vulkan.plan import Plan, check_kernels, make_plan
 from dmlc.source import UnsupportedError
 
 LEND_BYTES = 6 << 20

@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 
 from dmlc.program import Program
-from dmlc.runtime import vulkan, vulkan_executable
+from dmlc.runtime import vulkan
 from dmlc.runtime.arrays import Array
 from dmlc.runtime.vulkan import Options
-from dmlc.runtime.vulkan_api import VulkanError
-from dmlc.runtime.vulkan_context import open_context
-from dmlc.runtime.vulkan_plan import Plan, make_plan
+from dmlc.runtime.vulkan import executable as vulkan_executable
+from dmlc.runtime.vulkan.api import VulkanError
+from dmlc.runtime.vulkan.context import open_context
+from dmlc.runtime.vulkan.plan import Plan, make_plan
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, InternalError, UnsupportedError
 from tests.runtime import handmade

@@ -17,9 +17,9 @@ import pytest
 
 from dmlc.program import Program
 from dmlc.runtime import opencl
-from dmlc.runtime.device import Device, Memory
-from dmlc.runtime.driver import open_session
-from dmlc.runtime.executable import SMALL_LAUNCH_BYTES, Executable
+from dmlc.runtime.opencl.device import Device, Memory
+from dmlc.runtime.opencl.driver import open_session
+from dmlc.runtime.opencl.executable import SMALL_LAUNCH_BYTES, Executable
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, UnsupportedError
 from tests.runtime import handmade
@@ -472,7 +472,7 @@ def run_python(text: str, **environment: str) -> subprocess.CompletedProcess[str
     inherited = {k: v for k, v in os.environ.items() if k not in ("POCL_DEVICES", "PYOPENCL_CTX")}
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", text],
-        cwd=pathlib.Path(__file__).parents[2],
+        cwd=pathlib.Path(__file__).parents[3],
         env=inherited | environment,
         capture_output=True,
         text=True,

@@ -17,10 +17,10 @@ import numpy as np
 
 from dmlc.program import Program, Role, TensorSpec
 from dmlc.runtime.arrays import Array, Bytes, as_bytes
-from dmlc.runtime.vulkan_context import Context
-from dmlc.runtime.vulkan_memory import Allocator, Buffer, Use
-from dmlc.runtime.vulkan_pipeline import Pipeline, close_in_process
-from dmlc.runtime.vulkan_plan import Plan
+from dmlc.runtime.vulkan.context import Context
+from dmlc.runtime.vulkan.memory import Allocator, Buffer, Use
+from dmlc.runtime.vulkan.pipeline import Pipeline, close_in_process
+from dmlc.runtime.vulkan.plan import Plan
 from dmlc.source import InternalError
 
 _WAIT_NANOSECONDS = 100_000_000

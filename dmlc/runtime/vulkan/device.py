@@ -2,7 +2,7 @@
 
 Numbers and names only: what a device is asked here is written down in plain frozen data, so that
 the choice among devices and the checks against their limits need no driver. Making anything on
-a device is `vulkan_context`'s business.
+a device is `context`'s business.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
-from dmlc.runtime.vulkan_api import INSTALL_LOADER, Vulkan
+from dmlc.runtime.vulkan.api import INSTALL_LOADER, Vulkan
 from dmlc.source import DmlcError, Note, UnavailableError
 
 

@@ -20,16 +20,18 @@ import pytest
 from dmlc.pipeline import compile
 from dmlc.program import BufferBinding, KernelSource, Program, Role, ScalarBinding, TensorSpec
 from dmlc.reference import evaluate
-from dmlc.runtime import d3d12, d3d12_device, d3d12_plan, dxc, vulkan
+from dmlc.runtime import d3d12, dxc, vulkan
 from dmlc.runtime.arrays import Array
-from dmlc.runtime.d3d12_device import DeviceType
-from dmlc.runtime.d3d12_plan import build_shader, check_program, plan_windows
+from dmlc.runtime.d3d12 import device as d3d12_device
+from dmlc.runtime.d3d12 import plan as d3d12_plan
+from dmlc.runtime.d3d12.device import DeviceType
+from dmlc.runtime.d3d12.plan import build_shader, check_program, plan_windows
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, InternalError, UnavailableError, UnsupportedError
 from tests.agreement import disagreements
 from tests.codegen.test_golden import INEXACT, make_inputs, read_case
-from tests.runtime import fake_compushady
-from tests.runtime.fake_compushady import (
+from tests.runtime.d3d12 import fake_compushady
+from tests.runtime.d3d12.fake_compushady import (
     HEAP_DEFAULT,
     HEAP_READBACK,
     HEAP_UPLOAD,
@@ -49,7 +51,7 @@ from tests.runtime.handmade_hlsl import (
     square_then_double,
     sum_of,
 )
-from tests.runtime.test_vulkan_golden import COMPILED
+from tests.runtime.vulkan.test_golden import COMPILED
 
 
 @pytest.fixture
@@ -648,5 +650,5 @@ def test_what_direct3d_refuses_is_said(machine: Machine) -> None:
 
 
 def test_the_wheel_brings_what_is_asked_for() -> None:
-    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8")
     assert "compushady==0.17.5; sys_platform == 'win32'" in text.partition("\nd3d12 = [")[2]

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from dmlc.runtime.vulkan_device import DeviceType, VulkanDevice, choose_device
+from dmlc.runtime.vulkan.device import DeviceType, VulkanDevice, choose_device
 from dmlc.source import DmlcError, UnavailableError
-from tests.runtime.test_vulkan_plan import DEVICE
+from tests.runtime.vulkan.test_plan import DEVICE
 
 
 def make(index: int, name: str, type: DeviceType) -> VulkanDevice:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from dmlc.program import Program, Role
 from dmlc.runtime.arrays import Array, Operand
-from dmlc.runtime.device import Device, Memory
-from dmlc.runtime.driver import Launcher, Session
+from dmlc.runtime.opencl.device import Device, Memory
+from dmlc.runtime.opencl.driver import Launcher, Session
 from dmlc.runtime.placement import Outputs, Placement, place
 from dmlc.runtime.quick import QuickPlan, plan_quick
 from dmlc.runtime.report import Report

@@ -14,9 +14,10 @@ import sys
 import numpy as np
 import pytest
 
-from dmlc.runtime import vulkan_api, vulkan_context
-from dmlc.runtime.vulkan_api import VulkanError, load_vulkan
-from dmlc.runtime.vulkan_context import (
+from dmlc.runtime.vulkan import api as vulkan_api
+from dmlc.runtime.vulkan import context as vulkan_context
+from dmlc.runtime.vulkan.api import VulkanError, load_vulkan
+from dmlc.runtime.vulkan.context import (
     Context,
     Instance,
     Messages,
@@ -24,8 +25,8 @@ from dmlc.runtime.vulkan_context import (
     reopen_context,
     set_validation,
 )
-from dmlc.runtime.vulkan_executable import Executable, Options, session_of
-from dmlc.runtime.vulkan_memory import Allocator, Use
+from dmlc.runtime.vulkan.executable import Executable, Options, session_of
+from dmlc.runtime.vulkan.memory import Allocator, Use
 from dmlc.source import DmlcError, InternalError, UnavailableError
 from tests.runtime.handmade_hlsl import relu_grad, square_then_double
 
@@ -77,7 +78,7 @@ def run_with(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     code = (
         "from dmlc.runtime import vulkan; print(vulkan.find_device('vulkan:llvmpipe').type.label)"
     )
-    root = pathlib.Path(__file__).parents[2]
+    root = pathlib.Path(__file__).parents[3]
     plain = {k: v for k, v in os.environ.items() if not k.startswith("VK_")}
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
@@ -94,7 +95,7 @@ def test_nothing_is_printed_without_a_display() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from dmlc.runtime import vulkan; vulkan.devices()"],
         env=plain,
-        cwd=pathlib.Path(__file__).parents[2],
+        cwd=pathlib.Path(__file__).parents[3],
         capture_output=True,
         text=True,
         check=True,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 
 from dmlc.program import Program
-from dmlc.runtime.device import Device, choose
-from dmlc.runtime.driver import discover, open_session
-from dmlc.runtime.executable import Executable
+from dmlc.runtime.opencl.device import Device, choose
+from dmlc.runtime.opencl.driver import discover, open_session
+from dmlc.runtime.opencl.executable import Executable
 
 
 def devices() -> tuple[Device, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dmlc.program import KernelSource, Program, Role, TensorSpec, constant_buffer_bytes
 from dmlc.runtime.arrays import span
 from dmlc.runtime.hlsl import CompiledKernel, fill_constants
-from dmlc.runtime.vulkan_device import VulkanDevice
+from dmlc.runtime.vulkan.device import VulkanDevice
 from dmlc.source import UnsupportedError
 
 INDEX_LIMIT = 1 << 32

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from dmlc.runtime.device import Device, DeviceKind, Memory, choose
+from dmlc.runtime.opencl.device import Device, DeviceKind, Memory, choose
 from dmlc.source import DmlcError, UnavailableError
 
 

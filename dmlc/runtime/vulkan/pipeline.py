@@ -15,7 +15,7 @@ from typing import Any
 from dmlc.program import BufferBinding, KernelSource
 from dmlc.runtime.dxc import RegisterShifts
 from dmlc.runtime.hlsl import CompiledKernel
-from dmlc.runtime.vulkan_context import Context
+from dmlc.runtime.vulkan.context import Context
 
 _KEPT = 64
 """Pipelines per device that outlive the last executable that used them."""

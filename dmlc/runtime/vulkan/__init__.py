@@ -1,18 +1,18 @@
 """Running HLSL programs on Vulkan devices: which devices there are, and a program loaded on one.
 
-The parts: `vulkan_api` (the loader's functions), `vulkan_device` (choosing a device),
-`vulkan_context` (a device made ready), `hlsl` and `dxc` (the compiler), `vulkan_plan` (what a run
-does, and whether it may), `vulkan_memory`, `vulkan_pipeline`, `vulkan_frame` (a run recorded),
-`vulkan_executable` (the run).
+The parts: `api` (the loader's functions), `device` (choosing a device),
+`context` (a device made ready), `hlsl` and `dxc` (the compiler), `plan` (what a run
+does, and whether it may), `memory`, `pipeline`, `frame` (a run recorded),
+`executable` (the run).
 """
 
 from __future__ import annotations
 
 from dmlc.program import Program
 from dmlc.runtime.report import Report
-from dmlc.runtime.vulkan_context import find_devices, open_context, set_validation
-from dmlc.runtime.vulkan_device import VulkanDevice, choose_device
-from dmlc.runtime.vulkan_executable import Call, Executable, Options
+from dmlc.runtime.vulkan.context import find_devices, open_context, set_validation
+from dmlc.runtime.vulkan.device import VulkanDevice, choose_device
+from dmlc.runtime.vulkan.executable import Call, Executable, Options
 
 __all__ = [
     "Call",
@@ -35,7 +35,7 @@ def devices() -> tuple[VulkanDevice, ...]:
 
 
 def find_device(selector: str | None = None) -> VulkanDevice:
-    """The device that a selector means: see `vulkan_device.choose_device`."""
+    """The device that a selector means: see `device.choose_device`."""
     return choose_device(find_devices(), selector)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlc.program import KernelSource
-from dmlc.runtime.device import INSTALL_NOTE, Device, DeviceKind, Memory
+from dmlc.runtime.opencl.device import INSTALL_NOTE, Device, DeviceKind, Memory
 from dmlc.source import DmlcError, Source, Span, UnavailableError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
-from dmlc.runtime.vulkan_api import Vulkan, VulkanError, load_vulkan
-from dmlc.runtime.vulkan_device import (
+from dmlc.runtime.vulkan.api import Vulkan, VulkanError, load_vulkan
+from dmlc.runtime.vulkan.device import (
     HOST_MEMORY_EXTENSION,
     VulkanDevice,
     choose_device,

@@ -11,10 +11,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from dmlc.runtime import driver, opencl
-from dmlc.runtime.device import DeviceKind, Memory
-from dmlc.runtime.driver import open_session
-from dmlc.runtime.executable import Executable
+from dmlc.runtime import opencl
+from dmlc.runtime.opencl import driver
+from dmlc.runtime.opencl.device import DeviceKind, Memory
+from dmlc.runtime.opencl.driver import open_session
+from dmlc.runtime.opencl.executable import Executable
 from dmlc.source import DmlcError, UnavailableError
 from tests.runtime import handmade
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from dmlc.runtime.arrays import Array, Bytes
-from dmlc.runtime.vulkan_api import VulkanError
-from dmlc.runtime.vulkan_context import Context
+from dmlc.runtime.vulkan.api import VulkanError
+from dmlc.runtime.vulkan.context import Context
 from dmlc.source import DmlcError, InternalError
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from dmlc.program import Program, Role
 from dmlc.runtime.arrays import Bytes
-from dmlc.runtime.d3d12_device import Context
-from dmlc.runtime.d3d12_plan import Shader, View, Window, buffer_bytes, groups_of, tensor_bytes
+from dmlc.runtime.d3d12.device import Context
+from dmlc.runtime.d3d12.plan import Shader, View, Window, buffer_bytes, groups_of, tensor_bytes
 from dmlc.runtime.hlsl import fill_constants
 
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from dmlc.program import Program
 from dmlc.runtime.arrays import Array, as_bytes
-from dmlc.runtime.d3d12_device import Context, D3D12Device, reporting
-from dmlc.runtime.d3d12_frame import Frame
-from dmlc.runtime.d3d12_plan import Window, build_shader, check_program, plan_windows
+from dmlc.runtime.d3d12.device import Context, D3D12Device, reporting
+from dmlc.runtime.d3d12.frame import Frame
+from dmlc.runtime.d3d12.plan import Window, build_shader, check_program, plan_windows
 from dmlc.runtime.placement import Outputs, Placement, place
 from dmlc.runtime.report import Report
 

@@ -1,22 +1,22 @@
 """Running HLSL programs on Direct3D 12 devices, on Windows: which there are, and a program loaded
-on one. Untested on hardware: see `d3d12_device.UNTESTED`, which every device carries as its note.
+on one. Untested on hardware: see `device.UNTESTED`, which every device carries as its note.
 
-The parts: `d3d12_device` (the package behind it, choosing a device, the limits), `d3d12_plan`
-(what a run does, and whether it may), `d3d12_frame` (its buffers and pipelines),
-`d3d12_executable` (the run).
+The parts: `device` (the package behind it, choosing a device, the limits), `plan`
+(what a run does, and whether it may), `frame` (its buffers and pipelines),
+`executable` (the run).
 """
 
 from __future__ import annotations
 
 from dmlc.program import Program
-from dmlc.runtime.d3d12_device import (
+from dmlc.runtime.d3d12.device import (
     UNTESTED,
     D3D12Device,
     choose_device,
     find_devices,
     open_context,
 )
-from dmlc.runtime.d3d12_executable import Call, Executable
+from dmlc.runtime.d3d12.executable import Call, Executable
 
 __all__ = [
     "UNTESTED",
@@ -37,7 +37,7 @@ def devices() -> tuple[D3D12Device, ...]:
 
 
 def find_device(selector: str | None = None) -> D3D12Device:
-    """The device that a selector means: see `d3d12_device.choose_device`."""
+    """The device that a selector means: see `device.choose_device`."""
     return choose_device(find_devices(), selector)
 
 
