@@ -205,6 +205,10 @@ def _local(type_name: str, dtype: DataType) -> str:
     return f"precise const {type_name}" if dtype.is_float else f"const {type_name}"
 
 
+def _variable(type_name: str, dtype: DataType) -> str:
+    return f"precise {type_name}" if dtype.is_float else type_name
+
+
 def _reserved(name: str) -> bool:
     return name in INTRINSICS or re.match(PATTERN, name) is not None
 
@@ -235,6 +239,11 @@ HLSL = Dialect(
     streaming=MappingProxyType({}),
     helpers=MappingProxyType({**HELPERS}),
     local=_local,
+    variable=_variable,
+    elements=Spelling("{p}[{i}]"),
+    puts=Spelling("{p}[{i}] = {a};"),
+    shared="groupshared",
+    barrier="GroupMemoryBarrierWithGroupSync();",
     # Not `[unroll]`: the copies that DXC makes for it lose `precise` in SPIR-V.
     unroll="",
     lead="",

@@ -143,6 +143,10 @@ def _list_tensors(
             )
         elif stage.name in used:
             specs.append(TensorSpec(stage.name, Role.SCRATCH, stage.dtype, stage.domain))
+    between = {b.name: b for kernel in kernels for b in kernel.buffers if b.count is not None}
+    for buffer in between.values():
+        extents = (buffer.count or 0,)
+        specs.append(TensorSpec(buffer.name, Role.SCRATCH, buffer.dtype, extents))
     return tuple(specs)
 
 
@@ -187,7 +191,9 @@ def _render_kernel(
     speller = Speller(dialect, kernel, mangler)
     buffers = _bind_buffers(kernel, dialect, mangler)
     scalars = _bind_scalars(kernel, len(buffers), mangler)
-    body = speller.spell_statements(kernel.body)
+    private = [f"    {speller.spell_array(a)}" for a in kernel.arrays if not a.shared]
+    shared = [speller.spell_array(a) for a in kernel.arrays if a.shared]
+    body = private + speller.spell_statements(kernel.body)
     launch = kernel.launch
     shown = tuple(
         BufferView(
@@ -222,6 +228,7 @@ def _render_kernel(
         helpers=list(speller.helpers.values()),
         entry_point=entry_point,
         group_size=launch.group_size,
+        shared_arrays=shared,
         body=body,
         root_signature=_root_signature(buffers, scalars) if root_signature else None,
         arguments=" ".join(HLSL_ARGUMENTS),
