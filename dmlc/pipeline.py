@@ -10,7 +10,7 @@ from dmlc.codegen.render import find_dialect, render
 from dmlc.codegen.support import check_support
 from dmlc.ir import Function
 from dmlc.ir.verify import verify
-from dmlc.kernel.lower import lower
+from dmlc.kernel.group import lower_group
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Profile, find_profile
@@ -59,6 +59,8 @@ def _lower(
     fusion = fuse(simplified)
     verify(fusion.function, "fuse")
     kernels = tuple(
-        lower(fusion.function, group.stages, shape, dialect.limits) for group in fusion.groups
+        kernel
+        for group in fusion.groups
+        for kernel in lower_group(fusion.function, group, shape, dialect.limits)
     )
     return fusion.function, kernels

@@ -99,6 +99,15 @@ class Dialect:
     compilers can be trusted with literals."""
     local: Callable[[str, DataType], str]
     """The declaration of a constant local, from its type's name and kind."""
+    variable: Callable[[str, DataType], str]
+    """The same of a local that changes."""
+    elements: Spelling
+    """An array's: `{p}` is the array, `{i}` the index, `{n}` the number of lanes."""
+    puts: Spelling
+    """The same, with `{a}` for the value."""
+    shared: str
+    """What stands before an array that a group shares."""
+    barrier: str
     unroll: str
     """What stands before a loop that should be unrolled, if anything."""
     lead: str

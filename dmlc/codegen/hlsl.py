@@ -206,6 +206,10 @@ def _local(type_name: str, dtype: DataType) -> str:
     return f"precise const {type_name}" if dtype.is_float else f"const {type_name}"
 
 
+def _variable(type_name: str, dtype: DataType) -> str:
+    return f"precise {type_name}" if dtype.is_float else type_name
+
+
 def _reserved(name: str) -> bool:
     return name in INTRINSICS or re.match(PATTERN, name) is not None
 
@@ -245,6 +249,11 @@ HLSL_6_2 = Dialect(
         {T.FLOAT32: "asfloat(group_id.z)", T.FLOAT64: "asdouble(group_id.z, 0)"}
     ),
     local=_local,
+    variable=_variable,
+    elements=Spelling("{p}[{i}]"),
+    puts=Spelling("{p}[{i}] = {a};"),
+    shared="groupshared",
+    barrier="GroupMemoryBarrierWithGroupSync();",
     # Not `[unroll]`: the copies that DXC makes for it lose `precise` in SPIR-V.
     unroll="",
     lead="",

@@ -401,6 +401,10 @@ def _local(type_name: str, dtype: DataType) -> str:
     return f"const {type_name}"
 
 
+def _variable(type_name: str, dtype: DataType) -> str:
+    return type_name
+
+
 def _reserved(name: str) -> bool:
     return name in BUILTINS or name.startswith("_") or re.match(PREFIXES, name) is not None
 
@@ -434,6 +438,11 @@ OPENCL = Dialect(
     halves=MappingProxyType({}),
     zeros=MappingProxyType({}),
     local=_local,
+    variable=_variable,
+    elements=Spelling("{p}[{i}]", vector="vload{n}(0, {p} + {i})"),
+    puts=Spelling("{p}[{i}] = {a};", vector="vstore{n}({a}, 0, {p} + {i});"),
+    shared="__local",
+    barrier="barrier(CLK_LOCAL_MEM_FENCE);",
     unroll="#pragma unroll",
     lead="({I})(-(ulong){p} % {n} / {s})",
     positions=MappingProxyType(

@@ -152,6 +152,10 @@ def _list_tensors(
             )
         elif stage.name in used:
             specs.append(TensorSpec(stage.name, Role.SCRATCH, stage.dtype, stage.domain))
+    between = {b.name: b for kernel in kernels for b in kernel.buffers if b.count is not None}
+    for buffer in between.values():
+        extents = (buffer.count or 0,)
+        specs.append(TensorSpec(buffer.name, Role.SCRATCH, buffer.dtype, extents))
     return tuple(specs)
 
 
@@ -196,7 +200,9 @@ def _render_kernel(
     speller = Speller(dialect, kernel, mangler)
     buffers = _bind_buffers(kernel, dialect, mangler)
     scalars = _bind_scalars(kernel, len(buffers), mangler)
-    body = speller.spell_body()
+    private = [f"    {speller.spell_array(a)}" for a in kernel.arrays if not a.shared]
+    shared = [speller.spell_array(a) for a in kernel.arrays if a.shared]
+    body = private + speller.spell_body()
     launch = kernel.launch
     words = dialect.limits.word_types
     shown = tuple(
@@ -233,6 +239,7 @@ def _render_kernel(
         helpers=list(speller.helpers.values()),
         entry_point=entry_point,
         group_size=launch.group_size,
+        shared_arrays=shared,
         body=body,
         root_signature=_root_signature(buffers, scalars) if root_signature else None,
         arguments=" ".join(dxil_arguments(code, entry_point, dialect.shader_model)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dmlc.codegen.dialect import Dialect, Helper, Spelling, Unsupported
 from dmlc.codegen.names import Mangler
@@ -85,7 +85,15 @@ class Speller:
         indent = _INDENT * depth
         match statement:
             case k.Let(local=local, value=value):
-                return self._spell_let(local, value, indent)
+                return self._spell_let(local, value, indent, self._dialect.local)
+            case k.Variable(local=local, value=value):
+                return self._spell_let(local, value, indent, self._dialect.variable)
+            case k.Assign():
+                return self._spell_assignment(statement, indent)
+            case k.Put():
+                return [f"{indent}{self._spell_put(statement)}"]
+            case k.Barrier():
+                return [f"{indent}{self._dialect.barrier}"]
             case k.Store():
                 return [f"{indent}{self._spell_store(statement)}"]
             case k.If(condition=condition, then=then):
@@ -96,6 +104,9 @@ class Speller:
                 start, stop = self.spell(statement.start).text, self.spell(statement.stop).inner
                 step = f"++{name}" if statement.step == 1 else f"{name} += {statement.step}"
                 head = f"for ({self.index_type} {name} = {start}; {name} < {stop}; {step}) {{"
+                if statement.backwards:
+                    last = self.spell(statement.stop).text
+                    head = f"for ({self.index_type} {name} = {last}; {name}-- > {start};) {{"
                 lines = (
                     [f"{indent}{self._dialect.unroll}"]
                     if statement.unroll and self._dialect.unroll
@@ -103,23 +114,56 @@ class Speller:
                 )
                 body = self.spell_statements(statement.body, depth + 1)
                 return [*lines, f"{indent}{head}", *body, f"{indent}}}"]
-            case k.Word(local=local):
-                name, word = self._names.spell(local.name), self._dialect.types[DataType.UINT32]
-                return [f"{indent}{word} {name} = 0;"]
             case k.PutHalf():
                 return [f"{indent}{self._spell_half(statement)}"]
             case k.StoreWord():
                 place = f"{self._names.spell(statement.buffer)}[{self.spell(statement.index).text}]"
                 return [f"{indent}{place} = {self._names.spell(statement.word.name)};"]
+            case k.Halve(variable=variable, start=first):
+                name = self._names.spell(variable.name)
+                head = f"for ({self.index_type} {name} = {first}; {name} > 0; {name} /= 2) {{"
+                body = self.spell_statements(statement.body, depth + 1)
+                return [f"{indent}{head}", *body, f"{indent}}}"]
 
-    def _spell_let(self, local: k.Local, value: k.Expression, indent: str) -> list[str]:
+    def spell_array(self, array: k.Array) -> str:
+        """The declaration of an array, where the language wants one of its kind."""
+        self.dtypes[array.dtype] = None
+        head = f"{self._dialect.shared} " if array.shared else ""
+        type_name = self._type_name(array.dtype, 1)
+        return f"{head}{type_name} {self._names.spell(array.name)}[{array.size}];"
+
+    def _spell_assignment(self, statement: k.Assign, indent: str) -> list[str]:
+        name, value = self._names.spell(statement.local.name), statement.value
+        made = self.spell_vector(value)
+        if value.type.dtype.is_float and _adds(statement):
+            return [f"{indent}{name} += {made.text.removeprefix(f'{name} + ')};"]
+        return [f"{indent}{name} = {made.text};"]
+
+    def _spell_put(self, put: k.Put) -> str:
+        lanes = put.value.type.lanes
+        value, index = self.spell_vector(put.value), self.spell(put.index)
+        places: dict[str, str | int] = {
+            "p": self._names.spell(put.array),
+            "i": index.text,
+            "n": lanes,
+            "a": value.text,
+        }
+        return self._fill(self._dialect.puts, places, DataType.INDEX, lanes, DataType.INDEX)
+
+    def _spell_let(
+        self,
+        local: k.Local,
+        value: k.Expression,
+        indent: str,
+        declare: Callable[[str, DataType], str],
+    ) -> list[str]:
         made = self.spell(value)
         if made.mask:
             self._masks[local.name] = made.mask
             type_name = self._type_name(_SIGNED[made.mask], local.type.lanes)
         else:
             type_name = self._type_name(local.type.dtype, local.type.lanes)
-        declaration = self._dialect.local(type_name, local.type.dtype)
+        declaration = declare(type_name, local.type.dtype)
         head = f"{indent}{declaration} {self._names.spell(local.name)} ="
         line = f"{head} {made.text};"
         if len(line) <= _WIDTH or not made.pieces:
@@ -184,6 +228,15 @@ class Speller:
                 return self._spell_conversion(expression)
             case k.Broadcast():
                 return self.spell(expression.operand)
+            case k.Element(array=array, index=index):
+                places: dict[str, str | int] = {
+                    "p": self._names.spell(array),
+                    "i": self.spell(index).text,
+                    "n": expression.type.lanes,
+                }
+                lanes = expression.type.lanes
+                spelling = self._dialect.elements
+                return Text(self._fill(spelling, places, DataType.INDEX, lanes, DataType.INDEX))
             case k.Lead(buffer=buffer, bytes=bytes_):
                 places = {"p": self._names.spell(buffer), "n": bytes_, "I": self.index_type}
                 size = self._buffers[buffer].dtype.bytes
@@ -286,6 +339,11 @@ class Speller:
     def _spell_conversion(self, expression: k.Convert) -> Text:
         source, target = expression.operand.type.dtype, expression.type.dtype
         lanes = expression.type.lanes
+        if source is DataType.INDEX:
+            # A position is the unsigned integer of its width under another name.
+            source = _UNSIGNED[self._kernel.index_bits // 8]
+        if source is target:
+            return self.spell(expression.operand)
         entry = self._dialect.conversions[source, target]
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported conversion {source} to {target} reached the renderer")
@@ -355,6 +413,16 @@ class Speller:
         }
         self.helpers[name] = string.Template(helper.text).substitute(places)
         return name
+
+
+def _adds(statement: k.Assign) -> bool:
+    """Whether something is added to what is assigned."""
+    value = statement.value
+    return (
+        isinstance(value, k.Operate)
+        and value.operation.name == "add"
+        and value.operands[0] == statement.local
+    )
 
 
 def _bare(text: Text) -> str:

@@ -40,12 +40,13 @@ class Builder:
         profile: Profile,
         limits: Limits,
         buffers: tuple[k.Buffer, ...],
+        names: Names | None = None,
     ) -> None:
         self.elements = elements
         self.walk = walk
         self.profile = profile
         self.limits = limits
-        self.names = Names(b.name for b in buffers)
+        self.names = names or Names(b.name for b in buffers)
         self._bytes = sum(b.dtype.bytes for b in buffers)
         self.scalars: tuple[tuple[k.Scalar, int | str], ...] = ()
 

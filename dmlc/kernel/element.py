@@ -1,12 +1,15 @@
 """One kernel's scalar work: the bodies of its stages merged into one list of values.
 
-Loads become reads of a `View`, that is a tensor with one stride per axis of the kernel's domain.
-Equal values of different stages become one. How the domain is walked is not decided here.
+Loads become reads of a `View`, that is a tensor with one stride per dimension of the points walked.
+Equal values of different stages become one, and so do equal folds. How the points are walked is
+not decided here.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from dmlc import ir
@@ -22,6 +25,9 @@ class View:
     dtype: DataType
     strides: tuple[int, ...]
     offset: int = 0
+    near: bool = False
+    """Whether the kernel has it at hand, in locals or arrays: an earlier pass made it. Then a
+    stride says no more than whether the value changes along a dimension."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,7 +38,28 @@ class Read:
     dtype: DataType
 
 
-Value: TypeAlias = ir.Constant | Read | ir.Apply | ir.Select | ir.Cast
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """The number of a point among those that a reduction folds, as an unsigned integer."""
+
+    view: View
+    dtype: DataType
+
+
+Value: TypeAlias = ir.Constant | Read | Place | ir.Apply | ir.Select | ir.Cast
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fold:
+    """A value folded over the inner dimensions. Where `guard` does not hold, a point takes no
+    part. `place` is a value too: the point's number, where the combiner gives a position."""
+
+    combiner: str
+    value: int
+    guard: int | None
+    place: int | None
+    dtype: DataType
+    """Of the value."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,16 +70,61 @@ class Elements:
     values: tuple[Value, ...]
     results: tuple[tuple[View, int], ...]
     """Which value each stored view takes, in the order of the stages."""
+    folds: tuple[Fold, ...] = ()
 
     def views(self) -> tuple[View, ...]:
         """Every view, reads first, in order of first use."""
-        reads = {v.view: None for v in self.values if isinstance(v, Read)}
+        reads = {v.view: None for v in self.values if isinstance(v, Read | Place)}
         return (*reads, *(view for view, _ in self.results))
+
+    def buffers(self) -> tuple[View, ...]:
+        """Those of them that lie in buffers."""
+        places = {v.view for v in self.values if isinstance(v, Place)}
+        return tuple(v for v in self.views() if not v.near and v not in places)
+
+    def roots(self) -> tuple[int, ...]:
+        """The values that leave: stored or folded."""
+        folded = [n for f in self.folds for n in (f.value, f.guard, f.place) if n is not None]
+        return (*(number for _, number in self.results), *folded)
 
 
 def operands(value: Value) -> tuple[int, ...]:
     """The values a value reads, in evaluation order."""
-    return () if isinstance(value, Read) else ir.operands(value)
+    return () if isinstance(value, Read | Place) else ir.operands(value)
+
+
+def prune(elements: Elements) -> Elements:
+    """The same without the values that nothing needs."""
+    needed = set(elements.roots())
+    for number in range(len(elements.values) - 1, -1, -1):
+        if number in needed:
+            needed.update(operands(elements.values[number]))
+    numbers: dict[int, int] = {}
+    values: list[Value] = []
+    for number, value in enumerate(elements.values):
+        if number in needed:
+            numbers[number] = len(values)
+            values.append(_renumber(value, numbers))
+    folds = tuple(
+        dataclasses.replace(
+            f,
+            value=numbers[f.value],
+            guard=None if f.guard is None else numbers[f.guard],
+            place=None if f.place is None else numbers[f.place],
+        )
+        for f in elements.folds
+    )
+    results = tuple((view, numbers[number]) for view, number in elements.results)
+    return Elements(elements.domain, tuple(values), results, folds)
+
+
+def _renumber(value: Value, numbers: Mapping[int, int]) -> Value:
+    if isinstance(value, Read | Place):
+        return value
+    made = ir.with_operands(value, tuple(numbers[o] for o in ir.operands(value)))
+    if isinstance(made, ir.Index | ir.Load):
+        raise InternalError(f"not a scalar operation: {made}")
+    return made
 
 
 def collect_elements(function: ir.Function, stages: tuple[str, ...]) -> Elements:
@@ -61,13 +133,16 @@ def collect_elements(function: ir.Function, stages: tuple[str, ...]) -> Elements
     Raises `UnsupportedError` for a reduction, and for a read at a computed position.
     """
     first = _find_stage(function, stages[0])
-    collector = _Collector(function, first.domain)
+    collector = Collector(function, first.domain)
+    axes = {ir.Index(axis): axis for axis in range(len(first.domain))}
     for name in stages:
         stage = _find_stage(function, name)
         if stage.domain != first.domain:
             raise InternalError(f"stages of one kernel differ in domain: {first.name}, {name}")
-        collector.add_stage(stage)
-    return Elements(first.domain, tuple(collector.values), tuple(collector.results))
+        if stage.reduction is not None:
+            raise _refuse_sizes(stage)
+        collector.add_stage(name, axes)
+    return collector.elements()
 
 
 def _find_stage(function: ir.Function, name: str) -> ir.Stage:
@@ -91,34 +166,101 @@ def _tensor_strides(function: ir.Function, name: str) -> tuple[int, ...]:
     return ir.packed_strides(sizes) if len(sizes) == len(extents) else (1,)
 
 
-class _Collector:
-    """Copies bodies into one list of values, equal values once."""
+class Collector:
+    """Copies bodies into one list of values, equal values once.
 
-    def __init__(self, function: ir.Function, domain: tuple[ir.Extent, ...]) -> None:
+    `domain` are the sizes of the points' dimensions. Reductions named in `near` are at hand, each
+    changing along the first `kept` dimensions.
+    """
+
+    def __init__(
+        self,
+        function: ir.Function,
+        domain: tuple[ir.Extent, ...],
+        near: Mapping[str, DataType] | None = None,
+        kept: int = 0,
+    ) -> None:
         self._function = function
         self._domain = domain
         self._strides = {name: _tensor_strides(function, name) for name in function.tensors()}
         self._dtypes = {name: t.dtype for name, t in function.tensors().items()}
+        self._near = near or {}
+        self._near_strides = tuple(int(axis < kept) for axis in range(len(domain)))
         self._numbers: dict[Value, int] = {}
         self._stored: dict[str, int] = {}
-        self.values: list[Value] = []
-        self.results: list[tuple[View, int]] = []
+        self._values: list[Value] = []
+        self._results: list[tuple[View, int]] = []
+        self._folds: dict[Fold, int] = {}
 
-    def add_stage(self, stage: ir.Stage) -> None:
-        if stage.reduction is not None:
-            raise UnsupportedError(
-                f"'{stage.name}' is a reduction ({stage.reduction.combiner}); "
-                "kernels for reductions are not supported yet",
-                stage.span,
-            )
-        instructions = stage.body.instructions
+    def elements(self) -> Elements:
+        return Elements(
+            self._domain, tuple(self._values), tuple(self._results), tuple(self._folds)
+        )
+
+    def add_stage(self, name: str, axes: Mapping[ir.Index, int]) -> None:
+        """An element-wise stage. `axes` gives the dimension each of its indices runs along; others
+        have one place only."""
+        stage = _find_stage(self._function, name)
+        result = self._copy(stage, axes).get(stage.body.result)
+        if result is None:
+            raise _refuse_position(stage, stage.span)
+        self._stored[stage.name] = result
+        self._results.append((self._view(stage, axes), result))
+
+    def add_fold(self, name: str, axes: Mapping[ir.Index, int]) -> int:
+        """A reduction; gives the number of its fold."""
+        stage = _find_stage(self._function, name)
+        reduction = stage.reduction
+        if reduction is None:
+            raise InternalError(f"{name} folds nothing")
+        numbers = self._copy(stage, axes)
+        value = numbers.get(stage.body.result)
+        guard = None if stage.body.guard is None else numbers.get(stage.body.guard)
+        if value is None or (stage.body.guard is not None and guard is None):
+            raise _refuse_position(stage, stage.span)
+        place = None
+        if reduction.combiner in ir.POSITIONAL_COMBINERS:
+            place = self._add(self._place(reduction, axes))
+        fold = Fold(reduction.combiner, value, guard, place, stage.body.dtype)
+        return self._folds.setdefault(fold, len(self._folds))
+
+    def add_copy(self, name: str, axes: Mapping[ir.Index, int]) -> None:
+        """Stores a reduction that is at hand."""
+        stage = _find_stage(self._function, name)
+        self._results.append((self._view(stage, axes), self.add_near(name, stage.dtype)))
+
+    def add_near(self, name: str, dtype: DataType) -> int:
+        """A value at hand."""
+        view = View(name, dtype, self._near_strides, near=True)
+        return self._add(Read(view, dtype.compute))
+
+    def _view(self, stage: ir.Stage, axes: Mapping[ir.Index, int]) -> View:
+        strides = [0] * len(self._domain)
+        for axis, step in enumerate(self._strides[stage.name]):
+            if ir.Index(axis) in axes:
+                strides[axes[ir.Index(axis)]] = step
+        return View(stage.name, stage.dtype, tuple(strides))
+
+    def _place(self, reduction: ir.Reduction, axes: Mapping[ir.Index, int]) -> Place:
+        sizes = tuple(extent for _, extent in reduction.axes if isinstance(extent, int))
+        strides = [0] * len(self._domain)
+        for (label, _), step in zip(reduction.axes, ir.packed_strides(sizes), strict=True):
+            index = ir.Index(label, reduced=True)
+            if index in axes:
+                strides[axes[index]] = step
+        # The largest number is kept for "no point".
+        dtype = DataType.UINT32 if math.prod(sizes) < 2**32 else DataType.UINT64
+        return Place(View("", dtype, tuple(strides)), dtype)
+
+    def _copy(self, stage: ir.Stage, axes: Mapping[ir.Index, int]) -> dict[int, int]:
+        """The values of a body's instructions."""
         numbers: dict[int, int] = {}
-        for number, instruction in enumerate(instructions):
+        for number, instruction in enumerate(stage.body.instructions):
             if ir.value_type(instruction) is DataType.INDEX:
                 continue  # only loads may use it, and those look it up themselves
             match instruction:
                 case ir.Load():
-                    numbers[number] = self._add_load(stage, instruction)
+                    numbers[number] = self._add_load(stage, instruction, axes)
                 case _:
                     mapped: list[int] = []
                     for operand in ir.operands(instruction):
@@ -129,28 +271,26 @@ class _Collector:
                     if isinstance(new, ir.Index | ir.Load):
                         raise InternalError(f"{stage.name}: not a scalar operation: {new}")
                     numbers[number] = self._add(new)
-        result = numbers.get(stage.body.result)
-        if result is None:
-            raise _refuse_position(stage, stage.span)
-        self._stored[stage.name] = result
-        view = View(stage.name, stage.dtype, self._strides[stage.name])
-        self.results.append((view, result))
+        return numbers
 
     def _add(self, value: Value) -> int:
         number = self._numbers.get(value)
         if number is None:
-            number = self._numbers[value] = len(self.values)
-            self.values.append(value)
+            number = self._numbers[value] = len(self._values)
+            self._values.append(value)
         return number
 
-    def _add_load(self, stage: ir.Stage, load: ir.Load) -> int:
+    def _add_load(self, stage: ir.Stage, load: ir.Load, axes: Mapping[ir.Index, int]) -> int:
+        if load.tensor in self._near:
+            return self.add_near(load.tensor, self._near[load.tensor])
         strides = [0] * len(self._domain)
         offset = 0
         for axis, number in enumerate(load.indices):
             step = self._strides[load.tensor][axis]
             match stage.body.instructions[number]:
-                case ir.Index(axis=domain_axis, reduced=False):
-                    strides[domain_axis] += step
+                case ir.Index() as index:
+                    if index in axes:
+                        strides[axes[index]] += step
                 case ir.Constant(value=value):
                     offset += int(value) * step
                 case _:
@@ -169,6 +309,14 @@ class _Collector:
                 )
             return self._stored[load.tensor]
         return self._add(Read(view, load.dtype))
+
+
+def _refuse_sizes(stage: ir.Stage) -> UnsupportedError:
+    return UnsupportedError(
+        f"'{stage.name}' is a reduction in a function whose sizes are known at run time only; "
+        "give the tensors' sizes",
+        stage.span,
+    )
 
 
 def _refuse_position(stage: ir.Stage, span: Span | None) -> UnsupportedError:

@@ -10,11 +10,11 @@ can be held to the rounding written.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.element import Elements, Read, Value, View, operands
+from dmlc.kernel.element import Elements, Place, Read, Value, View, operands
 from dmlc.scalars import OPERATIONS, DataType
 
 _LONGEST_EXPRESSION = 6
@@ -47,6 +47,9 @@ def local_name(tensor: str) -> str:
 Position = Callable[[View], k.Expression]
 """Where in its buffer the element of a view lies, at the current point of the walk."""
 
+Near = Callable[[k.Expression, int], k.Expression]
+"""A value at hand, from the position of its view and the number of lanes wanted."""
+
 
 class Emitter:
     """Writes the statements of one kernel's values, scope by scope.
@@ -54,14 +57,21 @@ class Emitter:
     `depth` gives the scope a view changes in: 0 where it stands still over the whole kernel.
     """
 
-    def __init__(self, elements: Elements, names: Names, depth: Callable[[View], int]) -> None:
+    def __init__(
+        self,
+        elements: Elements,
+        names: Names,
+        depth: Callable[[View], int],
+        near: Mapping[str, Near] | None = None,
+    ) -> None:
         self._elements = elements
+        self._near = near or {}
         self._levels: list[int] = []
         self._uses = [0] * len(elements.values)
         self._used_below = [False] * len(elements.values)
         for value in elements.values:
             level = max((self._levels[o] for o in operands(value)), default=0)
-            if isinstance(value, Read):
+            if isinstance(value, Read | Place):
                 level = depth(value.view)
             self._levels.append(level)
             for operand in operands(value):
@@ -73,6 +83,8 @@ class Emitter:
         for view, result in elements.results:
             self._uses[result] += 1
             self._results.setdefault(result, view.tensor)
+        for root in elements.roots()[len(elements.results) :]:
+            self._uses[root] += 1
         self._names: dict[int, str] = {}
         self._namer = names
         self._outer: dict[int, k.Expression] = {}
@@ -94,7 +106,7 @@ class Emitter:
             made = self._express(value, known, position, lanes)
             size = 1 + sum(sizes.get(o, 0) for o in operands(value))
             rounding = _is_arithmetic(value) or any(rounds.get(o, False) for o in operands(value))
-            if isinstance(value, ir.Constant):
+            if isinstance(value, ir.Constant) or isinstance(made, k.Local):
                 size = 0
             elif (
                 self._is_named(number, value)
@@ -111,6 +123,10 @@ class Emitter:
         if lanes == 1:
             self._outer.update(known)
         return statements
+
+    def value(self, number: int, lanes: int = 1) -> k.Expression:
+        """A value, from the scope written last."""
+        return self._widen(self._known[number], lanes)
 
     def stores(
         self, position: Position, lanes: int, streaming: dict[str, k.Expression]
@@ -148,8 +164,17 @@ class Emitter:
         match value:
             case ir.Constant():
                 return k.Literal(k.Type(value.dtype), value.value)
+            case Place():
+                place = position(value.view)
+                return (
+                    place
+                    if place.type.dtype is value.dtype
+                    else k.Convert(place, k.Type(value.dtype))
+                )
             case Read():
                 index = position(value.view)
+                if value.view.near:
+                    return self._near[value.view.tensor](index, lanes)
                 return k.Load(value.view.tensor, index, k.Type(value.dtype, lanes))
             case ir.Apply():
                 made = tuple(known[o] for o in value.operands)

@@ -75,7 +75,7 @@ def _compute_pair(
     element = b.let("i", add(multiply(pair.local, 2), half))
     steps = (element, _compute(b, emitter, element.local, count, words, half))
     inside = (
-        *(k.Word(word) for word in words.values()),
+        *(k.Variable(word, k.Literal(_WORD, 0)) for word in words.values()),
         k.For(half, index(0), index(2), 1, steps, unroll=True),
         *(k.StoreWord(tensor, pair.local, word) for tensor, word in words.items()),
     )

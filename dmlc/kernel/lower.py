@@ -30,7 +30,9 @@ def lower(
     elements = collect_elements(function, stages)
     walk = collapse(elements)
     buffers = _list_buffers(function, elements)
-    _check_limits(function, walk, buffers, limits)
+    count = walk.count if isinstance(walk.count, int) else 0
+    reached = max(count, _largest_offset(walk) + 1)
+    check_limits(function, reached, len(buffers), limits)
     builder = Builder(elements, walk, profile, limits, buffers)
     if profile.lanes == 1:
         shape = lower_flat(builder)
@@ -38,34 +40,40 @@ def lower(
         shape = lower_run(builder)
     else:
         shape = lower_nest(builder)
-    count = walk.count if isinstance(walk.count, int) else 0
-    wide = max(count, _largest_offset(walk)) > RUN_TIME_COUNT
     return k.Kernel(
         function.name,
         buffers,
         builder.scalars,
         shape.launch,
         tuple(shape.body),
-        limits.index_bits if wide else 32,
+        find_index_bits(reached, limits),
         tuple(describe_stage(function, name) for name in stages),
         shape.walk,
     )
+
+
+ACCESS = {
+    (True, False): k.Access.READ,
+    (False, True): k.Access.WRITE,
+    (True, True): k.Access.READ_WRITE,
+}
+"""By whether a buffer is read and whether it is written."""
 
 
 def _list_buffers(function: ir.Function, elements: Elements) -> tuple[k.Buffer, ...]:
     """The tensors a kernel touches, in the function's order."""
     read = {v.view.tensor for v in elements.values if isinstance(v, Read)}
     written = {view.tensor for view, _ in elements.results}
-    access = {
-        (True, False): k.Access.READ,
-        (False, True): k.Access.WRITE,
-        (True, True): k.Access.READ_WRITE,
-    }
     return tuple(
-        k.Buffer(name, tensor.dtype, access[name in read, name in written])
+        k.Buffer(name, tensor.dtype, ACCESS[name in read, name in written])
         for name, tensor in function.tensors().items()
         if name in read or name in written
     )
+
+
+def find_index_bits(reached: int, limits: Limits) -> int:
+    """The width of index arithmetic that comes to `reached`."""
+    return limits.index_bits if reached > RUN_TIME_COUNT else 32
 
 
 def _largest_offset(walk: Walk) -> int:
@@ -79,18 +87,16 @@ def _largest_offset(walk: Walk) -> int:
     )
 
 
-def _check_limits(
-    function: ir.Function, walk: Walk, buffers: tuple[k.Buffer, ...], limits: Limits
-) -> None:
-    if len(buffers) > limits.buffers:
+def check_limits(function: ir.Function, reached: int, buffers: int, limits: Limits) -> None:
+    """Raises `UnsupportedError` where a kernel has more buffers than the target allows, or reaches
+    further into one: `reached` elements."""
+    if buffers > limits.buffers:
         raise UnsupportedError(
-            f"'{function.name}' needs {len(buffers)} buffers in one kernel, and target "
+            f"'{function.name}' needs {buffers} buffers in one kernel, and target "
             f"'{limits.target}' allows {limits.buffers} ({limits.buffers_reason}); "
             "compute it in several operators",
             function.span,
         )
-    count = walk.count if isinstance(walk.count, int) else 0
-    reached = max(count, _largest_offset(walk) + 1)
     if reached > limits.elements:
         raise UnsupportedError(
             f"'{function.name}' reaches element {reached:,} of a tensor, and target "

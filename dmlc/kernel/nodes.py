@@ -3,7 +3,8 @@
 Expressions are trees; what is used more than once is a named local (`Let`). A kernel works on
 flat buffers: all index arithmetic is explicit, in `i32` or `i64` as the kernel says. A type with
 `lanes` above 1 is a vector; an operation on vectors is element by element, and a BOOL vector is
-what comparisons of vectors give and `Select` takes.
+what comparisons of vectors give and `Choose` takes. Besides buffers there are variables and small
+arrays, a work item's own or shared by its group, for what reductions gather.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Literal:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Local:
-    """A name that a `Let` or a `For` around this place defines."""
+    """A name that a `Let`, a `Variable` or a loop around this place defines."""
 
     name: str
     type: Type
@@ -117,8 +118,27 @@ class Lead:
     type: Type = INDEX
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Element:
+    """Elements `index .. index + lanes` of an array."""
+
+    array: str
+    index: Expression
+    type: Type
+
+
 Expression: TypeAlias = (
-    Literal | Local | Scalar | Position | Load | Operate | Choose | Convert | Broadcast | Lead
+    Literal
+    | Local
+    | Scalar
+    | Position
+    | Load
+    | Operate
+    | Choose
+    | Convert
+    | Broadcast
+    | Lead
+    | Element
 )
 
 
@@ -132,9 +152,38 @@ class Let:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Variable:
+    """A local that `Assign` may change, and what it holds first."""
+
+    local: Local
+    value: Expression
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Assign:
+    local: Local
+    value: Expression
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Put:
+    """Elements `index .. index + lanes` of an array take `value`."""
+
+    array: str
+    index: Expression
+    value: Expression
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Barrier:
+    """Every work item of the group comes here, and then sees what the others put into shared
+    arrays. All of them reach it, or none."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class For:
     """`for (variable = start; variable < stop; variable += step)`. With `unroll`, the output
-    language is asked to unroll it."""
+    language is asked to unroll it; with `backwards`, the last comes first, and the step is 1."""
 
     variable: Local
     start: Expression
@@ -142,6 +191,16 @@ class For:
     step: int
     body: tuple[Statement, ...]
     unroll: bool = False
+    backwards: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Halve:
+    """`for (variable = start; variable > 0; variable /= 2)`."""
+
+    variable: Local
+    start: int
+    body: tuple[Statement, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,13 +218,6 @@ class Store:
     value: Expression
     streaming: Expression | None = None
     """A BOOL: where it holds, the store may pass the caches by (a hint, no change of meaning)."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Word:
-    """A word of 32 bits that halves are put into: a local that starts as 0."""
-
-    local: Local
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -188,7 +240,9 @@ class StoreWord:
     word: Local
 
 
-Statement: TypeAlias = Let | For | If | Store | Word | PutHalf | StoreWord
+Statement: TypeAlias = (
+    Let | Variable | Assign | Put | Barrier | For | Halve | If | Store | PutHalf | StoreWord
+)
 
 
 # Kernels -------------------------------------------------------------------------------------
@@ -207,6 +261,20 @@ class Buffer:
     name: str
     dtype: DataType
     access: Access
+    count: int | None = None
+    """The number of elements, where this is no tensor of the function but memory between two of
+    its kernels."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Array:
+    """A fixed number of elements at hand: a work item's own, or shared by its group. What they
+    hold first is undefined."""
+
+    name: str
+    dtype: DataType
+    size: int
+    shared: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -234,3 +302,4 @@ class Kernel:
     """Lines for a person: the formula of each stage the kernel computes."""
     walk: str = ""
     """For a person: in which order the elements are computed."""
+    arrays: tuple[Array, ...] = ()

@@ -18,6 +18,7 @@ def print_kernel(kernel: k.Kernel) -> str:
         f"kernel {kernel.name}({', '.join([*buffers, *scalars])})",
         f"  launch ceil({launch.count} / {launch.per_group}) groups of {launch.group_size}, "
         f"index of {kernel.index_bits} bits {{",
+        *(f"  {_array(array)}" for array in kernel.arrays),
         *_statements(kernel.body, "  "),
         "}",
     ]
@@ -28,6 +29,11 @@ def _type(type: k.Type) -> str:
     return type.dtype.short if type.lanes == 1 else f"{type.dtype.short}x{type.lanes}"
 
 
+def _array(array: k.Array) -> str:
+    kind = "shared array" if array.shared else "array"
+    return f"{kind} {array.name}: {array.dtype.short}[{array.size}]"
+
+
 def _statements(statements: Iterable[k.Statement], indent: str) -> list[str]:
     lines: list[str] = []
     for statement in statements:
@@ -36,9 +42,26 @@ def _statements(statements: Iterable[k.Statement], indent: str) -> list[str]:
                 local = statement.local
                 value = _expression(statement.value)
                 lines.append(f"{indent}let {local.name}: {_type(local.type)} = {value}")
+            case k.Variable():
+                local = statement.local
+                value = _expression(statement.value)
+                lines.append(f"{indent}var {local.name}: {_type(local.type)} = {value}")
+            case k.Assign():
+                value = _expression(statement.value)
+                lines.append(f"{indent}set {statement.local.name} = {value}")
+            case k.Put():
+                place = f"{statement.array}[{_expression(statement.index)}]"
+                lines.append(f"{indent}put {place} = {_expression(statement.value)}")
+            case k.Barrier():
+                lines.append(f"{indent}barrier")
+            case k.Halve():
+                head = f"halve {statement.variable.name} from {statement.start}"
+                lines += [f"{indent}{head} {{", *_statements(statement.body, indent + "  ")]
+                lines.append(f"{indent}}}")
             case k.For():
                 start, stop = _expression(statement.start), _expression(statement.stop)
                 unroll = " unroll" if statement.unroll else ""
+                unroll += " backwards" if statement.backwards else ""
                 head = f"for {statement.variable.name} in {start} .. {stop} by {statement.step}"
                 lines += [f"{indent}{head}{unroll} {{", *_statements(statement.body, indent + "  ")]
                 lines.append(f"{indent}}}")
@@ -51,8 +74,6 @@ def _statements(statements: Iterable[k.Statement], indent: str) -> list[str]:
                 if statement.streaming is not None:
                     stream = f" streaming where {_expression(statement.streaming)}"
                 lines.append(f"{indent}store {place} = {_expression(statement.value)}{stream}")
-            case k.Word(local=local):
-                lines.append(f"{indent}word {local.name}")
             case k.PutHalf(word=word):
                 half, value = _expression(statement.half), _expression(statement.value)
                 lines.append(f"{indent}put {word.name}[{half}] = {value}:{statement.buffer}")
@@ -83,5 +104,7 @@ def _expression(node: k.Expression) -> str:
             return f"cast({_expression(node.operand)}, {_type(node.type)})"
         case k.Broadcast():
             return f"broadcast({_expression(node.operand)}, {_type(node.type)})"
+        case k.Element():
+            return f"{node.array}[{_expression(node.index)}]:{_type(node.type)}"
         case k.Lead():
             return f"lead({node.buffer}, {node.bytes})"

@@ -14,7 +14,7 @@ from dmlc.source import UnknownNameError, unknown_name
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """How element-wise work is cut up on a kind of device."""
+    """How work is cut up on a kind of device."""
 
     name: str
     group_size: int
@@ -25,6 +25,10 @@ class Profile:
     """Elements per vector; 1 where each work item works on scalars."""
     streaming_bytes: int | None
     """Stores pass the caches by once a kernel moves this many bytes; None: never."""
+    groups: int
+    """Work groups that keep the device busy: with fewer, large reductions are folded in pieces."""
+    piece: int
+    """Points that one work group folds at least, before they are shared out in pieces."""
 
     @property
     def per_group(self) -> int:
@@ -32,12 +36,28 @@ class Profile:
         return self.group_size * self.per_item
 
 
-CPU = Profile("cpu", group_size=1, per_item=32768, lanes=16, streaming_bytes=24 << 20)
+CPU = Profile(
+    "cpu",
+    group_size=1,
+    per_item=32768,
+    lanes=16,
+    streaming_bytes=24 << 20,
+    groups=16,
+    piece=32768,
+)
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
 last-level cache still holds the result of a kernel that moves less than 24 MiB, so that writing
 around it would slow down whoever reads next."""
 
-GPU = Profile("gpu", group_size=256, per_item=4, lanes=1, streaming_bytes=None)
+GPU = Profile(
+    "gpu",
+    group_size=256,
+    per_item=4,
+    lanes=1,
+    streaming_bytes=None,
+    groups=64,
+    piece=8192,
+)
 """Neighbouring work items on neighbouring elements, four each, 256 apart."""
 
 PROFILES: tuple[Profile, ...] = (CPU, GPU)

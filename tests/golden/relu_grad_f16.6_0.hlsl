@@ -54,7 +54,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (uint k = 0; k < 2; ++k) {
         const uint pair = first + (k * 256);
         if ((pair * 2) < n) {
-            uint output_gradient_word = 0;
+            uint output_gradient_word = 0u;
             for (uint side = 0; side < 2; ++side) {
                 const uint i = (pair * 2) + side;
                 if (i < n) {

@@ -1,0 +1,135 @@
+"""What a reduction gathers: the state of a fold, how a point enters it, how two states become one.
+
+A state is one value; where the combiner gives a position, the most extreme value so far and the
+number of its point. BOOL is gathered as INT32, 0 and 1, which every language has vectors and
+arrays of. States merge in any order, but floating-point sums round by it: the schedules fix it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dmlc.ir import POSITIONAL_COMBINERS
+from dmlc.kernel import nodes as k
+from dmlc.kernel.element import Fold
+from dmlc.scalars import COMBINERS, OPERATIONS, DataType, combiner_identity
+
+_BOOLEAN = {"any": "max", "all": "min"}
+"""The operation on 0 and 1 that is a combiner of BOOL."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slot:
+    """One part of a state, and what it is before any point."""
+
+    dtype: DataType
+    first: bool | int | float
+    suffix: str
+    """Of its name."""
+
+
+def is_positional(fold: Fold) -> bool:
+    return fold.combiner in POSITIONAL_COMBINERS
+
+
+def list_slots(fold: Fold, place: DataType | None = None) -> tuple[Slot, ...]:
+    """The parts of a state. `place` is the type of the points' numbers, where it has any."""
+    if place is not None:
+        extreme = combiner_identity(fold.combiner.removeprefix("arg"), fold.dtype)
+        none = int(np.iinfo(place.dtype).max)
+        return Slot(fold.dtype, extreme, ""), Slot(place, none, "_place")
+    if fold.combiner in _BOOLEAN:
+        return (Slot(DataType.INT32, int(combiner_identity(fold.combiner, fold.dtype)), ""),)
+    return (Slot(fold.dtype, combiner_identity(fold.combiner, fold.dtype), ""),)
+
+
+def start(slot: Slot, lanes: int = 1) -> k.Expression:
+    """The state before any point."""
+    literal = k.Literal(k.Type(slot.dtype), slot.first)
+    return literal if lanes == 1 else k.Broadcast(literal, k.Type(slot.dtype, lanes))
+
+
+def contribute(
+    slots: Sequence[Slot],
+    value: k.Expression,
+    guard: k.Expression | None,
+    place: k.Expression | None,
+) -> tuple[k.Expression, ...]:
+    """The state of one point, or of as many as `value` has lanes."""
+    lanes = value.type.lanes
+    if value.type.dtype is DataType.BOOL:
+        value = k.Convert(value, k.Type(DataType.INT32, lanes))
+    parts = (value,) if place is None else (value, place)
+    if guard is None:
+        return parts
+    return tuple(
+        k.Choose(guard, part, start(slot, lanes), part.type)
+        for part, slot in zip(parts, slots, strict=True)
+    )
+
+
+def merge(
+    fold: Fold,
+    mine: Sequence[k.Expression],
+    other: Sequence[k.Expression],
+    name: Callable[[str], str],
+) -> tuple[list[k.Statement], tuple[k.Expression, ...]]:
+    """Two states as one, with the statements it takes first. Of equal extremes the one with the
+    lower number stays, and a NaN is more extreme than any number."""
+    if not is_positional(fold):
+        operation = OPERATIONS[_BOOLEAN[fold.combiner]] if fold.combiner in _BOOLEAN else None
+        operation = operation or COMBINERS[fold.combiner]
+        return [], (k.Operate(operation, (mine[0], other[0]), mine[0].type),)
+    statements: list[k.Statement] = []
+    value = other[0]
+    if not isinstance(value, k.Local):
+        local = k.Local(name("candidate"), value.type)
+        statements.append(k.Let(local, value))
+        value = local
+    beats = _compare("lt" if fold.combiner == "argmin" else "gt", value, mine[0])
+    ties = _compare("eq", value, mine[0])
+    if fold.dtype.is_float:
+        new, old = _call("isnan", value), _call("isnan", mine[0])
+        beats = _both("or", beats, _both("and", new, _call("not", old)))
+        ties = _both("or", ties, _both("and", new, old))
+    better = _both("or", beats, _both("and", ties, _compare("lt", other[1], mine[1])))
+    chosen = k.Local(name("better"), k.BOOL)
+    statements.append(k.Let(chosen, better))
+    return statements, tuple(
+        k.Choose(chosen, theirs, own, own.type)
+        for theirs, own in zip((value, other[1]), mine, strict=True)
+    )
+
+
+def finish(fold: Fold, state: Sequence[k.Expression], dtype: DataType) -> k.Expression:
+    """The value that a state stands for, in the compute type `dtype`."""
+    lanes = state[0].type.lanes
+    if is_positional(fold):
+        place = state[1]
+        none = int(np.iinfo(place.type.dtype.dtype).max)
+        zero, last = (_repeat(k.Literal(k.Type(place.type.dtype), n), lanes) for n in (0, none))
+        found = k.Choose(_compare("eq", place, last), zero, place, place.type)
+        return found if dtype is place.type.dtype else k.Convert(found, k.Type(dtype, lanes))
+    if fold.combiner in _BOOLEAN:
+        zero = _repeat(k.Literal(k.Type(DataType.INT32), 0), lanes)
+        return _compare("ne", state[0], zero)
+    return state[0]
+
+
+def _repeat(value: k.Expression, lanes: int) -> k.Expression:
+    return value if lanes == 1 else k.Broadcast(value, k.Type(value.type.dtype, lanes))
+
+
+def _compare(name: str, left: k.Expression, right: k.Expression) -> k.Expression:
+    return k.Operate(OPERATIONS[name], (left, right), k.Type(DataType.BOOL, left.type.lanes))
+
+
+def _both(name: str, left: k.Expression, right: k.Expression) -> k.Expression:
+    return k.Operate(OPERATIONS[name], (left, right), k.Type(DataType.BOOL, left.type.lanes))
+
+
+def _call(name: str, operand: k.Expression) -> k.Expression:
+    return k.Operate(OPERATIONS[name], (operand,), k.Type(DataType.BOOL, operand.type.lanes))

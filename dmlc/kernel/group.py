@@ -1,0 +1,195 @@
+"""Lowers a group of stages to kernels: one where that keeps the device busy, else one per step.
+
+A group without reductions is `lower`'s. One with reductions is a single kernel, which applies what
+it has folded at once, wherever there are enough outputs to share out. Where there are few and the
+tensors are large, every pass has kernels of its own: a fold has two, the first of which folds
+pieces of a long dimension, and the second the states of these. How the points are cut up depends
+on sizes and profile alone, so that results have the same bits whatever runs in parallel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dmlc import ir
+from dmlc.kernel import nodes as k
+from dmlc.kernel import reduce_cpu, reduce_gpu
+from dmlc.kernel.element import Read, View
+from dmlc.kernel.emit import Names
+from dmlc.kernel.formula import describe_stage
+from dmlc.kernel.lower import ACCESS, check_limits, find_index_bits, lower
+from dmlc.kernel.phases import Phase, collect_phases, fold_parts, store_parts
+from dmlc.kernel.schedule import Limits, Profile
+from dmlc.kernel.space import Space, cut
+from dmlc.scalars import DataType
+from dmlc.transform.fuse import Group
+from dmlc.transform.passes import Pass
+
+
+def lower_group(
+    function: ir.Function, group: Group, profile: Profile, limits: Limits
+) -> tuple[k.Kernel, ...]:
+    """The kernels of a group, in execution order.
+
+    Raises `UnsupportedError` for a read at a computed position, and where a limit of the target is
+    passed.
+    """
+    if not group.passes:
+        return (lower(function, group.stages, profile, limits),)
+    phases = collect_phases(function, group.kept, group.passes, _list_stored(function, group.stages))
+    if _keeps_busy(phases, profile) and len(_list_buffers(function, phases)) <= limits.buffers:
+        return (_make_kernel(function, phases, group.stages, profile, limits),)
+    kernels: list[k.Kernel] = []
+    for steps in _split(group.passes):
+        kernels += _lower_step(function, group.kept, steps, profile, limits)
+    return tuple(kernels)
+
+
+def _split(passes: Sequence[Pass]) -> list[list[Pass]]:
+    """The passes that share kernels once a group is taken apart: a fold, and what derives from it
+    point by point."""
+    steps: list[list[Pass]] = []
+    for each in passes:
+        derived = not each.reduces and not each.inner
+        if derived and steps and steps[-1][0].reduces and len(steps[-1]) == 1:
+            steps[-1].append(each)
+        else:
+            steps.append([each])
+    return steps
+
+
+def _lower_step(
+    function: ir.Function,
+    kept: tuple[int, ...],
+    steps: Sequence[Pass],
+    profile: Profile,
+    limits: Limits,
+) -> list[k.Kernel]:
+    stages = tuple(member.stage for each in steps for member in each.members)
+    if not steps[0].reduces:
+        domains: dict[object, list[str]] = {}
+        for name in stages:
+            stage = function.stage(name)
+            domains.setdefault(stage and stage.domain, []).append(name)
+        return [lower(function, tuple(names), profile, limits) for names in domains.values()]
+    phases = collect_phases(function, kept, steps, _list_stored(function, stages))
+    folded = _cut_up(phases, profile)
+    if folded is None:
+        return [_make_kernel(function, phases, stages, profile, limits)]
+    names = tuple(member.stage for member in steps[0].members)
+    first = store_parts(phases[0], folded)
+    second = (fold_parts(phases[0], folded), *phases[1:])
+    return [
+        _make_kernel(function, first, names, profile, limits, folded.kept_sizes[0]),
+        _make_kernel(function, second, stages, profile, limits),
+    ]
+
+
+def _list_stored(function: ir.Function, stages: Sequence[str]) -> set[str]:
+    """The stages among some that need memory: they leave, or others read them."""
+    stored = {r.name for r in function.results}
+    for stage in function.stages:
+        if stage.name not in stages:
+            stored.update(load.tensor for load in stage.body.loads())
+    return stored.intersection(stages)
+
+
+def _count_groups(phases: Sequence[Phase], profile: Profile) -> int:
+    if profile.lanes == 1:
+        return reduce_gpu.count_groups(phases, profile)
+    return reduce_cpu.count_items(phases)
+
+
+def _keeps_busy(phases: Sequence[Phase], profile: Profile) -> bool:
+    """Whether one kernel has enough groups to share out, or so little work that it is no matter."""
+    outputs = math.prod(phases[0].space.kept_sizes)
+    most = max(p.space.inner_count for p in phases)
+    return _count_groups(phases, profile) >= profile.groups or outputs * most <= 2 * profile.piece
+
+
+def _cut_up(phases: Sequence[Phase], profile: Profile) -> Space | None:
+    """The space of the first phase with its longest inner axis cut into pieces; None where one
+    kernel does."""
+    space = phases[0].space
+    groups = max(1, _count_groups(phases, profile))
+    work = math.prod(space.kept_sizes) * space.inner_count // groups
+    axis = max(space.inner, key=lambda a: space.sizes[a])
+    size = space.sizes[axis]
+    pieces = min(work // profile.piece, -(-4 * profile.groups // groups), size)
+    if groups >= profile.groups or pieces < 2:
+        return None
+    return cut(space, axis, -(-size // pieces))
+
+
+def _make_kernel(
+    function: ir.Function,
+    phases: Sequence[Phase],
+    stages: tuple[str, ...],
+    profile: Profile,
+    limits: Limits,
+    pieces: int | None = None,
+) -> k.Kernel:
+    """One kernel of some phases. With `pieces`, it folds these, and another folds the rest."""
+    buffers = _list_buffers(function, phases)
+    reached = max(_largest_offset(phase) for phase in phases)
+    check_limits(function, reached, len(buffers), limits)
+    names = Names(b.name for b in buffers)
+    write = reduce_gpu.lower_groups if profile.lanes == 1 else reduce_cpu.lower_items
+    shape, arrays = write(phases, names, profile, limits, buffers)
+    summary = [describe_stage(function, name) for name in stages]
+    if pieces is not None:
+        summary = [f"{line}, in {pieces:,} pieces" for line in summary]
+    return k.Kernel(
+        function.name,
+        buffers,
+        (),
+        shape.launch,
+        tuple(shape.body),
+        find_index_bits(reached, limits),
+        tuple(summary),
+        shape.walk,
+        arrays,
+    )
+
+
+def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buffer, ...]:
+    """The memory a kernel touches: tensors in the function's order, then what lies between two
+    kernels."""
+    read: dict[str, View] = {}
+    written: dict[str, View] = {}
+    sizes: dict[str, int] = {}
+    for phase in phases:
+        for value in phase.elements.values:
+            if isinstance(value, Read) and not value.view.near:
+                read[value.view.tensor] = value.view
+        written.update({view.tensor: view for view, _ in phase.elements.results})
+        for view in phase.elements.buffers():
+            sizes[view.tensor] = max(sizes.get(view.tensor, 0), _reach(phase, view))
+    tensors = function.tensors()
+    made = [
+        k.Buffer(name, tensor.dtype, ACCESS[name in read, name in written])
+        for name, tensor in tensors.items()
+        if name in read or name in written
+    ]
+    for name, view in (read | written).items():
+        if name not in tensors:
+            access = ACCESS[name in read, name in written]
+            made.append(k.Buffer(name, _stored(view), access, sizes[name]))
+    return tuple(made)
+
+
+def _stored(view: View) -> DataType:
+    return view.dtype
+
+
+def _reach(phase: Phase, view: View) -> int:
+    """The elements up to the last one a view touches."""
+    steps = zip(phase.space.sizes, phase.space.walk.strides[view], strict=True)
+    return 1 + view.offset + sum((size - 1) * step for size, step in steps)
+
+
+def _largest_offset(phase: Phase) -> int:
+    """The largest number the positions of a phase come to, or that of its points, if larger."""
+    reach = max((_reach(phase, view) for view in phase.elements.views()), default=1)
+    return max(reach, phase.space.inner_count, math.prod(phase.space.kept_sizes))

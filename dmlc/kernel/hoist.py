@@ -1,0 +1,85 @@
+"""Takes out of a pass what changes from output to output only.
+
+Where vectors run across outputs, such values would be computed anew for every row of points: the
+square root in a normalization, for one. They go into a phase of their own, which leaves them in
+arrays.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dmlc import ir
+from dmlc.kernel.collapse import Walk
+from dmlc.kernel.element import Elements, Place, Read, Value, View, operands, prune
+from dmlc.kernel.emit import Names
+from dmlc.kernel.phases import Phase
+from dmlc.scalars import DataType
+
+
+def hoist(phase: Phase, axis: int, names: Names) -> tuple[Phase | None, Phase]:
+    """The phase to run before, over kept dimensions alone, and the phase without its work.
+
+    `axis` is the one that outputs of a block lie along. The first is None where there is nothing
+    worth it: a plain read is no work.
+    """
+    elements, strides = phase.elements, phase.space.walk.strides
+    inner = phase.space.inner
+    varies: list[bool] = []
+    moves: list[bool] = []
+    for value in elements.values:
+        if isinstance(value, Read | Place):
+            steps = strides[value.view]
+            varies.append(any(steps[a] for a in inner) or isinstance(value, Place))
+            moves.append(bool(steps[axis]))
+        else:
+            varies.append(any(varies[o] for o in operands(value)))
+            moves.append(any(moves[o] for o in operands(value)))
+    taken = _choose(elements, varies, moves)
+    if not taken:
+        return None, phase
+    near = tuple(int(a in phase.space.kept) for a in range(len(phase.space.sizes)))
+    views = {
+        n: View(names.take("factor"), _type(elements.values[n]), near, near=True) for n in taken
+    }
+    values = list(elements.values)
+    for number, view in views.items():
+        values[number] = Read(view, view.dtype)
+    rest = prune(dataclasses.replace(elements, values=tuple(values)))
+    work = prune(Elements(elements.domain, elements.values, tuple((v, n) for n, v in views.items())))
+    return _over(phase, work, ()), _over(phase, rest, None)
+
+
+def _choose(elements: Elements, varies: list[bool], moves: list[bool]) -> list[int]:
+    """The outermost values that are the same for all points of an output, and cost something."""
+    needed = set(elements.roots())
+    taken: list[int] = []
+    for number in range(len(elements.values) - 1, -1, -1):
+        value = elements.values[number]
+        if number not in needed:
+            continue
+        fixed = not varies[number] and moves[number]
+        plain = isinstance(value, Read | Place | ir.Constant)
+        if fixed and not plain and value.dtype is not DataType.BOOL:
+            taken.append(number)
+        else:
+            needed.update(operands(value))
+    return taken[::-1]
+
+
+def _type(value: Value) -> DataType:
+    return value.dtype
+
+
+def _over(phase: Phase, elements: Elements, gathered: tuple[()] | None) -> Phase:
+    """A phase with other work over the same points."""
+    walk = phase.space.walk
+    strides = {v: walk.strides.get(v, v.strides) for v in elements.views()}
+    space = dataclasses.replace(phase.space, walk=Walk(walk.sizes, strides, packed=False))
+    kept = phase.gathered
+    if gathered is None:
+        kept = tuple(
+            dataclasses.replace(g, fold=fold)
+            for g, fold in zip(phase.gathered, elements.folds, strict=True)
+        )
+    return Phase(elements, space, kept if gathered is None else gathered)

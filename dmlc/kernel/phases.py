@@ -1,0 +1,166 @@
+"""The phases of a kernel with reductions: what each folds, stores and has at hand.
+
+A phase is a pass of the group as scalar work (`Elements`) over a `Space`. Right after a pass that
+folds comes a phase over the kept points alone, which stores the reductions that need memory and
+whatever else derives from them point by point.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Sequence
+
+from dmlc import ir
+from dmlc.kernel.accumulate import Slot, is_positional, list_slots
+from dmlc.kernel.collapse import Walk
+from dmlc.kernel.element import Collector, Elements, Fold, Place, Read, View
+from dmlc.kernel.space import Space, arrange
+from dmlc.scalars import OPERATIONS, DataType
+from dmlc.transform.passes import Pass
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gathered:
+    """A fold of a phase, and the reductions it is the value of: each with its type."""
+
+    fold: Fold
+    slots: tuple[Slot, ...]
+    stages: tuple[tuple[str, DataType], ...]
+
+    @property
+    def name(self) -> str:
+        """What it is called after."""
+        return self.stages[0][0]
+
+    def slot_name(self, number: int) -> str:
+        """What a part of its state is called where it is at hand."""
+        return f"{self.name}#{number}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Phase:
+    elements: Elements
+    space: Space
+    gathered: tuple[Gathered, ...] = ()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it runs over the kept points alone."""
+        return not self.space.inner
+
+
+def collect_phases(
+    function: ir.Function,
+    kept: tuple[int, ...],
+    passes: Sequence[Pass],
+    stored: Container[str],
+) -> tuple[Phase, ...]:
+    """The phases of some passes. The reductions in `stored` have memory."""
+    types = {s.name: s.dtype for s in function.stages}
+    near: dict[str, DataType] = {}
+    made: list[tuple[Elements, tuple[Gathered, ...]]] = []
+    pending: Collector | None = None
+    for each in passes:
+        if each.inner == () and not each.reduces:
+            pending = pending or Collector(function, kept, near, len(kept))
+            for member in each.members:
+                pending.add_stage(member.stage, dict(member.axes))
+            continue
+        if pending is not None:
+            made.append((pending.elements(), ()))
+            pending = None
+        collector = Collector(function, (*kept, *each.inner), near, len(kept))
+        if not each.reduces:
+            for member in each.members:
+                collector.add_stage(member.stage, dict(member.axes))
+            made.append((collector.elements(), ()))
+            continue
+        numbers = [collector.add_fold(m.stage, dict(m.axes)) for m in each.members]
+        elements = collector.elements()
+        gathered = tuple(
+            Gathered(
+                fold,
+                list_slots(fold, _place_type(elements, fold)),
+                tuple(
+                    (m.stage, types[m.stage])
+                    for m, found in zip(each.members, numbers, strict=True)
+                    if found == number
+                ),
+            )
+            for number, fold in enumerate(elements.folds)
+        )
+        made.append((elements, gathered))
+        near = near | {m.stage: types[m.stage] for m in each.members}
+        stores = [m for m in each.members if m.stage in stored]
+        if stores:
+            pending = Collector(function, kept, near, len(kept))
+            for member in stores:
+                axes = {i: d for i, d in member.axes if d < len(kept) and not i.reduced}
+                pending.add_copy(member.stage, axes)
+    if pending is not None:
+        made.append((pending.elements(), ()))
+    spaces = arrange([elements for elements, _ in made], len(kept))
+    return tuple(
+        Phase(elements, space, gathered)
+        for (elements, gathered), space in zip(made, spaces, strict=True)
+    )
+
+
+def _place_type(elements: Elements, fold: Fold) -> DataType | None:
+    if fold.place is None:
+        return None
+    place = elements.values[fold.place]
+    if isinstance(place, Place | Read):
+        return place.dtype
+    return None
+
+
+def store_parts(phase: Phase, folded: Space) -> tuple[Phase, ...]:
+    """The phases of a first kernel, which stores a state for each piece of the points: `folded` is
+    the phase's space with an inner axis cut into pieces."""
+    sizes = folded.kept_sizes
+    near = tuple(1 for _ in sizes)
+    values: list[Read] = []
+    results: list[tuple[View, int]] = []
+    for gathered, views in zip(phase.gathered, _list_parts(phase, sizes), strict=True):
+        for number, (slot, view) in enumerate(zip(gathered.slots, views, strict=True)):
+            results.append((view, len(values)))
+            at_hand = View(gathered.slot_name(number), slot.dtype, near, near=True)
+            values.append(Read(at_hand, slot.dtype))
+    store = Elements(sizes, tuple(values), tuple(results))
+    walk = Walk(sizes, {view: view.strides for view in store.views()}, packed=False)
+    space = Space(walk, tuple(range(len(sizes))))
+    return Phase(phase.elements, folded, phase.gathered), Phase(store, space)
+
+
+def fold_parts(phase: Phase, folded: Space) -> Phase:
+    """The phase of a second kernel, which folds the states that the first has stored."""
+    sizes = folded.kept_sizes
+    values: list[ir.Constant | Read | ir.Apply] = []
+    gathered: list[Gathered] = []
+    for each, views in zip(phase.gathered, _list_parts(phase, sizes), strict=True):
+        numbers: list[int] = []
+        for view in views:
+            numbers.append(len(values))
+            values.append(Read(view, view.dtype))
+        if each.fold.dtype is DataType.BOOL:
+            values.append(ir.Constant(DataType.INT32, 0))
+            compared = (numbers[0], len(values) - 1)
+            numbers[0] = len(values)
+            values.append(ir.Apply(OPERATIONS["ne"], compared, DataType.BOOL))
+        place = numbers[1] if is_positional(each.fold) else None
+        fold = dataclasses.replace(each.fold, value=numbers[0], guard=None, place=place)
+        gathered.append(Gathered(fold, each.slots, each.stages))
+    elements = Elements(sizes, tuple(values), (), tuple(g.fold for g in gathered))
+    walk = Walk(sizes, {view: view.strides for view in elements.views()}, packed=False)
+    return Phase(elements, Space(walk, tuple(range(1, len(sizes)))), tuple(gathered))
+
+
+def _list_parts(phase: Phase, sizes: tuple[int, ...]) -> list[tuple[View, ...]]:
+    """The buffers between two kernels: for each fold, those of its state's parts. They are packed
+    over the number of the piece and the kept dimensions."""
+    strides = ir.packed_strides(sizes)
+    return [
+        tuple(View(f"{g.name}_parts{s.suffix}", s.dtype, strides) for s in g.slots)
+        for g in phase.gathered
+    ]

@@ -1,0 +1,707 @@
+"""Kernels with reductions on a CPU: a work item folds one output, or a block of neighbouring ones.
+
+Folded points that lie side by side in memory are added up in vectors; where outputs do, vectors
+run across a block of outputs, whose states are arrays. Short rows of many outputs are taken in
+blocks too, so that a work item reads on in memory. Floating-point states are flushed into totals
+every few thousand points, for precision's sake. A pass that applies what was folded runs over the
+outermost dimension backwards: what was read last is still in the caches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.accumulate import contribute, finish, is_positional, merge, start
+from dmlc.kernel.build import Builder, Shape
+from dmlc.kernel.element import View
+from dmlc.kernel.emit import (
+    Emitter,
+    Names,
+    Near,
+    Position,
+    add,
+    index,
+    local_name,
+    multiply,
+    operate,
+)
+from dmlc.kernel.hoist import hoist
+from dmlc.kernel.phases import Gathered, Phase
+from dmlc.kernel.schedule import Limits, Profile
+
+_COLUMNS = 256
+"""Neighbouring outputs in a block, at most, where vectors run across them."""
+_COLUMN_STEP = 64
+"""Blocks of columns hold a multiple of these: whole cache lines, whatever the type."""
+_SHORT_ROW = 200
+"""A row of no more points than this is read together with its neighbours' rows."""
+_ROWS = 16
+"""Neighbouring outputs in a block of short rows."""
+_FLUSH_ROW, _FLUSH_COLUMN = 4096, 1024
+"""Points after which states are flushed: of a vector of lanes, and of one lane."""
+
+_Write = Callable[[int, Position], list[k.Statement]]
+"""The innermost statements, for a number of lanes."""
+
+
+def choose_width(phases: Sequence[Phase]) -> int:
+    """The number of neighbouring outputs a work item folds at once."""
+    space = phases[0].space
+    if not space.kept:
+        return 1
+    last, neighbours = space.kept[-1], space.kept_sizes[-1]
+    if last == len(space.sizes) - 1:
+        blocks = -(-neighbours // _COLUMNS)
+        each = -(-neighbours // blocks)
+        return neighbours if blocks == 1 else -(-each // _COLUMN_STEP) * _COLUMN_STEP
+    outside = any(axis < last for axis in space.inner)
+    row = math.prod(space.sizes[axis] for axis in space.inner if axis > last)
+    return min(_ROWS, neighbours) if outside and row <= _SHORT_ROW else 1
+
+
+def count_items(phases: Sequence[Phase]) -> int:
+    """The number of blocks of outputs, each of which one work item has to itself."""
+    kept, width = phases[0].space.kept_sizes, choose_width(phases)
+    return math.prod(kept[:-1]) * -(-kept[-1] // width) if kept else 1
+
+
+def lower_items(
+    phases: Sequence[Phase],
+    names: Names,
+    profile: Profile,
+    limits: Limits,
+    buffers: tuple[k.Buffer, ...],
+) -> tuple[Shape, tuple[k.Array, ...]]:
+    """The kernel of some phases, and the arrays it needs."""
+    return _Items(phases, names, profile, limits, buffers).lower()
+
+
+class _Items:
+    """Writes one kernel, phase by phase."""
+
+    def __init__(
+        self,
+        phases: Sequence[Phase],
+        names: Names,
+        profile: Profile,
+        limits: Limits,
+        buffers: tuple[k.Buffer, ...],
+    ) -> None:
+        self.phases = phases
+        self.names = names
+        self.profile = profile
+        self.limits = limits
+        self.buffers = buffers
+        self.width = choose_width(phases)
+        self.near: dict[str, Near] = {}
+        self.arrays: list[k.Array] = []
+        self.first: k.Expression = index(0)
+        """The first output of the block, along the innermost kept dimension."""
+        self.count: k.Expression = index(self.width)
+        """The outputs of the block: fewer at the end."""
+
+    @property
+    def in_blocks(self) -> bool:
+        return self.width > 1
+
+    def builder(self, phase: Phase) -> Builder:
+        return Builder(
+            phase.elements,
+            phase.space.walk,
+            self.profile,
+            self.limits,
+            self.buffers,
+            self.names,
+        )
+
+    def array(self, name: str, slot_type: k.Type, size: int) -> str:
+        """A new array of the work item's own; whole vectors fit."""
+        taken = self.names.take(name)
+        lanes = self.profile.lanes
+        whole = -(-size // lanes) * lanes if size > 1 else 1
+        self.arrays.append(k.Array(taken, slot_type.dtype, whole))
+        return taken
+
+    def lower(self) -> tuple[Shape, tuple[k.Array, ...]]:
+        kept = self.phases[0].space.kept_sizes
+        blocks = count_items(self.phases)
+        inner = max(1, max(p.space.inner_count for p in self.phases)) * self.width
+        run = min(max(1, self.profile.per_item // inner), max(blocks, 1))
+        launch = k.Launch(blocks, run, 1)
+        builder = self.builder(self.phases[0])
+
+        def make(block: k.Expression) -> list[k.Statement]:
+            return self._write_block(builder, block, kept)
+
+        body = builder.share_blocks(blocks, run, make)
+        outputs = run * self.width
+        words = f"each computes {outputs:,} output{'s' if outputs > 1 else ''}"
+        return Shape(launch, words, body), tuple(self.arrays)
+
+    def _write_block(
+        self, builder: Builder, block: k.Expression, kept: tuple[int, ...]
+    ) -> list[k.Statement]:
+        outer = kept[:-1] if self.in_blocks else kept
+        parts = list(enumerate(outer))
+        if self.in_blocks:
+            parts.append((len(outer), -(-kept[-1] // self.width)))
+        known: dict[int, k.Expression] = {}
+        body = builder.decompose(block, parts, known)
+        if self.in_blocks:
+            self._find_block(known.pop(len(outer)), kept[-1], body)
+        folded = False
+        for phase in self.phases:
+            at = {phase.space.kept[number]: i for number, i in known.items()}
+            writer = _Writer(self, phase, at, backwards=folded and not phase.is_kept)
+            body += writer.write()
+            folded = True
+        return body
+
+    def _find_block(self, number: k.Expression, size: int, body: list[k.Statement]) -> None:
+        self.first = multiply(number, self.width)
+        if isinstance(self.first, k.Operate):
+            local = k.Local(self.names.take("first"), k.INDEX)
+            body.append(k.Let(local, self.first))
+            self.first = local
+        if size % self.width:
+            rest = operate("sub", index(size), self.first)
+            local = k.Local(self.names.take("count"), k.INDEX)
+            body.append(k.Let(local, operate("min", index(self.width), rest)))
+            self.count = local
+
+
+class _Writer:
+    """Writes one phase of a work item."""
+
+    def __init__(
+        self, items: _Items, phase: Phase, known: dict[int, k.Expression], backwards: bool
+    ) -> None:
+        self.items = items
+        self.known = known
+        self.backwards = backwards
+        self.body: list[k.Statement] = []
+        self.block_axis = phase.space.kept[-1] if items.in_blocks else None
+        if self.block_axis is not None and not phase.is_kept:
+            phase = self._hoist(phase, self.block_axis)
+        self.phase = phase
+        self.builder = items.builder(phase)
+        axes = range(len(phase.space.sizes))
+        self.axes = [axis for axis in axes if axis not in known]
+        """The axes to loop over, outermost first."""
+        self.emitter = self._emitter(phase, self.builder, self.axes)
+
+    def _emitter(self, phase: Phase, builder: Builder, axes: Sequence[int]) -> Emitter:
+        levels = {axis: 2 + depth for depth, axis in enumerate(axes)}
+        depth = builder.depth(lambda axis: levels.get(axis, 1))
+        return Emitter(phase.elements, self.items.names, depth, self.items.near)
+
+    def write(self) -> list[k.Statement]:
+        space = self.phase.space
+        position = self._position(self.known, index(0))
+        self.body += self.emitter.lets(0, position)
+        self.body += self.emitter.lets(1, position)
+        if self.phase.gathered:
+            if self.axes[-1] == self.block_axis:
+                self._fold_columns()
+            else:
+                self._fold_rows()
+            return self.body
+        if space.inner:
+            streaming, flags = self.builder.streaming()
+            self.body += flags
+        else:
+            streaming = {}
+
+        def store(lanes: int, position: Position) -> list[k.Statement]:
+            made = self.emitter.lets(1 + max(1, len(self.axes)), position, lanes)
+            return made + self.emitter.stores(position, lanes, streaming)
+
+        if not self.axes:
+            self.body += self.emitter.stores(position, 1, {})
+            return self.body
+        self.body += self._nest(self.axes, self.known, index(0), store)
+        return self.body
+
+    # Loops --------------------------------------------------------------------------------
+
+    def _position(self, known: dict[int, k.Expression], output: k.Expression) -> Position:
+        """Positions where the indices are known; `output` is the number within the block."""
+        at = self.builder.at(known)
+        return lambda view: output if view.near else at(view)
+
+    def _stop(self, axis: int, statements: list[k.Statement]) -> k.Expression:
+        space = self.phase.space
+        piece = space.pieces.get(axis)
+        if axis == self.block_axis:
+            return self.items.count
+        if piece is None or piece.size % piece.length == 0:
+            return index(space.sizes[axis])
+        rest = operate("sub", index(piece.size), multiply(self.known[piece.number], piece.length))
+        local = k.Local(self.items.names.take("end"), k.INDEX)
+        statements.append(k.Let(local, operate("min", index(piece.length), rest)))
+        return local
+
+    def _nest(
+        self,
+        axes: Sequence[int],
+        known: dict[int, k.Expression],
+        output: k.Expression,
+        write: _Write,
+    ) -> list[k.Statement]:
+        """Loops over `axes`, the innermost in vectors where the tensors allow it."""
+        if len(axes) == 1:
+            return self._vectors(axes[0], known, output, write)
+
+        def inside(known: dict[int, k.Expression], output: k.Expression) -> list[k.Statement]:
+            return self._nest(axes[1:], known, output, write)
+
+        return self._loop(axes[0], known, output, inside)
+
+    def _loop(
+        self,
+        axis: int,
+        known: dict[int, k.Expression],
+        output: k.Expression,
+        inside: Callable[[dict[int, k.Expression], k.Expression], list[k.Statement]],
+    ) -> list[k.Statement]:
+        """A loop over one axis, and the values that belong to its scope."""
+        before: list[k.Statement] = []
+        stop = self._stop(axis, before)
+        body: list[k.Statement] = []
+        if axis == self.block_axis:
+            variable = output = k.Local(self.items.names.take("j"), k.INDEX)
+            place = add(self.items.first, variable)
+            if place is not variable:
+                local = k.Local(self.items.names.take(f"i{axis}"), k.INDEX)
+                body.append(k.Let(local, place))
+                place = local
+        else:
+            variable = k.Local(self.items.names.take(f"i{axis}"), k.INDEX)
+            place = variable
+        level = 2 + self.axes.index(axis)
+        inner = {**known, axis: place}
+        body += self.emitter.lets(level, self._position(inner, output))
+        body += inside(inner, output)
+        backwards = self.backwards and axis == self.axes[0]
+        loop = k.For(variable, index(0), stop, 1, tuple(body), backwards=backwards)
+        return [*before, loop]
+
+    def _lanes(self, axis: int) -> int:
+        """How many points along an axis make one vector."""
+        views = self.phase.elements.buffers()
+        strides = self.phase.space.walk.strides
+        together = all(strides[v][axis] in (0, 1) for v in views)
+        scalar = any(is_positional(g.fold) for g in self.phase.gathered)
+        long = self.phase.space.sizes[axis] >= self.items.profile.lanes
+        if axis == self.block_axis:
+            long = self.items.width >= self.items.profile.lanes
+        return self.items.profile.lanes if together and long and not scalar else 1
+
+    def _vectors(
+        self,
+        axis: int,
+        known: dict[int, k.Expression],
+        output: k.Expression,
+        write: _Write,
+        bounds: tuple[k.Expression, k.Expression] | None = None,
+    ) -> list[k.Statement]:
+        """The innermost loop: whole vectors, and what is left over one by one."""
+        body: list[k.Statement] = []
+        names, lanes = self.items.names, self._lanes(axis)
+        first, stop = bounds or (index(0), self._stop(axis, body))
+        in_block = axis == self.block_axis
+        variable = k.Local(names.take("j" if in_block else "i"), k.INDEX)
+        start_at = {**known, axis: self.items.first} if in_block else known
+        bases = self._bases(start_at, body)
+        steps = self.phase.space.walk.strides
+
+        def position(view: View) -> k.Expression:
+            if view.near:
+                return variable if in_block else output
+            return add(bases[view], multiply(variable, steps[view][axis]))
+
+        if lanes == 1:
+            return [*body, k.For(variable, first, stop, 1, tuple(write(1, position)))]
+        if isinstance(stop, k.Literal):
+            whole = int(stop.value) // lanes * lanes
+            middle: k.Expression = index(whole)
+            rest = whole != stop.value
+        else:
+            length = stop if first == index(0) else operate("sub", stop, first)
+            left_over = operate("mod", length, index(lanes))
+            let = self.builder.let("vector_end", operate("sub", stop, left_over))
+            body.append(let)
+            middle, rest = let.local, True
+        body.append(k.For(variable, first, middle, lanes, tuple(write(lanes, position))))
+        if rest:
+            body.append(k.For(variable, middle, stop, 1, tuple(write(1, position))))
+        return body
+
+    def _bases(
+        self, known: dict[int, k.Expression], statements: list[k.Statement]
+    ) -> dict[View, k.Expression]:
+        """What each view's position starts from, named where it takes arithmetic."""
+        at = self.builder.at(known)
+        named: dict[k.Expression, k.Local] = {}
+        bases: dict[View, k.Expression] = {}
+        for view in self.phase.elements.views():
+            base = at(view)
+            if isinstance(base, k.Operate):
+                if base not in named:
+                    let = self.builder.let("row_start", base)
+                    statements.append(let)
+                    named[base] = let.local
+                base = named[base]
+            bases[view] = base
+        return bases
+
+    # Folding ------------------------------------------------------------------------------
+
+    def _point(self, gathered: Gathered, lanes: int) -> tuple[k.Expression, ...]:
+        """The state of the points at hand."""
+        fold, value = gathered.fold, self.emitter.value
+        guard = None if fold.guard is None else value(fold.guard, lanes)
+        place = None if fold.place is None else value(fold.place, lanes)
+        return contribute(gathered.slots, value(fold.value, lanes), guard, place)
+
+    def _merge_locals(
+        self, gathered: Gathered, state: Sequence[k.Local], other: Sequence[k.Expression]
+    ) -> list[k.Statement]:
+        statements, merged = merge(gathered.fold, state, other, self.items.names.take)
+        return statements + [k.Assign(s, m) for s, m in zip(state, merged, strict=True)]
+
+    def _merge_arrays(
+        self,
+        gathered: Gathered,
+        arrays: Sequence[str],
+        place: k.Expression,
+        other: Sequence[k.Expression],
+    ) -> list[k.Statement]:
+        mine = [k.Element(a, place, o.type) for a, o in zip(arrays, other, strict=True)]
+        statements, merged = merge(gathered.fold, mine, other, self.items.names.take)
+        return statements + [k.Put(a, place, m) for a, m in zip(arrays, merged, strict=True)]
+
+    def _make_arrays(self, gathered: Gathered, suffix: str, size: int) -> tuple[str, ...]:
+        name = local_name(gathered.name)
+        return tuple(
+            self.items.array(f"{name}{slot.suffix}{suffix}", k.Type(slot.dtype), size)
+            for slot in gathered.slots
+        )
+
+    def _fill(self, gathered: Sequence[Gathered], arrays: Sequence[Sequence[str]]) -> k.Statement:
+        """Sets arrays of one size to the state before any point."""
+        size = next(a.size for a in self.items.arrays if a.name == arrays[0][0])
+        lanes = self.items.profile.lanes if size > 1 else 1
+        number = k.Local(self.items.names.take("j"), k.INDEX)
+        puts = tuple(
+            k.Put(name, number, start(slot, lanes))
+            for each, names in zip(gathered, arrays, strict=True)
+            for slot, name in zip(each.slots, names, strict=True)
+        )
+        return k.For(number, index(0), index(size), lanes, puts)
+
+    def _split(self, axes: Sequence[int], most: int) -> tuple[int, bool]:
+        """From which of `axes` on there are at most so many points; and whether the innermost
+        alone has more, and is walked in strips."""
+        sizes = self.phase.space.sizes
+        split = len(axes) - 1
+        if split < 0 or sizes[axes[split]] > most:
+            return max(split, 0), split >= 0
+        while split > 0 and math.prod(sizes[axis] for axis in axes[split - 1 :]) <= most:
+            split -= 1
+        return split, False
+
+    def _strips(
+        self,
+        axis: int,
+        length: int,
+        inside: Callable[[tuple[k.Expression, k.Expression]], list[k.Statement]],
+    ) -> list[k.Statement]:
+        """A long axis in strips: `inside` is given the bounds of one."""
+        before: list[k.Statement] = []
+        stop = self._stop(axis, before)
+        strip = k.Local(self.items.names.take("strip"), k.INDEX)
+        end = self.builder.let(
+            "strip_end", operate("min", add(strip, index(length)), stop)
+        )
+        body = (end, *inside((strip, end.local)))
+        return [*before, k.For(strip, index(0), stop, length, body)]
+
+    def _fold_rows(self) -> None:
+        """Folds points that lie side by side, in vectors; each output has a total of its own."""
+        axes, gathered = self.axes, self.phase.gathered
+        block = axes.index(self.block_axis) + 1 if self.block_axis is not None else 0
+        inner = axes[block:]
+        split, strips = self._split(inner, _FLUSH_ROW)
+        lanes = self._lanes(inner[-1])
+        totals = [self._make_arrays(g, "_total", self.items.width * lanes) for g in gathered]
+        self.body.append(self._fill(gathered, totals))
+
+        def flushed(known: dict[int, k.Expression], output: k.Expression) -> list[k.Statement]:
+            if strips:
+                return self._strips(
+                    inner[-1],
+                    _FLUSH_ROW,
+                    lambda bounds: self._add_up(inner[split:], known, output, totals, bounds),
+                )
+            return self._add_up(inner[split:], known, output, totals, None)
+
+        self.body += self._around(axes[: block + split], self.known, index(0), flushed)
+        self._finish_rows(totals, lanes)
+
+    def _around(
+        self,
+        axes: Sequence[int],
+        known: dict[int, k.Expression],
+        output: k.Expression,
+        inside: Callable[[dict[int, k.Expression], k.Expression], list[k.Statement]],
+    ) -> list[k.Statement]:
+        """Loops over `axes` around some statements."""
+        if not axes:
+            return inside(known, output)
+
+        def further(known: dict[int, k.Expression], output: k.Expression) -> list[k.Statement]:
+            return self._around(axes[1:], known, output, inside)
+
+        return self._loop(axes[0], known, output, further)
+
+    def _add_up(
+        self,
+        axes: Sequence[int],
+        known: dict[int, k.Expression],
+        output: k.Expression,
+        totals: Sequence[Sequence[str]],
+        bounds: tuple[k.Expression, k.Expression] | None,
+    ) -> list[k.Statement]:
+        """Folds some points in registers, and flushes these into the totals."""
+        gathered, lanes = self.phase.gathered, self._lanes(axes[-1])
+        size = self.phase.space.sizes[axes[-1]]
+        left_over = bounds is not None or axes[-1] in self.phase.space.pieces or size % lanes
+        widths = (lanes, 1) if lanes > 1 and left_over else (lanes,)
+        states: dict[int, list[tuple[k.Local, ...]]] = {}
+        body: list[k.Statement] = []
+        for width in widths:
+            suffix = "" if width == lanes else "_rest"
+            states[width] = [
+                tuple(
+                    k.Local(
+                        self.items.names.take(f"{local_name(g.name)}{slot.suffix}{suffix}"),
+                        k.Type(slot.dtype, width),
+                    )
+                    for slot in g.slots
+                )
+                for g in gathered
+            ]
+            for each, state in zip(gathered, states[width], strict=True):
+                body += [
+                    k.Variable(local, start(slot, width))
+                    for local, slot in zip(state, each.slots, strict=True)
+                ]
+        level = 1 + len(self.axes)
+
+        def fold(width: int, position: Position) -> list[k.Statement]:
+            made = self.emitter.lets(level, position, width)
+            for each, state in zip(gathered, states[width], strict=True):
+                made += self._merge_locals(each, state, self._point(each, width))
+            return made
+
+        if bounds is not None:
+            body += self._vectors(axes[-1], known, output, fold, bounds)
+        else:
+            body += self._nest(axes, known, output, fold)
+        for width in widths:
+            for each, state, arrays in zip(gathered, states[width], totals, strict=True):
+                body += self._merge_arrays(each, arrays, multiply(output, lanes), state)
+        return body
+
+    def _finish_rows(self, totals: Sequence[Sequence[str]], lanes: int) -> None:
+        """Folds the lanes of each total, in a tree, and has the outcome at hand."""
+        gathered, items = self.phase.gathered, self.items
+        number = k.Local(items.names.take("j"), k.INDEX) if items.in_blocks else index(0)
+        first = multiply(number, lanes)
+        body: list[k.Statement] = []
+        width = lanes // 2
+        while width:
+            for each, arrays in zip(gathered, totals, strict=True):
+                theirs = [
+                    k.Element(a, add(first, index(width)), k.Type(s.dtype, width))
+                    for a, s in zip(arrays, each.slots, strict=True)
+                ]
+                body += self._merge_arrays(each, arrays, first, theirs)
+            width //= 2
+        if isinstance(number, k.Local) and body:
+            body = [k.For(number, index(0), items.count, 1, tuple(body))]
+        self.body += body
+        for each, arrays in zip(gathered, totals, strict=True):
+            if items.in_blocks:
+                self._keep_arrays(each, arrays, lanes)
+            else:
+                self._keep_locals(each, arrays)
+
+    def _keep_locals(self, gathered: Gathered, arrays: Sequence[str]) -> None:
+        """Has a state, and the reductions it is, at hand from here on: the only one there is."""
+        state: list[k.Expression] = []
+        for number, (slot, array) in enumerate(zip(gathered.slots, arrays, strict=True)):
+            name = self.items.names.take(f"{local_name(gathered.name)}{slot.suffix}")
+            local = k.Local(name, k.Type(slot.dtype))
+            self.body.append(k.Let(local, k.Element(array, index(0), local.type)))
+            self.items.near[gathered.slot_name(number)] = _always(local)
+            state.append(local)
+        for stage, dtype in gathered.stages:
+            value = finish(gathered.fold, state, dtype.compute)
+            if not isinstance(value, k.Local):
+                let = self.builder.let(local_name(stage), value)
+                self.body.append(let)
+                value = let.local
+            self.items.near[stage] = _always(value)
+
+    def _keep_arrays(self, gathered: Gathered, arrays: Sequence[str], step: int = 1) -> None:
+        """The same of a block of outputs, `step` elements apart in the arrays."""
+        if step > 1:
+            arrays = self._pack(gathered, arrays, step)
+
+        def element(number: int) -> Near:
+            array, slot = arrays[number], gathered.slots[number]
+            return lambda place, lanes: k.Element(array, place, k.Type(slot.dtype, lanes))
+
+        parts = [element(number) for number in range(len(arrays))]
+        for number, part in enumerate(parts):
+            self.items.near[gathered.slot_name(number)] = part
+        for stage, dtype in gathered.stages:
+            compute = dtype.compute
+            self.items.near[stage] = lambda place, lanes, compute=compute: finish(
+                gathered.fold, [part(place, lanes) for part in parts], compute
+            )
+
+    def _pack(self, gathered: Gathered, arrays: Sequence[str], step: int) -> tuple[str, ...]:
+        """Moves the outputs of a block together."""
+        packed = self._make_arrays(gathered, "", self.items.width)
+        number = k.Local(self.items.names.take("j"), k.INDEX)
+        moves = tuple(
+            k.Put(to, number, k.Element(array, multiply(number, step), k.Type(slot.dtype)))
+            for to, array, slot in zip(packed, arrays, gathered.slots, strict=True)
+        )
+        self.body.append(k.For(number, index(0), self.items.count, 1, moves))
+        return packed
+
+    def _fold_columns(self) -> None:
+        """Folds a block of outputs that lie side by side: vectors run across them."""
+        axes, gathered = self.axes, self.phase.gathered
+        reduced = axes[:-1]
+        split, strips = self._split(reduced, _FLUSH_COLUMN)
+        flushes = strips or split > 0
+        states = [self._make_arrays(g, "", self.items.width) for g in gathered]
+        totals = states
+        if flushes:
+            totals = [self._make_arrays(g, "_total", self.items.width) for g in gathered]
+            self.body.append(self._fill(gathered, totals))
+        level = 1 + len(axes)
+
+        def fold(lanes: int, position: Position) -> list[k.Statement]:
+            made = self.emitter.lets(level, position, lanes)
+            here = position(_HERE)
+            for each, arrays in zip(gathered, states, strict=True):
+                made += self._merge_arrays(each, arrays, here, self._point(each, lanes))
+            return made
+
+        def gather(
+            known: dict[int, k.Expression],
+            output: k.Expression,
+            bounds: tuple[k.Expression, k.Expression] | None = None,
+        ) -> list[k.Statement]:
+            body: list[k.Statement] = [self._fill(gathered, states)]
+            body += self._rows_between(axes[split:], known, output, fold, bounds)
+            if flushes:
+                body.append(self._flush_columns(gathered, states, totals))
+            return body
+
+        def flushed(known: dict[int, k.Expression], output: k.Expression) -> list[k.Statement]:
+            if not strips:
+                return gather(known, output)
+            return self._strips(
+                reduced[-1], _FLUSH_COLUMN, lambda bounds: gather(known, output, bounds)
+            )
+
+        self.body += self._around(reduced[:split], self.known, index(0), flushed)
+        for each, arrays in zip(gathered, totals, strict=True):
+            self._keep_arrays(each, arrays)
+
+    def _rows_between(
+        self,
+        axes: Sequence[int],
+        known: dict[int, k.Expression],
+        output: k.Expression,
+        write: _Write,
+        bounds: tuple[k.Expression, k.Expression] | None,
+    ) -> list[k.Statement]:
+        """Loops over `axes`, the first of them between bounds, if there are any."""
+        loops = self._nest(axes, known, output, write)
+        if bounds is None:
+            return loops
+        (loop,) = (s for s in loops if isinstance(s, k.For))
+        return [k.For(loop.variable, bounds[0], bounds[1], 1, loop.body)]
+
+    def _flush_columns(
+        self,
+        gathered: Sequence[Gathered],
+        states: Sequence[Sequence[str]],
+        totals: Sequence[Sequence[str]],
+    ) -> k.Statement:
+        size = next(a.size for a in self.items.arrays if a.name == states[0][0])
+        positional = any(is_positional(g.fold) for g in gathered)
+        lanes = self.items.profile.lanes if size > 1 and not positional else 1
+        number = k.Local(self.items.names.take("j"), k.INDEX)
+        body: list[k.Statement] = []
+        for each, arrays, sums in zip(gathered, states, totals, strict=True):
+            parts = [
+                k.Element(a, number, k.Type(s.dtype, lanes))
+                for a, s in zip(arrays, each.slots, strict=True)
+            ]
+            body += self._merge_arrays(each, sums, number, parts)
+        return k.For(number, index(0), index(size), lanes, tuple(body))
+
+    # Hoisting -----------------------------------------------------------------------------
+
+    def _hoist(self, phase: Phase, axis: int) -> Phase:
+        """Computes what changes from output to output only before the loops over points, into
+        arrays, and gives the phase that reads these."""
+        before, rest = hoist(phase, axis, self.items.names)
+        if before is None:
+            return rest
+        self.phase = before
+        self.builder = self.items.builder(before)
+        self.axes = [axis]
+        self.emitter = self._emitter(before, self.builder, [axis])
+        position = self._position(self.known, index(0))
+        self.body += self.emitter.lets(0, position) + self.emitter.lets(1, position)
+        results = before.elements.results
+        arrays = {
+            view.tensor: self.items.array(view.tensor, k.Type(view.dtype), self.items.width)
+            for view, _ in results
+        }
+
+        def put(lanes: int, position: Position) -> list[k.Statement]:
+            made = self.emitter.lets(2, position, lanes)
+            for view, number in results:
+                value = self.emitter.value(number, lanes)
+                made.append(k.Put(arrays[view.tensor], position(view), value))
+            return made
+
+        self.body += self._nest([axis], self.known, index(0), put)
+        for view, _ in results:
+            self.items.near[view.tensor] = _at(arrays[view.tensor], view)
+        return rest
+
+
+_HERE = View("", k.INDEX.dtype, (), near=True)
+"""Stands for the number of the output within the block."""
+
+
+def _always(value: k.Expression) -> Near:
+    return lambda position, lanes: value
+
+
+def _at(array: str, view: View) -> Near:
+    return lambda place, lanes: k.Element(array, place, k.Type(view.dtype, lanes))

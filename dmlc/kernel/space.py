@@ -1,0 +1,131 @@
+"""The points of each pass of a kernel with reductions: few, long dimensions in memory's order.
+
+Every pass runs over the dimensions the kernel keeps, which all passes share, and over inner ones of
+its own. Dimensions are ordered as the largest tensors lie in memory, and neighbours that every
+tensor walks as one are merged; no case is told from another by name. `N, C, H, W` folded to `C`
+becomes inner, kept, inner; rows become kept, inner; columns inner, kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from dmlc.kernel.collapse import Walk
+from dmlc.kernel.element import Elements, View
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Piece:
+    """A dimension that is one piece of a longer one: `length` elements of `size`, fewer at the
+    end. Which piece, the axis `number` says."""
+
+    number: int
+    length: int
+    size: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Space:
+    """The dimensions of one pass, outermost first, and each view's strides along them."""
+
+    walk: Walk
+    kept: tuple[int, ...]
+    """The axes of the walk that are kept dimensions, in the order all passes have them."""
+    pieces: dict[int, Piece] = dataclasses.field(default_factory=dict[int, Piece])
+    """Axes that are pieces of longer ones."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(e for e in self.walk.sizes if isinstance(e, int))
+
+    @property
+    def inner(self) -> tuple[int, ...]:
+        """The axes that are not kept, outermost first."""
+        return tuple(axis for axis in range(len(self.walk.sizes)) if axis not in self.kept)
+
+    @property
+    def kept_sizes(self) -> tuple[int, ...]:
+        return tuple(self.sizes[axis] for axis in self.kept)
+
+    @property
+    def inner_count(self) -> int:
+        return math.prod(self.sizes[axis] for axis in self.inner)
+
+
+def arrange(passes: Sequence[Elements], kept: int) -> tuple[Space, ...]:
+    """The spaces of passes over the same `kept` first dimensions.
+
+    A pass that folds has an inner dimension, if need be one of a single point.
+    """
+    domains = [tuple(e for e in p.domain if isinstance(e, int)) for p in passes]
+    sizes = domains[0][:kept]
+    views = [_rank(p, domain) for p, domain in zip(passes, domains, strict=True)]
+    order = [axis for axis in _sort(views[0], len(domains[0])) if axis < kept]
+    everyone = [view for ranked in views for view in ranked]
+    runs = _merge(order, sizes, everyone)
+    spaces: list[Space] = []
+    for made, ranked, domain in zip(passes, views, domains, strict=True):
+        walk_order = _sort(ranked, len(domain))
+        inner = [axis for axis in walk_order if axis >= kept]
+        inner_runs = _merge(inner, domain, ranked)
+        if made.folds and not inner_runs:
+            inner_runs = [[]]
+        # A run stands where its innermost dimension does; its other ones lie right outside.
+        place = {axis: number for number, axis in enumerate(walk_order)}
+        every = [(run, True) for run in runs] + [(run, False) for run in inner_runs]
+        every.sort(key=lambda item: place[item[0][-1]] if item[0] else len(place))
+        strides = {
+            view: tuple(view.strides[run[-1]] if run else 0 for run, _ in every)
+            for view in dict.fromkeys(made.views())
+        }
+        lengths = tuple(math.prod(domain[axis] for axis in run) for run, _ in every)
+        position = {tuple(run): n for n, (run, is_kept) in enumerate(every) if is_kept}
+        walk = Walk(lengths, strides, packed=False)
+        spaces.append(Space(walk, tuple(position[tuple(run)] for run in runs)))
+    return tuple(spaces)
+
+
+def cut(space: Space, axis: int, length: int) -> Space:
+    """The space with an inner axis cut into pieces of `length`, whose number is the first of the
+    kept dimensions."""
+    size = space.sizes[axis]
+    pieces = -(-size // length)
+    strides = {v: (s[axis] * length, *s) for v, s in space.walk.strides.items()}
+    sizes = list(space.sizes)
+    sizes[axis] = length
+    walk = Walk((pieces, *sizes), strides, packed=False)
+    return Space(walk, (0, *(k + 1 for k in space.kept)), {axis + 1: Piece(0, length, size)})
+
+
+def _rank(elements: Elements, domain: tuple[int, ...]) -> list[View]:
+    """What a pass walks through, the largest first; a result before what is as large."""
+    views = [v for v in elements.views() if not v.near]
+    stored = {view for view, _ in elements.results}
+
+    def reach(view: View) -> tuple[int, bool]:
+        steps = zip(domain, view.strides, strict=True)
+        in_buffer = view in stored or bool(view.tensor)
+        return (math.prod(n for n, s in steps if s) if in_buffer else 0, view in stored)
+
+    return sorted(dict.fromkeys(views), key=reach, reverse=True)
+
+
+def _sort(ranked: list[View], rank: int) -> list[int]:
+    """The dimensions as the largest views have them in memory, the densest innermost."""
+    return sorted(range(rank), key=lambda axis: tuple(-view.strides[axis] for view in ranked))
+
+
+def _merge(order: list[int], sizes: Sequence[int], views: Sequence[View]) -> list[list[int]]:
+    """Runs of dimensions that every view walks as one, outermost first."""
+    runs: list[list[int]] = []
+    for axis in order:
+        outer = runs[-1][-1] if runs else None
+        if outer is not None and all(
+            v.strides[outer] == v.strides[axis] * sizes[axis] for v in views
+        ):
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    return runs
