@@ -15,8 +15,16 @@ import dataclasses
 import itertools
 from collections.abc import Mapping
 
-from dmlc.binding.builder import Builder, Element, Value, span_text
+from dmlc.binding.axes import (
+    axes_array,
+    move_axes,
+    other_axes,
+    read_axes,
+    reduce_like,
+)
+from dmlc.binding.builder import Builder, span_text
 from dmlc.binding.facts import Binding
+from dmlc.binding.nodes import Element, Shape, Value
 from dmlc.binding.values import (
     Constant,
     EnumValue,
@@ -28,7 +36,14 @@ from dmlc.binding.values import (
 from dmlc.ir import packed_strides
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
-from dmlc.language.vocabulary import FACTS, FOLDS, REDUCTIONS, SCALAR_FUNCTIONS, find_member
+from dmlc.language.vocabulary import (
+    AXIS_FUNCTIONS,
+    FACTS,
+    FOLDS,
+    REDUCTIONS,
+    SCALAR_FUNCTIONS,
+    find_member,
+)
 from dmlc.language.walk import Step, walk
 from dmlc.scalars import COMBINERS, OPERATIONS, DataType, combiner_identity, find_data_type
 from dmlc.source import (
@@ -137,7 +152,7 @@ class Evaluator:
 
     def _unsupported(self, what: str, span: Span) -> UnsupportedError:
         return UnsupportedError(
-            f"{what} cannot be bound yet: this version binds element-wise operators", span
+            f"{what} cannot be bound yet: this version binds formulas on whole tensors", span
         )
 
     def _same(self, value: Value) -> Step[Value]:
@@ -359,6 +374,10 @@ class Evaluator:
         folds = named or len(expression.arguments) == 1
         if name in REDUCTIONS and (folds or name not in SCALAR_FUNCTIONS):
             return self._reduce(name, expression, scope)
+        if name in AXIS_FUNCTIONS:
+            return self._move_axes(name, expression, scope)
+        if name == "other_axes":
+            return self._other_axes(expression, scope)
         if name == "clamp":
             return self._clamp(expression, scope)
         if name in SCALAR_FUNCTIONS:
@@ -436,18 +455,20 @@ class Evaluator:
         return self._apply(name, values, [a.span for a in arguments], expression.span, scope)
 
     def _reduce(self, name: str, expression: syntax.Call, scope: Scope) -> Step[Value]:
-        """`all(Scales > 0)` folds a compile-time array; anything else reduces a tensor."""
-        named = [a.name.text for a in expression.arguments if a.name is not None]
-        if named:
-            shown = ", ".join(f"{n}: ..." for n in named)
-            raise self._unsupported(f"reduction '{name}(..., {shown})'", expression.span)
+        """`all(Scales > 0)` folds a compile-time array; `like:` and `axes:` reduce a tensor."""
+        if any(a.name is not None for a in expression.arguments):
+            return (yield self._reduce_tensor(name, expression, scope))
         (argument,) = self._arguments(expression, 1)
         if isinstance(argument, syntax.Pack):
             raise self._unsupported(f"pack in '{name}(...)'", expression.span)
         value: Value = yield self._visit(argument, scope)
         self._scope = scope
         if isinstance(value, Element):
-            raise self._unsupported(f"reduction '{name}(...)'", expression.span)
+            raise DmlcError(
+                f"'{name}' needs to know what to reduce over: write {name}(x, like: T) or "
+                f"{name}(x, axes: [...])",
+                expression.span,
+            )
         if not isinstance(value, tuple):
             if isinstance(value, bool) and name in ("all", "any"):
                 return value
@@ -456,6 +477,99 @@ class Evaluator:
                 argument.span,
             )
         return self._fold(name, value, expression.span)
+
+    def _reduce_tensor(self, name: str, expression: syntax.Call, scope: Scope) -> Step[Value]:
+        operand, named = self._operand_and_named(name, expression)
+        value, shape = yield self._shaped(name, operand, scope)
+        if self.binding.symbolic:
+            raise DmlcError(
+                f"reduction {span_text(expression.span)} needs the sizes of its tensors",
+                expression.span,
+                ["give a description with sizes for each input"],
+            )
+        if named.name is not None and named.name.text == "like":
+            like = self._like(named.value, scope)
+            axes = reduce_like(shape, like, operand.span, named.value.span)
+        else:
+            axes = yield self._axes(named.value, len(shape), scope)
+        self._scope = scope
+        return self._built().fold(name, value, axes, expression.span)
+
+    def _operand_and_named(
+        self, name: str, expression: syntax.Call
+    ) -> tuple[syntax.Expression, syntax.Argument]:
+        """What a call is on, and its one named argument."""
+        plain = [a.value for a in expression.arguments if a.name is None]
+        named = [a for a in expression.arguments if a.name is not None]
+        if len(plain) != 1 or len(named) != 1:
+            raise DmlcError(
+                f"'{name}' takes one value, and what to do it over: {name}(x, axes: [...])",
+                expression.span,
+            )
+        return plain[0], named[0]
+
+    def _shaped(
+        self, name: str, operand: syntax.Expression, scope: Scope
+    ) -> Step[tuple[Element, tuple[ir.Extent, ...]]]:
+        """A value that has a shape, and the shape."""
+        value: Value = yield self._visit(operand, scope)
+        self._scope = scope
+        shape = self._built().shape(value) if isinstance(value, Element) else None
+        if not isinstance(value, Element) or shape is None:
+            raise DmlcError(
+                f"'{name}' takes a tensor, but {span_text(operand.span)} has no sizes",
+                operand.span,
+            )
+        return value, shape
+
+    def _axes(self, expression: syntax.Expression, rank: int, scope: Scope) -> Step[list[int]]:
+        """The value of `axes:`, as axes of a tensor of that rank."""
+        value: Value = yield self._visit(expression, scope)
+        self._scope = scope
+        return read_axes(value, rank, expression.span)
+
+    def _like(self, expression: syntax.Expression, scope: Scope) -> tuple[ir.Extent, ...]:
+        """The sizes of the tensor, local or parameter that `like:` names."""
+        if not isinstance(expression, syntax.Reference):
+            raise DmlcError("'like:' takes the name of a tensor", expression.span)
+        name, span = expression.name, expression.span
+        tensor = self.binding.tensors.get(name)
+        value = scope.parameters.get(name)
+        if value is None and (tensor is None or tensor.sizes is None):
+            value = self.locals.get(name)
+        if isinstance(value, DmlcError):
+            raise value
+        if value is None:
+            return self.binding.extents(name, span)
+        shape: Shape = self._built().shape(value) if isinstance(value, Element) else None
+        if shape is None:
+            raise DmlcError(f"'like:' takes a tensor, but '{name}' has no sizes", span)
+        return shape
+
+    # Axes ---------------------------------------------------------------------------------
+
+    def _move_axes(self, name: str, expression: syntax.Call, scope: Scope) -> Step[Value]:
+        """`squeeze` and `unsqueeze`."""
+        operand, named = self._operand_and_named(name, expression)
+        value, shape = yield self._shaped(name, operand, scope)
+        if self.binding.symbolic:
+            raise DmlcError(
+                f"{span_text(expression.span)} needs the sizes of its tensors",
+                expression.span,
+                ["give a description with sizes for each input"],
+            )
+        given: Value = yield self._visit(named.value, scope)
+        self._scope = scope
+        axes = axes_array(given, named.value.span)
+        moved, rank = move_axes(name, shape, axes, expression.span, named.value.span)
+        return self._built().move(value, moved, rank)
+
+    def _other_axes(self, expression: syntax.Call, scope: Scope) -> Step[Value]:
+        listed, count = self._arguments(expression, 2)
+        axes: Value = yield self._visit(listed, scope)
+        rank: Value = yield self._visit(count, scope)
+        self._scope = scope
+        return other_axes(axes, rank, listed.span, count.span)
 
     def _fold(self, name: str, values: tuple[Constant, ...], span: Span) -> Value:
         if name == "mean" and values:
