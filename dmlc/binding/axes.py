@@ -1,9 +1,12 @@
 """Which axes the arguments `like:` and `axes:` name, and where `squeeze` and `unsqueeze` put them.
 
-Pure arithmetic on ranks and sizes; making nodes of it is the evaluator's and the builder's work.
+`other_axes` and `range` are here too. Pure arithmetic on ranks and sizes; making nodes of it is
+the evaluator's and the builder's work.
 """
 
 from __future__ import annotations
+
+from typing import TypeGuard
 
 from dmlc import ir
 from dmlc.binding.builder import join_shapes, span_text
@@ -95,7 +98,24 @@ def move_axes(
 
 def other_axes(listed: Value, count: Value, span: Span, place: Span) -> tuple[int, ...]:
     """The axes of a tensor of `count` dimensions that are not listed. Raises `DmlcError`."""
-    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MAXIMUM_RANK:
+    if not _is_whole(count) or not 0 <= count <= MAXIMUM_RANK:
         raise DmlcError(f"'other_axes' takes a dimension count of 0 to {MAXIMUM_RANK}", place)
     found = read_axes(listed, count, span)
     return tuple(a for a in range(count) if a not in found)
+
+
+_MOST_VALUES = 65_536
+
+
+def list_range(first: Value, end: Value, span: Span) -> tuple[int, ...]:
+    """The whole numbers from `first` up to but not including `end`. Raises `DmlcError`."""
+    if not _is_whole(first) or not _is_whole(end):
+        raise DmlcError("'range' takes two whole numbers", span)
+    found = range(first, end)
+    if len(found) > _MOST_VALUES:
+        raise DmlcError(f"this range has {len(found)} values; {_MOST_VALUES} at most", span)
+    return tuple(found)
+
+
+def _is_whole(value: Value) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

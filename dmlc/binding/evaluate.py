@@ -9,7 +9,14 @@ from __future__ import annotations
 import itertools
 
 from dmlc import ir
-from dmlc.binding.axes import axes_array, move_axes, other_axes, read_axes, reduce_like
+from dmlc.binding.axes import (
+    axes_array,
+    list_range,
+    move_axes,
+    other_axes,
+    read_axes,
+    reduce_like,
+)
 from dmlc.binding.builder import Builder, span_text
 from dmlc.binding.expressions import Expressions, Scope
 from dmlc.binding.facts import Binding
@@ -50,6 +57,8 @@ class Evaluator(Expressions):
             return self._move_axes(name, expression, scope)
         if name == "other_axes":
             return self._other_axes(expression, scope)
+        if name == "range":
+            return self._range(expression, scope)
         if name == "clamp":
             return self._clamp(expression, scope)
         if name in SCALAR_FUNCTIONS:
@@ -258,3 +267,10 @@ class Evaluator(Expressions):
         rank: Value = yield self._visit(count, scope)
         self._scope = scope
         return other_axes(axes, rank, listed.span, count.span)
+
+    def _range(self, expression: syntax.Call, scope: Scope) -> Step[Value]:
+        first, end = self._arguments(expression, 2)
+        low: Value = yield self._visit(first, scope)
+        high: Value = yield self._visit(end, scope)
+        self._scope = scope
+        return list_range(low, high, expression.span)

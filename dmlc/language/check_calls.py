@@ -52,6 +52,8 @@ class ExpressionChecker(Expressions):
             return self._move_axes(expression, place, name)
         if name == "other_axes":
             return self._other_axes(expression, place)
+        if name == "range":
+            return self._range(expression, place)
         scalar = name in SCALAR_FUNCTIONS
         if name in REDUCTIONS and (named or len(expression.arguments) == 1 or not scalar):
             return self._reduction(expression, place, name)
@@ -109,7 +111,9 @@ class ExpressionChecker(Expressions):
             kinds.append(kind)
         form, ranks = self._combine(kinds, place, expression.span) if kinds else (Form.SCALAR, None)
         result = self.names.results.get(name, UNKNOWN)
-        if form is Form.ARRAY or result.form is Form.TENSOR:
+        if result.form is Form.ARRAY:
+            form = Form.ARRAY
+        elif form is Form.ARRAY or result.form is Form.TENSOR:
             form = Form.UNKNOWN
         return Kind(result.what, form, ranks=ranks)
 
@@ -231,4 +235,16 @@ class ExpressionChecker(Expressions):
         yield self._axes(listed, place, "other_axes")
         kind: Kind = yield self._visit(count, place)
         self._expect_number(kind, "a dimension count", count.span)
+        return NUMBERS
+
+    def _range(self, expression: syntax.Call, place: Place) -> Step[Kind]:
+        """`range(first, end)`."""
+        if not self._count(expression, "range", 2):
+            return UNKNOWN
+        for argument in expression.arguments:
+            kind: Kind = yield self._visit(argument.value, place)
+            if kind.form in (Form.TENSOR, Form.ARRAY) and not kind.is_unknown:
+                self.fail("'range' takes two whole numbers", argument.value.span)
+            else:
+                self._expect_number(kind, "a bound of 'range'", argument.value.span)
         return NUMBERS

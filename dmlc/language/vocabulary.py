@@ -30,7 +30,7 @@ AXIS_FUNCTIONS: tuple[str, ...] = ("squeeze", "unsqueeze")
 """What drops or adds axes of size 1; each takes a tensor and `axes:`."""
 
 BUILT_IN: tuple[str, ...] = (
-    *SCALAR_FUNCTIONS, *REDUCTIONS, *AXIS_FUNCTIONS, "other_axes", "present", "gradient",
+    *SCALAR_FUNCTIONS, *REDUCTIONS, *AXIS_FUNCTIONS, "other_axes", "range", "present", "gradient",
 )  # fmt: skip
 """Every name a call may use without declaring it, duplicates included (`min` is two things)."""
 
