@@ -37,44 +37,8 @@ class ExampleRun:
         return all(verdict.holds for verdict in self.verdicts.values())
 
 
-def run_examples(operator: Operator, device: str = "opencl") -> Iterator[ExampleRun]:
-    """Every example of an operator with every choice of data types that holds its numbers and
-    that the operator permits.
-
-    Raises `DmlcError` where an example cannot be run, with any data types or on the device.
-    """
-    for example in operator.definition.examples:
-        refused: DmlcError | None = None
-        ran = False
-        for types in _choose_types(operator.definition):
-            case = _read_example(operator.definition, example, types)
-            if case is None:
-                continue
-            try:
-                binding = operator.resolve(case.descriptions(), case.attributes)
-            except DmlcError as error:
-                refused = refused or error
-                continue
-            ran = True
-            yield _run_case(operator, case, binding, device)
-        if not ran and refused is not None:
-            raise refused
-
-
-def _choose_types(definition: OperatorDefinition) -> Iterator[dict[str, DataType]]:
-    """The data types of the inputs, for every type of the first and every row of `types`."""
-    inputs = [t for t in definition.levels[-1].tensors if not t.output]
-    rows = [c.types for c in definition.combinations] or [{}]
-    for dtype in inputs[0].dtypes:
-        for row in rows:
-            if dtype not in row.get(inputs[0].name, (dtype,)):
-                continue
-            choices = {t.name: row.get(t.name, t.dtypes) for t in inputs}
-            yield {n: dtype if dtype in some else some[0] for n, some in choices.items()}
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Case:
+class Case:
     """An example as arrays: its inputs stored in their data types, what it expects in float64."""
 
     title: str
@@ -91,12 +55,53 @@ class _Case:
         return given
 
 
+def run_examples(operator: Operator, device: str = "opencl") -> Iterator[ExampleRun]:
+    """Every example of an operator with every choice of data types that holds its numbers and
+    that the operator permits.
+
+    Raises `DmlcError` where an example cannot be run, with any data types or on the device.
+    """
+    for example in operator.definition.examples:
+        refused: DmlcError | None = None
+        ran = False
+        for case in read_cases(operator.definition, example):
+            try:
+                binding = operator.resolve(case.descriptions(), case.attributes)
+            except DmlcError as error:
+                refused = refused or error
+                continue
+            ran = True
+            yield _run_case(operator, case, binding, device)
+        if not ran and refused is not None:
+            raise refused
+
+
+def read_cases(definition: OperatorDefinition, example: syntax.Example) -> Iterator[Case]:
+    """An example with every choice of data types that holds its numbers."""
+    for types in _choose_types(definition):
+        case = _read_example(definition, example, types)
+        if case is not None:
+            yield case
+
+
+def _choose_types(definition: OperatorDefinition) -> Iterator[dict[str, DataType]]:
+    """The data types of the inputs, for every type of the first and every row of `types`."""
+    inputs = [t for t in definition.levels[-1].tensors if not t.output]
+    rows = [c.types for c in definition.combinations] or [{}]
+    for dtype in inputs[0].dtypes:
+        for row in rows:
+            if dtype not in row.get(inputs[0].name, (dtype,)):
+                continue
+            choices = {t.name: row.get(t.name, t.dtypes) for t in inputs}
+            yield {n: dtype if dtype in some else some[0] for n, some in choices.items()}
+
+
 def _read_example(
     definition: OperatorDefinition, example: syntax.Example, types: dict[str, DataType]
-) -> _Case | None:
+) -> Case | None:
     """None where a data type does not hold the example's numbers."""
     evaluator = Evaluator(Binding(definition, {}, {}, {}, False))
-    case = _Case(example.title, next(iter(types.values())), {}, {}, {})
+    case = Case(example.title, next(iter(types.values())), {}, {}, {})
     for item in example.items:
         name, value = item.name.text, item.value
         if definition.levels[-1].tensor(name) is None:
@@ -115,7 +120,7 @@ def _read_example(
     return case
 
 
-def _run_case(operator: Operator, case: _Case, binding: Binding, device: str) -> ExampleRun:
+def _run_case(operator: Operator, case: Case, binding: Binding, device: str) -> ExampleRun:
     function = operator.bind(case.descriptions(), case.attributes)
     sizes = {name: array.shape for name, array in case.expected.items()}
     results = run(operator, case.inputs, case.attributes, outputs=sizes, device=device)
