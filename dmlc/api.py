@@ -266,6 +266,7 @@ class _Call:
             layouts = (
                 tuple((n, _layout(a)) for n, a in self.arrays.items()),
                 tuple((n, _layout(a)) for n, a in self.outputs.items() if n in self.given),
+                tuple((n, tuple(cast("Shape", o))) for n, o in self._wanted_sizes().items()),
             )
         device = self.device
         try:
@@ -288,7 +289,15 @@ class _Call:
 
     def _bind(self, subject: Operator) -> Function:
         tensors = {**self.arrays, **self._given()}
-        return subject.bind({n: _describe(a) for n, a in tensors.items()}, self.attributes)
+        known = [t.name for t in subject.definition.levels[-1].tensors if t.output]
+        # What is no output is refused with the results, where outputs are spoken of.
+        wanted = {n: sizes for n, sizes in self._wanted_sizes().items() if n in known}
+        described = {n: _describe(a) for n, a in tensors.items()}
+        return subject.bind({**described, **wanted}, self.attributes)
+
+    def _wanted_sizes(self) -> dict[str, Sequence[int]]:
+        """The outputs that are asked for by their sizes."""
+        return {n: o for n, o in self.outputs.items() if not isinstance(o, np.ndarray)}
 
     def _given(self) -> dict[str, Array]:
         return {n: cast(Array, self.outputs[n]) for n in self.given}
@@ -298,6 +307,7 @@ class _Call:
         shape, and an operator that looks at nothing but elements."""
         tensors = {**self.arrays, **self._given()}
         shapes = {a.shape for a in tensors.values()}
+        shapes |= {tuple(sizes) for sizes in self._wanted_sizes().values()}
         strided = any(_describe(a).strides is not None for a in tensors.values())
         if self.device is None or len(shapes) != 1 or strided:
             return None

@@ -1,6 +1,7 @@
 """The compiler in one line: from a bound function to a program.
 
-tensor IR -> simplify -> fuse -> kernel IR (lower, per group of stages) -> render -> Program
+tensor IR -> simplify -> take out factors -> fuse -> kernel IR (lower, per group of stages)
+-> render -> Program
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Profile, find_profile
 from dmlc.program import Program
+from dmlc.transform.factor import take_out_factors
 from dmlc.transform.fuse import fuse
 from dmlc.transform.simplify import simplify
 
@@ -48,15 +50,22 @@ def describe_kernels(function: Function, target: str, profile: str | None = None
     return "\n\n".join(print_kernel(kernel) for kernel in kernels)
 
 
+def rewrite(function: Function) -> Function:
+    """The passes before fusion: simplified, and with factors taken out of sums."""
+    simplified = simplify(function)
+    verify(simplified, "simplify")
+    factored = simplify(take_out_factors(simplified))
+    verify(factored, "take_out_factors")
+    return factored
+
+
 def _lower(
     function: Function, dialect: Dialect, shape: Profile
 ) -> tuple[Function, tuple[Kernel, ...]]:
     """The passes between the two IRs, each followed by the verifier."""
     verify(function)
     check_support(function, dialect, shape)
-    simplified = simplify(function)
-    verify(simplified, "simplify")
-    fusion = fuse(simplified)
+    fusion = fuse(rewrite(function))
     verify(fusion.function, "fuse")
     kernels = tuple(
         kernel

@@ -48,7 +48,8 @@ def complete_attributes(
     binding: Binding, refused: Iterable[str], diagnostics: list[Diagnostic]
 ) -> dict[str, Constant]:
     """Every attribute's value in table order: those given, then defaults, which may depend on
-    the tensors and on attributes above them. `refused` are not reported again."""
+    the tensors and on attributes above them. The length of an array that is given needs no value
+    and no default. `refused` are not reported again."""
     found: dict[str, Constant] = {}
     skipped = set(refused)
     evaluator = Evaluator(
@@ -61,8 +62,11 @@ def complete_attributes(
         if name in skipped:
             continue
         try:
+            length = _length_given(binding, name)
             if name in binding.attributes:
                 value = binding.attributes[name]
+            elif attribute.default is None and length is not None:
+                value = length
             elif attribute.default is None:
                 raise DmlcError(
                     f"attribute '{name}' is not given, and has no default",
@@ -78,6 +82,12 @@ def complete_attributes(
         except DmlcError as error:
             diagnostics += error.diagnostics
     return found
+
+
+def _length_given(binding: Binding, name: str) -> int | None:
+    """How many values an array has that is given and whose length is that attribute."""
+    arrays = (binding.attributes.get(a.name) for a in binding.operator.arrays_of_length(name))
+    return next((len(a) for a in arrays if isinstance(a, tuple)), None)
 
 
 def _check_length(attribute: AttributeDefinition, value: Constant, evaluator: Evaluator) -> None:

@@ -1,4 +1,4 @@
-"""Whole-tensor computations as a graph of shared nodes, and their lowering to stage bodies.
+"""Whole-tensor computations as a graph of shared nodes.
 
 A node is a scalar operation applied to every element of a shape. Equal nodes are one node, so
 sharing in the source, and in functions inlined twice, is kept. A node may still be *weak*: made
@@ -10,62 +10,19 @@ of numbers alone (`X > 0 ? 1 : 0`), it takes the type of what it meets.
 from __future__ import annotations
 
 import dataclasses
-import enum
+import math
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 
 from dmlc import ir
+from dmlc.binding.nodes import Element, Form, Node, Shape, Value, ValueType, Weak, make_body
 from dmlc.binding.tensors import show_sizes
 from dmlc.binding.values import Constant, describe, round_float, show, spell
 from dmlc.scalars import OPERATIONS, DataType, Operands, Operation
 from dmlc.source import DmlcError, InternalError, Span
 
-Shape: TypeAlias = tuple[ir.Extent, ...] | None
-"""Extents, or None for a scalar, which broadcasts to every rank."""
-
 _MOST_NODES = 200_000
-
-
-class Weak(enum.Enum):
-    """The type of a node that has not met a tensor yet."""
-
-    INTEGER = "an integer"
-    FLOAT = "a number"
-
-
-ValueType: TypeAlias = DataType | Weak
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Element:
-    """A node of a `Builder`, by number."""
-
-    node: int
-
-
-Value: TypeAlias = Constant | Element
-"""What an expression may come to."""
-
-
-class Form(enum.Enum):
-    CONSTANT = "constant"
-    LOAD = "load"
-    APPLY = "apply"
-    SELECT = "select"
-    CAST = "cast"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Node:
-    """`payload` is a constant's value, the tensor a load reads, the name of an operation."""
-
-    form: Form
-    payload: bool | int | float | str
-    operands: tuple[int, ...]
-    dtype: ValueType
-    shape: Shape
 
 
 class Builder:
@@ -74,11 +31,13 @@ class Builder:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self._numbers: dict[object, int] = {}
+        self._held: dict[int, str] = {}
+        """The tensor that holds a fold's values, once a stage computes it."""
 
     def _add(self, node: Node) -> Element:
         # repr tells -0.0 from 0.0 and keeps NaN equal to itself; the type tells 1 from true.
         payload = (type(node.payload), repr(node.payload))
-        key = (node.form, payload, node.operands, node.dtype, node.shape)
+        key = (node.form, payload, node.operands, node.dtype, node.shape, node.axes)
         found = self._numbers.get(key)
         if found is None:
             found = len(self.nodes)
@@ -104,7 +63,7 @@ class Builder:
     def loaded(self, value: Element) -> str | None:
         """The tensor that a value is the bare elements of, if it is."""
         node = self.nodes[value.node]
-        return str(node.payload) if node.form is Form.LOAD else None
+        return str(node.payload) if node.form is Form.LOAD else self._held.get(value.node)
 
     # Types --------------------------------------------------------------------------------
 
@@ -161,7 +120,10 @@ class Builder:
             if isinstance(node.dtype, DataType):
                 made[number] = Element(number)
             elif node.form is Form.CONSTANT:
-                made[number] = self._constant(node.payload, to, span)
+                constant = self.nodes[self._constant(node.payload, to, span).node]
+                made[number] = self._add(dataclasses.replace(constant, shape=node.shape))
+            elif node.form is Form.FOLD and node.payload in ir.POSITIONAL_COMBINERS:
+                made[number] = self._position(node, to, span)
             elif node.form is Form.APPLY and _identity_on(OPERATIONS[str(node.payload)], to):
                 made[number] = made[node.operands[0]]
             else:
@@ -169,8 +131,9 @@ class Builder:
                 made[number] = self._add(dataclasses.replace(node, operands=operands, dtype=to))
         return made[value.node]
 
-    def _reachable(self, root: int, weak: bool = False) -> list[int]:
-        """What a node reads, and the node, in order; `weak` stops below what has a type."""
+    def _reachable(self, root: int, weak: bool = False, held: bool = False) -> list[int]:
+        """What a node reads, and the node, in order. `weak` stops below what has a type, `held`
+        below what a tensor holds."""
         found: set[int] = set()
         pending = [root]
         while pending:
@@ -178,7 +141,8 @@ class Builder:
             if number not in found:
                 found.add(number)
                 node = self.nodes[number]
-                if not weak or isinstance(node.dtype, Weak):
+                typed = weak and isinstance(node.dtype, DataType)
+                if not typed and not (held and number in self._held):
                     pending.extend(node.operands)
         return sorted(found)
 
@@ -314,46 +278,124 @@ class Builder:
             shape = joined
         return shape
 
-    # Bodies -------------------------------------------------------------------------------
+    # Folds --------------------------------------------------------------------------------
+
+    def fold(self, combiner: str, value: Element, axes: Sequence[int], span: Span) -> Element:
+        """A reduction over some axes of a value that has a shape; they stay, with size 1.
+
+        `combiner` is one of the language's: `mean` divides the sum by the number of values in
+        their own type; `argmin` and `argmax` give a weak integer, which takes the type of what it
+        meets. An axis of one element folds to that element.
+        """
+        shape = self.shape(value)
+        if shape is None:
+            raise InternalError("a fold of a value without a shape")
+        self._check_folded(combiner, value, span)
+        folded = tuple(a for a in axes if shape[a] != 1)
+        positional = combiner in ir.POSITIONAL_COMBINERS
+        if not folded:
+            zero = Node(Form.CONSTANT, 0, (), Weak.INTEGER, shape)
+            return self._add(zero) if positional else value
+        if combiner == "mean":
+            total = self.fold("sum", value, folded, span)
+            count = math.prod(e for a in folded if isinstance(e := shape[a], int))
+            return self.apply(OPERATIONS["div"], [total, float(count)], [span, span], span)
+        rest = tuple(1 if a in folded else e for a, e in enumerate(shape))
+        dtype: ValueType = self.dtype(value)
+        if positional:
+            if isinstance(dtype, Weak):
+                settled = DataType.INT32 if dtype is Weak.INTEGER else DataType.FLOAT32
+                value = self.adapt(value, settled, span)
+            dtype = Weak.INTEGER
+        return self._add(Node(Form.FOLD, combiner, (value.node,), dtype, rest, folded))
+
+    def _check_folded(self, combiner: str, value: Element, span: Span) -> None:
+        found = self.dtype(value)
+        if combiner in ("any", "all"):
+            if found is not DataType.BOOL:
+                raise DmlcError(
+                    f"'{combiner}' folds booleans, but this is {_type_name(found)}: compare it "
+                    "first, as in 'x != 0'",
+                    span,
+                )
+        elif found is DataType.BOOL:
+            raise DmlcError(
+                f"'{combiner}' folds numbers, but this is BOOL: write cast(..., INT32)", span
+            )
+        elif combiner == "mean" and isinstance(found, DataType) and not found.is_float:
+            raise DmlcError(
+                f"'mean' folds floating-point numbers, but this is {found.name}: write "
+                "cast(..., FLOAT32)",
+                span,
+            )
+
+    def _position(self, node: Node, to: DataType, span: Span) -> Element:
+        """The position a fold gives, in a type; in a float by way of an integer that holds it."""
+        points = self.points(node)
+        kind = to
+        if not to.is_integer:
+            kind = DataType.INT32 if points <= 2**31 else DataType.INT64
+        largest = int(np.iinfo(kind.dtype).max)
+        if points - 1 > largest:
+            raise DmlcError(
+                f"'{node.payload}' gives a position among {points} values, which {kind.name} "
+                "cannot hold",
+                span,
+            )
+        found = self._add(dataclasses.replace(node, dtype=kind))
+        return found if kind is to else self.cast(found, to, span)
+
+    def points(self, node: Node) -> int:
+        """The number of values that a fold folds into one."""
+        shape = self.nodes[node.operands[0]].shape or ()
+        return math.prod(e for a in node.axes if isinstance(e := shape[a], int))
+
+    def find_fold(self, value: Element) -> Node | None:
+        """The fold that a value is, where no tensor holds it yet."""
+        node = self.nodes[value.node]
+        return node if node.form is Form.FOLD and value.node not in self._held else None
+
+    def list_folds(self, value: Element) -> list[Element]:
+        """The folds that a value needs and no tensor holds yet, each after those it needs; the
+        value itself is the last where it is one."""
+        found = self._reachable(value.node, held=True)
+        return [Element(n) for n in found if self.find_fold(Element(n)) is not None]
+
+    def hold(self, value: Element, tensor: str) -> None:
+        """Notes that a tensor of the value's own type and shape holds it from here on."""
+        self._held[value.node] = tensor
 
     def body(self, root: Element, domain: tuple[ir.Extent, ...]) -> ir.Body:
         """The computation of one element of `domain`; every shape in it broadcasts to that."""
-        instructions: list[ir.Instruction] = []
-        positions: dict[ir.Instruction, int] = {}
-        made: dict[int, int] = {}
+        view = tuple(ir.Index(axis) for axis in range(len(domain)))
+        return make_body(self.nodes, self._held, root.node, domain, view)
 
-        def emit(instruction: ir.Instruction) -> int:
-            instructions.append(instruction)
-            return len(instructions) - 1
+    def fold_body(self, fold: Node) -> ir.Body:
+        """The computation of what a fold folds, at a point of its domain and its axes."""
+        domain = fold.shape or ()
+        view = tuple(ir.Index(a, reduced=a in fold.axes) for a in range(len(domain)))
+        return make_body(self.nodes, self._held, fold.operands[0], domain, view)
 
-        def position(axis: int, extent: ir.Extent) -> int:
-            fixed = extent == 1 and domain[axis] != 1
-            index = ir.Constant(DataType.INDEX, 0) if fixed else ir.Index(axis)
-            if index not in positions:
-                positions[index] = emit(index)
-            return positions[index]
+    def reduction(self, fold: Node) -> ir.Reduction:
+        """A fold as the IR has it: the axes keep their numbers as labels."""
+        shape = self.nodes[fold.operands[0]].shape or ()
+        return ir.Reduction(str(fold.payload), tuple((a, shape[a]) for a in fold.axes))
 
-        for number in self._reachable(root.node):
-            node = self.nodes[number]
-            if isinstance(node.dtype, Weak):
-                raise InternalError(f"node {number} has no type when a stage is made of it")
-            operands = tuple(made[o] for o in node.operands)
-            match node.form:
-                case Form.CONSTANT:
-                    if isinstance(node.payload, str):
-                        raise InternalError(f"constant {number} is a string")
-                    found = emit(ir.Constant(node.dtype, node.payload))
-                case Form.LOAD:
-                    indices = tuple(position(a, e) for a, e in enumerate(node.shape or ()))
-                    found = emit(ir.Load(str(node.payload), indices, node.dtype))
-                case Form.APPLY:
-                    found = emit(ir.Apply(OPERATIONS[str(node.payload)], operands, node.dtype))
-                case Form.SELECT:
-                    found = emit(ir.Select(operands[0], operands[1], operands[2], node.dtype))
-                case Form.CAST:
-                    found = emit(ir.Cast(operands[0], node.dtype))
-            made[number] = found
-        return ir.Body.make(tuple(instructions), made[root.node])
+    # Axes ---------------------------------------------------------------------------------
+
+    def move(self, value: Element, axes: Sequence[int], rank: int) -> Element:
+        """The value with other axes: each of its own becomes the one of `rank` axes that `axes`
+        says, or is dropped where that is -1, being of size 1. Further axes have size 1."""
+        shape = self.shape(value)
+        if shape is None:
+            raise InternalError("a move of a value without a shape")
+        made: list[ir.Extent] = [1] * rank
+        for extent, axis in zip(shape, axes, strict=True):
+            if axis >= 0:
+                made[axis] = extent
+        return self._add(
+            Node(Form.MOVE, "move", (value.node,), self.dtype(value), tuple(made), tuple(axes))
+        )
 
 
 def join_shapes(

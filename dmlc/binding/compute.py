@@ -3,6 +3,10 @@
 Each local becomes a stage of its compute type, named as the user's local; a local that only
 renames something, or that holds no tensor, becomes none. Each output becomes a stage of the
 output's own type. A later statement that reads an output reads the value before it is rounded.
+
+Each reduction becomes a stage too, of its compute type, and is computed once however often it
+stands: the stage of the local or the output it defines, or one named after what it folds
+(`dY_sum`). `mean` is a sum, divided by the number of values where the mean is read.
 """
 
 from __future__ import annotations
@@ -10,15 +14,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dmlc import ir
-from dmlc.binding.builder import Builder, Element, Shape, Value, join_shapes, span_text
+from dmlc.binding.builder import Builder, join_shapes, span_text
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, BoundTensor
+from dmlc.binding.nodes import Element, Shape, Value
 from dmlc.binding.tensors import show_sizes
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import subexpressions
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, DmlcError, Span, UnsupportedError
+from dmlc.source import Diagnostic, DmlcError, InternalError, Span, UnsupportedError
 
 _MOST_ERRORS = 20
 
@@ -50,6 +55,7 @@ class _Lowering:
         self.errors: list[DmlcError] = []
         self.inferred: dict[str, Shape] = {}
         self.names = dict.fromkeys(binding.definitions)
+        self.assigned = dict.fromkeys(s.name.text for s in binding.operator.compute or ())
         self.last_read = _last_reads(binding)
 
     def run(self) -> None:
@@ -59,7 +65,7 @@ class _Lowering:
             self.errors.append(
                 UnsupportedError(
                     f"'gradient of {gradient.operator.text}' cannot be bound yet: this version "
-                    "binds element-wise operators",
+                    "binds operators with 'compute'",
                     gradient.span,
                 )
             )
@@ -98,7 +104,7 @@ class _Lowering:
             place = statement.name.span.to(statement.indices[-1].span)
             raise UnsupportedError(
                 f"index notation {span_text(statement.span)} cannot be bound yet: this version "
-                "binds element-wise operators",
+                "binds formulas on whole tensors",
                 place,
             )
         value = self.evaluator.evaluate(statement.value)
@@ -156,16 +162,43 @@ class _Lowering:
         span: Span,
     ) -> Element:
         """A stage that holds the value, and a load of it."""
-        name = wanted
-        if name not in self.binding.tensors:
-            count = 1
-            while name in self.names:
-                count += 1
-                name = f"{wanted}_{count}"
-            self.names[name] = None
-        body = self.builder.body(value, domain)
-        self.stages.append(ir.Stage(name, dtype, domain, body, None, span))
-        return self.builder.load(name, dtype, domain)
+        builder = self.builder
+        fold = builder.find_fold(value)
+        if fold is not None and (fold.dtype, fold.shape) != (dtype, domain):
+            fold = None  # Its own stage holds it, and this one converts or repeats that.
+        for inner in builder.list_folds(value):
+            if fold is None or inner != value:
+                self.add_fold(inner, wanted, span)
+        name = self.fresh_name(wanted) if wanted not in self.binding.tensors else wanted
+        if fold is None:
+            stage = ir.Stage(name, dtype, domain, builder.body(value, domain), None, span)
+        else:
+            stage = ir.Stage(
+                name, dtype, domain, builder.fold_body(fold), builder.reduction(fold), span
+            )
+            builder.hold(value, name)
+        self.stages.append(stage)
+        return builder.load(name, dtype, domain)
+
+    def add_fold(self, value: Element, stem: str, span: Span) -> None:
+        """A stage of its own for a reduction inside a statement."""
+        fold = self.builder.find_fold(value)
+        if fold is None or not isinstance(fold.dtype, DataType) or fold.shape is None:
+            raise InternalError("a stage needs a fold of a type and a shape", span)
+        stem = self.builder.loaded(Element(fold.operands[0])) or stem
+        name = f"{stem}_{fold.payload}"
+        name = self.fresh_name(name if name not in self.assigned else f"{name}_1")
+        body, reduction = self.builder.fold_body(fold), self.builder.reduction(fold)
+        self.stages.append(ir.Stage(name, fold.dtype, fold.shape, body, reduction, span))
+        self.builder.hold(value, name)
+
+    def fresh_name(self, wanted: str) -> str:
+        name, count = wanted, 1
+        while name in self.names:
+            count += 1
+            name = f"{wanted}_{count}"
+        self.names[name] = None
+        return name
 
     def function(self) -> ir.Function:
         binding = self.binding
@@ -226,7 +259,8 @@ def _in_place(
         needed: frozenset[str] = frozenset()
         for load in stage.body.loads():
             needed |= reads[load.tensor]
-            if load.tensor in extents and extents[load.tensor] != stage.domain:
+            folded = stage.reduction is not None
+            if load.tensor in extents and (folded or extents[load.tensor] != stage.domain):
                 elsewhere.add(load.tensor)
         reads[stage.name], domains[stage.name], types[stage.name] = (
             needed,

@@ -1,8 +1,9 @@
 """Works out what a binding leaves open: data types and sizes that the constraints decide.
 
 Sentences (`must have the same Sizes`), the `Dimensions` column and the `types` table come first;
-then, for element-wise outputs, the sizes `compute` gives. A data type that is open still is, of an
-output, the first input's where that is permitted, and otherwise the first that is.
+then the sizes `compute` gives to outputs. A data type that is open still is, of an output, the
+first input's where that is permitted, and otherwise the first that is; what breaks a `require` on
+data types is not permitted.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import dataclasses
 
 from dmlc.binding.compute import infer_outputs
-from dmlc.binding.constraints import check_shapes, match_dimensions
+from dmlc.binding.constraints import check_shapes, holds, match_dimensions
+from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, BoundTensor
 from dmlc.language import syntax
+from dmlc.language.walk import subexpressions
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, Note
+from dmlc.source import Diagnostic, DmlcError, Note
 
 
 def infer_types(binding: Binding) -> Binding:
@@ -62,7 +65,35 @@ def _choices(
         if all(dtype in types.get(name, (dtype,)) for name, dtype in known.items()):
             listed.update(dict.fromkeys(types.get(tensor.name, permitted)))
     narrowed = tuple(t for t in listed if t in permitted)
-    return narrowed or permitted or (DataType.FLOAT32,)
+    choices = narrowed or permitted or (DataType.FLOAT32,)
+    return tuple(t for t in choices if _may_be(binding, tensors, tensor, t)) or choices
+
+
+def _may_be(
+    binding: Binding, tensors: dict[str, BoundTensor], tensor: BoundTensor, dtype: DataType
+) -> bool:
+    """Whether no `require` on data types refuses this one, as far as can be said by now."""
+    tried = {**tensors, tensor.name: dataclasses.replace(tensor, dtype=dtype)}
+    evaluator = Evaluator(dataclasses.replace(binding, tensors=tried))
+    for constraint in binding.operator.constraints:
+        if not isinstance(constraint, syntax.Require) or not _asks_type(constraint, tensor.name):
+            continue
+        try:
+            if not holds(evaluator.constant(constraint.condition)):
+                return False
+        except DmlcError:
+            continue  # It asks for something that is not known yet, and is checked in the end.
+    return True
+
+
+def _asks_type(constraint: syntax.Require, name: str) -> bool:
+    return any(
+        isinstance(part, syntax.Member)
+        and part.member.text == "DataType"
+        and isinstance(part.base, syntax.Reference)
+        and part.base.name == name
+        for part in subexpressions(constraint.condition)
+    )
 
 
 def _same(binding: Binding, fact: str) -> list[list[str]]:

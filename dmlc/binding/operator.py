@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.binding.attributes import complete_attributes, given_attributes
@@ -12,12 +13,15 @@ from dmlc.binding.compute import lower_compute
 from dmlc.binding.constraints import check_constraints, check_description
 from dmlc.binding.facts import Binding, BoundTensor
 from dmlc.binding.infer import infer_sizes, infer_types
-from dmlc.binding.tensors import MAXIMUM_RANK, TensorDesc
+from dmlc.binding.tensors import MAXIMUM_RANK, TensorDesc, read_sizes
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition, TensorDefinition, TensorLevel
 from dmlc.source import Diagnostic, DmlcError, Note, UnsupportedError, unknown_name
 
 _MOST_ERRORS = 20
+
+Description: TypeAlias = TensorDesc | Sequence[int]
+"""What a caller says about a tensor; sizes alone leave the data type open."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,18 +41,19 @@ class Operator:
 
     def bind(
         self,
-        tensors: Mapping[str, TensorDesc] | None = None,
+        tensors: Mapping[str, Description] | None = None,
         attributes: Mapping[str, object] | None = None,
         *,
         level: str | None = None,
     ) -> ir.Function:
         """The operator for these tensors and attributes, as a verified function.
 
-        `tensors` describes tensors by name. Outputs may be left out, or leave their sizes open,
-        where the constraints or the element-wise formula decide them; an optional output that is
-        left out is not computed. Where no tensor has sizes the function is made for any number of
-        elements: each of its tensors is a run of `n`. `attributes` gives enums by name or value,
-        numbers, booleans, strings and lists. `level` is a feature level; the newest by default.
+        `tensors` describes tensors by name, by sizes alone where the data type is to be worked
+        out. Outputs may be left out, or leave their sizes open, where the constraints or the
+        formula decide them; an optional output that is left out is not computed. Where no tensor
+        has sizes the function is made for any number of elements: each of its tensors is a run of
+        `n`. `attributes` gives enums by name or value, numbers, booleans, strings and lists.
+        `level` is a feature level; the newest by default.
 
         Raises `DmlcError` with every independent mistake, and `UnsupportedError` for what this
         version cannot bind.
@@ -59,7 +64,7 @@ class Operator:
 
     def resolve(
         self,
-        tensors: Mapping[str, TensorDesc] | None = None,
+        tensors: Mapping[str, Description] | None = None,
         attributes: Mapping[str, object] | None = None,
         *,
         level: str | None = None,
@@ -132,7 +137,7 @@ def _level_number(level: str) -> tuple[int, int] | None:
 def _start(
     definition: OperatorDefinition,
     table: TensorLevel,
-    given: Mapping[str, TensorDesc],
+    given: Mapping[str, Description],
     attributes: Mapping[str, object],
     diagnostics: list[Diagnostic],
 ) -> Binding:
@@ -141,33 +146,41 @@ def _start(
     diagnostics += [
         unknown_name("tensor", name, definitions) for name in given if name not in definitions
     ]
-    symbolic = all(d.sizes is None for d in given.values())
+    sizes = {n: _sizes_of(d) for n, d in given.items()}
+    symbolic = all(found is None for found in sizes.values())
     bound: dict[str, BoundTensor] = {}
     for tensor in table.tensors:
         desc = given.get(tensor.name)
-        if desc is not None:
+        if isinstance(desc, TensorDesc):
             check_description(tensor, desc, diagnostics)
-        elif tensor.optional:
+        if desc is None and tensor.optional:
             continue
         if not symbolic and not tensor.output:
             _check_given(tensor, desc, diagnostics)
+        described = desc if isinstance(desc, TensorDesc) else None
         bound[tensor.name] = BoundTensor(
             tensor,
-            None if desc is None else desc.data_type,
-            None if desc is None else desc.sizes,
-            None if desc is None else desc.stored_strides,
+            None if described is None else described.data_type,
+            sizes.get(tensor.name),
+            None if described is None else described.stored_strides,
             desc is not None,
         )
     values = given_attributes(definition, attributes, diagnostics)
     return Binding(definition, bound, values, definitions, symbolic)
 
 
+def _sizes_of(description: Description) -> tuple[int, ...] | None:
+    if isinstance(description, TensorDesc):
+        return description.sizes
+    return read_sizes(description)
+
+
 def _check_given(
-    tensor: TensorDefinition, desc: TensorDesc | None, diagnostics: list[Diagnostic]
+    tensor: TensorDefinition, desc: Description | None, diagnostics: list[Diagnostic]
 ) -> None:
     if desc is None:
         message = f"required tensor '{tensor.name}' is not given"
-    elif desc.sizes is None:
+    elif _sizes_of(desc) is None:
         message = f"input '{tensor.name}' has no sizes, but other tensors have"
     else:
         return
@@ -175,11 +188,12 @@ def _check_given(
 
 
 def _check_inferred(
-    tensor: BoundTensor, given: Mapping[str, TensorDesc], diagnostics: list[Diagnostic]
+    tensor: BoundTensor, given: Mapping[str, Description], diagnostics: list[Diagnostic]
 ) -> None:
     """Holds what was inferred to the table, as what is given was."""
     desc = given.get(tensor.name)
-    if (desc is None or desc.sizes is None) and tensor.dtype is not None:
+    whole = isinstance(desc, TensorDesc) and desc.sizes is not None
+    if not whole and tensor.dtype is not None:
         check_description(
             tensor.definition, TensorDesc(tensor.dtype, tensor.sizes), diagnostics
         )  # fmt: skip

@@ -34,7 +34,7 @@ class TensorDesc:
         strides: Sequence[int] | None = None,
     ) -> None:
         object.__setattr__(self, "data_type", _as_data_type(data_type))
-        object.__setattr__(self, "sizes", None if sizes is None else _as_sizes(sizes))
+        object.__setattr__(self, "sizes", None if sizes is None else read_sizes(sizes))
         object.__setattr__(self, "strides", None)
         if strides is not None:
             object.__setattr__(self, "strides", _as_strides(strides, self.sizes))
@@ -106,7 +106,8 @@ def _as_integers(what: str, given: Sequence[int]) -> tuple[int, ...]:
     return tuple(made)
 
 
-def _as_sizes(given: Sequence[int]) -> tuple[int, ...]:
+def read_sizes(given: Sequence[int]) -> tuple[int, ...]:
+    """Sizes a tensor may have: 1 to 8, each 0 or more. Raises `DmlcError`."""
     sizes = _as_integers("sizes", given)
     if not 1 <= len(sizes) <= MAXIMUM_RANK:
         raise DmlcError(f"a tensor has 1 to {MAXIMUM_RANK} dimensions, but sizes has {len(sizes)}")

@@ -6,7 +6,7 @@ import click
 
 from dmlc import ir
 from dmlc.cli.arguments import bind_subject, bindings
-from dmlc.pipeline import describe_kernels
+from dmlc.pipeline import describe_kernels, rewrite
 from dmlc.transform.fuse import Fusion, fuse
 from dmlc.transform.simplify import simplify
 
@@ -17,7 +17,9 @@ from dmlc.transform.simplify import simplify
 )
 @click.argument("operator")
 @bindings
-@click.option("--after", type=click.Choice(["simplify", "fuse"]), help="Print it after this pass.")
+@click.option(
+    "--after", type=click.Choice(["simplify", "factor", "fuse"]), help="Print it after this pass."
+)
 @click.option("--kernel", is_flag=True, help="Print the kernel IR.")
 @click.option("--target", type=click.Choice(["hlsl", "opencl"]), default="opencl",
               show_default=True, help="The target that --kernel is for.")  # fmt: skip
@@ -43,10 +45,12 @@ def command(
         click.echo(describe_kernels(function, target))
         return
     fusion: Fusion | None = None
-    if after is not None:
+    if after == "simplify":
         function = simplify(function)
-    if after == "fuse":
-        fusion = fuse(function)
+    elif after == "factor":
+        function = rewrite(function)
+    elif after == "fuse":
+        fusion = fuse(rewrite(function))
         function = fusion.function
     click.echo(ir.to_json(function) if as_json else str(function))
     if fusion is not None and not as_json:

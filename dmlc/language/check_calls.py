@@ -11,6 +11,7 @@ from dmlc.language import syntax
 from dmlc.language.check_expressions import Expressions, Place
 from dmlc.language.kinds import (
     BOOL,
+    NUMBERS,
     TYPE,
     UNKNOWN,
     Form,
@@ -18,6 +19,8 @@ from dmlc.language.kinds import (
     What,
 )
 from dmlc.language.vocabulary import (
+    AXIS_FUNCTIONS,
+    BUILT_IN,
     FOLDS,
     PACK_FOLDS,
     REDUCTIONS,
@@ -45,6 +48,12 @@ class ExpressionChecker(Expressions):
             return self._present(expression)
         if name == "cast":
             return self._cast(expression, place)
+        if name in AXIS_FUNCTIONS:
+            return self._move_axes(expression, place, name)
+        if name == "other_axes":
+            return self._other_axes(expression, place)
+        if name == "range":
+            return self._range(expression, place)
         scalar = name in SCALAR_FUNCTIONS
         if name in REDUCTIONS and (named or len(expression.arguments) == 1 or not scalar):
             return self._reduction(expression, place, name)
@@ -54,7 +63,7 @@ class ExpressionChecker(Expressions):
             message = f"'{name}' is no function: an element is read as {name}[...]"
             self.fail(message, expression.span)
         else:
-            known = [*self.names.functions, *SCALAR_FUNCTIONS, *REDUCTIONS, "present"]
+            known = [*self.names.functions, *BUILT_IN]
             self.diagnostics.append(unknown_name("function", name, known, function.span))
         return self._visit_all(expression, place, UNKNOWN)
 
@@ -102,7 +111,9 @@ class ExpressionChecker(Expressions):
             kinds.append(kind)
         form, ranks = self._combine(kinds, place, expression.span) if kinds else (Form.SCALAR, None)
         result = self.names.results.get(name, UNKNOWN)
-        if form is Form.ARRAY or result.form is Form.TENSOR:
+        if result.form is Form.ARRAY:
+            form = Form.ARRAY
+        elif form is Form.ARRAY or result.form is Form.TENSOR:
             form = Form.UNKNOWN
         return Kind(result.what, form, ranks=ranks)
 
@@ -183,14 +194,57 @@ class ExpressionChecker(Expressions):
             tensors = self.names.tensors
             if not isinstance(value, syntax.Reference):
                 return self.fail("'like:' takes the name of a tensor", value.span)
-            if value.name not in tensors and value.name not in self.names.locals:
+            known = {**tensors, **self.names.locals, **place.variables}
+            if value.name not in known:
                 self.diagnostics.append(unknown_name("tensor", value.name, tensors, value.span))
             return UNKNOWN
         if label is not None and label.text != "axes":
             self.diagnostics.append(
                 unknown_name(f"argument of '{name}'", label.text, ["like", "axes"], label.span)
             )
+            return (yield self._visit(value, place))
+        return (yield self._axes(value, place))
+
+    def _axes(self, value: syntax.Expression, place: Place, whose: str = "axes:") -> Step[Kind]:
         kind: Kind = yield self._visit(value, place)
-        if label is not None and label.text == "axes" and kind.form is Form.TENSOR:
-            self.fail("'axes:' takes a compile-time array, such as [0, 2]", value.span)
-        return kind
+        if kind.form in (Form.TENSOR, Form.SCALAR) and not kind.is_unknown:
+            return self.fail(f"'{whose}' takes a compile-time array, such as [0, 2]", value.span)
+        return self._expect_number(kind, "an axis", value.span)
+
+    # Axes ---------------------------------------------------------------------------------
+
+    def _move_axes(self, expression: syntax.Call, place: Place, name: str) -> Step[Kind]:
+        """`squeeze(x, axes: [...])` and `unsqueeze(x, axes: [...])`."""
+        plain = [a.value for a in expression.arguments if a.name is None]
+        named = [a for a in expression.arguments if a.name is not None]
+        if len(plain) != 1 or [a.name.text for a in named if a.name is not None] != ["axes"]:
+            return self.fail(
+                f"'{name}' takes a tensor and axes: {name}(x, axes: [...])", expression.span
+            )
+        kind: Kind = yield self._visit(plain[0], place)
+        if kind.form in (Form.SCALAR, Form.ARRAY) and not kind.is_unknown:
+            self.fail(f"'{name}' takes a tensor", plain[0].span)
+        yield self._axes(named[0].value, place)
+        return Kind(kind.what, Form.TENSOR)
+
+    def _other_axes(self, expression: syntax.Call, place: Place) -> Step[Kind]:
+        """`other_axes(axes, DimensionCount)`."""
+        if not self._count(expression, "other_axes", 2):
+            return UNKNOWN
+        listed, count = (a.value for a in expression.arguments)
+        yield self._axes(listed, place, "other_axes")
+        kind: Kind = yield self._visit(count, place)
+        self._expect_number(kind, "a dimension count", count.span)
+        return NUMBERS
+
+    def _range(self, expression: syntax.Call, place: Place) -> Step[Kind]:
+        """`range(first, end)`."""
+        if not self._count(expression, "range", 2):
+            return UNKNOWN
+        for argument in expression.arguments:
+            kind: Kind = yield self._visit(argument.value, place)
+            if kind.form in (Form.TENSOR, Form.ARRAY) and not kind.is_unknown:
+                self.fail("'range' takes two whole numbers", argument.value.span)
+            else:
+                self._expect_number(kind, "a bound of 'range'", argument.value.span)
+        return NUMBERS

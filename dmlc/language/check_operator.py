@@ -17,6 +17,7 @@ from dmlc.language.definitions import (
     OperatorDefinition,
     TensorDefinition,
     TensorLevel,
+    arrays_of_length,
 )
 from dmlc.language.kinds import NUMBER, PACK, UNKNOWN, Form, Kind, Names, What, attribute_kind
 from dmlc.language.tables import read_attributes, read_tensors, read_types
@@ -397,8 +398,11 @@ class _OperatorChecker:
                 )
         if not any(item.expected for item in example.items):
             self.fail(f'example "{example.title}" expects nothing', example.span)
+        attributes = self.names.attributes.values()
         required = [t.name for t in self.names.tensors.values() if not (t.output or t.optional)] + [
-            a.name for a in self.names.attributes.values() if a.default is None
+            a.name
+            for a in attributes
+            if a.default is None and not arrays_of_length(attributes, a.name)
         ]
         missing = [n for n in required if n not in seen]
         if missing:

@@ -8,7 +8,7 @@ back into the file.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dmlc.language import syntax
 from dmlc.scalars import DataType
@@ -128,6 +128,19 @@ class OperatorDefinition:
 
     def attribute(self, name: str) -> AttributeDefinition | None:
         return next((a for a in self.attributes if a.name == name), None)
+
+    def arrays_of_length(self, name: str) -> tuple[AttributeDefinition, ...]:
+        """The array attributes whose length is the attribute of that name: `UINT[AxisCount]`."""
+        return arrays_of_length(self.attributes, name)
+
+
+def arrays_of_length(
+    attributes: Iterable[AttributeDefinition], name: str
+) -> tuple[AttributeDefinition, ...]:
+    """The array attributes whose length is the attribute of that name."""
+    return tuple(
+        a for a in attributes if isinstance(a.length, syntax.Reference) and a.length.name == name
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -26,7 +26,12 @@ FOLDS: tuple[str, ...] = ("sum", "product", "all", "any", "max", "min")
 
 PACK_FOLDS: tuple[str, ...] = ("product", "all", "any", "sum")
 
-BUILT_IN: tuple[str, ...] = (*SCALAR_FUNCTIONS, *REDUCTIONS, "present", "gradient")
+AXIS_FUNCTIONS: tuple[str, ...] = ("squeeze", "unsqueeze")
+"""What drops or adds axes of size 1; each takes a tensor and `axes:`."""
+
+BUILT_IN: tuple[str, ...] = (
+    *SCALAR_FUNCTIONS, *REDUCTIONS, *AXIS_FUNCTIONS, "other_axes", "range", "present", "gradient",
+)  # fmt: skip
 """Every name a call may use without declaring it, duplicates included (`min` is two things)."""
 
 FACTS: tuple[str, ...] = ("DataType", "DimensionCount", "Sizes", "ElementCount", "Strides")

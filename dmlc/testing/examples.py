@@ -1,7 +1,7 @@
 """Runs the examples that stand in operators: executable documentation.
 
 An example gives numbers, and no data type: it runs with every type of the operator's first input
-that holds all of them.
+that holds all of them and that the operator permits with its attributes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from dmlc.api import run
 from dmlc.binding import Operator, TensorDesc
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
+from dmlc.binding.operator import Description
 from dmlc.language import syntax
+from dmlc.language.definitions import OperatorDefinition
 from dmlc.scalars import Array, DataType, data_type_of
+from dmlc.source import DmlcError
 from dmlc.testing.compare import compare, find_tolerance
 from dmlc.testing.verify import Verdict
 
@@ -34,54 +37,101 @@ class ExampleRun:
         return all(verdict.holds for verdict in self.verdicts.values())
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Case:
+    """An example as arrays: its inputs stored in their data types, what it expects in float64."""
+
+    title: str
+    data_type: DataType
+    attributes: dict[str, object]
+    inputs: dict[str, Array]
+    expected: dict[str, Array]
+
+    def descriptions(self) -> dict[str, Description]:
+        """What binding is told: the types of the inputs, and the sizes of all."""
+        given: dict[str, Description] = {n: a.shape for n, a in self.expected.items()}
+        for name, array in self.inputs.items():
+            given[name] = TensorDesc(data_type_of(array.dtype) or self.data_type, array.shape)
+        return given
+
+
 def run_examples(operator: Operator, device: str = "opencl") -> Iterator[ExampleRun]:
-    """Every example of an operator with every data type that holds its numbers.
+    """Every example of an operator with every choice of data types that holds its numbers and
+    that the operator permits.
 
-    Raises `DmlcError` where an example cannot be run.
+    Raises `DmlcError` where an example cannot be run, with any data types or on the device.
     """
-    tensors = operator.definition.levels[-1].tensors
-    types = next(t.dtypes for t in tensors if not t.output)
     for example in operator.definition.examples:
-        for dtype in types:
-            done = _run_example(operator, example, dtype, device)
-            if done is not None:
-                yield done
+        refused: DmlcError | None = None
+        ran = False
+        for case in read_cases(operator.definition, example):
+            try:
+                binding = operator.resolve(case.descriptions(), case.attributes)
+            except DmlcError as error:
+                refused = refused or error
+                continue
+            ran = True
+            yield _run_case(operator, case, binding, device)
+        if not ran and refused is not None:
+            raise refused
 
 
-def _run_example(
-    operator: Operator, example: syntax.Example, dtype: DataType, device: str
-) -> ExampleRun | None:
-    """None where the data type does not hold the example's numbers."""
-    definition = operator.definition
+def read_cases(definition: OperatorDefinition, example: syntax.Example) -> Iterator[Case]:
+    """An example with every choice of data types that holds its numbers."""
+    for types in _choose_types(definition):
+        case = _read_example(definition, example, types)
+        if case is not None:
+            yield case
+
+
+def _choose_types(definition: OperatorDefinition) -> Iterator[dict[str, DataType]]:
+    """The data types of the inputs, for every type of the first and every row of `types`."""
+    inputs = [t for t in definition.levels[-1].tensors if not t.output]
+    rows = [c.types for c in definition.combinations] or [{}]
+    for dtype in inputs[0].dtypes:
+        for row in rows:
+            if dtype not in row.get(inputs[0].name, (dtype,)):
+                continue
+            choices = {t.name: row.get(t.name, t.dtypes) for t in inputs}
+            yield {n: dtype if dtype in some else some[0] for n, some in choices.items()}
+
+
+def _read_example(
+    definition: OperatorDefinition, example: syntax.Example, types: dict[str, DataType]
+) -> Case | None:
+    """None where a data type does not hold the example's numbers."""
     evaluator = Evaluator(Binding(definition, {}, {}, {}, False))
-    arrays: dict[str, Array] = {}
-    expected: dict[str, Array] = {}
-    attributes: dict[str, object] = {}
+    case = Case(example.title, next(iter(types.values())), {}, {}, {})
     for item in example.items:
         name, value = item.name.text, item.value
-        tensor = definition.levels[-1].tensor(name)
-        if tensor is None:
+        if definition.levels[-1].tensor(name) is None:
             # A bare word is a member of the attribute's enum.
             word = isinstance(value, syntax.Reference)
-            attributes[name] = value.name if word else evaluator.constant(value)
+            case.attributes[name] = value.name if word else evaluator.constant(value)
             continue
         exact = np.array(evaluator.constant(value), np.float64)
-        stored_as = dtype if dtype in tensor.dtypes else tensor.dtypes[0]
-        array = _store(exact, stored_as)
-        if array is None:
+        if item.expected:
+            case.expected[name] = exact
+            continue
+        stored = _store(exact, types[name])
+        if stored is None:
             return None
-        (expected if item.expected else arrays)[name] = array
-    given = {
-        n: TensorDesc(data_type_of(a.dtype) or dtype, a.shape)
-        for n, a in {**arrays, **expected}.items()
-    }
-    function = operator.bind(given, attributes)
-    results = run(operator, arrays, attributes, device=device)
+        case.inputs[name] = stored
+    return case
+
+
+def _run_case(operator: Operator, case: Case, binding: Binding, device: str) -> ExampleRun:
+    function = operator.bind(case.descriptions(), case.attributes)
+    sizes = {name: array.shape for name, array in case.expected.items()}
+    results = run(operator, case.inputs, case.attributes, outputs=sizes, device=device)
     verdicts: dict[str, Verdict] = {}
-    for name, array in expected.items():
+    for name, exact in case.expected.items():
+        stored = _store(exact, binding.dtype(name, None))
+        if stored is None:
+            raise DmlcError(f"example \"{case.title}\": '{name}' cannot hold what it expects")
         tolerance = find_tolerance(function, name)
-        verdicts[name] = Verdict(compare(results[name], array, tolerance), tolerance)
-    return ExampleRun(example.title, dtype, verdicts)
+        verdicts[name] = Verdict(compare(results[name], stored, tolerance), tolerance)
+    return ExampleRun(case.title, case.data_type, verdicts)
 
 
 def _store(values: Array, dtype: DataType) -> Array | None:

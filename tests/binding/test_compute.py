@@ -302,9 +302,11 @@ COMPILE_TIME = [
      "cast takes a number, but FLOAT32 is a data type"),
     ("f(a) = cast(X, a)\nY = f(1)", "cast takes a data type, such as FLOAT32, second"),
     ("f(a) = sum(a)\nY = X + f(1)", "'sum' folds an array, but 1 is a number"),
+    ("f(a) = sum(a)\nY = f(X)", "'sum' needs to know what to reduce over: write "
+     "sum(x, like: T) or sum(x, axes: [...])"),
     ("f(a) = max(a)\nY = X + f([])", "'max' of an array without values"),
     ("Y = X + argmax([1, 2])", "'argmax' of an array cannot be bound yet: this version binds "
-     "element-wise operators"),
+     "formulas on whole tensors"),
     ("f(a) = bit_and(a, 1)\nY = X + f(0.5)",
      "'bit_and' takes integers, but one operand is a fraction"),
     ("f(a) = [a][0]\nY = f(X)", "an array holds compile-time values only"),

@@ -9,6 +9,7 @@ import dmlc
 from dmlc import DataType
 from dmlc.testing.examples import run_examples
 from dmlc.testing.verify import verify
+from tests.library.run import devices_of
 
 SCALE = """
 enum MODE { PLAIN = 0, NEGATED = 1 }
@@ -39,8 +40,9 @@ operator SCALE {
 """
 
 
-@pytest.mark.parametrize("name", list(dmlc.operators()))
-@pytest.mark.parametrize("device", ["opencl", "reference"])
+@pytest.mark.parametrize(
+    ("name", "device"), [(n, d) for n in dmlc.operators() for d in devices_of(n)]
+)
 def test_the_examples_of_the_library(name: str, device: str) -> None:
     operator = dmlc.operator(name)
     done = list(run_examples(operator, device))

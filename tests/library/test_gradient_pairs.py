@@ -1,0 +1,160 @@
+"""Every operator that names its forward operator, against differences of that operator."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlc
+from dmlc.binding import TensorDesc
+from dmlc.ir import Function
+from dmlc.reference import evaluate
+from dmlc.testing.gradients import difference_gradient, widen_floats
+from tests.library.run import Array, normal
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A gradient operator and how its tensors relate to its forward operator's.
+
+    `given` makes the inputs of the gradient from the forward's inputs, its results, and the
+    gradient that arrives at `result`; `found` says which output is with respect to which input.
+    """
+
+    gradient: str
+    inputs: dict[str, Array]
+    result: str
+    given: Callable[[dict[str, Array], dict[str, Array], Array], dict[str, Array]]
+    found: dict[str, str]
+    forward_attributes: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    attributes: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    extra_results: dict[str, tuple[int, ...]] = dataclasses.field(
+        default_factory=dict[str, tuple[int, ...]]
+    )
+
+    @property
+    def id(self) -> str:
+        shapes = ", ".join(str(a.shape) for a in self.inputs.values())
+        return f"{self.gradient} {shapes} {self.attributes}"
+
+
+def away_from_zero(*sizes: int) -> Array:
+    """Values at which a rectifier has a slope."""
+    values = normal(*sizes, dtype=np.float64)
+    return np.sign(values) * (np.abs(values) + 0.1)
+
+
+def relu_pairs() -> list[Pair]:
+    x = away_from_zero(3, 4)
+    return [
+        Pair("directml.ACTIVATION_RELU_GRAD", {"InputTensor": x}, "OutputTensor",
+             lambda i, r, dy: {**i, "InputGradientTensor": dy},
+             {"OutputGradientTensor": "InputTensor"}),
+        Pair("onednn.ReLUBackward", {"src": x}, "dst",
+             lambda i, r, dy: {"src": r["dst"], "diff_dst": dy}, {"diff_src": "src"}),
+        Pair("onednn.ReLUBackward", {"src": x}, "dst",
+             lambda i, r, dy: {**i, "diff_dst": dy}, {"diff_src": "src"},
+             attributes={"use_dst": False}),
+    ]  # fmt: skip
+
+
+def batch_norm_pairs() -> list[Pair]:
+    made: list[Pair] = []
+    epsilon = {"Epsilon": 0.01}
+    shape = (3, 2, 4)
+    for like in ((1, 1, 1), (3, 1, 1), (1, 2, 1), (3, 2, 1), (1, 2, 4)):
+        x, scale, bias, mu = (normal(*s, seed=k, dtype=np.float64)
+                              for k, s in enumerate((shape, like, like, like)))  # fmt: skip
+        var = np.abs(normal(*like, seed=7, dtype=np.float64)) + 0.5
+        inputs = {"InputTensor": x, "ScaleTensor": scale, "BiasTensor": bias}
+        found = {"OutputGradientTensor": "InputTensor", "OutputScaleGradientTensor": "ScaleTensor",
+                 "OutputBiasGradientTensor": "BiasTensor"}  # fmt: skip
+        made.append(
+            Pair("directml.BATCH_NORMALIZATION_TRAINING_GRAD", inputs, "OutputTensor",
+                 lambda i, r, dy: {
+                     "InputTensor": i["InputTensor"], "InputGradientTensor": dy,
+                     "MeanTensor": r["OutputMeanTensor"],
+                     "VarianceTensor": r["OutputVarianceTensor"], "ScaleTensor": i["ScaleTensor"],
+                 }, found, epsilon, epsilon))  # fmt: skip
+        made.append(
+            Pair("directml.BATCH_NORMALIZATION_GRAD",
+                 {**inputs, "MeanTensor": mu, "VarianceTensor": var}, "OutputTensor",
+                 lambda i, r, dy: {"InputGradientTensor": dy,
+                                   **{n: a for n, a in i.items() if n != "BiasTensor"}},
+                 found, epsilon, epsilon))  # fmt: skip
+    return made
+
+
+def onednn_norm_pairs() -> list[Pair]:
+    made: list[Pair] = []
+    gamma, beta, zeros = normal(3, seed=1), normal(3, seed=2), np.zeros(3)
+    found = {"diff_src": "src", "diff_gamma": "gamma", "diff_beta": "beta"}
+    for layout, shape in (("NCX", (2, 3, 4)), ("NXC", (2, 4, 3)), ("NXC", (5, 3))):
+        x = normal(*shape, dtype=np.float64)
+        attributes = {"epsilon": 0.01, "data_format": layout}
+        inputs = {"src": x, "mean": zeros, "variance": zeros, "gamma": gamma, "beta": beta}
+        made.append(
+            Pair("onednn.BatchNormTrainingBackward", inputs, "dst",
+                 lambda i, r, dy: {"src": i["src"], "diff_dst": dy, "mean": r["batch_mean"],
+                                   "variance": r["batch_variance"], "gamma": i["gamma"]},
+                 found, attributes, attributes))  # fmt: skip
+    for begin, shape in ((-1, (4, 3)), (-1, (2, 2, 3)), (1, (3, 2, 3))):
+        x = normal(*shape, dtype=np.float64)
+        attributes = {"epsilon": 0.01, "begin_norm_axis": begin}
+        kept = shape[: begin % len(shape)]
+        made.append(
+            Pair("onednn.LayerNormBackward", {"src": x, "gamma": gamma, "beta": beta}, "dst",
+                 lambda i, r, dy: {"src": i["src"], "diff_dst": dy, "mean": r["mean"],
+                                   "variance": r["variance"], "gamma": i["gamma"]},
+                 found, attributes, attributes, {"mean": kept, "variance": kept}))  # fmt: skip
+    return made
+
+
+def softmax_pairs() -> list[Pair]:
+    x = normal(3, 4, 2, dtype=np.float64)
+    return [
+        Pair(f"onednn.{name}Backward", {"src": x}, "dst",
+             lambda i, r, dy: {"diff_dst": dy, "dst": r["dst"]}, {"diff_src": "src"},
+             {"axis": axis}, {"axis": axis})
+        for name in ("SoftMax", "LogSoftmax")
+        for axis in (0, 1, -1)
+    ]  # fmt: skip
+
+
+PAIRS = [*relu_pairs(), *batch_norm_pairs(), *onednn_norm_pairs(), *softmax_pairs()]
+
+
+def test_every_gradient_of_the_library_is_checked() -> None:
+    gradients = {n for n, o in dmlc.operators().items() if o.definition.forward is not None}
+    assert gradients == {pair.gradient for pair in PAIRS}
+
+
+def bind(
+    name: str,
+    inputs: dict[str, Array],
+    attributes: dict[str, Any],
+    outputs: dict[str, tuple[int, ...]],
+) -> Function:
+    described = {n: TensorDesc("FLOAT32", a.shape) for n, a in inputs.items()}
+    return dmlc.operator(name).bind({**described, **outputs}, attributes)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.id)
+def test_gradients_are_those_of_the_forward_operator(pair: Pair) -> None:
+    forward_name = dmlc.operator(pair.gradient).definition.forward
+    assert forward_name is not None
+    forward = bind(forward_name, pair.inputs, pair.forward_attributes, pair.extra_results)
+    inputs = {n: a.astype(np.float64) for n, a in pair.inputs.items()}
+    results = evaluate(widen_floats(forward), inputs)
+    arriving = normal(*results[pair.result].shape, seed=99, dtype=np.float64)
+    given = pair.given(inputs, results, arriving)
+    optional = {n: inputs[i].shape for n, i in pair.found.items()}
+    gradient = widen_floats(bind(pair.gradient, given, pair.attributes, optional))
+    found = evaluate(gradient, given)
+    for output, name in pair.found.items():
+        expected = difference_gradient(forward, inputs, {pair.result: arriving}, name)
+        np.testing.assert_allclose(found[output], expected, rtol=1e-6, atol=1e-8)
