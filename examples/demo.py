@@ -120,7 +120,7 @@ def demonstrate(operator: dmlc.Operator, devices: dict[str, str], folder: Path) 
     largest = max(v.comparison.largest for v in verdicts)
     exact = all(v.comparison.different == 0 for v in verdicts)
     held = all(v.holds for v in verdicts)
-    outcome = "exact" if exact else "within tolerance" if held else "NOT within tolerance"
+    outcome = "exact" if exact else "within rounding" if held else "NOT within rounding"
     print(f"  compared  {elements:,} elements with the reference")
     print(f"  largest difference {largest:g} ({outcome})")
     return held

@@ -16,7 +16,17 @@ from collections.abc import Sequence
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulate import contribute, finish, merge, start
 from dmlc.kernel.build import Builder, Shape
-from dmlc.kernel.emit import Emitter, Names, Near, Position, add, index, local_name, multiply, operate
+from dmlc.kernel.emit import (
+    Emitter,
+    Names,
+    Near,
+    Position,
+    add,
+    index,
+    local_name,
+    multiply,
+    operate,
+)
 from dmlc.kernel.phases import Gathered, Phase
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.scalars import OPERATIONS

@@ -20,7 +20,7 @@ from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition
 from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.source import DmlcError
-from dmlc.testing.compare import compare, find_tolerance
+from dmlc.testing.bounds import bound_errors
 from dmlc.testing.verify import Verdict
 
 
@@ -123,14 +123,14 @@ def _read_example(
 def _run_case(operator: Operator, case: Case, binding: Binding, device: str) -> ExampleRun:
     function = operator.bind(case.descriptions(), case.attributes)
     sizes = {name: array.shape for name, array in case.expected.items()}
+    allowed = bound_errors(function, case.inputs)
     results = run(operator, case.inputs, case.attributes, outputs=sizes, device=device)
     verdicts: dict[str, Verdict] = {}
     for name, exact in case.expected.items():
         stored = _store(exact, binding.dtype(name, None))
         if stored is None:
             raise DmlcError(f"example \"{case.title}\": '{name}' cannot hold what it expects")
-        tolerance = find_tolerance(function, name)
-        verdicts[name] = Verdict(compare(results[name], stored, tolerance), tolerance)
+        verdicts[name] = Verdict.of(results[name], stored, allowed[name])
     return ExampleRun(case.title, case.data_type, verdicts)
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+import numpy as np
+
 from dmlc.binding import Operator, TensorDesc
 from dmlc.reference import evaluate
 from dmlc.scalars import Array, data_type_of
 from dmlc.source import DmlcError
-from dmlc.testing.compare import Comparison, Tolerance, compare, find_tolerance
+from dmlc.testing.bounds import bound_errors
+from dmlc.testing.compare import Comparison, compare
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -17,16 +20,25 @@ class Verdict:
     """One output: how near it is, and how near it must be."""
 
     comparison: Comparison
-    tolerance: Tolerance
+    allowed: Array
+    """What each element may differ by: see `bounds`."""
+
+    @staticmethod
+    def of(actual: Array, expected: Array, allowed: Array) -> Verdict:
+        return Verdict(compare(actual, expected, allowed), np.broadcast_to(allowed, actual.shape))
 
     @property
     def holds(self) -> bool:
         return self.comparison.within
 
     def __str__(self) -> str:
-        if self.holds:
+        worst = self.comparison.worst
+        if self.holds or worst is None:
             return str(self.comparison)
-        return f"{self.comparison}; it must be {self.tolerance}"
+        most = float(self.allowed[worst])
+        must = f"it may be off by {most:.3g} at most" if most else "it must be exact"
+        place = f" at {list(worst)}" if worst else ""
+        return f"{self.comparison};{place} {must}"
 
 
 def verify(
@@ -38,11 +50,11 @@ def verify(
     """Evaluates an operator in NumPy and compares each result with it."""
     tensors = {name: _describe(name, array) for name, array in {**inputs, **results}.items()}
     function = operator.bind(tensors, attributes)
-    expected = evaluate(function, {p.name: inputs[p.name] for p in function.parameters})
+    given = {p.name: inputs[p.name] for p in function.parameters}
+    expected, allowed = evaluate(function, given), bound_errors(function, given)
     verdicts: dict[str, Verdict] = {}
     for name, array in results.items():
-        tolerance = find_tolerance(function, name)
-        verdicts[name] = Verdict(compare(array, expected[name], tolerance), tolerance)
+        verdicts[name] = Verdict.of(array, expected[name], allowed[name])
     return verdicts
 
 

@@ -1,0 +1,369 @@
+"""How far a backend may be from the reference at each element of a result: an error analysis that
+runs beside the computation.
+
+A function's *error function* computes, in float64 and from the same inputs, how large the error of
+each of its results may have become: the rounding of every operation, grown or shrunk by what comes
+after it. So a difference that cancels may be wrong in its last digits and its first, a mask where
+the comparison is a close call may go either way, and what only selects and moves is exact.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+from dmlc.ir import (
+    Apply,
+    Body,
+    Cast,
+    Constant,
+    Function,
+    Index,
+    Instruction,
+    Load,
+    Reduction,
+    Result,
+    Select,
+    Stage,
+    operands,
+    value_type,
+)
+from dmlc.ir.nodes import POSITIONAL_COMBINERS
+from dmlc.reference import evaluate
+from dmlc.scalars import OPERATIONS, Array, DataType, Operation
+
+_EXACT = frozenset(
+    ("neg", "abs", "sign", "min", "max", "floor", "ceil", "round", "trunc", "mod")
+)  # fmt: skip
+"""Operations on floats that round nothing themselves."""
+_ULP = {"add": 1.0, "sub": 1.0, "mul": 1.0, "div": 4.0, "sqrt": 4.0}
+"""Units in the last place that one operation may be off by."""
+_RELATIVE, _ABSOLUTE = 1e-5, 1e-6
+"""What a transcendental function may be off by."""
+_MOST_IN_ROW = 256.0
+"""Additions in a row before partial sums are put together as a tree, at most."""
+
+_DOUBLE = DataType.FLOAT64
+_EPSILON = {
+    DataType.FLOAT64: 2.0**-52,
+    DataType.FLOAT32: 2.0**-23,
+    DataType.FLOAT16: 2.0**-10,
+    DataType.BFLOAT16: 2.0**-7,
+}
+_SMALLEST = {
+    DataType.FLOAT64: 2.0**-1022,
+    DataType.FLOAT32: 2.0**-126,
+    DataType.FLOAT16: 2.0**-24,
+    DataType.BFLOAT16: 2.0**-126,
+}
+"""What may be lost where a result is flushed to zero, or rounded among denormals."""
+
+
+def bound_errors(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The largest difference from the reference that each element of each result may have, by the
+    result's name, in float64; 0 where it must be exact, and infinite where nothing can be said.
+
+    `inputs` are those of `reference.evaluate`, and what it raises is raised.
+    """
+    errors = make_error_function(function)
+    found = evaluate(errors, inputs)
+    return {
+        result.name: found[error.name]
+        for result, error in zip(function.results, errors.results, strict=True)
+    }
+
+
+def make_error_function(function: Function) -> Function:
+    """The function from the same parameters to the error of each result, in order."""
+    taken = set(function.tensors())
+    sources: dict[str, _Source] = {}
+    stages: list[Stage] = []
+    for stage in function.stages:
+        stages.append(stage)
+        maker = _Maker(stage.body, sources)
+        made, source = _fold(stage, maker, _free(f"{stage.name}_error", taken))
+        stages += made
+        sources[stage.name] = source
+    results: list[Result] = []
+    for result in function.results:
+        stage = function.stage(result.name)
+        if stage is not None:
+            last = _close(stage, sources, _free(f"{stage.name}_bound", taken))
+            stages.append(last)
+            results.append(Result(last.name))
+    return Function(function.name, function.parameters, tuple(stages), tuple(results))
+
+
+def _free(wanted: str, taken: set[str]) -> str:
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}_{number}"
+    taken.add(name)
+    return name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Source:
+    """Where the error of a stage's elements is found. Without a stage, it is 0."""
+
+    stage: str | None
+    dtype: DataType
+    relative: bool = False
+    """The stage holds it as a part of the value."""
+
+
+class _Maker:
+    """Writes the errors of one body's values behind those values."""
+
+    def __init__(self, body: Body, sources: Mapping[str, _Source]) -> None:
+        self.instructions: list[Instruction] = list(body.instructions)
+        self._sources = sources
+        self._numbers: dict[Instruction, int] = {}
+        self.errors: list[int | None] = []
+        for number, instruction in enumerate(body.instructions):
+            self.errors.append(self._find(number, instruction))
+
+    # Instructions -------------------------------------------------------------------------
+
+    def add(self, instruction: Instruction) -> int:
+        if instruction not in self._numbers:
+            self._numbers[instruction] = len(self.instructions)
+            self.instructions.append(instruction)
+        return self._numbers[instruction]
+
+    def constant(self, value: float) -> int:
+        return self.add(Constant(_DOUBLE, value))
+
+    def apply(self, name: str, *numbers: int) -> int:
+        """An operation on float64 values."""
+        operation = OPERATIONS[name]
+        return self.add(Apply(operation, numbers, operation.result_type(_DOUBLE)))
+
+    def choose(self, condition: int, then: int, otherwise: int) -> int:
+        return self.add(Select(condition, then, otherwise, _DOUBLE))
+
+    def double(self, number: int) -> int:
+        """A value as float64."""
+        if value_type(self.instructions[number]) is _DOUBLE:
+            return number
+        return self.add(Cast(number, _DOUBLE))
+
+    def total(self, terms: Sequence[int]) -> int | None:
+        """The sum of errors; None for none."""
+        return None if not terms else self.fold("add", terms)
+
+    def fold(self, name: str, terms: Sequence[int]) -> int:
+        whole = terms[0]
+        for term in terms[1:]:
+            whole = self.apply(name, whole, term)
+        return whole
+
+    def scaled(self, number: int, factor: float) -> int:
+        """A part of a value's size."""
+        return self.apply("mul", self.constant(factor), self.apply("abs", self.double(number)))
+
+    def rounded(self, number: int, dtype: DataType, ulps: float = 1.0) -> list[int]:
+        """What rounding a value to a type may cost."""
+        return [self.scaled(number, ulps * _EPSILON[dtype]), self.constant(_SMALLEST[dtype])]
+
+    def unless_nan(self, error: int) -> int:
+        """An error, infinite where it is not known."""
+        return self.choose(self.apply("isnan", error), self.constant(math.inf), error)
+
+    # Errors -------------------------------------------------------------------------------
+
+    def _find(self, number: int, instruction: Instruction) -> int | None:
+        match instruction:
+            case Load():
+                return self._find_load(number, instruction)
+            case Apply(operation=operation):
+                return self._find_operation(number, operation)
+            case Select():
+                return self._find_choice(instruction)
+            case Cast(operand=operand, dtype=dtype):
+                return self._find_cast(number, operand, dtype)
+            case _:
+                return None
+
+    def _find_load(self, number: int, load: Load) -> int | None:
+        source = self._sources.get(load.tensor)
+        if source is None or source.stage is None:
+            return None
+        error = self.add(Load(source.stage, load.indices, _DOUBLE))
+        if source.relative:
+            error = self.unless_nan(
+                self.apply("mul", error, self.apply("abs", self.double(number)))
+            )
+        if source.dtype.is_storage_only:
+            # What is read back was rounded, on either side of where it would have been.
+            error = self.fold("add", [error, *self.rounded(number, source.dtype)])
+        return error
+
+    def _find_operation(self, number: int, operation: Operation) -> int | None:
+        given = operands(self.instructions[number])
+        computed = value_type(self.instructions[given[0]])
+        if not computed.is_float:
+            return self._find_whole(number, operation, given)
+        terms: list[int] = []
+        if any(self.errors[g] is not None for g in given):
+            terms.append(self._spread(number, operation, given))
+        if operation.gives_bool:
+            return self.total(terms)
+        if operation.transcendental:
+            terms += [self.scaled(number, _RELATIVE), self.constant(_ABSOLUTE)]
+        elif operation.name not in _EXACT:
+            terms += self.rounded(number, computed, _ULP.get(operation.name, 4.0))
+        return self.total(terms)
+
+    def _spread(self, number: int, operation: Operation, given: tuple[int, ...]) -> int:
+        """How far the result moves when the operands move by their errors."""
+        ends = [self._ends(g) for g in given]
+        center = number
+        moved: list[int] = []
+        for corner in itertools.product(*ends):
+            value = self.apply(operation.name, *corner)
+            if operation.gives_bool:
+                moved.append(self._flips(value, center))
+                continue
+            moved.append(self.apply("abs", self.apply("sub", value, self.double(center))))
+        return self.unless_nan(self.fold("max", moved))
+
+    def _flips(self, value: int, center: int) -> int:
+        """1 where a comparison at a corner differs from the one in the middle, else 0."""
+        one, zero = self.constant(1.0), self.constant(0.0)
+        at_corner, in_middle = (self.choose(v, one, zero) for v in (value, center))
+        return self.apply("abs", self.apply("sub", at_corner, in_middle))
+
+    def _ends(self, number: int) -> tuple[int, ...]:
+        error = self.errors[number]
+        middle = self.double(number)
+        if error is None:
+            return (middle,)
+        return (self.apply("add", middle, error), self.apply("sub", middle, error))
+
+    def _find_whole(self, number: int, operation: Operation, given: tuple[int, ...]) -> int | None:
+        """Whole numbers and booleans: nothing can be said of what comes of a wrong one."""
+        terms = [e for g in given if (e := self.errors[g]) is not None]
+        if not terms:
+            return None
+        worst = self.fold("max", terms)
+        wrong = self.apply("gt", worst, self.constant(0.0))
+        most = 1.0 if value_type(self.instructions[number]) is DataType.BOOL else math.inf
+        return self.choose(wrong, self.constant(most), self.constant(0.0))
+
+    def _find_choice(self, choice: Select) -> int | None:
+        condition, then, otherwise = (
+            self.errors[v] for v in (choice.condition, choice.then, choice.otherwise)
+        )
+        zero = self.constant(0.0)
+        terms: list[int] = []
+        if then is not None or otherwise is not None:
+            terms.append(
+                self.choose(
+                    choice.condition,
+                    zero if then is None else then,
+                    zero if otherwise is None else otherwise,
+                )
+            )
+        if condition is not None:
+            apart = [
+                self.apply("abs", self.apply("sub", *(self.double(v) for v in pair)))
+                for pair in [(choice.then, choice.otherwise)]
+            ]
+            apart += [e for e in (then, otherwise) if e is not None]
+            either = self.unless_nan(self.fold("add", apart))
+            close = self.apply("gt", condition, zero)
+            terms.append(self.choose(close, either, zero))
+        return self.total(terms)
+
+    def _find_cast(self, number: int, operand: int, dtype: DataType) -> int | None:
+        source = value_type(self.instructions[operand])
+        error = self.errors[operand]
+        if dtype.is_float and source.is_float:
+            narrows = _EPSILON[dtype] > _EPSILON[source]
+            terms = [] if error is None else [error]
+            terms += self.rounded(number, dtype) if narrows else []
+            return self.total(terms)
+        if error is None:
+            # A whole number too long for the float is rounded alike everywhere.
+            return None
+        if source is DataType.BOOL and dtype.is_float:
+            return error
+        return self.choose(
+            self.apply("gt", error, self.constant(0.0)),
+            self.constant(math.inf),
+            self.constant(0.0),
+        )
+
+
+def _fold(stage: Stage, maker: _Maker, name: str) -> tuple[list[Stage], _Source]:
+    """The stage of a stage's errors, and how to read it."""
+    error = maker.errors[stage.body.result]
+    reduction = stage.reduction
+    if reduction is None:
+        if error is None:
+            return [], _Source(None, stage.dtype)
+        return [_over(stage, name, maker, error, None)], _Source(name, stage.dtype)
+    value, dtype = stage.body.result, stage.body.dtype
+    if reduction.combiner in POSITIONAL_COMBINERS or not dtype.is_float:
+        if error is None:
+            return [], _Source(None, stage.dtype)
+        wrong = maker.apply("gt", error, maker.constant(0.0))
+        error = maker.choose(wrong, maker.constant(math.inf), maker.constant(0.0))
+        return [_over(stage, name, maker, error, "max")], _Source(name, stage.dtype)
+    if reduction.combiner in ("min", "max"):
+        if error is None:
+            return [], _Source(None, stage.dtype)
+        return [_over(stage, name, maker, error, "max")], _Source(name, stage.dtype)
+    count = _count(reduction)
+    terms = [] if error is None else [error]
+    if reduction.combiner == "sum":
+        part = _EPSILON[dtype] * min(count, _MOST_IN_ROW)
+        terms += [maker.scaled(value, part)]
+        whole = maker.fold("add", terms)
+        return [_over(stage, name, maker, whole, "sum")], _Source(name, stage.dtype)
+    size = maker.apply("abs", maker.double(value))
+    terms = [maker.apply("div", t, size) for t in terms]
+    terms = [maker.choose(maker.apply("eq", size, maker.constant(0.0)), maker.constant(0.0), t)
+             for t in terms]  # fmt: skip
+    whole = maker.fold("add", [*terms, maker.constant(_EPSILON[dtype])])
+    return [_over(stage, name, maker, whole, "sum")], _Source(name, stage.dtype, relative=True)
+
+
+def _count(reduction: Reduction) -> float:
+    sizes = [extent for _, extent in reduction.axes if isinstance(extent, int)]
+    return float(math.prod(sizes)) if len(sizes) == len(reduction.axes) else math.inf
+
+
+def _over(stage: Stage, name: str, maker: _Maker, error: int, combiner: str | None) -> Stage:
+    """A stage of errors over a stage's domain, and its reduction's axes."""
+    reduction = None
+    if combiner is not None and stage.reduction is not None:
+        reduction = Reduction(combiner, stage.reduction.axes)
+    body = Body.make(maker.instructions, error, stage.body.guard)
+    return Stage(name, _DOUBLE, stage.domain, body, reduction)
+
+
+def _close(stage: Stage, sources: Mapping[str, _Source], name: str) -> Stage:
+    """The bound of a result: its error, and the rounding to what it is stored as."""
+    indices = tuple(range(len(stage.domain)))
+    load = Load(stage.name, indices, stage.dtype.compute)
+    value = len(indices)
+    maker = _Maker(Body((*(Index(axis) for axis in indices), load), value), sources)
+    error = maker.errors[value]
+    zero = maker.constant(0.0)
+    if error is None:
+        whole = zero
+    else:
+        # No error is below 0: that is what a maximum over nothing comes to.
+        terms = [maker.apply("max", error, zero)]
+        # A load of 16 bits has the rounding in it.
+        if stage.dtype.is_float and not stage.dtype.is_storage_only:
+            positive = maker.apply("gt", terms[0], zero)
+            rounding = maker.fold("add", maker.rounded(value, stage.dtype))
+            terms.append(maker.choose(positive, rounding, zero))
+        whole = maker.fold("add", terms)
+    return Stage(name, _DOUBLE, stage.domain, Body.make(maker.instructions, whole))

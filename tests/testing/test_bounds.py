@@ -1,0 +1,153 @@
+"""How far a result may be off: exact where nothing rounds, else as wide as rounding explains."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dmlc import ir
+from dmlc.ir.verify import verify
+from dmlc.pipeline import compile
+from dmlc.reference import evaluate
+from dmlc.runtime import opencl
+from dmlc.scalars import Array
+from dmlc.testing.bounds import bound_errors, make_error_function
+
+EPSILON = 2.0**-23
+
+
+def bound(formula: str, x: Array, result: str = "f32", y: Array | None = None) -> list[float]:
+    """The bound of `%Z = formula` at each element; `%X` is float32, `%Y` a second input."""
+    count = len(x)
+    text = f"func @f(%X: f32[{count}], %Y: f32[{count}]) -> (%Z) {{\n"
+    function = ir.parse(text + f"  %Z: {result}[i0 < {count}] = {formula}\n}}")
+    verify(make_error_function(function), "error function")
+    inputs = {"X": x, "Y": x if y is None else y}
+    return bound_errors(function, inputs)["Z"].tolist()
+
+
+def f32(*values: float) -> Array:
+    return np.array(values, np.float32)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "%X[i0]",
+        "neg(abs(%X[i0]))",
+        "select(gt(%X[i0], %Y[i0]), max(%X[i0], %Y[i0]), floor(%X[i0]))",
+    ],
+)
+def test_what_rounds_nothing_is_exact(formula: str) -> None:
+    assert bound(formula, f32(1.5, -0.0, math.nan, math.inf)) == [0, 0, 0, 0]
+
+
+def test_whole_numbers_and_booleans_are_exact() -> None:
+    assert bound("cast(%X[i0], s32)", f32(1.5, -7), "s32") == [0, 0]
+    assert bound("isnan(%X[i0])", f32(1.5, math.nan), "bool") == [0, 0]
+
+
+def test_one_operation_may_be_off_by_its_rounding_and_the_results() -> None:
+    (found,) = bound("add(%X[i0], %Y[i0])", f32(1.5))
+    assert found == pytest.approx(2 * 3 * EPSILON)
+
+
+def test_an_error_grows_where_digits_cancel() -> None:
+    x, y = f32(3.0), f32(1 / 3)
+    (found,) = bound("sub(mul(%X[i0], %Y[i0]), 1.0)", x, y=y)
+    assert EPSILON <= found <= 2 * EPSILON, "of the product's size, not of the difference's"
+
+
+def test_an_error_is_carried_through_a_function() -> None:
+    (steep,) = bound("exp(mul(%X[i0], %Y[i0]))", f32(9.0))
+    (flat,) = bound("tanh(mul(%X[i0], %Y[i0]))", f32(9.0))
+    assert steep == pytest.approx(math.exp(81) * (1e-5 + 81 * EPSILON), rel=0.2)
+    assert flat == pytest.approx(1.1e-5, rel=0.1)
+
+
+def test_a_choice_that_is_a_close_call_may_go_either_way() -> None:
+    formula = "select(gt(mul(%X[i0], %Y[i0]), 1.0), 7.0, 2.0)"
+    close, clear = bound(formula, f32(3.0, 3.0), y=f32(1 / 3, 1 / 2))
+    assert close == pytest.approx(5.0, rel=1e-5)
+    assert clear == 0
+
+
+def test_whole_numbers_made_of_inexact_values_are_not_judged() -> None:
+    assert bound("cast(mul(%X[i0], %Y[i0]), s32)", f32(3.0), "s32") == [math.inf]
+
+
+def test_16_bits_are_rounded_once_more() -> None:
+    (found,) = bound("add(%X[i0], %Y[i0])", f32(1.0), "f16")
+    assert 2 * 2.0**-10 <= found <= 1.01 * 2 * 2.0**-10
+    assert bound("%X[i0]", f32(1.0), "f16") == [0]
+
+
+def reduce(combiner: str, values: Array, body: str = "%X[r0]", result: str = "f32") -> float:
+    count = len(values)
+    function = ir.parse(
+        f"func @f(%X: f32[{count}]) -> (%Z) {{\n"
+        f"  %Z: {result}[i0 < 1] = {combiner}[r0 < {count}] {body}\n}}"
+    )
+    verify(make_error_function(function), "error function")
+    return bound_errors(function, {"X": values})["Z"].tolist()[0]
+
+
+def test_a_sum_is_off_by_its_terms_sizes() -> None:
+    found = reduce("sum", f32(1e4, -1e4, 3.0))
+    assert found == pytest.approx(3 * EPSILON * 20003, rel=1e-3)
+    long = reduce("sum", np.ones(1 << 16, np.float32))
+    assert long == pytest.approx(257 * EPSILON * (1 << 16), rel=1e-3), "partial sums make a tree"
+
+
+def test_extremes_and_positions_of_exact_values_are_exact() -> None:
+    values = f32(3, 1, 2)
+    assert reduce("max", values) == 0
+    assert reduce("argmin", values, result="s32") == 0
+    assert reduce("max", values, "mul(%X[r0], %X[r0])") == pytest.approx(9 * 2 * EPSILON)
+    assert reduce("argmax", values, "mul(%X[r0], %X[r0])", "s32") == math.inf
+
+
+def test_a_product_is_off_by_a_part_of_itself() -> None:
+    assert reduce("product", f32(2, 3, 4)) == pytest.approx(24 * 4 * EPSILON)
+    assert reduce("product", f32(2, 0, 4), "mul(%X[r0], %X[r0])") < 1e-30
+
+
+def test_nothing_reduced_is_exact() -> None:
+    assert reduce("sum", f32()) == 0
+    assert reduce("max", f32(), "mul(%X[r0], %X[r0])") == 0
+
+
+def test_errors_go_from_stage_to_stage() -> None:
+    function = ir.parse(
+        "func @f(%X: f32[4, 3]) -> (%Z) {\n"
+        "  %m: f32[i0 < 4, i1 < 1] = sum[r1 < 3] %X[i0, r1]\n"
+        "  %Z: f32[i0 < 4, i1 < 3] = sub(%X[i0, i1], %m[i0, 0])\n}"
+    )
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    found = bound_errors(function, {"X": x})["Z"]
+    assert found.shape == (4, 3)
+    assert np.all(found > 3 * EPSILON * x.sum(axis=1, keepdims=True) * 0.9)
+    assert np.all(found < 12 * EPSILON * x.sum(axis=1, keepdims=True) + 1e-6)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "div(sub(mul(%X[i0], %Y[i0]), %X[i0]), add(%Y[i0], 1.5))",
+        "sqrt(abs(sub(mul(%X[i0], %X[i0]), %Y[i0])))",
+        "tanh(add(exp(%X[i0]), mul(%Y[i0], -3.0)))",
+        "select(gt(add(%X[i0], %Y[i0]), 0.0), div(1.0, %X[i0]), mul(%X[i0], %Y[i0]))",
+    ],
+)
+def test_a_device_keeps_to_the_bound_and_the_bound_to_its_purpose(formula: str) -> None:
+    text = "func @f(%X: f32[n], %Y: f32[n]) -> (%Z) {\n  %Z: f32[i0 < n] = "
+    function = ir.parse(f"{text}{formula}\n}}")
+    x, y = np.random.default_rng(5).standard_normal((2, 100_000)).astype(np.float32)
+    inputs = {"X": x, "Y": y}
+    found = opencl.load(compile(function, "opencl"))(inputs)["Z"].astype(np.float64)
+    expected = evaluate(function, inputs)["Z"].astype(np.float64)
+    allowed = bound_errors(function, inputs)["Z"]
+    assert np.all(np.abs(found - expected) <= allowed)
+    assert np.median(allowed / np.abs(expected)) < 5e-5, "nobody is served by a bound this wide"
