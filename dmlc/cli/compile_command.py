@@ -68,9 +68,8 @@ def command(
         }
         paths = write_programs(programs, directory, compiled)
         if dxdispatch:
-            model = make_model(
-                find_operator(operator), read_tensors(tensors), read_attributes(attributes)
-            )
+            subject = find_operator(operator)
+            model = make_model(subject, read_tensors(tensors), read_attributes(attributes, subject))
             folder = Path(directory) / "dxdispatch"
             paths += write_files(folder, model.all_files(programs[0].name))
         for path in paths:
