@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import itertools
 import os
 import re
 import shlex
@@ -17,10 +18,13 @@ import dmlc
 from dmlc import cli
 from dmlc.testing.examples import run_examples
 from docs import build
+from tests.library.run import DEVICES
 
 ROOT = build.ROOT
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "benchmarks/README.md", *ROOT.glob("docs/**/*.md")])
 EXAMPLES = sorted(ROOT.glob("examples/*.dml"))
+REDUCING = ("rms_norm.dml",)
+"""Those with reductions, which run where the library's do."""
 MISTAKEN = {"mistakes.dml"}
 """The examples that show what a mistake gets."""
 
@@ -91,8 +95,9 @@ def test_commands_in_the_readme(
 def test_example_files(path: Path) -> None:
     operators = dmlc.load(path).operators
     assert len(operators) > 0
-    for operator in operators.values():
-        for done in run_examples(operator):
+    devices = DEVICES if path.name in REDUCING else ("opencl",)
+    for operator, device in itertools.product(operators.values(), devices):
+        for done in run_examples(operator, device):
             assert done.holds, (done.title, done.data_type, done.verdicts)
 
 

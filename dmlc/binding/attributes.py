@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import cast
 
 import numpy as np
@@ -59,7 +59,7 @@ def complete_attributes(
     )  # fmt: skip
     for attribute in binding.operator.attributes:
         name = attribute.name
-        if name in skipped:
+        if name in skipped or _waits_for_array(binding, attribute, skipped):
             continue
         try:
             length = _length_given(binding, name)
@@ -82,6 +82,18 @@ def complete_attributes(
         except DmlcError as error:
             diagnostics += error.diagnostics
     return found
+
+
+def _waits_for_array(
+    binding: Binding, attribute: AttributeDefinition, refused: Container[str]
+) -> bool:
+    """Whether an attribute is open only because the array whose length it is was refused, or is
+    missing, which is what will be reported."""
+    if attribute.name in binding.attributes or attribute.default is not None:
+        return False
+    arrays = binding.operator.arrays_of_length(attribute.name)
+    missing = all(a.name not in binding.attributes and a.default is None for a in arrays)
+    return bool(arrays) and (missing or any(a.name in refused for a in arrays))
 
 
 def _length_given(binding: Binding, name: str) -> int | None:

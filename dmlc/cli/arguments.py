@@ -55,7 +55,7 @@ def bind_subject(
     """The function that `OP` or `FILE[:NAME]` becomes with these bindings."""
     operator = find_operator(text)
     refuse_dimensions(operator, dimensions)
-    return operator.bind(read_tensors(tensors), read_attributes(attributes))
+    return operator.bind(read_tensors(tensors), read_attributes(attributes, operator))
 
 
 def refuse_dimensions(operator: dmlc.Operator, dimensions: Iterable[str]) -> None:
@@ -153,9 +153,18 @@ def _integers(text: str | None) -> tuple[int, ...] | None:
     return tuple(int(p) for p in parts)
 
 
-def read_attributes(texts: Iterable[str]) -> dict[str, object]:
-    """The attributes of `--attr`: numbers, true and false, lists, and names."""
-    return {name: _attribute(value) for name, value in read_pairs("--attr", texts).items()}
+def read_attributes(
+    texts: Iterable[str], operator: dmlc.Operator | None = None
+) -> dict[str, object]:
+    """The attributes of `--attr`: numbers, true and false, lists, and names. What the operator
+    has as a list may be one value: `Axes=1`."""
+    found: dict[str, object] = {}
+    for name, text in read_pairs("--attr", texts).items():
+        value = _attribute(text)
+        known = None if operator is None else operator.definition.attribute(name)
+        single = known is not None and known.is_array and not isinstance(value, list)
+        found[name] = [value] if single else value
+    return found
 
 
 def _attribute(text: str) -> object:

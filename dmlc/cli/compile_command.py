@@ -74,10 +74,11 @@ def command(
     ]
     model: DispatchModel | None = None
     if dxdispatch:
+        subject = find_operator(operator)
         model = make_model(
-            find_operator(operator),
+            subject,
             read_tensors(tensors),
-            read_attributes(attributes),
+            read_attributes(attributes, subject),
             shader_model=shader_model,
         )
     if directory is not None:

@@ -64,7 +64,7 @@ def command(
             "an array brings its own layout: leave the strides out", param_hint="'--tensor'"
         )
     arrays = read_arrays(read_pairs("--input", inputs), described)
-    given = read_attributes(attributes)
+    given = read_attributes(attributes, found)
     outputs = make_outputs(found, arrays, described, given)
     results = dmlc.run(found, arrays, attributes=given, outputs=outputs, device=device)
     verdicts = verify(found, arrays, given, results) if verified else {}

@@ -196,7 +196,7 @@ class ExpressionChecker(Expressions):
                 return self.fail("'like:' takes the name of a tensor", value.span)
             known = {**tensors, **self.names.locals, **place.variables}
             if value.name not in known:
-                self.diagnostics.append(unknown_name("tensor", value.name, tensors, value.span))
+                self.diagnostics.append(unknown_name("tensor", value.name, known, value.span))
             return UNKNOWN
         if label is not None and label.text != "axes":
             self.diagnostics.append(

@@ -127,3 +127,25 @@ def test_numbers_listed_as_values() -> None:
     assert refusal(flags, {"X": f32(1)}, {"A": False}).message == (
         "attribute 'A' must be one of true, but is False"
     )
+
+
+LENGTHS = declare(
+    "Y = X * 0 + AxisCount + sum(Axes)", X, Y,
+    attributes="| AxisCount | UINT | | |\n| Axes | UINT[AxisCount] | | |",
+    constraints="X and Y must have the same DataType and Sizes.",
+)  # fmt: skip
+
+
+def test_an_array_that_is_given_says_its_length() -> None:
+    for given in ({"Axes": [1, 2, 3]}, {"AxisCount": 3, "Axes": [1, 2, 3]}):
+        function = LENGTHS.bind({"X": f32(1)}, given)
+        assert evaluate(function, {"X": np.zeros(1, np.float32)})["Y"].tolist() == [9]
+    assert refusal(LENGTHS, {"X": f32(1)}, {"AxisCount": 2, "Axes": [0]}).message == (
+        "attribute 'Axes' needs 2 values, but has 1"
+    )
+    assert refusal(LENGTHS, {"X": f32(1)}, {}).message == (
+        "attribute 'Axes' is not given, and has no default"
+    )
+    assert refusal(LENGTHS, {"X": f32(1)}, {"Axes": 1}).message == (
+        "attribute 'Axes' must be a list of values, but is 1"
+    )

@@ -256,6 +256,16 @@ def test_other_axes_may_be_none_or_all() -> None:
     np.testing.assert_array_equal(compute("Y = sum(X, axes: other_axes([0, -1], 2))", X=x), x)
 
 
+def test_ranges() -> None:
+    x = values(2, 3, 4)
+    found = compute("Y = sum(X, axes: range(1, X.DimensionCount))", X=x)
+    expected = x.astype(np.float64).sum((1, 2), keepdims=True).astype(np.float32)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(
+        compute("Y = X + sum(range(2, 5)) + sum(range(3, 3))", X=x), x + 9
+    )
+
+
 # Refusals --------------------------------------------------------------------------------------
 
 MISTAKES = [
@@ -280,6 +290,10 @@ MISTAKES = [
     ("Y = unsqueeze(X, axes: [4])", "axis 4 is not among the axes of a result of 3 dimensions"),
     ("Y = unsqueeze(X, axes: [0, 1, 2, 3, 4, 5, 6])",
      "'unsqueeze(X, axes: [0, 1, 2, 3, 4, 5, 6])' would have 9 dimensions: a tensor has 1 to 8"),
+    ("f(a) = range(0, a)\nY = sum(X, axes: f(0.5))", "'range' takes two whole numbers"),
+    ("Y = sum(X, axes: range(0, 100000))", "this range has 100000 values; 65536 at most"),
+    ("f(a) = sum(X, axes: a)\nY = f(1)", "axes are an array of whole numbers, such as [0, 2]"),
+    ("f(a) = squeeze(a, axes: [0])\nY = f(1)", "'squeeze' takes a tensor, but 'a' has no sizes"),
     ("Y = sum(X, axes: other_axes([0], 9))", "'other_axes' takes a dimension count of 0 to 8"),
 ]  # fmt: skip
 

@@ -163,3 +163,11 @@ def test_symbols_belong_to_graphs(dmlc: Dmlc) -> None:
     found = dmlc("compile", "onednn.ReLU", "--dim", "N=3")
     assert found.status == 2
     assert "onednn.ReLU is an operator, and only graphs have symbols" in found.err
+
+
+def test_one_value_is_a_list_where_the_operator_has_one() -> None:
+    reduce = find_operator("directml.REDUCE")
+    given = read_attributes(["Axes=1", "Function=SUM"], reduce)
+    assert given == {"Axes": [1], "Function": "SUM"}
+    assert read_attributes(["Axes=0,1"], reduce) == {"Axes": [0, 1]}
+    assert read_attributes(["Axes=[]"], reduce) == {"Axes": []}
