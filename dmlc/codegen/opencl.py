@@ -196,7 +196,9 @@ _DIRECT = tuple(t for t in TYPES if t is not T.BOOL)
 LOADS = MappingProxyType(
     {t: Spelling("{p}[{j}]", vector="vload{n}(0, {p} + {j})") for t in _DIRECT}
     | {
-        T.FLOAT16: Spelling("vload_half({j}, {p})", vector="vload_half{n}(0, {p} + {j})"),
+        T.FLOAT16: Spelling(
+            "vload_half({j}, {p})", helper="load_half", vector="{H}({p} + {j})"
+        ),
         T.BFLOAT16: Spelling(
             "{H}({p}[{j}])", helper="widen_bfloat16", vector="{H}(vload{n}(0, {p} + {j}))"
         ),
@@ -210,7 +212,7 @@ STORES = MappingProxyType(
     {t: Spelling("{p}[{j}] = {a};", vector="vstore{n}({a}, 0, {p} + {j});") for t in _DIRECT}
     | {
         T.FLOAT16: Spelling(
-            "vstore_half_rte({a}, {j}, {p});", vector="vstore_half{n}_rte({a}, 0, {p} + {j});"
+            "vstore_half_rte({a}, {j}, {p});", helper="store_half", vector="{H}({a}, {p} + {j});"
         ),
         T.BFLOAT16: Spelling(
             "{p}[{j}] = {H}({a});",
@@ -347,6 +349,27 @@ static $T $H(const $T a, const $T b)
     return (b == ($T)(0)) ? ($T)(0) : remainder;
 }"""
         ),
+        "load_half": Helper(
+            """\
+// By way of a vector of bits: PoCL takes the address of vload_half$L for an aligned one.
+static $T $H(__global const half *from)
+{
+    const $B bits = vload$L(0, (__global const ushort *)from);
+    return vload_half$L(0, (const half *)&bits);
+}""",
+            typed=False,
+        ),
+        "store_half": Helper(
+            """\
+// Rounds to nearest even. By way of a vector of bits, as in loads.
+static void $H(const $T value, __global half *to)
+{
+    $B bits;
+    vstore_half${L}_rte(value, 0, (half *)&bits);
+    vstore$L(bits, 0, (__global ushort *)to);
+}""",
+            typed=False,
+        ),
         "widen_bfloat16": Helper(
             """\
 // A bfloat16 is the upper half of a float.
@@ -377,11 +400,12 @@ static $B $H(const $T value)
         "stream_half": Helper(
             _STREAMING_STORE
             % (
-                "ushort bits[$L];\n"
-                "        vstore_half${L}_rte(value, 0, (half *)bits);\n"
-                "        __builtin_nontemporal_store(vload$L(0, bits), (__global $B *)to);",
-                "vstore_half${L}_rte(value, 0, to);",
+                "$B bits;\n"
+                "        vstore_half${L}_rte(value, 0, (half *)&bits);\n"
+                "        __builtin_nontemporal_store(bits, (__global $B *)to);",
+                "$N(value, to);",
             ),
+            needs=("store_half",),
             typed=False,
         ),
         "stream_bfloat16": Helper(

@@ -9,6 +9,21 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
+// By way of a vector of bits: PoCL takes the address of vload_half16 for an aligned one.
+static float16 load_half_x16(__global const half *from)
+{
+    const ushort16 bits = vload16(0, (__global const ushort *)from);
+    return vload_half16(0, (const half *)&bits);
+}
+
+// Rounds to nearest even. By way of a vector of bits, as in loads.
+static void store_half_x16(const float16 value, __global half *to)
+{
+    ushort16 bits;
+    vstore_half16_rte(value, 0, (half *)&bits);
+    vstore16(bits, 0, (__global ushort *)to);
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void add(
     __global const half *a,
@@ -22,10 +37,10 @@ __kernel void add(
             const uint row_start_1 = (i0 * 74) + (i1 * 37);
             const uint row_start_2 = (i0 * 128) + (i1 * 64);
             for (uint i = 0; i < 32; i += 16) {
-                const float16 a_value = vload_half16(0, a + row_start + i);
-                const float16 b_value = vload_half16(0, b + row_start_1 + i);
+                const float16 a_value = load_half_x16(a + row_start + i);
+                const float16 b_value = load_half_x16(b + row_start_1 + i);
                 const float16 sum_value = a_value + b_value;
-                vstore_half16_rte(sum_value, 0, sum + row_start_2 + i);
+                store_half_x16(sum_value, sum + row_start_2 + i);
             }
             for (uint i = 32; i < 37; ++i) {
                 const float a_value = vload_half(row_start + i, a);

@@ -15,18 +15,33 @@
 #endif
 #endif
 
+// By way of a vector of bits: PoCL takes the address of vload_half16 for an aligned one.
+static float16 load_half_x16(__global const half *from)
+{
+    const ushort16 bits = vload16(0, (__global const ushort *)from);
+    return vload_half16(0, (const half *)&bits);
+}
+
+// Rounds to nearest even. By way of a vector of bits, as in loads.
+static void store_half_x16(const float16 value, __global half *to)
+{
+    ushort16 bits;
+    vstore_half16_rte(value, 0, (half *)&bits);
+    vstore16(bits, 0, (__global ushort *)to);
+}
+
 // Past the caches where `streaming` says so: they cannot keep a result this large.
 static void stream_half_x16(const float16 value, __global half *to, const bool streaming)
 {
 #ifdef STREAMING_STORES
     if (streaming) {
-        ushort bits[16];
-        vstore_half16_rte(value, 0, (half *)bits);
-        __builtin_nontemporal_store(vload16(0, bits), (__global ushort16 *)to);
+        ushort16 bits;
+        vstore_half16_rte(value, 0, (half *)&bits);
+        __builtin_nontemporal_store(bits, (__global ushort16 *)to);
         return;
     }
 #endif
-    vstore_half16_rte(value, 0, to);
+    store_half_x16(value, to);
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -50,7 +65,7 @@ __kernel void chained_1(
     }
 
     for (uint i = vector_begin; i < vector_end; i += 16) {
-        const float16 x_value = vload_half16(0, x + i);
+        const float16 x_value = load_half_x16(x + i);
         const float16 rounded_value = x_value * 1.5f;
         stream_half_x16(rounded_value, rounded + i, streaming);
     }
@@ -78,6 +93,13 @@ __kernel void chained_1(
 #define STREAMING_STORES
 #endif
 #endif
+
+// By way of a vector of bits: PoCL takes the address of vload_half16 for an aligned one.
+static float16 load_half_x16(__global const half *from)
+{
+    const ushort16 bits = vload16(0, (__global const ushort *)from);
+    return vload_half16(0, (const half *)&bits);
+}
 
 // Past the caches where `streaming` says so: they cannot keep a result this large.
 static void stream_float16(const float16 value, __global float *to, const bool streaming)
@@ -112,7 +134,7 @@ __kernel void chained_2(
     }
 
     for (uint i = vector_begin; i < vector_end; i += 16) {
-        const float16 rounded_value = vload_half16(0, rounded + i);
+        const float16 rounded_value = load_half_x16(rounded + i);
         const float16 doubled_value = rounded_value + rounded_value;
         stream_float16(doubled_value, doubled + i, streaming);
     }
