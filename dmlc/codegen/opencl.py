@@ -351,22 +351,24 @@ static $T $H(const $T a, const $T b)
         ),
         "load_half": Helper(
             """\
-// By way of a vector of bits: PoCL takes the address of vload_half$L for an aligned one.
-static $T $H(__global const half *from)
+// In fours: PoCL takes the address of a longer vector of halves for an aligned one.
+static float16 $H(__global const half *from)
 {
-    const $B bits = vload$L(0, (__global const ushort *)from);
-    return vload_half$L(0, (const half *)&bits);
+    const float8 low = (float8)(vload_half4(0, from), vload_half4(1, from));
+    const float8 high = (float8)(vload_half4(2, from), vload_half4(3, from));
+    return (float16)(low, high);
 }""",
             typed=False,
         ),
         "store_half": Helper(
             """\
-// Rounds to nearest even. By way of a vector of bits, as in loads.
-static void $H(const $T value, __global half *to)
+// Rounds to nearest even. In fours, as halves are loaded.
+static void $H(const float16 value, __global half *to)
 {
-    $B bits;
-    vstore_half${L}_rte(value, 0, (half *)&bits);
-    vstore$L(bits, 0, (__global ushort *)to);
+    vstore_half4_rte(value.s0123, 0, to);
+    vstore_half4_rte(value.s4567, 1, to);
+    vstore_half4_rte(value.s89ab, 2, to);
+    vstore_half4_rte(value.scdef, 3, to);
 }""",
             typed=False,
         ),

@@ -15,19 +15,21 @@
 #endif
 #endif
 
-// By way of a vector of bits: PoCL takes the address of vload_half16 for an aligned one.
+// In fours: PoCL takes the address of a longer vector of halves for an aligned one.
 static float16 load_half_x16(__global const half *from)
 {
-    const ushort16 bits = vload16(0, (__global const ushort *)from);
-    return vload_half16(0, (const half *)&bits);
+    const float8 low = (float8)(vload_half4(0, from), vload_half4(1, from));
+    const float8 high = (float8)(vload_half4(2, from), vload_half4(3, from));
+    return (float16)(low, high);
 }
 
-// Rounds to nearest even. By way of a vector of bits, as in loads.
+// Rounds to nearest even. In fours, as halves are loaded.
 static void store_half_x16(const float16 value, __global half *to)
 {
-    ushort16 bits;
-    vstore_half16_rte(value, 0, (half *)&bits);
-    vstore16(bits, 0, (__global ushort *)to);
+    vstore_half4_rte(value.s0123, 0, to);
+    vstore_half4_rte(value.s4567, 1, to);
+    vstore_half4_rte(value.s89ab, 2, to);
+    vstore_half4_rte(value.scdef, 3, to);
 }
 
 // Past the caches where `streaming` says so: they cannot keep a result this large.
@@ -94,11 +96,12 @@ __kernel void chained_1(
 #endif
 #endif
 
-// By way of a vector of bits: PoCL takes the address of vload_half16 for an aligned one.
+// In fours: PoCL takes the address of a longer vector of halves for an aligned one.
 static float16 load_half_x16(__global const half *from)
 {
-    const ushort16 bits = vload16(0, (__global const ushort *)from);
-    return vload_half16(0, (const half *)&bits);
+    const float8 low = (float8)(vload_half4(0, from), vload_half4(1, from));
+    const float8 high = (float8)(vload_half4(2, from), vload_half4(3, from));
+    return (float16)(low, high);
 }
 
 // Past the caches where `streaming` says so: they cannot keep a result this large.
