@@ -5,7 +5,7 @@ tensor IR -> simplify -> fuse -> kernel IR (lower, per group of stages) -> rende
 
 from __future__ import annotations
 
-from dmlc.codegen.dialect import Dialect
+from dmlc.codegen.dialect import Dialect, Unsupported
 from dmlc.codegen.render import find_dialect, render
 from dmlc.codegen.support import check_support
 from dmlc.ir import Function
@@ -15,8 +15,10 @@ from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Profile, find_profile
 from dmlc.program import Program
+from dmlc.scalars import DataType
 from dmlc.transform.fuse import fuse
 from dmlc.transform.simplify import simplify
+from dmlc.transform.widen import widen_booleans
 
 
 def compile(
@@ -54,6 +56,9 @@ def _lower(
     check_support(function, dialect, shape)
     simplified = simplify(function)
     verify(simplified, "simplify")
+    if isinstance(dialect.storage[DataType.BOOL], Unsupported):
+        simplified = widen_booleans(simplified)
+        verify(simplified, "widen_booleans")
     fusion = fuse(simplified)
     verify(fusion.function, "fuse")
     kernels = tuple(

@@ -155,7 +155,7 @@ def find_disagreements(
                 bound = _EPSILON[compute] * levels * size * scale
                 bound = bound + _EPSILON[compute] * 16 * np.abs(b)
                 if expected.dtype.itemsize == 2:
-                    last = 2.0**-11 if expected.dtype == np.float16 else 2.0**-8
+                    last = 2.0**-10 if expected.dtype == np.float16 else 2.0**-7
                     bound = bound + last * np.abs(b) * 1.01 + 2.0**-24
             with np.errstate(invalid="ignore"):
                 close = np.abs(a - b) <= bound
