@@ -6,7 +6,7 @@ tensor IR -> simplify -> take out factors -> fuse -> kernel IR (lower, per group
 
 from __future__ import annotations
 
-from dmlc.codegen.dialect import Dialect
+from dmlc.codegen.dialect import Dialect, Unsupported
 from dmlc.codegen.render import find_dialect, render
 from dmlc.codegen.support import check_support
 from dmlc.ir import Function
@@ -16,9 +16,11 @@ from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Profile, find_profile
 from dmlc.program import Program
+from dmlc.scalars import DataType
 from dmlc.transform.factor import take_out_factors
 from dmlc.transform.fuse import fuse
 from dmlc.transform.simplify import simplify
+from dmlc.transform.widen import widen_booleans
 
 
 def compile(
@@ -65,7 +67,11 @@ def _lower(
     """The passes between the two IRs, each followed by the verifier."""
     verify(function)
     check_support(function, dialect, shape)
-    fusion = fuse(rewrite(function))
+    rewritten = rewrite(function)
+    if isinstance(dialect.storage[DataType.BOOL], Unsupported):
+        rewritten = widen_booleans(rewritten)
+        verify(rewritten, "widen_booleans")
+    fusion = fuse(rewritten)
     verify(fusion.function, "fuse")
     kernels = tuple(
         kernel

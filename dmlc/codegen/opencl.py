@@ -196,7 +196,9 @@ _DIRECT = tuple(t for t in TYPES if t is not T.BOOL)
 LOADS = MappingProxyType(
     {t: Spelling("{p}[{j}]", vector="vload{n}(0, {p} + {j})") for t in _DIRECT}
     | {
-        T.FLOAT16: Spelling("vload_half({j}, {p})", vector="vload_half{n}(0, {p} + {j})"),
+        T.FLOAT16: Spelling(
+            "vload_half({j}, {p})", helper="load_half", vector="{H}({p} + {j})"
+        ),
         T.BFLOAT16: Spelling(
             "{H}({p}[{j}])", helper="widen_bfloat16", vector="{H}(vload{n}(0, {p} + {j}))"
         ),
@@ -210,7 +212,7 @@ STORES = MappingProxyType(
     {t: Spelling("{p}[{j}] = {a};", vector="vstore{n}({a}, 0, {p} + {j});") for t in _DIRECT}
     | {
         T.FLOAT16: Spelling(
-            "vstore_half_rte({a}, {j}, {p});", vector="vstore_half{n}_rte({a}, 0, {p} + {j});"
+            "vstore_half_rte({a}, {j}, {p});", helper="store_half", vector="{H}({a}, {p} + {j});"
         ),
         T.BFLOAT16: Spelling(
             "{p}[{j}] = {H}({a});",
@@ -347,6 +349,29 @@ static $T $H(const $T a, const $T b)
     return (b == ($T)(0)) ? ($T)(0) : remainder;
 }"""
         ),
+        "load_half": Helper(
+            """\
+// In fours: PoCL takes the address of a longer vector of halves for an aligned one.
+static float16 $H(__global const half *from)
+{
+    const float8 low = (float8)(vload_half4(0, from), vload_half4(1, from));
+    const float8 high = (float8)(vload_half4(2, from), vload_half4(3, from));
+    return (float16)(low, high);
+}""",
+            typed=False,
+        ),
+        "store_half": Helper(
+            """\
+// Rounds to nearest even. In fours, as halves are loaded.
+static void $H(const float16 value, __global half *to)
+{
+    vstore_half4_rte(value.s0123, 0, to);
+    vstore_half4_rte(value.s4567, 1, to);
+    vstore_half4_rte(value.s89ab, 2, to);
+    vstore_half4_rte(value.scdef, 3, to);
+}""",
+            typed=False,
+        ),
         "widen_bfloat16": Helper(
             """\
 // A bfloat16 is the upper half of a float.
@@ -377,11 +402,12 @@ static $B $H(const $T value)
         "stream_half": Helper(
             _STREAMING_STORE
             % (
-                "ushort bits[$L];\n"
-                "        vstore_half${L}_rte(value, 0, (half *)bits);\n"
-                "        __builtin_nontemporal_store(vload$L(0, bits), (__global $B *)to);",
-                "vstore_half${L}_rte(value, 0, to);",
+                "$B bits;\n"
+                "        vstore_half${L}_rte(value, 0, (half *)&bits);\n"
+                "        __builtin_nontemporal_store(bits, (__global $B *)to);",
+                "$N(value, to);",
             ),
+            needs=("store_half",),
             typed=False,
         ),
         "stream_bfloat16": Helper(

@@ -1,4 +1,4 @@
-"""A stage as a line for a person: `Y[i0] = X[i0] > 0 ? X[i0] : 0`.
+"""A stage as a line for a person: `Y[i0] = X[i0] > 0 ? X[i0] : 0`, `S[i0] = sum[r1 < 3](X[i0, r1])`.
 
 For comments only; the tensor IR's own text form is `dmlc.ir`'s.
 """
@@ -27,6 +27,12 @@ def describe_stage(function: ir.Function, name: str) -> str:
         reads = ", ".join(dict.fromkeys(load.tensor for load in stage.body.loads()))
         steps = sum(isinstance(i, ir.Apply | ir.Select) for i in stage.body.instructions)
         text = f"a formula of {steps} operations on {reads or 'constants'}"
+    if stage.reduction is not None:
+        over = ", ".join(f"r{label} < {extent}" for label, extent in stage.reduction.axes)
+        where = ""
+        if stage.body.guard is not None:
+            where = f" where {texts[stage.body.guard][0] or 'a condition holds'}"
+        text = f"{stage.reduction.combiner}[{over}{where}]({text})"
     return f"{stage.name}[{axes}] = {text}"
 
 

@@ -180,11 +180,11 @@ def _order(stages: Sequence[Stage], results: set[str]) -> list[Stage]:
 
 
 def is_foldable(stage: Stage) -> bool:
-    """Whether a stage is a reduction all of whose sizes are known."""
+    """Whether a stage is a reduction all of whose sizes are known, and none of them is 0."""
     if stage.reduction is None:
         return False
     extents = (*stage.domain, *(extent for _, extent in stage.reduction.axes))
-    return all(isinstance(extent, int) for extent in extents)
+    return all(isinstance(extent, int) and extent for extent in extents)
 
 
 def _find_draft(stage: Stage, members: Sequence[_Members], latest: int) -> int | None:

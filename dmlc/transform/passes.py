@@ -64,7 +64,7 @@ class Draft:
 
         The caller has seen to it that whatever else the stage reads is stored by then.
         """
-        if any(isinstance(extent, str) for extent in stage.domain):
+        if any(isinstance(extent, str) or extent == 0 for extent in stage.domain):
             return False
         if stage.reduction is not None:
             return self._join_reduction(stage, stage.reduction.combiner)
@@ -188,5 +188,5 @@ class Draft:
 
 
 def _long(domain: tuple[int | str, ...]) -> tuple[int, ...]:
-    """The sizes of the axes longer (or shorter) than 1."""
+    """The sizes of the axes longer than 1."""
     return tuple(extent for extent in domain if isinstance(extent, int) and extent != 1)

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from dmlc.ir import (
+    POSITIONAL_COMBINERS,
     Body,
     Constant,
     Function,
@@ -23,7 +24,7 @@ from dmlc.ir import (
     reads_own_place,
     with_operands,
 )
-from dmlc.scalars import DataType
+from dmlc.scalars import DataType, combiner_identity
 from dmlc.transform.rules import RULES
 
 _ALWAYS = Constant(DataType.BOOL, True)
@@ -44,6 +45,7 @@ def simplify(function: Function) -> Function:
     tensors = function.tensors()
     for stage in function.stages:
         made = dataclasses.replace(stage, body=simplify_body(stage.body, replaced))
+        made = drop_empty_reduction(made)
         if stage.name not in results:
             source = _copied(made, tensors)
             if source is not None:
@@ -62,6 +64,20 @@ def simplify(function: Function) -> Function:
         stages.append(made)
     named = [_rename(stage, promoted) for stage in stages]
     return drop_unsound_pairs(dataclasses.replace(function, stages=list_live(named, results)))
+
+
+def drop_empty_reduction(stage: Stage) -> Stage:
+    """A reduction over no points is its combiner's identity, everywhere; the position it would
+    give is 0. Where there is no place to store it, there is nothing to fold either."""
+    reduction = stage.reduction
+    if reduction is None or 0 not in (*stage.domain, *(extent for _, extent in reduction.axes)):
+        return stage
+    compute = stage.dtype.compute
+    value: bool | int | float = 0
+    if reduction.combiner not in POSITIONAL_COMBINERS:
+        value = combiner_identity(reduction.combiner, compute)
+    body = Body.make((Constant(compute, value),), 0)
+    return dataclasses.replace(stage, body=body, reduction=None)
 
 
 def _copied(stage: Stage, tensors: Mapping[str, Parameter | Stage]) -> str | None:

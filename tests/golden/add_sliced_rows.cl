@@ -9,6 +9,23 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
+// In fours: PoCL takes the address of a longer vector of halves for an aligned one.
+static float16 load_half_x16(__global const half *from)
+{
+    const float8 low = (float8)(vload_half4(0, from), vload_half4(1, from));
+    const float8 high = (float8)(vload_half4(2, from), vload_half4(3, from));
+    return (float16)(low, high);
+}
+
+// Rounds to nearest even. In fours, as halves are loaded.
+static void store_half_x16(const float16 value, __global half *to)
+{
+    vstore_half4_rte(value.s0123, 0, to);
+    vstore_half4_rte(value.s4567, 1, to);
+    vstore_half4_rte(value.s89ab, 2, to);
+    vstore_half4_rte(value.scdef, 3, to);
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void add(
     __global const half *a,
@@ -22,10 +39,10 @@ __kernel void add(
             const uint row_start_1 = (i0 * 74) + (i1 * 37);
             const uint row_start_2 = (i0 * 128) + (i1 * 64);
             for (uint i = 0; i < 32; i += 16) {
-                const float16 a_value = vload_half16(0, a + row_start + i);
-                const float16 b_value = vload_half16(0, b + row_start_1 + i);
+                const float16 a_value = load_half_x16(a + row_start + i);
+                const float16 b_value = load_half_x16(b + row_start_1 + i);
                 const float16 sum_value = a_value + b_value;
-                vstore_half16_rte(sum_value, 0, sum + row_start_2 + i);
+                store_half_x16(sum_value, sum + row_start_2 + i);
             }
             for (uint i = 32; i < 37; ++i) {
                 const float a_value = vload_half(row_start + i, a);

@@ -17,18 +17,35 @@
 #endif
 #endif
 
+// In fours: PoCL takes the address of a longer vector of halves for an aligned one.
+static float16 load_half_x16(__global const half *from)
+{
+    const float8 low = (float8)(vload_half4(0, from), vload_half4(1, from));
+    const float8 high = (float8)(vload_half4(2, from), vload_half4(3, from));
+    return (float16)(low, high);
+}
+
+// Rounds to nearest even. In fours, as halves are loaded.
+static void store_half_x16(const float16 value, __global half *to)
+{
+    vstore_half4_rte(value.s0123, 0, to);
+    vstore_half4_rte(value.s4567, 1, to);
+    vstore_half4_rte(value.s89ab, 2, to);
+    vstore_half4_rte(value.scdef, 3, to);
+}
+
 // Past the caches where `streaming` says so: they cannot keep a result this large.
 static void stream_half_x16(const float16 value, __global half *to, const bool streaming)
 {
 #ifdef STREAMING_STORES
     if (streaming) {
-        ushort bits[16];
-        vstore_half16_rte(value, 0, (half *)bits);
-        __builtin_nontemporal_store(vload16(0, bits), (__global ushort16 *)to);
+        ushort16 bits;
+        vstore_half16_rte(value, 0, (half *)&bits);
+        __builtin_nontemporal_store(bits, (__global ushort16 *)to);
         return;
     }
 #endif
-    vstore_half16_rte(value, 0, to);
+    store_half_x16(value, to);
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -54,8 +71,8 @@ __kernel void ACTIVATION_RELU_GRAD(
     }
 
     for (uint i = vector_begin; i < vector_end; i += 16) {
-        const float16 input = vload_half16(0, InputTensor + i);
-        const float16 input_gradient = vload_half16(0, InputGradientTensor + i);
+        const float16 input = load_half_x16(InputTensor + i);
+        const float16 input_gradient = load_half_x16(InputGradientTensor + i);
         const float16 output_gradient = (input > 0.0f) ? input_gradient : (float16)(0.0f);
         stream_half_x16(output_gradient, OutputGradientTensor + i, streaming);
     }
