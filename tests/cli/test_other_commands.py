@@ -55,7 +55,7 @@ def test_ops_lists_the_library(dmlc: Dmlc) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "count"), [("relu", 4), ("onednn.*", 2), ("*grad", 1), ("ReLUBackwar?", 0)]
+    ("pattern", "count"), [("relu", 4), ("onednn.relu*", 2), ("*relu_grad", 1), ("ReLUBackwar?", 0)]
 )
 def test_ops_by_pattern(pattern: str, count: int, dmlc: Dmlc) -> None:
     found = dmlc("ops", pattern)
@@ -235,10 +235,10 @@ def test_a_folder_that_cannot_be_written(dmlc: Dmlc) -> None:
 
 
 def test_what_cannot_be_bound_yet(dmlc: Dmlc) -> None:
-    write(NEGATE.replace("y = -x", "y = x - mean(x, axes: [0])"))
+    write(NEGATE.replace("y = -x", "y = x - x[0, 0]"))
     found = dmlc("compile", "a.dml", "--tensor", "x=f32[2,3]", "-o", "out")
     assert found.status == 1
-    assert "a.dml:12:17: error: reduction 'mean(..., axes: ...)' cannot be bound yet" in found.err
+    assert "a.dml:12:17: error: index notation 'x[0, 0]' cannot be bound yet" in found.err
     assert not Path("out").exists()
 
 
