@@ -90,11 +90,13 @@ class Emitter:
         self._outer: dict[int, k.Expression] = {}
         self._known: dict[int, k.Expression] = {}
 
-    def lets(self, level: int, position: Position, lanes: int = 1) -> list[k.Statement]:
+    def lets(
+        self, level: int, position: Position, lanes: int = 1, *, around: bool = False
+    ) -> list[k.Statement]:
         """The named locals of a scope; values of the scopes around it must have been written.
 
-        With `lanes`, reads are vectors; only the innermost scope may ask for that, and may be
-        written several times over.
+        With `lanes`, reads are vectors. The innermost scope may ask for that, and may be written
+        several times over; so may the one `around` it.
         """
         statements: list[k.Statement] = []
         known = dict(self._outer)
@@ -120,7 +122,7 @@ class Emitter:
             sizes[number] = size
             rounds[number] = rounding
         self._known = known
-        if lanes == 1:
+        if lanes == 1 or around:
             self._outer.update(known)
         return statements
 

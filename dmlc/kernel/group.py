@@ -102,10 +102,12 @@ def _count_groups(phases: Sequence[Phase], profile: Profile) -> int:
 
 
 def _keeps_busy(phases: Sequence[Phase], profile: Profile) -> bool:
-    """Whether one kernel has enough groups to share out, or so little work that it is no matter."""
+    """Whether one kernel has enough groups to share out, or so little work for each that more
+    would not pay."""
     outputs = math.prod(phases[0].space.kept_sizes)
     most = max(p.space.inner_count for p in phases)
-    return _count_groups(phases, profile) >= profile.groups or outputs * most <= 2 * profile.piece
+    groups = _count_groups(phases, profile)
+    return groups >= profile.groups or outputs * most <= 2 * profile.piece * groups
 
 
 def _cut_up(phases: Sequence[Phase], profile: Profile) -> Space | None:

@@ -42,8 +42,15 @@ _ROWS = 16
 _FLUSH_ROW, _FLUSH_COLUMN = 4096, 1024
 """Points after which states are flushed: of a vector of lanes, and of one lane."""
 
+_BAND = 4
+"""Rows walked side by side, where vectors run across outputs: rows lie far apart in memory, and
+reads of several are under way at once."""
+
 _Write = Callable[[int, Position], list[k.Statement]]
 """The innermost statements, for a number of lanes."""
+
+_Bounds = tuple[k.Expression, k.Expression]
+"""Where a loop starts and stops."""
 
 
 def choose_width(phases: Sequence[Phase]) -> int:
@@ -182,6 +189,7 @@ class _Writer:
         self.known = known
         self.backwards = backwards
         self.body: list[k.Statement] = []
+        self._states: list[tuple[k.Local, ...]] = []
         self.block_axis = phase.space.kept[-1] if items.in_blocks else None
         if self.block_axis is not None and not phase.is_kept:
             phase = self._hoist(phase, self.block_axis)
@@ -190,6 +198,9 @@ class _Writer:
         axes = range(len(phase.space.sizes))
         self.axes = [axis for axis in axes if axis not in known]
         """The axes to loop over, outermost first."""
+        self.in_bands = len(self.axes) > 1 and self.axes[-1] == self.block_axis
+        if self.in_bands:
+            self.axes[-2:] = reversed(self.axes[-2:])
         self.emitter = self._emitter(phase, self.builder, self.axes)
 
     def _emitter(self, phase: Phase, builder: Builder, axes: Sequence[int]) -> Emitter:
@@ -203,7 +214,7 @@ class _Writer:
         self.body += self.emitter.lets(0, position)
         self.body += self.emitter.lets(1, position)
         if self.phase.gathered:
-            if self.axes[-1] == self.block_axis:
+            if self.in_bands:
                 self._fold_columns()
             else:
                 self._fold_rows()
@@ -218,10 +229,15 @@ class _Writer:
             made = self.emitter.lets(1 + max(1, len(self.axes)), position, lanes)
             return made + self.emitter.stores(position, lanes, streaming)
 
+        def bands(known: dict[int, k.Expression], output: k.Expression) -> list[k.Statement]:
+            return self._bands(known, None, None, store)
+
         if not self.axes:
             self.body += self.emitter.stores(position, 1, {})
-            return self.body
-        self.body += self._nest(self.axes, self.known, index(0), store)
+        elif self.in_bands:
+            self.body += self._around(self.axes[:-2], self.known, index(0), bands)
+        else:
+            self.body += self._nest(self.axes, self.known, index(0), store)
         return self.body
 
     # Loops --------------------------------------------------------------------------------
@@ -305,7 +321,7 @@ class _Writer:
         known: dict[int, k.Expression],
         output: k.Expression,
         write: _Write,
-        bounds: tuple[k.Expression, k.Expression] | None = None,
+        bounds: _Bounds | None = None,
     ) -> list[k.Statement]:
         """The innermost loop: whole vectors, and what is left over one by one."""
         body: list[k.Statement] = []
@@ -417,7 +433,7 @@ class _Writer:
         self,
         axis: int,
         length: int,
-        inside: Callable[[tuple[k.Expression, k.Expression]], list[k.Statement]],
+        inside: Callable[[_Bounds], list[k.Statement]],
     ) -> list[k.Statement]:
         """A long axis in strips: `inside` is given the bounds of one."""
         before: list[k.Statement] = []
@@ -473,7 +489,7 @@ class _Writer:
         known: dict[int, k.Expression],
         output: k.Expression,
         totals: Sequence[Sequence[str]],
-        bounds: tuple[k.Expression, k.Expression] | None,
+        bounds: _Bounds | None,
     ) -> list[k.Statement]:
         """Folds some points in registers, and flushes these into the totals."""
         gathered, lanes = self.phase.gathered, self._lanes(axes[-1])
@@ -588,8 +604,8 @@ class _Writer:
 
     def _fold_columns(self) -> None:
         """Folds a block of outputs that lie side by side: vectors run across them."""
-        axes, gathered = self.axes, self.phase.gathered
-        reduced = axes[:-1]
+        gathered = self.phase.gathered
+        reduced = [axis for axis in self.axes if axis != self.block_axis]
         split, strips = self._split(reduced, _FLUSH_COLUMN)
         flushes = strips or split > 0
         states = [self._make_arrays(g, "", self.items.width) for g in gathered]
@@ -597,22 +613,15 @@ class _Writer:
         if flushes:
             totals = [self._make_arrays(g, "_total", self.items.width) for g in gathered]
             self.body.append(self._fill(gathered, totals))
-        level = 1 + len(axes)
-
-        def fold(lanes: int, position: Position) -> list[k.Statement]:
-            made = self.emitter.lets(level, position, lanes)
-            here = position(_HERE)
-            for each, arrays in zip(gathered, states, strict=True):
-                made += self._merge_arrays(each, arrays, here, self._point(each, lanes))
-            return made
 
         def gather(
-            known: dict[int, k.Expression],
-            output: k.Expression,
-            bounds: tuple[k.Expression, k.Expression] | None = None,
+            known: dict[int, k.Expression], output: k.Expression, bounds: _Bounds | None = None
         ) -> list[k.Statement]:
+            def bands(known: dict[int, k.Expression], output: k.Expression) -> list[k.Statement]:
+                return self._bands(known, bounds, states, self._add_up_rows)
+
             body: list[k.Statement] = [self._fill(gathered, states)]
-            body += self._rows_between(axes[split:], known, output, fold, bounds)
+            body += self._around(reduced[split:-1], known, output, bands)
             if flushes:
                 body.append(self._flush_columns(gathered, states, totals))
             return body
@@ -628,20 +637,131 @@ class _Writer:
         for each, arrays in zip(gathered, totals, strict=True):
             self._keep_arrays(each, arrays)
 
-    def _rows_between(
+    def _add_up_rows(self, lanes: int, position: Position) -> list[k.Statement]:
+        """Folds one row of a band into the variables that hold the states."""
+        made = self.emitter.lets(1 + len(self.axes), position, lanes)
+        for each, state in zip(self.phase.gathered, self._states, strict=True):
+            made += self._merge_locals(each, state, self._point(each, lanes))
+        return made
+
+    def _bands(
         self,
-        axes: Sequence[int],
         known: dict[int, k.Expression],
-        output: k.Expression,
+        bounds: _Bounds | None,
+        states: Sequence[Sequence[str]] | None,
         write: _Write,
-        bounds: tuple[k.Expression, k.Expression] | None,
     ) -> list[k.Statement]:
-        """Loops over `axes`, the first of them between bounds, if there are any."""
-        loops = self._nest(axes, known, output, write)
-        if bounds is None:
-            return loops
-        (loop,) = (s for s in loops if isinstance(s, k.For))
-        return [k.For(loop.variable, bounds[0], bounds[1], 1, loop.body)]
+        """Loops over rows, a few at a time, and over the outputs of the block, in vectors.
+
+        Where there are `states`, the outputs' states stay in variables while a band is walked.
+        """
+        row_axis, body = self.axes[-1], list[k.Statement]()
+        first, stop = bounds or (index(0), self._stop(row_axis, body))
+        if isinstance(stop, k.Literal):
+            middle: k.Expression = index(int(stop.value) // _BAND * _BAND)
+        else:
+            length = stop if first == index(0) else operate("sub", stop, first)
+            rest = operate("mod", length, index(_BAND))
+            let = self.builder.let("bands_end", operate("sub", stop, rest))
+            body.append(let)
+            middle = let.local
+        if middle != first:
+            body.append(self._band_loop(known, (first, middle), _BAND, states, write))
+        if middle != stop:
+            body.append(self._band_loop(known, (middle, stop), 1, states, write))
+        return body
+
+    def _band_loop(
+        self,
+        known: dict[int, k.Expression],
+        bounds: _Bounds,
+        rows: int,
+        states: Sequence[Sequence[str]] | None,
+        write: _Write,
+    ) -> k.For:
+        """The loop over bands of so many rows."""
+        names, row_axis, block_axis = self.items.names, self.axes[-1], self.axes[-2]
+        steps = self.phase.space.walk.strides
+        band = k.Local(names.take("band" if rows > 1 else f"i{row_axis}"), k.INDEX)
+        body: list[k.Statement] = []
+        start_row: k.Expression = band
+        if self.backwards and rows > 1 and isinstance(bounds[1], k.Literal):
+            from_end = index(int(bounds[1].value) - rows)
+            start_row = self._name(body, f"i{row_axis}", operate("sub", from_end, band))
+        bases = self._bases({**known, block_axis: self.items.first}, body)
+        level = len(self.axes)
+
+        def across(lanes: int, output: k.Local) -> list[k.Statement]:
+            def at_output(view: View) -> k.Expression:
+                if view.near:
+                    return output
+                return add(bases[view], multiply(output, steps[view][block_axis]))
+
+            def at_row(row: k.Expression) -> Position:
+                return lambda view: (
+                    output
+                    if view.near
+                    else add(at_output(view), multiply(row, steps[view][row_axis]))
+                )
+
+            made = self.emitter.lets(level, at_output, lanes, around=True)
+            self._states = self._load_states(states or (), output, lanes, made)
+            if rows == 1:
+                made += write(lanes, at_row(start_row))
+            else:
+                row = k.Local(names.take(f"i{row_axis}"), k.INDEX)
+                inside = tuple(write(lanes, at_row(row)))
+                last = add(start_row, index(rows))
+                made.append(k.For(row, start_row, last, 1, inside, unroll=True))
+            for state, arrays in zip(self._states, states or (), strict=True):
+                made += [k.Put(a, output, s) for a, s in zip(arrays, state, strict=True)]
+            return made
+
+        body += self._across(block_axis, across)
+        return k.For(band, bounds[0], bounds[1], rows, tuple(body))
+
+    def _across(
+        self, axis: int, inside: Callable[[int, k.Local], list[k.Statement]]
+    ) -> list[k.Statement]:
+        """The loop over the outputs of the block: whole vectors, and what is left over."""
+        lanes, stop = self._lanes(axis), self.items.count
+        output = k.Local(self.items.names.take("j"), k.INDEX)
+        if lanes == 1:
+            return [k.For(output, index(0), stop, 1, tuple(inside(1, output)))]
+        body: list[k.Statement] = []
+        if isinstance(stop, k.Literal):
+            middle: k.Expression = index(int(stop.value) // lanes * lanes)
+        else:
+            rest = operate("mod", stop, index(lanes))
+            middle = self._name(body, "vector_end", operate("sub", stop, rest))
+        body.append(k.For(output, index(0), middle, lanes, tuple(inside(lanes, output))))
+        if middle != stop:
+            body.append(k.For(output, middle, stop, 1, tuple(inside(1, output))))
+        return body
+
+    def _load_states(
+        self,
+        states: Sequence[Sequence[str]],
+        output: k.Local,
+        lanes: int,
+        body: list[k.Statement],
+    ) -> list[tuple[k.Local, ...]]:
+        """Variables that hold the states of some outputs for a while."""
+        made: list[tuple[k.Local, ...]] = []
+        for each, arrays in zip(self.phase.gathered, states, strict=False):
+            locals_: list[k.Local] = []
+            for slot, array in zip(each.slots, arrays, strict=True):
+                wanted = f"{local_name(each.name)}{slot.suffix}"
+                local = k.Local(self.items.names.take(wanted), k.Type(slot.dtype, lanes))
+                body.append(k.Variable(local, k.Element(array, output, local.type)))
+                locals_.append(local)
+            made.append(tuple(locals_))
+        return made
+
+    def _name(self, body: list[k.Statement], name: str, value: k.Expression) -> k.Local:
+        let = self.builder.let(name, value)
+        body.append(let)
+        return let.local
 
     def _flush_columns(
         self,
@@ -693,10 +813,6 @@ class _Writer:
         for view, _ in results:
             self.items.near[view.tensor] = _at(arrays[view.tensor], view)
         return rest
-
-
-_HERE = View("", k.INDEX.dtype, (), near=True)
-"""Stands for the number of the output within the block."""
 
 
 def _always(value: k.Expression) -> Near:
