@@ -1,9 +1,10 @@
-"""`python -m benchmarks`: ReLU gradient beside other programs and the machine's own limit."""
+"""`python -m benchmarks`: gradients beside other programs and the machine's own limit."""
 
 from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -11,11 +12,13 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from benchmarks.contenders import Case, Contender, contenders, vulkan_contenders
+from benchmarks import batch_norm
+from benchmarks.contenders import Array, Case, Contender, contenders, vulkan_contenders
 from benchmarks.limit import Limit
 from benchmarks.measure import PAUSE_SECONDS, measure, repeats_for, sample
 from benchmarks.startup import measure_startup
@@ -25,45 +28,82 @@ TYPES = {"f32": np.float32, "f16": np.float16}
 SIZES = {"1K": 1 << 10, "64K": 1 << 16, "1M": 1 << 20, "16M": 1 << 24}
 
 Times = dict[str, dict[str, dict[str, float]]]
-"""Seconds by type, size and contender."""
+"""Seconds by operator and type, by size, and by contender."""
 
 
-def time_case(limit: Limit, type_name: str, count: int, rounds: int) -> dict[str, float]:
-    """Median seconds of every contender, and of the limit: the best of its variants."""
-    case = Case.make(TYPES[type_name], count)
-    samplers = make_samplers(case, contenders(case, limit.threads))
+class Timed(Protocol):
+    """The arrays of a case: what the limit moves, and what a result is held to."""
+
+    @property
+    def x(self) -> Array: ...
+    @property
+    def dy(self) -> Array: ...
+    @property
+    def out(self) -> Array: ...
+    def accepts(self, result: Array) -> bool: ...
+
+
+def time_case(
+    limit: Limit, case: Timed, groups: Iterable[Iterable[Contender]], rounds: int
+) -> dict[str, float]:
+    """Median seconds of every contender, and of the limit: the best of its variants.
+
+    Groups are timed one after the other: what runs shaders on a CPU has threads of its own,
+    which linger.
+    """
     repeats = max(1, min(20_000, 40_000_000 // (3 * case.x.nbytes)))
-    for variant in range(limit.variants):
-        samplers[f"limit {variant}"] = functools.partial(
-            sample_limit, limit, variant, case, repeats
-        )
-    found = measure(samplers, rounds)
+    found: dict[str, float] = {}
+    for number, entrants in enumerate(groups):
+        samplers = make_samplers(case, entrants)
+        for variant in range(limit.variants if number == 0 else 0):
+            samplers[f"limit {variant}"] = functools.partial(
+                sample_limit, limit, variant, case, repeats
+            )
+        found |= measure(samplers, rounds) if samplers else {}
     variants = [found.pop(f"limit {k}") for k in range(limit.variants)]
-    # By themselves: what runs shaders on a CPU has threads of its own, which linger.
-    shaders = make_samplers(case, vulkan_contenders(case))
-    found |= measure(shaders, rounds) if shaders else {}
     return {LIMIT: min(variants)} | found
 
 
-def make_samplers(case: Case, entrants: Iterable[Contender]) -> dict[str, Callable[[], float]]:
+def make_samplers(case: Timed, entrants: Iterable[Contender]) -> dict[str, Callable[[], float]]:
     """How to time each contender, once it has been seen to give the right result."""
     samplers: dict[str, Callable[[], float]] = {}
     for contender in entrants:
         case.out[...] = 1
         contender.run()
-        if not np.array_equal(contender.result(), case.expected):
+        if not case.accepts(contender.result()):
             raise SystemExit(f"{contender.name} gives a wrong result for {case.x.dtype}")
         repeats = repeats_for(contender.run)
         samplers[contender.name] = functools.partial(sample, contender.run, repeats)
     return samplers
 
 
-def sample_limit(limit: Limit, variant: int, case: Case, repeats: int) -> float:
+def sample_limit(limit: Limit, variant: int, case: Timed, repeats: int) -> float:
     """As `measure.sample` does it, timed in C: at a thousand elements a call from Python takes
     longer than the work."""
     time.sleep(PAUSE_SECONDS)
     limit.seconds(variant, case.x, case.dy, case.out, 1)
     return limit.seconds(variant, case.x, case.dy, case.out, repeats)
+
+
+def time_relu_grad(limit: Limit, dtype: npt.DTypeLike, size: str, rounds: int) -> dict[str, float]:
+    case = Case.make(dtype, SIZES[size])
+    return time_case(
+        limit, case, (contenders(case, limit.threads), vulkan_contenders(case)), rounds
+    )
+
+
+def time_batch_norm(
+    limit: Limit, dtype: npt.DTypeLike, shape: str, rounds: int
+) -> dict[str, float]:
+    case = batch_norm.Case.make(dtype, batch_norm.SHAPES[shape])
+    return time_case(limit, case, (batch_norm.contenders(case, limit.threads),), rounds)
+
+
+OPERATORS = {
+    "ReLU grad": (time_relu_grad, tuple(SIZES)),
+    "BN training grad": (time_batch_norm, tuple(batch_norm.SHAPES)),
+}
+"""How each is timed, and in which columns."""
 
 
 def show_time(seconds: float) -> str:
@@ -73,10 +113,10 @@ def show_time(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def show_table(type_name: str, columns: dict[str, dict[str, float]]) -> str:
+def show_table(title: str, columns: dict[str, dict[str, float]]) -> str:
     """A Markdown table: the time, and in brackets its ratio to the limit."""
     names = dict.fromkeys(name for times in columns.values() for name in times)
-    rows = [[f"ReLU grad {type_name}", *columns]]
+    rows = [[title, *columns]]
     rows += [[name, *(show_cell(t[name], t[LIMIT]) for t in columns.values())] for name in names]
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     rows.insert(1, ["-" * width for width in widths])
@@ -90,28 +130,54 @@ def show_cell(seconds: float, limit: float) -> str:
     return f"{show_time(seconds)} ({ratio:{'.2f' if ratio < 10 else '.0f'}})"
 
 
-def check(times: Times, startup: dict[str, float]) -> list[tuple[str, float, float]]:
-    """What the project holds itself to: what, the figure found, and the most it may be. Only
-    what was measured is listed."""
-    found: list[tuple[str, float, float]] = []
-    for type_name, columns in times.items():
-        large = columns.get("16M")
+Found = list[tuple[str, float, float]]
+"""What was looked at, the figure found, and the most it may be."""
+
+
+def check_relu_grad(title: str, columns: dict[str, dict[str, float]]) -> Found:
+    found: Found = []
+    large, small = columns.get("16M"), columns.get("1K")
+    if large:
+        bound = large["dmlc bound call"]
+        found.append((f"{title} 16M: bound call / limit", bound / large[LIMIT], 1.15))
+        if "naive HLSL on Vulkan" in large:
+            naive, ours = large["naive HLSL on Vulkan"], large["dmlc on Vulkan, bound call"]
+            found.append((f"{title} 16M: HLSL on Vulkan / naive", ours / naive, 0.7))
+        if "PyTorch eager, out=" in large:
+            torch = large["PyTorch eager, out="]
+            found.append((f"{title} 16M: bound call / PyTorch out=", bound / torch, 1.0))
+    if small and title.endswith("f32") and "PyTorch eager, out=" in small:
+        torch = small["PyTorch eager, out="]
+        bound, called = small["dmlc bound call"], small["dmlc executable, out="]
+        found.append((f"{title} 1K: bound call / PyTorch out=", bound / torch, 1.5))
+        found.append((f"{title} 1K: executable / PyTorch out=", called / torch, 4.0))
+    return found
+
+
+def check_batch_norm(title: str, columns: dict[str, dict[str, float]]) -> Found:
+    found: Found = []
+    for shape, times in columns.items():
+        bound = times["dmlc bound call"]
+        large = shape == next(iter(batch_norm.SHAPES))
         if large:
-            bound = large["dmlc bound call"]
-            found.append((f"{type_name} 16M: bound call / limit", bound / large[LIMIT], 1.15))
-            if "naive HLSL on Vulkan" in large:
-                naive = large["naive HLSL on Vulkan"]
-                on_vulkan = large["dmlc on Vulkan, bound call"]
-                found.append((f"{type_name} 16M: HLSL on Vulkan / naive", on_vulkan / naive, 0.7))
-            if "PyTorch eager, out=" in large:
-                torch = large["PyTorch eager, out="]
-                found.append((f"{type_name} 16M: bound call / PyTorch out=", bound / torch, 1.0))
-        small = columns.get("1K")
-        if small and type_name == "f32" and "PyTorch eager, out=" in small:
-            torch = small["PyTorch eager, out="]
-            bound, called = small["dmlc bound call"], small["dmlc executable, out="]
-            found.append(("f32 1K: bound call / PyTorch out=", bound / torch, 1.5))
-            found.append(("f32 1K: executable / PyTorch out=", called / torch, 4.0))
+            found.append((f"{title} {shape}: bound call / limit", bound / times[LIMIT], 1.8))
+        torch = [t for name, t in times.items() if "orch" in name]
+        if torch:
+            most = 0.5 if large else 1.0
+            found.append(
+                (f"{title} {shape}: bound call / best of PyTorch", bound / min(torch), most)
+            )
+    return found
+
+
+def check(times: Times, startup: dict[str, float]) -> Found:
+    """What the project holds itself to. Only what was measured is listed."""
+    found: Found = []
+    for title, columns in times.items():
+        if title.startswith("ReLU"):
+            found += check_relu_grad(title, columns)
+        else:
+            found += check_batch_norm(title, columns)
     for name, most in (("dmlc --help", 0.3), ("dmlc compile, one operator", 0.7)):
         if name in startup:
             found.append((f"{name}, seconds", startup[name], most))
@@ -121,11 +187,13 @@ def check(times: Times, startup: dict[str, float]) -> list[tuple[str, float, flo
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Times ReLU gradient in dmlc beside NumPy, PyTorch and numexpr (where they are "
+        description="Times gradients in dmlc beside NumPy, PyTorch and others (where they are "
         "installed) and a C program that only moves the bytes.",
     )
+    parser.add_argument("--operator", nargs="+", choices=OPERATORS, default=list(OPERATORS))
     parser.add_argument("--type", nargs="+", choices=TYPES, default=list(TYPES))
-    parser.add_argument("--size", nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--size", nargs="+", choices=SIZES, default=list(SIZES),
+                        help="elements of ReLU gradient")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=21, help="rounds per case (default 21)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-startup", action="store_true", help="leave whole processes out")
@@ -144,11 +212,12 @@ def main() -> int:
     print(f"{platform.processor() or platform.machine()}, {options.threads} threads, "
           f"{options.rounds} rounds; median time (ratio to the limit)\n", file=out)  # fmt: skip
     times: Times = {}
-    for type_name in options.type:
-        times[type_name] = {
-            size: time_case(limit, type_name, SIZES[size], options.rounds) for size in options.size
-        }
-        print(show_table(type_name, times[type_name]) + "\n", file=out, flush=True)
+    for name, type_name in itertools.product(options.operator, options.type):
+        timer, columns = OPERATORS[name]
+        wanted = [c for c in columns if name != "ReLU grad" or c in options.size]
+        title = f"{name} {type_name}"
+        times[title] = {c: timer(limit, TYPES[type_name], c, options.rounds) for c in wanted}
+        print(show_table(title, times[title]) + "\n", file=out, flush=True)
     startup = {} if options.no_startup else measure_startup(5)
     for name, seconds in startup.items():
         print(f"{name}: {show_time(seconds)}", file=out)

@@ -12,7 +12,7 @@ import dmlc
 
 Array = npt.NDArray[Any]
 
-DEVICES = ("reference",)
+DEVICES = ("reference", "opencl", "vulkan")
 """Where operators with reductions run."""
 
 ELEMENTWISE = (

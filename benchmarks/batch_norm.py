@@ -1,0 +1,146 @@
+"""The training gradient of batch normalization, done by everyone who is here."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import dmlc
+from benchmarks.contenders import Array, Contender
+
+OPERATOR = "directml.BATCH_NORMALIZATION_TRAINING_GRAD"
+EPSILON = 1e-5
+
+SHAPES = {
+    "(32, 64, 56, 56)": (32, 64, 56, 56),
+    "(8, 256, 14, 14)": (8, 256, 14, 14),
+    "(128, 1024)": (128, 1024),
+}
+"""Axis 1 has the channels."""
+
+_NEAR = {"float32": 2e-4, "float16": 5e-3}
+"""How far a result may be from the formula in float64, as a part of its largest element."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Case:
+    """The arrays of one type and shape; `x`, `dy` and `out` are the large ones."""
+
+    x: Array
+    dy: Array
+    out: Array
+    mean: Array
+    variance: Array
+    scale: Array
+    expected: Array
+
+    @staticmethod
+    def make(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> Case:
+        random = np.random.default_rng(1)
+        x, dy = (random.standard_normal(shape, np.float32).astype(dtype) for _ in range(2))
+        axes = tuple(a for a in range(len(shape)) if a != 1)
+        wide, gradient = x.astype(np.float64), dy.astype(np.float64)
+        mean = wide.mean(axes, keepdims=True).astype(dtype)
+        variance = wide.var(axes, keepdims=True).astype(dtype)
+        scale = random.uniform(0.5, 2, mean.shape).astype(dtype)
+        centered = wide - mean
+        spread = variance.astype(np.float64) + EPSILON
+        inner = (gradient * centered).mean(axes, keepdims=True)
+        expected = scale / np.sqrt(spread) * (
+            gradient - gradient.mean(axes, keepdims=True) - centered * inner / spread
+        )  # fmt: skip
+        return Case(x, dy, np.zeros_like(x), mean, variance, scale, expected)
+
+    def accepts(self, result: Array) -> bool:
+        """Whether a gradient of the input is right."""
+        apart = np.abs(result.astype(np.float64).reshape(self.expected.shape) - self.expected)
+        return bool(apart.max() <= _NEAR[self.x.dtype.name] * np.abs(self.expected).max())
+
+
+def contenders(case: Case, threads: int) -> Iterator[Contender]:
+    """Everyone who is installed and can do this type."""
+    yield from _dmlc(case)
+    if importlib.util.find_spec("torch"):
+        yield from _torch(case, threads)
+    if importlib.util.find_spec("jax") and case.x.dtype == np.float32:
+        yield _jax(case)
+
+
+def _dmlc(case: Case) -> Iterator[Contender]:
+    inputs = {
+        "InputTensor": case.x,
+        "InputGradientTensor": case.dy,
+        "MeanTensor": case.mean,
+        "VarianceTensor": case.variance,
+        "ScaleTensor": case.scale,
+    }
+    described = {n: dmlc.TensorDesc(str(a.dtype).upper(), a.shape) for n, a in inputs.items()}
+    function = dmlc.operator(OPERATOR).bind(described, {"Epsilon": EPSILON})
+    executable = dmlc.load_program(dmlc.compile(function))
+    outputs = {
+        "OutputGradientTensor": case.out,
+        "OutputScaleGradientTensor": np.empty_like(case.mean),
+        "OutputBiasGradientTensor": np.empty_like(case.mean),
+    }
+    call = executable.bind(inputs, outputs)
+    yield Contender("dmlc bound call", call, lambda: case.out)
+    yield Contender("dmlc executable, out=", lambda: executable(inputs, outputs), lambda: case.out)
+
+
+def _torch(case: Case, threads: int) -> Iterator[Contender]:
+    torch: Any = importlib.import_module("torch")
+    torch.set_num_threads(threads)
+    x, dy = (torch.from_numpy(a) for a in (case.x, case.dy))
+    # The statistics as a forward pass saves them: float32 for float16 tensors too.
+    mean, scale = (torch.from_numpy(a.ravel()).float() for a in (case.mean, case.scale))
+    deviation = 1 / torch.sqrt(torch.from_numpy(case.variance.ravel()).float() + EPSILON)
+
+    def eager() -> Any:
+        return torch.ops.aten.native_batch_norm_backward(
+            dy, x, scale, None, None, mean, deviation, True, EPSILON, [True, True, True]
+        )
+
+    yield Contender("PyTorch eager", eager, lambda: eager()[0].numpy())
+    axes = [a for a in range(x.dim()) if a != 1]
+    sizes = [-1 if a == 1 else 1 for a in range(x.dim())]
+
+    def formula(dy: Any, x: Any, mean: Any, deviation: Any, scale: Any) -> Any:
+        gradient, centered = dy.float(), x.float() - mean.view(sizes)
+        first = gradient.sum(axes)
+        second = (gradient * centered).sum(axes) * deviation
+        part = x.numel() / x.shape[1]
+        inner = gradient - (first / part).view(sizes)
+        inner = inner - centered * (second * deviation / part).view(sizes)
+        return (inner * (scale * deviation).view(sizes)).to(dy.dtype), second, first
+
+    compiled = torch.compile(formula)
+
+    def fused() -> Any:
+        return compiled(dy, x, mean, deviation, scale)
+
+    yield Contender("torch.compile", fused, lambda: fused()[0].numpy())
+
+
+def _jax(case: Case) -> Contender:
+    jax: Any = importlib.import_module("jax")
+    given = [jax.numpy.asarray(a) for a in (case.dy, case.x, case.mean, case.variance, case.scale)]
+    axes = tuple(a for a in range(case.x.ndim) if a != 1)
+
+    @jax.jit
+    def formula(dy: Any, x: Any, mean: Any, variance: Any, scale: Any) -> Any:
+        centered, spread = x - mean, variance + EPSILON
+        inner = (dy * centered).mean(axes, keepdims=True) / spread
+        dx = scale / jax.numpy.sqrt(spread)
+        dx = dx * (dy - dy.mean(axes, keepdims=True) - centered * inner)
+        return dx, (dy * centered).sum(axes), dy.sum(axes)
+
+    def run() -> Any:
+        return jax.block_until_ready(formula(*given))
+
+    return Contender("JAX", run, lambda: np.asarray(run()[0]))
