@@ -196,9 +196,7 @@ _DIRECT = tuple(t for t in TYPES if t is not T.BOOL)
 LOADS = MappingProxyType(
     {t: Spelling("{p}[{j}]", vector="vload{n}(0, {p} + {j})") for t in _DIRECT}
     | {
-        T.FLOAT16: Spelling(
-            "vload_half({j}, {p})", helper="load_half", vector="{H}({p} + {j})"
-        ),
+        T.FLOAT16: Spelling("vload_half({j}, {p})", helper="load_half", vector="{H}({p} + {j})"),
         T.BFLOAT16: Spelling(
             "{H}({p}[{j}])", helper="widen_bfloat16", vector="{H}(vload{n}(0, {p} + {j}))"
         ),

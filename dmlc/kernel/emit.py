@@ -38,10 +38,17 @@ class Names:
 
 
 def local_name(tensor: str) -> str:
-    """A name for an element of a tensor: `InputGradientTensor` gives `input_gradient`."""
-    short = tensor.removesuffix("Tensor").removesuffix("_") or tensor
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", short).lower()
+    """A name for an element of a tensor: `InputGradientTensor` gives `input_gradient`. What is no
+    tensor's name ends in `#` and a note, which is dropped."""
+    words = split_words(tensor)
     return words if words != tensor else f"{tensor}_value"
+
+
+def split_words(tensor: str) -> str:
+    """A tensor's name in small letters, for names to be made of."""
+    name = tensor.partition("#")[0]
+    short = name.removesuffix("Tensor").removesuffix("_") or name
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", short).lower()
 
 
 Position = Callable[[View], k.Expression]
@@ -168,8 +175,10 @@ class Emitter:
                 return k.Literal(k.Type(value.dtype), value.value)
             case Place():
                 place = position(value.view)
-                return place if place.type.dtype is value.dtype else k.Convert(
-                    place, k.Type(value.dtype)
+                return (
+                    place
+                    if place.type.dtype is value.dtype
+                    else k.Convert(place, k.Type(value.dtype))
                 )
             case Read():
                 index = position(value.view)

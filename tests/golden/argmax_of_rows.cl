@@ -23,15 +23,7 @@ __kernel void argmax_of_rows(
     __global float *M
 )
 {
-    float p_total[1];
-    uint p_place_total[1];
-    float m_total[1];
     for (uint block = 0; block < 60; ++block) {
-        for (uint j = 0; j < 1; ++j) {
-            p_total[j] = (-INFINITY);
-            p_place_total[j] = 4294967295u;
-            m_total[j] = (-INFINITY);
-        }
         float p = (-INFINITY);
         uint p_place = 4294967295u;
         float m = (-INFINITY);
@@ -44,16 +36,8 @@ __kernel void argmax_of_rows(
             p_place = better ? i : p_place;
             m = max_float(m, x);
         }
-        const bool better_1 = ((p > p_total[0]) || (isnan(p) && (!isnan(p_total[0]))))
-            || (((p == p_total[0]) || (isnan(p) && isnan(p_total[0]))) && (p_place < p_place_total[0]));
-        p_total[0] = better_1 ? p : p_total[0];
-        p_place_total[0] = better_1 ? p_place : p_place_total[0];
-        m_total[0] = max_float(m_total[0], m);
-        const float p_1 = p_total[0];
-        const uint p_place_1 = p_place_total[0];
-        const int p_2 = (int)((p_place_1 == 4294967295u) ? 0u : p_place_1);
-        const float m_1 = m_total[0];
-        P[block] = p_2;
-        M[block] = m_1;
+        const int p_1 = (int)((p_place == 4294967295u) ? 0u : p_place);
+        P[block] = p_1;
+        M[block] = m;
     }
 }

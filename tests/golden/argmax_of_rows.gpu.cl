@@ -33,12 +33,12 @@ __kernel void argmax_of_rows(
     uint p_place = 4294967295u;
     float m = (-INFINITY);
 
-    for (uint point = row; point < 200; point += 64) {
-        const float x = X[(output * 200) + point];
+    for (uint element = row; element < 200; element += 64) {
+        const float x = X[(output * 200) + element];
         const bool better = ((x > p) || (isnan(x) && (!isnan(p))))
-            || (((x == p) || (isnan(x) && isnan(p))) && (point < p_place));
+            || (((x == p) || (isnan(x) && isnan(p))) && (element < p_place));
         p = better ? x : p;
-        p_place = better ? point : p_place;
+        p_place = better ? element : p_place;
         m = max_float(m, x);
     }
     p_lanes[(uint)get_local_id(0)] = p;

@@ -41,12 +41,12 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     uint p_place = 4294967295u;
     precise float m = asfloat(0xff800000);
 
-    for (uint point_ = row; point_ < 200; point_ += 64) {
-        precise const float x = X[(output * 200) + point_];
+    for (uint element = row; element < 200; element += 64) {
+        precise const float x = X[(output * 200) + element];
         const bool better = ((x > p) || (isnan_float(x) && (!isnan_float(p))))
-            || (((x == p) || (isnan_float(x) && isnan_float(p))) && (point_ < p_place));
+            || (((x == p) || (isnan_float(x) && isnan_float(p))) && (element < p_place));
         p = better ? x : p;
-        p_place = better ? point_ : p_place;
+        p_place = better ? element : p_place;
         m = max_float(m, x);
     }
     p_lanes[lane_id] = p;

@@ -34,36 +34,36 @@ __kernel void batch_norm_training_grad(
     __global float *dx
 )
 {
-    __local float dy_sum_value_lanes[256];
-    __local float dy_centered_sum_value_lanes[256];
+    __local float dy_sum_lanes[256];
+    __local float dy_centered_sum_lanes[256];
     const uint row = (uint)get_local_id(0);
     const uint output = (uint)get_group_id(0);
     const float mean_value = mean[output];
     float dy_sum_value = 0.0f;
     float dy_centered_sum_value = 0.0f;
 
-    for (uint point = row; point < 6272; point += 256) {
-        const uint i0 = point / 196;
-        const uint i2 = point % 196;
+    for (uint element = row; element < 6272; element += 256) {
+        const uint i0 = element / 196;
+        const uint i2 = element % 196;
         const float dy_value = dy[((output * 196) + (i0 * 12544)) + i2];
         const float x_value = x[((output * 196) + (i0 * 12544)) + i2];
         dy_sum_value += dy_value;
         dy_centered_sum_value += (dy_value * (x_value - mean_value));
     }
-    dy_sum_value_lanes[(uint)get_local_id(0)] = dy_sum_value;
-    dy_centered_sum_value_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
+    dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
+    dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint width = 128; width > 0; width /= 2) {
         if (row < width) {
-            dy_sum_value += dy_sum_value_lanes[(uint)get_local_id(0) + width];
-            dy_sum_value_lanes[(uint)get_local_id(0)] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_value_lanes[(uint)get_local_id(0) + width];
-            dy_centered_sum_value_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
+            dy_sum_value += dy_sum_lanes[(uint)get_local_id(0) + width];
+            dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
+            dy_centered_sum_value += dy_centered_sum_lanes[(uint)get_local_id(0) + width];
+            dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    dy_sum_value = dy_sum_value_lanes[0];
-    dy_centered_sum_value = dy_centered_sum_value_lanes[0];
+    dy_sum_value = dy_sum_lanes[0];
+    dy_centered_sum_value = dy_centered_sum_lanes[0];
     if (row == 0) {
         const float variance_value = variance[output];
         const float dscale_value = dy_centered_sum_value * (1.0f / sqrt(variance_value + 0.001f));
@@ -78,9 +78,9 @@ __kernel void batch_norm_training_grad(
     const float mean_value_1 = mean[output];
     const float value_3 = dy_centered_sum_value / 6272.0f;
 
-    for (uint point_1 = row; point_1 < 6272; point_1 += 256) {
-        const uint i0_1 = point_1 / 196;
-        const uint i2_1 = point_1 % 196;
+    for (uint element_1 = row; element_1 < 6272; element_1 += 256) {
+        const uint i0_1 = element_1 / 196;
+        const uint i2_1 = element_1 % 196;
         const float dy_value_1 = dy[((output * 196) + (i0_1 * 12544)) + i2_1];
         const float x_value_1 = x[((output * 196) + (i0_1 * 12544)) + i2_1];
         const float dx_value = value_1

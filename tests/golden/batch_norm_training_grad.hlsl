@@ -30,8 +30,8 @@ RWStructuredBuffer<float> dbias : register(u0);
 RWStructuredBuffer<float> dscale : register(u1);
 RWStructuredBuffer<float> dx : register(u2);
 
-groupshared float dy_sum_value_lanes[256];
-groupshared float dy_centered_sum_value_lanes[256];
+groupshared float dy_sum_lanes[256];
+groupshared float dy_centered_sum_lanes[256];
 
 [RootSignature("SRV(t0), SRV(t1), SRV(t2), SRV(t3), SRV(t4), UAV(u0), UAV(u1), UAV(u2)")]
 [numthreads(256, 1, 1)]
@@ -43,28 +43,28 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise float dy_sum_value = 0.0f;
     precise float dy_centered_sum_value = 0.0f;
 
-    for (uint point_ = row; point_ < 6272; point_ += 256) {
-        const uint i0 = point_ / 196;
-        const uint i2 = point_ % 196;
+    for (uint element = row; element < 6272; element += 256) {
+        const uint i0 = element / 196;
+        const uint i2 = element % 196;
         precise const float dy_value = dy[((output * 196) + (i0 * 12544)) + i2];
         precise const float x_value = x[((output * 196) + (i0 * 12544)) + i2];
         dy_sum_value += dy_value;
         dy_centered_sum_value += (dy_value * (x_value - mean_value));
     }
-    dy_sum_value_lanes[lane_id] = dy_sum_value;
-    dy_centered_sum_value_lanes[lane_id] = dy_centered_sum_value;
+    dy_sum_lanes[lane_id] = dy_sum_value;
+    dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
     GroupMemoryBarrierWithGroupSync();
     for (uint width = 128; width > 0; width /= 2) {
         if (row < width) {
-            dy_sum_value += dy_sum_value_lanes[lane_id + width];
-            dy_sum_value_lanes[lane_id] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_value_lanes[lane_id + width];
-            dy_centered_sum_value_lanes[lane_id] = dy_centered_sum_value;
+            dy_sum_value += dy_sum_lanes[lane_id + width];
+            dy_sum_lanes[lane_id] = dy_sum_value;
+            dy_centered_sum_value += dy_centered_sum_lanes[lane_id + width];
+            dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
         }
         GroupMemoryBarrierWithGroupSync();
     }
-    dy_sum_value = dy_sum_value_lanes[0];
-    dy_centered_sum_value = dy_centered_sum_value_lanes[0];
+    dy_sum_value = dy_sum_lanes[0];
+    dy_centered_sum_value = dy_centered_sum_lanes[0];
     if (row == 0) {
         precise const float variance_value = variance[output];
         precise const float dscale_value = dy_centered_sum_value
@@ -80,9 +80,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float mean_value_1 = mean[output];
     precise const float value_3 = dy_centered_sum_value / 6272.0f;
 
-    for (uint point_1 = row; point_1 < 6272; point_1 += 256) {
-        const uint i0_1 = point_1 / 196;
-        const uint i2_1 = point_1 % 196;
+    for (uint element_1 = row; element_1 < 6272; element_1 += 256) {
+        const uint i0_1 = element_1 / 196;
+        const uint i2_1 = element_1 % 196;
         precise const float dy_value_1 = dy[((output * 196) + (i0_1 * 12544)) + i2_1];
         precise const float x_value_1 = x[((output * 196) + (i0_1 * 12544)) + i2_1];
         precise const float dx_value = value_1

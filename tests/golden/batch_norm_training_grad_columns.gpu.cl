@@ -32,8 +32,8 @@ __kernel void batch_norm_training_grad(
     __global float *dx
 )
 {
-    __local float dy_sum_value_lanes[256];
-    __local float dy_centered_sum_value_lanes[256];
+    __local float dy_sum_lanes[256];
+    __local float dy_centered_sum_lanes[256];
     const uint row = (uint)get_local_id(0) / 32;
     const uint column = (uint)get_local_id(0) % 32;
     const uint output = ((uint)get_group_id(0) * 32) + column;
@@ -42,26 +42,26 @@ __kernel void batch_norm_training_grad(
     float dy_sum_value = 0.0f;
     float dy_centered_sum_value = 0.0f;
 
-    for (uint point = row; point < 50; point += 8) {
-        const float dy_value = dy[at + (point * 300)];
-        const float x_value = x[at + (point * 300)];
+    for (uint element = row; element < 50; element += 8) {
+        const float dy_value = dy[at + (element * 300)];
+        const float x_value = x[at + (element * 300)];
         dy_sum_value += dy_value;
         dy_centered_sum_value += (dy_value * (x_value - mean_value));
     }
-    dy_sum_value_lanes[(uint)get_local_id(0)] = dy_sum_value;
-    dy_centered_sum_value_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
+    dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
+    dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint width = 4; width > 0; width /= 2) {
         if (row < width) {
-            dy_sum_value += dy_sum_value_lanes[(uint)get_local_id(0) + (width * 32)];
-            dy_sum_value_lanes[(uint)get_local_id(0)] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_value_lanes[(uint)get_local_id(0) + (width * 32)];
-            dy_centered_sum_value_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
+            dy_sum_value += dy_sum_lanes[(uint)get_local_id(0) + (width * 32)];
+            dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
+            dy_centered_sum_value += dy_centered_sum_lanes[(uint)get_local_id(0) + (width * 32)];
+            dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    dy_sum_value = dy_sum_value_lanes[column];
-    dy_centered_sum_value = dy_centered_sum_value_lanes[column];
+    dy_sum_value = dy_sum_lanes[column];
+    dy_centered_sum_value = dy_centered_sum_lanes[column];
     if ((row == 0) && (output < 300)) {
         const float variance_value = variance[at];
         const float dscale_value = dy_centered_sum_value * (1.0f / sqrt(variance_value + 0.001f));
@@ -76,13 +76,13 @@ __kernel void batch_norm_training_grad(
     const float mean_value_1 = mean[at];
     const float value_3 = dy_centered_sum_value / 50.0f;
 
-    for (uint point_1 = row; point_1 < 50; point_1 += 8) {
-        const float dy_value_1 = dy[at + (point_1 * 300)];
-        const float x_value_1 = x[at + (point_1 * 300)];
+    for (uint element_1 = row; element_1 < 50; element_1 += 8) {
+        const float dy_value_1 = dy[at + (element_1 * 300)];
+        const float x_value_1 = x[at + (element_1 * 300)];
         const float dx_value = value_1
             * ((dy_value_1 - value_2) - (((x_value_1 - mean_value_1) * value_3) / value));
         if (output < 300) {
-            dx[at + (point_1 * 300)] = dx_value;
+            dx[at + (element_1 * 300)] = dx_value;
         }
     }
 }

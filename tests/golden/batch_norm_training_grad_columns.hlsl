@@ -28,8 +28,8 @@ RWStructuredBuffer<float> dbias : register(u0);
 RWStructuredBuffer<float> dscale : register(u1);
 RWStructuredBuffer<float> dx : register(u2);
 
-groupshared float dy_sum_value_lanes[256];
-groupshared float dy_centered_sum_value_lanes[256];
+groupshared float dy_sum_lanes[256];
+groupshared float dy_centered_sum_lanes[256];
 
 [RootSignature("SRV(t0), SRV(t1), SRV(t2), SRV(t3), SRV(t4), UAV(u0), UAV(u1), UAV(u2)")]
 [numthreads(256, 1, 1)]
@@ -43,26 +43,26 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise float dy_sum_value = 0.0f;
     precise float dy_centered_sum_value = 0.0f;
 
-    for (uint point_ = row; point_ < 50; point_ += 8) {
-        precise const float dy_value = dy[at + (point_ * 300)];
-        precise const float x_value = x[at + (point_ * 300)];
+    for (uint element = row; element < 50; element += 8) {
+        precise const float dy_value = dy[at + (element * 300)];
+        precise const float x_value = x[at + (element * 300)];
         dy_sum_value += dy_value;
         dy_centered_sum_value += (dy_value * (x_value - mean_value));
     }
-    dy_sum_value_lanes[lane_id] = dy_sum_value;
-    dy_centered_sum_value_lanes[lane_id] = dy_centered_sum_value;
+    dy_sum_lanes[lane_id] = dy_sum_value;
+    dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
     GroupMemoryBarrierWithGroupSync();
     for (uint width = 4; width > 0; width /= 2) {
         if (row < width) {
-            dy_sum_value += dy_sum_value_lanes[lane_id + (width * 32)];
-            dy_sum_value_lanes[lane_id] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_value_lanes[lane_id + (width * 32)];
-            dy_centered_sum_value_lanes[lane_id] = dy_centered_sum_value;
+            dy_sum_value += dy_sum_lanes[lane_id + (width * 32)];
+            dy_sum_lanes[lane_id] = dy_sum_value;
+            dy_centered_sum_value += dy_centered_sum_lanes[lane_id + (width * 32)];
+            dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
         }
         GroupMemoryBarrierWithGroupSync();
     }
-    dy_sum_value = dy_sum_value_lanes[column];
-    dy_centered_sum_value = dy_centered_sum_value_lanes[column];
+    dy_sum_value = dy_sum_lanes[column];
+    dy_centered_sum_value = dy_centered_sum_lanes[column];
     if ((row == 0) && (output < 300)) {
         precise const float variance_value = variance[at];
         precise const float dscale_value = dy_centered_sum_value
@@ -78,13 +78,13 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float mean_value_1 = mean[at];
     precise const float value_3 = dy_centered_sum_value / 50.0f;
 
-    for (uint point_1 = row; point_1 < 50; point_1 += 8) {
-        precise const float dy_value_1 = dy[at + (point_1 * 300)];
-        precise const float x_value_1 = x[at + (point_1 * 300)];
+    for (uint element_1 = row; element_1 < 50; element_1 += 8) {
+        precise const float dy_value_1 = dy[at + (element_1 * 300)];
+        precise const float x_value_1 = x[at + (element_1 * 300)];
         precise const float dx_value = value_1
             * ((dy_value_1 - value_2) - (((x_value_1 - mean_value_1) * value_3) / value));
         if (output < 300) {
-            dx[at + (point_1 * 300)] = dx_value;
+            dx[at + (element_1 * 300)] = dx_value;
         }
     }
 }

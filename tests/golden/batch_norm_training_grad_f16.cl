@@ -10,7 +10,7 @@
 //         ((dy[i0, i1, i2, i3] - (dy_sum[0, i1, 0, 0] / 196)) - (((x[i0, i1, i2, i3] - mean[0, i1,
 //         0, 0]) * (dy_centered_sum[0, i1, 0, 0] / 196)) / (variance[0, i1, 0, 0] + 0.001)))
 //
-// Launch 1 group of 1 work item; each computes 48 outputs.
+// Launch 1 group of 1 work item; each computes 40 outputs.
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
 //   argument 2: mean, float16, read
@@ -54,29 +54,28 @@ __kernel void batch_norm_training_grad(
     __global half *dx
 )
 {
-    float dy_sum_value_total[256];
-    float dy_centered_sum_value_total[256];
-    float dy_sum_value_1[16];
-    float dy_centered_sum_value_1[16];
-    float factor_4[16];
-    float factor_1_1[16];
-    float factor_2_1[16];
-    float factor_3_1[16];
-    for (uint block = 0; block < 3; ++block) {
-        const uint first = block * 16;
-        const uint count = min(16u, 40 - first);
-        for (uint j = 0; j < 256; j += 16) {
-            vstore16((float16)(0.0f), 0, dy_sum_value_total + j);
-            vstore16((float16)(0.0f), 0, dy_centered_sum_value_total + j);
+    float dy_sum_total[32];
+    float dy_centered_sum_total[32];
+    float dy_sum_block[16];
+    float dy_centered_sum_block[16];
+    float factors[16];
+    float factors_1[16];
+    float factors_2[16];
+    float factors_3[16];
+    for (uint block = 0; block < 20; ++block) {
+        const uint first = block * 2;
+        for (uint j = 0; j < 32; j += 16) {
+            vstore16((float16)(0.0f), 0, dy_sum_total + j);
+            vstore16((float16)(0.0f), 0, dy_centered_sum_total + j);
         }
         for (uint i0 = 0; i0 < 4; ++i0) {
-            for (uint j_1 = 0; j_1 < count; ++j_1) {
+            for (uint j_1 = 0; j_1 < 2; ++j_1) {
                 const uint i1 = first + j_1;
                 const float mean_value = vload_half(i1, mean);
                 float16 dy_sum_value = 0.0f;
                 float16 dy_centered_sum_value = 0.0f;
-                float dy_sum_value_rest = 0.0f;
-                float dy_centered_sum_value_rest = 0.0f;
+                float dy_sum_rest = 0.0f;
+                float dy_centered_sum_rest = 0.0f;
                 const uint row_start = (i0 * 1960) + (i1 * 49);
                 for (uint i = 0; i < 48; i += 16) {
                     const float16 dy_value = load_half_x16(dy + row_start + i);
@@ -87,100 +86,71 @@ __kernel void batch_norm_training_grad(
                 for (uint i = 48; i < 49; ++i) {
                     const float dy_value = vload_half(row_start + i, dy);
                     const float x_value = vload_half(row_start + i, x);
-                    dy_sum_value_rest += dy_value;
-                    dy_centered_sum_value_rest += (dy_value * (x_value - mean_value));
+                    dy_sum_rest += dy_value;
+                    dy_centered_sum_rest += (dy_value * (x_value - mean_value));
                 }
-                vstore16(vload16(0, dy_sum_value_total + j_1 * 16) + dy_sum_value, 0, dy_sum_value_total + j_1 * 16);
-                vstore16(vload16(0, dy_centered_sum_value_total + j_1 * 16) + dy_centered_sum_value, 0, dy_centered_sum_value_total + j_1 * 16);
-                dy_sum_value_total[j_1 * 16] = dy_sum_value_total[j_1 * 16] + dy_sum_value_rest;
-                dy_centered_sum_value_total[j_1 * 16] = dy_centered_sum_value_total[j_1 * 16] + dy_centered_sum_value_rest;
+                vstore16(vload16(0, dy_sum_total + j_1 * 16) + dy_sum_value, 0, dy_sum_total + j_1 * 16);
+                vstore16(vload16(0, dy_centered_sum_total + j_1 * 16) + dy_centered_sum_value, 0, dy_centered_sum_total + j_1 * 16);
+                dy_sum_total[j_1 * 16] = dy_sum_total[j_1 * 16] + dy_sum_rest;
+                dy_centered_sum_total[j_1 * 16] = dy_centered_sum_total[j_1 * 16] + dy_centered_sum_rest;
             }
         }
-        for (uint j_2 = 0; j_2 < count; ++j_2) {
-            vstore8(vload8(0, dy_sum_value_total + j_2 * 16) + vload8(0, dy_sum_value_total + (j_2 * 16) + 8), 0, dy_sum_value_total + j_2 * 16);
-            vstore8(vload8(0, dy_centered_sum_value_total + j_2 * 16) + vload8(0, dy_centered_sum_value_total + (j_2 * 16) + 8), 0, dy_centered_sum_value_total + j_2 * 16);
-            vstore4(vload4(0, dy_sum_value_total + j_2 * 16) + vload4(0, dy_sum_value_total + (j_2 * 16) + 4), 0, dy_sum_value_total + j_2 * 16);
-            vstore4(vload4(0, dy_centered_sum_value_total + j_2 * 16) + vload4(0, dy_centered_sum_value_total + (j_2 * 16) + 4), 0, dy_centered_sum_value_total + j_2 * 16);
-            vstore2(vload2(0, dy_sum_value_total + j_2 * 16) + vload2(0, dy_sum_value_total + (j_2 * 16) + 2), 0, dy_sum_value_total + j_2 * 16);
-            vstore2(vload2(0, dy_centered_sum_value_total + j_2 * 16) + vload2(0, dy_centered_sum_value_total + (j_2 * 16) + 2), 0, dy_centered_sum_value_total + j_2 * 16);
-            dy_sum_value_total[j_2 * 16] = dy_sum_value_total[j_2 * 16] + dy_sum_value_total[(j_2 * 16) + 1];
-            dy_centered_sum_value_total[j_2 * 16] = dy_centered_sum_value_total[j_2 * 16] + dy_centered_sum_value_total[(j_2 * 16) + 1];
+        for (uint j_2 = 0; j_2 < 2; ++j_2) {
+            vstore8(vload8(0, dy_sum_total + j_2 * 16) + vload8(0, dy_sum_total + (j_2 * 16) + 8), 0, dy_sum_total + j_2 * 16);
+            vstore8(vload8(0, dy_centered_sum_total + j_2 * 16) + vload8(0, dy_centered_sum_total + (j_2 * 16) + 8), 0, dy_centered_sum_total + j_2 * 16);
+            vstore4(vload4(0, dy_sum_total + j_2 * 16) + vload4(0, dy_sum_total + (j_2 * 16) + 4), 0, dy_sum_total + j_2 * 16);
+            vstore4(vload4(0, dy_centered_sum_total + j_2 * 16) + vload4(0, dy_centered_sum_total + (j_2 * 16) + 4), 0, dy_centered_sum_total + j_2 * 16);
+            vstore2(vload2(0, dy_sum_total + j_2 * 16) + vload2(0, dy_sum_total + (j_2 * 16) + 2), 0, dy_sum_total + j_2 * 16);
+            vstore2(vload2(0, dy_centered_sum_total + j_2 * 16) + vload2(0, dy_centered_sum_total + (j_2 * 16) + 2), 0, dy_centered_sum_total + j_2 * 16);
+            dy_sum_total[j_2 * 16] = dy_sum_total[j_2 * 16] + dy_sum_total[(j_2 * 16) + 1];
+            dy_centered_sum_total[j_2 * 16] = dy_centered_sum_total[j_2 * 16] + dy_centered_sum_total[(j_2 * 16) + 1];
+            dy_sum_block[j_2] = dy_sum_total[j_2 * 16];
+            dy_centered_sum_block[j_2] = dy_centered_sum_total[j_2 * 16];
         }
-        for (uint j_3 = 0; j_3 < count; ++j_3) {
-            dy_sum_value_1[j_3] = dy_sum_value_total[j_3 * 16];
-        }
-        for (uint j_4 = 0; j_4 < count; ++j_4) {
-            dy_centered_sum_value_1[j_4] = dy_centered_sum_value_total[j_4 * 16];
-        }
-        const uint vector_end = count - (count % 16);
-        for (uint j_5 = 0; j_5 < vector_end; j_5 += 16) {
-            const float16 dy_sum_value_2 = vload16(0, dy_sum_value_1 + j_5);
-            const float16 dy_centered_sum_value_2 = vload16(0, dy_centered_sum_value_1 + j_5);
-            const float16 variance_value = load_half_x16(variance + first + j_5);
-            const float16 dscale_value = dy_centered_sum_value_2
+        for (uint j_3 = 0; j_3 < 2; ++j_3) {
+            const float dy_sum_value_1 = dy_sum_block[j_3];
+            const float dy_centered_sum_value_1 = dy_centered_sum_block[j_3];
+            const float variance_value = vload_half(first + j_3, variance);
+            const float dscale_value = dy_centered_sum_value_1
                 * (1.0f / sqrt(variance_value + 0.001f));
-            store_half_x16(dy_sum_value_2, dbias + first + j_5);
-            store_half_x16(dscale_value, dscale + first + j_5);
+            vstore_half_rte(dy_sum_value_1, first + j_3, dbias);
+            vstore_half_rte(dscale_value, first + j_3, dscale);
         }
-        for (uint j_5 = vector_end; j_5 < count; ++j_5) {
-            const float dy_sum_value_2 = dy_sum_value_1[j_5];
-            const float dy_centered_sum_value_2 = dy_centered_sum_value_1[j_5];
-            const float variance_value = vload_half(first + j_5, variance);
-            const float dscale_value = dy_centered_sum_value_2
-                * (1.0f / sqrt(variance_value + 0.001f));
-            vstore_half_rte(dy_sum_value_2, first + j_5, dbias);
-            vstore_half_rte(dscale_value, first + j_5, dscale);
-        }
-        const uint vector_end_1 = count - (count % 16);
-        for (uint j_6 = 0; j_6 < vector_end_1; j_6 += 16) {
-            const float16 scale_value = load_half_x16(scale + first + j_6);
-            const float16 variance_value_1 = load_half_x16(variance + first + j_6);
-            const float16 factor_value = variance_value_1 + 0.001f;
-            const float16 factor_1_value = scale_value * (1.0f / sqrt(factor_value));
-            const float16 dy_sum_value_3 = vload16(0, dy_sum_value_1 + j_6);
-            const float16 factor_2_value = dy_sum_value_3 / 196.0f;
-            const float16 dy_centered_sum_value_3 = vload16(0, dy_centered_sum_value_1 + j_6);
-            const float16 factor_3_value = dy_centered_sum_value_3 / 196.0f;
-            vstore16(factor_value, 0, factor_4 + j_6);
-            vstore16(factor_1_value, 0, factor_1_1 + j_6);
-            vstore16(factor_2_value, 0, factor_2_1 + j_6);
-            vstore16(factor_3_value, 0, factor_3_1 + j_6);
-        }
-        for (uint j_6 = vector_end_1; j_6 < count; ++j_6) {
-            const float scale_value = vload_half(first + j_6, scale);
-            const float variance_value_1 = vload_half(first + j_6, variance);
-            const float factor_value = variance_value_1 + 0.001f;
-            const float factor_1_value = scale_value * (1.0f / sqrt(factor_value));
-            const float dy_sum_value_3 = dy_sum_value_1[j_6];
-            const float factor_2_value = dy_sum_value_3 / 196.0f;
-            const float dy_centered_sum_value_3 = dy_centered_sum_value_1[j_6];
-            const float factor_3_value = dy_centered_sum_value_3 / 196.0f;
-            factor_4[j_6] = factor_value;
-            factor_1_1[j_6] = factor_1_value;
-            factor_2_1[j_6] = factor_2_value;
-            factor_3_1[j_6] = factor_3_value;
+        for (uint j_4 = 0; j_4 < 2; ++j_4) {
+            const float scale_value = vload_half(first + j_4, scale);
+            const float variance_value_1 = vload_half(first + j_4, variance);
+            const float factor = variance_value_1 + 0.001f;
+            const float factor_1 = scale_value * (1.0f / sqrt(factor));
+            const float dy_sum_value_2 = dy_sum_block[j_4];
+            const float factor_2 = dy_sum_value_2 / 196.0f;
+            const float dy_centered_sum_value_2 = dy_centered_sum_block[j_4];
+            const float factor_3 = dy_centered_sum_value_2 / 196.0f;
+            factors[j_4] = factor;
+            factors_1[j_4] = factor_1;
+            factors_2[j_4] = factor_2;
+            factors_3[j_4] = factor_3;
         }
         for (uint i0_1 = 4; i0_1-- > 0;) {
-            for (uint j_7 = 0; j_7 < count; ++j_7) {
-                const uint i1_1 = first + j_7;
-                const float factor_value_1 = factor_4[j_7];
-                const float factor_1_value_1 = factor_1_1[j_7];
-                const float factor_2_value_1 = factor_2_1[j_7];
+            for (uint j_5 = 0; j_5 < 2; ++j_5) {
+                const uint i1_1 = first + j_5;
+                const float factor_4 = factors[j_5];
+                const float factor_5 = factors_1[j_5];
+                const float factor_6 = factors_2[j_5];
                 const float mean_value_1 = vload_half(i1_1, mean);
-                const float factor_3_value_1 = factor_3_1[j_7];
+                const float factor_7 = factors_3[j_5];
                 const uint row_start_1 = (i0_1 * 1960) + (i1_1 * 49);
                 for (uint i_1 = 0; i_1 < 48; i_1 += 16) {
                     const float16 dy_value_1 = load_half_x16(dy + row_start_1 + i_1);
                     const float16 x_value_1 = load_half_x16(x + row_start_1 + i_1);
-                    const float16 dx_value = factor_1_value_1
-                        * ((dy_value_1 - factor_2_value_1) - (((x_value_1 - mean_value_1) * factor_3_value_1) / factor_value_1));
+                    const float16 dx_value = factor_5
+                        * ((dy_value_1 - factor_6) - (((x_value_1 - mean_value_1) * factor_7) / factor_4));
                     store_half_x16(dx_value, dx + row_start_1 + i_1);
                 }
                 for (uint i_1 = 48; i_1 < 49; ++i_1) {
                     const float dy_value_1 = vload_half(row_start_1 + i_1, dy);
                     const float x_value_1 = vload_half(row_start_1 + i_1, x);
-                    const float dx_value = factor_1_value_1
-                        * ((dy_value_1 - factor_2_value_1) - (((x_value_1 - mean_value_1) * factor_3_value_1) / factor_value_1));
+                    const float dx_value = factor_5
+                        * ((dy_value_1 - factor_6) - (((x_value_1 - mean_value_1) * factor_7) / factor_4));
                     vstore_half_rte(dx_value, row_start_1 + i_1, dx);
                 }
             }

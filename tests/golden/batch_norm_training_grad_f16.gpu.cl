@@ -34,8 +34,8 @@ __kernel void batch_norm_training_grad(
     __global half *dx
 )
 {
-    __local float dy_sum_value_lanes[256];
-    __local float dy_centered_sum_value_lanes[256];
+    __local float dy_sum_lanes[256];
+    __local float dy_centered_sum_lanes[256];
     const uint row = (uint)get_local_id(0) / 4;
     const uint column = (uint)get_local_id(0) % 4;
     const uint output = ((uint)get_group_id(0) * 4) + column;
@@ -43,28 +43,28 @@ __kernel void batch_norm_training_grad(
     float dy_sum_value = 0.0f;
     float dy_centered_sum_value = 0.0f;
 
-    for (uint point = row; point < 196; point += 64) {
-        const uint i0 = point / 49;
-        const uint i2 = point % 49;
+    for (uint element = row; element < 196; element += 64) {
+        const uint i0 = element / 49;
+        const uint i2 = element % 49;
         const float dy_value = vload_half(((output * 49) + (i0 * 1960)) + i2, dy);
         const float x_value = vload_half(((output * 49) + (i0 * 1960)) + i2, x);
         dy_sum_value += dy_value;
         dy_centered_sum_value += (dy_value * (x_value - mean_value));
     }
-    dy_sum_value_lanes[(uint)get_local_id(0)] = dy_sum_value;
-    dy_centered_sum_value_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
+    dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
+    dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint width = 32; width > 0; width /= 2) {
         if (row < width) {
-            dy_sum_value += dy_sum_value_lanes[(uint)get_local_id(0) + (width * 4)];
-            dy_sum_value_lanes[(uint)get_local_id(0)] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_value_lanes[(uint)get_local_id(0) + (width * 4)];
-            dy_centered_sum_value_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
+            dy_sum_value += dy_sum_lanes[(uint)get_local_id(0) + (width * 4)];
+            dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
+            dy_centered_sum_value += dy_centered_sum_lanes[(uint)get_local_id(0) + (width * 4)];
+            dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    dy_sum_value = dy_sum_value_lanes[column];
-    dy_centered_sum_value = dy_centered_sum_value_lanes[column];
+    dy_sum_value = dy_sum_lanes[column];
+    dy_centered_sum_value = dy_centered_sum_lanes[column];
     if (row == 0) {
         const float variance_value = vload_half(output, variance);
         const float dscale_value = dy_centered_sum_value * (1.0f / sqrt(variance_value + 0.001f));
@@ -79,9 +79,9 @@ __kernel void batch_norm_training_grad(
     const float mean_value_1 = vload_half(output, mean);
     const float value_3 = dy_centered_sum_value / 196.0f;
 
-    for (uint point_1 = row; point_1 < 196; point_1 += 64) {
-        const uint i0_1 = point_1 / 49;
-        const uint i2_1 = point_1 % 49;
+    for (uint element_1 = row; element_1 < 196; element_1 += 64) {
+        const uint i0_1 = element_1 / 49;
+        const uint i2_1 = element_1 % 49;
         const float dy_value_1 = vload_half(((output * 49) + (i0_1 * 1960)) + i2_1, dy);
         const float x_value_1 = vload_half(((output * 49) + (i0_1 * 1960)) + i2_1, x);
         const float dx_value = value_1

@@ -30,8 +30,8 @@ RWStructuredBuffer<float16_t> dbias : register(u0);
 RWStructuredBuffer<float16_t> dscale : register(u1);
 RWStructuredBuffer<float16_t> dx : register(u2);
 
-groupshared float dy_sum_value_lanes[256];
-groupshared float dy_centered_sum_value_lanes[256];
+groupshared float dy_sum_lanes[256];
+groupshared float dy_centered_sum_lanes[256];
 
 [RootSignature("SRV(t0), SRV(t1), SRV(t2), SRV(t3), SRV(t4), UAV(u0), UAV(u1), UAV(u2)")]
 [numthreads(256, 1, 1)]
@@ -44,28 +44,28 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise float dy_sum_value = 0.0f;
     precise float dy_centered_sum_value = 0.0f;
 
-    for (uint point_ = row; point_ < 196; point_ += 64) {
-        const uint i0 = point_ / 49;
-        const uint i2 = point_ % 49;
+    for (uint element = row; element < 196; element += 64) {
+        const uint i0 = element / 49;
+        const uint i2 = element % 49;
         precise const float dy_value = (float)dy[((output * 49) + (i0 * 1960)) + i2];
         precise const float x_value = (float)x[((output * 49) + (i0 * 1960)) + i2];
         dy_sum_value += dy_value;
         dy_centered_sum_value += (dy_value * (x_value - mean_value));
     }
-    dy_sum_value_lanes[lane_id] = dy_sum_value;
-    dy_centered_sum_value_lanes[lane_id] = dy_centered_sum_value;
+    dy_sum_lanes[lane_id] = dy_sum_value;
+    dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
     GroupMemoryBarrierWithGroupSync();
     for (uint width = 32; width > 0; width /= 2) {
         if (row < width) {
-            dy_sum_value += dy_sum_value_lanes[lane_id + (width * 4)];
-            dy_sum_value_lanes[lane_id] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_value_lanes[lane_id + (width * 4)];
-            dy_centered_sum_value_lanes[lane_id] = dy_centered_sum_value;
+            dy_sum_value += dy_sum_lanes[lane_id + (width * 4)];
+            dy_sum_lanes[lane_id] = dy_sum_value;
+            dy_centered_sum_value += dy_centered_sum_lanes[lane_id + (width * 4)];
+            dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
         }
         GroupMemoryBarrierWithGroupSync();
     }
-    dy_sum_value = dy_sum_value_lanes[column];
-    dy_centered_sum_value = dy_centered_sum_value_lanes[column];
+    dy_sum_value = dy_sum_lanes[column];
+    dy_centered_sum_value = dy_centered_sum_lanes[column];
     if (row == 0) {
         precise const float variance_value = (float)variance[output];
         precise const float dscale_value = dy_centered_sum_value
@@ -81,9 +81,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float mean_value_1 = (float)mean[output];
     precise const float value_3 = dy_centered_sum_value / 196.0f;
 
-    for (uint point_1 = row; point_1 < 196; point_1 += 64) {
-        const uint i0_1 = point_1 / 49;
-        const uint i2_1 = point_1 % 49;
+    for (uint element_1 = row; element_1 < 196; element_1 += 64) {
+        const uint i0_1 = element_1 / 49;
+        const uint i2_1 = element_1 % 49;
         precise const float dy_value_1 = (float)dy[((output * 49) + (i0_1 * 1960)) + i2_1];
         precise const float x_value_1 = (float)x[((output * 49) + (i0_1 * 1960)) + i2_1];
         precise const float dx_value = value_1

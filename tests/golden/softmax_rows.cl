@@ -46,14 +46,12 @@ __kernel void softmax_rows(
     __global float *Y
 )
 {
-    float most_value_total[16];
-    float total_value_total[16];
+    float most_total[16];
+    float total_total[16];
     for (uint block = 0; block < 60; ++block) {
-        for (uint j = 0; j < 16; j += 16) {
-            vstore16((float16)(-INFINITY), 0, most_value_total + j);
-        }
+        vstore16((float16)(-INFINITY), 0, most_total + 0);
         float16 most_value = (-INFINITY);
-        float most_value_rest = (-INFINITY);
+        float most_rest = (-INFINITY);
         const uint row_start = block * 200;
         for (uint i = 0; i < 192; i += 16) {
             const float16 x = vload16(0, X + row_start + i);
@@ -61,20 +59,18 @@ __kernel void softmax_rows(
         }
         for (uint i = 192; i < 200; ++i) {
             const float x = X[row_start + i];
-            most_value_rest = max_float(most_value_rest, x);
+            most_rest = max_float(most_rest, x);
         }
-        vstore16(max_float16(vload16(0, most_value_total + 0), most_value), 0, most_value_total + 0);
-        most_value_total[0] = max_float(most_value_total[0], most_value_rest);
-        vstore8(max_float8(vload8(0, most_value_total + 0), vload8(0, most_value_total + 8)), 0, most_value_total + 0);
-        vstore4(max_float4(vload4(0, most_value_total + 0), vload4(0, most_value_total + 4)), 0, most_value_total + 0);
-        vstore2(max_float2(vload2(0, most_value_total + 0), vload2(0, most_value_total + 2)), 0, most_value_total + 0);
-        most_value_total[0] = max_float(most_value_total[0], most_value_total[1]);
-        const float most_value_1 = most_value_total[0];
-        for (uint j_1 = 0; j_1 < 16; j_1 += 16) {
-            vstore16((float16)(0.0f), 0, total_value_total + j_1);
-        }
+        vstore16(max_float16(vload16(0, most_total + 0), most_value), 0, most_total + 0);
+        most_total[0] = max_float(most_total[0], most_rest);
+        vstore8(max_float8(vload8(0, most_total + 0), vload8(0, most_total + 8)), 0, most_total + 0);
+        vstore4(max_float4(vload4(0, most_total + 0), vload4(0, most_total + 4)), 0, most_total + 0);
+        vstore2(max_float2(vload2(0, most_total + 0), vload2(0, most_total + 2)), 0, most_total + 0);
+        most_total[0] = max_float(most_total[0], most_total[1]);
+        const float most_value_1 = most_total[0];
+        vstore16((float16)(0.0f), 0, total_total + 0);
         float16 total_value = 0.0f;
-        float total_value_rest = 0.0f;
+        float total_rest = 0.0f;
         const uint row_start_1 = block * 200;
         for (uint i_1 = 0; i_1 < 192; i_1 += 16) {
             const float16 x_1 = vload16(0, X + row_start_1 + i_1);
@@ -82,15 +78,15 @@ __kernel void softmax_rows(
         }
         for (uint i_1 = 192; i_1 < 200; ++i_1) {
             const float x_1 = X[row_start_1 + i_1];
-            total_value_rest += exp(x_1 - most_value_1);
+            total_rest += exp(x_1 - most_value_1);
         }
-        vstore16(vload16(0, total_value_total + 0) + total_value, 0, total_value_total + 0);
-        total_value_total[0] = total_value_total[0] + total_value_rest;
-        vstore8(vload8(0, total_value_total + 0) + vload8(0, total_value_total + 8), 0, total_value_total + 0);
-        vstore4(vload4(0, total_value_total + 0) + vload4(0, total_value_total + 4), 0, total_value_total + 0);
-        vstore2(vload2(0, total_value_total + 0) + vload2(0, total_value_total + 2), 0, total_value_total + 0);
-        total_value_total[0] = total_value_total[0] + total_value_total[1];
-        const float total_value_1 = total_value_total[0];
+        vstore16(vload16(0, total_total + 0) + total_value, 0, total_total + 0);
+        total_total[0] = total_total[0] + total_rest;
+        vstore8(vload8(0, total_total + 0) + vload8(0, total_total + 8), 0, total_total + 0);
+        vstore4(vload4(0, total_total + 0) + vload4(0, total_total + 4), 0, total_total + 0);
+        vstore2(vload2(0, total_total + 0) + vload2(0, total_total + 2), 0, total_total + 0);
+        total_total[0] = total_total[0] + total_total[1];
+        const float total_value_1 = total_total[0];
         const uint row_start_2 = block * 200;
         for (uint i_2 = 0; i_2 < 192; i_2 += 16) {
             const float16 x_2 = vload16(0, X + row_start_2 + i_2);

@@ -22,47 +22,47 @@ __kernel void softmax_rows(
     __global float *Y
 )
 {
-    __local float most_value_lanes[256];
-    __local float total_value_lanes[256];
+    __local float most_lanes[256];
+    __local float total_lanes[256];
     const uint row = (uint)get_local_id(0) / 4;
     const uint column = (uint)get_local_id(0) % 4;
     const uint output = ((uint)get_group_id(0) * 4) + column;
     float most_value = (-INFINITY);
 
-    for (uint point = row; point < 200; point += 64) {
-        const float x = X[(output * 200) + point];
+    for (uint element = row; element < 200; element += 64) {
+        const float x = X[(output * 200) + element];
         most_value = max_float(most_value, x);
     }
-    most_value_lanes[(uint)get_local_id(0)] = most_value;
+    most_lanes[(uint)get_local_id(0)] = most_value;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint width = 32; width > 0; width /= 2) {
         if (row < width) {
-            most_value = max_float(most_value, most_value_lanes[(uint)get_local_id(0) + (width * 4)]);
-            most_value_lanes[(uint)get_local_id(0)] = most_value;
+            most_value = max_float(most_value, most_lanes[(uint)get_local_id(0) + (width * 4)]);
+            most_lanes[(uint)get_local_id(0)] = most_value;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    most_value = most_value_lanes[column];
+    most_value = most_lanes[column];
     float total_value = 0.0f;
 
-    for (uint point_1 = row; point_1 < 200; point_1 += 64) {
-        const float x_1 = X[(output * 200) + point_1];
+    for (uint element_1 = row; element_1 < 200; element_1 += 64) {
+        const float x_1 = X[(output * 200) + element_1];
         total_value += exp(x_1 - most_value);
     }
-    total_value_lanes[(uint)get_local_id(0)] = total_value;
+    total_lanes[(uint)get_local_id(0)] = total_value;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint width_1 = 32; width_1 > 0; width_1 /= 2) {
         if (row < width_1) {
-            total_value += total_value_lanes[(uint)get_local_id(0) + (width_1 * 4)];
-            total_value_lanes[(uint)get_local_id(0)] = total_value;
+            total_value += total_lanes[(uint)get_local_id(0) + (width_1 * 4)];
+            total_lanes[(uint)get_local_id(0)] = total_value;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    total_value = total_value_lanes[column];
+    total_value = total_lanes[column];
 
-    for (uint point_2 = row; point_2 < 200; point_2 += 64) {
-        const float x_2 = X[(output * 200) + point_2];
+    for (uint element_2 = row; element_2 < 200; element_2 += 64) {
+        const float x_2 = X[(output * 200) + element_2];
         const float y = exp(x_2 - most_value) / total_value;
-        Y[(output * 200) + point_2] = y;
+        Y[(output * 200) + element_2] = y;
     }
 }

@@ -62,8 +62,8 @@ float portable_exp(const float x)
     return result;
 }
 
-groupshared float most_value_lanes[256];
-groupshared float total_value_lanes[256];
+groupshared float most_lanes[256];
+groupshared float total_lanes[256];
 
 [RootSignature("SRV(t0), UAV(u0)")]
 [numthreads(256, 1, 1)]
@@ -74,40 +74,40 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint output = (group_id.x * 4) + column;
     precise float most_value = asfloat(0xff800000);
 
-    for (uint point_ = row; point_ < 200; point_ += 64) {
-        precise const float x = X[(output * 200) + point_];
+    for (uint element = row; element < 200; element += 64) {
+        precise const float x = X[(output * 200) + element];
         most_value = max_float(most_value, x);
     }
-    most_value_lanes[lane_id] = most_value;
+    most_lanes[lane_id] = most_value;
     GroupMemoryBarrierWithGroupSync();
     for (uint width = 32; width > 0; width /= 2) {
         if (row < width) {
-            most_value = max_float(most_value, most_value_lanes[lane_id + (width * 4)]);
-            most_value_lanes[lane_id] = most_value;
+            most_value = max_float(most_value, most_lanes[lane_id + (width * 4)]);
+            most_lanes[lane_id] = most_value;
         }
         GroupMemoryBarrierWithGroupSync();
     }
-    most_value = most_value_lanes[column];
+    most_value = most_lanes[column];
     precise float total_value = 0.0f;
 
-    for (uint point_1 = row; point_1 < 200; point_1 += 64) {
-        precise const float x_1 = X[(output * 200) + point_1];
+    for (uint element_1 = row; element_1 < 200; element_1 += 64) {
+        precise const float x_1 = X[(output * 200) + element_1];
         total_value += portable_exp(x_1 - most_value);
     }
-    total_value_lanes[lane_id] = total_value;
+    total_lanes[lane_id] = total_value;
     GroupMemoryBarrierWithGroupSync();
     for (uint width_1 = 32; width_1 > 0; width_1 /= 2) {
         if (row < width_1) {
-            total_value += total_value_lanes[lane_id + (width_1 * 4)];
-            total_value_lanes[lane_id] = total_value;
+            total_value += total_lanes[lane_id + (width_1 * 4)];
+            total_lanes[lane_id] = total_value;
         }
         GroupMemoryBarrierWithGroupSync();
     }
-    total_value = total_value_lanes[column];
+    total_value = total_lanes[column];
 
-    for (uint point_2 = row; point_2 < 200; point_2 += 64) {
-        precise const float x_2 = X[(output * 200) + point_2];
+    for (uint element_2 = row; element_2 < 200; element_2 += 64) {
+        precise const float x_2 = X[(output * 200) + element_2];
         precise const float y = portable_exp(x_2 - most_value) / total_value;
-        Y[(output * 200) + point_2] = y;
+        Y[(output * 200) + element_2] = y;
     }
 }

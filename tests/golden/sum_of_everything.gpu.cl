@@ -20,8 +20,8 @@ __kernel void sum_of_everything_1(
     float s = 0.0f;
     const uint points = min(8334u, 150000 - (output * 8334));
 
-    for (uint point = row; point < points; point += 256) {
-        const float x = X[(output * 8334) + point];
+    for (uint element = row; element < points; element += 256) {
+        const float x = X[(output * 8334) + element];
         s += x;
     }
     s_lanes[(uint)get_local_id(0)] = s;
@@ -43,7 +43,7 @@ __kernel void sum_of_everything_1(
 //
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1])
 //
-// Launch 1 group of 256 work items; a group computes 32 outputs, with 8 lanes on each.
+// Launch 1 group of 256 work items; a group computes 1 output, with 256 lanes on each.
 //   argument 0: S, float32, written
 //   argument 1: S_parts, float32, read
 
@@ -56,27 +56,24 @@ __kernel void sum_of_everything_2(
 )
 {
     __local float s_lanes[256];
-    const uint row = (uint)get_local_id(0) / 32;
-    const uint column = (uint)get_local_id(0) % 32;
-    const uint output = ((uint)get_group_id(0) * 32) + column;
-    const uint at = min(output, 0u);
+    const uint row = (uint)get_local_id(0);
     float s = 0.0f;
 
-    for (uint point = row; point < 18; point += 8) {
-        const float s_parts = S_parts[point];
+    for (uint element = row; element < 18; element += 256) {
+        const float s_parts = S_parts[element];
         s += s_parts;
     }
     s_lanes[(uint)get_local_id(0)] = s;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint width = 4; width > 0; width /= 2) {
+    for (uint width = 128; width > 0; width /= 2) {
         if (row < width) {
-            s += s_lanes[(uint)get_local_id(0) + (width * 32)];
+            s += s_lanes[(uint)get_local_id(0) + width];
             s_lanes[(uint)get_local_id(0)] = s;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    s = s_lanes[column];
-    if ((row == 0) && (output < 1)) {
+    s = s_lanes[0];
+    if (row == 0) {
         S[0] = s;
     }
 }

@@ -21,8 +21,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise float s = 0.0f;
     const uint points = min(8334u, 150000 - (output * 8334));
 
-    for (uint point_ = row; point_ < points; point_ += 256) {
-        precise const float x = X[(output * 8334) + point_];
+    for (uint element = row; element < points; element += 256) {
+        precise const float x = X[(output * 8334) + element];
         s += x;
     }
     s_lanes[lane_id] = s;
@@ -44,7 +44,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1])
 //
-// Dispatch 1 group of 256 threads; a group computes 32 outputs, with 8 lanes on each.
+// Dispatch 1 group of 256 threads; a group computes 1 output, with 256 lanes on each.
 //   u0: S, float32, written
 //   t0: S_parts, float32, read
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
@@ -58,27 +58,24 @@ groupshared float s_lanes[256];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint row = lane_id / 32;
-    const uint column = lane_id % 32;
-    const uint output = (group_id.x * 32) + column;
-    const uint at = min(output, 0u);
+    const uint row = lane_id;
     precise float s = 0.0f;
 
-    for (uint point_ = row; point_ < 18; point_ += 8) {
-        precise const float s_parts = S_parts[point_];
+    for (uint element = row; element < 18; element += 256) {
+        precise const float s_parts = S_parts[element];
         s += s_parts;
     }
     s_lanes[lane_id] = s;
     GroupMemoryBarrierWithGroupSync();
-    for (uint width = 4; width > 0; width /= 2) {
+    for (uint width = 128; width > 0; width /= 2) {
         if (row < width) {
-            s += s_lanes[lane_id + (width * 32)];
+            s += s_lanes[lane_id + width];
             s_lanes[lane_id] = s;
         }
         GroupMemoryBarrierWithGroupSync();
     }
-    s = s_lanes[column];
-    if ((row == 0) && (output < 1)) {
+    s = s_lanes[0];
+    if (row == 0) {
         S[0] = s;
     }
 }
