@@ -200,6 +200,7 @@ class _Writer:
         self.backwards = backwards
         self.body: list[k.Statement] = []
         self._states: list[tuple[k.Local, ...]] = []
+        self.in_bands = False
         self.block_axis = phase.space.kept[-1] if items.in_blocks else None
         if self.block_axis is not None and not phase.is_kept:
             phase = self._hoist(phase, self.block_axis)
@@ -216,7 +217,12 @@ class _Writer:
     def _emitter(self, phase: Phase, builder: Builder, axes: Sequence[int]) -> Emitter:
         levels = {axis: 2 + depth for depth, axis in enumerate(axes)}
         depth = builder.depth(lambda axis: levels.get(axis, 1))
-        return Emitter(phase.elements, self.items.names, depth, self.items.near)
+        strides, block = builder.walk.strides, self.block_axis
+
+        def wide(view: View) -> bool:
+            return not self.in_bands or block is None or bool(strides[view][block])
+
+        return Emitter(phase.elements, self.items.names, depth, self.items.near, wide)
 
     def write(self) -> list[k.Statement]:
         space = self.phase.space

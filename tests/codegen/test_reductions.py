@@ -83,10 +83,8 @@ LEADING = """func @softmax_of_columns(%X: f32[{n}, {m}]) -> (%Y) {{
 
 VARIANCE = """func @moments(%X: f32[{n}, {m}]) -> (%V, %M, %T) {{
   %M: f32[i0 < {n}, i1 < 1] = sum[r1 < {m}] div(%X[i0, r1], {m}.0)
-  %V: f32[i0 < {n}, i1 < 1] = {{
-    v0 = sub(%X[i0, r1], %M[i0, 0])
-    sum[r1 < {m}] mul(v0, v0)
-  }}
+  %V: f32[i0 < {n}, i1 < 1] = sum[r1 < {m}] mul(\
+sub(%X[i0, r1], %M[i0, 0]), sub(%X[i0, r1], %M[i0, 0]))
   %T: f32[i0 < 1] = max[r0 < {n}] %V[r0, 0]
 }}"""
 
