@@ -196,9 +196,7 @@ _DIRECT = tuple(t for t in TYPES if t is not T.BOOL)
 LOADS = MappingProxyType(
     {t: Spelling("{p}[{j}]", vector="vload{n}(0, {p} + {j})") for t in _DIRECT}
     | {
-        T.FLOAT16: Spelling(
-            "vload_half({j}, {p})", helper="load_half", vector="{H}({p} + {j})"
-        ),
+        T.FLOAT16: Spelling("vload_half({j}, {p})", helper="load_half", vector="{H}({p} + {j})"),
         T.BFLOAT16: Spelling(
             "{H}({p}[{j}])", helper="widen_bfloat16", vector="{H}(vload{n}(0, {p} + {j}))"
         ),
@@ -351,9 +349,12 @@ static $T $H(const $T a, const $T b)
         ),
         "load_half": Helper(
             """\
-// In fours: PoCL takes the address of a longer vector of halves for an aligned one.
+// PoCL takes the address of any vector of halves for an aligned one; of four, this does no harm.
 static float16 $H(__global const half *from)
 {
+    if ((ulong)from % 16 == 0) {
+        return (float16)(vload_half8(0, from), vload_half8(1, from));
+    }
     const float8 low = (float8)(vload_half4(0, from), vload_half4(1, from));
     const float8 high = (float8)(vload_half4(2, from), vload_half4(3, from));
     return (float16)(low, high);

@@ -193,9 +193,7 @@ class Collector:
         self._folds: dict[Fold, int] = {}
 
     def elements(self) -> Elements:
-        return Elements(
-            self._domain, tuple(self._values), tuple(self._results), tuple(self._folds)
-        )
+        return Elements(self._domain, tuple(self._values), tuple(self._results), tuple(self._folds))
 
     def add_stage(self, name: str, axes: Mapping[ir.Index, int]) -> None:
         """An element-wise stage. `axes` gives the dimension each of its indices runs along; others

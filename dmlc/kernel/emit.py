@@ -38,10 +38,17 @@ class Names:
 
 
 def local_name(tensor: str) -> str:
-    """A name for an element of a tensor: `InputGradientTensor` gives `input_gradient`."""
-    short = tensor.removesuffix("Tensor").removesuffix("_") or tensor
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", short).lower()
+    """A name for an element of a tensor: `InputGradientTensor` gives `input_gradient`. What is no
+    tensor's name ends in `#` and a note, which is dropped."""
+    words = split_words(tensor)
     return words if words != tensor else f"{tensor}_value"
+
+
+def split_words(tensor: str) -> str:
+    """A tensor's name in small letters, for names to be made of."""
+    name = tensor.partition("#")[0]
+    short = name.removesuffix("Tensor").removesuffix("_") or name
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", short).lower()
 
 
 Position = Callable[[View], k.Expression]
@@ -54,7 +61,8 @@ Near = Callable[[k.Expression, int], k.Expression]
 class Emitter:
     """Writes the statements of one kernel's values, scope by scope.
 
-    `depth` gives the scope a view changes in: 0 where it stands still over the whole kernel.
+    `depth` gives the scope a view changes in: 0 where it stands still over the whole kernel. `wide`
+    says whether a view changes along a vector, where scopes with vectors have views that do not.
     """
 
     def __init__(
@@ -63,8 +71,10 @@ class Emitter:
         names: Names,
         depth: Callable[[View], int],
         near: Mapping[str, Near] | None = None,
+        wide: Callable[[View], bool] = lambda view: True,
     ) -> None:
         self._elements = elements
+        self._wide = wide
         self._near = near or {}
         self._levels: list[int] = []
         self._uses = [0] * len(elements.values)
@@ -175,6 +185,7 @@ class Emitter:
                 )
             case Read():
                 index = position(value.view)
+                lanes = lanes if self._wide(value.view) else 1
                 if value.view.near:
                     return self._near[value.view.tensor](index, lanes)
                 return k.Load(value.view.tensor, index, k.Type(value.dtype, lanes))

@@ -22,7 +22,6 @@ from dmlc.kernel.lower import ACCESS, check_limits, find_index_bits, lower
 from dmlc.kernel.phases import Phase, collect_phases, fold_parts, store_parts
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.space import Space, cut
-from dmlc.scalars import DataType
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Pass
 
@@ -37,7 +36,9 @@ def lower_group(
     """
     if not group.passes:
         return (lower(function, group.stages, profile, limits),)
-    phases = collect_phases(function, group.kept, group.passes, _list_stored(function, group.stages))
+    phases = collect_phases(
+        function, group.kept, group.passes, _list_stored(function, group.stages)
+    )
     if _keeps_busy(phases, profile) and len(_list_buffers(function, phases)) <= limits.buffers:
         return (_make_kernel(function, phases, group.stages, profile, limits),)
     kernels: list[k.Kernel] = []
@@ -98,7 +99,7 @@ def _list_stored(function: ir.Function, stages: Sequence[str]) -> set[str]:
 def _count_groups(phases: Sequence[Phase], profile: Profile) -> int:
     if profile.lanes == 1:
         return reduce_gpu.count_groups(phases, profile)
-    return reduce_cpu.count_items(phases)
+    return reduce_cpu.count_items(phases, profile)
 
 
 def _keeps_busy(phases: Sequence[Phase], profile: Profile) -> bool:
@@ -111,14 +112,16 @@ def _keeps_busy(phases: Sequence[Phase], profile: Profile) -> bool:
 
 
 def _cut_up(phases: Sequence[Phase], profile: Profile) -> Space | None:
-    """The space of the first phase with its longest inner axis cut into pieces; None where one
-    kernel does."""
+    """The space of the first phase with an inner axis cut into pieces, the outermost one that is
+    long enough; None where one kernel does."""
     space = phases[0].space
     groups = max(1, _count_groups(phases, profile))
     work = math.prod(space.kept_sizes) * space.inner_count // groups
-    axis = max(space.inner, key=lambda a: space.sizes[a])
+    wanted = min(work // profile.piece, -(-4 * profile.groups // groups))
+    long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
+    axis = long[0] if long else max(space.inner, key=lambda a: space.sizes[a])
     size = space.sizes[axis]
-    pieces = min(work // profile.piece, -(-4 * profile.groups // groups), size)
+    pieces = min(wanted, size)
     if groups >= profile.groups or pieces < 2:
         return None
     return cut(space, axis, -(-size // pieces))
@@ -177,12 +180,8 @@ def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buf
     for name, view in (read | written).items():
         if name not in tensors:
             access = ACCESS[name in read, name in written]
-            made.append(k.Buffer(name, _stored(view), access, sizes[name]))
+            made.append(k.Buffer(name, view.dtype, access, sizes[name]))
     return tuple(made)
-
-
-def _stored(view: View) -> DataType:
-    return view.dtype
 
 
 def _reach(phase: Phase, view: View) -> int:

@@ -11,13 +11,12 @@ import dataclasses
 
 from dmlc import ir
 from dmlc.kernel.collapse import Walk
-from dmlc.kernel.element import Elements, Place, Read, Value, View, operands, prune
-from dmlc.kernel.emit import Names
+from dmlc.kernel.element import Elements, Place, Read, View, operands, prune
 from dmlc.kernel.phases import Phase
 from dmlc.scalars import DataType
 
 
-def hoist(phase: Phase, axis: int, names: Names) -> tuple[Phase | None, Phase]:
+def hoist(phase: Phase, axis: int) -> tuple[Phase | None, Phase]:
     """The phase to run before, over kept dimensions alone, and the phase without its work.
 
     `axis` is the one that outputs of a block lie along. The first is None where there is nothing
@@ -40,13 +39,16 @@ def hoist(phase: Phase, axis: int, names: Names) -> tuple[Phase | None, Phase]:
         return None, phase
     near = tuple(int(a in phase.space.kept) for a in range(len(phase.space.sizes)))
     views = {
-        n: View(names.take("factor"), _type(elements.values[n]), near, near=True) for n in taken
+        number: View(f"factor#{count}", elements.values[number].dtype, near, near=True)
+        for count, number in enumerate(taken)
     }
     values = list(elements.values)
     for number, view in views.items():
         values[number] = Read(view, view.dtype)
     rest = prune(dataclasses.replace(elements, values=tuple(values)))
-    work = prune(Elements(elements.domain, elements.values, tuple((v, n) for n, v in views.items())))
+    work = prune(
+        Elements(elements.domain, elements.values, tuple((v, n) for n, v in views.items()))
+    )
     return _over(phase, work, ()), _over(phase, rest, None)
 
 
@@ -65,10 +67,6 @@ def _choose(elements: Elements, varies: list[bool], moves: list[bool]) -> list[i
         else:
             needed.update(operands(value))
     return taken[::-1]
-
-
-def _type(value: Value) -> DataType:
-    return value.dtype
 
 
 def _over(phase: Phase, elements: Elements, gathered: tuple[()] | None) -> Phase:

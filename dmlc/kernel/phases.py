@@ -33,8 +33,8 @@ class Gathered:
         return self.stages[0][0]
 
     def slot_name(self, number: int) -> str:
-        """What a part of its state is called where it is at hand."""
-        return f"{self.name}#{number}"
+        """What a part of its state is called where it is at hand: no tensor has such a name."""
+        return f"{self.name}{self.slots[number].suffix}#state"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -26,10 +26,12 @@ from dmlc.kernel.emit import (
     local_name,
     multiply,
     operate,
+    split_words,
 )
 from dmlc.kernel.hoist import hoist
 from dmlc.kernel.phases import Gathered, Phase
 from dmlc.kernel.schedule import Limits, Profile
+from dmlc.scalars import DataType
 
 _COLUMNS = 256
 """Neighbouring outputs in a block, at most, where vectors run across them."""
@@ -53,7 +55,7 @@ _Bounds = tuple[k.Expression, k.Expression]
 """Where a loop starts and stops."""
 
 
-def choose_width(phases: Sequence[Phase]) -> int:
+def choose_width(phases: Sequence[Phase], profile: Profile) -> int:
     """The number of neighbouring outputs a work item folds at once."""
     space = phases[0].space
     if not space.kept:
@@ -65,12 +67,20 @@ def choose_width(phases: Sequence[Phase]) -> int:
         return neighbours if blocks == 1 else -(-each // _COLUMN_STEP) * _COLUMN_STEP
     outside = any(axis < last for axis in space.inner)
     row = math.prod(space.sizes[axis] for axis in space.inner if axis > last)
-    return min(_ROWS, neighbours) if outside and row <= _SHORT_ROW else 1
+    if not outside or row > _SHORT_ROW:
+        return 1
+    width = min(_ROWS, neighbours)
+    while width > 1 and _count_blocks(space.kept_sizes, width) < profile.groups:
+        width //= 2
+    return width
 
 
-def count_items(phases: Sequence[Phase]) -> int:
+def count_items(phases: Sequence[Phase], profile: Profile) -> int:
     """The number of blocks of outputs, each of which one work item has to itself."""
-    kept, width = phases[0].space.kept_sizes, choose_width(phases)
+    return _count_blocks(phases[0].space.kept_sizes, choose_width(phases, profile))
+
+
+def _count_blocks(kept: tuple[int, ...], width: int) -> int:
     return math.prod(kept[:-1]) * -(-kept[-1] // width) if kept else 1
 
 
@@ -101,7 +111,7 @@ class _Items:
         self.profile = profile
         self.limits = limits
         self.buffers = buffers
-        self.width = choose_width(phases)
+        self.width = choose_width(phases, profile)
         self.near: dict[str, Near] = {}
         self.arrays: list[k.Array] = []
         self.first: k.Expression = index(0)
@@ -133,7 +143,7 @@ class _Items:
 
     def lower(self) -> tuple[Shape, tuple[k.Array, ...]]:
         kept = self.phases[0].space.kept_sizes
-        blocks = count_items(self.phases)
+        blocks = count_items(self.phases, self.profile)
         inner = max(1, max(p.space.inner_count for p in self.phases)) * self.width
         run = min(max(1, self.profile.per_item // inner), max(blocks, 1))
         launch = k.Launch(blocks, run, 1)
@@ -190,6 +200,7 @@ class _Writer:
         self.backwards = backwards
         self.body: list[k.Statement] = []
         self._states: list[tuple[k.Local, ...]] = []
+        self.in_bands = False
         self.block_axis = phase.space.kept[-1] if items.in_blocks else None
         if self.block_axis is not None and not phase.is_kept:
             phase = self._hoist(phase, self.block_axis)
@@ -206,7 +217,12 @@ class _Writer:
     def _emitter(self, phase: Phase, builder: Builder, axes: Sequence[int]) -> Emitter:
         levels = {axis: 2 + depth for depth, axis in enumerate(axes)}
         depth = builder.depth(lambda axis: levels.get(axis, 1))
-        return Emitter(phase.elements, self.items.names, depth, self.items.near)
+        strides, block = builder.walk.strides, self.block_axis
+
+        def wide(view: View) -> bool:
+            return not self.in_bands or block is None or bool(strides[view][block])
+
+        return Emitter(phase.elements, self.items.names, depth, self.items.near, wide)
 
     def write(self) -> list[k.Statement]:
         space = self.phase.space
@@ -363,6 +379,8 @@ class _Writer:
         named: dict[k.Expression, k.Local] = {}
         bases: dict[View, k.Expression] = {}
         for view in self.phase.elements.views():
+            if view.near:
+                continue
             base = at(view)
             if isinstance(base, k.Operate):
                 if base not in named:
@@ -400,23 +418,28 @@ class _Writer:
         return statements + [k.Put(a, place, m) for a, m in zip(arrays, merged, strict=True)]
 
     def _make_arrays(self, gathered: Gathered, suffix: str, size: int) -> tuple[str, ...]:
-        name = local_name(gathered.name)
+        name = split_words(gathered.name)
         return tuple(
             self.items.array(f"{name}{slot.suffix}{suffix}", k.Type(slot.dtype), size)
             for slot in gathered.slots
         )
 
-    def _fill(self, gathered: Sequence[Gathered], arrays: Sequence[Sequence[str]]) -> k.Statement:
+    def _fill(
+        self, gathered: Sequence[Gathered], arrays: Sequence[Sequence[str]]
+    ) -> list[k.Statement]:
         """Sets arrays of one size to the state before any point."""
         size = next(a.size for a in self.items.arrays if a.name == arrays[0][0])
         lanes = self.items.profile.lanes if size > 1 else 1
-        number = k.Local(self.items.names.take("j"), k.INDEX)
+        once = size == lanes
+        number = index(0) if once else k.Local(self.items.names.take("j"), k.INDEX)
         puts = tuple(
             k.Put(name, number, start(slot, lanes))
             for each, names in zip(gathered, arrays, strict=True)
             for slot, name in zip(each.slots, names, strict=True)
         )
-        return k.For(number, index(0), index(size), lanes, puts)
+        if not isinstance(number, k.Local):
+            return list(puts)
+        return [k.For(number, index(0), index(size), lanes, puts)]
 
     def _split(self, axes: Sequence[int], most: int) -> tuple[int, bool]:
         """From which of `axes` on there are at most so many points; and whether the innermost
@@ -439,33 +462,60 @@ class _Writer:
         before: list[k.Statement] = []
         stop = self._stop(axis, before)
         strip = k.Local(self.items.names.take("strip"), k.INDEX)
-        end = self.builder.let(
-            "strip_end", operate("min", add(strip, index(length)), stop)
-        )
+        end = self.builder.let("strip_end", operate("min", add(strip, index(length)), stop))
         body = (end, *inside((strip, end.local)))
         return [*before, k.For(strip, index(0), stop, length, body)]
 
     def _fold_rows(self) -> None:
         """Folds points that lie side by side, in vectors; each output has a total of its own."""
-        axes, gathered = self.axes, self.phase.gathered
+        axes, gathered, items = self.axes, self.phase.gathered, self.items
         block = axes.index(self.block_axis) + 1 if self.block_axis is not None else 0
         inner = axes[block:]
         split, strips = self._split(inner, _FLUSH_ROW)
         lanes = self._lanes(inner[-1])
-        totals = [self._make_arrays(g, "_total", self.items.width * lanes) for g in gathered]
-        self.body.append(self._fill(gathered, totals))
+        arrays: list[tuple[str, ...]] = []
+        variables: list[tuple[k.Local, ...]] = []
+        if items.in_blocks or lanes > 1:
+            suffix = "_total" if lanes > 1 else "_block"
+            arrays = [self._make_arrays(g, suffix, items.width * lanes) for g in gathered]
+            self.body += self._fill(gathered, arrays)
+        elif block + split or strips:
+            variables = [self._make_variables(g, 1, "_total", self.body) for g in gathered]
 
         def flushed(known: dict[int, k.Expression], output: k.Expression) -> list[k.Statement]:
-            if strips:
-                return self._strips(
-                    inner[-1],
-                    _FLUSH_ROW,
-                    lambda bounds: self._add_up(inner[split:], known, output, totals, bounds),
-                )
-            return self._add_up(inner[split:], known, output, totals, None)
+            def add_up(bounds: _Bounds | None) -> list[k.Statement]:
+                body: list[k.Statement] = []
+                states = self._add_up(inner[split:], known, output, bounds, body)
+                for _, found in states:
+                    for number, (each, state) in enumerate(zip(gathered, found, strict=True)):
+                        if arrays:
+                            place = multiply(output, lanes)
+                            body += self._merge_arrays(each, arrays[number], place, state)
+                        elif variables:
+                            body += self._merge_locals(each, variables[number], state)
+                if not arrays and not variables:
+                    variables.extend(states[0][1])
+                return body
+
+            return self._strips(inner[-1], _FLUSH_ROW, add_up) if strips else add_up(None)
 
         self.body += self._around(axes[: block + split], self.known, index(0), flushed)
-        self._finish_rows(totals, lanes)
+        if arrays:
+            self._finish_rows(arrays, lanes)
+        for each, state in zip(gathered, variables, strict=False):
+            self._keep_locals(each, state)
+
+    def _make_variables(
+        self, gathered: Gathered, lanes: int, suffix: str, body: list[k.Statement]
+    ) -> tuple[k.Local, ...]:
+        """Variables for the state before any point."""
+        made: list[k.Local] = []
+        for slot in gathered.slots:
+            words = split_words(gathered.name) if suffix else local_name(gathered.name)
+            name = self.items.names.take(f"{words}{slot.suffix}{suffix}")
+            made.append(k.Local(name, k.Type(slot.dtype, lanes)))
+            body.append(k.Variable(made[-1], start(slot, lanes)))
+        return tuple(made)
 
     def _around(
         self,
@@ -488,33 +538,22 @@ class _Writer:
         axes: Sequence[int],
         known: dict[int, k.Expression],
         output: k.Expression,
-        totals: Sequence[Sequence[str]],
         bounds: _Bounds | None,
-    ) -> list[k.Statement]:
-        """Folds some points in registers, and flushes these into the totals."""
+        body: list[k.Statement],
+    ) -> list[tuple[int, list[tuple[k.Local, ...]]]]:
+        """Folds some points in registers, and gives the states: of vectors, and of the points
+        left over."""
         gathered, lanes = self.phase.gathered, self._lanes(axes[-1])
         size = self.phase.space.sizes[axes[-1]]
         left_over = bounds is not None or axes[-1] in self.phase.space.pieces or size % lanes
         widths = (lanes, 1) if lanes > 1 and left_over else (lanes,)
-        states: dict[int, list[tuple[k.Local, ...]]] = {}
-        body: list[k.Statement] = []
-        for width in widths:
-            suffix = "" if width == lanes else "_rest"
-            states[width] = [
-                tuple(
-                    k.Local(
-                        self.items.names.take(f"{local_name(g.name)}{slot.suffix}{suffix}"),
-                        k.Type(slot.dtype, width),
-                    )
-                    for slot in g.slots
-                )
+        states = {
+            width: [
+                self._make_variables(g, width, "" if width == lanes else "_rest", body)
                 for g in gathered
             ]
-            for each, state in zip(gathered, states[width], strict=True):
-                body += [
-                    k.Variable(local, start(slot, width))
-                    for local, slot in zip(state, each.slots, strict=True)
-                ]
+            for width in widths
+        }
         level = 1 + len(self.axes)
 
         def fold(width: int, position: Position) -> list[k.Statement]:
@@ -527,10 +566,7 @@ class _Writer:
             body += self._vectors(axes[-1], known, output, fold, bounds)
         else:
             body += self._nest(axes, known, output, fold)
-        for width in widths:
-            for each, state, arrays in zip(gathered, states[width], totals, strict=True):
-                body += self._merge_arrays(each, arrays, multiply(output, lanes), state)
-        return body
+        return list(states.items())
 
     def _finish_rows(self, totals: Sequence[Sequence[str]], lanes: int) -> None:
         """Folds the lanes of each total, in a tree, and has the outcome at hand."""
@@ -547,60 +583,56 @@ class _Writer:
                 ]
                 body += self._merge_arrays(each, arrays, first, theirs)
             width //= 2
-        if isinstance(number, k.Local) and body:
-            body = [k.For(number, index(0), items.count, 1, tuple(body))]
-        self.body += body
-        for each, arrays in zip(gathered, totals, strict=True):
-            if items.in_blocks:
-                self._keep_arrays(each, arrays, lanes)
-            else:
-                self._keep_locals(each, arrays)
+        if not items.in_blocks:
+            self.body += body
+            for each, arrays in zip(gathered, totals, strict=True):
+                state: list[k.Local] = []
+                for slot, array in zip(each.slots, arrays, strict=True):
+                    element = k.Element(array, index(0), k.Type(slot.dtype))
+                    wanted = f"{local_name(each.name)}{slot.suffix}"
+                    state.append(self._name(self.body, wanted, element))
+                self._keep_locals(each, state)
+            return
+        packed = totals
+        if lanes > 1:
+            packed = [self._make_arrays(g, "_block", items.width) for g in gathered]
+            for each, arrays, to in zip(gathered, totals, packed, strict=True):
+                body += [
+                    k.Put(b, number, k.Element(a, first, k.Type(slot.dtype)))
+                    for a, b, slot in zip(arrays, to, each.slots, strict=True)
+                ]
+        if body and isinstance(number, k.Local):
+            self.body.append(k.For(number, index(0), items.count, 1, tuple(body)))
+        for each, arrays in zip(gathered, packed, strict=True):
+            self._keep_arrays(each, arrays)
 
-    def _keep_locals(self, gathered: Gathered, arrays: Sequence[str]) -> None:
+    def _keep_locals(self, gathered: Gathered, state: Sequence[k.Local]) -> None:
         """Has a state, and the reductions it is, at hand from here on: the only one there is."""
-        state: list[k.Expression] = []
-        for number, (slot, array) in enumerate(zip(gathered.slots, arrays, strict=True)):
-            name = self.items.names.take(f"{local_name(gathered.name)}{slot.suffix}")
-            local = k.Local(name, k.Type(slot.dtype))
-            self.body.append(k.Let(local, k.Element(array, index(0), local.type)))
+        for number, local in enumerate(state):
             self.items.near[gathered.slot_name(number)] = _always(local)
-            state.append(local)
         for stage, dtype in gathered.stages:
             value = finish(gathered.fold, state, dtype.compute)
             if not isinstance(value, k.Local):
-                let = self.builder.let(local_name(stage), value)
-                self.body.append(let)
-                value = let.local
+                value = self._name(self.body, local_name(stage), value)
             self.items.near[stage] = _always(value)
 
-    def _keep_arrays(self, gathered: Gathered, arrays: Sequence[str], step: int = 1) -> None:
-        """The same of a block of outputs, `step` elements apart in the arrays."""
-        if step > 1:
-            arrays = self._pack(gathered, arrays, step)
+    def _keep_arrays(self, gathered: Gathered, arrays: Sequence[str]) -> None:
+        """The same of a block of outputs."""
 
         def element(number: int) -> Near:
             array, slot = arrays[number], gathered.slots[number]
             return lambda place, lanes: k.Element(array, place, k.Type(slot.dtype, lanes))
 
+        def value(dtype: DataType) -> Near:
+            return lambda place, lanes: finish(
+                gathered.fold, [part(place, lanes) for part in parts], dtype.compute
+            )
+
         parts = [element(number) for number in range(len(arrays))]
         for number, part in enumerate(parts):
             self.items.near[gathered.slot_name(number)] = part
         for stage, dtype in gathered.stages:
-            compute = dtype.compute
-            self.items.near[stage] = lambda place, lanes, compute=compute: finish(
-                gathered.fold, [part(place, lanes) for part in parts], compute
-            )
-
-    def _pack(self, gathered: Gathered, arrays: Sequence[str], step: int) -> tuple[str, ...]:
-        """Moves the outputs of a block together."""
-        packed = self._make_arrays(gathered, "", self.items.width)
-        number = k.Local(self.items.names.take("j"), k.INDEX)
-        moves = tuple(
-            k.Put(to, number, k.Element(array, multiply(number, step), k.Type(slot.dtype)))
-            for to, array, slot in zip(packed, arrays, gathered.slots, strict=True)
-        )
-        self.body.append(k.For(number, index(0), self.items.count, 1, moves))
-        return packed
+            self.items.near[stage] = value(dtype)
 
     def _fold_columns(self) -> None:
         """Folds a block of outputs that lie side by side: vectors run across them."""
@@ -608,11 +640,11 @@ class _Writer:
         reduced = [axis for axis in self.axes if axis != self.block_axis]
         split, strips = self._split(reduced, _FLUSH_COLUMN)
         flushes = strips or split > 0
-        states = [self._make_arrays(g, "", self.items.width) for g in gathered]
+        states = [self._make_arrays(g, "_block", self.items.width) for g in gathered]
         totals = states
         if flushes:
             totals = [self._make_arrays(g, "_total", self.items.width) for g in gathered]
-            self.body.append(self._fill(gathered, totals))
+            self.body += self._fill(gathered, totals)
 
         def gather(
             known: dict[int, k.Expression], output: k.Expression, bounds: _Bounds | None = None
@@ -620,7 +652,7 @@ class _Writer:
             def bands(known: dict[int, k.Expression], output: k.Expression) -> list[k.Statement]:
                 return self._bands(known, bounds, states, self._add_up_rows)
 
-            body: list[k.Statement] = [self._fill(gathered, states)]
+            body = self._fill(gathered, states)
             body += self._around(reduced[split:-1], known, output, bands)
             if flushes:
                 body.append(self._flush_columns(gathered, states, totals))
@@ -787,7 +819,7 @@ class _Writer:
     def _hoist(self, phase: Phase, axis: int) -> Phase:
         """Computes what changes from output to output only before the loops over points, into
         arrays, and gives the phase that reads these."""
-        before, rest = hoist(phase, axis, self.items.names)
+        before, rest = hoist(phase, axis)
         if before is None:
             return rest
         self.phase = before
@@ -798,7 +830,7 @@ class _Writer:
         self.body += self.emitter.lets(0, position) + self.emitter.lets(1, position)
         results = before.elements.results
         arrays = {
-            view.tensor: self.items.array(view.tensor, k.Type(view.dtype), self.items.width)
+            view.tensor: self.items.array("factors", k.Type(view.dtype), self.items.width)
             for view, _ in results
         }
 

@@ -26,6 +26,7 @@ from dmlc.kernel.emit import (
     local_name,
     multiply,
     operate,
+    split_words,
 )
 from dmlc.kernel.phases import Gathered, Phase
 from dmlc.kernel.schedule import Limits, Profile
@@ -56,7 +57,8 @@ def choose_tile(phases: Sequence[Phase], profile: Profile) -> Tile:
     if first.kept and last == first.kept[-1]:
         widest = min(_COLUMNS, _round_up(outputs))
         rows = min(rows, profile.group_size // widest)
-    rows = max(1, min(rows, profile.group_size))
+    rows = max(rows, profile.group_size // _round_up(outputs), 1)
+    rows = min(rows, profile.group_size)
     return Tile(rows, profile.group_size // rows)
 
 
@@ -202,16 +204,16 @@ class _Groups:
                 for local, slot in zip(state, gathered.slots, strict=True)
             ]
         axes, stop = self._inner(phase, known, body)
-        point = k.Local(self._names.take("point"), k.INDEX)
+        element = k.Local(self._names.take("element"), k.INDEX)
         inner = dict(known)
-        inside = builder.decompose(point, [(axis, space.sizes[axis]) for axis in axes], inner)
+        inside = builder.decompose(element, [(axis, space.sizes[axis]) for axis in axes], inner)
         position = _position(builder, inner)
         inside += emitter.lets(2, position)
         for gathered, state in zip(phase.gathered, states, strict=True):
             inside += self._gather(emitter, gathered, state)
         stores = emitter.stores(position, 1, {})
         inside += _guard([self._inside] if self._inside is not None and stores else [], stores)
-        body.append(k.For(point, self._row, stop, self._tile.rows, tuple(inside)))
+        body.append(k.For(element, self._row, stop, self._tile.rows, tuple(inside)))
         if self._tile.rows > 1:
             body += self._join(phase.gathered, states)
         for gathered, state in zip(phase.gathered, states, strict=True):
@@ -255,7 +257,7 @@ class _Groups:
         for each, state in zip(gathered, states, strict=True):
             names: list[str] = []
             for slot, local in zip(each.slots, state, strict=True):
-                name = self._names.take(f"{local.name}_lanes")
+                name = self._names.take(f"{split_words(each.name)}{slot.suffix}_lanes")
                 self._arrays.append(k.Array(name, slot.dtype, size, shared=True))
                 body.append(k.Put(name, lane, local))
                 names.append(name)

@@ -83,10 +83,8 @@ LEADING = """func @softmax_of_columns(%X: f32[{n}, {m}]) -> (%Y) {{
 
 VARIANCE = """func @moments(%X: f32[{n}, {m}]) -> (%V, %M, %T) {{
   %M: f32[i0 < {n}, i1 < 1] = sum[r1 < {m}] div(%X[i0, r1], {m}.0)
-  %V: f32[i0 < {n}, i1 < 1] = {{
-    v0 = sub(%X[i0, r1], %M[i0, 0])
-    sum[r1 < {m}] mul(v0, v0)
-  }}
+  %V: f32[i0 < {n}, i1 < 1] = sum[r1 < {m}] mul(\
+sub(%X[i0, r1], %M[i0, 0]), sub(%X[i0, r1], %M[i0, 0]))
   %T: f32[i0 < 1] = max[r0 < {n}] %V[r0, 0]
 }}"""
 
@@ -172,9 +170,7 @@ def functions(draw: st.DrawFn) -> tuple[ir.Function, int]:
         strides[axis] = step
         step *= sizes[axis]
     repeated = [0 if draw(st.booleans()) else s for s in ir.packed_strides(tuple(sizes))]
-    first, second = (
-        draw(st.sampled_from(("sum", "max", "min"))) for _ in range(2)
-    )
+    first, second = (draw(st.sampled_from(("sum", "max", "min"))) for _ in range(2))
     at = ", ".join(f"i{a}" if a in kept else f"r{a}" for a in range(rank))
     domain = ", ".join(f"i{a} < {n if a in kept else 1}" for a, n in enumerate(sizes))
     over = ", ".join(f"r{a} < {n}" for a, n in enumerate(sizes) if a not in kept)
@@ -203,8 +199,7 @@ def test_any_axes_and_strides(case: tuple[ir.Function, int], profile: str) -> No
 @pytest.mark.parametrize("combiner", ["argmin", "argmax"])
 def test_the_first_of_equals_and_nan(combiner: str, profile: str) -> None:
     function = ir.parse(
-        f"func @f(%X: f32[9, 40]) -> (%P) {{\n"
-        f"  %P: u8[i0 < 9] = {combiner}[r1 < 40] %X[i0, r1]\n}}"
+        f"func @f(%X: f32[9, 40]) -> (%P) {{\n  %P: u8[i0 < 9] = {combiner}[r1 < 40] %X[i0, r1]\n}}"
     )
     x = np.zeros((9, 40), np.float32)
     x[1, 5:] = 1
