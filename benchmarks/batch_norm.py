@@ -48,13 +48,12 @@ class Case:
         wide, gradient = x.astype(np.float64), dy.astype(np.float64)
         mean = wide.mean(axes, keepdims=True).astype(dtype)
         variance = wide.var(axes, keepdims=True).astype(dtype)
-        scale = random.uniform(0.5, 2, mean.shape).astype(dtype)
-        centered = wide - mean
-        spread = variance.astype(np.float64) + EPSILON
-        inner = (gradient * centered).mean(axes, keepdims=True)
-        expected = scale / np.sqrt(spread) * (
-            gradient - gradient.mean(axes, keepdims=True) - centered * inner / spread
-        )  # fmt: skip
+        scale: Array = random.uniform(0.5, 2, mean.shape).astype(dtype)
+        centered: Array = wide - mean
+        spread: Array = variance.astype(np.float64) + EPSILON
+        inner: Array = (gradient * centered).mean(axes, keepdims=True)
+        inner = gradient - gradient.mean(axes, keepdims=True) - centered * inner / spread
+        expected: Array = scale / np.sqrt(spread) * inner
         return Case(x, dy, np.zeros_like(x), mean, variance, scale, expected)
 
     def accepts(self, result: Array) -> bool:

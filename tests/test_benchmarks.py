@@ -16,7 +16,7 @@ def test_times_are_shown_with_their_unit_and_ratio() -> None:
 
 def test_the_table_is_markdown() -> None:
     columns = {"1K": {LIMIT: 1e-6, "dmlc": 2e-6}, "1M": {LIMIT: 1e-3, "dmlc": 1.1e-3}}
-    assert show_table("f32", columns).splitlines() == [
+    assert show_table("ReLU grad f32", columns).splitlines() == [
         "| ReLU grad f32   | 1K          | 1M            |",
         "| --------------- | ----------- | ------------- |",
         "| machine's limit | 1 us (1.00) | 1 ms (1.00)   |",
@@ -50,13 +50,25 @@ def test_targets_are_checked_where_they_were_measured() -> None:
     small = {
         LIMIT: 0.1, "dmlc bound call": 3.0, "dmlc executable, out=": 9.0, "PyTorch eager, out=": 2.0
     }  # fmt: skip
-    found = check({"f32": {"1K": small, "16M": large}, "f16": {"1K": small}}, {"dmlc --help": 0.1})
+    times = {"ReLU f32": {"1K": small, "16M": large}, "ReLU f16": {"1K": small}}
+    found = check(times, {"dmlc --help": 0.1})
     missed = [what for what, figure, most in found if figure > most]
     assert [what for what, _, _ in found] == [
-        "f32 16M: bound call / limit",
-        "f32 16M: bound call / PyTorch out=",
-        "f32 1K: bound call / PyTorch out=",
-        "f32 1K: executable / PyTorch out=",
+        "ReLU f32 16M: bound call / limit",
+        "ReLU f32 16M: bound call / PyTorch out=",
+        "ReLU f32 1K: bound call / PyTorch out=",
+        "ReLU f32 1K: executable / PyTorch out=",
         "dmlc --help, seconds",
     ]
-    assert missed == ["f32 16M: bound call / limit", "f32 1K: executable / PyTorch out="]
+    assert missed == ["ReLU f32 16M: bound call / limit", "ReLU f32 1K: executable / PyTorch out="]
+
+
+def test_targets_of_batch_normalization() -> None:
+    large = {LIMIT: 1.0, "dmlc bound call": 1.7, "PyTorch eager": 3.0, "torch.compile": 4.0}
+    small = {LIMIT: 1.0, "dmlc bound call": 2.0, "PyTorch eager": 3.0, "torch.compile": 2.5}
+    found = check({"BN f32": {"(32, 64, 56, 56)": large, "(128, 1024)": small}}, {})
+    assert found == [
+        ("BN f32 (32, 64, 56, 56): bound call / limit", 1.7, 1.8),
+        ("BN f32 (32, 64, 56, 56): bound call / best of PyTorch", 1.7 / 3, 0.5),
+        ("BN f32 (128, 1024): bound call / best of PyTorch", 0.8, 1.0),
+    ]
