@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 
-from dmlc.ir import Apply, Body, Cast, Constant, Function, Instruction, Load, Reduction, Stage
-from dmlc.ir import operands, with_operands
+from dmlc.ir import (
+    Apply,
+    Body,
+    Cast,
+    Constant,
+    Function,
+    Instruction,
+    Load,
+    Reduction,
+    Stage,
+    operands,
+    with_operands,
+)
 from dmlc.scalars import OPERATIONS, DataType
 
 _COMBINERS = {"any": "max", "all": "min"}
