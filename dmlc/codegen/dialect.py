@@ -102,7 +102,8 @@ class Dialect:
     variable: Callable[[str, DataType], str]
     """The same of a local that changes."""
     elements: Spelling
-    """An array's: `{p}` is the array, `{i}` the index, `{n}` the number of lanes."""
+    """An array's: `{p}` is the array, `{i}` the index, `{at}` the address of both, `{n}` the number
+    of lanes."""
     puts: Spelling
     """The same, with `{a}` for the value."""
     shared: str

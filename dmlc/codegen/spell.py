@@ -141,14 +141,14 @@ class Speller:
 
     def _spell_put(self, put: k.Put) -> str:
         lanes = put.value.type.lanes
-        value, index = self.spell_vector(put.value), self.spell(put.index)
-        places: dict[str, str | int] = {
-            "p": self._names.spell(put.array),
-            "i": index.text,
-            "n": lanes,
-            "a": value.text,
-        }
+        places = self._place_element(put.array, put.index, lanes)
+        places["a"] = self.spell_vector(put.value).text
         return self._fill(self._dialect.puts, places, DataType.INDEX, lanes, DataType.INDEX)
+
+    def _place_element(self, array: str, index: k.Expression, lanes: int) -> dict[str, str | int]:
+        name, text = self._names.spell(array), self.spell(index).text
+        at = name if text == "0" else f"{name} + {text}"
+        return {"p": name, "i": text, "at": at, "n": lanes}
 
     def _spell_let(
         self,
@@ -229,12 +229,8 @@ class Speller:
             case k.Broadcast():
                 return self.spell(expression.operand)
             case k.Element(array=array, index=index):
-                places: dict[str, str | int] = {
-                    "p": self._names.spell(array),
-                    "i": self.spell(index).text,
-                    "n": expression.type.lanes,
-                }
                 lanes = expression.type.lanes
+                places = self._place_element(array, index, lanes)
                 spelling = self._dialect.elements
                 return Text(self._fill(spelling, places, DataType.INDEX, lanes, DataType.INDEX))
             case k.Lead(buffer=buffer, bytes=bytes_):

@@ -1,4 +1,4 @@
-"""A stage as a line for a person: `Y[i0] = X[i0] > 0 ? X[i0] : 0`, `S[i0] = sum[r1 < 3](X[i0, r1])`.
+"""A stage as a line for a person: `Y[i0] = X[i0] > 0 ? X[i0] : 0`, `S[] = sum[r0 < 3](X[r0])`.
 
 For comments only; the tensor IR's own text form is `dmlc.ir`'s.
 """

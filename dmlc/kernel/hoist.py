@@ -13,6 +13,7 @@ from dmlc import ir
 from dmlc.kernel.collapse import Walk
 from dmlc.kernel.element import Elements, Place, Read, View, operands, prune
 from dmlc.kernel.phases import Phase
+from dmlc.kernel.space import Space
 from dmlc.scalars import DataType
 
 
@@ -49,7 +50,12 @@ def hoist(phase: Phase, axis: int) -> tuple[Phase | None, Phase]:
     work = prune(
         Elements(elements.domain, elements.values, tuple((v, n) for n, v in views.items()))
     )
-    return _over(phase, work, ()), _over(phase, rest, None)
+    gathered = tuple(
+        dataclasses.replace(g, fold=fold)
+        for g, fold in zip(phase.gathered, rest.folds, strict=True)
+    )
+    before = Phase(work, _over(phase.space, work), is_hoisted=True)
+    return before, Phase(rest, _over(phase.space, rest), gathered)
 
 
 def _choose(elements: Elements, varies: list[bool], moves: list[bool]) -> list[int]:
@@ -69,15 +75,8 @@ def _choose(elements: Elements, varies: list[bool], moves: list[bool]) -> list[i
     return taken[::-1]
 
 
-def _over(phase: Phase, elements: Elements, gathered: tuple[()] | None) -> Phase:
-    """A phase with other work over the same points."""
-    walk = phase.space.walk
+def _over(space: Space, elements: Elements) -> Space:
+    """The same points, for other work."""
+    walk = space.walk
     strides = {v: walk.strides.get(v, v.strides) for v in elements.views()}
-    space = dataclasses.replace(phase.space, walk=Walk(walk.sizes, strides, packed=False))
-    kept = phase.gathered
-    if gathered is None:
-        kept = tuple(
-            dataclasses.replace(g, fold=fold)
-            for g, fold in zip(phase.gathered, elements.folds, strict=True)
-        )
-    return Phase(elements, space, kept if gathered is None else gathered)
+    return dataclasses.replace(space, walk=Walk(walk.sizes, strides, packed=False))

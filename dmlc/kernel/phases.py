@@ -42,6 +42,8 @@ class Phase:
     elements: Elements
     space: Space
     gathered: tuple[Gathered, ...] = ()
+    is_hoisted: bool = False
+    """Whether its values are those of another phase that stand still along inner axes."""
 
     @property
     def is_kept(self) -> bool:

@@ -255,13 +255,13 @@ class _Groups:
         arrays: list[tuple[str, ...]] = []
         body: list[k.Statement] = []
         for each, state in zip(gathered, states, strict=True):
-            names: list[str] = []
+            own: list[str] = []
             for slot, local in zip(each.slots, state, strict=True):
                 name = self._names.take(f"{split_words(each.name)}{slot.suffix}_lanes")
                 self._arrays.append(k.Array(name, slot.dtype, size, shared=True))
                 body.append(k.Put(name, lane, local))
-                names.append(name)
-            arrays.append(tuple(names))
+                own.append(name)
+            arrays.append(tuple(own))
         if not arrays:
             return []
         width = k.Local(self._names.take("width"), k.INDEX)

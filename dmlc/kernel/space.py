@@ -71,7 +71,7 @@ def arrange(passes: Sequence[Elements], kept: int) -> tuple[Space, ...]:
         inner = [axis for axis in walk_order if axis >= kept]
         inner_runs = _merge(inner, domain, ranked)
         if made.folds and not inner_runs:
-            inner_runs = [[]]
+            inner_runs = [list[int]()]
         # A run stands where its innermost dimension does; its other ones lie right outside.
         place = {axis: number for number, axis in enumerate(walk_order)}
         every = [(run, True) for run in runs] + [(run, False) for run in inner_runs]

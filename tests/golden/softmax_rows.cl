@@ -49,7 +49,7 @@ __kernel void softmax_rows(
     float most_total[16];
     float total_total[16];
     for (uint block = 0; block < 60; ++block) {
-        vstore16((float16)(-INFINITY), 0, most_total + 0);
+        vstore16((float16)(-INFINITY), 0, most_total);
         float16 most_value = (-INFINITY);
         float most_rest = (-INFINITY);
         const uint row_start = block * 200;
@@ -61,14 +61,14 @@ __kernel void softmax_rows(
             const float x = X[row_start + i];
             most_rest = max_float(most_rest, x);
         }
-        vstore16(max_float16(vload16(0, most_total + 0), most_value), 0, most_total + 0);
+        vstore16(max_float16(vload16(0, most_total), most_value), 0, most_total);
         most_total[0] = max_float(most_total[0], most_rest);
-        vstore8(max_float8(vload8(0, most_total + 0), vload8(0, most_total + 8)), 0, most_total + 0);
-        vstore4(max_float4(vload4(0, most_total + 0), vload4(0, most_total + 4)), 0, most_total + 0);
-        vstore2(max_float2(vload2(0, most_total + 0), vload2(0, most_total + 2)), 0, most_total + 0);
+        vstore8(max_float8(vload8(0, most_total), vload8(0, most_total + 8)), 0, most_total);
+        vstore4(max_float4(vload4(0, most_total), vload4(0, most_total + 4)), 0, most_total);
+        vstore2(max_float2(vload2(0, most_total), vload2(0, most_total + 2)), 0, most_total);
         most_total[0] = max_float(most_total[0], most_total[1]);
         const float most_value_1 = most_total[0];
-        vstore16((float16)(0.0f), 0, total_total + 0);
+        vstore16((float16)(0.0f), 0, total_total);
         float16 total_value = 0.0f;
         float total_rest = 0.0f;
         const uint row_start_1 = block * 200;
@@ -80,11 +80,11 @@ __kernel void softmax_rows(
             const float x_1 = X[row_start_1 + i_1];
             total_rest += exp(x_1 - most_value_1);
         }
-        vstore16(vload16(0, total_total + 0) + total_value, 0, total_total + 0);
+        vstore16(vload16(0, total_total) + total_value, 0, total_total);
         total_total[0] = total_total[0] + total_rest;
-        vstore8(vload8(0, total_total + 0) + vload8(0, total_total + 8), 0, total_total + 0);
-        vstore4(vload4(0, total_total + 0) + vload4(0, total_total + 4), 0, total_total + 0);
-        vstore2(vload2(0, total_total + 0) + vload2(0, total_total + 2), 0, total_total + 0);
+        vstore8(vload8(0, total_total) + vload8(0, total_total + 8), 0, total_total);
+        vstore4(vload4(0, total_total) + vload4(0, total_total + 4), 0, total_total);
+        vstore2(vload2(0, total_total) + vload2(0, total_total + 2), 0, total_total);
         total_total[0] = total_total[0] + total_total[1];
         const float total_value_1 = total_total[0];
         const uint row_start_2 = block * 200;

@@ -16,7 +16,7 @@ __kernel void sum_of_everything_1(
 {
     float s_total[16];
     const uint block = (uint)get_global_id(0);
-    vstore16((float16)(0.0f), 0, s_total + 0);
+    vstore16((float16)(0.0f), 0, s_total);
 
     for (uint strip = 0; strip < 37500; strip += 4096) {
         const uint strip_end = min(strip + 4096, 37500u);
@@ -32,12 +32,12 @@ __kernel void sum_of_everything_1(
             const float x = X[row_start + i];
             s_rest += x;
         }
-        vstore16(vload16(0, s_total + 0) + s, 0, s_total + 0);
+        vstore16(vload16(0, s_total) + s, 0, s_total);
         s_total[0] = s_total[0] + s_rest;
     }
-    vstore8(vload8(0, s_total + 0) + vload8(0, s_total + 8), 0, s_total + 0);
-    vstore4(vload4(0, s_total + 0) + vload4(0, s_total + 4), 0, s_total + 0);
-    vstore2(vload2(0, s_total + 0) + vload2(0, s_total + 2), 0, s_total + 0);
+    vstore8(vload8(0, s_total) + vload8(0, s_total + 8), 0, s_total);
+    vstore4(vload4(0, s_total) + vload4(0, s_total + 4), 0, s_total);
+    vstore2(vload2(0, s_total) + vload2(0, s_total + 2), 0, s_total);
     s_total[0] = s_total[0] + s_total[1];
     const float s_1 = s_total[0];
     S_parts[block] = s_1;
