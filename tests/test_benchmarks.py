@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks import measure
+import itertools
+
+import pytest
+
+from benchmarks import batch_norm, measure
 from benchmarks.__main__ import LIMIT, check, show_cell, show_table, show_time
 
 
@@ -16,7 +20,7 @@ def test_times_are_shown_with_their_unit_and_ratio() -> None:
 
 def test_the_table_is_markdown() -> None:
     columns = {"1K": {LIMIT: 1e-6, "dmlc": 2e-6}, "1M": {LIMIT: 1e-3, "dmlc": 1.1e-3}}
-    assert show_table("f32", columns).splitlines() == [
+    assert show_table("ReLU grad f32", columns).splitlines() == [
         "| ReLU grad f32   | 1K          | 1M            |",
         "| --------------- | ----------- | ------------- |",
         "| machine's limit | 1 us (1.00) | 1 ms (1.00)   |",
@@ -50,7 +54,8 @@ def test_targets_are_checked_where_they_were_measured() -> None:
     small = {
         LIMIT: 0.1, "dmlc bound call": 3.0, "dmlc executable, out=": 9.0, "PyTorch eager, out=": 2.0
     }  # fmt: skip
-    found = check({"f32": {"1K": small, "16M": large}, "f16": {"1K": small}}, {"dmlc --help": 0.1})
+    times = {"f32": {"1K": small, "16M": large}, "f16": {"1K": small}}
+    found = check(times, {}, {"dmlc --help": 0.1})
     missed = [what for what, figure, most in found if figure > most]
     assert [what for what, _, _ in found] == [
         "f32 16M: bound call / limit",
@@ -60,3 +65,26 @@ def test_targets_are_checked_where_they_were_measured() -> None:
         "dmlc --help, seconds",
     ]
     assert missed == ["f32 16M: bound call / limit", "f32 1K: executable / PyTorch out="]
+
+
+def test_batch_norm_is_held_against_the_limit_and_the_best_of_pytorch() -> None:
+    taken = {LIMIT: 1.0, "dmlc bound call": 1.6, "PyTorch eager": 4.0, "torch.compile": 3.0}
+    found = check({}, {"f32": {"32x64x56x56": taken, "128x1024": taken}}, {})
+    assert [(what, round(figure, 2), most) for what, figure, most in found] == [
+        ("batch norm f32 32x64x56x56: bound call / limit", 1.6, 1.8),
+        ("batch norm f32 32x64x56x56: bound call / best of PyTorch", 0.53, 0.5),
+        ("batch norm f32 128x1024: bound call / best of PyTorch", 0.53, 1.0),
+    ]
+    alone = {LIMIT: 1.0, "dmlc bound call": 1.6}
+    assert check({}, {"f16": {"128x1024": alone}}, {}) == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("shape", [(4, 6, 5, 3), (7, 20)])
+def test_the_batch_norm_that_is_timed_is_right(shape: tuple[int, ...], dtype: str) -> None:
+    case = batch_norm.Case(dtype, shape)
+    assert case.x.ctypes.data % 64 == 0
+    for contender in itertools.islice(batch_norm.contenders(case, 1), 2):
+        contender.run()
+        assert case.is_right(contender.result())
+    assert not case.is_right(case.expected + 1)
