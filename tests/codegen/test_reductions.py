@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlc import ir
@@ -188,7 +188,7 @@ def functions(draw: st.DrawFn) -> tuple[ir.Function, int]:
     return ir.parse(text), points
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None)
 @given(functions(), st.sampled_from(PROFILES))
 def test_any_axes_and_strides(case: tuple[ir.Function, int], profile: str) -> None:
     function, points = case
