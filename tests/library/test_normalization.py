@@ -343,3 +343,58 @@ def test_the_training_gradient_has_two_sums_over_its_big_tensors(dtype: str) -> 
     )
     rewritten = rewrite(function)
     assert sum(s.reduction is not None for s in rewritten.stages) == 2
+
+
+AS_WRITTEN = """
+operator GRAD {
+    attributes {
+        | Attribute | Type  |
+        | Epsilon   | FLOAT |
+    }
+    tensors {
+        | Tensor | Kind | Supported dimension counts | Supported data types |
+        | X      | Input  | 1 to 8 | FLOAT32, FLOAT16 |
+        | dY     | Input  | 1 to 8 | FLOAT32, FLOAT16 |
+        | M      | Input  | 1 to 8 | FLOAT32, FLOAT16 |
+        | V      | Input  | 1 to 8 | FLOAT32, FLOAT16 |
+        | S      | Input  | 1 to 8 | FLOAT32, FLOAT16 |
+        | dX     | Output | 1 to 8 | FLOAT32, FLOAT16 |
+        | dS     | Output | 1 to 8 | FLOAT32, FLOAT16 |
+        | dB     | Output | 1 to 8 | FLOAT32, FLOAT16 |
+    }
+    constraints {
+        X, dY, M, V, S, dX, dS, and dB must have the same DataType and DimensionCount.
+        X, dY, and dX must have the same Sizes.
+        M, V, S, dS, and dB must have the same Sizes.
+        M must be broadcastable to X.
+    }
+    compute {
+        centered = X - M
+        inv_std  = 1 / sqrt(V + Epsilon)
+        dB = sum(dY, like: M)
+        dS = sum(dY * centered * inv_std, like: M)
+        dX = S * inv_std
+            * (dY - mean(dY, like: M) - centered * mean(dY * centered, like: M) / (V + Epsilon))
+    }
+}
+"""
+"""The gradient as the page has it: divided once per element."""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(
+    ("shape", "like"),
+    [((4, 8, 5, 6), (1, 8, 1, 1)), ((50, 300), (1, 300)), ((6, 7), (1, 1)), ((5,), (5,))],
+    ids=str,
+)
+def test_a_gradient_as_its_page_has_it(
+    shape: tuple[int, ...], like: tuple[int, ...], dtype: Any, device: str
+) -> None:
+    (operator,) = dmlc.parse(AS_WRITTEN).operators.values()
+    arrays = list(grad_inputs(shape, like, dtype).values())
+    inputs = dict(zip(("X", "dY", "M", "V", "S"), arrays, strict=True))
+    found = dmlc.run(operator, inputs, {"Epsilon": EPSILON}, device=device)
+    expected: list[Array] = list(training_grad(*map(wide, arrays), folded(shape, like)))
+    for output, values in zip(("dX", "dS", "dB"), expected, strict=True):
+        check(found[output], values)
