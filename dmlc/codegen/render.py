@@ -93,6 +93,7 @@ def render(
         tuple(sources),
         RUN_TIME_COUNT,
         is_elementwise(function),
+        max((kernel.effort for kernel in kernels), default=1.0),
     )
 
 
