@@ -153,6 +153,9 @@ class Program:
     """Whether all tensors are packed and of one size, and each element of a result comes from the
     elements at its own position alone, wherever that is: then a host may run the program on one
     stretch of its tensors after another, where they exceed what one launch can reach."""
+    effort: float = 1.0
+    """About how much longer it takes than moving the bytes of its tensors once. A hint for a host
+    that has several ways to run it; the manifest leaves it out."""
 
     def tensor(self, name: str) -> TensorSpec:
         return next(t for t in self.tensors if t.name == name)

@@ -28,6 +28,8 @@ class Spelling:
     """The key of a helper function that the text calls."""
     vector: str | None = None
     """The text for vectors, where it differs; as compound as the other."""
+    four: str | None = None
+    """The text for vectors of four, where it differs from that."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

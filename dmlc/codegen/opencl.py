@@ -196,7 +196,12 @@ _DIRECT = tuple(t for t in TYPES if t is not T.BOOL)
 LOADS = MappingProxyType(
     {t: Spelling("{p}[{j}]", vector="vload{n}(0, {p} + {j})") for t in _DIRECT}
     | {
-        T.FLOAT16: Spelling("vload_half({j}, {p})", helper="load_half", vector="{H}({p} + {j})"),
+        T.FLOAT16: Spelling(
+            "vload_half({j}, {p})",
+            helper="load_half",
+            vector="{H}({p} + {j})",
+            four="vload_half4(0, {p} + {j})",
+        ),
         T.BFLOAT16: Spelling(
             "{H}({p}[{j}])", helper="widen_bfloat16", vector="{H}(vload{n}(0, {p} + {j}))"
         ),
@@ -210,7 +215,10 @@ STORES = MappingProxyType(
     {t: Spelling("{p}[{j}] = {a};", vector="vstore{n}({a}, 0, {p} + {j});") for t in _DIRECT}
     | {
         T.FLOAT16: Spelling(
-            "vstore_half_rte({a}, {j}, {p});", helper="store_half", vector="{H}({a}, {p} + {j});"
+            "vstore_half_rte({a}, {j}, {p});",
+            helper="store_half",
+            vector="{H}({a}, {p} + {j});",
+            four="vstore_half4_rte({a}, 0, {p} + {j});",
         ),
         T.BFLOAT16: Spelling(
             "{p}[{j}] = {H}({a});",

@@ -102,6 +102,7 @@ def render(
         tuple(sources),
         RUN_TIME_COUNT,
         is_elementwise(function),
+        max((kernel.effort for kernel in kernels), default=1.0),
     )
 
 
@@ -134,28 +135,24 @@ def _list_tensors(
     specs = [
         TensorSpec(p.name, Role.INPUT, p.dtype, p.extents, p.strides) for p in function.parameters
     ]
-    results = {r.name: r for r in function.results}
     used = {b.name for kernel in kernels for b in kernel.buffers}
-    for stage in function.stages:
-        if stage.name in results:
-            over = tuple(p for r, p in function.in_place if r == stage.name)
-            strides = results[stage.name].strides
-            specs.append(
-                TensorSpec(
-                    stage.name,
-                    Role.OUTPUT,
-                    stage.dtype,
-                    stage.domain,
-                    strides,
-                    over if dialect.in_place else (),
-                )
-            )
-        elif stage.name in used:
-            specs.append(TensorSpec(stage.name, Role.SCRATCH, stage.dtype, stage.domain))
+    stages = {stage.name: stage for stage in function.stages}
+    for result in function.results:
+        stage = stages.pop(result.name)
+        over = tuple(p for r, p in function.in_place if r == stage.name) if dialect.in_place else ()
+        specs.append(
+            TensorSpec(stage.name, Role.OUTPUT, stage.dtype, stage.domain, result.strides, over)
+        )
+    specs += [
+        TensorSpec(stage.name, Role.SCRATCH, stage.dtype, stage.domain)
+        for stage in stages.values()
+        if stage.name in used
+    ]
     between = {b.name: b for kernel in kernels for b in kernel.buffers if b.count is not None}
-    for buffer in between.values():
-        extents = (buffer.count or 0,)
-        specs.append(TensorSpec(buffer.name, Role.SCRATCH, buffer.dtype, extents))
+    specs += [
+        TensorSpec(buffer.name, Role.SCRATCH, buffer.dtype, (buffer.count or 0,))
+        for buffer in between.values()
+    ]
     return tuple(specs)
 
 

@@ -377,6 +377,8 @@ class Speller:
         storage: DataType,
     ) -> str:
         text = spelling.text if lanes == 1 or spelling.vector is None else spelling.vector
+        if lanes == 4 and spelling.four is not None:
+            text = spelling.four
         places = dict(places)
         if dtype is not DataType.INDEX and (dtype is not DataType.BOOL or lanes == 1):
             places["T"] = self._type_name(dtype, lanes)

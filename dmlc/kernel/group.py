@@ -155,7 +155,21 @@ def _make_kernel(
         tuple(summary),
         shape.walk,
         arrays,
+        _measure_effort(phases),
     )
+
+
+def _measure_effort(phases: Sequence[Phase]) -> float:
+    """The bytes that all phases compute with, by those of the buffers."""
+    computed = 0
+    stored: dict[str, int] = {}
+    for phase in phases:
+        for view in phase.elements.buffers():
+            steps = zip(phase.space.sizes, phase.space.walk.strides[view], strict=True)
+            count = math.prod(size for size, step in steps if step)
+            computed += count * view.dtype.compute.bytes
+            stored[view.tensor] = max(stored.get(view.tensor, 0), count * view.dtype.bytes)
+    return max(1.0, computed / max(1, sum(stored.values())))
 
 
 def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buffer, ...]:

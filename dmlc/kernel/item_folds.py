@@ -71,16 +71,13 @@ class Folds(Loops):
     ) -> list[tuple[int, list[tuple[k.Local, ...]]]]:
         """Folds some points in registers, and gives the states: of vectors, and of the points
         left over."""
-        gathered, lanes = self.phase.gathered, self._lanes(axes[-1])
-        size = self.phase.space.sizes[axes[-1]]
-        left_over = bounds is not None or axes[-1] in self.phase.space.pieces or size % lanes
-        widths = (lanes, 1) if lanes > 1 and left_over else (lanes,)
+        gathered = self.phase.gathered
+        widths = self._widths(axes[-1], bounds)
         states = {
             width: [
-                self._make_variables(g, width, "" if width == lanes else "_rest", body)
-                for g in gathered
+                self._make_variables(g, width, "_rest" if number else "", body) for g in gathered
             ]
-            for width in widths
+            for number, width in enumerate(widths)
         }
         level = 1 + len(self.axes)
 

@@ -21,6 +21,9 @@ _BAND = 4
 """Rows walked side by side, where vectors run across outputs: rows lie far apart in memory, and
 reads of several are under way at once."""
 
+_FOUR = 4
+"""The lanes of shorter vectors, for what long ones leave over."""
+
 Write: TypeAlias = Callable[[int, Position], list[k.Statement]]
 """The innermost statements, for a number of lanes."""
 
@@ -167,10 +170,18 @@ class Loops:
         strides = self.phase.space.walk.strides
         together = all(strides[v][axis] in (0, 1) for v in views)
         scalar = any(is_positional(g.fold) for g in self.phase.gathered)
-        long = self.phase.space.sizes[axis] >= self.item.profile.lanes
-        if axis == self.block_axis:
-            long = self.item.width >= self.item.profile.lanes
-        return self.item.profile.lanes if together and long and not scalar else 1
+        long = self.item.width if axis == self.block_axis else self.phase.space.sizes[axis]
+        widest = next((w for w in (self.item.profile.lanes, _FOUR) if w <= long), 1)
+        return widest if together and not scalar else 1
+
+    def _widths(self, axis: int, bounds: Bounds | None = None) -> tuple[int, ...]:
+        """The lanes of the loops that `_vectors` makes of an axis, in order."""
+        lanes, size = self._lanes(axis), self.phase.space.sizes[axis]
+        if lanes == 1:
+            return (1,)
+        if bounds is not None or axis in self.phase.space.pieces:
+            return (lanes, 1)
+        return tuple(width for width, _, _ in _share_out(size, lanes))
 
     def _vectors(
         self,
@@ -195,22 +206,26 @@ class Loops:
                 return variable if in_block else output
             return add(bases[view], multiply(variable, steps[view][axis]))
 
-        if lanes == 1:
-            return [*body, k.For(variable, first, stop, 1, tuple(write(1, position)))]
-        if isinstance(stop, k.Literal):
-            whole = int(stop.value) // lanes * lanes
-            middle: k.Expression = index(whole)
-            rest = whole != stop.value
-        else:
-            length = stop if first == index(0) else operate("sub", stop, first)
-            left_over = operate("mod", length, index(lanes))
-            let = self.builder.let("vector_end", operate("sub", stop, left_over))
-            body.append(let)
-            middle, rest = let.local, True
-        body.append(k.For(variable, first, middle, lanes, tuple(write(lanes, position))))
-        if rest:
-            body.append(k.For(variable, middle, stop, 1, tuple(write(1, position))))
+        for width, start, end in self._share(first, stop, lanes, body):
+            body.append(k.For(variable, start, end, width, tuple(write(width, position))))
         return body
+
+    def _share(
+        self, first: k.Expression, stop: k.Expression, lanes: int, body: list[k.Statement]
+    ) -> list[tuple[int, k.Expression, k.Expression]]:
+        """The loops over a stretch: their lanes and bounds. What whole vectors leave over is taken
+        by fours, where its length is known, and then one by one."""
+        if lanes == 1:
+            return [(1, first, stop)]
+        if isinstance(stop, k.Literal) and first == index(0):
+            return [
+                (width, index(start), index(end))
+                for width, start, end in _share_out(int(stop.value), lanes)
+            ]
+        length = stop if first == index(0) else operate("sub", stop, first)
+        rest = operate("mod", length, index(lanes))
+        middle = self._name(body, "vector_end", operate("sub", stop, rest))
+        return [(lanes, first, middle), (1, middle, stop)]
 
     def _bases(self, known: Known, statements: list[k.Statement]) -> dict[View, k.Expression]:
         """What each view's position starts from, named where it takes arithmetic."""
@@ -335,15 +350,19 @@ class Loops:
         """The loop over the outputs of the block: whole vectors, and what is left over."""
         lanes, stop = self._lanes(axis), self.item.count
         output = k.Local(self.item.names.take("j"), k.INDEX)
-        if lanes == 1:
-            return [k.For(output, index(0), stop, 1, tuple(inside(1, output)))]
         body: list[k.Statement] = []
-        if isinstance(stop, k.Literal):
-            middle: k.Expression = index(int(stop.value) // lanes * lanes)
-        else:
-            rest = operate("mod", stop, index(lanes))
-            middle = self._name(body, "vector_end", operate("sub", stop, rest))
-        body.append(k.For(output, index(0), middle, lanes, tuple(inside(lanes, output))))
-        if middle != stop:
-            body.append(k.For(output, middle, stop, 1, tuple(inside(1, output))))
+        for width, start, end in self._share(index(0), stop, lanes, body):
+            body.append(k.For(output, start, end, width, tuple(inside(width, output))))
         return body
+
+
+def _share_out(size: int, lanes: int) -> list[tuple[int, int, int]]:
+    """Lanes and bounds of the loops over so many points."""
+    made: list[tuple[int, int, int]] = []
+    start = 0
+    for width in (lanes, _FOUR, 1):
+        end = start + (size - start) // width * width
+        if end > start:
+            made.append((width, start, end))
+            start = end
+    return made

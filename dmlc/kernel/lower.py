@@ -31,7 +31,8 @@ def lower(
     walk = collapse(elements)
     buffers = _list_buffers(function, elements)
     count = walk.count if isinstance(walk.count, int) else 0
-    reached = max(count, _largest_offset(walk) + 1)
+    offset = _largest_offset(walk)
+    reached = max(count, offset + 1)
     check_limits(function, reached, len(buffers), limits)
     builder = Builder(elements, walk, profile, limits, buffers)
     if profile.lanes == 1:
@@ -46,7 +47,7 @@ def lower(
         builder.scalars,
         shape.launch,
         tuple(shape.body),
-        find_index_bits(reached, limits),
+        find_index_bits(max(count, offset), limits),
         tuple(describe_stage(function, name) for name in stages),
         shape.walk,
     )
@@ -71,9 +72,9 @@ def _list_buffers(function: ir.Function, elements: Elements) -> tuple[k.Buffer, 
     )
 
 
-def find_index_bits(reached: int, limits: Limits) -> int:
-    """The width of index arithmetic that comes to `reached`."""
-    return limits.index_bits if reached > RUN_TIME_COUNT else 32
+def find_index_bits(largest: int, limits: Limits) -> int:
+    """The width of index arithmetic that comes to `largest`."""
+    return limits.index_bits if largest > RUN_TIME_COUNT else 32
 
 
 def _largest_offset(walk: Walk) -> int:

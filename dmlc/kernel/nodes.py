@@ -303,3 +303,6 @@ class Kernel:
     walk: str = ""
     """For a person: in which order the elements are computed."""
     arrays: tuple[Array, ...] = ()
+    effort: float = 1.0
+    """About how often it goes through its buffers, 16-bit floats counting as the 32 bits they are
+    computed in; 1 where it moves every byte once and computes little."""

@@ -130,7 +130,8 @@ class _Writer(Folds):
 
         def store(lanes: int, position: Position) -> list[k.Statement]:
             made = self.emitter.lets(1 + max(1, len(self.axes)), position, lanes)
-            return made + self.emitter.stores(position, lanes, streaming)
+            whole = lanes == self.item.profile.lanes
+            return made + self.emitter.stores(position, lanes, streaming if whole else {})
 
         def bands(known: Known, output: k.Expression) -> list[k.Statement]:
             return self._bands(known, None, store)

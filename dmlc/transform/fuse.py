@@ -170,13 +170,20 @@ def _group(
 
 def _order(stages: Sequence[Stage], results: set[str]) -> list[Stage]:
     """The order to place stages in. Where there are reductions, element-wise results that nobody
-    reads come last: by then there may be a pass over their domain to join."""
-    if all(stage.reduction is None for stage in stages):
+    reads come last, so that those over one domain find one pass; and of these, the ones that read
+    no reduction last of all."""
+    folds = {stage.name for stage in stages if stage.reduction is not None}
+    if not folds:
         return list(stages)
-    read = {load.tensor for stage in stages for load in stage.body.loads()}
-    free = [s.reduction is None and s.name in results and s.name not in read for s in stages]
-    last = [s for s, waits in zip(stages, free, strict=True) if waits]
-    return [s for s, waits in zip(stages, free, strict=True) if not waits] + last
+    reads = {stage.name: {load.tensor for load in stage.body.loads()} for stage in stages}
+    read = {name for names in reads.values() for name in names}
+
+    def rank(stage: Stage) -> int:
+        if stage.name in folds or stage.name in read or stage.name not in results:
+            return 0
+        return 1 if reads[stage.name] & folds else 2
+
+    return sorted(stages, key=rank)
 
 
 def is_foldable(stage: Stage) -> bool:

@@ -56,9 +56,24 @@ def test_profile() -> None:
         compile(ir.parse(text), "hlsl", "gpus")
 
 
-def test_reduction() -> None:
-    error = refuse("func @f(%x: f32[4]) -> (%y) { %y: f32[i0 < 1] = sum[r0 < 4] %x[r0] }", "opencl")
-    assert "'y' is a reduction (sum); kernels for reductions are not supported yet" in str(error)
+def test_reduction_of_run_time_size() -> None:
+    text = "func @f(%x: f32[n]) -> (%y) { %y: f32[i0 < 1] = sum[r0 < n] %x[r0] }"
+    assert "'y' is a reduction in a function whose sizes are known at run time only; give" in str(
+        refuse(text, "opencl")
+    )
+
+
+def test_reduction_at_a_computed_position() -> None:
+    text = "func @f(%x: f32[4]) -> (%y) { %y: f32[] = sum[r0 < 4] %x[sub(3, r0)] }"
+    assert "'y' reads 'x' at a computed position" in str(refuse(text, "opencl"))
+
+
+@pytest.mark.parametrize(
+    "value", ["sum[r0 < 4] cast(r0, f32)", "sum[r0 < 4 where lt(r0, 2)] %x[r0]"]
+)
+def test_position_as_a_value_of_a_reduction(value: str) -> None:
+    text = f"func @f(%x: f32[4]) -> (%y) {{ %y: f32[] = {value} }}"
+    assert "'y' computes with the position of its element" in str(refuse(text, "opencl"))
 
 
 def test_computed_position() -> None:

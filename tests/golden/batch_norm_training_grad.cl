@@ -56,8 +56,8 @@ __kernel void batch_norm_training_grad(
             const float mean_value = mean[i1];
             float16 dy_sum_value = 0.0f;
             float16 dy_centered_sum_value = 0.0f;
-            float dy_sum_rest = 0.0f;
-            float dy_centered_sum_rest = 0.0f;
+            float4 dy_sum_rest = 0.0f;
+            float4 dy_centered_sum_rest = 0.0f;
             const uint row_start = (i0 * 12544) + (i1 * 196);
             for (uint i = 0; i < 192; i += 16) {
                 const float16 dy_value = vload16(0, dy + row_start + i);
@@ -65,16 +65,16 @@ __kernel void batch_norm_training_grad(
                 dy_sum_value += dy_value;
                 dy_centered_sum_value += (dy_value * (x_value - mean_value));
             }
-            for (uint i = 192; i < 196; ++i) {
-                const float dy_value = dy[row_start + i];
-                const float x_value = x[row_start + i];
+            for (uint i = 192; i < 196; i += 4) {
+                const float4 dy_value = vload4(0, dy + row_start + i);
+                const float4 x_value = vload4(0, x + row_start + i);
                 dy_sum_rest += dy_value;
                 dy_centered_sum_rest += (dy_value * (x_value - mean_value));
             }
             vstore16(vload16(0, dy_sum_total + j_1 * 16) + dy_sum_value, 0, dy_sum_total + j_1 * 16);
             vstore16(vload16(0, dy_centered_sum_total + j_1 * 16) + dy_centered_sum_value, 0, dy_centered_sum_total + j_1 * 16);
-            dy_sum_total[j_1 * 16] = dy_sum_total[j_1 * 16] + dy_sum_rest;
-            dy_centered_sum_total[j_1 * 16] = dy_centered_sum_total[j_1 * 16] + dy_centered_sum_rest;
+            vstore4(vload4(0, dy_sum_total + j_1 * 16) + dy_sum_rest, 0, dy_sum_total + j_1 * 16);
+            vstore4(vload4(0, dy_centered_sum_total + j_1 * 16) + dy_centered_sum_rest, 0, dy_centered_sum_total + j_1 * 16);
         }
     }
 
@@ -91,28 +91,29 @@ __kernel void batch_norm_training_grad(
         dy_centered_sum_block[j_2] = dy_centered_sum_total[j_2 * 16];
     }
 
-    for (uint j_3 = 0; j_3 < 4; ++j_3) {
-        const float dy_sum_value_1 = dy_sum_block[j_3];
-        const float dy_centered_sum_value_1 = dy_centered_sum_block[j_3];
-        const float variance_value = variance[first + j_3];
-        const float dscale_value = dy_centered_sum_value_1 * (1.0f / sqrt(variance_value + 0.001f));
-        dbias[first + j_3] = dy_sum_value_1;
-        dscale[first + j_3] = dscale_value;
+    for (uint j_3 = 0; j_3 < 4; j_3 += 4) {
+        const float4 dy_sum_value_1 = vload4(0, dy_sum_block + j_3);
+        const float4 dy_centered_sum_value_1 = vload4(0, dy_centered_sum_block + j_3);
+        const float4 variance_value = vload4(0, variance + first + j_3);
+        const float4 dscale_value = dy_centered_sum_value_1
+            * (1.0f / sqrt(variance_value + 0.001f));
+        vstore4(dy_sum_value_1, 0, dbias + first + j_3);
+        vstore4(dscale_value, 0, dscale + first + j_3);
     }
 
-    for (uint j_4 = 0; j_4 < 4; ++j_4) {
-        const float scale_value = scale[first + j_4];
-        const float variance_value_1 = variance[first + j_4];
-        const float factor = variance_value_1 + 0.001f;
-        const float factor_1 = scale_value * (1.0f / sqrt(factor));
-        const float dy_sum_value_2 = dy_sum_block[j_4];
-        const float factor_2 = dy_sum_value_2 / 6272.0f;
-        const float dy_centered_sum_value_2 = dy_centered_sum_block[j_4];
-        const float factor_3 = dy_centered_sum_value_2 / 6272.0f;
-        factors[j_4] = factor;
-        factors_1[j_4] = factor_1;
-        factors_2[j_4] = factor_2;
-        factors_3[j_4] = factor_3;
+    for (uint j_4 = 0; j_4 < 4; j_4 += 4) {
+        const float4 scale_value = vload4(0, scale + first + j_4);
+        const float4 variance_value_1 = vload4(0, variance + first + j_4);
+        const float4 factor = variance_value_1 + 0.001f;
+        const float4 factor_1 = scale_value * (1.0f / sqrt(factor));
+        const float4 dy_sum_value_2 = vload4(0, dy_sum_block + j_4);
+        const float4 factor_2 = dy_sum_value_2 / 6272.0f;
+        const float4 dy_centered_sum_value_2 = vload4(0, dy_centered_sum_block + j_4);
+        const float4 factor_3 = dy_centered_sum_value_2 / 6272.0f;
+        vstore4(factor, 0, factors + j_4);
+        vstore4(factor_1, 0, factors_1 + j_4);
+        vstore4(factor_2, 0, factors_2 + j_4);
+        vstore4(factor_3, 0, factors_3 + j_4);
     }
 
     for (uint i0_1 = 32; i0_1-- > 0;) {
@@ -131,12 +132,12 @@ __kernel void batch_norm_training_grad(
                     * ((dy_value_1 - factor_6) - (((x_value_1 - mean_value_1) * factor_7) / factor_4));
                 vstore16(dx_value, 0, dx + row_start_1 + i_1);
             }
-            for (uint i_1 = 192; i_1 < 196; ++i_1) {
-                const float dy_value_1 = dy[row_start_1 + i_1];
-                const float x_value_1 = x[row_start_1 + i_1];
-                const float dx_value = factor_5
+            for (uint i_1 = 192; i_1 < 196; i_1 += 4) {
+                const float4 dy_value_1 = vload4(0, dy + row_start_1 + i_1);
+                const float4 x_value_1 = vload4(0, x + row_start_1 + i_1);
+                const float4 dx_value = factor_5
                     * ((dy_value_1 - factor_6) - (((x_value_1 - mean_value_1) * factor_7) / factor_4));
-                dx[row_start_1 + i_1] = dx_value;
+                vstore4(dx_value, 0, dx + row_start_1 + i_1);
             }
         }
     }

@@ -17,7 +17,7 @@ static float16 max_float16(const float16 a, const float16 b)
 }
 
 // The larger one; NaN where either is NaN, and the first of two equal ones.
-static float max_float(const float a, const float b)
+static float4 max_float4(const float4 a, const float4 b)
 {
     return ((b > a) | isnan(b)) ? b : a;
 }
@@ -29,13 +29,13 @@ static float8 max_float8(const float8 a, const float8 b)
 }
 
 // The larger one; NaN where either is NaN, and the first of two equal ones.
-static float4 max_float4(const float4 a, const float4 b)
+static float2 max_float2(const float2 a, const float2 b)
 {
     return ((b > a) | isnan(b)) ? b : a;
 }
 
 // The larger one; NaN where either is NaN, and the first of two equal ones.
-static float2 max_float2(const float2 a, const float2 b)
+static float max_float(const float a, const float b)
 {
     return ((b > a) | isnan(b)) ? b : a;
 }
@@ -51,18 +51,18 @@ __kernel void softmax_rows(
     for (uint block = 0; block < 60; ++block) {
         vstore16((float16)(-INFINITY), 0, most_total);
         float16 most_value = (-INFINITY);
-        float most_rest = (-INFINITY);
+        float4 most_rest = (-INFINITY);
         const uint row_start = block * 200;
         for (uint i = 0; i < 192; i += 16) {
             const float16 x = vload16(0, X + row_start + i);
             most_value = max_float16(most_value, x);
         }
-        for (uint i = 192; i < 200; ++i) {
-            const float x = X[row_start + i];
-            most_rest = max_float(most_rest, x);
+        for (uint i = 192; i < 200; i += 4) {
+            const float4 x = vload4(0, X + row_start + i);
+            most_rest = max_float4(most_rest, x);
         }
         vstore16(max_float16(vload16(0, most_total), most_value), 0, most_total);
-        most_total[0] = max_float(most_total[0], most_rest);
+        vstore4(max_float4(vload4(0, most_total), most_rest), 0, most_total);
         vstore8(max_float8(vload8(0, most_total), vload8(0, most_total + 8)), 0, most_total);
         vstore4(max_float4(vload4(0, most_total), vload4(0, most_total + 4)), 0, most_total);
         vstore2(max_float2(vload2(0, most_total), vload2(0, most_total + 2)), 0, most_total);
@@ -70,18 +70,18 @@ __kernel void softmax_rows(
         const float most_value_1 = most_total[0];
         vstore16((float16)(0.0f), 0, total_total);
         float16 total_value = 0.0f;
-        float total_rest = 0.0f;
+        float4 total_rest = 0.0f;
         const uint row_start_1 = block * 200;
         for (uint i_1 = 0; i_1 < 192; i_1 += 16) {
             const float16 x_1 = vload16(0, X + row_start_1 + i_1);
             total_value += exp(x_1 - most_value_1);
         }
-        for (uint i_1 = 192; i_1 < 200; ++i_1) {
-            const float x_1 = X[row_start_1 + i_1];
+        for (uint i_1 = 192; i_1 < 200; i_1 += 4) {
+            const float4 x_1 = vload4(0, X + row_start_1 + i_1);
             total_rest += exp(x_1 - most_value_1);
         }
         vstore16(vload16(0, total_total) + total_value, 0, total_total);
-        total_total[0] = total_total[0] + total_rest;
+        vstore4(vload4(0, total_total) + total_rest, 0, total_total);
         vstore8(vload8(0, total_total) + vload8(0, total_total + 8), 0, total_total);
         vstore4(vload4(0, total_total) + vload4(0, total_total + 4), 0, total_total);
         vstore2(vload2(0, total_total) + vload2(0, total_total + 2), 0, total_total);
@@ -93,10 +93,10 @@ __kernel void softmax_rows(
             const float16 y = exp(x_2 - most_value_1) / total_value_1;
             vstore16(y, 0, Y + row_start_2 + i_2);
         }
-        for (uint i_2 = 192; i_2 < 200; ++i_2) {
-            const float x_2 = X[row_start_2 + i_2];
-            const float y = exp(x_2 - most_value_1) / total_value_1;
-            Y[row_start_2 + i_2] = y;
+        for (uint i_2 = 192; i_2 < 200; i_2 += 4) {
+            const float4 x_2 = vload4(0, X + row_start_2 + i_2);
+            const float4 y = exp(x_2 - most_value_1) / total_value_1;
+            vstore4(y, 0, Y + row_start_2 + i_2);
         }
     }
 }

@@ -12,9 +12,11 @@ from dmlc.ir import Apply, Body, Function, Index, Load, Parameter, Result, Stage
 from dmlc.reference import evaluate
 from dmlc.scalars import OPERATIONS
 from dmlc.scalars import DataType as T
-from dmlc.transform.fuse import Fusion, count_traffic, fuse
+from dmlc.transform.fuse import Fusion, Group, count_traffic, fuse
 from dmlc.transform.inline import MOST_PLACES
+from dmlc.transform.passes import MOST_REDUCTIONS
 from dmlc.transform.simplify import simplify
+from tests.reductions import batch_norm_training_grad
 from tests.strategies import functions, make_inputs, same_bits
 
 
@@ -34,17 +36,23 @@ def test_results_stay_bit_for_bit(function: Function, seed: int) -> None:
 
 
 def check_order(fusion: Fusion) -> None:
-    """Every stage has one kernel; what a kernel loads is stored by an earlier one."""
-    homes = {name: n for n, group in enumerate(fusion.groups) for name in group.stages}
+    """Every stage has one group; what a group or a pass loads was computed by an earlier one."""
+    homes: dict[str, tuple[int, int]] = {}
+    for number, group in enumerate(fusion.groups):
+        assert group.reason
+        homes |= dict.fromkeys(group.stages, (number, 0))
+        for order, each in enumerate(group.passes):
+            homes |= {member.stage: (number, order) for member in each.members}
     assert sum(len(g.stages) for g in fusion.groups) == len(fusion.function.stages) == len(homes)
     for stage in fusion.function.stages:
         for load in stage.body.loads():
-            assert homes.get(load.tensor, -1) < homes[stage.name]
+            assert homes.get(load.tensor, (-1, 0)) < homes[stage.name]
     for group in fusion.groups:
-        members = [fusion.function.tensors()[name] for name in group.stages]
-        assert all(isinstance(m, Stage) and m.domain == members[0].domain for m in members)
-        assert len(members) == 1 or all(m.reduction is None for m in members)
-        assert group.reason
+        members = [fusion.function.stage(name) for name in group.stages]
+        assert group.passes or len({m.domain for m in members if m is not None}) == 1
+        for each in group.passes:
+            folds = [fusion.function.stage(m.stage) for m in each.members]
+            assert all(f is not None and (f.reduction is not None) == each.reduces for f in folds)
 
 
 def fused(text: str) -> Fusion:
@@ -119,16 +127,106 @@ def test_a_rounded_stage_between_keeps_its_rounding() -> None:
     assert fusion.groups[0].reason == "%h is read as BFLOAT16, rounded"
 
 
-def test_reductions_take_their_prologue_and_stand_alone() -> None:
+def test_reductions_take_their_prologue_and_what_applies_them() -> None:
     fusion = fused("""func @f(%X: f32[4, 8]) -> (%V, %M, %Y) {
       %sq: f32[i0 < 4, i1 < 8] = mul(%X[i0, i1], %X[i0, i1])
       %V: f32[i0 < 4] = sum[r0 < 8] %sq[i0, r0]
       %M: f32[i0 < 4] = max[r0 < 8] %X[i0, r0]
       %Y: f32[i0 < 4, i1 < 8] = mul(%X[i0, i1], rsqrt(%V[i0]))
     }""")
-    assert [g.stages for g in fusion.groups] == [("V",), ("M",), ("Y",)]
-    assert fusion.groups[0].reason == "%V is a reduction (sum); %sq is computed where read"
-    assert fusion.groups[2].reason == ("%Y leaves the function; the kernel runs after %V is stored")
+    (group,) = fusion.groups
+    assert group.stages == ("V", "M", "Y")
+    assert list_passes(group) == [("V", "M"), ("Y",)]
+    assert group.reason == (
+        "%V is a reduction (sum); %M is computed beside it; %Y is computed from it at once; "
+        "%sq is computed where read"
+    )
+    assert fusion.traffic(group) == (2 * 4 * 8 * 4, 4 * 4 + 4 * 4 + 4 * 8 * 4)
+
+
+def list_passes(group: Group) -> list[tuple[str, ...]]:
+    return [tuple(member.stage for member in each.members) for each in group.passes]
+
+
+def test_batch_norm_training_grad_reads_its_tensors_twice_and_writes_once() -> None:
+    function = simplify(batch_norm_training_grad((32, 64, 56, 56), (1,)))
+    fusion = fuse(function)
+    check_order(fusion)
+    (group,) = fusion.groups
+    assert list_passes(group) == [("dy_sum", "dy_centered_sum"), ("dbias", "dscale"), ("dx",)]
+    whole, statistic = 32 * 64 * 56 * 56 * 4, 64 * 4
+    read, written = fusion.traffic(group) or (0, 0)
+    # x and dy twice each; the mean in both passes, the variance for dscale and dx, the scale.
+    assert read == 4 * whole + 5 * statistic
+    assert written == whole + 2 * statistic
+    before = [count_traffic(function, (stage.name,)) for stage in function.stages]
+    assert sum(sum(moved) for moved in before if moved) > read + written
+
+
+def test_a_chain_of_reductions_is_one_group_in_several_passes() -> None:
+    fusion = fused("""func @softmax(%X: f16[5, 8]) -> (%Y) {
+      %m: f32[i0 < 5, i1 < 1] = max[r1 < 8] %X[i0, r1]
+      %e: f32[i0 < 5, i1 < 8] = exp(sub(%X[i0, i1], %m[i0, 0]))
+      %s: f32[i0 < 5] = sum[r0 < 8] %e[i0, r0]
+      %Y: f16[i0 < 5, i1 < 8] = div(%e[i0, i1], %s[i0])
+    }""")
+    (group,) = fusion.groups
+    assert list_passes(group) == [("m",), ("s",), ("Y",)]
+    assert fusion.traffic(group) == (3 * 80, 80)
+
+
+def test_a_result_nobody_reads_joins_the_pass_over_its_domain() -> None:
+    fusion = fused("""func @f(%X: f32[5, 8]) -> (%R, %Y) {
+      %R: f32[i0 < 5, i1 < 8] = max(%X[i0, i1], 0.0)
+      %s: f32[i0 < 5] = sum[r1 < 8] %R[i0, r1]
+      %Y: f32[i0 < 5, i1 < 8] = sub(%X[i0, i1], %s[i0])
+    }""")
+    (group,) = fusion.groups
+    assert list_passes(group) == [("s",), ("Y", "R")]
+
+
+def test_what_reads_a_reduction_elsewhere_waits_for_its_memory() -> None:
+    across = """func @f(%X: f32[5, 5]) -> (%Y) {{
+      %s: {0}[i0 < 5] = sum[r1 < 5] %X[i0, r1]
+      %Y: f32[i0 < 5, i1 < 5] = add(%s[i0], %s[{1}])
+    }}"""
+    fusion = fused(across.format("f32", "i1"))
+    assert [g.stages for g in fusion.groups] == [("s",), ("Y",)]
+    assert fusion.groups[1].reason == "%Y leaves the function; the kernel runs after %s is stored"
+    assert len(fused(across.format("f32", "i0")).groups) == 1
+    # So does what reads it rounded.
+    assert len(fused(across.format("f16", "i0")).groups) == 2
+
+
+def test_reductions_of_other_tensors_or_axes_stay_apart() -> None:
+    fusion = fused("""func @f(%X: f32[5, 6], %Z: f32[5, 6]) -> (%A, %B, %C) {
+      %A: f32[i0 < 5] = sum[r1 < 6] %X[i0, r1]
+      %B: f32[i0 < 5] = sum[r1 < 6] %Z[i0, r1]
+      %C: f32[i0 < 6] = sum[r0 < 5] %X[r0, i0]
+    }""")
+    assert [g.stages for g in fusion.groups] == [("A",), ("B",), ("C",)]
+
+
+def test_a_group_takes_so_many_reductions_and_no_more() -> None:
+    names = [f"s{n}" for n in range(MOST_REDUCTIONS + 2)]
+    stages = "\n".join(
+        f"%{name}: f32[i0 < 5] = sum[r1 < 6] mul(%X[i0, r1], {n}.5)" for n, name in enumerate(names)
+    )
+    results = ", ".join(f"%{name}" for name in names)
+    fusion = fused(f"func @f(%X: f32[5, 6]) -> ({results}) {{\n{stages}\n}}")
+    assert [len(g.stages) for g in fusion.groups] == [MOST_REDUCTIONS, 2]
+
+
+def test_results_over_one_domain_share_the_pass_after_all_reductions() -> None:
+    fusion = fused("""func @f(%X: f32[4, 6], %W: f32[4, 5]) -> (%A, %B) in place (%A over %X) {
+      %s: f32[i0 < 4] = sum[r1 < 5] %W[i0, r1]
+      %A: f32[i0 < 4, i1 < 6] = add(%X[i0, i1], %s[i0])
+      %t: f32[i0 < 4] = sum[r1 < 5] mul(%W[i0, r1], %s[i0])
+      %B: f32[i0 < 4, i1 < 6] = mul(%X[i0, i1], %t[i0])
+    }""")
+    (group,) = fusion.groups
+    assert list_passes(group) == [("s",), ("t",), ("A", "B")]
+    assert fusion.function.in_place == (("A", "X"),)
 
 
 def test_different_domains_do_not_share() -> None:

@@ -261,3 +261,28 @@ def test_time_is_linear_in_size() -> None:
     start = time.perf_counter()
     assert simplify(chain(20_000)) == chain(20_000)
     assert time.perf_counter() - start < 20
+
+
+@pytest.mark.parametrize(
+    ("combiner", "dtype", "value"),
+    [
+        ("sum", "f16", "0.0"), ("product", "s32", "1:s32"), ("max", "f32", "-inf"),
+        ("min", "u8", "255:u8"), ("argmax", "s64", "0:s64"),
+    ],
+)  # fmt: skip
+def test_a_reduction_over_nothing_is_a_constant(combiner: str, dtype: str, value: str) -> None:
+    held = "f32" if combiner == "argmax" else dtype
+    function = ir.parse(
+        f"func @f(%X: {held}[3, 0]) -> (%Y) {{ "
+        f"%Y: {dtype}[i0 < 3] = {combiner}[r1 < 0] %X[i0, r1] }}"
+    )
+    made = simplify(function)
+    ir.verify(made)
+    assert str(made).splitlines()[1].strip() == f"%Y: {dtype}[i0 < 3] = {value}"
+
+
+def test_a_reduction_with_no_place_to_store_it_folds_nothing() -> None:
+    function = ir.parse(
+        "func @f(%X: f32[3, 0]) -> (%Y) { %Y: f32[i0 < 0] = sum[r0 < 3] %X[r0, i0] }"
+    )
+    assert simplify(function).stages[0].reduction is None

@@ -147,7 +147,8 @@ class Executable:
 
     def _unit_for(self, size: int) -> int:
         """The unit for a launch that works on `size` bytes."""
-        return len(self._free) - 1 if size <= SMALL_LAUNCH_BYTES else 0
+        small = size * self.program.effort <= SMALL_LAUNCH_BYTES
+        return len(self._free) - 1 if small else 0
 
     def _results(self, placement: Placement) -> dict[str, Array]:
         return {name: placement.operands[name].array for name in self._output_names}

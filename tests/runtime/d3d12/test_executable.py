@@ -28,8 +28,7 @@ from dmlc.runtime.d3d12.device import DeviceType
 from dmlc.runtime.d3d12.plan import build_shader, check_program, plan_windows
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, InternalError, UnavailableError, UnsupportedError
-from tests.agreement import disagreements
-from tests.codegen.test_golden import INEXACT, make_inputs, read_case
+from tests.codegen.test_golden import find_wrong, make_inputs, read_case
 from tests.runtime.d3d12 import fake_compushady
 from tests.runtime.d3d12.fake_compushady import (
     HEAP_DEFAULT,
@@ -501,10 +500,7 @@ def test_golden_kernel(machine: Machine, case: str) -> None:
         wanted = evaluate(function, inputs)
         got = executable(inputs)
         assert list(got) == list(wanted)
-        for name, values in wanted.items():
-            ulps = INEXACT.get(case, 0.0)
-            wrong = disagreements(got[name], values, ulps, transcendental=ulps > 0)
-            assert wrong.size == 0, (name, wrong[:5])
+        assert find_wrong(case, got, wanted) == []
 
 
 # Limits

@@ -1,0 +1,266 @@
+"""How kernels with reductions are shaped: spaces, blocks, pieces, tiles, barriers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from dmlc import ir
+from dmlc.codegen.render import find_dialect
+from dmlc.kernel import nodes as k
+from dmlc.kernel.group import lower_group
+from dmlc.kernel.print import print_kernel
+from dmlc.kernel.schedule import CPU, GPU, Profile
+from dmlc.scalars import DataType
+from dmlc.transform.fuse import fuse
+from dmlc.transform.simplify import simplify
+from tests.reductions import Shape, batch_norm_training_grad, every_combiner
+
+LIMITS = {name: find_dialect(name).limits for name in ("opencl", "hlsl")}
+
+
+def lower(
+    function: ir.Function, profile: Profile = CPU, target: str = "opencl"
+) -> tuple[k.Kernel, ...]:
+    fusion = fuse(simplify(function))
+    return tuple(
+        kernel
+        for group in fusion.groups
+        for kernel in lower_group(fusion.function, group, profile, LIMITS[target])
+    )
+
+
+def fold(sizes: Sequence[int], kept: Sequence[int], combiner: str = "sum") -> ir.Function:
+    return every_combiner(DataType.FLOAT32, Shape(tuple(sizes), tuple(kept)), [combiner])
+
+
+def walk(statements: Sequence[k.Statement]) -> Iterator[k.Statement]:
+    for statement in statements:
+        yield statement
+        match statement:
+            case k.For() | k.Halve():
+                yield from walk(statement.body)
+            case k.If():
+                yield from walk(statement.then)
+            case _:
+                pass
+
+
+def loops(kernel: k.Kernel) -> list[k.For]:
+    return [s for s in walk(kernel.body) if isinstance(s, k.For)]
+
+
+def groups(kernel: k.Kernel) -> int:
+    assert isinstance(kernel.launch.count, int)
+    return -(-kernel.launch.count // kernel.launch.per_group)
+
+
+def bounds(loop: k.For) -> tuple[object, object, int]:
+    ends = [e.value if isinstance(e, k.Literal) else None for e in (loop.start, loop.stop)]
+    return ends[0], ends[1], loop.step
+
+
+def test_a_channel_is_one_work_item_that_folds_and_applies() -> None:
+    (kernel,) = lower(batch_norm_training_grad((32, 64, 56, 56), (1,)))
+    assert groups(kernel) == 64
+    outer = [loop for loop in loops(kernel) if bounds(loop)[1] == 32]
+    rows = [loop for loop in loops(kernel) if bounds(loop)[1] == 3136]
+    # What is applied goes back over what was read last.
+    assert [loop.backwards for loop in outer] == [False, True]
+    assert [bounds(loop) for loop in rows] == [(0, 3136, 16), (0, 3136, 16)]
+    stores = [s for s in walk(kernel.body) if isinstance(s, k.Store)]
+    assert [s.buffer for s in stores] == ["dbias", "dscale", "dx"]
+    assert [s.streaming is not None for s in stores] == [False, False, True]
+
+
+def test_what_stands_still_over_an_output_is_computed_once() -> None:
+    (kernel,) = lower(batch_norm_training_grad((32, 64, 56, 56), (1,)))
+    for loop in loops(kernel):
+        names = {
+            e.operation.name
+            for s in walk(loop.body)
+            if isinstance(s, k.Let)
+            for e in operations(s.value)
+        }
+        assert "sqrt" not in names
+    # Columns keep such values in arrays.
+    (kernel,) = lower(batch_norm_training_grad((128, 1024), (1,)))
+    assert len([a for a in kernel.arrays if a.name.startswith("factors")]) == 4
+    bands = [loop for loop in loops(kernel) if bounds(loop) == (0, 128, 4)]
+    assert len(bands) == 2
+    for loop in bands:
+        values = [s.value for s in walk(loop.body) if isinstance(s, k.Let)]
+        assert all(e.operation.name != "sqrt" for v in values for e in operations(v))
+
+
+def operations(node: object) -> Iterator[k.Operate]:
+    match node:
+        case k.Operate():
+            yield node
+            for operand in node.operands:
+                yield from operations(operand)
+        case k.Choose():
+            yield from operations(node.then)
+            yield from operations(node.otherwise)
+        case k.Convert() | k.Broadcast():
+            yield from operations(node.operand)
+        case _:
+            pass
+
+
+def test_short_rows_are_taken_in_blocks_of_neighbours() -> None:
+    (kernel,) = lower(batch_norm_training_grad((8, 256, 14, 14), (1,)))
+    assert groups(kernel) == 16
+    # With fewer channels the blocks are smaller, as long as there is work for all.
+    (kernel,) = lower(batch_norm_training_grad((32, 64, 14, 14), (1,)))
+    assert groups(kernel) == 16
+
+
+@pytest.mark.parametrize(
+    ("columns", "width", "blocks"),
+    [(64, 64, 1), (256, 256, 1), (1024, 256, 4), (1000, 256, 4), (300, 192, 2)],
+)
+def test_columns_are_folded_in_blocks_of_whole_cache_lines(
+    columns: int, width: int, blocks: int
+) -> None:
+    (kernel,) = lower(fold((20, columns), (1,)))
+    assert -(-columns // width) == blocks
+    assert max(a.size for a in kernel.arrays) == width
+    assert groups(kernel) * kernel.launch.per_group >= blocks
+
+
+def test_registers_are_flushed_every_few_thousand_points() -> None:
+    (kernel,) = lower(fold((40, 100_000), (0,)))
+    strips = [loop for loop in loops(kernel) if loop.step == 4096]
+    assert [bounds(loop) for loop in strips] == [(0, 100_000, 4096)]
+    (kernel,) = lower(fold((1100, 64, 64), (1, 2)))
+    assert any(loop.step == 1024 for loop in loops(kernel))
+    (short,) = lower(fold((40, 4000), (0,)))
+    assert not any(loop.step == 4096 for loop in loops(short))
+
+
+def test_few_long_outputs_are_folded_in_pieces() -> None:
+    first, second = lower(fold((1 << 24,), ()))
+    assert groups(first) == 64
+    assert groups(second) == 1
+    (parts,) = [b for b in first.buffers if b.access is k.Access.WRITE]
+    assert (parts.name, parts.count) == ("sum_parts", 64)
+    assert [b.name for b in second.buffers] == ["sum", "sum_parts"]
+    assert first.summary == ("sum[] = sum[r0 < 16777216](X[r0]), in 64 pieces",)
+    # Pieces do not depend on the number of processors, only on sizes and profile.
+    assert lower(fold((1 << 24,), ())) == (first, second)
+
+
+def test_positions_in_pieces_take_a_buffer_more() -> None:
+    first, _ = lower(fold((1 << 20,), (), "argmax"))
+    made = [(b.name, b.dtype) for b in first.buffers if b.count is not None]
+    assert made == [("argmax_parts", DataType.FLOAT32), ("argmax_parts_place", DataType.UINT32)]
+
+
+def test_a_large_group_without_outputs_enough_is_taken_apart() -> None:
+    kernels = lower(batch_norm_training_grad((2048, 64, 40), ()))
+    assert len(kernels) == 3
+    assert [b.name for b in kernels[2].buffers if b.access is k.Access.WRITE] == ["dx"]
+    # With little to do, one kernel does it all.
+    assert len(lower(batch_norm_training_grad((20, 64, 40), ()))) == 1
+
+
+def test_more_buffers_than_one_kernel_takes_are_shared_out() -> None:
+    count = 24
+    parameters = ", ".join(f"%x{n}: f32[64, 100]" for n in range(count))
+    values = "\n".join(
+        ["v0 = %x0[i0, i1]", *(f"v{n} = add(v{n - 1}, %x{n}[i0, i1])" for n in range(1, count))]
+    )
+    sums = "\n".join(f"%s{n}: f32[i0 < 64] = sum[r1 < 100] %x{n}[i0, r1]" for n in range(8))
+    uses = " ".join(f"%s{n}," for n in range(8))
+    text = f"""func @f({parameters}) -> ({uses} %y) {{
+      {sums}
+      %y: f32[i0 < 64, i1 < 100] = {{
+        {values}
+        mul(v{count - 1}, %s0[i0])
+      }}
+    }}"""
+    kernels = lower(ir.parse(text), GPU, "hlsl")
+    assert all(len(kernel.buffers) <= LIMITS["hlsl"].buffers for kernel in kernels)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kept", "rows", "columns"),
+    [
+        ((100, 5000), (0,), 256, 1),
+        ((5000, 100), (0,), 32, 8),
+        ((5000, 3), (0,), 1, 256),
+        ((5000, 300), (1,), 8, 32),
+        ((4, 3000), (1,), 1, 256),
+        ((3, 4), (), 256, 1),
+    ],
+)
+def test_the_lanes_of_a_group_share_outputs(
+    sizes: tuple[int, ...], kept: tuple[int, ...], rows: int, columns: int
+) -> None:
+    kernels = lower(fold(sizes, kept), GPU, "hlsl")
+    kernel = kernels[0]
+    assert kernel.launch.group_size == 256
+    assert kernel.launch.per_group == columns
+    trees = [s for s in walk(kernel.body) if isinstance(s, k.Halve)]
+    assert [tree.start for tree in trees] == ([rows // 2] if rows > 1 else [])
+    assert all(array.shared and array.size == 256 for array in kernel.arrays)
+    assert bool(kernel.arrays) == (rows > 1)
+
+
+def test_barriers_are_met_by_every_lane() -> None:
+    for function in (
+        batch_norm_training_grad((6, 7, 30, 5), (1,)),
+        batch_norm_training_grad((70, 50), (1,)),
+        fold((77, 90), (0,), "argmin"),
+    ):
+        for kernel in lower(function, GPU, "hlsl"):
+            for statement in walk(kernel.body):
+                if isinstance(statement, k.If):
+                    assert not any(isinstance(s, k.Barrier) for s in walk(statement.then))
+                if isinstance(statement, k.For):
+                    assert not any(isinstance(s, k.Barrier) for s in walk(statement.body))
+
+
+def test_shared_memory_stays_within_what_every_device_has() -> None:
+    stages = "\n".join(
+        f"%s{n}: s64[i0 < 40] = argmax[r1 < 900] mul(%X[i0, r1], {n}.5:f64)" for n in range(12)
+    )
+    results = ", ".join(f"%s{n}" for n in range(12))
+    function = ir.parse(f"func @f(%X: f64[40, 900]) -> ({results}) {{\n{stages}\n}}")
+    kernels = lower(function, GPU, "hlsl")
+    assert len(kernels) == 2
+    for kernel in kernels:
+        assert sum(a.size * a.dtype.bytes for a in kernel.arrays) <= 32 << 10
+
+
+def test_dimensions_that_lie_together_are_one() -> None:
+    (kernel,) = lower(fold((2, 3, 4, 5, 6, 7), (0, 1)))
+    outputs = math.prod((2, 3))
+    assert kernel.launch.count == outputs
+    assert [bounds(loop) for loop in loops(kernel) if loop.step == 16] == [(0, 832, 16)]
+
+
+def test_effort_counts_passes_and_the_width_of_arithmetic() -> None:
+    (single,) = lower(batch_norm_training_grad((8, 256, 14, 14), (1,)))
+    (half,) = lower(batch_norm_training_grad((8, 256, 14, 14), (1,), "f16"))
+    assert single.effort == pytest.approx(5 / 3, rel=0.01)
+    assert half.effort == pytest.approx(10 / 3, rel=0.01)
+
+
+def test_the_text_of_a_kernel() -> None:
+    (kernel,) = lower(fold((300, 40), (0,), "max"), GPU)
+    lines = print_kernel(kernel).splitlines()
+    assert lines[0] == "// max[i0] = max[r1 < 40](X[i0, r1])"
+    assert "  shared array max_lanes: f32[256]" in lines
+    assert "  var max_value: f32 = -inf" in lines
+    assert "  put max_lanes[lane] = max_value" in lines
+    assert "  barrier" in lines
+    assert "  halve width from 8 {" in lines
+    assert any(line.strip().startswith("set max_value = max_lanes[column]") for line in lines)
+    (rows,) = lower(fold((300, 40), (0,)))
+    assert "  array sum_total: f32[16]" in print_kernel(rows).splitlines()
+    (applied,) = lower(batch_norm_training_grad((32, 64, 56, 56), (1,)))
+    assert "by 1 backwards {" in print_kernel(applied)
