@@ -10,6 +10,7 @@ machine, the HLSL form on every Vulkan device.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import sys
 from collections.abc import Iterator
@@ -33,7 +34,9 @@ SEEDS = (
     "directml.ACTIVATION_RELU_GRAD",
     "onednn.ReLU",
     "onednn.ReLUBackward",
+    "directml.BATCH_NORMALIZATION_TRAINING_GRAD",
 )
+"""The last has reductions, and so needs sizes."""
 SPECIAL = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, -1e-40, 6e-8, -6e-8, 65504.0)
 """Written over the first elements of every array."""
 
@@ -73,45 +76,79 @@ def find_devices() -> dict[str, str]:
     return found
 
 
-def demonstrate(operator: dmlc.Operator, devices: dict[str, str], folder: Path) -> bool:
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One run: what it is called, its arrays and its attributes."""
+
+    label: str
+    dtype: dmlc.DataType
+    arrays: dict[str, Array]
+    attributes: dict[str, object]
+
+
+def elementwise_cases(operator: dmlc.Operator) -> Iterator[Case]:
+    """Every type, layout and setting of an element-wise operator."""
+    random = np.random.default_rng(2026)
+    first, *others = (t for t in operator.definition.levels[-1].tensors if not t.output)
+    for dtype in first.dtypes:
+        for label, array in layouts(random, dtype):
+            rest = {t.name: make(random, array.shape, dtype) for t in others}
+            for attributes in attribute_choices(operator):
+                yield Case(label, dtype, {first.name: array, **rest}, attributes)
+
+
+def normalization_cases(operator: dmlc.Operator) -> Iterator[Case]:
+    """Statistics per channel, per element of a row, of everything; a transposed input."""
+    random = np.random.default_rng(2026)
+    statistics = ("MeanTensor", "VarianceTensor", "ScaleTensor")
+    for dtype in operator.definition.levels[-1].tensors[0].dtypes:
+        for sizes, kept in (
+            ((8, 64, 28, 28), (1, 64, 1, 1)),
+            ((128, 1024), (1, 1024)),
+            ((3, 5, 2, 7, 2), (1, 1, 1, 1, 1)),
+        ):
+            x, dy = random.standard_normal((2, *sizes)).astype(dtype.dtype)
+            small = {n: random.uniform(0.5, 2, kept).astype(dtype.dtype) for n in statistics}
+            large = {"InputTensor": x, "InputGradientTensor": dy}
+            yield Case(f"{list(sizes)} to {list(kept)}", dtype, large | small, {"Epsilon": 1e-5})
+            across = np.ascontiguousarray(x.T).T
+            large = {"InputTensor": across, "InputGradientTensor": dy}
+            yield Case("transposed", dtype, large | small, {"Epsilon": 1e-5})
+
+
+def demonstrate(
+    operator: dmlc.Operator, cases: list[Case], devices: dict[str, str], folder: Path
+) -> bool:
     """Compiles and runs one operator, prints what was found, and tells whether all held."""
     definition = operator.definition
-    tensors = definition.levels[-1].tensors
-    inputs = [t.name for t in tensors if not t.output]
-    choices = attribute_choices(operator)
-    function = operator.bind()
-    programs = [dmlc.compile(function, target) for target in ("hlsl", "opencl")]
+    programs = [dmlc.compile(bind(operator, cases[0]), target) for target in ("hlsl", "opencl")]
     written = write_programs(programs, folder / operator.name)
+    formulas = [" ".join(s.span.text.split()) for s in definition.compute or ()]
     print(f"\n{operator.name}")
-    print(
-        f"  formula   {'; '.join(' '.join(s.span.text.split()) for s in definition.compute or ())}"
-    )
-    print(f"  compiled  {written[0].parent}/: {', '.join(path.name for path in written)}")
+    print(f"  formula   {formulas[0]}")
+    print(*(f"            {formula}" for formula in formulas[1:]), sep="\n", end="")
+    print(f"{'' if len(formulas) == 1 else chr(10)}  compiled  {written[0].parent}/: ", end="")
+    print(", ".join(path.name for path in written))
 
-    random = np.random.default_rng(2026)
     verdicts: list[Verdict] = []
-    shapes: dict[str, None] = {}
     refused: dict[str, None] = {}
-    for dtype in tensors[0].dtypes:
-        for label, first in layouts(random, dtype):
-            shapes[label] = None
-            rest = {name: make(random, first.shape, dtype) for name in inputs[1:]}
-            arrays = {inputs[0]: first, **rest}
-            for device, attributes in itertools.product(devices, choices):
-                try:
-                    results = dmlc.run(operator, arrays, attributes, device=device)
-                except dmlc.UnsupportedError as error:
-                    refused[f"{dtype.name} on {device} ({error.diagnostics[0].message})"] = None
-                    continue
-                for verdict in verify(operator, arrays, attributes, results).values():
-                    verdicts.append(verdict)
-                    if not verdict.holds:
-                        print(f"  FAILED    {device} {dtype.name} {label} {attributes}: {verdict}")
+    for case, device in itertools.product(cases, devices):
+        try:
+            results = dmlc.run(operator, case.arrays, case.attributes, device=device)
+        except dmlc.UnsupportedError as error:
+            reason = error.diagnostics[0].message
+            refused[f"{case.dtype.name} on {device} ({reason})"] = None
+            continue
+        for verdict in verify(operator, case.arrays, case.attributes, results).values():
+            verdicts.append(verdict)
+            if not verdict.holds:
+                where = f"{device} {case.dtype.name} {case.label} {case.attributes}"
+                print(f"  FAILED    {where}: {verdict}")
 
-    print(f"  types     {', '.join(t.name for t in tensors[0].dtypes)}")
-    print(f"  shapes    {', '.join(shapes)}")
-    if choices != [{}]:
-        settings = [", ".join(f"{n} = {v}".lower() for n, v in c.items()) for c in choices]
+    print(f"  types     {', '.join(dict.fromkeys(c.dtype.name for c in cases))}")
+    print(f"  shapes    {', '.join(dict.fromkeys(c.label for c in cases))}")
+    settings = dict.fromkeys(show(c.attributes) for c in cases if c.attributes)
+    if settings:
         print(f"  with      {'; '.join(settings)}")
     print(f"  devices   {', '.join(f'{selector} {name}' for selector, name in devices.items())}")
     for reason in refused:
@@ -126,6 +163,18 @@ def demonstrate(operator: dmlc.Operator, devices: dict[str, str], folder: Path) 
     return held
 
 
+def bind(operator: dmlc.Operator, case: Case) -> dmlc.ir.Function:
+    """Without sizes where the operator needs none: then it is compiled for all."""
+    if operator.name not in SEEDS[:-1]:
+        described = {n: dmlc.TensorDesc(case.dtype, a.shape) for n, a in case.arrays.items()}
+        return operator.bind(described, case.attributes)
+    return operator.bind()
+
+
+def show(attributes: dict[str, object]) -> str:
+    return ", ".join(f"{n} = {v}".lower() for n, v in attributes.items())
+
+
 def main(arguments: list[str]) -> int:
     folder = Path(arguments[0] if arguments else "out/demo")
     devices = find_devices()
@@ -133,7 +182,11 @@ def main(arguments: list[str]) -> int:
         print(f"there is no device to run on; {INSTALL_NOTE.message}", file=sys.stderr)
         return 3
     print("dmlc: operators from their reference pages to kernels that run")
-    held = [demonstrate(dmlc.operator(name), devices, folder) for name in SEEDS]
+    held: list[bool] = []
+    for name in SEEDS:
+        operator = dmlc.operator(name)
+        cases = normalization_cases if name == SEEDS[-1] else elementwise_cases
+        held.append(demonstrate(operator, list(cases(operator)), devices, folder))
     return 0 if all(held) else 1
 
 
