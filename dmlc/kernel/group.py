@@ -22,6 +22,7 @@ from dmlc.kernel.lower import ACCESS, check_limits, find_index_bits, lower
 from dmlc.kernel.phases import Phase, collect_phases, fold_parts, store_parts
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.space import Space, cut
+from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Pass
 
@@ -36,6 +37,7 @@ def lower_group(
     """
     if not group.passes:
         return (lower(function, group.stages, profile, limits),)
+    _check_words(function, group, limits)
     phases = collect_phases(
         function, group.kept, group.passes, _list_stored(function, group.stages)
     )
@@ -45,6 +47,19 @@ def lower_group(
     for steps in _split(group.passes):
         kernels += _lower_step(function, group.kept, steps, profile, limits)
     return tuple(kernels)
+
+
+def _check_words(function: ir.Function, group: Group, limits: Limits) -> None:
+    """Raises `UnsupportedError` for what would be stored half a word at a time."""
+    stored = _list_stored(function, group.stages)
+    for stage in function.stages:
+        if stage.name in stored and stage.dtype in limits.word_types:
+            raise UnsupportedError(
+                f"'{stage.name}' is {stage.dtype.name} and computed from a reduction, and without "
+                "16-bit types kernels store two elements at a time",
+                stage.span,
+                notes=["compile for shader model 6.2, or store it as FLOAT32"],
+            )
 
 
 def _split(passes: Sequence[Pass]) -> list[list[Pass]]:
