@@ -1,10 +1,12 @@
 """The oracle: evaluates tensor IR in NumPy, plainly and slowly.
 
 Floats are computed in float64 from the inputs as stored, and rounded once, to nearest even, to the
-type of the result; constants are as the function has them. Between stages a float keeps its 64
-bits, unless the stage between is FLOAT16 or BFLOAT16: that is read as stored. A cast to FLOAT32
-from another type rounds, as devices do. Integers compute in their own type and wrap. Every backend
-is tested against this.
+type of the result; constants are as the function has them. What depends on positions alone is
+computed in its own type instead, as `ir.positions` has it: it selects what is read, and how much
+of it, and must come out alike everywhere. Between stages a float keeps its 64 bits, unless the
+stage between is FLOAT16 or BFLOAT16: that is read as stored. A cast to FLOAT32 from another type
+rounds, as devices do. Integers compute in their own type and wrap. Every backend is tested against
+this.
 """
 
 from __future__ import annotations
@@ -34,8 +36,9 @@ from dmlc.ir import (
     operands,
     value_type,
 )
+from dmlc.ir.positions import evaluate_instruction, find_index_only
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert, data_type_of
-from dmlc.source import DmlcError, unknown_name
+from dmlc.source import DmlcError, InternalError, unknown_name
 
 _BLOCK = 1 << 17
 """Points evaluated at a time, over a stage's domain and its reduction together."""
@@ -266,26 +269,31 @@ def _evaluate_body(
 ) -> tuple[Array, Array | None]:
     """The result and the guard over some points; both broadcast against the points."""
     values: dict[int, Array] = {}
+    index_only = find_index_only(body)
     for at, instruction in enumerate(body.instructions):
         given = [values[o] for o in operands(instruction)]
-        values[at] = _evaluate_instruction(instruction, given, body, axes, tensors)
+        if index_only[at]:
+            values[at] = evaluate_instruction(instruction, given, axes, body)
+        else:
+            types = [value_type(body.instructions[o]) for o in operands(instruction)]
+            given = [_widen(g, t) for g, t in zip(given, types, strict=True)]
+            values[at] = _evaluate_instruction(instruction, given, body, tensors)
         for dead in dying[at]:
             del values[dead]
-    return values[body.result], None if body.guard is None else values[body.guard]
+    result = _widen(values[body.result], body.dtype)
+    return result, None if body.guard is None else values[body.guard]
 
 
 def _evaluate_instruction(
     instruction: Instruction,
     given: list[Array],
     body: Body,
-    axes: Mapping[Index, Array],
     tensors: Mapping[str, Array],
 ) -> Array:
+    """An instruction that depends on elements of tensors."""
     match instruction:
-        case Constant():
-            return np.asarray(instruction.value, _number(instruction.dtype))
-        case Index():
-            return axes[instruction]
+        case Constant() | Index():
+            raise InternalError("a constant or an index depends on no element")
         case Load():
             return _widen(np.asarray(tensors[instruction.tensor][tuple(given)]), instruction.dtype)
         case Apply():

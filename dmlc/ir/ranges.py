@@ -10,8 +10,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from dmlc.ir.nodes import Apply, Constant, Index, Instruction, Select, Stage, value_type
-from dmlc.scalars import DataType
+import numpy as np
+
+from dmlc.ir.nodes import Apply, Cast, Constant, Index, Instruction, Select, Stage, value_type
+from dmlc.scalars import DataType, Kind
 
 Bound: TypeAlias = int | float
 """An integer, or minus or plus infinity."""
@@ -26,7 +28,8 @@ _LIMIT = 2**63
 def instruction_range(
     stage: Stage, instruction: Instruction, earlier: Sequence[Interval]
 ) -> Interval:
-    """The interval an INDEX value lies in, given those of the values before it."""
+    """The interval an INDEX value lies in, given those of the values before it. A whole number
+    read from a tensor lies in its type's."""
     if value_type(instruction) is not DataType.INDEX:
         return UNKNOWN
     match instruction:
@@ -38,6 +41,14 @@ def instruction_range(
         case Select():
             then, otherwise = earlier[instruction.then], earlier[instruction.otherwise]
             return min(then[0], otherwise[0]), max(then[1], otherwise[1])
+        case Cast():
+            source = value_type(stage.body.instructions[instruction.operand])
+            if source is DataType.BOOL:
+                return 0, 1
+            if source.kind not in (Kind.SIGNED, Kind.UNSIGNED) or source is DataType.UINT64:
+                return UNKNOWN
+            limits = np.iinfo(source.dtype)
+            return int(limits.min), int(limits.max)
         case Apply():
             return _apply(instruction.operation.name, [earlier[o] for o in instruction.operands])
         case _:

@@ -33,6 +33,7 @@ from dmlc.ir.nodes import (
     packed_strides,
     value_type,
 )
+from dmlc.ir.positions import find_reach
 from dmlc.ir.ranges import Interval, instruction_range
 from dmlc.scalars import COMBINERS, OPERATIONS, Operands
 from dmlc.scalars import DataType as T
@@ -293,7 +294,13 @@ def _check_load(
             if not isinstance(position, Index) or stage.extent(position) != extent:
                 return f"%{load.tensor} may be left: axis {axis} has the run-time size '{extent}'"
         elif low < 0 or high >= extent:
-            return f"%{load.tensor} is left: axis {axis} has size {extent}, read at {low} to {high}"
+            reach = find_reach(stage, number, extent)
+            low, high = max(low, reach[0]), min(high, reach[1])
+            if low < 0 or high >= extent:
+                return (
+                    f"%{load.tensor} is left: axis {axis} has size {extent}, "
+                    f"read at {low} to {high}"
+                )
     return None
 
 

@@ -31,6 +31,7 @@ from dmlc.ir import (
     value_type,
 )
 from dmlc.ir.nodes import POSITIONAL_COMBINERS
+from dmlc.ir.positions import find_index_only
 from dmlc.reference import evaluate
 from dmlc.scalars import OPERATIONS, Array, DataType, Operation
 
@@ -123,8 +124,10 @@ class _Maker:
         self._sources = sources
         self._numbers: dict[Instruction, int] = {}
         self.errors: list[int | None] = []
+        # What depends on positions alone is known at compile time, and the same everywhere.
+        exact = find_index_only(body)
         for number, instruction in enumerate(body.instructions):
-            self.errors.append(self._find(number, instruction))
+            self.errors.append(None if exact[number] else self._find(number, instruction))
 
     # Instructions -------------------------------------------------------------------------
 
