@@ -134,18 +134,10 @@ def list_needed(elements: Elements, root: int) -> frozenset[int]:
 def list_conditions(elements: Elements) -> tuple[int, ...]:
     """What the guard of the folds joins by `and`: first what depends on positions alone, and so
     may protect the reads of the others. The folds have the same guard."""
-    guards = list(dict.fromkeys(f.guard for f in elements.folds))
+    guards = dict.fromkeys(f.guard for f in elements.folds)
     if len(guards) > 1:
         raise InternalError("folds under different guards share their loops")
-    found: dict[int, None] = {}
-    pending = [g for g in guards if g is not None]
-    while pending:
-        number = pending.pop()
-        value = elements.values[number]
-        if isinstance(value, ir.Apply) and value.operation.name == "and":
-            pending += reversed(value.operands)
-        else:
-            found[number] = None
+    _, found = _part_guard(elements)
 
     def reads(number: int) -> bool:
         return any(
@@ -153,6 +145,31 @@ def list_conditions(elements: Elements) -> tuple[int, ...]:
         )
 
     return tuple(sorted(found, key=reads))
+
+
+def list_joins(elements: Elements) -> frozenset[int]:
+    """The values that do nothing but join the conditions of the folds' guard."""
+    joins, _ = _part_guard(elements)
+    others = {o for n, v in enumerate(elements.values) if n not in joins for o in operands(v)}
+    others.update(number for _, number in elements.results)
+    others.update(f.value for f in elements.folds)
+    return frozenset(n for n in joins if n not in others)
+
+
+def _part_guard(elements: Elements) -> tuple[dict[int, None], dict[int, None]]:
+    """The values that join conditions, and the conditions, in the order written."""
+    joins: dict[int, None] = {}
+    found: dict[int, None] = {}
+    pending = [f.guard for f in elements.folds if f.guard is not None]
+    while pending:
+        number = pending.pop()
+        value = elements.values[number]
+        if isinstance(value, ir.Apply) and value.operation.name == "and":
+            joins[number] = None
+            pending += reversed(value.operands)
+        else:
+            found[number] = None
+    return joins, found
 
 
 def prune(elements: Elements) -> Elements:

@@ -66,7 +66,8 @@ class Emitter:
 
     `depth` gives the scope a view changes in: 0 where it stands still over the whole kernel. `wide`
     says whether a view changes along a vector, where scopes with vectors have views that do not.
-    `guarded` is the outermost scope in which reads may stand that a fold's guard protects.
+    `guarded` is the outermost scope in which reads may stand that a fold's guard protects. Values
+    `apart` are never written.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Emitter:
         near: Mapping[str, Near] | None = None,
         wide: Callable[[View], bool] = lambda view: True,
         guarded: int = 0,
+        apart: Container[int] = (),
     ) -> None:
         self._elements = elements
         self._wide = wide
@@ -84,13 +86,16 @@ class Emitter:
         self._levels: list[int] = []
         self._uses = [0] * len(elements.values)
         self._used_below = [False] * len(elements.values)
-        for value in elements.values:
+        self._apart = apart
+        for number, value in enumerate(elements.values):
             level = max((self._levels[o] for o in operands(value)), default=0)
             if isinstance(value, Read | Place):
                 level = depth(value.view)
             elif isinstance(value, Gather):
                 level = max(level, depth(value.view), guarded if value.guarded else 0)
             self._levels.append(level)
+            if number in apart:
+                continue
             for operand in operands(value):
                 self._uses[operand] += 1
                 if self._levels[operand] < level:
@@ -136,7 +141,7 @@ class Emitter:
                 continue
             if only is not None and number not in only:
                 continue
-            if number in self._written:
+            if number in self._written or number in self._apart:
                 continue
             made = self._express(value, known, position, lanes)
             size = 1 + sum(sizes.get(o, 0) for o in operands(value))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulate import contribute, finish, merge, start
 from dmlc.kernel.build import Builder, Shape
-from dmlc.kernel.element import Elements, list_conditions, list_needed
+from dmlc.kernel.element import Elements, list_conditions, list_joins, list_needed
 from dmlc.kernel.emit import (
     Emitter,
     Names,
@@ -170,7 +170,7 @@ class _Output:
         plain = Emitter(phase.elements, names, scope)
         guards = [f.guard for f in phase.elements.folds if f.guard is not None]
         guarded = max(depth + 1, *(plain.level(g) for g in guards), 0)
-        return Emitter(phase.elements, names, scope, self._near, guarded=guarded)
+        return Emitter(phase.elements, names, scope, self._near, guarded=guarded, apart=list_joins(phase.elements))
 
     def _position(self, number: int, known: Known, inner: Known) -> Position:
         kept = self._phases[number].space.kept
