@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import batch_norm
+from benchmarks import batch_norm, resample
 from benchmarks.contenders import Array, Case, Contender, contenders, vulkan_contenders
 from benchmarks.limit import Limit
 from benchmarks.measure import PAUSE_SECONDS, measure, repeats_for, sample
@@ -35,9 +35,7 @@ class Timed(Protocol):
     """The arrays of a case: what the limit moves, and what a result is held to."""
 
     @property
-    def x(self) -> Array: ...
-    @property
-    def dy(self) -> Array: ...
+    def reads(self) -> tuple[Array, ...]: ...
     @property
     def out(self) -> Array: ...
     def accepts(self, result: Array) -> bool: ...
@@ -51,7 +49,8 @@ def time_case(
     Groups are timed one after the other: what runs shaders on a CPU has threads of its own,
     which linger.
     """
-    repeats = max(1, min(20_000, 40_000_000 // (3 * case.x.nbytes)))
+    moved = case.out.nbytes + sum(a.nbytes for a in case.reads)
+    repeats = max(1, min(20_000, 40_000_000 // moved))
     found: dict[str, float] = {}
     for number, entrants in enumerate(groups):
         samplers = make_samplers(case, entrants)
@@ -71,7 +70,7 @@ def make_samplers(case: Timed, entrants: Iterable[Contender]) -> dict[str, Calla
         case.out[...] = 1
         contender.run()
         if not case.accepts(contender.result()):
-            raise SystemExit(f"{contender.name} gives a wrong result for {case.x.dtype}")
+            raise SystemExit(f"{contender.name} gives a wrong result for {case.out.dtype}")
         repeats = repeats_for(contender.run)
         samplers[contender.name] = functools.partial(sample, contender.run, repeats)
     return samplers
@@ -81,8 +80,8 @@ def sample_limit(limit: Limit, variant: int, case: Timed, repeats: int) -> float
     """As `measure.sample` does it, timed in C: at a thousand elements a call from Python takes
     longer than the work."""
     time.sleep(PAUSE_SECONDS)
-    limit.seconds(variant, case.x, case.dy, case.out, 1)
-    return limit.seconds(variant, case.x, case.dy, case.out, repeats)
+    limit.seconds(variant, case.reads, case.out, 1)
+    return limit.seconds(variant, case.reads, case.out, repeats)
 
 
 def time_relu_grad(limit: Limit, dtype: npt.DTypeLike, size: str, rounds: int) -> dict[str, float]:
@@ -99,9 +98,15 @@ def time_batch_norm(
     return time_case(limit, case, (batch_norm.contenders(case, limit.threads),), rounds)
 
 
+def time_resample(limit: Limit, dtype: npt.DTypeLike, case: str, rounds: int) -> dict[str, float]:
+    made = resample.Case.make(dtype, resample.CASES[case])
+    return time_case(limit, made, (resample.contenders(made, limit.threads),), rounds)
+
+
 OPERATORS = {
     "ReLU grad": (time_relu_grad, tuple(SIZES)),
     "BN training grad": (time_batch_norm, tuple(batch_norm.SHAPES)),
+    "Resampling grad": (time_resample, tuple(resample.CASES)),
 }
 """How each is timed, and in which columns."""
 
@@ -170,14 +175,32 @@ def check_batch_norm(title: str, columns: dict[str, dict[str, float]]) -> Found:
     return found
 
 
+def check_resample(title: str, columns: dict[str, dict[str, float]]) -> Found:
+    found: Found = []
+    for name, times in columns.items():
+        bound, case = times["dmlc bound call"], resample.CASES[name]
+        if case.most_limits is not None:
+            ratio = bound / times[LIMIT]
+            found.append((f"{title} {name}: bound call / limit", ratio, case.most_limits))
+        if "PyTorch eager" in times:
+            ratio = bound / times["PyTorch eager"]
+            found.append((f"{title} {name}: bound call / PyTorch eager", ratio, case.most_torch))
+    return found
+
+
+CHECKS = {
+    "ReLU grad": check_relu_grad,
+    "BN training grad": check_batch_norm,
+    "Resampling grad": check_resample,
+}
+
+
 def check(times: Times, startup: dict[str, float]) -> Found:
     """What the project holds itself to. Only what was measured is listed."""
     found: Found = []
     for title, columns in times.items():
-        if title.startswith("ReLU"):
-            found += check_relu_grad(title, columns)
-        else:
-            found += check_batch_norm(title, columns)
+        look = next(c for name, c in CHECKS.items() if title.startswith(name))
+        found += look(title, columns)
     for name, most in (("dmlc --help", 0.3), ("dmlc compile, one operator", 0.7)):
         if name in startup:
             found.append((f"{name}, seconds", startup[name], most))

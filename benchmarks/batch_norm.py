@@ -68,6 +68,10 @@ class Case:
         expected: Array = scale / np.sqrt(spread) * inner
         return Case(x, dy, align(np.zeros_like(x)), mean, variance, scale, expected)
 
+    @property
+    def reads(self) -> tuple[Array, ...]:
+        return self.x, self.dy
+
     def accepts(self, result: Array) -> bool:
         """Whether a gradient of the input is right."""
         apart = np.abs(result.astype(np.float64).reshape(self.expected.shape) - self.expected)

@@ -47,6 +47,10 @@ class Case:
         x, dy = (random.standard_normal(count, np.float32).astype(dtype) for _ in range(2))
         return Case(x, dy, np.zeros_like(x), np.where(x > 0, dy, x.dtype.type(0)))
 
+    @property
+    def reads(self) -> tuple[Array, ...]:
+        return self.x, self.dy
+
     def accepts(self, result: Array) -> bool:
         """Whether a result is right."""
         return np.array_equal(result, self.expected)

@@ -1,7 +1,8 @@
-/* The machine's own limit: how fast n bytes can be read twice and written once.
+/* The machine's own limit: how fast two tensors can be read and one written, or one read and a
+ * smaller one written.
  *
- * Each variant computes an AND of two inputs, which costs less than moving them. The caller
- * keeps the best. limit_time returns the seconds of one pass, over `repeats` passes.
+ * Each variant computes an AND of what it reads, which costs less than moving it. The caller
+ * keeps the best. The functions that time return the seconds of one pass, over `repeats` passes.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -53,6 +54,36 @@ static void streaming(const uint32_t *restrict a, const uint32_t *restrict b,
 #endif
 }
 
+/* Cache lines first .. last of the smaller tensor: each is the AND of its share of the larger. */
+static void fold(const uint32_t *restrict a, size_t lines_read, uint32_t *restrict c,
+                 size_t lines_written, size_t first, size_t last, int past_caches)
+{
+    for (size_t line = first; line < last; ++line) {
+        const size_t from = line * lines_read / lines_written;
+        const size_t to = (line + 1) * lines_read / lines_written;
+        uint32_t kept[16] __attribute__((aligned(64)));
+        for (size_t k = 0; k < 16; ++k)
+            kept[k] = a[from * 16 + k];
+        for (size_t i = from + 1; i < to; ++i)
+            for (size_t k = 0; k < 16; ++k)
+                kept[k] &= a[i * 16 + k];
+#if STREAMING
+        if (past_caches) {
+            for (size_t k = 0; k < 16; k += 8)
+                _mm256_stream_ps((float *)(c + line * 16 + k),
+                                 _mm256_load_ps((const float *)(kept + k)));
+            continue;
+        }
+#endif
+        for (size_t k = 0; k < 16; ++k)
+            c[line * 16 + k] = kept[k];
+    }
+#if STREAMING
+    if (past_caches)
+        _mm_sfence();
+#endif
+}
+
 /* 0: one thread; 1: one thread, streaming stores; 2, 3: the same on `threads` threads. */
 int limit_variants(void)
 {
@@ -82,17 +113,43 @@ static void pass(int variant, int threads, const uint32_t *a, const uint32_t *b,
     }
 }
 
+static double elapsed(const struct timespec *begin)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    return (double)(end.tv_sec - begin->tv_sec) + 1e-9 * (double)(end.tv_nsec - begin->tv_nsec);
+}
+
 double limit_time(int variant, int threads, const void *a, const void *b, void *c, size_t bytes,
                   int repeats)
 {
-    struct timespec begin, end;
+    struct timespec begin;
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (int k = 0; k < repeats; ++k) {
         pass(variant, threads, a, b, c, bytes / 4);
         /* Keeps the compiler from taking passes together. */
         __asm__ volatile("" ::: "memory");
     }
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    return ((double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec))
-        / repeats;
+    return elapsed(&begin) / repeats;
+}
+
+/* The same of one tensor read and a smaller one written. Both are cache lines long, and the one
+ * written starts on one. */
+double limit_fold_time(int variant, int threads, const void *a, size_t bytes_read, void *c,
+                       size_t bytes_written, int repeats)
+{
+    const size_t lines_read = bytes_read / 64, lines_written = bytes_written / 64;
+    struct timespec begin;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int k = 0; k < repeats; ++k) {
+#pragma omp parallel num_threads(variant < 2 ? 1 : threads)
+        {
+            const size_t count = (size_t)omp_get_num_threads();
+            const size_t number = (size_t)omp_get_thread_num();
+            fold(a, lines_read, c, lines_written, number * lines_written / count,
+                 (number + 1) * lines_written / count, variant % 2);
+        }
+        __asm__ volatile("" ::: "memory");
+    }
+    return elapsed(&begin) / repeats;
 }

@@ -6,6 +6,7 @@ import ctypes
 import pathlib
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -28,19 +29,33 @@ class Limit:
             ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
             ctypes.c_size_t, ctypes.c_int,
         ]  # fmt: skip
+        self._library.limit_fold_time.restype = ctypes.c_double
+        self._library.limit_fold_time.argtypes = [
+            ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p,
+            ctypes.c_size_t, ctypes.c_int,
+        ]  # fmt: skip
         self.variants: int = self._library.limit_variants()
 
     def seconds(
         self,
         variant: int,
-        first: npt.NDArray[Any],
-        second: npt.NDArray[Any],
+        reads: Sequence[npt.NDArray[Any]],
         out: npt.NDArray[Any],
         repeats: int,
     ) -> float:
-        """The time of one pass over arrays of one size, timed in C over `repeats` passes."""
-        found: float = self._library.limit_time(
-            variant, self.threads, first.ctypes.data, second.ctypes.data, out.ctypes.data,
-            first.nbytes, repeats,
-        )  # fmt: skip
+        """The time of one pass, timed in C over `repeats` passes: over two arrays that are read
+        and one that is written, all of one size, or over one that is read and a smaller one, in
+        whole cache lines, that is written."""
+        if len(reads) == 1:
+            (read,) = reads
+            found: float = self._library.limit_fold_time(
+                variant, self.threads, read.ctypes.data, read.nbytes, out.ctypes.data, out.nbytes,
+                repeats,
+            )  # fmt: skip
+        else:
+            first, second = reads
+            found = self._library.limit_time(
+                variant, self.threads, first.ctypes.data, second.ctypes.data, out.ctypes.data,
+                first.nbytes, repeats,
+            )  # fmt: skip
         return found

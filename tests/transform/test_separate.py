@@ -1,0 +1,130 @@
+"""Sums over several axes, taken one axis at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlc import ir
+from dmlc.ir.verify import verify
+from dmlc.reference import evaluate
+from dmlc.transform.separate import separate
+
+WINDOWS = """
+func @window_sums(%x: {type}[3, {height}, {width}]) -> (%y) {{
+  %y: {type}[i0 < 3, i1 < {rows}, i2 < {columns}] = sum[r1 < {height}, r2 < {width}] {{
+    v0 = sub(r1, mul(i1, {step}))
+    v1 = sub(r2, mul(i2, {step}))
+    v2 = and(and(ge(v0, 0), lt(v0, {window})), and(ge(v1, 0), lt(v1, {window})))
+    where v2
+    mul(%x[i0, r1, r2], mul(cast(add(v0, 1), {type}), cast(sub({window}, v1), {type})))
+  }}
+}}
+"""
+
+
+def make_windows(
+    rows: int, columns: int, window: int, step: int, dtype: str = "f32"
+) -> ir.Function:
+    """Weighted sums over windows, dense on paper."""
+    height, width = (rows - 1) * step + window, (columns - 1) * step + window
+    return ir.parse(
+        WINDOWS.format(
+            type=dtype, rows=rows, columns=columns, window=window, step=step,
+            height=height, width=width,
+        )
+    )  # fmt: skip
+
+
+def test_rows_come_first_where_windows_are_large() -> None:
+    made = separate(make_windows(6, 7, 4, 1), 100)
+    verify(made)
+    rows, total = made.stages
+    assert (rows.name, rows.domain, total.name) == ("y_rows", (3, 6, 10), "y")
+    assert rows.reduction == ir.Reduction("sum", ((1, 9),))
+    assert total.reduction == ir.Reduction("sum", ((2, 10),))
+    assert {load.tensor for load in total.body.loads()} == {"y_rows"}
+
+
+def test_small_windows_stay_as_they_are() -> None:
+    function = make_windows(6, 7, 2, 2)
+    assert separate(function, 100) is function
+
+
+def test_a_row_longer_than_allowed_stays() -> None:
+    function = make_windows(6, 7, 4, 1)
+    assert separate(function, 9) is function
+    assert separate(function, 10) is not function
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # No weights along the last axis: nothing to take apart.
+        """func @plain(%x: f32[3, 4, 5]) -> (%y) {
+             %y: f32[i0 < 3] = sum[r1 < 4, r2 < 5] %x[i0, r1, r2]
+           }""",
+        # The greatest of products is no product of greatest ones.
+        """func @greatest(%x: f32[9, 9]) -> (%y) {
+             %y: f32[i0 < 9, i1 < 9] = max[r0 < 9, r1 < 9] {
+               where and(lt(sub(r0, i0), 4), lt(sub(r1, i1), 4))
+               %x[r0, r1]
+             }
+           }""",
+        # One condition on both axes.
+        """func @triangle(%x: f32[9, 9]) -> (%y) {
+             %y: f32[i0 < 9, i1 < 9] = sum[r0 < 9, r1 < 9] {
+               where lt(add(r0, r1), add(i0, i1))
+               %x[r0, r1]
+             }
+           }""",
+        # What is read depends on the place as well.
+        """func @correlation(%x: f32[9, 9], %w: f32[9]) -> (%y) {
+             %y: f32[i0 < 9, i1 < 9] = sum[r0 < 9, r1 < 9] {
+               where and(lt(sub(r0, i0), 4), lt(sub(r1, i1), 4))
+               mul(%x[r0, r1], %w[i1])
+             }
+           }""",
+    ],
+)
+def test_what_does_not_separate_stays(text: str) -> None:
+    function = ir.parse(text)
+    assert separate(function, 100) is function
+
+
+@given(
+    rows=st.integers(1, 6),
+    columns=st.integers(1, 6),
+    window=st.integers(1, 5),
+    step=st.integers(1, 3),
+    dtype=st.sampled_from(["f32", "f64", "s32"]),
+)
+def test_both_forms_give_the_same_whole_numbers(
+    rows: int, columns: int, window: int, step: int, dtype: str
+) -> None:
+    function = make_windows(rows, columns, window, step, dtype)
+    made = separate(function, 1000)
+    verify(made)
+    (parameter,) = function.parameters
+    sizes = tuple(e for e in parameter.extents if isinstance(e, int))
+    values = np.random.default_rng(7).integers(-9, 9, sizes).astype(parameter.dtype.dtype)
+    expected = evaluate(function, {"x": values})["y"]
+    np.testing.assert_array_equal(evaluate(made, {"x": values})["y"], expected)
+
+
+def test_a_value_outside_the_window_does_not_show() -> None:
+    function = make_windows(2, 2, 4, 4)
+    values = np.ones((3, 8, 8), np.float32)
+    values[0, 0, 0] = np.nan
+    for form in (function, separate(function, 100)):
+        missing = np.isnan(evaluate(form, {"x": values})["y"])
+        assert missing.sum() == 1
+        assert missing[0, 0, 0]
+
+
+def test_names_already_taken_are_left_alone() -> None:
+    text = str(make_windows(6, 7, 4, 1)).replace("%x", "%y_rows")
+    made = separate(ir.parse(text), 100)
+    assert made.stages[0].name == "y_rows_2"
