@@ -101,6 +101,9 @@ def _bind(
                 f"found {list(array.shape)}"
             )
         tensors[parameter.name] = array
+    for table in function.tables:
+        values = np.array(table.values, table.dtype.dtype)
+        tensors[table.name] = values.reshape(table.extents)
     return tensors, math.prod(shape), shape
 
 
@@ -295,7 +298,11 @@ def _evaluate_instruction(
         case Constant() | Index():
             raise InternalError("a constant or an index depends on no element")
         case Load():
-            return _widen(np.asarray(tensors[instruction.tensor][tuple(given)]), instruction.dtype)
+            tensor = tensors[instruction.tensor]
+            if body.guard is not None and tensor.size:
+                # A point that the guard leaves out may read outside: what, does not matter.
+                given = [np.clip(g, 0, n - 1) for g, n in zip(given, tensor.shape, strict=True)]
+            return _widen(np.asarray(tensor[tuple(given)]), instruction.dtype)
         case Apply():
             if instruction.operation.transcendental:
                 # NumPy takes other paths for repeated operands, which differ in the last bit.

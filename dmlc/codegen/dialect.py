@@ -69,10 +69,12 @@ class Dialect:
     limits: Limits
     types: Mapping[DataType, str]
     """Names of the types values are computed in. A vector's is this and its number of lanes."""
-    index_types: Mapping[int, str]
-    """Names of the types of positions, by their bits."""
-    index_suffixes: Mapping[int, str]
+    index_types: Mapping[tuple[int, bool], str]
+    """Names of the types of positions, by their bits and whether they are signed."""
+    index_suffixes: Mapping[tuple[int, bool], str]
     """What gives a literal that type."""
+    wide_index: str
+    """How a position `{j}` of 64 bits is written where an element is picked."""
     storage: Mapping[DataType, str | Unsupported]
     """Names of the types that buffers hold."""
     literal: Callable[[DataType, bool | int | float], str]

@@ -459,8 +459,13 @@ OPENCL = Dialect(
         row=None,
     ),
     types=TYPES,
-    index_types=MappingProxyType({32: "uint", 64: "ulong"}),
-    index_suffixes=MappingProxyType({32: "u", 64: "UL"}),
+    index_types=MappingProxyType(
+        {(32, False): "uint", (64, False): "ulong", (32, True): "int", (64, True): "long"}
+    ),
+    index_suffixes=MappingProxyType(
+        {(32, False): "u", (64, False): "UL", (32, True): "", (64, True): "L"}
+    ),
+    wide_index="{j}",
     storage=STORAGE,
     literal=_literal,
     operations=make_table(_spell),

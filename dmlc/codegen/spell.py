@@ -11,7 +11,7 @@ import math
 import string
 from collections.abc import Callable, Sequence
 
-from dmlc.codegen.dialect import Dialect, Helper, Spelling, Unsupported
+from dmlc.codegen.dialect import Dialect, Entry, Helper, Spelling, Unsupported
 from dmlc.codegen.names import Mangler
 from dmlc.kernel import nodes as k
 from dmlc.scalars import DataType, Kind
@@ -50,7 +50,10 @@ class Speller:
         self._names = mangler
         self._buffers = {b.name: b for b in kernel.buffers}
         self._masks: dict[str, int] = {}
-        self.index_type = dialect.index_types[kernel.index_bits]
+        self._index = (kernel.index_bits, kernel.index_signed)
+        self.index_type = dialect.index_types[self._index]
+        integers = _SIGNED if kernel.index_signed else _UNSIGNED
+        self._index_integer = integers[kernel.index_bits // 8]
         self.helpers: dict[str, str] = {}
         """The text of each helper, by its name."""
         self.dtypes: dict[DataType, None] = {}
@@ -178,7 +181,7 @@ class Speller:
         value = self.spell_vector(store.value)
         if value.mask:
             value = self._convert_mask(value, 1, lanes)
-        index = self.spell(store.index)
+        index = self._spell_place(store.index)
         places = {
             "p": self._names.spell(store.buffer),
             "i": index.inner,
@@ -243,7 +246,7 @@ class Speller:
         made = self.spell(expression)
         lanes = expression.type.lanes
         if isinstance(expression, k.Literal) and expression.type == k.INDEX:
-            return Text(made.text + self._dialect.index_suffixes[self._kernel.index_bits])
+            return Text(made.text + self._dialect.index_suffixes[self._index])
         if not isinstance(expression, k.Broadcast):
             return made
         if expression.type.dtype is DataType.BOOL:
@@ -262,7 +265,7 @@ class Speller:
 
     def _spell_load(self, load: k.Load) -> Text:
         buffer = self._buffers[load.buffer]
-        index = self.spell(load.index)
+        index = self._spell_place(load.index)
         lanes = load.type.lanes
         places = {
             "p": self._names.spell(load.buffer),
@@ -275,10 +278,32 @@ class Speller:
         mask = 1 if load.type.dtype is DataType.BOOL and lanes > 1 else 0
         return Text(text, spelling.compound, mask)
 
+    def _spell_place(self, index: k.Expression) -> Text:
+        """A position where an element is picked."""
+        made = self.spell(index)
+        if self._kernel.index_bits == 32 or isinstance(index, k.Literal):
+            return made
+        text = self._dialect.wide_index.format(j=made.text)
+        return Text(text, compound=made.compound and text == made.text)
+
+    def _find_operation(self, expression: k.Operate) -> tuple[Entry, DataType]:
+        """How an operation is written, and on which type. Of positions, what their plain spelling
+        has not got, and quotients whose divisor may be 0, are those of integers as wide."""
+        name, dtype = expression.operation.name, expression.operands[0].type.dtype
+        entry = self._dialect.operations[name, dtype]
+        if dtype is not DataType.INDEX:
+            return entry, dtype
+        divisor = expression.operands[-1]
+        safe = isinstance(divisor, k.Literal) and divisor.value > 0
+        if isinstance(entry, Unsupported) or (name in ("div", "mod") and not safe):
+            dtype = self._index_integer
+            entry = self._dialect.operations[name, dtype]
+        return entry, dtype
+
     def _spell_operation(self, expression: k.Operate) -> Text:
         operand_type = expression.operands[0].type
-        dtype, lanes = operand_type.dtype, operand_type.lanes
-        entry = self._dialect.operations[expression.operation.name, dtype]
+        lanes = operand_type.lanes
+        entry, dtype = self._find_operation(expression)
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported {expression.operation} reached the renderer")
         arithmetic = expression.operation.name in _ARITHMETIC
@@ -335,9 +360,9 @@ class Speller:
     def _spell_conversion(self, expression: k.Convert) -> Text:
         source, target = expression.operand.type.dtype, expression.type.dtype
         lanes = expression.type.lanes
-        if source is DataType.INDEX:
-            # A position is the unsigned integer of its width under another name.
-            source = _UNSIGNED[self._kernel.index_bits // 8]
+        # A position is the integer of its width under another name.
+        source = self._index_integer if source is DataType.INDEX else source
+        target = self._index_integer if target is DataType.INDEX else target
         if source is target:
             return self.spell(expression.operand)
         entry = self._dialect.conversions[source, target]

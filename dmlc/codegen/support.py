@@ -54,6 +54,8 @@ def _stages(function: ir.Function, dialect: Dialect) -> Iterator[Diagnostic]:
             match instruction:
                 case ir.Apply(operation=operation, operands=operands):
                     dtype = ir.value_type(instructions[operands[0]])
+                    if dtype is DataType.INDEX:
+                        dtype = DataType.INT32  # whatever positions lack, integers have
                     what = f"compute '{operation.name}' of {dtype.name}"
                     entry = dialect.operations[operation.name, dtype]
                 case ir.Cast(operand=operand):

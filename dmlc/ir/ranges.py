@@ -7,12 +7,24 @@ where nothing is known; they only ever err outwards.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.ir.nodes import Apply, Cast, Constant, Index, Instruction, Select, Stage, value_type
+from dmlc.ir.nodes import (
+    Apply,
+    Cast,
+    Constant,
+    Index,
+    Instruction,
+    Load,
+    Select,
+    Stage,
+    Table,
+    value_type,
+)
 from dmlc.scalars import DataType, Kind
 
 Bound: TypeAlias = int | float
@@ -26,10 +38,16 @@ _LIMIT = 2**63
 
 
 def instruction_range(
-    stage: Stage, instruction: Instruction, earlier: Sequence[Interval]
+    stage: Stage,
+    instruction: Instruction,
+    earlier: Sequence[Interval],
+    tables: Mapping[str, Interval] = MappingProxyType({}),
 ) -> Interval:
     """The interval an INDEX value lies in, given those of the values before it. A whole number
-    read from a tensor lies in its type's."""
+    read from a tensor lies in its type's, and one read from a table among the table's: `tables`
+    has those of each."""
+    if isinstance(instruction, Load):
+        return tables.get(instruction.tensor, UNKNOWN)
     if value_type(instruction) is not DataType.INDEX:
         return UNKNOWN
     match instruction:
@@ -45,6 +63,8 @@ def instruction_range(
             source = value_type(stage.body.instructions[instruction.operand])
             if source is DataType.BOOL:
                 return 0, 1
+            if earlier[instruction.operand] != UNKNOWN:
+                return earlier[instruction.operand]
             if source.kind not in (Kind.SIGNED, Kind.UNSIGNED) or source is DataType.UINT64:
                 return UNKNOWN
             limits = np.iinfo(source.dtype)
@@ -53,6 +73,15 @@ def instruction_range(
             return _apply(instruction.operation.name, [earlier[o] for o in instruction.operands])
         case _:
             return UNKNOWN
+
+
+def table_ranges(tables: Sequence[Table]) -> dict[str, Interval]:
+    """The smallest and the largest value of each table of whole numbers."""
+    return {
+        table.name: (int(min(table.values)), int(max(table.values)))
+        for table in tables
+        if table.dtype.is_integer and table.values
+    }
 
 
 def _apply(name: str, given: list[Interval]) -> Interval:

@@ -138,7 +138,7 @@ def _loop_vectors(
         made = emitter.lets(level, position, width)
         return (*made, *emitter.stores(position, width, streaming))
 
-    if any(step > 1 for step in steps.values()):
+    if b.elements.has_positions or any(step > 1 for step in steps.values()):
         return [k.For(variable, start, stop, 1, inner(1))]
     if isinstance(stop, k.Literal):
         whole = int(stop.value) // lanes * lanes

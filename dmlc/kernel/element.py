@@ -1,8 +1,10 @@
 """One kernel's scalar work: the bodies of its stages merged into one list of values.
 
-Loads become reads of a `View`, that is a tensor with one stride per dimension of the points walked.
-Equal values of different stages become one, and so do equal folds. How the points are walked is
-not decided here.
+A load at a position that moves evenly along each dimension becomes a `Read` of a `View`, that is a
+tensor with one stride per dimension of the points walked. Any other becomes a `Gather`, whose
+positions are values themselves: so are the positions along dimensions, as `Place`s. Equal values
+of different stages become one, and so do equal folds. How the points are walked is not decided
+here.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from dmlc import ir
+from dmlc.ir.ranges import Interval
+from dmlc.kernel.access import Positions, read_positions
 from dmlc.scalars import DataType
-from dmlc.source import InternalError, Span, UnsupportedError
+from dmlc.source import InternalError, UnsupportedError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,13 +44,26 @@ class Read:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """The number of a point among those that a reduction folds, as an unsigned integer."""
+    """Where a point is: its position along a dimension, as an INDEX; or its number among those
+    that a reduction folds, as an unsigned integer."""
 
     view: View
     dtype: DataType
 
 
-Value: TypeAlias = ir.Constant | Read | Place | ir.Apply | ir.Select | ir.Cast
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gather:
+    """The element of a tensor at computed positions, in the tensor's compute type: `view` holds
+    the axes along which it moves evenly, and each of `terms` adds a value times a stride."""
+
+    view: View
+    dtype: DataType
+    terms: tuple[tuple[int, int], ...]
+    guarded: bool
+    """Whether the element may lie outside the tensor where a fold's guard does not hold."""
+
+
+Value: TypeAlias = ir.Constant | Read | Place | Gather | ir.Apply | ir.Select | ir.Cast
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,10 +88,20 @@ class Elements:
     results: tuple[tuple[View, int], ...]
     """Which value each stored view takes, in the order of the stages."""
     folds: tuple[Fold, ...] = ()
+    reach: Interval = (0, 0)
+    """How far the values go that are positions."""
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether something depends on where a point is, other than what it reads evenly."""
+        return any(
+            isinstance(v, Gather) or (isinstance(v, Place) and v.dtype is DataType.INDEX)
+            for v in self.values
+        )
 
     def views(self) -> tuple[View, ...]:
         """Every view, reads first, in order of first use."""
-        reads = {v.view: None for v in self.values if isinstance(v, Read | Place)}
+        reads = {v.view: None for v in self.values if isinstance(v, Read | Place | Gather)}
         return (*reads, *(view for view, _ in self.results))
 
     def buffers(self) -> tuple[View, ...]:
@@ -90,7 +117,59 @@ class Elements:
 
 def operands(value: Value) -> tuple[int, ...]:
     """The values a value reads, in evaluation order."""
+    if isinstance(value, Gather):
+        return tuple(number for number, _ in value.terms)
     return () if isinstance(value, Read | Place) else ir.operands(value)
+
+
+def list_needed(elements: Elements, root: int) -> frozenset[int]:
+    """The values that one is computed from, and itself."""
+    needed = {root}
+    for number in range(root, -1, -1):
+        if number in needed:
+            needed.update(operands(elements.values[number]))
+    return frozenset(needed)
+
+
+def list_conditions(elements: Elements) -> tuple[int, ...]:
+    """What the guard of the folds joins by `and`: first what depends on positions alone, and so
+    may protect the reads of the others. The folds have the same guard."""
+    guards = dict.fromkeys(f.guard for f in elements.folds)
+    if len(guards) > 1:
+        raise InternalError("folds under different guards share their loops")
+    _, found = _part_guard(elements)
+
+    def reads(number: int) -> bool:
+        return any(
+            isinstance(elements.values[n], Read | Gather) for n in list_needed(elements, number)
+        )
+
+    return tuple(sorted(found, key=reads))
+
+
+def list_joins(elements: Elements) -> frozenset[int]:
+    """The values that do nothing but join the conditions of the folds' guard."""
+    joins, _ = _part_guard(elements)
+    others = {o for n, v in enumerate(elements.values) if n not in joins for o in operands(v)}
+    others.update(number for _, number in elements.results)
+    others.update(f.value for f in elements.folds)
+    return frozenset(n for n in joins if n not in others)
+
+
+def _part_guard(elements: Elements) -> tuple[dict[int, None], dict[int, None]]:
+    """The values that join conditions, and the conditions, in the order written."""
+    joins: dict[int, None] = {}
+    found: dict[int, None] = {}
+    pending = [f.guard for f in elements.folds if f.guard is not None]
+    while pending:
+        number = pending.pop()
+        value = elements.values[number]
+        if isinstance(value, ir.Apply) and value.operation.name == "and":
+            joins[number] = None
+            pending += reversed(value.operands)
+        else:
+            found[number] = None
+    return joins, found
 
 
 def prune(elements: Elements) -> Elements:
@@ -115,10 +194,13 @@ def prune(elements: Elements) -> Elements:
         for f in elements.folds
     )
     results = tuple((view, numbers[number]) for view, number in elements.results)
-    return Elements(elements.domain, tuple(values), results, folds)
+    return Elements(elements.domain, tuple(values), results, folds, elements.reach)
 
 
 def _renumber(value: Value, numbers: Mapping[int, int]) -> Value:
+    if isinstance(value, Gather):
+        terms = tuple((numbers[number], step) for number, step in value.terms)
+        return dataclasses.replace(value, terms=terms)
     if isinstance(value, Read | Place):
         return value
     made = ir.with_operands(value, tuple(numbers[o] for o in ir.operands(value)))
@@ -130,7 +212,7 @@ def _renumber(value: Value, numbers: Mapping[int, int]) -> Value:
 def collect_elements(function: ir.Function, stages: tuple[str, ...]) -> Elements:
     """The merged scalar work of element-wise stages over one domain.
 
-    Raises `UnsupportedError` for a reduction, and for a read at a computed position.
+    Raises `UnsupportedError` for a reduction.
     """
     first = _find_stage(function, stages[0])
     collector = Collector(function, first.domain)
@@ -152,13 +234,14 @@ def _find_stage(function: ir.Function, name: str) -> ir.Stage:
     return stage
 
 
-def _tensor_strides(function: ir.Function, name: str) -> tuple[int, ...]:
+def tensor_strides(function: ir.Function, name: str) -> tuple[int, ...]:
+    """The strides a tensor of the function is stored with, in elements."""
     tensor = function.tensors()[name]
-    if isinstance(tensor, ir.Parameter):
-        extents, strides = tensor.extents, tensor.strides
-    else:
+    if isinstance(tensor, ir.Stage):
         result = next((r for r in function.results if r.name == name), None)
         extents, strides = tensor.domain, result.strides if result else None
+    else:
+        extents, strides = tensor.extents, tensor.strides
     if strides is not None:
         return strides
     sizes = tuple(e for e in extents if isinstance(e, int))
@@ -182,7 +265,7 @@ class Collector:
     ) -> None:
         self._function = function
         self._domain = domain
-        self._strides = {name: _tensor_strides(function, name) for name in function.tensors()}
+        self._strides = {name: tensor_strides(function, name) for name in function.tensors()}
         self._dtypes = {name: t.dtype for name, t in function.tensors().items()}
         self._near = near or {}
         self._near_strides = tuple(int(axis < kept) for axis in range(len(domain)))
@@ -191,17 +274,22 @@ class Collector:
         self._values: list[Value] = []
         self._results: list[tuple[View, int]] = []
         self._folds: dict[Fold, int] = {}
+        self._reach: Interval = (0, 0)
 
     def elements(self) -> Elements:
-        return Elements(self._domain, tuple(self._values), tuple(self._results), tuple(self._folds))
+        return Elements(
+            self._domain,
+            tuple(self._values),
+            tuple(self._results),
+            tuple(self._folds),
+            self._reach,
+        )
 
     def add_stage(self, name: str, axes: Mapping[ir.Index, int]) -> None:
         """An element-wise stage. `axes` gives the dimension each of its indices runs along; others
         have one place only."""
         stage = _find_stage(self._function, name)
-        result = self._copy(stage, axes).get(stage.body.result)
-        if result is None:
-            raise _refuse_position(stage, stage.span)
+        result = self._copy(stage, axes)[stage.body.result]
         self._stored[stage.name] = result
         self._results.append((self._view(stage, axes), result))
 
@@ -212,10 +300,8 @@ class Collector:
         if reduction is None:
             raise InternalError(f"{name} folds nothing")
         numbers = self._copy(stage, axes)
-        value = numbers.get(stage.body.result)
-        guard = None if stage.body.guard is None else numbers.get(stage.body.guard)
-        if value is None or (stage.body.guard is not None and guard is None):
-            raise _refuse_position(stage, stage.span)
+        value = numbers[stage.body.result]
+        guard = None if stage.body.guard is None else numbers[stage.body.guard]
         place = None
         if reduction.combiner in ir.POSITIONAL_COMBINERS:
             place = self._add(self._place(reduction, axes))
@@ -251,25 +337,34 @@ class Collector:
         return Place(View("", dtype, tuple(strides)), dtype)
 
     def _copy(self, stage: ir.Stage, axes: Mapping[ir.Index, int]) -> dict[int, int]:
-        """The values of a body's instructions."""
+        """The values of a body's instructions, but for positions that only even reads need."""
+        positions = read_positions(stage, self._function)
         numbers: dict[int, int] = {}
         for number, instruction in enumerate(stage.body.instructions):
-            if ir.value_type(instruction) is DataType.INDEX:
-                continue  # only loads may use it, and those look it up themselves
+            if number not in positions.needed:
+                continue
             match instruction:
                 case ir.Load():
-                    numbers[number] = self._add_load(stage, instruction, axes)
+                    numbers[number] = self._add_load(stage, instruction, axes, positions, numbers)
+                    continue
+                case ir.Index():
+                    numbers[number] = self._add(self._index(instruction, axes))
                 case _:
-                    mapped: list[int] = []
-                    for operand in ir.operands(instruction):
-                        if operand not in numbers:
-                            raise _refuse_position(stage, stage.span)
-                        mapped.append(numbers[operand])
-                    new = ir.with_operands(instruction, tuple(mapped))
+                    mapped = tuple(numbers[o] for o in ir.operands(instruction))
+                    new = ir.with_operands(instruction, mapped)
                     if isinstance(new, ir.Index | ir.Load):
                         raise InternalError(f"{stage.name}: not a scalar operation: {new}")
                     numbers[number] = self._add(new)
+            if ir.value_type(instruction) is DataType.INDEX:
+                low, high = positions.ranges[number]
+                self._reach = (min(self._reach[0], low), max(self._reach[1], high))
         return numbers
+
+    def _index(self, index: ir.Index, axes: Mapping[ir.Index, int]) -> Value:
+        if index not in axes:
+            return ir.Constant(DataType.INDEX, 0)
+        strides = tuple(int(axis == axes[index]) for axis in range(len(self._domain)))
+        return Place(View("", DataType.INDEX, strides), DataType.INDEX)
 
     def _add(self, value: Value) -> int:
         number = self._numbers.get(value)
@@ -278,34 +373,41 @@ class Collector:
             self._values.append(value)
         return number
 
-    def _add_load(self, stage: ir.Stage, load: ir.Load, axes: Mapping[ir.Index, int]) -> int:
+    def _add_load(
+        self,
+        stage: ir.Stage,
+        load: ir.Load,
+        axes: Mapping[ir.Index, int],
+        positions: Positions,
+        numbers: Mapping[int, int],
+    ) -> int:
         if load.tensor in self._near:
             return self.add_near(load.tensor, self._near[load.tensor])
         strides = [0] * len(self._domain)
         offset = 0
-        for axis, number in enumerate(load.indices):
-            step = self._strides[load.tensor][axis]
-            match stage.body.instructions[number]:
-                case ir.Index() as index:
-                    if index in axes:
-                        strides[axes[index]] += step
-                case ir.Constant(value=value):
-                    offset += int(value) * step
-                case _:
-                    raise UnsupportedError(
-                        f"'{stage.name}' reads '{load.tensor}' at a computed position; only reads "
-                        "at the element's own position or at a constant are supported yet",
-                        stage.span,
-                    )
+        terms: dict[int, int] = {}
+        guarded = False
+        steps = self._strides[load.tensor]
+        for step, number, form in zip(steps, load.indices, positions.list_forms(load), strict=True):
+            if form is None:
+                terms[numbers[number]] = terms.get(numbers[number], 0) + step
+                guarded = guarded or not positions.is_inside(load, number)
+                continue
+            offset += form.constant * step
+            for index, factor in form.factors:
+                if index in axes:
+                    strides[axes[index]] += factor * step
         dtype = self._dtypes[load.tensor]
         view = View(load.tensor, dtype, tuple(strides), offset)
         if load.tensor in self._stored:
-            if view.strides != self._strides[load.tensor] or offset or dtype.is_storage_only:
+            if terms or strides != list(steps) or offset or dtype.is_storage_only:
                 raise InternalError(
                     f"{stage.name} reads {load.tensor}, which the same kernel stores, elsewhere "
                     "than at its own element or before it is rounded"
                 )
             return self._stored[load.tensor]
+        if terms:
+            return self._add(Gather(view, load.dtype, tuple(terms.items()), guarded))
         return self._add(Read(view, load.dtype))
 
 
@@ -314,12 +416,4 @@ def _refuse_sizes(stage: ir.Stage) -> UnsupportedError:
         f"'{stage.name}' is a reduction in a function whose sizes are known at run time only; "
         "give the tensors' sizes",
         stage.span,
-    )
-
-
-def _refuse_position(stage: ir.Stage, span: Span | None) -> UnsupportedError:
-    return UnsupportedError(
-        f"'{stage.name}' computes with the position of its element; only whole-tensor formulas "
-        "are supported yet",
-        span,
     )

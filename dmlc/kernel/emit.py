@@ -10,15 +10,18 @@ can be held to the rounding written.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.element import Elements, Place, Read, Value, View, operands
+from dmlc.kernel.element import Elements, Gather, Place, Read, Value, View, operands
 from dmlc.scalars import OPERATIONS, DataType
 
 _LONGEST_EXPRESSION = 6
 """Operations in one expression, at most: longer ones are cut into named steps."""
+
+_NAMES = {DataType.INDEX: "position", DataType.BOOL: "holds"}
+"""What values are called that are no tensor's, by type."""
 
 
 class Names:
@@ -63,6 +66,8 @@ class Emitter:
 
     `depth` gives the scope a view changes in: 0 where it stands still over the whole kernel. `wide`
     says whether a view changes along a vector, where scopes with vectors have views that do not.
+    `guarded` is the outermost scope in which reads may stand that a fold's guard protects. Values
+    `apart` are never written.
     """
 
     def __init__(
@@ -72,6 +77,8 @@ class Emitter:
         depth: Callable[[View], int],
         near: Mapping[str, Near] | None = None,
         wide: Callable[[View], bool] = lambda view: True,
+        guarded: int = 0,
+        apart: Container[int] = (),
     ) -> None:
         self._elements = elements
         self._wide = wide
@@ -79,11 +86,16 @@ class Emitter:
         self._levels: list[int] = []
         self._uses = [0] * len(elements.values)
         self._used_below = [False] * len(elements.values)
-        for value in elements.values:
+        self._apart = apart
+        for number, value in enumerate(elements.values):
             level = max((self._levels[o] for o in operands(value)), default=0)
             if isinstance(value, Read | Place):
                 level = depth(value.view)
+            elif isinstance(value, Gather):
+                level = max(level, depth(value.view), guarded if value.guarded else 0)
             self._levels.append(level)
+            if number in apart:
+                continue
             for operand in operands(value):
                 self._uses[operand] += 1
                 if self._levels[operand] < level:
@@ -99,9 +111,21 @@ class Emitter:
         self._namer = names
         self._outer: dict[int, k.Expression] = {}
         self._known: dict[int, k.Expression] = {}
+        self._written: set[int] = set()
+
+    def level(self, number: int) -> int:
+        """The scope a value belongs to."""
+        return self._levels[number]
 
     def lets(
-        self, level: int, position: Position, lanes: int = 1, *, around: bool = False
+        self,
+        level: int,
+        position: Position,
+        lanes: int = 1,
+        *,
+        around: bool = False,
+        only: Container[int] | None = None,
+        rest: bool = False,
     ) -> list[k.Statement]:
         """The named locals of a scope; values of the scopes around it must have been written.
 
@@ -114,6 +138,10 @@ class Emitter:
         rounds: dict[int, bool] = {}
         for number, value in enumerate(self._elements.values):
             if self._levels[number] != level and not isinstance(value, ir.Constant):
+                continue
+            if only is not None and number not in only:
+                continue
+            if number in self._written or number in self._apart:
                 continue
             made = self._express(value, known, position, lanes)
             size = 1 + sum(sizes.get(o, 0) for o in operands(value))
@@ -134,6 +162,8 @@ class Emitter:
         self._known = known
         if lanes == 1 or around:
             self._outer.update(known)
+        if only is not None or rest:
+            self._written.update(known)
         return statements
 
     def value(self, number: int, lanes: int = 1) -> k.Expression:
@@ -153,7 +183,7 @@ class Emitter:
 
     def _is_named(self, number: int, value: Value) -> bool:
         return (
-            isinstance(value, Read)
+            isinstance(value, Read | Gather)
             or number in self._results
             or self._uses[number] > 1
             or self._used_below[number]
@@ -161,12 +191,12 @@ class Emitter:
 
     def _name(self, number: int, value: Value) -> str:
         if number not in self._names:
-            if isinstance(value, Read):
+            if isinstance(value, Read | Gather):
                 wanted = local_name(value.view.tensor)
             elif number in self._results:
                 wanted = local_name(self._results[number])
             else:
-                wanted = "value"
+                wanted = _NAMES.get(value.dtype, "value")
             self._names[number] = self._namer.take(wanted)
         return self._names[number]
 
@@ -189,6 +219,10 @@ class Emitter:
                 if value.view.near:
                     return self._near[value.view.tensor](index, lanes)
                 return k.Load(value.view.tensor, index, k.Type(value.dtype, lanes))
+            case Gather():
+                terms = [multiply(known[number], step) for number, step in value.terms]
+                place = add(*terms, position(value.view))
+                return k.Load(value.view.tensor, place, k.Type(value.dtype))
             case ir.Apply():
                 made = tuple(known[o] for o in value.operands)
                 width = max(o.type.lanes for o in made)

@@ -9,17 +9,19 @@ on sizes and profile alone, so that results have the same bits whatever runs in 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel import reduce_cpu, reduce_gpu
-from dmlc.kernel.element import Read, View
+from dmlc.kernel.element import Gather, Read, View
 from dmlc.kernel.emit import Names
 from dmlc.kernel.formula import describe_stage
-from dmlc.kernel.lower import ACCESS, check_limits, find_index_bits, lower
+from dmlc.kernel.lower import ACCESS, check_limits, find_gathered, find_index, lower
 from dmlc.kernel.phases import Phase, collect_phases, fold_parts, store_parts
+from dmlc.kernel.points import lower_points
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.space import Space, cut
 from dmlc.source import UnsupportedError
@@ -32,8 +34,7 @@ def lower_group(
 ) -> tuple[k.Kernel, ...]:
     """The kernels of a group, in execution order.
 
-    Raises `UnsupportedError` for a read at a computed position, and where a limit of the target is
-    passed.
+    Raises `UnsupportedError` where a limit of the target is passed.
     """
     if not group.passes:
         return (lower(function, group.stages, profile, limits),)
@@ -41,12 +42,35 @@ def lower_group(
     phases = collect_phases(
         function, group.kept, group.passes, _list_stored(function, group.stages)
     )
-    if _keeps_busy(phases, profile) and len(_list_buffers(function, phases)) <= limits.buffers:
+    fits = not _needs_points(phases) and _keeps_busy(phases, profile)
+    if fits and len(_list_buffers(function, phases)) <= limits.buffers:
         return (_make_kernel(function, phases, group.stages, profile, limits),)
     kernels: list[k.Kernel] = []
-    for steps in _split(group.passes):
+    passes: Sequence[Pass] = group.passes
+    if _needs_points(phases):
+        passes = _part_guards(function, passes)
+    for steps in _split(passes):
         kernels += _lower_step(function, group.kept, steps, profile, limits)
     return tuple(kernels)
+
+
+def _needs_points(phases: Sequence[Phase]) -> bool:
+    """Whether a work item has to fold its outputs point by point: where something depends on the
+    positions of points."""
+    return any(p.has_positions for p in phases)
+
+
+def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:
+    """The passes, but reductions of which one has a guard apart: loops test one guard."""
+    parted: list[Pass] = []
+    for each in passes:
+        stages = [function.stage(m.stage) for m in each.members]
+        guarded = any(s is not None and s.body.guard is not None for s in stages)
+        if each.reduces and guarded:
+            parted += [dataclasses.replace(each, members=(m,)) for m in each.members]
+        else:
+            parted.append(each)
+    return parted
 
 
 def _check_words(function: ir.Function, group: Group, limits: Limits) -> None:
@@ -90,7 +114,8 @@ def _lower_step(
             domains.setdefault(stage and stage.domain, []).append(name)
         return [lower(function, tuple(names), profile, limits) for names in domains.values()]
     phases = collect_phases(function, kept, steps, _list_stored(function, stages))
-    folded = _cut_up(phases, profile)
+    points = _needs_points(phases)
+    folded = None if points else _cut_up(phases, profile)
     if folded is None:
         return [_make_kernel(function, phases, stages, profile, limits)]
     names = tuple(member.stage for member in steps[0].members)
@@ -152,11 +177,20 @@ def _make_kernel(
 ) -> k.Kernel:
     """One kernel of some phases. With `pieces`, it folds these, and another folds the rest."""
     buffers = _list_buffers(function, phases)
-    reached = max(_largest_offset(phase) for phase in phases)
+    reached = max(
+        max(_largest_offset(phase), find_gathered(function, phase.elements)) for phase in phases
+    )
     check_limits(function, reached, len(buffers), limits)
     names = Names(b.name for b in buffers)
-    write = reduce_gpu.lower_groups if profile.lanes == 1 else reduce_cpu.lower_items
-    shape, arrays = write(phases, names, profile, limits, buffers)
+    arrays: tuple[k.Array, ...] = ()
+    if _needs_points(phases):
+        shape = lower_points(phases, names, profile, limits, buffers)
+    else:
+        write = reduce_gpu.lower_groups if profile.lanes == 1 else reduce_cpu.lower_items
+        shape, arrays = write(phases, names, profile, limits, buffers)
+    low = min(phase.elements.reach[0] for phase in phases)
+    high = max(phase.elements.reach[1] for phase in phases)
+    index = find_index(reached, (low, high), limits)
     summary = [describe_stage(function, name) for name in stages]
     if pieces is not None:
         summary = [f"{line}, in {pieces:,} pieces" for line in summary]
@@ -166,11 +200,12 @@ def _make_kernel(
         (),
         shape.launch,
         tuple(shape.body),
-        find_index_bits(reached, limits),
+        index.bits,
         tuple(summary),
         shape.walk,
         arrays,
         _measure_effort(phases),
+        index.signed,
     )
 
 
@@ -195,7 +230,7 @@ def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buf
     sizes: dict[str, int] = {}
     for phase in phases:
         for value in phase.elements.values:
-            if isinstance(value, Read) and not value.view.near:
+            if isinstance(value, Read | Gather) and not value.view.near:
                 read[value.view.tensor] = value.view
         written.update({view.tensor: view for view, _ in phase.elements.results})
         for view in phase.elements.buffers():

@@ -8,12 +8,15 @@ compute is `element`'s to say, how far dimensions merge `collapse`'s, and how th
 
 from __future__ import annotations
 
+import dataclasses
+
 from dmlc import ir
+from dmlc.ir.ranges import Interval
 from dmlc.kernel import nodes as k
 from dmlc.kernel.build import Builder
 from dmlc.kernel.collapse import Walk, collapse
 from dmlc.kernel.cpu import lower_nest, lower_run
-from dmlc.kernel.element import Elements, Read, collect_elements
+from dmlc.kernel.element import Elements, Gather, Read, collect_elements, tensor_strides
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.gpu import lower_flat
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile
@@ -25,15 +28,16 @@ def lower(
 ) -> k.Kernel:
     """The kernel that computes element-wise stages over one domain.
 
-    Raises `UnsupportedError` where the stages are not element-wise or pass a limit of the target.
+    Raises `UnsupportedError` where the stages are reductions or pass a limit of the target.
     """
     elements = collect_elements(function, stages)
     walk = collapse(elements)
     buffers = _list_buffers(function, elements)
     count = walk.count if isinstance(walk.count, int) else 0
-    offset = _largest_offset(walk)
+    offset = max(_largest_offset(walk), find_gathered(function, elements) - 1)
     reached = max(count, offset + 1)
     check_limits(function, reached, len(buffers), limits)
+    index = find_index(max(count, offset), elements.reach, limits)
     builder = Builder(elements, walk, profile, limits, buffers)
     if profile.lanes == 1:
         shape = lower_flat(builder)
@@ -47,9 +51,10 @@ def lower(
         builder.scalars,
         shape.launch,
         tuple(shape.body),
-        find_index_bits(max(count, offset), limits),
+        index.bits,
         tuple(describe_stage(function, name) for name in stages),
         shape.walk,
+        index_signed=index.signed,
     )
 
 
@@ -63,7 +68,7 @@ ACCESS = {
 
 def _list_buffers(function: ir.Function, elements: Elements) -> tuple[k.Buffer, ...]:
     """The tensors a kernel touches, in the function's order."""
-    read = {v.view.tensor for v in elements.values if isinstance(v, Read)}
+    read = {v.view.tensor for v in elements.values if isinstance(v, Read | Gather)}
     written = {view.tensor for view, _ in elements.results}
     return tuple(
         k.Buffer(name, tensor.dtype, ACCESS[name in read, name in written])
@@ -72,9 +77,38 @@ def _list_buffers(function: ir.Function, elements: Elements) -> tuple[k.Buffer, 
     )
 
 
-def find_index_bits(largest: int, limits: Limits) -> int:
-    """The width of index arithmetic that comes to `largest`."""
-    return limits.index_bits if largest > RUN_TIME_COUNT else 32
+@dataclasses.dataclass(frozen=True, slots=True)
+class IndexType:
+    """The integers that positions are computed in."""
+
+    bits: int
+    signed: bool
+
+
+def find_index(largest: int, reach: Interval, limits: Limits) -> IndexType:
+    """The narrowest type for index arithmetic that comes to `largest`, and for positions in it
+    that go as far as `reach`."""
+    low, high = reach
+    if low >= -RUN_TIME_COUNT - 1 and max(high, largest) <= RUN_TIME_COUNT:
+        return IndexType(32, low < 0)
+    if low >= 0 and high <= RUN_TIME_COUNT:
+        return IndexType(limits.index_bits, signed=False)
+    return IndexType(64, signed=True)
+
+
+def find_gathered(function: ir.Function, elements: Elements) -> int:
+    """The most elements that lie before the end of a tensor read at computed positions."""
+    tensors = function.tensors()
+    reached = [0]
+    for value in elements.values:
+        if isinstance(value, Gather):
+            tensor = tensors[value.view.tensor]
+            extents = tensor.domain if isinstance(tensor, ir.Stage) else tensor.extents
+            sizes = [e for e in extents if isinstance(e, int)]
+            strides = tensor_strides(function, value.view.tensor)
+            steps = zip(sizes, strides, strict=False)
+            reached.append(1 + sum(max(size - 1, 0) * step for size, step in steps))
+    return max(reached)
 
 
 def _largest_offset(walk: Walk) -> int:

@@ -18,8 +18,8 @@ from dmlc.scalars import DataType, Operation
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Type:
-    """A value's type. INDEX is spelled as a 32-bit or 64-bit unsigned integer, as the kernel's
-    `index_bits` says."""
+    """A value's type. INDEX is spelled as an integer of 32 or 64 bits, as the kernel's `index_bits`
+    says; unsigned, unless its `index_signed` says otherwise."""
 
     dtype: DataType
     lanes: int = 1
@@ -306,3 +306,5 @@ class Kernel:
     effort: float = 1.0
     """About how often it goes through its buffers, 16-bit floats counting as the 32 bits they are
     computed in; 1 where it moves every byte once and computes little."""
+    index_signed: bool = False
+    """Whether positions may be negative on the way."""

@@ -46,6 +46,11 @@ class Phase:
     """Whether its values are those of another phase that stand still along inner axes."""
 
     @property
+    def has_positions(self) -> bool:
+        """Whether its values depend on where a point is."""
+        return self.elements.has_positions
+
+    @property
     def is_kept(self) -> bool:
         """Whether it runs over the kept points alone."""
         return not self.space.inner

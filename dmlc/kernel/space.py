@@ -62,12 +62,14 @@ def arrange(passes: Sequence[Elements], kept: int) -> tuple[Space, ...]:
     domains = [tuple(e for e in p.domain if isinstance(e, int)) for p in passes]
     sizes = domains[0][:kept]
     views = [_rank(p, domain) for p, domain in zip(passes, domains, strict=True)]
-    order = [axis for axis in _sort(views[0], len(domains[0])) if axis < kept]
+    as_written = any(p.has_positions for p in passes)
+    sort = _keep_order if as_written else _sort
+    order = [axis for axis in sort(views[0], len(domains[0])) if axis < kept]
     everyone = [view for ranked in views for view in ranked]
     runs = _merge(order, sizes, everyone)
     spaces: list[Space] = []
     for made, ranked, domain in zip(passes, views, domains, strict=True):
-        walk_order = _sort(ranked, len(domain))
+        walk_order = sort(ranked, len(domain))
         inner = [axis for axis in walk_order if axis >= kept]
         inner_runs = _merge(inner, domain, ranked)
         if made.folds and not inner_runs:
@@ -115,6 +117,13 @@ def _rank(elements: Elements, domain: tuple[int, ...]) -> list[View]:
 def _sort(ranked: list[View], rank: int) -> list[int]:
     """The dimensions as the largest views have them in memory, the densest innermost."""
     return sorted(range(rank), key=lambda axis: tuple(-view.strides[axis] for view in ranked))
+
+
+def _keep_order(ranked: list[View], rank: int) -> list[int]:
+    """The dimensions as they are written: where positions are computed, strides do not tell how
+    a tensor is walked."""
+    del ranked
+    return list(range(rank))
 
 
 def _merge(order: list[int], sizes: Sequence[int], views: Sequence[View]) -> list[list[int]]:

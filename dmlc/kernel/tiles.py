@@ -26,7 +26,7 @@ def find_crossing_axis(b: Builder) -> int | None:
     last = len(b.sizes()) - 1
     best: tuple[int, int] | None = None
     for view, strides in b.walk.strides.items():
-        if strides[last] * view.dtype.bytes < CACHE_LINE:
+        if not view.tensor or strides[last] * view.dtype.bytes < CACHE_LINE:
             continue
         for axis, step in enumerate(strides[:last]):
             if 0 < step * view.dtype.bytes < CACHE_LINE:

@@ -1,0 +1,161 @@
+"""How a stage's body uses positions: which reads move evenly, and how far positions go.
+
+A position is *even* along the indices it depends on where it is a sum of them, each times a
+constant that is not negative, and a constant: then strides and an offset say it all. Every other
+position is a value that a kernel computes. What a kernel makes of either is not decided here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from dmlc import ir
+from dmlc.ir.positions import (
+    MOST_POINTS,
+    count_points,
+    evaluate_positions,
+    find_dependencies,
+    find_index_only,
+)
+from dmlc.ir.ranges import Interval, instruction_range, table_ranges
+from dmlc.kernel.schedule import RUN_TIME_COUNT
+from dmlc.scalars import DataType
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Affine:
+    """`constant + sum(index * factor)`."""
+
+    constant: int
+    factors: tuple[tuple[ir.Index, int], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Positions:
+    """What is known of the positions in one body."""
+
+    ranges: tuple[Interval, ...]
+    """Of each value that is an INDEX, wherever the guard holds or not."""
+    needed: frozenset[int]
+    """The values that must be computed: all but those that only serve to read evenly."""
+    sizes: Mapping[str, tuple[ir.Extent, ...]]
+    """Of the tensors read."""
+    forms: tuple[Affine | None, ...]
+
+    def is_inside(self, load: ir.Load, position: int) -> bool:
+        """Whether a position of a load is inside the tensor, with no help from the guard."""
+        return all(
+            _is_within(self.ranges[number], size)
+            for number, size in zip(load.indices, self.sizes[load.tensor], strict=True)
+            if number == position
+        )
+
+    def list_forms(self, load: ir.Load) -> tuple[Affine | None, ...]:
+        """For each axis of a load the position as a sum, where it moves evenly and is inside."""
+        return tuple(
+            _choose_form(self.forms[number], self.ranges[number], size)
+            for number, size in zip(load.indices, self.sizes[load.tensor], strict=True)
+        )
+
+
+def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
+    """The positions of a stage's body."""
+    body, tensors = stage.body, function.tensors()
+    ranges = find_ranges(stage, table_ranges(function.tables))
+    forms = find_affine(body)
+    sizes: dict[str, tuple[ir.Extent, ...]] = {}
+    for load in body.loads():
+        tensor = tensors[load.tensor]
+        sizes[load.tensor] = tensor.domain if isinstance(tensor, ir.Stage) else tensor.extents
+    needed: set[int] = {body.result} if body.guard is None else {body.result, body.guard}
+    for number in range(len(body.instructions) - 1, -1, -1):
+        if number not in needed:
+            continue
+        instruction = body.instructions[number]
+        if isinstance(instruction, ir.Load):
+            needed.update(
+                position
+                for position, size in zip(
+                    instruction.indices, sizes[instruction.tensor], strict=True
+                )
+                if _choose_form(forms[position], ranges[position], size) is None
+            )
+        else:
+            needed.update(ir.operands(instruction))
+    return Positions(ranges, frozenset(needed), sizes, forms)
+
+
+def _choose_form(form: Affine | None, reach: Interval, size: ir.Extent) -> Affine | None:
+    if form is None or any(factor < 0 for _, factor in form.factors):
+        return None
+    # One index alone runs over a whole run-time axis, as the verifier demands.
+    return form if isinstance(size, str) or _is_within(reach, size) else None
+
+
+def _is_within(reach: Interval, size: ir.Extent) -> bool:
+    return isinstance(size, str) or (reach[0] >= 0 and reach[1] < max(size, 1))
+
+
+def find_affine(body: ir.Body) -> tuple[Affine | None, ...]:
+    """Each INDEX value as a sum of indices times constants, where it is one."""
+    found: list[Affine | None] = []
+    for instruction in body.instructions:
+        given = [found[o] for o in ir.operands(instruction)]
+        form: Affine | None = None
+        match instruction:
+            case ir.Index():
+                form = Affine(0, ((instruction, 1),))
+            case ir.Constant(dtype=DataType.INDEX, value=value):
+                form = Affine(int(value))
+            case ir.Apply(operation=operation, dtype=DataType.INDEX):
+                known = [g for g in given if g is not None]
+                if len(known) == len(given):
+                    form = _combine(operation.name, known)
+            case _:
+                pass
+        found.append(form)
+    return tuple(found)
+
+
+def _combine(name: str, given: Sequence[Affine]) -> Affine | None:
+    match name:
+        case "add":
+            return _sum(given[0], given[1], 1)
+        case "sub":
+            return _sum(given[0], given[1], -1)
+        case "neg":
+            return _sum(Affine(0), given[0], -1)
+        case "mul" if not given[0].factors:
+            return _sum(Affine(0), given[1], given[0].constant)
+        case "mul" if not given[1].factors:
+            return _sum(Affine(0), given[0], given[1].constant)
+        case _:
+            return None
+
+
+def _sum(left: Affine, right: Affine, factor: int) -> Affine:
+    factors = dict(left.factors)
+    for index, times in right.factors:
+        factors[index] = factors.get(index, 0) + times * factor
+    kept = tuple((index, times) for index, times in factors.items() if times)
+    return Affine(left.constant + factor * right.constant, kept)
+
+
+def find_ranges(stage: ir.Stage, tables: Mapping[str, Interval]) -> tuple[Interval, ...]:
+    """The interval of each INDEX value, over all points. What intervals cannot tell is
+    evaluated, if it can be."""
+    body = stage.body
+    index_only, dependencies = find_index_only(body), find_dependencies(body)
+    found: list[Interval] = []
+    for number, instruction in enumerate(body.instructions):
+        reach = instruction_range(stage, instruction, found, tables)
+        if ir.value_type(instruction) is DataType.INDEX and math.inf in (-reach[0], reach[1]):
+            if index_only[number] and count_points(stage, dependencies[number]) <= MOST_POINTS:
+                (values,) = evaluate_positions(stage, [number])
+                reach = (int(values.min()), int(values.max())) if values.size else (0, 0)
+            elif isinstance(instruction, ir.Index):
+                reach = (0, RUN_TIME_COUNT - 1)
+        found.append(reach)
+    return tuple(found)

@@ -1,0 +1,283 @@
+"""Kernels with reductions that depend on positions: a work item folds its outputs one by one.
+
+On a GPU a work item has one output, on a CPU a run of them; the loops over the folded points are
+inside, in the order of the axes. A condition of the guard is tested as soon as what it depends on
+is known, before the reads that it protects. Nothing is shared between work items, and each stores
+its own elements alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.accumulate import contribute, finish, merge, start
+from dmlc.kernel.build import Builder, Shape
+from dmlc.kernel.element import Elements, list_conditions, list_joins, list_needed
+from dmlc.kernel.emit import (
+    Emitter,
+    Names,
+    Near,
+    Position,
+    add,
+    index,
+    local_name,
+    multiply,
+    operate,
+)
+from dmlc.kernel.phases import Gathered, Phase
+from dmlc.kernel.schedule import Limits, Profile
+from dmlc.scalars import OPERATIONS
+
+Known = dict[int, k.Expression]
+"""The index along each axis that is known."""
+
+
+def lower_points(
+    phases: Sequence[Phase],
+    names: Names,
+    profile: Profile,
+    limits: Limits,
+    buffers: tuple[k.Buffer, ...],
+) -> Shape:
+    """The kernel of a fold and of what derives from it output by output."""
+    builders = [Builder(p.elements, p.space.walk, profile, limits, buffers, names) for p in phases]
+    near: dict[str, Near] = {}
+    if profile.lanes == 1:
+        return _lower_flat(phases, builders, near)
+    return _lower_runs(phases, builders, near)
+
+
+def _lower_flat(
+    phases: Sequence[Phase], builders: Sequence[Builder], near: dict[str, Near]
+) -> Shape:
+    """One work item per output."""
+    b, kept = builders[0], phases[0].space.kept_sizes
+    size, outputs = b.profile.group_size, math.prod(kept)
+    groups = -(-outputs // size)
+    row = b.limits.row if b.limits.row and groups > b.limits.row else None
+    launch = k.Launch(outputs, size, size, row)
+    group = b.let("group", k.Position(k.Geometry.GROUP))
+    lane = k.Position(k.Geometry.LANE)
+    output = b.let("output", add(multiply(group.local, size), lane))
+    known: Known = {}
+    inside = b.decompose(output.local, list(enumerate(kept)), known)
+    writer = _Output(phases, builders, near, 1)
+    inside += writer.open(0, {}) + writer.open(1, known)
+    inside += writer.write(known)
+    body: list[k.Statement] = [group, output]
+    if outputs % size or row is not None:
+        body.append(k.If(operate("lt", output.local, index(outputs)), tuple(inside)))
+    else:
+        body += inside
+    return Shape(launch, "each computes 1 output", body)
+
+
+def _lower_runs(
+    phases: Sequence[Phase], builders: Sequence[Builder], near: dict[str, Near]
+) -> Shape:
+    """A work item per run of outputs: loops over the inner axes of the outputs."""
+    b, kept = builders[0], phases[0].space.kept_sizes
+    share = _share(phases, b.profile)
+    split = len(kept)
+    while split > 0 and math.prod(kept[split - 1 :]) <= share:
+        split -= 1
+    inner, blocks = math.prod(kept[split:]), math.prod(kept[:split])
+    run = min(max(1, share // inner), blocks)
+    writer = _Output(phases, builders, near, max(1, len(kept)))
+    body = writer.open(0, {})
+
+    def loop(place: int, known: Known) -> list[k.Statement]:
+        if place == len(kept):
+            return writer.write(known)
+        variable = k.Local(b.names.take(f"i{place}"), k.INDEX)
+        at: k.Expression = variable if kept[place] > 1 else index(0)
+        further = {**known, place: at}
+        made = writer.open(place + 1, further) + loop(place + 1, further)
+        if kept[place] == 1:
+            return made
+        return [k.For(variable, index(0), index(kept[place]), 1, tuple(made))]
+
+    def make(block: k.Expression) -> list[k.Statement]:
+        known: Known = {}
+        made = b.decompose(block, list(enumerate(kept[:split])), known)
+        for level in range(1, split + 1):
+            made += writer.open(level, known)
+        if not kept:
+            made += writer.open(1, known)
+        return made + loop(split, known)
+
+    body += b.share_blocks(blocks, run, make)
+    outputs = run * inner
+    words = f"each computes {outputs:,} output{'' if outputs == 1 else 's'}"
+    return Shape(k.Launch(blocks, run, 1), words, body)
+
+
+def _share(phases: Sequence[Phase], profile: Profile) -> int:
+    """The outputs that a work item computes: enough to be worth it, few enough that all work
+    items have some."""
+    work = max(1, *(p.space.inner_count for p in phases))
+    outputs = math.prod(phases[0].space.kept_sizes)
+    return max(1, min(profile.per_item // work, -(-outputs // profile.groups)))
+
+
+class _Output:
+    """Writes what is done for one output, whose position is known after `depth` scopes."""
+
+    def __init__(
+        self,
+        phases: Sequence[Phase],
+        builders: Sequence[Builder],
+        near: dict[str, Near],
+        depth: int,
+    ) -> None:
+        self._phases = phases
+        self._builders = builders
+        self._near = near
+        self._depth = depth
+        self._emitter = self._make_emitter(0, depth)
+
+    def open(self, level: int, known: Known) -> list[k.Statement]:
+        """The values of the fold that belong to a scope of the kept axes."""
+        return _open(self._emitter, level, self._position(0, known, {}))
+
+    def write(self, known: Known) -> list[k.Statement]:
+        """Everything after that."""
+        body = self._fold(0, self._emitter, known, self._depth)
+        for number in range(1, len(self._phases)):
+            emitter = self._make_emitter(number, 1)
+            position = self._position(number, known, {})
+            body += _open(emitter, 0, position) + _open(emitter, 1, position)
+            if self._phases[number].gathered:
+                body += self._fold(number, emitter, known, 1)
+            else:
+                body += emitter.stores(position, 1, {})
+        return body
+
+    def _make_emitter(self, number: int, depth: int) -> Emitter:
+        """`depth` scopes know the kept axes, one after the other; then each inner axis has one."""
+        phase, builder = self._phases[number], self._builders[number]
+        space = phase.space
+        levels = {axis: min(1 + place, depth) for place, axis in enumerate(space.kept)}
+        levels |= {axis: depth + 1 + place for place, axis in enumerate(space.inner)}
+        scope = builder.depth(levels.__getitem__)
+        names = builder.names
+        plain = Emitter(phase.elements, names, scope)
+        guards = [f.guard for f in phase.elements.folds if f.guard is not None]
+        guarded = max(depth + 1, *(plain.level(g) for g in guards), 0)
+        return Emitter(
+            phase.elements,
+            names,
+            scope,
+            self._near,
+            guarded=guarded,
+            apart=list_joins(phase.elements),
+        )
+
+    def _position(self, number: int, known: Known, inner: Known) -> Position:
+        kept = self._phases[number].space.kept
+        at = self._builders[number].at({kept[n]: i for n, i in known.items()} | inner)
+        return lambda view: index(0) if view.near else at(view)
+
+    def _fold(self, number: int, emitter: Emitter, known: Known, depth: int) -> list[k.Statement]:
+        """The loops over the points of one output, and what they fold, at hand afterwards."""
+        phase, b = self._phases[number], self._builders[number]
+        elements, space = phase.elements, phase.space
+        conditions = list_conditions(elements)
+        states = [
+            tuple(
+                k.Local(b.names.take(f"{local_name(g.name)}{slot.suffix}"), k.Type(slot.dtype))
+                for slot in g.slots
+            )
+            for g in phase.gathered
+        ]
+        body: list[k.Statement] = [
+            k.Variable(local, start(slot))
+            for gathered, state in zip(phase.gathered, states, strict=True)
+            for local, slot in zip(state, gathered.slots, strict=True)
+        ]
+
+        def loop(place: int, inner: Known) -> list[k.Statement]:
+            if place == len(space.inner):
+                made: list[k.Statement] = []
+                for gathered, state in zip(phase.gathered, states, strict=True):
+                    made += _gather(b, emitter, gathered, state)
+                return made
+            axis, level = space.inner[place], depth + 1 + place
+            variable = k.Local(b.names.take(f"k{place}" if place else "k"), k.INDEX)
+            at: k.Expression = variable if space.sizes[axis] != 1 else index(0)
+            further = {**inner, axis: at}
+            position = self._position(number, known, further)
+            here = [c for c in conditions if emitter.level(c) == level]
+            made = _test(elements, emitter, level, position, here, lambda: loop(place + 1, further))
+            if space.sizes[axis] == 1:
+                return made
+            return [k.For(variable, index(0), index(space.sizes[axis]), 1, tuple(made))]
+
+        above = [c for c in conditions if emitter.level(c) <= depth]
+        position = self._position(number, known, {})
+        body += _test(elements, emitter, depth, position, above, lambda: loop(0, {}))
+        for gathered, state in zip(phase.gathered, states, strict=True):
+            self._keep(b, gathered, state, body)
+        return body
+
+    def _keep(
+        self,
+        b: Builder,
+        gathered: Gathered,
+        state: tuple[k.Local, ...],
+        body: list[k.Statement],
+    ) -> None:
+        """Has the reductions at hand that a state is."""
+        for stage, dtype in gathered.stages:
+            value = finish(gathered.fold, state, dtype.compute)
+            if not isinstance(value, k.Local):
+                let = b.let(local_name(stage), value)
+                body.append(let)
+                value = let.local
+            self._near[stage] = _always(value)
+
+
+def _always(value: k.Expression) -> Near:
+    return lambda position, lanes: value
+
+
+def _open(emitter: Emitter, level: int, position: Position) -> list[k.Statement]:
+    """The values of a scope that have not been written yet."""
+    return emitter.lets(level, position, rest=True)
+
+
+def _gather(
+    b: Builder, emitter: Emitter, gathered: Gathered, state: tuple[k.Local, ...]
+) -> list[k.Statement]:
+    """A point enters a state. That its guard holds has been tested."""
+    fold = gathered.fold
+    place = None if fold.place is None else emitter.value(fold.place)
+    point = contribute(gathered.slots, emitter.value(fold.value), None, place)
+    statements, merged = merge(fold, state, point, b.names.take)
+    return statements + [k.Assign(s, m) for s, m in zip(state, merged, strict=True)]
+
+
+def _test(
+    elements: Elements,
+    emitter: Emitter,
+    level: int,
+    position: Position,
+    conditions: Sequence[int],
+    inside: Callable[[], list[k.Statement]],
+) -> list[k.Statement]:
+    """The values of a scope and what is inside, where some conditions hold. Each condition comes
+    right after the values it needs, and before all others."""
+    if not conditions:
+        return _open(emitter, level, position) + inside()
+    first, *others = conditions
+    before = emitter.lets(level, position, only=list_needed(elements, first))
+    condition = emitter.value(first)
+    then = _test(elements, emitter, level, position, others, inside)
+    match then:
+        case [k.If(condition=second, then=innermost)] if others:
+            both = k.Operate(OPERATIONS["and"], (condition, second), k.BOOL)
+            return [*before, k.If(both, innermost)]
+        case _:
+            return [*before, k.If(condition, tuple(then))]

@@ -1,0 +1,202 @@
+"""Functions that compute with positions, as IR text, and whole-number inputs for them.
+
+Whole numbers that stay small make every sum exact, so that devices must agree with the reference to
+the bit, whatever the order.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from dmlc import ir
+from dmlc.scalars import Array, DataType
+
+FUNCTIONS = {
+    "slice": """
+        func @slice(%Input: f32[3, 9]) -> (%Output) {
+          %Output: f32[i0 < 2, i1 < 4] = %Input[add(i0, 1), add(mul(i1, 2), 1)]
+        }""",
+    "flip": """
+        func @flip(%Input: f32[5, 7]) -> (%Output) {
+          %Output: f32[i0 < 5, i1 < 7] = %Input[i0, sub(6, i1)]
+        }""",
+    "pad": """
+        func @pad(%Input: f32[4, 5]) -> (%Output) {
+          %Output: f32[i0 < 7, i1 < 8] = select(
+            and(and(ge(sub(i0, 1), 0), lt(sub(i0, 1), 4)),
+                and(ge(sub(i1, 2), 0), lt(sub(i1, 2), 5))),
+            %Input[min(max(sub(i0, 1), 0), 3), min(max(sub(i1, 2), 0), 4)], -1.0)
+        }""",
+    "space_to_depth": """
+        func @space_to_depth(%Input: f32[2, 3, 4, 6]) -> (%Output) {
+          %Output: f32[i0 < 2, i1 < 12, i2 < 2, i3 < 3] =
+            %Input[i0, mod(i1, 3), add(mul(i2, 2), div(div(i1, 3), 2)),
+                   add(mul(i3, 2), mod(div(i1, 3), 2))]
+        }""",
+    "gather": """
+        func @gather(%Input: f32[6, 5], %Indices: s32[4, 3]) -> (%Output) {
+          %index: s32[i0 < 4, i1 < 3] = select(lt(%Indices[i0, i1], cast(0, s32)),
+            add(%Indices[i0, i1], cast(6, s32)), %Indices[i0, i1])
+          %Output: f32[i0 < 4, i1 < 3, i2 < 5] =
+            %Input[min(max(cast(%index[i0, i1], index), 0), 5), i2]
+        }""",
+    "gather_unsigned": """
+        func @gather_unsigned(%Input: s32[6, 5], %Indices: u32[4]) -> (%Output) {
+          %Output: s32[i0 < 4, i1 < 5] =
+            %Input[min(max(cast(%Indices[i0], index), 0), 5), i1]
+        }""",
+    "gather_fraction": """
+        func @gather_fraction(%Input: f32[9], %Places: f32[12]) -> (%Output) {
+          %Output: f32[i0 < 12] = %Input[min(max(cast(floor(%Places[i0]), index), 0), 8)]
+        }""",
+    "ramp": """
+        func @ramp() -> (%Output) {
+          %Output: f32[i0 < 5, i1 < 4] = div(cast(sub(mul(i0, 4), mul(i1, 3)), f32), 2.0)
+        }""",
+    "diagonal": """
+        func @diagonal() -> (%Output) {
+          %Output: s32[i0 < 5, i1 < 4] =
+            select(eq(add(i0, 1), i1), cast(7, s32), cast(0, s32))
+        }""",
+    "average_pool": """
+        func @average_pool(%Input: f32[2, 3, 9, 8]) -> (%Output) {
+          %Output: f32[i0 < 2, i1 < 3, i2 < 5, i3 < 4] =
+            sum[r0 < 3, r1 < 2 where and(
+                and(ge(sub(add(mul(i2, 2), r0), 1), 0), lt(sub(add(mul(i2, 2), r0), 1), 9)),
+                and(ge(add(mul(i3, 2), r1), 0), lt(add(mul(i3, 2), r1), 8)))]
+              %Input[i0, i1, sub(add(mul(i2, 2), r0), 1), add(mul(i3, 2), r1)]
+        }""",
+    "max_pool_place": """
+        func @max_pool_place(%Input: f32[2, 3, 9, 8]) -> (%Output, %Place) {
+          %Output: f32[i0 < 2, i1 < 3, i2 < 5, i3 < 4] =
+            max[r0 < 3, r1 < 3 where and(
+                and(ge(sub(add(mul(i2, 2), r0), 1), 0), lt(sub(add(mul(i2, 2), r0), 1), 9)),
+                and(ge(sub(add(mul(i3, 2), r1), 1), 0), lt(sub(add(mul(i3, 2), r1), 1), 8)))]
+              %Input[i0, i1, sub(add(mul(i2, 2), r0), 1), sub(add(mul(i3, 2), r1), 1)]
+          %Place: u32[i0 < 2, i1 < 3, i2 < 5, i3 < 4] =
+            argmax[r0 < 3, r1 < 3 where and(
+                and(ge(sub(add(mul(i2, 2), r0), 1), 0), lt(sub(add(mul(i2, 2), r0), 1), 9)),
+                and(ge(sub(add(mul(i3, 2), r1), 1), 0), lt(sub(add(mul(i3, 2), r1), 1), 8)))]
+              %Input[i0, i1, sub(add(mul(i2, 2), r0), 1), sub(add(mul(i3, 2), r1), 1)]
+        }""",
+    "pool_without_edges": """
+        func @pool_without_edges(%Input: f32[2, 3, 9, 8]) -> (%Output) {
+          %total: f32[i0 < 2, i1 < 3, i2 < 4, i3 < 4] =
+            sum[r0 < 3, r1 < 2] %Input[i0, i1, add(mul(i2, 2), r0), add(mul(i3, 2), r1)]
+          %Output: f32[i0 < 2, i1 < 3, i2 < 4, i3 < 4] = mul(%total[i0, i1, i2, i3], 0.5)
+        }""",
+    "nearest_grad": """
+        func @nearest_grad(%dY: f32[2, 3, 8, 12]) -> (%dX) {
+          %dX: f32[i0 < 2, i1 < 3, i2 < 4, i3 < 5] =
+            sum[r0 < 8, r1 < 12 where and(eq(div(r0, 2), i2), eq(div(mul(r1, 5), 12), i3))]
+              %dY[i0, i1, r0, r1]
+        }""",
+    "linear_grad": """
+        func @linear_grad(%dY: f32[2, 3, 8, 6]) -> (%dX) {
+          %dX: f32[i0 < 2, i1 < 3, i2 < 4, i3 < 3] = sum[r0 < 8, r1 < 6]
+            mul(mul(
+              max(sub(1.0, abs(sub(div(sub(cast(r0, f32), 0.5), 2.0), cast(i2, f32)))), 0.0),
+              max(sub(1.0, abs(sub(div(sub(cast(r1, f32), 0.5), 2.0), cast(i3, f32)))), 0.0)),
+              %dY[i0, i1, r0, r1])
+        }""",
+    "count": """
+        func @count() -> (%Output) {
+          %Output: s32[i0 < 5] =
+            sum[r0 < 3 where and(ge(sub(add(i0, r0), 1), 0), lt(sub(add(i0, r0), 1), 5))]
+              cast(1, s32)
+        }""",
+    "first_above": """
+        func @first_above(%Input: f32[4, 9], %Bounds: f32[4]) -> (%Output) {
+          %Output: f32[i0 < 4, i1 < 9] =
+            min[r0 < 9 where and(and(ge(add(i1, r0), 2), lt(add(i1, r0), 11)),
+                gt(%Input[i0, sub(add(i1, r0), 2)], %Bounds[i0]))]
+              %Input[i0, sub(add(i1, r0), 2)]
+        }""",
+    "prologue": """
+        func @prologue(%Input: f32[3, 8], %Scale: f32[3, 8]) -> (%Output, %Sum) {
+          %scaled: f32[i0 < 3, i1 < 8] = mul(%Input[i0, i1], %Scale[i0, i1])
+          %sum: f32[i0 < 3, i1 < 8] = sum[r0 < 3 where lt(add(i1, r0), 8)]
+            %scaled[i0, add(i1, r0)]
+          %Sum: f32[i0 < 3, i1 < 8] = add(%sum[i0, i1], %Input[i0, i1])
+          %Output: f32[i0 < 3, i1 < 8] = max(%Sum[i0, i1], 0.0)
+        }""",
+    "two_guards": """
+        func @two_guards(%Input: f32[3, 8]) -> (%Next, %Last) {
+          %Next: f32[i0 < 3, i1 < 8] = sum[r0 < 3 where lt(add(i1, r0), 8)] %Input[i0, add(i1, r0)]
+          %Last: f32[i0 < 3, i1 < 8] = sum[r0 < 3 where ge(sub(i1, r0), 0)] %Input[i0, sub(i1, r0)]
+        }""",
+    "guarded_by_output": """
+        func @guarded_by_output(%Input: f32[5]) -> (%Output) {
+          %Output: f32[i0 < 9] = sum[r0 < 2 where lt(i0, 5)] %Input[i0]
+        }""",
+    "two_steps": """
+        func @two_steps(%Input: f32[3, 8]) -> (%Output) {
+          %sum: f32[i0 < 3, i1 < 8] = sum[r0 < 3 where lt(add(i1, r0), 8)] %Input[i0, add(i1, r0)]
+          %Output: f32[i0 < 3, i1 < 4] = max[r0 < 2] %sum[i0, add(mul(i1, 2), r0)]
+        }""",
+    "empty": """
+        func @empty(%Input: f32[3, 0]) -> (%Output, %Product) {
+          %Output: f32[i0 < 3] = sum[r0 < 0] %Input[i0, r0]
+          %Product: f32[i0 < 3] = product[r0 < 0] %Input[i0, r0]
+        }""",
+    "nothing": """
+        func @nothing(%Input: f32[0, 3]) -> (%Output) {
+          %Output: f32[i0 < 0] = sum[r0 < 2] %Input[i0, add(r0, 1)]
+        }""",
+    "strided": """
+        func @strided(%Input: f32[3, 4]{1, 3}) -> (%Output{1, 4}) {
+          %Output: f32[i0 < 4, i1 < 3] = %Input[i1, sub(3, i0)]
+        }""",
+    "all_and_any": """
+        func @all_and_any(%Input: f32[3, 8]) -> (%Output) {
+          %all: bool[i0 < 3, i1 < 8] = all[r0 < 3 where lt(add(i1, r0), 8)]
+            gt(%Input[i0, add(i1, r0)], 0.0)
+          %any: bool[i0 < 3, i1 < 8] = any[r0 < 3 where lt(add(i1, r0), 8)]
+            gt(%Input[i0, add(i1, r0)], 0.0)
+          %Output: f32[i0 < 3, i1 < 8] =
+            add(cast(%all[i0, i1], f32), mul(cast(%any[i0, i1], f32), 2.0))
+        }""",
+    "operations": """
+        func @operations(%Input: f32[40]) -> (%Output) {
+          %Output: s32[i0 < 9, i1 < 7] = add(
+            mul(cast(div(sub(i0, 4), sub(i1, 3)), s32), cast(100, s32)),
+            add(cast(mod(sub(i0, 4), sub(i1, 3)), s32),
+                cast(add(abs(sub(i0, 4)), sign(sub(i1, 3))), s32)))
+        }""",
+}
+
+
+def read(name: str) -> ir.Function:
+    return ir.parse(FUNCTIONS[name], name)
+
+
+def make_inputs(function: ir.Function) -> dict[str, Array]:
+    """Small whole numbers; for tensors of integers, which serve as positions, some that lie
+    outside; for `Places` fractions, and what is no number."""
+    return {p.name: _make(p) for p in function.parameters}
+
+
+def _make(parameter: ir.Parameter) -> Array:
+    shape = tuple(e for e in parameter.extents if isinstance(e, int))
+    random = np.random.default_rng(zlib.crc32(parameter.name.encode()))
+    if parameter.name == "Places":
+        special = [np.inf, -np.inf, 1e30, -1e30]
+        return np.resize([*special, *(random.random(8) * 12 - 2)], shape).astype(np.float32)
+    if parameter.dtype is DataType.UINT32:
+        return np.resize([1, 5, 2**32 - 1, 0], shape).astype(np.uint32)
+    made = random.integers(-9, 10, shape).astype(parameter.dtype.dtype)
+    if parameter.strides is None:
+        return made
+    return np.asfortranarray(made)
+
+
+def find_differences(got: Mapping[str, Array], wanted: Mapping[str, Array]) -> list[str]:
+    """The results that are not equal to the bit, but for the sign of a zero."""
+    return [
+        f"{name}: {got[name]} is not {array}"
+        for name, array in wanted.items()
+        if got[name].dtype != array.dtype or not np.array_equal(got[name], array, equal_nan=True)
+    ]
