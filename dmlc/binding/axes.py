@@ -10,7 +10,8 @@ from typing import TypeGuard
 
 from dmlc import ir
 from dmlc.binding.builder import join_shapes, span_text
-from dmlc.binding.nodes import Value
+from dmlc.binding.nodes import Pack, Value
+from dmlc.binding.packs import entries
 from dmlc.binding.tensors import MAXIMUM_RANK, show_sizes
 from dmlc.source import DmlcError, Span
 
@@ -119,3 +120,29 @@ def list_range(first: Value, end: Value, span: Span) -> tuple[int, ...]:
 
 def _is_whole(value: Value) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def invert_order(order: Value, span: Span) -> tuple[int, ...]:
+    """The inverse of a permutation: where each axis went. Raises `DmlcError`."""
+    axes = axes_array(order, span)
+    if sorted(axes) != list(range(len(axes))):
+        raise DmlcError(
+            f"'inverse' takes a permutation of 0 to {len(axes) - 1}, not {list(axes)}", span
+        )
+    return tuple(axes.index(axis) for axis in range(len(axes)))
+
+
+def count_entries(value: Value, span: Span) -> int:
+    """The number of entries of an array. Raises `DmlcError`."""
+    if not isinstance(value, tuple | Pack):
+        raise DmlcError("'length' takes an array", span)
+    return len(entries(value))
+
+
+def whole_sizes(value: Value, span: Span) -> tuple[int, ...]:
+    """An array as sizes: whole numbers of 0 or more. Raises `DmlcError`."""
+    items = value if isinstance(value, tuple) else ()
+    sizes = tuple(v for v in items if _is_whole(v) and v >= 0)
+    if not isinstance(value, tuple) or len(sizes) != len(items):
+        raise DmlcError("sizes are an array of whole numbers of 0 or more", span)
+    return sizes

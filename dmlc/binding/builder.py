@@ -1,10 +1,14 @@
-"""Whole-tensor computations as a graph of shared nodes.
+"""Computations as a graph of shared nodes: their types, shapes and scalar operations.
 
-A node is a scalar operation applied to every element of a shape. Equal nodes are one node, so
-sharing in the source, and in functions inlined twice, is kept. A node may still be *weak*: made
-of numbers alone (`X > 0 ? 1 : 0`), it takes the type of what it meets.
+A node is a scalar operation applied to every element of a shape, or at the place that index
+variables name. Equal nodes are one node, so sharing in the source, and in functions inlined twice,
+is kept. A node may still be *weak*: made of numbers alone (`X > 0 ? 1 : 0`), it takes the type of
+what it meets. What is computed from index variables is *soft*: whole numbers are computed as INDEX
+and fractions as FLOAT32, in the order written, and the outcome is converted to the type of what it
+meets.
 
-`Builder` knows types and shapes, not the operator language.
+`Builder` knows types and shapes, not the operator language; `folding` has reductions of whole
+tensors, `indexing` has index notation.
 """
 
 from __future__ import annotations
@@ -16,13 +20,25 @@ from collections.abc import Sequence
 import numpy as np
 
 from dmlc import ir
-from dmlc.binding.nodes import Element, Form, Node, Shape, Value, ValueType, Weak, make_body
+from dmlc.binding.nodes import (
+    Element,
+    Form,
+    Node,
+    Pack,
+    Shape,
+    Value,
+    ValueType,
+    Variable,
+    Weak,
+)
 from dmlc.binding.tensors import show_sizes
 from dmlc.binding.values import Constant, describe, round_float, show, spell
 from dmlc.scalars import OPERATIONS, DataType, Operands, Operation
-from dmlc.source import DmlcError, InternalError, Span
+from dmlc.source import DmlcError, Span
 
 _MOST_NODES = 200_000
+_BOOL = DataType.BOOL
+_ROUNDINGS = ("floor", "ceil", "round", "trunc")
 
 
 class Builder:
@@ -31,13 +47,16 @@ class Builder:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self._numbers: dict[object, int] = {}
+        self.variables: list[Variable] = []
+        self._quotients: dict[int, tuple[Element, Element]] = {}
+        """The whole numbers that a fraction divides, by its node."""
         self._held: dict[int, str] = {}
         """The tensor that holds a fold's values, once a stage computes it."""
 
     def _add(self, node: Node) -> Element:
         # repr tells -0.0 from 0.0 and keeps NaN equal to itself; the type tells 1 from true.
         payload = (type(node.payload), repr(node.payload))
-        key = (node.form, payload, node.operands, node.dtype, node.shape, node.axes)
+        key = (node.form, payload, node.operands, node.dtype, node.shape, node.axes, node.soft)
         found = self._numbers.get(key)
         if found is None:
             found = len(self.nodes)
@@ -46,9 +65,29 @@ class Builder:
                     f"the operator grows beyond {_MOST_NODES} operations once its functions "
                     "are inlined: split it"
                 )
-            self.nodes.append(node)
+            self.nodes.append(self._complete(node))
             self._numbers[key] = found
         return Element(found)
+
+    def node(self, value: Element) -> Node:
+        return self.nodes[value.node]
+
+    def _complete(self, node: Node) -> Node:
+        """The node with what follows from its operands: the variables it depends on, and whether
+        it depends on nothing else."""
+        given = [self.nodes[o] for o in node.operands]
+        free: dict[int, None] = {int(node.payload): None} if node.form is Form.INDEX else {}
+        for operand in given:
+            free.update(dict.fromkeys(operand.free))
+        if node.form is Form.REDUCE:
+            free = {v: None for v in free if v not in node.axes}
+        elements = (Form.LOAD, Form.READ, Form.FOLD, Form.REDUCE)
+        placed = node.form not in elements and all(o.placed for o in given)
+        order = tuple(sorted(free, key=self._variable_order))
+        return dataclasses.replace(node, free=order, placed=placed)
+
+    def _variable_order(self, variable: int) -> tuple[int, int]:
+        return self.variables[variable].level, variable
 
     def dtype(self, value: Element) -> ValueType:
         return self.nodes[value.node].dtype
@@ -75,16 +114,34 @@ class Builder:
         if found is to:
             return value
         if isinstance(found, DataType):
-            raise _mismatch([found, to], span)
+            if not self.nodes[value.node].soft:
+                raise _mismatch([found, to], span)
+            return self._adapt_soft(value, to, span)
         return self._adapt_weak(value, to, span)
 
-    def _constant(self, value: Constant, to: DataType, span: Span) -> Element:
-        if isinstance(value, tuple):
+    def _adapt_soft(self, value: Element, to: DataType, span: Span) -> Element:
+        """What is computed from positions, converted to the type it meets."""
+        if to is DataType.BOOL:
+            raise DmlcError("a boolean is expected, but this is a number", span)
+        if self.dtype(value) is DataType.FLOAT32 and not to.is_float:
             raise DmlcError(
-                "an array cannot meet a tensor element by element: "
-                f"{span_text(span)} has {len(value)} values; index it, as in 'Sizes[0]'",
+                f"a fraction meets {type_name(to)} values: make it a whole number, as in "
+                "cast(floor(x), INT32)",
                 span,
             )
+        soft = to in (DataType.INDEX, DataType.FLOAT32)
+        shape = self.shape(value)
+        return self._add(Node(Form.CAST, to.name, (value.node,), to, shape, soft=soft))
+
+    def takes_type(self, value: Value) -> bool:
+        """Whether a value takes the type of what it meets."""
+        if not isinstance(value, Element):
+            return True
+        return isinstance(self.dtype(value), Weak) or self.nodes[value.node].soft
+
+    def _constant(self, value: Constant | Pack, to: DataType, span: Span) -> Element:
+        if isinstance(value, tuple | Pack):
+            raise _is_array(value, span)
         if to is DataType.BOOL or not isinstance(value, int | float) or isinstance(value, bool):
             if to is DataType.BOOL and isinstance(value, bool):
                 return self._add(Node(Form.CONSTANT, value, (), to, None))
@@ -122,8 +179,8 @@ class Builder:
             elif node.form is Form.CONSTANT:
                 constant = self.nodes[self._constant(node.payload, to, span).node]
                 made[number] = self._add(dataclasses.replace(constant, shape=node.shape))
-            elif node.form is Form.FOLD and node.payload in ir.POSITIONAL_COMBINERS:
-                made[number] = self._position(node, to, span)
+            elif node.payload in ir.POSITIONAL_COMBINERS:
+                made[number] = self.make_position(node, to, span)
             elif node.form is Form.APPLY and _identity_on(OPERATIONS[str(node.payload)], to):
                 made[number] = made[node.operands[0]]
             else:
@@ -160,16 +217,20 @@ class Builder:
     def _unify(self, given: Sequence[Value], spans: Sequence[Span], span: Span) -> ValueType:
         """The one type operands share: their strong type, or a weak one if none has any."""
         strong: dict[DataType, None] = {}
-        weak = Weak.INTEGER
+        soft: dict[ValueType, None] = {}
         for value, place in zip(given, spans, strict=True):
             found = self.dtype(value) if isinstance(value, Element) else _weak_type(value, place)
-            if isinstance(found, DataType):
+            if not isinstance(found, DataType) or (self.takes_type(value) and found is not _BOOL):
+                soft[found] = None
+            else:
                 strong[found] = None
-            elif found is Weak.FLOAT:
-                weak = Weak.FLOAT
         if len(strong) > 1:
             raise _mismatch(list(strong), span)
-        return next(iter(strong), weak)
+        if strong:
+            return next(iter(strong))
+        if DataType.FLOAT32 in soft or (DataType.INDEX in soft and Weak.FLOAT in soft):
+            return DataType.FLOAT32
+        return next((t for t in (DataType.INDEX, Weak.FLOAT) if t in soft), Weak.INTEGER)
 
     # Operations ---------------------------------------------------------------------------
 
@@ -181,15 +242,40 @@ class Builder:
         dtype = self._unify(given, spans, span)
         if isinstance(dtype, Weak):
             return self._apply_weak(operation, given, dtype, shape, span)
+        whole: list[Element] = []
+        if dtype is DataType.INDEX:
+            divides = operation.name == "div"
+            if divides:
+                whole = [self.adapt(v, dtype, s) for v, s in zip(given, spans, strict=True)]
+            if divides or (operation.operands is Operands.FLOAT and not operation.gives_bool):
+                dtype = dtype if _identity_on(operation, dtype) else DataType.FLOAT32
+        elif operation.name in _ROUNDINGS and isinstance(given[0], Element):
+            exact = self._round_quotient(operation.name, given[0])
+            if exact is not None:
+                return exact
         if not operation.operands.accept(dtype):
-            if dtype.is_integer and operation.name in ("isnan", "isinf"):
+            if operation.name in ("isnan", "isinf") and dtype is not DataType.BOOL:
                 return self._fill(False, shape)
             if not _identity_on(operation, dtype):
                 raise _refused(operation, dtype, spans[0], span)
         operands = [self.adapt(v, dtype, s) for v, s in zip(given, spans, strict=True)]
         if _identity_on(operation, dtype):
             return operands[0]
-        return self._make_apply(operation, operands, operation.result_type(dtype), shape)
+        made = self._make_apply(
+            operation, operands, operation.result_type(dtype), shape, self._stays_soft(given)
+        )
+        if whole:
+            self._quotients[made.node] = (whole[0], whole[1])
+        return made
+
+    def _stays_soft(self, given: Sequence[Value]) -> bool:
+        """Whether what is computed from these takes the type of what it meets."""
+        return all(self.takes_type(v) for v in given)
+
+    def _round_quotient(self, name: str, value: Element) -> Element | None:
+        """`floor(a / b)` of whole numbers as a division of whole numbers, which is exact; None
+        for what is no such fraction. `indexing` has it."""
+        raise NotImplementedError
 
     def _apply_weak(
         self, operation: Operation, given: Sequence[Value], weak: Weak, shape: Shape, span: Span
@@ -215,10 +301,16 @@ class Builder:
         )
 
     def _make_apply(
-        self, operation: Operation, operands: Sequence[Element], dtype: ValueType, shape: Shape
+        self,
+        operation: Operation,
+        operands: Sequence[Element],
+        dtype: ValueType,
+        shape: Shape,
+        soft: bool = False,
     ) -> Element:
         numbers = tuple(o.node for o in operands)
-        return self._add(Node(Form.APPLY, operation.name, numbers, dtype, shape))
+        soft = soft and dtype in (DataType.INDEX, DataType.FLOAT32)
+        return self._add(Node(Form.APPLY, operation.name, numbers, dtype, shape, soft=soft))
 
     def _fill(self, value: bool, shape: Shape) -> Element:
         return self._add(Node(Form.CONSTANT, value, (), DataType.BOOL, shape))
@@ -232,7 +324,7 @@ class Builder:
         if found is not DataType.BOOL:
             raise DmlcError(
                 "the condition of '?:' must be a boolean, but "
-                f"{span_text(spans[0])} is {_type_name(found)}",
+                f"{span_text(spans[0])} is {type_name(found)}",
                 spans[0],
             )
         shape = self._broadcast(given, spans, span)
@@ -242,7 +334,8 @@ class Builder:
         else:
             branches = [self.weak(v, span) for v in given[1:]]
         numbers = (self.weak(condition, span).node, branches[0].node, branches[1].node)
-        return self._add(Node(Form.SELECT, "select", numbers, dtype, shape))
+        soft = dtype in (DataType.INDEX, DataType.FLOAT32) and self._stays_soft(given[1:])
+        return self._add(Node(Form.SELECT, "select", numbers, dtype, shape, soft=soft))
 
     def cast(self, value: Element, to: DataType, span: Span) -> Element:
         """A conversion to a type's compute type; rounding to 16 bits happens where it is stored."""
@@ -251,7 +344,7 @@ class Builder:
             weak_to = DataType.INT64 if found is Weak.INTEGER else DataType.FLOAT32
             value = self._adapt_weak(value, to.compute if to.is_float else weak_to, span)
             found = self.dtype(value)
-        if found is to.compute:
+        if found is to.compute and not self.nodes[value.node].soft:
             return value
         return self._add(Node(Form.CAST, to.name, (value.node,), to.compute, self.shape(value)))
 
@@ -278,62 +371,13 @@ class Builder:
             shape = joined
         return shape
 
-    # Folds --------------------------------------------------------------------------------
+    # Positions of folds ---------------------------------------------------------------------
 
-    def fold(self, combiner: str, value: Element, axes: Sequence[int], span: Span) -> Element:
-        """A reduction over some axes of a value that has a shape; they stay, with size 1.
-
-        `combiner` is one of the language's: `mean` divides the sum by the number of values in
-        their own type; `argmin` and `argmax` give a weak integer, which takes the type of what it
-        meets. An axis of one element folds to that element.
-        """
-        shape = self.shape(value)
-        if shape is None:
-            raise InternalError("a fold of a value without a shape")
-        self._check_folded(combiner, value, span)
-        folded = tuple(a for a in axes if shape[a] != 1)
-        positional = combiner in ir.POSITIONAL_COMBINERS
-        if not folded:
-            zero = Node(Form.CONSTANT, 0, (), Weak.INTEGER, shape)
-            return self._add(zero) if positional else value
-        if combiner == "mean":
-            total = self.fold("sum", value, folded, span)
-            count = math.prod(e for a in folded if isinstance(e := shape[a], int))
-            return self.apply(OPERATIONS["div"], [total, float(count)], [span, span], span)
-        rest = tuple(1 if a in folded else e for a, e in enumerate(shape))
-        dtype: ValueType = self.dtype(value)
-        if positional:
-            if isinstance(dtype, Weak):
-                settled = DataType.INT32 if dtype is Weak.INTEGER else DataType.FLOAT32
-                value = self.adapt(value, settled, span)
-            dtype = Weak.INTEGER
-        return self._add(Node(Form.FOLD, combiner, (value.node,), dtype, rest, folded))
-
-    def _check_folded(self, combiner: str, value: Element, span: Span) -> None:
-        found = self.dtype(value)
-        if combiner in ("any", "all"):
-            if found is not DataType.BOOL:
-                raise DmlcError(
-                    f"'{combiner}' folds booleans, but this is {_type_name(found)}: compare it "
-                    "first, as in 'x != 0'",
-                    span,
-                )
-        elif found is DataType.BOOL:
-            raise DmlcError(
-                f"'{combiner}' folds numbers, but this is BOOL: write cast(..., INT32)", span
-            )
-        elif combiner == "mean" and isinstance(found, DataType) and not found.is_float:
-            raise DmlcError(
-                f"'mean' folds floating-point numbers, but this is {found.name}: write "
-                "cast(..., FLOAT32)",
-                span,
-            )
-
-    def _position(self, node: Node, to: DataType, span: Span) -> Element:
+    def make_position(self, node: Node, to: DataType, span: Span) -> Element:
         """The position a fold gives, in a type; in a float by way of an integer that holds it."""
         points = self.points(node)
         kind = to
-        if not to.is_integer:
+        if not to.is_integer:  # A float, or a position.
             kind = DataType.INT32 if points <= 2**31 else DataType.INT64
         largest = int(np.iinfo(kind.dtype).max)
         if points - 1 > largest:
@@ -343,59 +387,16 @@ class Builder:
                 span,
             )
         found = self._add(dataclasses.replace(node, dtype=kind))
+        if to is DataType.INDEX:
+            return self._add(Node(Form.CAST, to.name, (found.node,), to, node.shape, soft=True))
         return found if kind is to else self.cast(found, to, span)
 
     def points(self, node: Node) -> int:
         """The number of values that a fold folds into one."""
+        if node.form is Form.REDUCE:
+            return math.prod(self.variables[v].extent for v in node.axes)
         shape = self.nodes[node.operands[0]].shape or ()
         return math.prod(e for a in node.axes if isinstance(e := shape[a], int))
-
-    def find_fold(self, value: Element) -> Node | None:
-        """The fold that a value is, where no tensor holds it yet."""
-        node = self.nodes[value.node]
-        return node if node.form is Form.FOLD and value.node not in self._held else None
-
-    def list_folds(self, value: Element) -> list[Element]:
-        """The folds that a value needs and no tensor holds yet, each after those it needs; the
-        value itself is the last where it is one."""
-        found = self._reachable(value.node, held=True)
-        return [Element(n) for n in found if self.find_fold(Element(n)) is not None]
-
-    def hold(self, value: Element, tensor: str) -> None:
-        """Notes that a tensor of the value's own type and shape holds it from here on."""
-        self._held[value.node] = tensor
-
-    def body(self, root: Element, domain: tuple[ir.Extent, ...]) -> ir.Body:
-        """The computation of one element of `domain`; every shape in it broadcasts to that."""
-        view = tuple(ir.Index(axis) for axis in range(len(domain)))
-        return make_body(self.nodes, self._held, root.node, domain, view)
-
-    def fold_body(self, fold: Node) -> ir.Body:
-        """The computation of what a fold folds, at a point of its domain and its axes."""
-        domain = fold.shape or ()
-        view = tuple(ir.Index(a, reduced=a in fold.axes) for a in range(len(domain)))
-        return make_body(self.nodes, self._held, fold.operands[0], domain, view)
-
-    def reduction(self, fold: Node) -> ir.Reduction:
-        """A fold as the IR has it: the axes keep their numbers as labels."""
-        shape = self.nodes[fold.operands[0]].shape or ()
-        return ir.Reduction(str(fold.payload), tuple((a, shape[a]) for a in fold.axes))
-
-    # Axes ---------------------------------------------------------------------------------
-
-    def move(self, value: Element, axes: Sequence[int], rank: int) -> Element:
-        """The value with other axes: each of its own becomes the one of `rank` axes that `axes`
-        says, or is dropped where that is -1, being of size 1. Further axes have size 1."""
-        shape = self.shape(value)
-        if shape is None:
-            raise InternalError("a move of a value without a shape")
-        made: list[ir.Extent] = [1] * rank
-        for extent, axis in zip(shape, axes, strict=True):
-            if axis >= 0:
-                made[axis] = extent
-        return self._add(
-            Node(Form.MOVE, "move", (value.node,), self.dtype(value), tuple(made), tuple(axes))
-        )
 
 
 def join_shapes(
@@ -419,10 +420,20 @@ def span_text(span: Span) -> str:
 
 
 def _identity_on(operation: Operation, dtype: DataType) -> bool:
-    return dtype.is_integer and operation.name in ("floor", "ceil", "round", "trunc")
+    whole = dtype.is_integer or dtype is DataType.INDEX
+    return whole and operation.name in _ROUNDINGS
 
 
-def _weak_type(value: Constant, span: Span) -> ValueType:
+def _is_array(value: tuple[Constant, ...] | Pack, span: Span) -> DmlcError:
+    count = len(value.items if isinstance(value, Pack) else value)
+    return DmlcError(
+        f"{span_text(span)} is an array of {count} values and cannot meet a tensor element by "
+        "element: index it, as in 'Sizes[0]'",
+        span,
+    )
+
+
+def _weak_type(value: Constant | Pack, span: Span) -> ValueType:
     match value:
         case bool():
             return DataType.BOOL
@@ -430,20 +441,16 @@ def _weak_type(value: Constant, span: Span) -> ValueType:
             return Weak.INTEGER
         case float():
             return Weak.FLOAT
-        case tuple():
-            raise DmlcError(
-                f"{span_text(span)} is an array of {len(value)} values and cannot meet a tensor "
-                "element by element: index it, as in 'Sizes[0]'",
-                span,
-            )
+        case tuple() | Pack():
+            raise _is_array(value, span)
         case _:
             raise DmlcError(
                 f"{span_text(span)} is {describe(value)}, where a number is expected", span
             )
 
 
-def _type_name(dtype: ValueType | None) -> str:
-    if isinstance(dtype, DataType):
+def type_name(dtype: ValueType | None) -> str:
+    if isinstance(dtype, DataType) and dtype is not DataType.INDEX:
         return dtype.name
     return "a number"
 

@@ -4,24 +4,32 @@ Each local becomes a stage of its compute type, named as the user's local; a loc
 renames something, or that holds no tensor, becomes none. Each output becomes a stage of the
 output's own type. A later statement that reads an output reads the value before it is rounded.
 
+A statement in index notation, `T[i...] = e`, is a stage over its index variables.
+
 Each reduction becomes a stage too, of its compute type, and is computed once however often it
 stands: the stage of the local or the output it defines, or one named after what it folds
-(`dY_sum`). `mean` is a sum, divided by the number of values where the mean is read.
+(`dY_sum`); in index notation, over the index variables it depends on. `mean` is a sum, divided by
+the number of values where the mean is read.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dmlc import ir
-from dmlc.binding.builder import Builder, join_shapes, span_text
+from dmlc.binding.bounds import check_reads
+from dmlc.binding.builder import join_shapes, span_text
 from dmlc.binding.evaluate import Evaluator
+from dmlc.binding.expressions import Scope
 from dmlc.binding.facts import Binding, BoundTensor
-from dmlc.binding.nodes import Element, Shape, Value
-from dmlc.binding.tensors import show_sizes
+from dmlc.binding.indexing import Indexing
+from dmlc.binding.nodes import Element, Emission, Form, Node, Pack, Shape, Value, Weak
+from dmlc.binding.packs import entries
+from dmlc.binding.tensors import MAXIMUM_RANK, show_sizes
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
-from dmlc.language.walk import subexpressions
+from dmlc.language.walk import expressions_of, subexpressions
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, DmlcError, InternalError, Span, UnsupportedError
 
@@ -46,12 +54,26 @@ def infer_outputs(binding: Binding, wanted: Sequence[str]) -> Mapping[str, Shape
     return lowering.inferred
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Domain:
+    """What an indexed statement runs over: the numbers of its index variables, and the extents."""
+
+    variables: tuple[int, ...]
+    extents: tuple[int, ...]
+
+
 class _Lowering:
     def __init__(self, binding: Binding) -> None:
         self.binding = binding
-        self.builder = Builder()
+        self.builder = Indexing()
         self.evaluator = Evaluator(binding, self.builder)
+        self.evaluator.materialize = self.materialize
         self.stages: list[ir.Stage] = []
+        self.extents: dict[str, tuple[ir.Extent, ...]] = {}
+        """The extents of what a stage may read, as far as they are known."""
+        for tensor in binding.tensors.values():
+            if tensor.sizes is not None:
+                self.extents[tensor.name] = tensor.sizes
         self.errors: list[DmlcError] = []
         self.inferred: dict[str, Shape] = {}
         self.names = dict.fromkeys(binding.definitions)
@@ -100,20 +122,104 @@ class _Lowering:
 
     def assign(self, statement: syntax.Assignment, number: int) -> Value:
         """Defines a name, and gives what reading it means from here on."""
+        tensor = self.binding.tensors.get(statement.name.text)
+        scope, domain = Scope({}, None, None), None
         if statement.indices is not None:
-            place = statement.name.span.to(statement.indices[-1].span)
-            raise UnsupportedError(
-                f"index notation {span_text(statement.span)} cannot be bound yet: this version "
-                "binds formulas on whole tensors",
+            scope, domain = self.bind_indices(statement, statement.indices, tensor)
+        value = self.evaluator.evaluate(statement.value, None, scope)
+        if domain is not None:
+            self.check_element(value, statement)
+        if tensor is not None:
+            return self.define_output(tensor, value, statement, number, domain)
+        return self.define_local(value, statement, domain)
+
+    # Index notation -----------------------------------------------------------------------
+
+    def bind_indices(
+        self,
+        statement: syntax.Assignment,
+        indices: Sequence[syntax.Expression],
+        tensor: BoundTensor | None,
+    ) -> tuple[Scope, _Domain]:
+        """The index variables of `T[n, y...] = e`: over the sizes stated, or else over T's own,
+        where a pack takes the axes that the others leave."""
+        place = statement.name.span.to(indices[-1].span)
+        if self.binding.symbolic:
+            raise DmlcError(
+                f"index notation {span_text(place)} needs the sizes of its tensors",
+                place,
+                ["give a description with sizes for each input"],
+            )
+        sizes = None if tensor is None else tensor.sizes
+        stated = all(e is not None for e in statement.extents)
+        if sizes is None and not stated:
+            sizes = self.binding.sizes(statement.name.text, place)
+        names: dict[str, Value] = {}
+        variables: list[int] = []
+        for index, extent in zip(indices, statement.extents, strict=True):
+            pack = isinstance(index, syntax.Pack)
+            name = index.operand if isinstance(index, syntax.Pack) else index
+            if not isinstance(name, syntax.Reference):
+                raise InternalError("an index variable is a name", index.span)
+            if extent is not None:
+                given = self.evaluator.evaluate(extent)
+                extents = self.evaluator.read_extents(given, pack, name.name, extent.span)
+            else:
+                taken = len(sizes or ()) - len(indices) + 1 if pack else 1
+                start = len(variables)
+                extents = list((sizes or ())[start : start + max(taken, 0)])
+            bound, names[name.name] = self.evaluator.bind_variables(extents, len(variables), pack)
+            variables += [self.builder.variable(v) for v in bound]
+        domain = tuple(self.builder.variables[v].extent for v in variables)
+        if sizes is not None and domain != sizes:
+            raise DmlcError(
+                f"'{statement.name.text}' has sizes {show_sizes(sizes)}, but is defined over "
+                f"{show_sizes(domain)}",
                 place,
             )
-        value = self.evaluator.evaluate(statement.value)
-        tensor = self.binding.tensors.get(statement.name.text)
-        if tensor is not None:
-            return self.define_output(tensor, value, statement, number)
-        return self.define_local(value, statement)
+        if not 1 <= len(domain) <= MAXIMUM_RANK:
+            raise DmlcError(
+                f"'{statement.name.text}' would have {len(domain)} dimensions: a tensor has 1 to "
+                f"{MAXIMUM_RANK}",
+                place,
+            )
+        return Scope(names, None, None, len(variables)), _Domain(tuple(variables), domain)
 
-    def define_local(self, value: Value, statement: syntax.Assignment) -> Value:
+    def check_element(self, value: Value, statement: syntax.Assignment) -> None:
+        """Holds what an indexed statement assigns to being one element."""
+        name, place = statement.name.text, statement.value.span
+        if isinstance(value, tuple | Pack):
+            count = len(entries(value))
+            raise DmlcError(
+                f"one element of '{name}' is defined here, but {span_text(place)} is an array of "
+                f"{count} values",
+                place,
+            )
+        if isinstance(value, Element) and self.builder.shape(value) is not None:
+            raise DmlcError(
+                f"one element of '{name}' is defined here, but {span_text(place)} is a whole "
+                "tensor: index it",
+                place,
+            )
+
+    def materialize(self, value: Element, span: Span) -> Element:
+        """A stage for a computation on whole tensors whose elements are read."""
+        dtype, shape = self.builder.dtype(value), self.builder.shape(value)
+        if shape is None:
+            raise InternalError("a tensor needs a shape", span)
+        if isinstance(dtype, Weak):
+            dtype = DataType.FLOAT32 if dtype is Weak.FLOAT else DataType.INT32
+            value = self.builder.adapt(value, dtype, span)
+        name = "element"
+        return self.add_stage(name, dtype, value, shape, span)
+
+    # Names --------------------------------------------------------------------------------
+
+    def define_local(
+        self, value: Value, statement: syntax.Assignment, domain: _Domain | None
+    ) -> Value:
+        if domain is not None:
+            return self.define_indexed_local(value, statement, domain)
         if not isinstance(value, Element) or self.builder.loaded(value) is not None:
             return value
         dtype, shape = self.builder.dtype(value), self.builder.shape(value)
@@ -121,15 +227,36 @@ class _Lowering:
             return value
         return self.add_stage(statement.name.text, dtype, value, shape, statement.span)
 
+    def define_indexed_local(
+        self, value: Value, statement: syntax.Assignment, domain: _Domain
+    ) -> Value:
+        """A stage for a local; what has no type of its own is INT32, INT64 or FLOAT32."""
+        builder, place = self.builder, statement.value.span
+        element = builder.weak(value, place)
+        found = builder.dtype(element)
+        if not isinstance(found, DataType) or found is DataType.INDEX:
+            element = builder.settle(element, place)
+        dtype = builder.dtype(element)
+        if not isinstance(dtype, DataType):
+            raise InternalError("a local has a type", place)
+        name = statement.name.text
+        return self.add_stage(name, dtype, element, domain.extents, statement.span, domain)
+
     def define_output(
-        self, tensor: BoundTensor, value: Value, statement: syntax.Assignment, number: int
+        self,
+        tensor: BoundTensor,
+        value: Value,
+        statement: syntax.Assignment,
+        number: int,
+        domain: _Domain | None,
     ) -> Value:
         name, place = tensor.name, statement.value.span
         dtype = self.binding.dtype(name, place)
         compute = dtype.compute
         if isinstance(value, Element):
             found = self.builder.dtype(value)
-            if isinstance(found, DataType) and found is not compute:
+            free = self.builder.takes_type(value)
+            if isinstance(found, DataType) and found is not compute and not free:
                 raise DmlcError(
                     f"'{name}' is {dtype.name}, but the value assigned to it is "
                     f"{found.name}: write cast(..., {dtype.name})",
@@ -137,7 +264,7 @@ class _Lowering:
                 )
         element = self.builder.adapt(value, compute, place)
         if tensor.sizes is None and not self.binding.symbolic:
-            self.inferred[name] = self.builder.shape(element)
+            self.inferred[name] = self.builder.shape(element) if domain is None else domain.extents
             return element
         extents = self.binding.extents(name, statement.span)
         shape = self.builder.shape(element)
@@ -147,11 +274,14 @@ class _Lowering:
                 f"sizes {show_sizes(shape)}: they must be the same, or 1 in the value",
                 place,
             )
+        span = statement.span
         if dtype.is_storage_only and self.last_read.get(name, -1) > number:
-            element = self.add_stage(f"{name}_value", compute, element, extents, statement.span)
-            self.add_stage(name, dtype, element, extents, statement.span)
+            element = self.add_stage(f"{name}_value", compute, element, extents, span, domain)
+            self.add_stage(name, dtype, element, extents, span)
             return element
-        return self.add_stage(name, dtype, element, extents, statement.span)
+        return self.add_stage(name, dtype, element, extents, span, domain)
+
+    # Stages -------------------------------------------------------------------------------
 
     def add_stage(
         self,
@@ -160,36 +290,58 @@ class _Lowering:
         value: Element,
         domain: tuple[ir.Extent, ...],
         span: Span,
+        indexed: _Domain | None = None,
     ) -> Element:
-        """A stage that holds the value, and a load of it."""
+        """A stage that holds the value, and a load of it. `indexed` has the index variables along
+        its axes, where it is defined by index."""
         builder = self.builder
+        variables = () if indexed is None else indexed.variables
         fold = builder.find_fold(value)
-        if fold is not None and (fold.dtype, fold.shape) != (dtype, domain):
+        if fold is not None and not self.can_be(fold, dtype, domain, indexed):
             fold = None  # Its own stage holds it, and this one converts or repeats that.
         for inner in builder.list_folds(value):
             if fold is None or inner != value:
                 self.add_fold(inner, wanted, span)
         name = self.fresh_name(wanted) if wanted not in self.binding.tensors else wanted
         if fold is None:
-            stage = ir.Stage(name, dtype, domain, builder.body(value, domain), None, span)
+            emission = builder.emit_value(value, domain, variables)
+            self.append(ir.Stage(name, dtype, domain, emission.body(), None, span), emission)
         else:
-            stage = ir.Stage(
-                name, dtype, domain, builder.fold_body(fold), builder.reduction(fold), span
-            )
-            builder.hold(value, name)
-        self.stages.append(stage)
+            emission = builder.emit_fold(fold, variables)
+            reduction = builder.reduction(fold)
+            self.append(ir.Stage(name, dtype, domain, emission.body(), reduction, span), emission)
+            if fold.form is Form.FOLD or fold.free == variables:
+                builder.hold(value, name)
         return builder.load(name, dtype, domain)
+
+    def can_be(
+        self,
+        fold: Node,
+        dtype: DataType,
+        domain: tuple[ir.Extent, ...],
+        indexed: _Domain | None,
+    ) -> bool:
+        """Whether a fold can be computed by the stage of the statement that it is the value of."""
+        if fold.dtype is not dtype:
+            return False
+        return fold.shape == domain if fold.form is Form.FOLD else indexed is not None
+
+    def append(self, stage: ir.Stage, emission: Emission) -> None:
+        check_reads(self.builder, stage, emission, self.extents)
+        self.stages.append(stage)
+        self.extents[stage.name] = stage.domain
 
     def add_fold(self, value: Element, stem: str, span: Span) -> None:
         """A stage of its own for a reduction inside a statement."""
         fold = self.builder.find_fold(value)
-        if fold is None or not isinstance(fold.dtype, DataType) or fold.shape is None:
-            raise InternalError("a stage needs a fold of a type and a shape", span)
+        if fold is None or not isinstance(fold.dtype, DataType):
+            raise InternalError("a stage needs a fold that has a type", span)
         stem = self.builder.loaded(Element(fold.operands[0])) or stem
         name = f"{stem}_{fold.payload}"
         name = self.fresh_name(name if name not in self.assigned else f"{name}_1")
-        body, reduction = self.builder.fold_body(fold), self.builder.reduction(fold)
-        self.stages.append(ir.Stage(name, fold.dtype, fold.shape, body, reduction, span))
+        emission = self.builder.emit_fold(fold, fold.free)
+        domain, reduction = self.builder.fold_domain(fold), self.builder.reduction(fold)
+        self.append(ir.Stage(name, fold.dtype, domain, emission.body(), reduction, span), emission)
         self.builder.hold(value, name)
 
     def fresh_name(self, wanted: str) -> str:
@@ -232,9 +384,8 @@ def _last_reads(binding: Binding) -> dict[str, int]:
     """The last statement that reads each name's value; asking for its sizes is no reading."""
     found: dict[str, int] = {}
     for number, statement in enumerate(binding.operator.compute or ()):
-        body = statement.body if isinstance(statement, syntax.ScalarFunction) else statement.value
         facts: set[int] = set()
-        for expression in subexpressions(body):
+        for expression in (p for e in expressions_of(statement) for p in subexpressions(e)):
             if isinstance(expression, syntax.Member):
                 facts.add(id(expression.base))
             if isinstance(expression, syntax.Reference) and id(expression) not in facts:
@@ -252,16 +403,17 @@ def _in_place(
     inputs = {p.name: frozenset((p.name,)) for p in parameters}
     reads: dict[str, frozenset[str]] = dict(inputs)
     elsewhere: set[str] = set()
-    extents = {p.name: p.extents for p in parameters}
     domains: dict[str, tuple[ir.Extent, ...]] = {}
     types: dict[str, DataType] = {}
     for stage in stages:
         needed: frozenset[str] = frozenset()
         for load in stage.body.loads():
             needed |= reads[load.tensor]
-            folded = stage.reduction is not None
-            if load.tensor in extents and (folded or extents[load.tensor] != stage.domain):
+            if load.tensor in inputs and not ir.reads_own_place(stage, load):
                 elsewhere.add(load.tensor)
+            elif not _reads_in_order(stage, load):
+                # A stage between may be computed again at each place it is read at.
+                elsewhere |= reads[load.tensor]
         reads[stage.name], domains[stage.name], types[stage.name] = (
             needed,
             stage.domain,
@@ -280,3 +432,13 @@ def _in_place(
             if name in reads[result.name] and alone and same and name not in elsewhere:
                 pairs.append((result.name, name))
     return tuple(pairs)
+
+
+def _reads_in_order(stage: ir.Stage, load: ir.Load) -> bool:
+    """Whether each axis is read at its own index, or at one place throughout."""
+    for axis, number in enumerate(load.indices):
+        position = stage.body.instructions[number]
+        own = isinstance(position, ir.Index) and position.axis == axis
+        if not own and not isinstance(position, ir.Constant):
+            return False
+    return True

@@ -1,22 +1,24 @@
-"""Evaluates expressions for one binding: all but calls, which are in `evaluate`.
+"""Evaluates expressions for one binding: all but index notation and calls, in `indexed` and
+`evaluate`.
 
 What depends on attributes, sizes, types and `present` alone comes to a compile-time value; what
-reads tensors comes to an element of a `Builder`. A `?:`, `&&` or `||` whose condition is known
+reads tensors comes to an element of an `Indexing`. A `?:`, `&&` or `||` whose condition is known
 decides here, and what it does not choose is not looked at.
 
-Each construct has one method. What this version gives no meaning to has one as well, and refuses
-with a sentence that names it.
+Each construct has one method; those of index notation are in `indexed`.
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from dmlc.binding.builder import Builder, span_text
+from dmlc.binding.builder import span_text
 from dmlc.binding.facts import Binding
-from dmlc.binding.nodes import Element, Value
+from dmlc.binding.indexing import Indexing
+from dmlc.binding.nodes import Element, Pack, Value
+from dmlc.binding.packs import Expansion, entries, make_array, zip_arrays
 from dmlc.binding.values import Constant, EnumValue, apply_constant, describe
 from dmlc.ir import packed_strides
 from dmlc.language import syntax
@@ -40,11 +42,26 @@ _UNARY = {o.symbol: o for o in OPERATIONS.values() if o.symbol is not None and o
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scope:
-    """What names mean inside a function: its parameters, and where it was called."""
+    """What names mean inside a function, a reduction or an expansion: parameters and index
+    variables, and where a function was called."""
 
     parameters: Mapping[str, Value]
     call: Span | None
     outer: Scope | None
+    depth: int = 0
+    """The index variables bound around this place, in functions and their callers together."""
+    expansion: Expansion | None = None
+    """The `...` that this place is expanded by, if it is: arrays stand for one entry."""
+
+    def outside(self) -> Scope:
+        """The same names where arrays stand for themselves."""
+        return dataclasses.replace(self, expansion=None)
+
+    def entry(self, value: Value, span: Span) -> Value:
+        """An array's entry along the axis at hand, inside an expansion; anything else as it is."""
+        if self.expansion is None or not isinstance(value, tuple | Pack):
+            return value
+        return self.expansion.take(value, span)
 
     def notes(self) -> tuple[Note, ...]:
         """Where the code at hand was inlined from, innermost first."""
@@ -63,20 +80,24 @@ TOP = Scope({}, None, None)
 class Expressions(abc.ABC):
     """Expressions of one binding. Without a `builder`, elements of tensors may not be read."""
 
-    def __init__(self, binding: Binding, builder: Builder | None = None) -> None:
+    def __init__(self, binding: Binding, builder: Indexing | None = None) -> None:
         self.binding = binding
         self.builder = builder
         self.locals: dict[str, Value | DmlcError] = {}
         """What each name assigned so far stands for; an error where its definition failed."""
         self.functions: dict[str, FunctionDefinition] = dict(binding.operator.functions)
+        self.materialize: Callable[[Element, Span], Element] | None = None
+        """Has a tensor hold a computation on whole tensors, so that its elements can be read."""
         self._scope = TOP
 
-    def evaluate(self, expression: syntax.Expression, expected: Value | None = None) -> Value:
+    def evaluate(
+        self, expression: syntax.Expression, expected: Value | None = None, scope: Scope = TOP
+    ) -> Value:
         """The value of an expression. `expected` is a value of the enum it is a member of, where
-        it is one. Raises `DmlcError`."""
-        self._scope = TOP
+        it is one; `scope` has the index variables it may use. Raises `DmlcError`."""
+        self._scope = scope
         try:
-            return walk(self._visit(expression, TOP, expected))
+            return walk(self._visit(expression, scope, expected))
         except DmlcError as error:
             notes = self._scope.notes()
             if not notes:
@@ -88,7 +109,7 @@ class Expressions(abc.ABC):
     def constant(self, expression: syntax.Expression, expected: Value | None = None) -> Constant:
         """The value of an expression that must be known at compile time."""
         value = self.evaluate(expression, expected)
-        if isinstance(value, Element):
+        if isinstance(value, Element | Pack):
             raise DmlcError(
                 f"{span_text(expression.span)} depends on the elements of a tensor, where a "
                 "compile-time value is needed",
@@ -108,14 +129,13 @@ class Expressions(abc.ABC):
             case syntax.Reference():
                 return self._reference(expression, scope, expected)
             case syntax.Member():
-                return self._member(expression)
+                return self._member(expression, scope)
             case syntax.Index():
                 return self._index(expression, scope)
             case syntax.Call():
                 return self._call(expression, scope)
             case syntax.Reduce():
-                name = expression.combiner.text
-                raise self._unsupported(f"reduction '{name}[...](...)'", expression.span)
+                return self._reduce_points(expression, scope)
             case syntax.Unary():
                 return self._unary(expression, scope)
             case syntax.Binary():
@@ -123,7 +143,10 @@ class Expressions(abc.ABC):
             case syntax.Ternary():
                 return self._ternary(expression, scope, expected)
             case syntax.Pack():
-                raise self._unsupported("pack '...'", expression.span)
+                raise DmlcError(
+                    "'...' stands in an index, an array or a fold, and this is neither",
+                    expression.span,
+                )
 
     def _unsupported(self, what: str, span: Span) -> UnsupportedError:
         return UnsupportedError(
@@ -135,13 +158,17 @@ class Expressions(abc.ABC):
         return value
 
     def _array(self, expression: syntax.Array, scope: Scope, expected: Value | None) -> Step[Value]:
-        items: list[Constant] = []
+        items: list[Value] = []
         for item in expression.items:
-            value: Value = yield self._visit(item, scope, expected)
-            if isinstance(value, Element):
-                raise DmlcError("an array holds compile-time values only", item.span)
+            if isinstance(item, syntax.Pack):
+                several: list[Value] = yield self._expand(item, scope)
+                items += several
+                continue
+            value: Value = yield self._visit(item, scope.outside(), expected)
+            if isinstance(value, Element) and self._built().shape(value) is not None:
+                raise DmlcError("an array holds single values, and this is a tensor", item.span)
             items.append(value)
-        return tuple(items)
+        return scope.entry(make_array(items), expression.span)
 
     # Names --------------------------------------------------------------------------------
 
@@ -160,16 +187,16 @@ class Expressions(abc.ABC):
             if found is not None:
                 return found
         if name in scope.parameters:
-            return scope.parameters[name]
+            return scope.entry(scope.parameters[name], expression.span)
         if name in self.locals:
             value = self.locals[name]
             if isinstance(value, DmlcError):
                 raise value
-            return value
+            return scope.entry(value, expression.span)
         if name in self.binding.definitions:
             return self._tensor(name, expression.span)
         if name in self.binding.attributes:
-            return self.binding.attributes[name]
+            return scope.entry(self.binding.attributes[name], expression.span)
         if self.binding.operator.attribute(name) is not None:
             raise DmlcError(())  # Its value was refused already.
         if isinstance(expected, EnumValue):
@@ -203,8 +230,12 @@ class Expressions(abc.ABC):
             or self.binding.operator.attribute(expression.name) is not None
         )
 
-    def _member(self, expression: syntax.Member) -> Step[Value]:
+    def _member(self, expression: syntax.Member, scope: Scope) -> Step[Value]:
         yield from ()
+        self._scope = scope
+        return scope.entry(self._fact(expression), expression.span)
+
+    def _fact(self, expression: syntax.Member) -> Value:
         base, fact, span = expression.base, expression.member.text, expression.span
         if not isinstance(base, syntax.Reference) or base.name not in self.binding.definitions:
             raise DmlcError(f"only tensors have facts such as '.{fact}'", span)
@@ -225,42 +256,6 @@ class Expressions(abc.ABC):
                 return self.binding.tensor(base.name, span).strides or packed_strides(sizes)
             case _:
                 raise DmlcError(unknown_name("fact", fact, FACTS, expression.member.span))
-
-    def _index(self, expression: syntax.Index, scope: Scope) -> Step[Value]:
-        base = expression.base
-        if isinstance(base, syntax.Reference) and self._names_tensor(base.name, scope):
-            raise self._unsupported(f"index notation {span_text(expression.span)}", expression.span)
-        if any(isinstance(i, syntax.Pack) for i in expression.indices):
-            raise self._unsupported("pack '...'", expression.span)
-        array: Value = yield self._visit(base, scope)
-        if isinstance(array, Element):
-            raise self._unsupported(f"index notation {span_text(expression.span)}", expression.span)
-        self._scope = scope
-        for place in expression.indices:
-            position: Value = yield self._visit(place, scope)
-            if not isinstance(array, tuple):
-                raise DmlcError(
-                    f"{span_text(base.span)} is {describe(array)} and cannot be indexed",
-                    expression.span,
-                )
-            if isinstance(position, bool) or not isinstance(position, int):
-                raise DmlcError("an array's index must be a compile-time integer", place.span)
-            number = position
-            if not 0 <= number < len(array):
-                raise DmlcError(
-                    f"index {number} is out of bounds: {span_text(base.span)} has "
-                    f"{len(array)} values",
-                    place.span,
-                )
-            array = array[number]
-        return array
-
-    def _names_tensor(self, name: str, scope: Scope) -> bool:
-        if name in scope.parameters:
-            return isinstance(scope.parameters[name], Element)
-        if name in self.locals:
-            return isinstance(self.locals[name], Element)
-        return name in self.binding.definitions
 
     # Operators ----------------------------------------------------------------------------
 
@@ -285,19 +280,28 @@ class Expressions(abc.ABC):
             compared = left if symbol in ("==", "!=") else None
             right = yield self._visit(expression.right, scope, compared)
         if symbol in ("&&", "||"):
-            # A known `true &&` or `false ||` leaves the other side, which has to be a boolean.
-            for side, other in ((left, right), (right, left)):
-                if isinstance(side, bool) and isinstance(other, Element):
-                    self._expect_boolean(other, symbol, expression.span)
-                    return other if side == (symbol == "&&") else side
+            self._scope = scope
+            return self._join(symbol, left, right, expression.span, expression.left.span)
         spans = [expression.left.span, expression.right.span]
         return self._apply(_BINARY[symbol].name, [left, right], spans, expression.span, scope)
+
+    def _join(self, symbol: str, left: Value, right: Value, span: Span, first: Span) -> Value:
+        """`&&` or `||`: a known `true &&` or `false ||` leaves the other side, which has to be a
+        boolean."""
+        if isinstance(left, tuple | Pack) or isinstance(right, tuple | Pack):
+            pairs = zip_arrays([left, right], span)
+            return make_array([self._join(symbol, a, b, span, first) for a, b in pairs])
+        for side, other in ((left, right), (right, left)):
+            if isinstance(side, bool) and isinstance(other, Element):
+                self._expect_boolean(other, symbol, span)
+                return other if side == (symbol == "&&") else side
+        return self._combine(_BINARY[symbol].name, [left, right], [first, span], span)
 
     def _expect_boolean(self, value: Element, symbol: str, span: Span) -> None:
         if self._built().dtype(value) is not DataType.BOOL:
             raise DmlcError(f"'{symbol}' takes booleans, but one side is a number", span)
 
-    def _built(self) -> Builder:
+    def _built(self) -> Indexing:
         if self.builder is None:
             raise InternalError("an element without a builder")
         return self.builder
@@ -306,20 +310,34 @@ class Expressions(abc.ABC):
         self, expression: syntax.Ternary, scope: Scope, expected: Value | None
     ) -> Step[Value]:
         condition: Value = yield self._visit(expression.condition, scope)
-        if not isinstance(condition, Element):
-            self._scope = scope
-            if not isinstance(condition, bool):
-                raise DmlcError(
-                    "the condition of '?:' must be a boolean, but "
-                    f"{span_text(expression.condition.span)} is {describe(condition)}",
-                    expression.condition.span,
-                )
+        if isinstance(condition, bool):
             chosen = expression.then if condition else expression.otherwise
             value: Value = yield self._visit(chosen, scope, expected)
             return value
+        self._scope = scope
+        if not isinstance(condition, Element) and not isinstance(condition, tuple | Pack):
+            raise DmlcError(
+                "the condition of '?:' must be a boolean, but "
+                f"{span_text(expression.condition.span)} is {describe(condition)}",
+                expression.condition.span,
+            )
         then: Value = yield self._visit(expression.then, scope)
         otherwise: Value = yield self._visit(expression.otherwise, scope)
         self._scope = scope
+        return self._select(condition, then, otherwise, expression)
+
+    def _select(
+        self, condition: Value, then: Value, otherwise: Value, expression: syntax.Ternary
+    ) -> Value:
+        """A choice that is made at run time, or of each entry of an array."""
+        if isinstance(condition, bool):
+            return then if condition else otherwise
+        given = [condition, then, otherwise]
+        if isinstance(condition, tuple | Pack) or (
+            self._are_places(given) and any(isinstance(v, tuple | Pack) for v in given)
+        ):
+            each = zip_arrays(given, expression.span)
+            return make_array([self._select(c, t, o, expression) for c, t, o in each])
         spans = (expression.condition.span, expression.then.span, expression.otherwise.span)
         return self._built().select((condition, then, otherwise), spans, expression.span)
 
@@ -327,11 +345,37 @@ class Expressions(abc.ABC):
         self, name: str, values: list[Value], spans: list[Span], span: Span, scope: Scope
     ) -> Value:
         self._scope = scope
+        return self._combine(name, values, spans, span)
+
+    def _combine(self, name: str, values: list[Value], spans: list[Span], span: Span) -> Value:
+        """A scalar operation; arrays go entry by entry."""
         operation = OPERATIONS[name]
-        constants = [v for v in values if not isinstance(v, Element)]
+        constants = [v for v in values if not isinstance(v, Element | Pack)]
         if len(constants) == len(values):
             return apply_constant(operation, constants, span)
+        if self._are_places(values) and any(isinstance(v, tuple | Pack) for v in values):
+            each = zip_arrays(values, span)
+            return make_array([self._combine(name, list(v), spans, span) for v in each])
         return self._built().apply(operation, values, spans, span)
+
+    def _are_places(self, values: Sequence[Value]) -> bool:
+        """Whether no whole tensor is among some values."""
+        return all(
+            self._built().shape(v) is None
+            for value in values
+            for v in (entries(value) if isinstance(value, tuple | Pack) else (value,))
+            if isinstance(v, Element)
+        )
+
+    @abc.abstractmethod
+    def _index(self, expression: syntax.Index, scope: Scope) -> Step[Value]:
+        """`indexed` has it, and the next two."""
+
+    @abc.abstractmethod
+    def _expand(self, pack: syntax.Pack, scope: Scope) -> Step[list[Value]]: ...
+
+    @abc.abstractmethod
+    def _reduce_points(self, expression: syntax.Reduce, scope: Scope) -> Step[Value]: ...
 
     @abc.abstractmethod
     def _call(self, expression: syntax.Call, scope: Scope) -> Step[Value]:

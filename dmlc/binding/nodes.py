@@ -1,7 +1,8 @@
-"""What whole-tensor computations are made of, and how they become the bodies of stages.
+"""What computations are made of, and how they become the bodies of stages.
 
-A `Node` is one computation on every element of a shape. `Builder` makes nodes and holds them to
-the rules of types and shapes; `make_body` only reads them.
+A `Node` is one computation, on every element of a shape or at one place that index variables
+name. `Builder` makes nodes and holds them to the rules of types and shapes; `emit_body` only reads
+them.
 """
 
 from __future__ import annotations
@@ -37,8 +38,25 @@ class Element:
     node: int
 
 
-Value: TypeAlias = Constant | Element
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pack:
+    """An array some of whose entries are known at run time only: index variables, and what is
+    computed from them. An array of constants is a plain tuple."""
+
+    items: tuple[Value, ...]
+
+
+Value: TypeAlias = Constant | Element | Pack
 """What an expression may come to."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Variable:
+    """An index variable: it runs from 0 to below `extent`. Variables of one level are never bound
+    one inside the other, so that equal ones may be one."""
+
+    level: int
+    extent: int
 
 
 class Form(enum.Enum):
@@ -49,12 +67,15 @@ class Form(enum.Enum):
     CAST = "cast"
     FOLD = "fold"
     MOVE = "move"
+    INDEX = "index"
+    READ = "read"
+    REDUCE = "reduce"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """`payload` is a constant's value, the tensor a load reads, the name of an operation, the
-    combiner of a fold."""
+    """`payload` is a constant's value, the tensor a load or a read reads, the name of an
+    operation, the combiner of a fold or a reduction, the number of an index variable."""
 
     form: Form
     payload: bool | int | float | str
@@ -63,44 +84,76 @@ class Node:
     shape: Shape
     axes: tuple[int, ...] = ()
     """Of a fold: the axes it folds, which stay with size 1. Of a move: for each axis of the
-    operand, the axis it becomes, or -1 where an axis of size 1 is dropped."""
+    operand, the axis it becomes, or -1 where an axis of size 1 is dropped. Of a reduction: the
+    index variables it binds; its operands are what it reduces and, where there is one, a guard."""
+    soft: bool = False
+    """Whether it takes the type of what it meets, though it has one: what is computed from
+    positions is INDEX or FLOAT32 by itself."""
+    free: tuple[int, ...] = ()
+    """The index variables it depends on, in the order of their levels."""
+    placed: bool = False
+    """Whether it depends on positions and constants alone."""
 
 
 _Position: TypeAlias = ir.Index | ir.Constant
 _ZERO = ir.Constant(DataType.INDEX, 0)
 
 
-def make_body(
+@dataclasses.dataclass(frozen=True, slots=True)
+class Emission:
+    """The instructions of a body, not in canonical form yet, and where each read stands."""
+
+    instructions: tuple[ir.Instruction, ...]
+    result: int
+    guard: int | None
+    reads: tuple[tuple[int, int], ...]
+    """(instruction, node) pairs."""
+
+    def body(self) -> ir.Body:
+        return ir.Body.make(self.instructions, self.result, self.guard)
+
+
+def emit_body(
     nodes: Sequence[Node],
     held: Mapping[int, str],
-    root: int,
+    roots: Sequence[int],
     domain: tuple[ir.Extent, ...],
-    view: tuple[_Position, ...],
-) -> ir.Body:
-    """The computation of a node at one point of a stage over `domain`; `view` is the position
-    along each axis of the node, whose size may also be 1. A node in `held` is read from that
-    tensor."""
-    emitter = _Emitter(nodes, held, domain)
-    result = emitter.run(root, view)
-    return ir.Body.make(tuple(emitter.instructions), result)
+    view: tuple[_Position, ...] = (),
+    places: Mapping[int, ir.Index] | None = None,
+) -> Emission:
+    """The computation of a node, `roots[0]`, at one point of a stage over `domain`, and of its
+    guard where there is a second root. `view` is the position along each axis of the node, whose
+    size may also be 1; `places` is the position of each index variable. A node in `held` is read
+    from that tensor."""
+    emitter = _Emitter(nodes, held, domain, {} if places is None else places)
+    made = [emitter.run(root, view) for root in roots]
+    guard = made[1] if len(made) > 1 else None
+    return Emission(tuple(emitter.instructions), made[0], guard, tuple(emitter.reads))
 
 
 class _Emitter:
     """Writes each node once per view it is wanted in."""
 
     def __init__(
-        self, nodes: Sequence[Node], held: Mapping[int, str], domain: tuple[ir.Extent, ...]
+        self,
+        nodes: Sequence[Node],
+        held: Mapping[int, str],
+        domain: tuple[ir.Extent, ...],
+        places: Mapping[int, ir.Index],
     ) -> None:
         self.nodes = nodes
         self.held = held
         self.domain = domain
+        self.places = places
         self.instructions: list[ir.Instruction] = []
+        self.reads: list[tuple[int, int]] = []
         self.positions: dict[_Position, int] = {}
         self.views: list[tuple[_Position, ...]] = []
         self.view_numbers: dict[tuple[_Position, ...], int] = {}
+        self.made: dict[tuple[int, int], int] = {}
 
     def run(self, root: int, view: tuple[_Position, ...]) -> int:
-        made: dict[tuple[int, int], int] = {}
+        made = self.made
         start = (root, self.number_view(view))
         pending = [start]
         while pending:
@@ -136,19 +189,26 @@ class _Emitter:
     def load(self, tensor: str, node: Node, view: tuple[_Position, ...]) -> int:
         if isinstance(node.dtype, Weak):
             raise InternalError(f"tensor {tensor} has no type when a stage reads it")
-        indices = tuple(
-            self.position(index, extent)
-            for index, extent in zip(view, node.shape or (), strict=True)
-        )
+        if node.form is Form.REDUCE:
+            # Its stage runs over the variables it depends on, and has one place where it has none.
+            own = [self.places[variable] for variable in node.free] or [_ZERO]
+            indices = tuple(self.leaf(index) for index in own)
+        else:
+            indices = tuple(
+                self.position(index, extent)
+                for index, extent in zip(view, node.shape or (), strict=True)
+            )
         return self.add(ir.Load(tensor, indices, node.dtype))
 
     def position(self, index: _Position, extent: ir.Extent) -> int:
         """The number of a position along an axis of some extent; 1 repeats its only element."""
         own = isinstance(index, ir.Index) and not index.reduced and self.domain[index.axis] == 1
-        found = _ZERO if extent == 1 and not own else index
-        if found not in self.positions:
-            self.positions[found] = self.add(found)
-        return self.positions[found]
+        return self.leaf(_ZERO if extent == 1 and not own else index)
+
+    def leaf(self, position: _Position) -> int:
+        if position not in self.positions:
+            self.positions[position] = self.add(position)
+        return self.positions[position]
 
     def add(self, instruction: ir.Instruction) -> int:
         self.instructions.append(instruction)
@@ -171,5 +231,11 @@ class _Emitter:
                 return self.add(ir.Cast(operands[0], node.dtype))
             case Form.MOVE:
                 return operands[0]
-            case Form.LOAD | Form.FOLD:
+            case Form.INDEX:
+                return self.leaf(self.places[int(node.payload)])
+            case Form.READ:
+                made = self.add(ir.Load(str(node.payload), operands, node.dtype))
+                self.reads.append((made, number))
+                return made
+            case Form.LOAD | Form.FOLD | Form.REDUCE:
                 raise InternalError(f"{node.form.value} {number} is held by no tensor")

@@ -74,6 +74,13 @@ def is_number(value: Constant) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def whole_number(value: object) -> int | None:
+    """A whole number, in whatever way it is held, as an integer; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if math.isfinite(value) and value == math.floor(value) else None
+
+
 def apply_constant(operation: Operation, given: Sequence[Constant], span: Span) -> Constant:
     """A scalar operation on compile-time values; arrays go element by element."""
     lengths = {len(v) for v in given if isinstance(v, tuple)}

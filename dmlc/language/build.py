@@ -282,12 +282,15 @@ class Builder:
 
     def make_indexed_assignment(self, children: list[_Node], span: Span) -> syntax.Assignment:
         name, items, value = children
-        indices = tuple(self.plain(item) for item in items)
-        for index in indices:
-            inner = index.operand if isinstance(index, syntax.Pack) else index
-            if not isinstance(inner, syntax.Reference):
-                self.fail("expected the name of an index variable here", index.span)
-        return syntax.Assignment(name, indices, value, span)
+        indices: list[syntax.Expression] = []
+        extents: list[syntax.Expression | None] = []
+        for variable, pack, extent, place in items:
+            if not isinstance(variable, syntax.Reference):
+                self.fail("expected the name of an index variable here", place)
+            whole = place if extent is None else Span(place.source, place.start, variable.span.end)
+            indices.append(self.plain((variable, pack, None, whole)))
+            extents.append(extent)
+        return syntax.Assignment(name, tuple(indices), value, span, tuple(extents))
 
     # Graphs -------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from dmlc.language.imports import Loaded, load_file, load_text
 from dmlc.language.kinds import UNKNOWN, Kind, Names
 from dmlc.language.parse import MAX_ERRORS
 from dmlc.language.vocabulary import BUILT_IN
-from dmlc.language.walk import subexpressions
+from dmlc.language.walk import expressions_of, subexpressions
 from dmlc.source import Diagnostic, DmlcError, Note, Span, unknown_name
 
 
@@ -184,9 +184,7 @@ class _Checker:
         statements = operator.compute or ()
         read: set[str] = set()
         for statement in statements:
-            scalar = isinstance(statement, syntax.ScalarFunction)
-            body = statement.body if scalar else statement.value
-            parts = subexpressions(body)
+            parts = [p for e in expressions_of(statement) for p in subexpressions(e)]
             read.update(p.name for p in parts if isinstance(p, syntax.Reference))
         read.update(t.name for level in operator.levels for t in level.tensors)
         for statement in statements:

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from dmlc.language import syntax
 from dmlc.language.check_expressions import Expressions, Place
 from dmlc.language.kinds import (
     BOOL,
+    NUMBER,
     NUMBERS,
     TYPE,
     UNKNOWN,
@@ -19,10 +22,10 @@ from dmlc.language.kinds import (
     What,
 )
 from dmlc.language.vocabulary import (
+    ARRAY_FUNCTIONS,
     AXIS_FUNCTIONS,
     BUILT_IN,
     FOLDS,
-    PACK_FOLDS,
     REDUCTIONS,
     SCALAR_FUNCTIONS,
 )
@@ -50,10 +53,8 @@ class ExpressionChecker(Expressions):
             return self._cast(expression, place)
         if name in AXIS_FUNCTIONS:
             return self._move_axes(expression, place, name)
-        if name == "other_axes":
-            return self._other_axes(expression, place)
-        if name == "range":
-            return self._range(expression, place)
+        if name in ARRAY_FUNCTIONS:
+            return self._array_function(expression, place, name)
         scalar = name in SCALAR_FUNCTIONS
         if name in REDUCTIONS and (named or len(expression.arguments) == 1 or not scalar):
             return self._reduction(expression, place, name)
@@ -113,6 +114,8 @@ class ExpressionChecker(Expressions):
         result = self.names.results.get(name, UNKNOWN)
         if result.form is Form.ARRAY:
             form = Form.ARRAY
+        elif result.form is Form.UNKNOWN and form is Form.SCALAR and not place.in_pack:
+            form = Form.UNKNOWN  # It may give an array.
         elif form is Form.ARRAY or result.form is Form.TENSOR:
             form = Form.UNKNOWN
         return Kind(result.what, form, ranks=ranks)
@@ -164,12 +167,12 @@ class ExpressionChecker(Expressions):
             return UNKNOWN
         value = positional[0].value
         if isinstance(value, syntax.Pack):
-            if name not in PACK_FOLDS or named:
-                folds = ", ".join(PACK_FOLDS)
+            if name not in FOLDS or named:
+                folds = ", ".join(FOLDS)
                 self.fail(f"'{name}' folds no pack", expression.span, f"what does: {folds}")
             kind: Kind = yield self._expand(value, place)
             return self._folded(name, dataclasses.replace(kind, form=Form.SCALAR), value.span)
-        kind = yield self._visit(value, place)
+        kind = yield self._visit(value, place.outside_pack())
         if len(named) > 1:
             self.fail(f"'{name}' takes either 'like:' or 'axes:'", expression.span)
         for argument in named:
@@ -227,24 +230,35 @@ class ExpressionChecker(Expressions):
         yield self._axes(named[0].value, place)
         return Kind(kind.what, Form.TENSOR)
 
-    def _other_axes(self, expression: syntax.Call, place: Place) -> Step[Kind]:
-        """`other_axes(axes, DimensionCount)`."""
-        if not self._count(expression, "other_axes", 2):
-            return UNKNOWN
-        listed, count = (a.value for a in expression.arguments)
-        yield self._axes(listed, place, "other_axes")
-        kind: Kind = yield self._visit(count, place)
-        self._expect_number(kind, "a dimension count", count.span)
-        return NUMBERS
+    # Arrays -------------------------------------------------------------------------------
 
-    def _range(self, expression: syntax.Call, place: Place) -> Step[Kind]:
-        """`range(first, end)`."""
-        if not self._count(expression, "range", 2):
+    def _array_function(self, expression: syntax.Call, place: Place, name: str) -> Step[Kind]:
+        """`range(first, end)`, `other_axes(axes, count)`, `inverse(order)`, `length(array)`,
+        `flatten(positions, sizes)` and `unflatten(number, sizes)`."""
+        if not self._count(expression, name, ARRAY_FUNCTIONS[name]):
             return UNKNOWN
-        for argument in expression.arguments:
-            kind: Kind = yield self._visit(argument.value, place)
-            if kind.form in (Form.TENSOR, Form.ARRAY) and not kind.is_unknown:
-                self.fail("'range' takes two whole numbers", argument.value.span)
-            else:
-                self._expect_number(kind, "a bound of 'range'", argument.value.span)
-        return NUMBERS
+        around = place.outside_pack()
+        for argument, role in zip(expression.arguments, _ROLES[name], strict=True):
+            kind: Kind = yield self._visit(argument.value, around)
+            span = argument.value.span
+            wrong = (Form.TENSOR, Form.SCALAR if role == "an array" else Form.ARRAY)
+            if kind.form in wrong and not kind.is_unknown:
+                self.fail(f"'{name}' takes {role} here", span)
+            elif name != "length":
+                self._expect_number(kind, f"an argument of '{name}'", span)
+        if name in ("length", "flatten"):
+            return NUMBER
+        return self._per_axis(NUMBERS, place)
+
+
+_ROLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "other_axes": ("an array", "a whole number"),
+        "range": ("a whole number", "a whole number"),
+        "inverse": ("an array",),
+        "length": ("an array",),
+        "flatten": ("an array", "an array"),
+        "unflatten": ("a whole number", "an array"),
+    }
+)
+"""What each argument of an array function is."""

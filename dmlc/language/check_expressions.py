@@ -26,8 +26,9 @@ from dmlc.language.kinds import (
     tensor_kind,
 )
 from dmlc.language.vocabulary import (
+    ARRAY_FUNCTIONS,
     FACTS,
-    PACK_FOLDS,
+    FOLDS,
     REDUCTIONS,
     SCALAR_FUNCTIONS,
     find_member,
@@ -49,6 +50,9 @@ class Place:
 
     def within_pack(self) -> Place:
         return dataclasses.replace(self, in_pack=True)
+
+    def outside_pack(self) -> Place:
+        return dataclasses.replace(self, in_pack=False)
 
 
 class Expressions(abc.ABC):
@@ -124,15 +128,19 @@ class Expressions(abc.ABC):
     def _array(self, expression: syntax.Array, place: Place, expected: Kind | None) -> Step[Kind]:
         kinds: list[Kind] = []
         for item in expression.items:
-            kind: Kind = yield self._visit(item, place, expected)
+            if isinstance(item, syntax.Pack):
+                kind: Kind = yield self._expand(item, place)
+            else:
+                kind = yield self._visit(item, place.outside_pack(), expected)
             kinds.append(kind)
             if kind.form is Form.TENSOR:
-                self.fail("an array holds compile-time values only", item.span)
+                self.fail("an array holds single values, and this is a whole tensor", item.span)
         whats = {k.what for k in kinds if not k.is_unknown}
         if len(whats) > 1:
             return self.fail("the values of an array must be of one kind", expression.span)
         what = whats.pop() if whats else What.UNKNOWN
-        return Kind(what, Form.ARRAY, enum=kinds[0].enum if kinds else None)
+        made = Kind(what, Form.ARRAY, enum=kinds[0].enum if kinds else None)
+        return self._per_axis(made, place)
 
     # Names --------------------------------------------------------------------------------
 
@@ -149,7 +157,7 @@ class Expressions(abc.ABC):
         if name in place.variables:
             return self._variable(expression, place)
         if name in names.locals:
-            return names.locals[name]
+            return self._per_axis(names.locals[name], place)
         if name in names.later:
             return self.fail(
                 f"'{name}' is used before it is defined",
@@ -173,14 +181,10 @@ class Expressions(abc.ABC):
 
     def _variable(self, expression: syntax.Reference, place: Place) -> Kind:
         kind = place.variables[expression.name]
-        if kind.pack and not place.in_pack:
-            return self.fail(
-                f"'{expression.name}' is a pack, one value per axis, and is used without '...'",
-                expression.span,
-                f"write '{expression.name}...' as an index, or fold it, as in "
-                f"'product({expression.name}...)'",
-            )
-        return dataclasses.replace(kind, pack=False)
+        if not kind.pack:
+            return kind
+        form = Form.SCALAR if place.in_pack else Form.ARRAY
+        return dataclasses.replace(kind, form=form, pack=False)
 
     def _tensor(self, expression: syntax.Reference) -> Kind:
         tensor = self.names.tensors[expression.name]
@@ -259,9 +263,11 @@ class Expressions(abc.ABC):
 
     def _index(self, expression: syntax.Index, place: Place) -> Step[Kind]:
         base = expression.base
-        kind: Kind = yield self._visit(base, dataclasses.replace(place, in_pack=False))
+        kind: Kind = yield self._visit(base, place.outside_pack())
+        indices: list[Kind] = []
         for index in expression.indices:
-            yield self._visit_index(index, place)
+            found: Kind = yield self._visit_index(index, place, kind.form is Form.ARRAY)
+            indices.append(found)
         otherwise: Kind = NUMBER
         if expression.otherwise is not None:
             otherwise = yield self._visit(expression.otherwise, place)
@@ -272,7 +278,10 @@ class Expressions(abc.ABC):
         if kind.form is Form.ARRAY:
             if packs or count != 1:
                 return self.fail("an array takes one index", expression.span)
-            return dataclasses.replace(kind, form=Form.SCALAR)
+            if expression.otherwise is not None:
+                self.fail("'else' belongs to a read of a tensor, not of an array", expression.span)
+            picked = Form.SCALAR if place.in_pack else indices[0].form
+            return dataclasses.replace(kind, form=picked)
         ranks = kind.ranks if kind.form is Form.TENSOR and not packs else None
         if ranks is not None and count not in ranks:
             return self.fail(
@@ -281,27 +290,29 @@ class Expressions(abc.ABC):
                 expression.span,
             )
         self._agree(kind, otherwise, expression.span, "a read and the value after 'else'")
-        return Kind(kind.what, Form.SCALAR)
+        return Kind(kind.what, Form.UNKNOWN if kind.form is Form.UNKNOWN else Form.SCALAR)
 
-    def _visit_index(self, index: syntax.Expression, place: Place) -> Step[Kind]:
+    def _visit_index(
+        self, index: syntax.Expression, place: Place, of_array: bool = False
+    ) -> Step[Kind]:
         if isinstance(index, syntax.Pack):
             kind: Kind = yield self._expand(index, place)
         else:
             kind = yield self._visit(index, place)
         if kind.form is Form.TENSOR:
             return self.fail("an index is one whole number, and this is a whole tensor", index.span)
+        if kind.form is Form.ARRAY and not of_array and not isinstance(index, syntax.Pack):
+            return self.fail(
+                f"'{index.span.text}' is an array, one value per axis, and is used without '...'",
+                index.span,
+                f"write '{_expanded(index)}' to give an index for each",
+            )
         return self._expect_number(kind, "an index", index.span)
 
     def _expand(self, pack: syntax.Pack, place: Place) -> Step[Kind]:
         """What stands before `...`, which must have something to expand."""
-        known = False
-        for part in subexpressions(pack.operand):
-            if isinstance(part, syntax.Reference):
-                kind = place.variables.get(part.name)
-                if kind is None and part.name in self.names.attributes:
-                    known |= self.names.attributes[part.name].is_array
-                known |= kind is not None and (kind.pack or place.in_function)
-            known |= isinstance(part, syntax.Member) and part.member.text in ("Sizes", "Strides")
+        known = any(self._may_be_array(part, place) for part in subexpressions(pack.operand))
+        kind: Kind
         kind = yield self._visit(pack.operand, place.within_pack())
         if not known:
             return self.fail(
@@ -309,11 +320,28 @@ class Expressions(abc.ABC):
             )
         return kind
 
+    def _may_be_array(self, part: syntax.Expression, place: Place) -> bool:
+        match part:
+            case syntax.Array():
+                return True
+            case syntax.Member():
+                return part.member.text in ("Sizes", "Strides")
+            case syntax.Call(function=syntax.Reference(name=name)):
+                return name in ARRAY_FUNCTIONS or name in self.names.functions
+            case syntax.Reference(name=name):
+                kind = place.variables.get(name, self.names.locals.get(name))
+                if kind is not None:
+                    open_form = kind.form in (Form.ARRAY, Form.UNKNOWN)
+                    return kind.pack or place.in_function or open_form
+                return name in self.names.attributes and self.names.attributes[name].is_array
+            case _:
+                return False
+
     def _stray_pack(self, expression: syntax.Pack, place: Place) -> Step[Kind]:
         yield self._visit(expression.operand, place.within_pack())
-        folds = ", ".join(PACK_FOLDS)
+        folds = ", ".join(FOLDS)
         return self.fail(
-            "a pack stands in an index or inside a fold, and this is neither",
+            "'...' stands in an index, an array or a fold, and this is neither",
             expression.span,
             f"what folds a pack: {folds}",
         )
@@ -332,7 +360,8 @@ class Expressions(abc.ABC):
                     variable.span,
                     Note("it is bound here first", bound[variable.text]),
                 )
-            extent: Kind = yield self._visit(binding.extent, place)
+            around = place.outside_pack() if binding.pack else place
+            extent: Kind = yield self._visit(binding.extent, around)
             self._expect_number(extent, "the extent of a reduction", binding.extent.span)
             if extent.form is Form.ARRAY and not binding.pack:
                 self.fail(
@@ -352,7 +381,14 @@ class Expressions(abc.ABC):
             condition: Kind = yield self._visit(expression.condition, inner)
             self._expect_bool(condition, "the condition after 'where'", expression.condition.span)
         body: Kind = yield self._visit(expression.body, inner)
-        return self._folded(name.text, body, expression.body.span)
+        if body.form is Form.TENSOR:
+            self.fail(
+                f"'{name.text}[...]' reduces one element at a time, and this is a whole tensor",
+                expression.body.span,
+                "index it, as in X[k]",
+            )
+        folded = self._folded(name.text, body, expression.body.span)
+        return dataclasses.replace(folded, form=Form.SCALAR)
 
     def _folded(self, name: str, body: Kind, span: Span) -> Kind:
         if name in ("any", "all"):
@@ -465,6 +501,13 @@ class Expressions(abc.ABC):
     @abc.abstractmethod
     def _call(self, expression: syntax.Call, place: Place) -> Step[Kind]:
         """`check_calls` has it."""
+
+
+def _expanded(index: syntax.Expression) -> str:
+    """An expression with `...` behind it, in parentheses where it needs them."""
+    text = " ".join(index.span.text.split())
+    bare = isinstance(index, syntax.Reference | syntax.Member | syntax.Index | syntax.Call)
+    return f"{text}..." if bare else f"({text})..."
 
 
 def show_ranks(ranks: frozenset[int]) -> str:

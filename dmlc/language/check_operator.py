@@ -319,7 +319,13 @@ class _OperatorChecker:
                     place,
                     f"as in X[{', '.join(i.span.text for i in statement.indices)}]",
                 )
-            ranks = None if tensor is None else frozenset(tensor.ranks)
+            if kind.form is Form.ARRAY:
+                self.fail(
+                    f"one element of '{name.text}' is defined here, and this is an array", place
+                )
+            packs = any(isinstance(i, syntax.Pack) for i in statement.indices)
+            count = None if packs else frozenset({len(statement.indices)})
+            ranks = count if tensor is None else frozenset(tensor.ranks)
             kind = Kind(kind.what, Form.TENSOR, ranks=ranks)
         elif tensor is not None:
             self.check_output(tensor, kind, place)
@@ -354,16 +360,29 @@ class _OperatorChecker:
                 continue
             if inner.name in variables:
                 self.fail(f"index variable '{inner.name}' is bound twice", index.span)
-            if pack and packs:
+            if pack and packs and not any(e is not None for e in statement.extents):
                 self.fail("a tensor is indexed with one pack at most", index.span)
             packs = packs or pack
             variables[inner.name] = PACK if pack else NUMBER
+        stated = [e for e in statement.extents if e is not None]
+        for index, extent in zip(indices, statement.extents, strict=True):
+            if extent is not None:
+                self.check_extent(extent, isinstance(index, syntax.Pack))
         count = len(indices)
-        if indices and tensor is None:
+        if stated and len(stated) < count:
             self.fail(
-                f"'{statement.name.text}' is no output, so it has no sizes to index over",
+                "either every index says what it runs over, or none does",
+                statement.name.span.to(statement.value.span),
+            )
+        elif indices and tensor is None and not stated:
+            name = statement.name.text
+            shown = ", ".join(
+                f"{i.span.text} : {'Sizes' if isinstance(i, syntax.Pack) else 'n'}" for i in indices
+            )
+            self.fail(
+                f"'{name}' is no output, so it has no sizes to index over",
                 statement.name.span,
-                "only outputs are defined element by element",
+                f"say what each index runs over: {name}[{shown}] = ...",
             )
         elif tensor is not None and count and not packs and count not in tensor.ranks:
             self.fail(
@@ -372,6 +391,14 @@ class _OperatorChecker:
                 statement.name.span.to(indices[count - 1].span),
             )
         return variables
+
+    def check_extent(self, extent: syntax.Expression, pack: bool) -> None:
+        """What an index runs over: one number, or an array of them for a pack."""
+        kind = self.expressions.check(extent)
+        wanted = "an array, one size per axis" if pack else "one number"
+        if kind.form in (Form.TENSOR, Form.SCALAR if pack else Form.ARRAY) and not kind.is_unknown:
+            self.fail(f"what this index runs over is {wanted}", extent.span)
+        self.expect(kind, Kind(What.NUMBER, kind.form), "an extent", extent.span)
 
     # Examples -----------------------------------------------------------------------------
 

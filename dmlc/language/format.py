@@ -490,6 +490,10 @@ def _head(node: syntax.Statement) -> str:
     if isinstance(node, syntax.Assignment):
         if node.indices is None:
             return node.name.text
-        return f"{node.name.text}[{', '.join(format_expression(i) for i in node.indices)}]"
+        indices: list[str] = []
+        for index, extent in zip(node.indices, node.extents, strict=True):
+            stated = "" if extent is None else f" : {format_expression(extent)}"
+            indices.append(format_expression(index) + stated)
+        return f"{node.name.text}[{', '.join(indices)}]"
     keyword = "function " if node.keyword else ""
     return f"{keyword}{node.name.text}({', '.join(p.text for p in node.parameters)})"

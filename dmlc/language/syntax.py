@@ -244,6 +244,8 @@ class Assignment:
     """References and Packs of References; None for a whole tensor."""
     value: Expression
     span: Span = dataclasses.field(compare=False, repr=False)
+    extents: tuple[Expression | None, ...] = ()
+    """What each index runs over, as in `t[n : 3, o... : Sizes] = e`; None where it is not said."""
 
 
 Statement: TypeAlias = Assignment | ScalarFunction

@@ -24,13 +24,16 @@ REDUCTIONS: tuple[str, ...] = (
 FOLDS: tuple[str, ...] = ("sum", "product", "all", "any", "max", "min")
 """What folds a pack or a compile-time array."""
 
-PACK_FOLDS: tuple[str, ...] = ("product", "all", "any", "sum")
-
 AXIS_FUNCTIONS: tuple[str, ...] = ("squeeze", "unsqueeze")
 """What drops or adds axes of size 1; each takes a tensor and `axes:`."""
 
+ARRAY_FUNCTIONS: Mapping[str, int] = MappingProxyType(
+    {"other_axes": 2, "range": 2, "inverse": 1, "length": 1, "flatten": 2, "unflatten": 2}
+)
+"""The number of arguments of every function that takes or makes whole arrays."""
+
 BUILT_IN: tuple[str, ...] = (
-    *SCALAR_FUNCTIONS, *REDUCTIONS, *AXIS_FUNCTIONS, "other_axes", "range", "present", "gradient",
+    *SCALAR_FUNCTIONS, *REDUCTIONS, *AXIS_FUNCTIONS, *ARRAY_FUNCTIONS, "present", "gradient",
 )  # fmt: skip
 """Every name a call may use without declaring it, duplicates included (`min` is two things)."""
 

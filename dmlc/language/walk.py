@@ -19,18 +19,25 @@ Step: TypeAlias = Generator[Any, Any, T]
 
 
 def walk(root: Step[T]) -> T:
-    """Runs a visit and everything it yields; an exception ends the whole walk."""
+    """Runs a visit and everything it yields. What a visit raises is raised where it was yielded,
+    and ends the whole walk unless it is caught there."""
     stack: list[Step[Any]] = [root]
     result: Any = None
+    raised: Exception | None = None
     while stack:
         try:
-            child = stack[-1].send(result)
+            child = stack[-1].send(result) if raised is None else stack[-1].throw(raised)
         except StopIteration as stop:
-            result = stop.value
+            result, raised = stop.value, None
             stack.pop()
+        except Exception as error:
+            stack.pop()
+            if not stack:
+                raise
+            raised = error
         else:
             stack.append(child)
-            result = None
+            result = raised = None
     return result
 
 
@@ -66,3 +73,10 @@ def subexpressions(expression: syntax.Expression) -> Iterator[syntax.Expression]
         found = pending.pop()
         yield found
         pending.extend(reversed(parts(found)))
+
+
+def expressions_of(statement: syntax.Statement) -> tuple[syntax.Expression, ...]:
+    """The expressions of a statement: what its indices run over, and what it says."""
+    if isinstance(statement, syntax.ScalarFunction):
+        return (statement.body,)
+    return (*(e for e in statement.extents if e is not None), statement.value)

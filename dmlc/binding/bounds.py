@@ -1,0 +1,72 @@
+"""Proves that what a stage reads by index lies inside its tensors.
+
+Positions that depend on index variables alone are evaluated over their extents where intervals do
+not tell, with the stage's guard known to hold. What is not proved is the author's mistake, and
+names the read, the axis, its size and how far the position reaches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from dmlc import ir
+from dmlc.binding.builder import span_text
+from dmlc.binding.indexing import Indexing, Place
+from dmlc.binding.nodes import Emission
+from dmlc.ir.positions import find_reach
+from dmlc.ir.ranges import Interval, instruction_range
+from dmlc.source import Diagnostic, DmlcError
+
+
+def check_reads(
+    builder: Indexing,
+    stage: ir.Stage,
+    emission: Emission,
+    extents: Mapping[str, tuple[ir.Extent, ...]],
+) -> None:
+    """Raises `DmlcError` with every read of a stage that may leave its tensor. `extents` are the
+    tensors'; the sizes of a tensor that is not among them are not known yet."""
+    axes = stage.reduction.axes if stage.reduction is not None else ()
+    if not emission.reads or 0 in stage.domain or any(extent == 0 for _, extent in axes):
+        return
+    # In the order of the emission, where each read has a known place.
+    body = ir.Body(emission.instructions, emission.result, emission.guard)
+    probe = ir.Stage(stage.name, stage.dtype, stage.domain, body, stage.reduction)
+    ranges: list[Interval] = []
+    for instruction in body.instructions:
+        ranges.append(instruction_range(probe, instruction, ranges))
+    found: list[Diagnostic] = []
+    for number, node in emission.reads:
+        load = body.instructions[number]
+        if not isinstance(load, ir.Load) or load.tensor not in extents:
+            continue
+        for axis, (position, size) in enumerate(
+            zip(load.indices, extents[load.tensor], strict=True)
+        ):
+            low, high = ranges[position]
+            if not isinstance(size, int) or (low >= 0 and high < size):
+                continue
+            exact = find_reach(probe, position, size)
+            low, high = max(low, exact[0]), min(high, exact[1])
+            if low < 0 or high >= size:
+                found.append(_leaves(builder.places[node], axis, size, (low, high)))
+    if found:
+        raise DmlcError(found)
+
+
+def _leaves(place: Place, axis: int, size: int, reach: Interval) -> Diagnostic:
+    if math.isinf(reach[0]) and math.isinf(reach[1]):
+        where = "at positions that are not known at compile time"
+        cure = "clamp the position, or give a value for what lies outside with 'else'"
+    else:
+        low = "" if math.isinf(reach[0]) else str(reach[0])
+        high = "" if math.isinf(reach[1]) else str(reach[1])
+        where = f"at {low} to {high}" if low != high else f"at {low}"
+        cure = "leave points out with 'where', or give a value for them with 'else'"
+    text = span_text(place.span)
+    return Diagnostic(
+        f"{text} may leave its tensor: axis {axis} has size {size}, and is read {where}: {cure}",
+        place.positions[axis],
+        place.notes,
+    )

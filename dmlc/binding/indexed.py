@@ -1,0 +1,248 @@
+"""Evaluates index notation: reads at positions, reductions over index variables, `...`.
+
+What `indexing` makes nodes of is found here: which tensor is read, which positions a pack comes
+to, what an index variable runs over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dmlc.binding.builder import span_text
+from dmlc.binding.expressions import Expressions, Scope
+from dmlc.binding.indexing import Place
+from dmlc.binding.nodes import Element, Pack, Value
+from dmlc.binding.packs import EmptyPack, Expansion, entries, make_array
+from dmlc.binding.values import describe, show, whole_number
+from dmlc.language import syntax
+from dmlc.language.walk import Step
+from dmlc.scalars import DataType
+from dmlc.source import DmlcError, Note, Span
+
+_MOST_EXTENT = 2**31 - 1
+
+
+class Indexed(Expressions):
+    """Index notation of one binding; calls are in `evaluate`."""
+
+    # Packs --------------------------------------------------------------------------------
+
+    def _expand(self, pack: syntax.Pack, scope: Scope) -> Step[list[Value]]:
+        """What `e...` comes to, entry by entry."""
+        expansion = Expansion(pack.span)
+        inner = dataclasses.replace(scope, expansion=expansion)
+        found: list[Value] = []
+        while expansion.axis == 0 or expansion.axis < (expansion.length or 0):
+            try:
+                value: Value = yield self._visit(pack.operand, inner)
+            except EmptyPack:
+                break
+            if expansion.length is None:
+                raise DmlcError(
+                    "'...' expands a pack, and there is none in this expression", pack.span
+                )
+            found.append(value)
+            expansion.axis += 1
+        self._scope = scope
+        return found
+
+    # Reads and entries --------------------------------------------------------------------
+
+    def _index(self, expression: syntax.Index, scope: Scope) -> Step[Value]:
+        base: Value = yield self._visit(expression.base, scope.outside())
+        if isinstance(base, Element):
+            return (yield self._read(expression, base, scope))
+        self._scope = scope
+        if expression.otherwise is not None:
+            raise DmlcError(
+                "'else' belongs to a read of a tensor, and "
+                f"{span_text(expression.base.span)} is none",
+                expression.span,
+            )
+        if any(isinstance(i, syntax.Pack) for i in expression.indices):
+            raise DmlcError("an array takes one index", expression.span)
+        for place in expression.indices:
+            position: Value = yield self._visit(place, scope)
+            self._scope = scope
+            base = self._pick(expression, base, position, place.span)
+        return scope.entry(base, expression.span)
+
+    def _pick(self, expression: syntax.Index, array: Value, position: Value, span: Span) -> Value:
+        """The entry of an array at a position; an array of positions picks an array."""
+        if not isinstance(array, tuple | Pack):
+            what = "one value" if isinstance(array, Element) else describe(array)
+            raise DmlcError(
+                f"{span_text(expression.base.span)} is {what} and cannot be indexed",
+                expression.span,
+            )
+        if isinstance(position, tuple | Pack):
+            picked = [self._pick(expression, array, p, span) for p in entries(position)]
+            return make_array(picked)
+        if isinstance(position, bool) or not isinstance(position, int):
+            raise DmlcError("an array's index must be a compile-time integer", span)
+        items = entries(array)
+        if not 0 <= position < len(items):
+            raise DmlcError(
+                f"index {position} is out of bounds: {span_text(expression.base.span)} has "
+                f"{len(items)} values",
+                span,
+            )
+        return items[position]
+
+    def _read(self, expression: syntax.Index, base: Element, scope: Scope) -> Step[Value]:
+        """An element of a tensor, or of a computation on whole tensors."""
+        builder = self._built()
+        shape = builder.shape(base)
+        self._scope = scope
+        if shape is None:
+            raise DmlcError(
+                f"{span_text(expression.base.span)} is one value and has no index",
+                expression.span,
+            )
+        sizes = tuple(e for e in shape if isinstance(e, int))
+        if len(sizes) != len(shape):
+            raise self._needs_sizes("index notation", expression.span)
+        positions: list[Value] = []
+        spans: list[Span] = []
+        for index in expression.indices:
+            if isinstance(index, syntax.Pack):
+                several: list[Value] = yield self._expand(index, scope)
+                positions += several
+                spans += [index.span] * len(several)
+                continue
+            value: Value = yield self._visit(index, scope)
+            if isinstance(value, tuple | Pack):
+                raise DmlcError(
+                    f"{span_text(index.span)} is an array of {len(entries(value))} values: write "
+                    f"'{index.span.text}...' to give a position for each",
+                    index.span,
+                )
+            positions.append(value)
+            spans.append(index.span)
+        otherwise: Value | None = None
+        if expression.otherwise is not None:
+            otherwise = yield self._visit(expression.otherwise, scope)
+        self._scope = scope
+        if len(positions) != len(sizes):
+            plural = "position" if len(positions) == 1 else "positions"
+            raise DmlcError(
+                f"{span_text(expression.base.span)} has {len(sizes)} dimensions, but is read at "
+                f"{len(positions)} {plural}",
+                expression.span,
+            )
+        tensor, dtype = self._held(base, expression.base.span)
+        whole = [builder.position(p, s) for p, s in zip(positions, spans, strict=True)]
+        place = Place(expression.span, tuple(spans), scope.notes())
+        if otherwise is None:
+            return builder.read(tensor, dtype, whole, place)
+        return builder.read_or(tensor, dtype, sizes, whole, otherwise, place, expression.span)
+
+    def _held(self, value: Element, span: Span) -> tuple[str, DataType]:
+        """The tensor that holds a value of a shape, and its type."""
+        builder = self._built()
+        if builder.loaded(value) is None:
+            if self.materialize is None:
+                raise DmlcError(f"{span_text(span)} cannot be indexed here", span)
+            value = self.materialize(value, span)
+        dtype = builder.dtype(value)
+        tensor = builder.loaded(value)
+        if tensor is None or not isinstance(dtype, DataType):
+            raise DmlcError(f"{span_text(span)} has no type: cast it, as in cast(x, FLOAT32)", span)
+        return tensor, dtype
+
+    def _needs_sizes(self, what: str, span: Span) -> DmlcError:
+        return DmlcError(
+            f"{what} {span_text(span)} needs the sizes of its tensors",
+            span,
+            ["give a description with sizes for each input"],
+        )
+
+    # Reductions ---------------------------------------------------------------------------
+
+    def bind_variables(
+        self, extents: list[int], depth: int, pack: bool
+    ) -> tuple[list[Element], Value]:
+        """Index variables over some extents, and what their name stands for."""
+        builder = self._built()
+        variables = [builder.bind(depth + k, extent) for k, extent in enumerate(extents)]
+        return variables, make_array(variables) if pack else variables[0]
+
+    def read_extents(self, value: Value, pack: bool, name: str, span: Span) -> list[int]:
+        """What an index variable, or a pack of them, runs over. Raises `DmlcError`."""
+        items = entries(value) if isinstance(value, tuple | Pack) else (value,)
+        if pack and not isinstance(value, tuple | Pack):
+            raise DmlcError(f"'{name}...' needs one extent per axis, and this is one value", span)
+        if isinstance(value, tuple | Pack) and not pack:
+            raise DmlcError(
+                f"'{name}' runs over an array of sizes: write '{name}... : {span.text}'", span
+            )
+        found: list[int] = []
+        for item in items:
+            if isinstance(item, Element):
+                raise DmlcError(
+                    f"the extent of '{name}' must be known at compile time: leave points out with "
+                    "'where' instead",
+                    span,
+                )
+            whole = whole_number(item)
+            if whole is None or not 0 <= whole <= _MOST_EXTENT:
+                shown = "an array" if isinstance(item, tuple | Pack) else show(item)
+                raise DmlcError(f"an extent is a whole number of 0 or more, not {shown}", span)
+            found.append(whole)
+        return found
+
+    def _reduce_points(self, expression: syntax.Reduce, scope: Scope) -> Step[Value]:
+        """`sum[k : 3, l... : Sizes where c](e)`."""
+        if self.builder is None:
+            raise DmlcError("a reduction over index variables cannot stand here", expression.span)
+        variables: list[Element] = []
+        names: dict[str, Value] = {}
+        for binding in expression.bindings:
+            name, span = binding.variable.text, binding.extent.span
+            around = scope.outside() if binding.pack else scope
+            extent: Value = yield self._visit(binding.extent, around)
+            self._scope = scope
+            extents = self.read_extents(extent, binding.pack, name, span)
+            depth = scope.depth + len(variables)
+            bound, names[name] = self.bind_variables(extents, depth, binding.pack)
+            variables += bound
+        inner = Scope(
+            {**scope.parameters, **names},
+            None,
+            scope,
+            scope.depth + len(variables),
+            scope.expansion,
+        )
+        condition: Value = True
+        if expression.condition is not None:
+            condition = yield self._visit(expression.condition, inner)
+            self._scope = scope
+            self._check_condition(condition, expression.condition.span)
+        value: Value = yield self._visit(expression.body, inner)
+        self._scope = scope
+        if isinstance(value, tuple | Pack):
+            raise DmlcError(
+                f"'{expression.combiner.text}' folds one value for each point, and this is an "
+                f"array of {len(entries(value))}",
+                expression.body.span,
+            )
+        return self.builder.reduce(
+            expression.combiner.text, variables, value, condition, expression.body.span
+        )
+
+    def _check_condition(self, condition: Value, span: Span) -> None:
+        if isinstance(condition, bool):
+            return
+        if isinstance(condition, Element):
+            builder = self._built()
+            if builder.shape(condition) is not None:
+                raise DmlcError("the condition after 'where' is of one point: index it", span)
+            if builder.dtype(condition) is DataType.BOOL:
+                return
+        what = "a number" if isinstance(condition, Element) else "no boolean"
+        notes: list[Note | str] = []
+        if isinstance(condition, tuple | Pack):
+            notes = [f"write 'all(({span.text})...)'"]
+        raise DmlcError(
+            f"the condition after 'where' must be a boolean, but this is {what}", span, notes
+        )
