@@ -1,7 +1,7 @@
 """The compiler in one line: from a bound function to a program.
 
-tensor IR -> simplify -> narrow -> take out factors -> fuse -> kernel IR (lower, per group of stages)
--> render -> Program
+tensor IR -> simplify -> narrow -> take out factors -> fuse -> kernel IR (lower, per group of
+stages) -> render -> Program
 """
 
 from __future__ import annotations

@@ -107,8 +107,8 @@ def evaluate_stage(stage: Stage, tables: Tables) -> Stage | None:
     reduction, body = stage.reduction, stage.body
     if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
         return None
-    if stage.dtype.is_storage_only:
-        return None
+    if stage.dtype.is_storage_only or stage.dtype.bytes < 4:
+        return None  # Not every language has buffers of such types.
     dependencies = find_dependencies(body)
     roots = [body.result] if body.guard is None else [body.result, body.guard]
     domain = [i for i in order_indices(i for r in roots for i in dependencies[r]) if not i.reduced]
@@ -258,14 +258,14 @@ def _find_used(stage: Stage, root: int, over: Sequence[Index]) -> Array:
     body = stage.body
     index_only, dependencies = find_index_only(body), find_dependencies(body)
     costs = _count_costs(body.instructions)
-    used: Array = np.asarray(True)
+    used = np.asarray(True)
     conditions = [
         c
         for c in list_conjuncts(body)
         if index_only[c] and not costs[c] and set(dependencies[c]) <= set(over)
     ]
     for holds in evaluate_positions(stage, conditions, over) if conditions else ():
-        used = used & holds
+        used = np.asarray(np.logical_and(used, holds))
     shape = [stage.extent(index) for index in over]
     return np.broadcast_to(used, [e for e in shape if isinstance(e, int)])
 
