@@ -30,6 +30,8 @@ class Spelling:
     """The text for vectors, where it differs; as compound as the other."""
     four: str | None = None
     """The text for vectors of four, where it differs from that."""
+    vector_helper: str | None = None
+    """The key of the helper that the text for vectors calls, where it is another."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

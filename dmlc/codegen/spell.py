@@ -384,8 +384,9 @@ class Speller:
             places["T"] = self._type_name(dtype, lanes)
             if dtype is not DataType.BOOL and "{U}" in text:
                 places["U"] = self._type_name(_UNSIGNED[dtype.bytes], lanes)
-        if spelling.helper is not None and "{H}" in text:
-            places["H"] = self._use_helper(spelling.helper, dtype, lanes, storage)
+        helper = (spelling.vector_helper if lanes > 1 else None) or spelling.helper
+        if helper is not None and "{H}" in text:
+            places["H"] = self._use_helper(helper, dtype, lanes, storage)
         positional = [places.pop(n) for n in ("0", "1") if n in places]
         return text.format(*positional, **places)
 
