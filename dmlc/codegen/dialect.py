@@ -91,6 +91,8 @@ class Dialect:
     streaming: Mapping[DataType, Spelling]
     """Vector stores that may pass the caches by; `{f}` says whether they do. Empty where the
     language has none."""
+    prefetches: Mapping[DataType, Spelling]
+    """The hint that an element is read soon. Empty where no profile gives it."""
     halves: Mapping[DataType, Spelling]
     """How `{w}`, a word that two elements share, takes the value `{a}` as its half `{h}` (0 or 1):
     for the types that buffers hold so."""

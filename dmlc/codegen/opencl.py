@@ -423,6 +423,19 @@ static $B $H(const $T value)
         "store_bfloat16": Helper(
             _SMALL_STORE % ("$B", "$N(value)"), needs=("narrow_bfloat16",), typed=False
         ),
+        "prefetch_line": Helper(
+            """\
+// A hint: the cache line of an element that is read soon.
+static void $H(__global const void *element)
+{
+#ifdef __has_builtin
+#if __has_builtin(__builtin_prefetch)
+    __builtin_prefetch(element);
+#endif
+#endif
+}""",
+            typed=False,
+        ),
         "store_mask": Helper(
             "// Stored as 0 and 1, and at once: PoCL stores vectors of bytes one by one.\n"
             "static void $H(const char$L value, __global uchar *to)\n"
@@ -504,6 +517,9 @@ OPENCL = Dialect(
     loads=LOADS,
     stores=STORES,
     streaming=STREAMING,
+    prefetches=MappingProxyType(
+        {t: Spelling("{H}(&{p}[{i}]);", helper="prefetch_line") for t in STORAGE}
+    ),
     helpers=HELPERS,
     helper_names="|".join(HELPERS),
     halves=MappingProxyType({}),

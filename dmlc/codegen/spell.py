@@ -96,6 +96,8 @@ class Speller:
                 return [f"{indent}{self._dialect.barrier}"]
             case k.Store():
                 return [f"{indent}{self._spell_store(statement)}"]
+            case k.Prefetch():
+                return [f"{indent}{self._spell_prefetch(statement)}"]
             case k.If(condition=condition, then=then):
                 head = f"{indent}if ({self.spell(condition).text}) {{"
                 return [head, *self.spell_statements(then, depth + 1), f"{indent}}}"]
@@ -192,6 +194,16 @@ class Speller:
             spelling = self._dialect.streaming[buffer.dtype]
             places["f"] = self.spell(store.streaming).text
         return self._fill(spelling, places, buffer.dtype.compute, lanes, buffer.dtype)
+
+    def _spell_prefetch(self, prefetch: k.Prefetch) -> str:
+        dtype = self._buffers[prefetch.buffer].dtype
+        index = self.spell(prefetch.index)
+        places: dict[str, str | int] = {
+            "p": self._names.spell(prefetch.buffer),
+            "i": index.inner,
+            "j": index.text,
+        }
+        return self._fill(self._dialect.prefetches[dtype], places, dtype.compute, 1, dtype)
 
     def _spell_half(self, put: k.PutHalf) -> str:
         dtype = self._buffers[put.buffer].dtype
