@@ -20,6 +20,7 @@ from dmlc.scalars import DataType
 from dmlc.transform.factor import take_out_factors
 from dmlc.transform.fuse import fuse
 from dmlc.transform.narrow import narrow
+from dmlc.transform.separate import separate
 from dmlc.transform.simplify import simplify
 from dmlc.transform.widen import widen_booleans
 
@@ -53,12 +54,14 @@ def describe_kernels(function: Function, target: str, profile: str | None = None
     return "\n\n".join(print_kernel(kernel) for kernel in kernels)
 
 
-def rewrite(function: Function) -> Function:
-    """The passes before fusion: simplified, with short reductions, and with factors taken out of
-    sums."""
+def rewrite(function: Function, longest_row: int = 0) -> Function:
+    """The passes before fusion: simplified, with sums over rows of at most `longest_row` elements
+    taken by themselves, with short reductions, and with factors taken out of sums."""
     simplified = simplify(function)
     verify(simplified, "simplify")
-    narrowed = narrow(simplified)
+    separated = separate(simplified, longest_row)
+    verify(separated, "separate")
+    narrowed = narrow(separated)
     verify(narrowed, "narrow")
     simplified = simplify(narrowed)
     verify(simplified, "simplify")
@@ -73,11 +76,11 @@ def _lower(
     """The passes between the two IRs, each followed by the verifier."""
     verify(function)
     check_support(function, dialect, shape)
-    rewritten = rewrite(function)
+    rewritten = rewrite(function, shape.row)
     if isinstance(dialect.storage[DataType.BOOL], Unsupported):
         rewritten = widen_booleans(rewritten)
         verify(rewritten, "widen_booleans")
-    fusion = fuse(rewritten)
+    fusion = fuse(rewritten, shape.row)
     verify(fusion.function, "fuse")
     kernels = tuple(
         kernel

@@ -31,7 +31,7 @@ class View:
     offset: int = 0
     near: bool = False
     """Whether the kernel has it at hand, in locals or arrays: an earlier pass made it. Then a
-    stride says no more than whether the value changes along a dimension."""
+    stride says no more than whether the value changes along a dimension, except in a row."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -253,7 +253,8 @@ class Collector:
     """Copies bodies into one list of values, equal values once.
 
     `domain` are the sizes of the points' dimensions. Reductions named in `near` are at hand, each
-    changing along the first `kept` dimensions.
+    changing along the first `kept` dimensions. Of the tensor `row` only what lies along its last
+    axis is at hand, so that its positions are those along that axis.
     """
 
     def __init__(
@@ -262,8 +263,10 @@ class Collector:
         domain: tuple[ir.Extent, ...],
         near: Mapping[str, DataType] | None = None,
         kept: int = 0,
+        row: str | None = None,
     ) -> None:
         self._function = function
+        self._row = row
         self._domain = domain
         self._strides = {name: tensor_strides(function, name) for name in function.tensors()}
         self._dtypes = {name: t.dtype for name, t in function.tensors().items()}
@@ -388,6 +391,8 @@ class Collector:
         terms: dict[int, int] = {}
         guarded = False
         steps = self._strides[load.tensor]
+        if load.tensor == self._row:
+            steps = (0,) * (len(steps) - 1) + (1,)
         for step, number, form in zip(steps, load.indices, positions.list_forms(load), strict=True):
             if form is None:
                 terms[numbers[number]] = terms.get(numbers[number], 0) + step
@@ -398,7 +403,7 @@ class Collector:
                 if index in axes:
                     strides[axes[index]] += factor * step
         dtype = self._dtypes[load.tensor]
-        view = View(load.tensor, dtype, tuple(strides), offset)
+        view = View(load.tensor, dtype, tuple(strides), offset, near=load.tensor == self._row)
         if load.tensor in self._stored:
             if terms or strides != list(steps) or offset or dtype.is_storage_only:
                 raise InternalError(

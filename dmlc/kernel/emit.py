@@ -222,7 +222,10 @@ class Emitter:
             case Gather():
                 terms = [multiply(known[number], step) for number, step in value.terms]
                 place = add(*terms, position(value.view))
-                return k.Load(value.view.tensor, place, k.Type(value.dtype))
+                lanes = lanes if self._wide(value.view) else 1
+                if value.view.near:
+                    return self._near[value.view.tensor](place, lanes)
+                return k.Load(value.view.tensor, place, k.Type(value.dtype, lanes))
             case ir.Apply():
                 made = tuple(known[o] for o in value.operands)
                 width = max(o.type.lanes for o in made)

@@ -22,6 +22,7 @@ from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import ACCESS, check_limits, find_gathered, find_index, lower
 from dmlc.kernel.phases import Phase, collect_phases, fold_parts, store_parts
 from dmlc.kernel.points import lower_points
+from dmlc.kernel.rows import Rows, collect_rows, lower_rows
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.space import Space, cut
 from dmlc.source import UnsupportedError
@@ -39,6 +40,9 @@ def lower_group(
     if not group.passes:
         return (lower(function, group.stages, profile, limits),)
     _check_words(function, group, limits)
+    if group.row is not None:
+        rows = collect_rows(function, group)
+        return (_make_kernel(function, rows.phases, group.stages, profile, limits, rows=rows),)
     phases = collect_phases(
         function, group.kept, group.passes, _list_stored(function, group.stages)
     )
@@ -174,6 +178,7 @@ def _make_kernel(
     profile: Profile,
     limits: Limits,
     pieces: int | None = None,
+    rows: Rows | None = None,
 ) -> k.Kernel:
     """One kernel of some phases. With `pieces`, it folds these, and another folds the rest."""
     buffers = _list_buffers(function, phases)
@@ -183,7 +188,9 @@ def _make_kernel(
     check_limits(function, reached, len(buffers), limits)
     names = Names(b.name for b in buffers)
     arrays: tuple[k.Array, ...] = ()
-    if _needs_points(phases):
+    if rows is not None:
+        shape, arrays = lower_rows(rows, names, profile, limits, buffers)
+    elif _needs_points(phases):
         shape = lower_points(phases, names, profile, limits, buffers)
     else:
         write = reduce_gpu.lower_groups if profile.lanes == 1 else reduce_cpu.lower_items

@@ -84,19 +84,11 @@ def collect_phases(
             continue
         numbers = [collector.add_fold(m.stage, dict(m.axes)) for m in each.members]
         elements = collector.elements()
-        gathered = tuple(
-            Gathered(
-                fold,
-                list_slots(fold, _place_type(elements, fold)),
-                tuple(
-                    (m.stage, types[m.stage])
-                    for m, found in zip(each.members, numbers, strict=True)
-                    if found == number
-                ),
-            )
-            for number, fold in enumerate(elements.folds)
-        )
-        made.append((elements, gathered))
+        folds = [
+            (m.stage, types[m.stage], number)
+            for m, number in zip(each.members, numbers, strict=True)
+        ]
+        made.append((elements, make_gathered(elements, folds)))
         near = near | {m.stage: types[m.stage] for m in each.members}
         stores = [m for m in each.members if m.stage in stored]
         if stores:
@@ -110,6 +102,21 @@ def collect_phases(
     return tuple(
         Phase(elements, space, gathered)
         for (elements, gathered), space in zip(made, spaces, strict=True)
+    )
+
+
+def make_gathered(
+    elements: Elements, stages: Sequence[tuple[str, DataType, int]]
+) -> tuple[Gathered, ...]:
+    """The folds of some scalar work; `stages` are reductions, each with its type and the number of
+    its fold."""
+    return tuple(
+        Gathered(
+            fold,
+            list_slots(fold, _place_type(elements, fold)),
+            tuple((name, dtype) for name, dtype, found in stages if found == number),
+        )
+        for number, fold in enumerate(elements.folds)
     )
 
 

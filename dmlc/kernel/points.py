@@ -202,7 +202,7 @@ class _Output:
             if place == len(space.inner):
                 made: list[k.Statement] = []
                 for gathered, state in zip(phase.gathered, states, strict=True):
-                    made += _gather(b, emitter, gathered, state)
+                    made += gather(b, emitter, gathered, state)
                 return made
             axis, level = space.inner[place], depth + 1 + place
             variable = k.Local(b.names.take(f"k{place}" if place else "k"), k.INDEX)
@@ -210,14 +210,14 @@ class _Output:
             further = {**inner, axis: at}
             position = self._position(number, known, further)
             here = [c for c in conditions if emitter.level(c) == level]
-            made = _test(elements, emitter, level, position, here, lambda: loop(place + 1, further))
+            made = enter(elements, emitter, level, position, here, lambda: loop(place + 1, further))
             if space.sizes[axis] == 1:
                 return made
             return [k.For(variable, index(0), index(space.sizes[axis]), 1, tuple(made))]
 
         above = [c for c in conditions if emitter.level(c) <= depth]
         position = self._position(number, known, {})
-        body += _test(elements, emitter, depth, position, above, lambda: loop(0, {}))
+        body += enter(elements, emitter, depth, position, above, lambda: loop(0, {}))
         for gathered, state in zip(phase.gathered, states, strict=True):
             self._keep(b, gathered, state, body)
         return body
@@ -243,38 +243,40 @@ def _always(value: k.Expression) -> Near:
     return lambda position, lanes: value
 
 
-def _open(emitter: Emitter, level: int, position: Position) -> list[k.Statement]:
+def _open(emitter: Emitter, level: int, position: Position, lanes: int = 1) -> list[k.Statement]:
     """The values of a scope that have not been written yet."""
-    return emitter.lets(level, position, rest=True)
+    return emitter.lets(level, position, lanes, around=True, rest=True)
 
 
-def _gather(
-    b: Builder, emitter: Emitter, gathered: Gathered, state: tuple[k.Local, ...]
+def gather(
+    b: Builder, emitter: Emitter, gathered: Gathered, state: tuple[k.Local, ...], lanes: int = 1
 ) -> list[k.Statement]:
-    """A point enters a state. That its guard holds has been tested."""
+    """A point, or as many as there are lanes, enters a state. That its guard holds has been
+    tested."""
     fold = gathered.fold
     place = None if fold.place is None else emitter.value(fold.place)
-    point = contribute(gathered.slots, emitter.value(fold.value), None, place)
+    point = contribute(gathered.slots, emitter.value(fold.value, lanes), None, place)
     statements, merged = merge(fold, state, point, b.names.take)
     return statements + [k.Assign(s, m) for s, m in zip(state, merged, strict=True)]
 
 
-def _test(
+def enter(
     elements: Elements,
     emitter: Emitter,
     level: int,
     position: Position,
     conditions: Sequence[int],
     inside: Callable[[], list[k.Statement]],
+    lanes: int = 1,
 ) -> list[k.Statement]:
     """The values of a scope and what is inside, where some conditions hold. Each condition comes
-    right after the values it needs, and before all others."""
+    right after the values it needs, and before all others; it is the same in all lanes."""
     if not conditions:
-        return _open(emitter, level, position) + inside()
+        return _open(emitter, level, position, lanes) + inside()
     first, *others = conditions
     before = emitter.lets(level, position, only=list_needed(elements, first))
     condition = emitter.value(first)
-    then = _test(elements, emitter, level, position, others, inside)
+    then = enter(elements, emitter, level, position, others, inside, lanes)
     match then:
         case [k.If(condition=second, then=innermost)] if others:
             both = k.Operate(OPERATIONS["and"], (condition, second), k.BOOL)

@@ -29,6 +29,8 @@ class Profile:
     """Work groups that keep the device busy: with fewer, large reductions are folded in pieces."""
     piece: int
     """Points that one work group folds at least, before they are shared out in pieces."""
+    row: int
+    """Elements of a reduction's row that a work item keeps at hand, to fold along it; 0: none."""
 
     @property
     def per_group(self) -> int:
@@ -44,6 +46,7 @@ CPU = Profile(
     streaming_bytes=24 << 20,
     groups=16,
     piece=32768,
+    row=4096,
 )
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
 last-level cache still holds the result of a kernel that moves less than 24 MiB, so that writing
@@ -57,6 +60,7 @@ GPU = Profile(
     streaming_bytes=None,
     groups=64,
     piece=8192,
+    row=0,
 )
 """Neighbouring work items on neighbouring elements, four each, 256 apart."""
 

@@ -89,6 +89,25 @@ def arrange(passes: Sequence[Elements], kept: int) -> tuple[Space, ...]:
     return tuple(spaces)
 
 
+def arrange_rows(passes: Sequence[Elements], lead: int) -> tuple[Space, ...]:
+    """The spaces of passes that share the `lead` first dimensions and walk the others in the
+    order they are in, each by itself."""
+    sizes = tuple(e for e in passes[0].domain[:lead] if isinstance(e, int))
+    views = [v for p in passes for v in p.views() if not v.near]
+    runs = _merge(list(range(lead)), sizes, views)
+    spaces: list[Space] = []
+    for made in passes:
+        every = [*runs, *([axis] for axis in range(lead, len(made.domain)))]
+        domain = tuple(e for e in made.domain if isinstance(e, int))
+        strides = {
+            view: tuple(view.strides[run[-1]] for run in every)
+            for view in dict.fromkeys(made.views())
+        }
+        lengths = tuple(math.prod(domain[axis] for axis in run) for run in every)
+        spaces.append(Space(Walk(lengths, strides, packed=False), tuple(range(len(runs)))))
+    return tuple(spaces)
+
+
 def cut(space: Space, axis: int, length: int) -> Space:
     """The space with an inner axis cut into pieces of `length`, whose number is the first of the
     kept dimensions."""

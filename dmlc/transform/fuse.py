@@ -16,7 +16,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.ir import Function, Parameter, Stage, Table
+from dmlc.ir import Function, Index, Parameter, Stage, Table
+from dmlc.ir.positions import find_dependencies
+from dmlc.scalars import COMBINERS, DataType
 from dmlc.transform.inline import MOST_PLACES, TooManyPlacesError, inline_stages
 from dmlc.transform.passes import Draft, Pass
 from dmlc.transform.simplify import drop_unsound_pairs, list_live
@@ -37,6 +39,9 @@ class Group:
     reason: str
     kept: tuple[int, ...] = ()
     passes: tuple[Pass, ...] = ()
+    row: str | None = None
+    """The first stage, where it is a reduction that the second alone reads, along its last axis
+    only: then a kernel keeps no more than one row of it at a time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,8 +76,11 @@ class Fusion:
         return sum(r for r, _ in moved), sum(w for _, w in moved)
 
 
-def fuse(function: Function) -> Fusion:
+def fuse(function: Function, longest_row: int = 0) -> Fusion:
     """Inlines what needs no memory of its own and groups the rest into kernels.
+
+    A reduction whose only reader folds it along its last axis, of at most `longest_row` elements,
+    is computed row by row in the reader's kernel.
 
     Pairs of `in_place` that no longer hold, because a later kernel reads the parameter, are
     dropped.
@@ -93,7 +101,8 @@ def fuse(function: Function) -> Fusion:
             crowded.append(found.stage)
     kept = list_live(made, results)
     reads = _list_inlined(function, inlined)
-    members, homes = _group(kept, results)
+    rows = _find_rows(kept, results, longest_row)
+    members, homes = _group(kept, results, rows)
     groups: list[Group] = []
     for made_of in members:
         draft = made_of if isinstance(made_of, Draft) else None
@@ -103,7 +112,13 @@ def fuse(function: Function) -> Fusion:
         if draft is None:
             groups.append(Group(names, reason))
         else:
-            groups.append(Group(names, reason, draft.kept, draft.passes()))
+            row = next((name for name, reader in rows.items() if reader == names[0]), None)
+            passes = draft.passes()
+            if row is not None:
+                names = (row, *names)
+                passes = (*Draft(_named(kept, row)).passes(), *passes)
+                reason += f"; a row of %{row} at a time is kept at hand for it"
+            groups.append(Group(names, reason, draft.kept, passes, row))
     fused = drop_unsound_pairs(dataclasses.replace(function, stages=kept))
     pairs = tuple(p for p in fused.in_place if not _is_read_later(p, kept, homes))
     return Fusion(dataclasses.replace(fused, in_place=pairs), tuple(groups))
@@ -131,19 +146,66 @@ def _is_read_later(
 _Members: TypeAlias = "list[Stage] | Draft"
 
 
+def _find_rows(stages: Sequence[Stage], results: set[str], longest_row: int) -> dict[str, str]:
+    """The reductions of which only a row at a time is needed, each with its one reader."""
+    readers: dict[str, list[Stage]] = {}
+    for stage in stages:
+        for name in dict.fromkeys(load.tensor for load in stage.body.loads()):
+            readers.setdefault(name, []).append(stage)
+    found: dict[str, str] = {}
+    for stage in stages:
+        reader, *others = readers.get(stage.name, [stage])
+        length = stage.domain[-1] if stage.domain else 0
+        short = isinstance(length, int) and length <= longest_row
+        alone = not others and stage.name not in results and stage.name not in found.values()
+        if short and alone and reader.name not in found.values() and _folds_along(stage, reader):
+            found[stage.name] = reader.name
+    return found
+
+
+def _folds_along(row: Stage, reader: Stage) -> bool:
+    """Whether a stage folds a reduction that is at its own position but along the last axis."""
+    plain = row is not reader and is_foldable(row) and is_foldable(reader)
+    if not plain or row.dtype.is_storage_only or row.domain[:-1] != reader.domain[:-1]:
+        return False
+    if any(s.reduction is None or s.reduction.combiner not in COMBINERS for s in (row, reader)):
+        return False
+    last = Index(len(reader.domain) - 1)
+    dependencies = find_dependencies(reader.body)
+    for load in reader.body.loads():
+        if load.tensor != row.name:
+            continue
+        *outer, along = load.indices
+        for axis, position in enumerate(outer):
+            only = reader.domain[axis] == 1 and not dependencies[position]
+            if reader.body.instructions[position] != Index(axis) and not only:
+                return False
+        if any(i != last and not i.reduced for i in dependencies[along]):
+            return False
+    return DataType.BOOL not in (row.dtype, reader.dtype)
+
+
+def _named(stages: Sequence[Stage], name: str) -> Stage:
+    return next(s for s in stages if s.name == name)
+
+
 def _group(
-    stages: Sequence[Stage], results: set[str]
+    stages: Sequence[Stage], results: set[str], rows: Mapping[str, str]
 ) -> tuple[list[_Members], dict[str, tuple[int, int]]]:
     """The stages of each group, and each stage's group and pass.
 
-    A stage goes to the first group that takes it and runs after, or with, all that it reads.
+    A stage goes to the first group that takes it and runs after, or with, all that it reads. The
+    reductions in `rows` go with their readers, which share a kernel with no other reduction.
     """
+    reads = {s.name: [load.tensor for load in s.body.loads()] for s in stages}
+    for row, reader in rows.items():
+        reads[reader] = [n for n in (*reads[row], *reads[reader]) if n != row]
     members: list[_Members] = []
     open_groups: dict[object, list[int]] = {}
     homes: dict[str, int] = {}
-    for stage in _order(stages, results):
-        latest = max((homes.get(load.tensor, -1) for load in stage.body.loads()), default=-1)
-        place = _find_draft(stage, members, latest)
+    for stage in _order([s for s in stages if s.name not in rows], results):
+        latest = max((homes.get(name, -1) for name in reads[stage.name]), default=-1)
+        place = _find_draft(stage, members, latest, rows)
         if place is None:
             candidates = open_groups.setdefault(stage.domain, [])
             at = bisect.bisect_right(candidates, latest)
@@ -165,6 +227,7 @@ def _group(
         if isinstance(found, Draft):
             for number, made in enumerate(found.passes()):
                 placed.update({m.stage: (place, number) for m in made.members})
+    placed.update({row: placed[reader] for row, reader in rows.items()})
     return members, placed
 
 
@@ -194,13 +257,27 @@ def is_foldable(stage: Stage) -> bool:
     return all(isinstance(extent, int) and extent for extent in extents)
 
 
-def _find_draft(stage: Stage, members: Sequence[_Members], latest: int) -> int | None:
+def _find_draft(
+    stage: Stage, members: Sequence[_Members], latest: int, rows: Mapping[str, str]
+) -> int | None:
     """The group with reductions that takes a stage; what it reads is in groups up to `latest`."""
+    if stage.name in rows.values():
+        return None
     for place in range(max(latest, 0), len(members)):
         found = members[place]
-        if isinstance(found, Draft) and found.join(stage):
+        if not isinstance(found, Draft):
+            continue
+        first = found.stages[0]
+        if first.name in rows.values() and not _derives(stage, first):
+            continue
+        if found.join(stage):
             return place
     return None
+
+
+def _derives(stage: Stage, total: Stage) -> bool:
+    """Whether a stage is computed point by point from a reduction over the same domain."""
+    return stage.reduction is None and stage.domain == total.domain
 
 
 # Reasons -----------------------------------------------------------------------------------

@@ -123,8 +123,12 @@ def _list_factors(body: Body) -> list[int]:
     return found
 
 
+_SIDE_BY_SIDE = 8
+"""Sums along a row that are computed at once, their terms lying side by side in memory."""
+
+
 def _is_less_work(stage: Stage, parts: _Parts) -> bool:
-    """Whether the two sums have fewer terms than the one."""
+    """Whether the two sums take less time than the one."""
     outputs = math.prod(e for e in stage.domain if isinstance(e, int))
     size, row = stage.domain[-1], stage.extent(parts.row)
     if stage.reduction is None or not isinstance(size, int) or not isinstance(row, int):
@@ -134,7 +138,8 @@ def _is_less_work(stage: Stage, parts: _Parts) -> bool:
     inner = math.prod(
         _count_terms(stage, index, parts.inner_conditions) for index in others if index != parts.row
     )
-    return outputs // size * row * inner + outputs * along < outputs * along * inner
+    rows = outputs // size * row * inner / _SIDE_BY_SIDE
+    return rows + outputs * along < outputs * along * inner
 
 
 def _count_terms(stage: Stage, index: Index, conditions: Sequence[int]) -> int:
