@@ -20,7 +20,9 @@ import struct
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from dmlc.scalars import DataType, Operation
+import numpy as np
+
+from dmlc.scalars import Array, DataType, Operation
 from dmlc.source import Span
 
 Extent: TypeAlias = int | str
@@ -251,6 +253,10 @@ class Table:
     strides: tuple[int, ...] | None = None
     """Always None: what reads a tensor asks it for its strides."""
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    def array(self) -> Array:
+        """The values in their sizes."""
+        return np.array(self.values, self.dtype.dtype).reshape(self.extents)
 
     def constants(self) -> tuple[Constant, ...]:
         """The values as literals."""

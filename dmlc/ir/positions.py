@@ -12,7 +12,8 @@ evaluating them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -40,11 +41,12 @@ EMPTY: Interval = (math.inf, -math.inf)
 """The reach of a position that no point takes."""
 
 
-def find_index_only(body: Body) -> tuple[bool, ...]:
-    """For each value of a body, whether it depends on positions and constants alone."""
+def find_index_only(body: Body, tables: Container[str] = ()) -> tuple[bool, ...]:
+    """For each value of a body, whether it depends on positions and constants alone, and on what
+    these find in `tables`."""
     found: list[bool] = []
     for instruction in body.instructions:
-        loads = isinstance(instruction, Load)
+        loads = isinstance(instruction, Load) and instruction.tensor not in tables
         found.append(not loads and all(found[o] for o in operands(instruction)))
     return tuple(found)
 
@@ -92,9 +94,13 @@ def count_points(stage: Stage, indices: Sequence[Index]) -> float:
 
 
 def evaluate_positions(
-    stage: Stage, wanted: Sequence[int], over: Sequence[Index] | None = None
+    stage: Stage,
+    wanted: Sequence[int],
+    over: Sequence[Index] | None = None,
+    tables: Mapping[str, Array] = MappingProxyType({}),
 ) -> tuple[Array, ...]:
-    """The values of index-only instructions wherever they differ.
+    """The values of index-only instructions wherever they differ. A table is read at the nearest
+    of its places where a position leaves it.
 
     Each array has one axis for every index of `over`, in that order, and there the extent of that
     index, or 1 where the value does not depend on it. `over` has every index that one of them
@@ -119,7 +125,12 @@ def evaluate_positions(
         for value in reached:
             instruction = body.instructions[value]
             given = [made[o] for o in operands(instruction)]
-            made[value] = evaluate_instruction(instruction, given, axes, body)
+            if isinstance(instruction, Load) and instruction.tensor in tables:
+                table = tables[instruction.tensor]
+                ends = zip(given, table.shape, strict=True)
+                made[value] = table[tuple(np.clip(g, 0, n - 1) for g, n in ends)]
+            else:
+                made[value] = evaluate_instruction(instruction, given, axes, body)
     rank = len(over)
     return tuple(made[v].reshape((1,) * (rank - made[v].ndim) + made[v].shape) for v in wanted)
 

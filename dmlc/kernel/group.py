@@ -211,7 +211,7 @@ def _make_kernel(
         tuple(summary),
         shape.walk,
         arrays,
-        _measure_effort(phases),
+        _measure_effort(phases) if rows is None else rows.measure_effort(),
         index.signed,
     )
 

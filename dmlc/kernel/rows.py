@@ -4,8 +4,7 @@ The reader of a reduction may walk along its last axis alone, as a resampling do
 columns first and rows next. Then no more than one row of it is wanted at a time. A work item
 makes that row in an array of its own, in vectors where memory lies so; folds along it output by
 output; and stores the outputs, with what derives from them point by point, in vectors again.
-Where the guard of the second fold holds at every point of most outputs, which is known at compile
-time, these are folded in a loop that does not test it.
+Where the second fold takes the same few points of most outputs, these are written out (`unroll`).
 """
 
 from __future__ import annotations
@@ -14,17 +13,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
-
 from dmlc import ir
-from dmlc.ir.positions import (
-    MOST_POINTS,
-    count_points,
-    evaluate_positions,
-    find_dependencies,
-    find_index_only,
-    list_conjuncts,
-)
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulate import finish, start
 from dmlc.kernel.build import Builder, Shape
@@ -39,19 +28,27 @@ from dmlc.kernel.element import (
     list_joins,
     operands,
 )
-from dmlc.kernel.emit import Emitter, Names, Near, Position, index, local_name, split_words
+from dmlc.kernel.emit import (
+    Emitter,
+    Names,
+    Near,
+    Position,
+    index,
+    local_name,
+    operate,
+    split_words,
+)
 from dmlc.kernel.phases import Gathered, Phase, make_gathered
 from dmlc.kernel.points import Known, enter, gather
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.space import arrange_rows
+from dmlc.scalars import OPERATIONS
 from dmlc.source import InternalError
 from dmlc.transform.fuse import Group
+from dmlc.transform.unroll import unroll
 
 _FOUR = 4
 """The lanes of shorter vectors, for what long ones leave over."""
-
-_UNROLLED = 16
-"""The most points of an output whose loops are unrolled where no guard is tested."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,12 +59,26 @@ class Rows:
     row: Phase
     total: Phase
     stored: Phase
-    certain: tuple[int, int]
-    """From which output of a row on, and up to which, the guard of `total` always holds."""
+    stretch: tuple[int, int] = (0, 0)
+    """From which output of a row on, and up to which, `total` is written out."""
+    written: tuple[Phase, ...] = ()
+    """What it is there, in turn; each has one value."""
+    row_stretch: tuple[int, int] = (0, 0)
+    """The same of `row`, but along the innermost of the outer axes."""
+    written_row: Phase | None = None
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        return self.row, self.total, self.stored
+        last = () if self.written_row is None else (self.written_row,)
+        return self.row, self.total, self.stored, *self.written, *last
+
+    def measure_effort(self) -> float:
+        """The bytes that terms come to, by those of the outputs; what is computed in vectors
+        counts a quarter."""
+        terms = self.row.space.inner_count / _FOUR + self.total.space.inner_count
+        outputs = self.stored.space.inner_count
+        read = sum(p.space.inner_count for p in (self.row, self.stored))
+        return max(1.0, (terms + outputs) * _FOUR / max(1, read))
 
 
 def collect_rows(function: ir.Function, group: Group) -> Rows:
@@ -81,12 +92,27 @@ def collect_rows(function: ir.Function, group: Group) -> Rows:
         _collect_fold(function, total, lead, row.name),
         _collect_stored(function, group.stages[1:], lead),
     ]
+    last = len(row.domain) - 1
+    written = unroll(function, total, last)
+    if written is not None:
+        made += [(_collect_written(function, s, lead, row.name), ()) for s in written.stages]
+    # Whether a row is inside is seen row by row, so that it has to be one stretch.
+    inside = unroll(function, row, lead[-1], 1) if lead and lead[-1] == last - 1 else None
+    if inside is not None:
+        made.append((_collect_written(function, inside.stages[0], lead, None), ()))
     spaces = arrange_rows([elements for elements, _ in made], len(lead))
     phases = [
         Phase(elements, space, gathered)
         for (elements, gathered), space in zip(made, spaces, strict=True)
     ]
-    return Rows(phases[0], phases[1], phases[2], _find_certain(total))
+    found = Rows(phases[0], phases[1], phases[2])
+    if inside is not None:
+        bounds = (inside.first, inside.last)
+        found = dataclasses.replace(found, row_stretch=bounds, written_row=phases.pop())
+    if written is not None:
+        bounds = (written.first, written.last)
+        found = dataclasses.replace(found, stretch=bounds, written=tuple(phases[3:]))
+    return found
 
 
 def _collect_fold(
@@ -126,27 +152,17 @@ def _collect_stored(
     return collector.elements(), ()
 
 
-def _find_certain(stage: ir.Stage) -> tuple[int, int]:
-    """The longest run of places along the last axis at which the guard holds at every point."""
-    body, last = stage.body, ir.Index(len(stage.domain) - 1)
-    size = stage.domain[-1]
-    if not isinstance(size, int) or stage.reduction is None:
-        return 0, 0
-    conditions = list_conjuncts(body)
-    if not conditions:
-        return 0, size
-    over = (last, *(ir.Index(label, reduced=True) for label, _ in stage.reduction.axes))
-    index_only, dependencies = find_index_only(body), find_dependencies(body)
-    if not all(index_only[c] and set(dependencies[c]) <= set(over) for c in conditions):
-        return 0, 0
-    if count_points(stage, over) > MOST_POINTS:
-        return 0, 0
-    holds = np.ones(size, np.bool_)
-    for found in evaluate_positions(stage, conditions, over):
-        holds = holds & found.all(axis=tuple(range(1, len(over))))
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], holds, [False]]).astype(np.int8)))
-    runs = [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
-    return max(runs, key=lambda run: run[1] - run[0], default=(0, 0))
+def _collect_written(
+    function: ir.Function, stage: ir.Stage, lead: tuple[int, ...], row: str | None
+) -> Elements:
+    """A fold that is written out, as scalar work over the outer axes and the last one."""
+    stages = tuple(stage if s.name == stage.name else s for s in function.stages)
+    domain = (*(stage.domain[axis] for axis in lead), stage.domain[-1])
+    axes = {ir.Index(axis): place for place, axis in enumerate(lead)}
+    axes[ir.Index(len(stage.domain) - 1)] = len(lead)
+    collector = Collector(dataclasses.replace(function, stages=stages), domain, row=row)
+    collector.add_stage(stage.name, axes)
+    return collector.elements()
 
 
 # Statements --------------------------------------------------------------------------------
@@ -202,18 +218,51 @@ class _Writer:
 
     def write(self, known: Known) -> list[k.Statement]:
         """A row, from the positions along the outer axes."""
-        size = self._rows.row.space.sizes[len(self._rows.row.space.kept)]
-        body: list[k.Statement] = []
-        for lanes, first, last in self._share(self._rows.row, size):
-            body.append(self._fold(0, known, (first, last), lanes))
-        begin, end = self._rows.certain
+        body = self._make_row(known)
+        begin, end = self._rows.stretch
         size = self._rows.stored.space.sizes[-1]
-        for first, last in ((0, begin), (begin, end), (end, size)):
-            if first < last:
-                certain = (first, last) == (begin, end)
-                body.append(self._fold(1, known, (first, last), 1, certain))
-        for lanes, first, last in self._share(self._rows.stored, size):
-            body.append(self._store(known, (first, last), lanes))
+        if begin:
+            body.append(self._fold(1, known, (0, begin), 1))
+        if begin < end:
+            body.append(self._write_out(known, (begin, end)))
+        if end < size:
+            body.append(self._fold(1, known, (end, size), 1))
+        body += self._store(known, size)
+        return body
+
+    def _make_row(self, known: Known) -> list[k.Statement]:
+        """The row that is folded along."""
+        size = self._rows.row.space.sizes[len(self._rows.row.space.kept)]
+        loops = self._share(self._rows.row, size)
+        folded = [self._fold(0, known, (first, last), lanes) for lanes, first, last in loops]
+        phase = self._rows.written_row
+        if phase is None:
+            return folded
+        written = self._write_row(phase, known, size)
+        outer, (begin, end) = len(phase.space.kept) - 1, self._rows.row_stretch
+        if end - begin == phase.space.sizes[outer]:
+            return written
+        at = known[outer]
+        inside = operate("lt", at, index(end))
+        if begin:
+            after = operate("ge", at, index(begin))
+            inside = k.Operate(OPERATIONS["and"], (after, inside), k.BOOL)
+        let = self.builder.let("inside", inside)
+        otherwise = k.Operate(OPERATIONS["not"], (let.local,), k.BOOL)
+        return [let, k.If(let.local, tuple(written)), k.If(otherwise, tuple(folded))]
+
+    def _write_row(self, phase: Phase, known: Known, size: int) -> list[k.Statement]:
+        """The row, where the same points are folded as in other rows."""
+        number = len(self._rows.phases) - 1
+        emitter, outside = self._emitter(number), self._position(number, known, {})
+        body = emitter.lets(0, outside) + emitter.lets(1, outside)
+        for lanes, first, last in self._share(phase, size):
+            place = k.Local(self._names.take("x"), k.INDEX)
+            position = self._position(number, known, {len(phase.space.kept): place})
+            inside = emitter.lets(2, position, lanes)
+            ((_, value),) = phase.elements.results
+            inside.append(k.Put(self.arrays[0].name, place, emitter.value(value, lanes)))
+            body.append(k.For(place, index(first), index(last), lanes, tuple(inside)))
         return body
 
     def _make_array(self, phase: Phase, size: int) -> k.Array:
@@ -261,7 +310,6 @@ class _Writer:
         known: Known,
         bounds: tuple[int, int],
         lanes: int,
-        certain: bool = False,
     ) -> k.Statement:
         """A stretch of a row: each of its places folds its own points, into the array."""
         phase, names = self._rows.phases[number], self._names
@@ -270,8 +318,7 @@ class _Writer:
         (slot,) = gathered.slots
         place = k.Local(names.take("x"), k.INDEX)
         state = k.Local(names.take(local_name(gathered.name)), k.Type(slot.dtype, lanes))
-        conditions = [] if certain else list_conditions(phase.elements)
-        unroll = certain and math.prod(space.sizes[along + 1 :]) <= _UNROLLED
+        conditions = list_conditions(phase.elements)
 
         def loop(axis: int, inner: Known) -> list[k.Statement]:
             if axis == len(space.sizes):
@@ -281,7 +328,7 @@ class _Writer:
             body = self._open(number, emitter, known, further, conditions, lanes,
                               lambda: loop(axis + 1, further))  # fmt: skip
             size = space.sizes[axis]
-            return [k.For(variable, index(0), index(size), 1, tuple(body), unroll=unroll)]
+            return [k.For(variable, index(0), index(size), 1, tuple(body))]
 
         outside = emitter.lets(0, self._position(number, known, {}), rest=True)
         outside += emitter.lets(1, self._position(number, known, {}), rest=True)
@@ -293,6 +340,25 @@ class _Writer:
             k.Put(self.arrays[number].name, place, finish(gathered.fold, (state,), slot.dtype)),
         ]  # fmt: skip
         return k.For(place, index(bounds[0]), index(bounds[1]), lanes, tuple(body))
+
+    def _write_out(self, known: Known, bounds: tuple[int, int]) -> k.Statement:
+        """The stretch of a row in which the same points are folded again and again."""
+        period = len(self._rows.written)
+        variable = k.Local(self._names.take("x"), k.INDEX)
+        body: list[k.Statement] = []
+        for turn, phase in enumerate(self._rows.written):
+            number, place = 3 + turn, variable
+            if turn:
+                let = self.builder.let("x", operate("add", variable, index(turn)))
+                body.append(let)
+                place = let.local
+            emitter, along = self._emitter(number), len(phase.space.kept)
+            position = self._position(number, known, {along: place})
+            for level in range(3):
+                body += emitter.lets(level, position, rest=True)
+            ((_, value),) = phase.elements.results
+            body.append(k.Put(self.arrays[1].name, place, emitter.value(value)))
+        return k.For(variable, index(bounds[0]), index(bounds[1]), period, tuple(body))
 
     def _open(
         self,
@@ -311,19 +377,21 @@ class _Writer:
         position = self._position(number, known, inner)
         return enter(elements, emitter, level, position, here, inside, lanes)
 
-    def _store(self, known: Known, bounds: tuple[int, int], lanes: int) -> k.Statement:
-        """A stretch of what leaves."""
-        number, along = 2, len(self._rows.stored.space.kept)
-        emitter = self._emitter(number)
-        place = k.Local(self._names.take("x"), k.INDEX)
-        at = self._position(number, known, {along: place})
+    def _store(self, known: Known, size: int) -> list[k.Statement]:
+        """What leaves."""
+        phase, along = self._rows.stored, len(self._rows.stored.space.kept)
+        emitter, outside = self._emitter(2), self._position(2, known, {})
+        body = emitter.lets(0, outside) + emitter.lets(1, outside)
+        for lanes, first, last in self._share(phase, size):
+            place = k.Local(self._names.take("x"), k.INDEX)
+            at = self._position(2, known, {along: place})
 
-        def position(view: View) -> k.Expression:
-            return place if view.near else at(view)
+            def position(view: View, place: k.Local = place, at: Position = at) -> k.Expression:
+                return place if view.near else at(view)
 
-        body = emitter.lets(0, position) + emitter.lets(1, position)
-        body += emitter.lets(2, position, lanes) + emitter.stores(position, lanes, {})
-        return k.For(place, index(bounds[0]), index(bounds[1]), lanes, tuple(body))
+            inside = emitter.lets(2, position, lanes) + emitter.stores(position, lanes, {})
+            body.append(k.For(place, index(first), index(last), lanes, tuple(inside)))
+        return body
 
 
 def _runs_in_vectors(phase: Phase) -> bool:

@@ -11,35 +11,11 @@ from dmlc import ir
 from dmlc.ir.verify import verify
 from dmlc.reference import evaluate
 from dmlc.transform.separate import separate
-
-WINDOWS = """
-func @window_sums(%x: {type}[3, {height}, {width}]) -> (%y) {{
-  %y: {type}[i0 < 3, i1 < {rows}, i2 < {columns}] = sum[r1 < {height}, r2 < {width}] {{
-    v0 = sub(r1, mul(i1, {step}))
-    v1 = sub(r2, mul(i2, {step}))
-    v2 = and(and(ge(v0, 0), lt(v0, {window})), and(ge(v1, 0), lt(v1, {window})))
-    where v2
-    mul(%x[i0, r1, r2], mul(cast(add(v0, 1), {type}), cast(sub({window}, v1), {type})))
-  }}
-}}
-"""
-
-
-def make_windows(
-    rows: int, columns: int, window: int, step: int, dtype: str = "f32"
-) -> ir.Function:
-    """Weighted sums over windows, dense on paper."""
-    height, width = (rows - 1) * step + window, (columns - 1) * step + window
-    return ir.parse(
-        WINDOWS.format(
-            type=dtype, rows=rows, columns=columns, window=window, step=step,
-            height=height, width=width,
-        )
-    )  # fmt: skip
+from tests.windows import make_windows
 
 
 def test_rows_come_first_where_windows_are_large() -> None:
-    made = separate(make_windows(6, 7, 4, 1), 100)
+    made = separate(make_windows(6, 7, 4, (1, 1)), 100)
     verify(made)
     rows, total = made.stages
     assert (rows.name, rows.domain, total.name) == ("y_rows", (3, 6, 10), "y")
@@ -48,13 +24,13 @@ def test_rows_come_first_where_windows_are_large() -> None:
     assert {load.tensor for load in total.body.loads()} == {"y_rows"}
 
 
-def test_small_windows_stay_as_they_are() -> None:
-    function = make_windows(6, 7, 2, 2)
+def test_windows_of_one_row_stay_as_they_are() -> None:
+    function = make_windows(6, 7, 1, (2, 1))
     assert separate(function, 100) is function
 
 
 def test_a_row_longer_than_allowed_stays() -> None:
-    function = make_windows(6, 7, 4, 1)
+    function = make_windows(6, 7, 4, (1, 1))
     assert separate(function, 9) is function
     assert separate(function, 10) is not function
 
@@ -104,7 +80,7 @@ def test_what_does_not_separate_stays(text: str) -> None:
 def test_both_forms_give_the_same_whole_numbers(
     rows: int, columns: int, window: int, step: int, dtype: str
 ) -> None:
-    function = make_windows(rows, columns, window, step, dtype)
+    function = make_windows(rows, columns, window, (step, 1), 0, dtype)
     made = separate(function, 1000)
     verify(made)
     (parameter,) = function.parameters
@@ -115,7 +91,7 @@ def test_both_forms_give_the_same_whole_numbers(
 
 
 def test_a_value_outside_the_window_does_not_show() -> None:
-    function = make_windows(2, 2, 4, 4)
+    function = make_windows(2, 2, 4, (4, 1))
     values = np.ones((3, 8, 8), np.float32)
     values[0, 0, 0] = np.nan
     for form in (function, separate(function, 100)):
@@ -125,6 +101,6 @@ def test_a_value_outside_the_window_does_not_show() -> None:
 
 
 def test_names_already_taken_are_left_alone() -> None:
-    text = str(make_windows(6, 7, 4, 1)).replace("%x", "%y_rows")
+    text = str(make_windows(6, 7, 4, (1, 1))).replace("%x", "%y_rows")
     made = separate(ir.parse(text), 100)
     assert made.stages[0].name == "y_rows_2"
