@@ -82,6 +82,8 @@ def run_program(
             continue
         made = _Memory(_reach(tensor, sizes), tensor.dtype.dtype, misaligned)
         memory[tensor.name] = made
+        if tensor.role is Role.CONSTANT:
+            _view(tensor, made.elements, sizes)[...] = tensor.array()
         if tensor.role is Role.INPUT:
             _view(tensor, made.elements, sizes)[...] = inputs[tensor.name].reshape(
                 _extents(tensor, sizes)
