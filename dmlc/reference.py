@@ -101,6 +101,9 @@ def _bind(
                 f"found {list(array.shape)}"
             )
         tensors[parameter.name] = array
+    for table in function.tables:
+        values = np.array(table.values, table.dtype.dtype)
+        tensors[table.name] = values.reshape(table.extents)
     return tensors, math.prod(shape), shape
 
 

@@ -96,7 +96,9 @@ class Evaluator(Indexed):
         arguments = self._arguments(expression, len(function.parameters))
         given: dict[str, Value] = {}
         for parameter, argument in zip(function.parameters, arguments, strict=True):
-            value: Value = yield self._visit(argument, scope)
+            # An array by name stays whole inside the function, where it stands for its entry.
+            whole = isinstance(argument, syntax.Reference | syntax.Member | syntax.Array)
+            value: Value = yield self._visit(argument, scope.outside() if whole else scope)
             given[parameter] = value
         self._calls += 1
         if self._calls > _MOST_CALLS:
@@ -161,7 +163,7 @@ class Evaluator(Indexed):
             items: list[Value] = yield self._expand(argument, scope)
             value: Value = make_array(items)
         else:
-            value = yield self._visit(argument, scope)
+            value = yield self._visit(argument, scope.outside())
         self._scope = scope
         if isinstance(value, Element) and self._built().shape(value) is not None:
             raise DmlcError(

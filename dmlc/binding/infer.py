@@ -1,7 +1,7 @@
 """Works out what a binding leaves open: data types and sizes that the constraints decide.
 
-Sentences (`must have the same Sizes`), the `Dimensions` column and the `types` table come first;
-then the sizes `compute` gives to outputs. A data type that is open still is, of an output, the
+Sentences (`must have the same Sizes`), the `Dimensions` column and the `types` table come first,
+then what a `require` says an output's sizes are, then the sizes `compute` gives to outputs. A data type that is open still is, of an output, the
 first input's where that is permitted, and otherwise the first that is; what breaks a `require` on
 data types is not permitted.
 """
@@ -14,10 +14,12 @@ from dmlc.binding.compute import infer_outputs
 from dmlc.binding.constraints import check_shapes, holds, match_dimensions
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, BoundTensor
+from dmlc.binding.tensors import MAXIMUM_RANK
+from dmlc.binding.values import Constant, show, whole_number
 from dmlc.language import syntax
 from dmlc.language.walk import subexpressions
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, DmlcError, Note
+from dmlc.source import Diagnostic, DmlcError, Note, Span
 
 
 def infer_types(binding: Binding) -> Binding:
@@ -112,6 +114,8 @@ def infer_sizes(binding: Binding, diagnostics: list[Diagnostic]) -> Binding:
     each that nothing decides. Raises `DmlcError` for a mistake that is in the way."""
     tensors = dict(binding.tensors)
     _spread_sizes(binding, tensors)
+    while _solve_requirements(binding, tensors):
+        _spread_sizes(binding, tensors)
     found = dataclasses.replace(binding, tensors=tensors)
     wanted = [t.name for t in tensors.values() if t.sizes is None]
     if not wanted:
@@ -130,6 +134,81 @@ def infer_sizes(binding: Binding, diagnostics: list[Diagnostic]) -> Binding:
             sizes = tuple(e for e in shape if isinstance(e, int))
             tensors[name] = dataclasses.replace(tensors[name], sizes=sizes)
     return dataclasses.replace(binding, tensors=tensors)
+
+
+def _solve_requirements(binding: Binding, tensors: dict[str, BoundTensor]) -> bool:
+    """Gives sizes to outputs of which a `require` says what they are: `T.Sizes == e`, or what they
+    are at most, `all(T.Sizes <= e)`. Says whether any was found."""
+    evaluator = Evaluator(dataclasses.replace(binding, tensors=tensors))
+    solved = False
+    for constraint in binding.operator.constraints:
+        if not isinstance(constraint, syntax.Require):
+            continue
+        for name, other in _list_equations(evaluator, constraint.condition):
+            tensor = tensors.get(name)
+            if tensor is None or tensor.sizes is not None or not tensor.definition.output:
+                continue
+            try:
+                value = evaluator.constant(other)
+            except DmlcError:
+                continue  # It asks for something that is not known yet.
+            sizes = _read_sizes(value, name, other.span)
+            if sizes is not None:
+                tensors[name] = dataclasses.replace(tensor, sizes=sizes)
+                solved = True
+    return solved
+
+
+def _list_equations(
+    evaluator: Evaluator, condition: syntax.Expression
+) -> list[tuple[str, syntax.Expression]]:
+    """The tensors whose sizes a condition states, and the expressions that it says they are."""
+    found: list[tuple[str, syntax.Expression]] = []
+    pending = [condition]
+    while pending:
+        match pending.pop():
+            case syntax.Binary(operator="&&", left=left, right=right):
+                pending += [right, left]
+            case syntax.Binary(operator="==", left=left, right=right):
+                for side, other in ((left, right), (right, left)):
+                    name = _sized_tensor(side)
+                    if name is not None:
+                        found.append((name, other))
+            case syntax.Call(function=syntax.Reference(name="all"), arguments=arguments):
+                value = arguments[0].value
+                if isinstance(value, syntax.Binary) and value.operator == "<=":
+                    name = _sized_tensor(value.left)
+                    if name is not None:
+                        found.append((name, value.right))
+            case syntax.Ternary(condition=choice, then=then, otherwise=otherwise):
+                try:
+                    pending.append(then if evaluator.constant(choice) is True else otherwise)
+                except DmlcError:
+                    continue  # What it depends on is not known yet.
+            case _:
+                continue
+    return found
+
+
+def _sized_tensor(expression: syntax.Expression) -> str | None:
+    """The tensor whose `Sizes` an expression is."""
+    match expression:
+        case syntax.Member(base=syntax.Reference(name=name), member=syntax.Name(text="Sizes")):
+            return name
+        case _:
+            return None
+
+
+def _read_sizes(value: Constant, name: str, span: Span) -> tuple[int, ...] | None:
+    """A value as sizes; None where it is no array. Raises `DmlcError` for what no tensor has."""
+    if not isinstance(value, tuple):
+        return None
+    sizes = [whole_number(v) for v in value]
+    if any(s is None or s < 0 for s in sizes) or not 1 <= len(sizes) <= MAXIMUM_RANK:
+        raise DmlcError(
+            f"the sizes of output '{name}' come to {show(value)}, which no tensor has", span
+        )
+    return tuple(s for s in sizes if s is not None)
 
 
 def _spread_sizes(binding: Binding, tensors: dict[str, BoundTensor]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from dmlc.ir.nodes import Parameter, Result, Stage
+from dmlc.ir.nodes import Parameter, Result, Stage, Table
 from dmlc.ir.print import print_fields
 from dmlc.source import Span
 
@@ -23,6 +23,7 @@ class Function:
     """(result, parameter) pairs: the result may be stored over that parameter's memory, where
     both have the same type, extents and strides."""
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
+    tables: tuple[Table, ...] = ()
 
     def parameter(self, name: str) -> Parameter | None:
         return next((p for p in self.parameters if p.name == name), None)
@@ -39,9 +40,9 @@ class Function:
             found.update({e: None for e in stage.domain if isinstance(e, str)})
         return tuple(found)
 
-    def tensors(self) -> Mapping[str, Parameter | Stage]:
-        """Everything a load can name, parameters first."""
-        return {t.name: t for t in (*self.parameters, *self.stages)}
+    def tensors(self) -> Mapping[str, Parameter | Table | Stage]:
+        """Everything a load can name: parameters, tables, stages."""
+        return {t.name: t for t in (*self.parameters, *self.tables, *self.stages)}
 
     def __str__(self) -> str:
         return print_function(self)
@@ -50,4 +51,4 @@ class Function:
 def print_function(function: Function) -> str:
     """The text form, without a line break at its end. `parse` reads it back."""
     f = function
-    return print_fields(f.name, f.parameters, f.stages, f.results, f.in_place)
+    return print_fields(f.name, f.parameters, f.stages, f.results, f.in_place, f.tables)

@@ -25,6 +25,7 @@ from dmlc.ir.nodes import (
     Result,
     Select,
     Stage,
+    Table,
 )
 from dmlc.ir.verify import find_fault
 from dmlc.scalars import OPERATIONS, DataType, find_data_type
@@ -44,6 +45,7 @@ def to_json(function: Function) -> str:
         "stages": [_stage(s) for s in function.stages],
         "results": [{"name": r.name, "strides": _list(r.strides)} for r in function.results],
         "in_place": [list(pair) for pair in function.in_place],
+        "tables": [_table(t) for t in function.tables],
     }
     return json.dumps(content, indent=2, allow_nan=False)
 
@@ -59,6 +61,19 @@ def _parameter(parameter: Parameter) -> _Object:
         "extents": list(parameter.extents),
         "strides": _list(parameter.strides),
     }
+
+
+def _table(table: Table) -> _Object:
+    return {
+        "name": table.name,
+        "dtype": table.dtype.name,
+        "extents": list(table.extents),
+        "values": [_value(v) for v in table.values],
+    }
+
+
+def _value(value: bool | int | float) -> bool | int | float | str:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _stage(stage: Stage) -> _Object:
@@ -79,9 +94,7 @@ def _stage(stage: Stage) -> _Object:
 def _instruction(instruction: Instruction) -> _Object:
     match instruction:
         case Constant():
-            value = instruction.value
-            if isinstance(value, float) and not math.isfinite(value):
-                value = str(value)
+            value = _value(instruction.value)
             return {"op": "constant", "dtype": instruction.dtype.name, "value": value}
         case Index():
             return {"op": "index", "axis": instruction.axis, "reduced": instruction.reduced}
@@ -195,6 +208,21 @@ class _Reader:
             tuple(self.stage(s) for s in stages),
             tuple(self.result(r) for r in returned),
             tuple((pair[0], pair[1]) for pair in pairs),
+            tables=tuple(self.table(t) for t in self.list(content.get("tables", []), where)),
+        )
+
+    def table(self, value: object) -> Table:
+        content = self.object(value, "a table")
+        name = self.string(self.get(content, "name", "a table"), "a table")
+        where = f"table '{name}'"
+        dtype = self.dtype(content, where)
+        extents = self.list(self.get(content, "extents", where), where)
+        values = self.list(self.get(content, "values", where), where)
+        return Table(
+            name,
+            dtype,
+            tuple(self.integer(e, where) for e in extents),
+            tuple(self.constant(dtype, v, where).value for v in values),
         )
 
     def parameter(self, value: object) -> Parameter:

@@ -240,6 +240,24 @@ class Parameter:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    """A constant tensor of a compute type, packed: `values` with the last axis fastest. A pass
+    makes it of what depends on positions alone."""
+
+    name: str
+    dtype: DataType
+    extents: tuple[int, ...]
+    values: tuple[bool | int | float, ...]
+    strides: tuple[int, ...] | None = None
+    """Always None: what reads a tensor asks it for its strides."""
+    span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    def constants(self) -> tuple[Constant, ...]:
+        """The values as literals."""
+        return tuple(Constant(self.dtype, value) for value in self.values)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Result:
     """A stage that leaves the function, and the strides it is stored with (None: packed)."""
 

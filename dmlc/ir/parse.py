@@ -29,6 +29,7 @@ from dmlc.ir.nodes import (
     Result,
     Select,
     Stage,
+    Table,
     value_type,
 )
 from dmlc.ir.verify import find_fault
@@ -175,6 +176,9 @@ class _Parser:
                 self._expect("%")
                 in_place.append((result, self._name("a parameter's name")))
         self._expect("{")
+        tables: list[Table] = []
+        while self._accept("table"):
+            tables.append(self._table())
         stages: list[Stage] = []
         while not self._accept("}"):
             stages.append(self._stage())
@@ -182,8 +186,49 @@ class _Parser:
             self._fail("the end of the text")
         span = self._span(start).to(self._span(self.tokens[self.at - 1]))
         return Function(
-            name, tuple(parameters), tuple(stages), tuple(results), tuple(in_place), span
+            name,
+            tuple(parameters),
+            tuple(stages),
+            tuple(results),
+            tuple(in_place),
+            span,
+            tuple(tables),
         )
+
+    def _table(self) -> Table:
+        start = self.token
+        self._expect("%")
+        name = self._tensor_name()
+        self._expect(":")
+        dtype = self._dtype()
+        self._expect("[")
+        extents: list[int] = []
+        while not self._accept("]"):
+            if extents:
+                self._expect(",")
+            extents.append(self._integer("a size"))
+        self._expect("=")
+        self._expect("{")
+        values: list[bool | int | float] = []
+        while not self._accept("}"):
+            if values:
+                self._expect(",")
+            values.append(self._table_value(dtype))
+        self.tensors[name] = dtype
+        span = self._span(start).to(self._span(self.tokens[self.at - 1]))
+        return Table(name, dtype, tuple(extents), tuple(values), span=span)
+
+    def _table_value(self, dtype: DataType) -> bool | int | float:
+        token = self._next()
+        known = token.kind == "number" or token.text in _LITERALS
+        if dtype is DataType.BOOL and token.text in ("true", "false"):
+            return token.text == "true"
+        if dtype.is_float and known and token.text not in ("true", "false"):
+            number = float(token.text)
+            return float(np.float32(number)) if dtype is DataType.FLOAT32 else number
+        if not dtype.is_integer or not re.fullmatch(r"-?\d{1,20}", token.text):
+            self._fail(f"a {dtype.name}", token)
+        return int(token.text)
 
     def _parameter(self) -> Parameter:
         start = self.token

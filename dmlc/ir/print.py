@@ -25,6 +25,7 @@ from dmlc.ir.nodes import (
     Result,
     Select,
     Stage,
+    Table,
     operands,
 )
 from dmlc.scalars import DataType
@@ -39,6 +40,7 @@ def print_fields(
     stages: Sequence[Stage],
     results: Sequence[Result],
     in_place: Sequence[tuple[str, str]],
+    tables: Sequence[Table] = (),
 ) -> str:
     """The text of a function, given as its fields; it ends without a line break."""
     given = ", ".join(f"%{p.name}: {_tensor(p)}" for p in parameters)
@@ -48,10 +50,24 @@ def print_fields(
         pairs = ", ".join(f"%{result} over %{parameter}" for result, parameter in in_place)
         lines[0] += f" in place ({pairs})"
     lines[0] += " {"
+    for table in tables:
+        lines += [f"  {line}" for line in print_table(table)]
     for stage in stages:
         lines += [f"  {line}" for line in print_stage(stage)]
     lines.append("}")
     return "\n".join(lines)
+
+
+def print_table(table: Table) -> list[str]:
+    """The lines of one table: a row of its last axis per line."""
+    sizes = ", ".join(str(extent) for extent in table.extents)
+    head = f"table %{table.name}: {table.dtype.short}[{sizes}] = {{"
+    texts = [constant_text(value).partition(":")[0] for value in table.constants()]
+    width = max(table.extents[-1], 1) if len(table.extents) > 1 else max(len(texts), 1)
+    rows = [", ".join(texts[at : at + width]) for at in range(0, len(texts), width)]
+    if len(rows) <= 1:
+        return [head + "".join(rows) + "}"]
+    return [head, *(f"  {row}," for row in rows[:-1]), f"  {rows[-1]}", "}"]
 
 
 def print_stage(stage: Stage) -> list[str]:

@@ -1,4 +1,4 @@
-"""Interval arithmetic over index values: how far a position can reach.
+"""Interval arithmetic over whole numbers: how far a position can reach.
 
 `verify` asks it whether a load stays inside its tensor. Bounds are exact integers, or infinite
 where nothing is known; they only ever err outwards.
@@ -7,13 +7,25 @@ where nothing is known; they only ever err outwards.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.ir.nodes import Apply, Cast, Constant, Index, Instruction, Select, Stage, value_type
-from dmlc.scalars import DataType, Kind
+from dmlc.ir.nodes import (
+    Apply,
+    Cast,
+    Constant,
+    Index,
+    Instruction,
+    Load,
+    Select,
+    Stage,
+    Table,
+    value_type,
+)
+from dmlc.scalars import DataType
 
 Bound: TypeAlias = int | float
 """An integer, or minus or plus infinity."""
@@ -26,11 +38,16 @@ _LIMIT = 2**63
 
 
 def instruction_range(
-    stage: Stage, instruction: Instruction, earlier: Sequence[Interval]
+    stage: Stage,
+    instruction: Instruction,
+    earlier: Sequence[Interval],
+    tables: Mapping[str, Interval] = MappingProxyType({}),
 ) -> Interval:
-    """The interval an INDEX value lies in, given those of the values before it. A whole number
-    read from a tensor lies in its type's."""
-    if value_type(instruction) is not DataType.INDEX:
+    """The interval a whole number lies in, given those of the values before it; what is no whole
+    number has none. One read from a tensor lies in its type's, and so does one that wraps; one
+    read from a table lies among the table's: `tables` has those of each."""
+    limits = _limits(value_type(instruction))
+    if limits is None:
         return UNKNOWN
     match instruction:
         case Constant():
@@ -38,21 +55,39 @@ def instruction_range(
         case Index():
             extent = stage.extent(instruction)
             return (0, extent - 1) if isinstance(extent, int) else (0, math.inf)
+        case Load():
+            return tables.get(instruction.tensor, limits)
         case Select():
             then, otherwise = earlier[instruction.then], earlier[instruction.otherwise]
             return min(then[0], otherwise[0]), max(then[1], otherwise[1])
         case Cast():
             source = value_type(stage.body.instructions[instruction.operand])
-            if source is DataType.BOOL:
-                return 0, 1
-            if source.kind not in (Kind.SIGNED, Kind.UNSIGNED) or source is DataType.UINT64:
-                return UNKNOWN
-            limits = np.iinfo(source.dtype)
-            return int(limits.min), int(limits.max)
+            given = (0, 1) if source is DataType.BOOL else earlier[instruction.operand]
         case Apply():
-            return _apply(instruction.operation.name, [earlier[o] for o in instruction.operands])
-        case _:
-            return UNKNOWN
+            given = _apply(instruction.operation.name, [earlier[o] for o in instruction.operands])
+    if limits == UNKNOWN and _LIMIT <= given[1] < math.inf:
+        return UNKNOWN  # A UINT64 wraps.
+    # Beyond the type the arithmetic wraps, and nothing is known.
+    return given if limits[0] <= given[0] and given[1] <= limits[1] else limits
+
+
+def table_ranges(tables: Sequence[Table]) -> dict[str, Interval]:
+    """The smallest and the largest value of each table of whole numbers."""
+    return {
+        table.name: (int(min(table.values)), int(max(table.values)))
+        for table in tables
+        if table.dtype.is_integer and table.values
+    }
+
+
+def _limits(dtype: DataType) -> Interval | None:
+    """What a value of a type may be, if it is a whole number: a position may be anything."""
+    if dtype is DataType.INDEX:
+        return UNKNOWN
+    if not dtype.is_integer:
+        return None
+    found = np.iinfo(dtype.dtype)
+    return int(found.min), int(found.max)
 
 
 def _apply(name: str, given: list[Interval]) -> Interval:
@@ -63,8 +98,8 @@ def _apply(name: str, given: list[Interval]) -> Interval:
         return UNKNOWN
     whole = [(int(low), int(high)) for low, high in given]
     low, high = _BOUNDED[name](whole)
-    # Beyond 64 bits the arithmetic wraps, and nothing is known.
-    return (low, high) if low >= -_LIMIT and high < _LIMIT else UNKNOWN
+    # Beyond 64 bits positions wrap.
+    return (low, high) if low >= -_LIMIT and high < 2 * _LIMIT else UNKNOWN
 
 
 _Whole: TypeAlias = tuple[int, int]

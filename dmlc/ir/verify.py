@@ -11,6 +11,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -29,17 +30,20 @@ from dmlc.ir.nodes import (
     Result,
     Select,
     Stage,
+    Table,
     operands,
     packed_strides,
     value_type,
 )
 from dmlc.ir.positions import find_reach
-from dmlc.ir.ranges import Interval, instruction_range
+from dmlc.ir.ranges import Interval, instruction_range, table_ranges
 from dmlc.scalars import COMBINERS, OPERATIONS, Operands
 from dmlc.scalars import DataType as T
 from dmlc.source import InternalError, Span
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+Tensor: TypeAlias = Parameter | Table | Stage
+
 _LARGEST_LABEL = 9999
 _LARGEST_SIZE = 2**63 - 1
 
@@ -70,7 +74,7 @@ def find_fault(function: Function) -> Fault | None:
     """The first rule of the IR that the function breaks, or None if it is well formed."""
     if not _NAME.fullmatch(function.name):
         return Fault("function", f"{function.name!r} is no name", function.span)
-    known: dict[str, Parameter | Stage] = {}
+    known: dict[str, Tensor] = {}
     symbols: list[str] = []
     for parameter in function.parameters:
         fault = _check_definition(parameter, parameter.extents, known) or _check_layout(parameter)
@@ -81,8 +85,15 @@ def find_fault(function: Function) -> Fault | None:
     if len(symbols) > 1:
         names = " and ".join(symbols)
         return Fault("function", f"it has several run-time sizes, {names}", function.span)
+    for table in function.tables:
+        fault = _check_definition(table, table.extents, known) or _check_table(table)
+        if fault is not None:
+            return fault
+        known[table.name] = table
+    reach = table_ranges(function.tables)
     for stage in function.stages:
-        fault = _check_definition(stage, stage.domain, known) or _check_stage(stage, known, symbols)
+        fault = _check_definition(stage, stage.domain, known)
+        fault = fault or _check_stage(stage, known, symbols, reach)
         if fault is not None:
             return fault
         known[stage.name] = stage
@@ -90,7 +101,7 @@ def find_fault(function: Function) -> Fault | None:
 
 
 def _check_definition(
-    node: Parameter | Stage, extents: tuple[Extent, ...], known: Mapping[str, object]
+    node: Tensor, extents: tuple[Extent, ...], known: Mapping[str, object]
 ) -> Fault | None:
     """What a parameter and a stage have in common."""
     name = f"%{node.name}"
@@ -134,11 +145,24 @@ def _check_layout(parameter: Parameter) -> Fault | None:
     return Fault(f"%{parameter.name}", why, parameter.span) if why else None
 
 
+def _check_table(table: Table) -> Fault | None:
+    name = f"%{table.name}"
+    if table.dtype.is_storage_only or table.strides is not None:
+        return Fault(name, "a table holds a compute type, packed", table.span)
+    if math.prod(table.extents) != len(table.values):
+        return Fault(name, f"it has {len(table.values)} values", table.span)
+    wrong = next((why for c in table.constants() if (why := _check_constant(c))), None)
+    return Fault(name, wrong, table.span) if wrong else None
+
+
 # Stages ------------------------------------------------------------------------------------
 
 
 def _check_stage(
-    stage: Stage, known: Mapping[str, Parameter | Stage], symbols: Sequence[str]
+    stage: Stage,
+    known: Mapping[str, Tensor],
+    symbols: Sequence[str],
+    reach: Mapping[str, Interval],
 ) -> Fault | None:
     name = f"%{stage.name}"
     axes = stage.reduction.axes if stage.reduction is not None else ()
@@ -153,7 +177,7 @@ def _check_stage(
         return Fault(name, "two reduction axes share a label", stage.span)
     if any(not 0 <= label <= _LARGEST_LABEL for label in labels):
         return Fault(name, f"a label lies outside 0 to {_LARGEST_LABEL}", stage.span)
-    fault = _check_body(stage, known)
+    fault = _check_body(stage, known, reach)
     if fault is not None:
         return fault
     why = _check_result_type(stage)
@@ -182,7 +206,9 @@ def _check_result_type(stage: Stage) -> str | None:
     return None
 
 
-def _check_body(stage: Stage, known: Mapping[str, Parameter | Stage]) -> Fault | None:
+def _check_body(
+    stage: Stage, known: Mapping[str, Tensor], reach: Mapping[str, Interval]
+) -> Fault | None:
     name, body = f"%{stage.name}", stage.body
     count = len(body.instructions)
     if not 0 <= body.result < count or not (body.guard is None or 0 <= body.guard < count):
@@ -196,7 +222,7 @@ def _check_body(stage: Stage, known: Mapping[str, Parameter | Stage]) -> Fault |
         why = _check_instruction(stage, instruction, given, ranges, known)
         if why:
             return Fault(node, why, stage.span)
-        ranges.append(instruction_range(stage, instruction, ranges))
+        ranges.append(instruction_range(stage, instruction, ranges, reach))
     if body.guard is not None and value_type(body.instructions[body.guard]) is not T.BOOL:
         return Fault(name, "its guard is no BOOL", stage.span)
     if Body.make(body.instructions, body.result, body.guard) != body:
@@ -209,7 +235,7 @@ def _check_instruction(
     instruction: Instruction,
     given: list[T],
     ranges: list[Interval],
-    known: Mapping[str, Parameter | Stage],
+    known: Mapping[str, Tensor],
 ) -> str | None:
     """What is wrong with an instruction whose operands have the types `given`, if anything."""
     match instruction:
@@ -271,12 +297,12 @@ def _check_load(
     stage: Stage,
     load: Load,
     ranges: list[Interval],
-    known: Mapping[str, Parameter | Stage],
+    known: Mapping[str, Tensor],
 ) -> str | None:
     tensor = known.get(load.tensor)
     if tensor is None:
         return f"%{load.tensor} is not defined before it"
-    extents = tensor.extents if isinstance(tensor, Parameter) else tensor.domain
+    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
     if len(load.indices) != len(extents):
         return (
             f"%{load.tensor} is read at {len(load.indices)} positions, "

@@ -19,7 +19,7 @@ from dmlc.ir.positions import (
     find_dependencies,
     find_index_only,
 )
-from dmlc.ir.ranges import Interval, instruction_range
+from dmlc.ir.ranges import Interval, instruction_range, table_ranges
 from dmlc.kernel.schedule import RUN_TIME_COUNT
 from dmlc.scalars import DataType
 
@@ -60,15 +60,15 @@ class Positions:
         )
 
 
-def read_positions(stage: ir.Stage, tensors: Mapping[str, ir.Parameter | ir.Stage]) -> Positions:
-    """The positions of a stage's body; `tensors` are those it may read."""
-    body = stage.body
-    ranges = find_ranges(stage)
+def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
+    """The positions of a stage's body."""
+    body, tensors = stage.body, function.tensors()
+    ranges = find_ranges(stage, table_ranges(function.tables))
     forms = find_affine(body)
     sizes: dict[str, tuple[ir.Extent, ...]] = {}
     for load in body.loads():
         tensor = tensors[load.tensor]
-        sizes[load.tensor] = tensor.extents if isinstance(tensor, ir.Parameter) else tensor.domain
+        sizes[load.tensor] = tensor.domain if isinstance(tensor, ir.Stage) else tensor.extents
     needed: set[int] = {body.result} if body.guard is None else {body.result, body.guard}
     for number in range(len(body.instructions) - 1, -1, -1):
         if number not in needed:
@@ -143,14 +143,14 @@ def _sum(left: Affine, right: Affine, factor: int) -> Affine:
     return Affine(left.constant + factor * right.constant, kept)
 
 
-def find_ranges(stage: ir.Stage) -> tuple[Interval, ...]:
+def find_ranges(stage: ir.Stage, tables: Mapping[str, Interval]) -> tuple[Interval, ...]:
     """The interval of each INDEX value, over all points. What intervals cannot tell is
     evaluated, if it can be."""
     body = stage.body
     index_only, dependencies = find_index_only(body), find_dependencies(body)
     found: list[Interval] = []
     for number, instruction in enumerate(body.instructions):
-        reach = instruction_range(stage, instruction, found)
+        reach = instruction_range(stage, instruction, found, tables)
         if ir.value_type(instruction) is DataType.INDEX and math.inf in (-reach[0], reach[1]):
             if index_only[number] and count_points(stage, dependencies[number]) <= MOST_POINTS:
                 (values,) = evaluate_positions(stage, [number])

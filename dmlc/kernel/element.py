@@ -237,11 +237,11 @@ def _find_stage(function: ir.Function, name: str) -> ir.Stage:
 def tensor_strides(function: ir.Function, name: str) -> tuple[int, ...]:
     """The strides a tensor of the function is stored with, in elements."""
     tensor = function.tensors()[name]
-    if isinstance(tensor, ir.Parameter):
-        extents, strides = tensor.extents, tensor.strides
-    else:
+    if isinstance(tensor, ir.Stage):
         result = next((r for r in function.results if r.name == name), None)
         extents, strides = tensor.domain, result.strides if result else None
+    else:
+        extents, strides = tensor.extents, tensor.strides
     if strides is not None:
         return strides
     sizes = tuple(e for e in extents if isinstance(e, int))
@@ -338,7 +338,7 @@ class Collector:
 
     def _copy(self, stage: ir.Stage, axes: Mapping[ir.Index, int]) -> dict[int, int]:
         """The values of a body's instructions, but for positions that only even reads need."""
-        positions = read_positions(stage, self._function.tensors())
+        positions = read_positions(stage, self._function)
         numbers: dict[int, int] = {}
         for number, instruction in enumerate(stage.body.instructions):
             if number not in positions.needed:

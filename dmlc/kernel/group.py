@@ -26,7 +26,7 @@ from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.space import Space, cut
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
-from dmlc.transform.passes import Draft, Pass
+from dmlc.transform.passes import Pass
 
 
 def lower_group(
@@ -37,10 +37,7 @@ def lower_group(
     Raises `UnsupportedError` where a limit of the target is passed.
     """
     if not group.passes:
-        empty = _fold_nothing(function, group)
-        if empty is None:
-            return (lower(function, group.stages, profile, limits),)
-        group = empty
+        return (lower(function, group.stages, profile, limits),)
     _check_words(function, group, limits)
     phases = collect_phases(
         function, group.kept, group.passes, _list_stored(function, group.stages)
@@ -57,22 +54,10 @@ def lower_group(
     return tuple(kernels)
 
 
-def _fold_nothing(function: ir.Function, group: Group) -> Group | None:
-    """A reduction with an axis of no elements as a group with passes; None for anything else."""
-    stage = function.stage(group.stages[0])
-    if stage is None or stage.reduction is None or len(group.stages) > 1:
-        return None
-    extents = (*stage.domain, *(extent for _, extent in stage.reduction.axes))
-    if any(isinstance(extent, str) for extent in extents):
-        return None
-    draft = Draft(stage)
-    return dataclasses.replace(group, kept=draft.kept, passes=draft.passes())
-
-
 def _needs_points(phases: Sequence[Phase]) -> bool:
     """Whether a work item has to fold its outputs point by point: where something depends on the
-    positions of points, and where there are none."""
-    return any(p.has_positions or 0 in p.space.sizes for p in phases)
+    positions of points."""
+    return any(p.has_positions for p in phases)
 
 
 def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:

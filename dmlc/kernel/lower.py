@@ -103,7 +103,7 @@ def find_gathered(function: ir.Function, elements: Elements) -> int:
     for value in elements.values:
         if isinstance(value, Gather):
             tensor = tensors[value.view.tensor]
-            extents = tensor.extents if isinstance(tensor, ir.Parameter) else tensor.domain
+            extents = tensor.domain if isinstance(tensor, ir.Stage) else tensor.extents
             sizes = [e for e in extents if isinstance(e, int)]
             strides = tensor_strides(function, value.view.tensor)
             steps = zip(sizes, strides, strict=False)

@@ -42,10 +42,6 @@ def lower_points(
     buffers: tuple[k.Buffer, ...],
 ) -> Shape:
     """The kernel of a fold and of what derives from it output by output."""
-    kept = phases[0].space.kept_sizes
-    if math.prod(kept) == 0:
-        launch = k.Launch(0, profile.group_size, profile.group_size)
-        return Shape(launch, "there is nothing to compute", [])
     builders = [Builder(p.elements, p.space.walk, profile, limits, buffers, names) for p in phases]
     near: dict[str, Near] = {}
     if profile.lanes == 1:
@@ -170,7 +166,14 @@ class _Output:
         plain = Emitter(phase.elements, names, scope)
         guards = [f.guard for f in phase.elements.folds if f.guard is not None]
         guarded = max(depth + 1, *(plain.level(g) for g in guards), 0)
-        return Emitter(phase.elements, names, scope, self._near, guarded=guarded, apart=list_joins(phase.elements))
+        return Emitter(
+            phase.elements,
+            names,
+            scope,
+            self._near,
+            guarded=guarded,
+            apart=list_joins(phase.elements),
+        )
 
     def _position(self, number: int, known: Known, inner: Known) -> Position:
         kept = self._phases[number].space.kept

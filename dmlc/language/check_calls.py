@@ -114,6 +114,8 @@ class ExpressionChecker(Expressions):
         result = self.names.results.get(name, UNKNOWN)
         if result.form is Form.ARRAY:
             form = Form.ARRAY
+        elif result.form is Form.UNKNOWN and form is Form.SCALAR and not place.in_pack:
+            form = Form.UNKNOWN  # It may give an array.
         elif form is Form.ARRAY or result.form is Form.TENSOR:
             form = Form.UNKNOWN
         return Kind(result.what, form, ranks=ranks)
@@ -170,7 +172,7 @@ class ExpressionChecker(Expressions):
                 self.fail(f"'{name}' folds no pack", expression.span, f"what does: {folds}")
             kind: Kind = yield self._expand(value, place)
             return self._folded(name, dataclasses.replace(kind, form=Form.SCALAR), value.span)
-        kind = yield self._visit(value, place)
+        kind = yield self._visit(value, place.outside_pack())
         if len(named) > 1:
             self.fail(f"'{name}' takes either 'like:' or 'axes:'", expression.span)
         for argument in named:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.ir import Function, Parameter, Stage
+from dmlc.ir import Function, Parameter, Stage, Table
 from dmlc.transform.inline import MOST_PLACES, TooManyPlacesError, inline_stages
 from dmlc.transform.passes import Draft, Pass
 from dmlc.transform.simplify import drop_unsound_pairs, list_live
@@ -302,8 +302,8 @@ def count_traffic(
     return sum(known_in), sum(known_out)
 
 
-def _count_bytes(tensor: Parameter | Stage) -> int | None:
-    extents = tensor.extents if isinstance(tensor, Parameter) else tensor.domain
+def _count_bytes(tensor: Parameter | Table | Stage) -> int | None:
+    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
     sizes = [e for e in extents if isinstance(e, int)]
     if len(sizes) != len(extents):
         return None

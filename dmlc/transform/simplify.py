@@ -19,6 +19,7 @@ from dmlc.ir import (
     Load,
     Parameter,
     Stage,
+    Table,
     check_in_place,
     operands,
     reads_own_place,
@@ -80,13 +81,13 @@ def drop_empty_reduction(stage: Stage) -> Stage:
     return dataclasses.replace(stage, body=body, reduction=None)
 
 
-def _copied(stage: Stage, tensors: Mapping[str, Parameter | Stage]) -> str | None:
+def _copied(stage: Stage, tensors: Mapping[str, Parameter | Table | Stage]) -> str | None:
     """The tensor that a stage repeats element for element, changing nothing when it is stored."""
     result = stage.body.instructions[stage.body.result]
     if not isinstance(result, Load) or not reads_own_place(stage, result):
         return None
     tensor = tensors[result.tensor]
-    extents = tensor.extents if isinstance(tensor, Parameter) else tensor.domain
+    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
     exact = stage.dtype in (tensor.dtype, tensor.dtype.compute)
     return result.tensor if exact and extents == stage.domain else None
 
