@@ -69,9 +69,9 @@ def _pool(
     if x.ndim == 3:
         padding = {"Strides": 1, "Dilations": 1, "WindowSize": 1}
         attributes = {n: [padding.get(n, 0), *v] for n, v in attributes.items()}
-    if name in ("LP_POOLING", "AVERAGE_POOLING", "MAX_POOLING"):
-        if any(d != 1 for d in attributes.pop("Dilations")):
-            raise Unmapped(f"{name} with dilations")
+    undilated = name in ("LP_POOLING", "AVERAGE_POOLING", "MAX_POOLING")
+    if undilated and any(d != 1 for d in attributes.pop("Dilations")):
+        raise Unmapped(f"{name} with dilations")
     outputs: dict[str, Sequence[int]] = {}
     if name == "MAX_POOLING2" and len(node["outputs"]) > 1:
         outputs = {"OutputIndicesTensor": _result_shape(x, attributes)}
@@ -262,8 +262,10 @@ def _pad(node: Node, inputs: list[Any], device: str) -> list[Array]:
     for k, a in enumerate(listed):
         start[a], end[a] = int(pads[k]), int(pads[k + len(listed)])
     modes = {"constant": "CONSTANT", "edge": "EDGE", "reflect": "REFLECTION", "wrap": "WRAP"}
-    settings = {"PaddingMode": modes[node.get("mode", "constant")], "StartPadding": start,
-                "EndPadding": end, "PaddingValue": 0.0 if value is None else float(value)}  # fmt: skip
+    settings = {
+        "PaddingMode": modes[node.get("mode", "constant")], "StartPadding": start,
+        "EndPadding": end, "PaddingValue": 0.0 if value is None else float(value),
+    }  # fmt: skip
     return [run("directml.PADDING", {"InputTensor": x}, settings, device=device)["OutputTensor"]]
 
 
@@ -415,8 +417,8 @@ def _reduce(node: Node, inputs: list[Any], device: str) -> list[Array]:
 
 def _gemm(node: Node, inputs: list[Any], device: str) -> list[Array]:
     a, b, c = inputs[:3]
-    given = {"ATensor": a, "BTensor": b,
-             "CTensor": None if c is None else c.reshape([1] * (2 - c.ndim) + list(c.shape))}  # fmt: skip
+    third = None if c is None else c.reshape([1] * (2 - c.ndim) + list(c.shape))
+    given = {"ATensor": a, "BTensor": b, "CTensor": third}
     settings = {"Alpha": node.get("alpha", 1.0), "Beta": node.get("beta", 1.0)}
     for name in ("transA", "transB"):
         settings[f"Trans{name[-1]}"] = "TRANSPOSE" if node.get(name, 0) else "NONE"

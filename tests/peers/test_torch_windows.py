@@ -39,8 +39,9 @@ def torch_backward(kind: str, dy: Array, sizes: tuple[int, ...], scales: Any = N
     """PyTorch's own gradient; `scales` where they are not the ratio of the sizes."""
     count = len(sizes) - 2
     given = [None] * count if scales is None else list(scales)
-    name = {"linear": ("linear1d", "bilinear2d", "trilinear3d")[count - 1],
-            "nearest": f"nearest{count}d", "nearest-exact": f"_nearest_exact{count}d"}[kind]  # fmt: skip
+    linear = ("linear1d", "bilinear2d", "trilinear3d")[count - 1]
+    name = {"linear": linear, "nearest": f"nearest{count}d",
+            "nearest-exact": f"_nearest_exact{count}d"}[kind]  # fmt: skip
     exact = name.startswith("_")
     function = getattr(ATEN, f"{'_' * exact}upsample_{name.lstrip('_')}_backward")
     corners = [False] if kind == "linear" else []
