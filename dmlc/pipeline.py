@@ -1,7 +1,7 @@
 """The compiler in one line: from a bound function to a program.
 
-tensor IR -> simplify -> take out factors -> fuse -> kernel IR (lower, per group of stages)
--> render -> Program
+tensor IR -> simplify -> narrow -> take out factors -> fuse -> kernel IR (lower, per group of
+stages) -> render -> Program
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dmlc.program import Program
 from dmlc.scalars import DataType
 from dmlc.transform.factor import take_out_factors
 from dmlc.transform.fuse import fuse
+from dmlc.transform.narrow import narrow
 from dmlc.transform.simplify import simplify
 from dmlc.transform.widen import widen_booleans
 
@@ -53,8 +54,13 @@ def describe_kernels(function: Function, target: str, profile: str | None = None
 
 
 def rewrite(function: Function) -> Function:
-    """The passes before fusion: simplified, and with factors taken out of sums."""
+    """The passes before fusion: simplified, with short reductions, and with factors taken out of
+    sums."""
     simplified = simplify(function)
+    verify(simplified, "simplify")
+    narrowed = narrow(simplified)
+    verify(narrowed, "narrow")
+    simplified = simplify(narrowed)
     verify(simplified, "simplify")
     factored = simplify(take_out_factors(simplified))
     verify(factored, "take_out_factors")

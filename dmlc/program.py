@@ -16,9 +16,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from dmlc import __version__
 from dmlc.files import write_files
-from dmlc.scalars import DataType
+from dmlc.scalars import Array, DataType
 from dmlc.shader_model import dxil_arguments
 
 VERSION = __version__
@@ -33,6 +35,8 @@ class Role(enum.Enum):
     INPUT = "input"
     OUTPUT = "output"
     SCRATCH = "scratch"
+    CONSTANT = "constant"
+    """The same values in every run: the program has them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,6 +52,15 @@ class TensorSpec:
     """In elements; None is packed, last axis fastest."""
     in_place: tuple[str, ...] = ()
     """Of an output: the inputs whose memory it may be stored over, element for element."""
+    values: tuple[bool | int | float, ...] = ()
+    """Of a constant: its elements, the last axis fastest."""
+
+    def array(self) -> Array:
+        """A constant as an array, which is not to be written."""
+        sizes = [e for e in self.extents if isinstance(e, int)]
+        found = np.array(self.values, self.dtype.dtype).reshape(sizes)
+        found.flags.writeable = False
+        return found
 
     @property
     def bytes(self) -> int | None:
@@ -167,6 +180,10 @@ class Program:
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         return tuple(t for t in self.tensors if t.role is Role.OUTPUT)
+
+    @property
+    def constants(self) -> tuple[TensorSpec, ...]:
+        return tuple(t for t in self.tensors if t.role is Role.CONSTANT)
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -307,7 +324,13 @@ def _describe_tensor(tensor: TensorSpec) -> dict[str, Any]:
         "strides": None if tensor.strides is None else list(tensor.strides),
         "bytes": tensor.bytes,
         "in_place": list(tensor.in_place),
+        **({"values": _list_values(tensor)} if tensor.role is Role.CONSTANT else {}),
     }
+
+
+def _list_values(tensor: TensorSpec) -> list[bool | int | float | str]:
+    """A constant's elements as JSON spells them; what it cannot is a string, as `"inf"`."""
+    return [str(v) if isinstance(v, float) and not math.isfinite(v) else v for v in tensor.values]
 
 
 def _describe_dispatch(dispatch: Dispatch) -> dict[str, Any]:

@@ -96,11 +96,56 @@ FUNCTIONS = {
         }""",
     "linear_grad": """
         func @linear_grad(%dY: f32[2, 3, 8, 6]) -> (%dX) {
-          %dX: f32[i0 < 2, i1 < 3, i2 < 4, i3 < 3] = sum[r0 < 8, r1 < 6]
+          %dX: f32[i0 < 2, i1 < 3, i2 < 4, i3 < 3] = sum[r0 < 8, r1 < 6 where and(
+              ne(max(sub(1.0, abs(sub(div(sub(cast(r0, f32), 0.5), 2.0), cast(i2, f32)))), 0.0), 0.0),
+              ne(max(sub(1.0, abs(sub(div(sub(cast(r1, f32), 0.5), 2.0), cast(i3, f32)))), 0.0), 0.0))]
             mul(mul(
               max(sub(1.0, abs(sub(div(sub(cast(r0, f32), 0.5), 2.0), cast(i2, f32)))), 0.0),
               max(sub(1.0, abs(sub(div(sub(cast(r1, f32), 0.5), 2.0), cast(i3, f32)))), 0.0)),
               %dY[i0, i1, r0, r1])
+        }""",
+    "linear": """
+        func @linear(%X: f32[2, 3, 4, 3]) -> (%Y) {
+          %Y: f32[i0 < 2, i1 < 3, i2 < 8, i3 < 6] = {
+            y = sub(div(add(cast(i2, f32), 0.5), 2.0), 0.5)
+            x = sub(div(add(cast(i3, f32), 0.5), 2.0), 0.5)
+            dy = sub(y, floor(y))
+            dx = sub(x, floor(x))
+            y0 = min(max(cast(floor(y), index), 0), 3)
+            y1 = min(max(add(cast(floor(y), index), 1), 0), 3)
+            x0 = min(max(cast(floor(x), index), 0), 2)
+            x1 = min(max(add(cast(floor(x), index), 1), 0), 2)
+            top = add(mul(%X[i0, i1, y0, x0], sub(1.0, dx)), mul(%X[i0, i1, y0, x1], dx))
+            bottom = add(mul(%X[i0, i1, y1, x0], sub(1.0, dx)), mul(%X[i0, i1, y1, x1], dx))
+            add(mul(top, sub(1.0, dy)), mul(bottom, dy))
+          }
+        }""",
+    "irregular": """
+        func @irregular(%X: f32[3, 40]) -> (%Y) {
+          %Y: f32[i0 < 3, i1 < 6] =
+            sum[r0 < 40 where eq(mod(mul(r0, r0), 17), add(i1, 1))] %X[i0, r0]
+        }""",
+    "interlaced": """
+        func @interlaced(%dY: f32[3, 20]) -> (%dX) {
+          %dX: f32[i0 < 3, i1 < 60] = sum[r0 < 20, r1 < 4 where
+            eq(add(mul(r0, 3), r1), i1)] %dY[i0, r0]
+        }""",
+    "strided_window": """
+        func @strided_window(%dY: f32[3, 20]) -> (%dX) {
+          %dX: f32[i0 < 3, i1 < 10] = sum[r0 < 20 where and(eq(mod(r0, 2), 1),
+            and(le(sub(mul(i1, 2), 3), r0), lt(r0, add(mul(i1, 2), 6))))] %dY[i0, r0]
+        }""",
+    "one_place": """
+        func @one_place(%X: f32[3, 20]) -> (%Y) {
+          %Y: f32[i0 < 3, i1 < 10] = sum[r0 < 20 where eq(r0, add(mul(i1, 2), 1))] %X[i0, r0]
+        }""",
+    "mean_of_valid": """
+        func @mean_of_valid(%X: f32[3, 8]) -> (%Y) {
+          %count: f32[i0 < 3, i1 < 8] = sum[r0 < 3 where and(ge(sub(add(i1, r0), 1), 0),
+            lt(sub(add(i1, r0), 1), 8))] 1.0
+          %sum: f32[i0 < 3, i1 < 8] = sum[r0 < 3 where and(ge(sub(add(i1, r0), 1), 0),
+            lt(sub(add(i1, r0), 1), 8))] %X[i0, sub(add(i1, r0), 1)]
+          %Y: f32[i0 < 3, i1 < 8] = mul(%sum[i0, i1], %count[i0, i1])
         }""",
     "count": """
         func @count() -> (%Output) {

@@ -148,6 +148,11 @@ def _list_tensors(
         for stage in stages.values()
         if stage.name in used
     ]
+    specs += [
+        TensorSpec(table.name, Role.CONSTANT, table.dtype, table.extents, values=table.values)
+        for table in function.tables
+        if table.name in used
+    ]
     between = {b.name: b for kernel in kernels for b in kernel.buffers if b.count is not None}
     specs += [
         TensorSpec(buffer.name, Role.SCRATCH, buffer.dtype, (buffer.count or 0,))

@@ -83,7 +83,10 @@ def make_model(
     }
     resources: dict[str, Any] = {n: {"initialValues": {"sourcePath": f"{n}.npy"}} for n in inputs}
     for tensor in program.tensors:
-        if tensor.role is not Role.INPUT:
+        if tensor.role is Role.CONSTANT:
+            files[f"{tensor.name}.npy"] = _encode(tensor.array())
+            resources[tensor.name] = {"initialValues": {"sourcePath": f"{tensor.name}.npy"}}
+        elif tensor.role is not Role.INPUT:
             resources[tensor.name] = _empty(tensor)
     dispatchables: dict[str, Any] = {}
     commands: list[dict[str, Any]] = []

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmlc.program import Program, Role
-from dmlc.runtime.arrays import Bytes
+from dmlc.runtime.arrays import Bytes, as_bytes
 from dmlc.runtime.d3d12.device import Context
 from dmlc.runtime.d3d12.plan import Shader, View, Window, buffer_bytes, groups_of, tensor_bytes
 from dmlc.runtime.hlsl import fill_constants
@@ -34,7 +34,7 @@ class Frame:
         self._readbacks: dict[str, Any] = {}
         for tensor in program.tensors:
             name = tensor.name
-            if self._bytes[name] == 0 or tensor.role is Role.SCRATCH:
+            if self._bytes[name] == 0 or tensor.role in (Role.SCRATCH, Role.CONSTANT):
                 continue
             if tensor.role is Role.INPUT:
                 self._uploads[name] = context.make_buffer(package.HEAP_UPLOAD, whole[name])
@@ -59,13 +59,27 @@ class Frame:
             uav = [self._views[v] for v in shader.written]
             pipeline = context.make_compute(shader.dxil, cbv, srv, uav)
             self._launches.append((shader, pipeline, groups))
+        self._tables = self._upload_tables(context, program, whole)
         parts = (*self._uploads.values(), *self._readbacks.values(), *self._views.values())
         self.bytes: int = sum(buffer.size for buffer in parts)
         """What the frame takes, on the host and the device together."""
 
+    def _upload_tables(
+        self, context: Context, program: Program, whole: Mapping[str, int]
+    ) -> dict[str, list[View]]:
+        """Brings the values that the program has to every view of them, once."""
+        tables: dict[str, list[View]] = {}
+        for tensor in program.constants:
+            upload = context.make_buffer(context.package.HEAP_UPLOAD, whole[tensor.name])
+            upload.upload(as_bytes(tensor.array()))
+            tables[tensor.name] = [v for v in self._views if v.tensor == tensor.name]
+            for view in tables[tensor.name]:
+                upload.copy_to(self._views[view])
+        return tables
+
     def run(self, memories: Mapping[str, Bytes]) -> None:
         """Runs the window on these bytes of each input and output."""
-        current: dict[str, list[View]] = {}
+        current: dict[str, list[View]] = {n: list(views) for n, views in self._tables.items()}
         for name, upload in self._uploads.items():
             views = [v for v in self._views if v.tensor == name]
             if views:

@@ -39,7 +39,8 @@ class Executable:
         self._session = session
         inputs, outputs = program.inputs, program.outputs
         scratch = tuple(t for t in program.tensors if t.role is Role.SCRATCH)
-        self._tensors = {t.name: k for k, t in enumerate((*inputs, *outputs, *scratch))}
+        tensors = (*inputs, *outputs, *scratch, *program.constants)
+        self._tensors = {t.name: k for k, t in enumerate(tensors)}
         self._output_names = tuple(t.name for t in outputs)
         self._access = {
             t.name: (t.role is not Role.OUTPUT or _is_read(program, t.name), t.role is Role.OUTPUT)
@@ -56,7 +57,15 @@ class Executable:
             self._quick_bytes = sum(t.dtype.bytes for t in (*inputs, *outputs))
         # Whatever is wrong with the sources shows now rather than at the first call.
         unit = session.unit_count - 1
-        self._free[unit].append(self._new_launcher(unit))
+        launcher = self._new_launcher(unit)
+        self._free[unit].append(launcher)
+        self._constants = [t.array() for t in program.constants]
+        self._constant_buffers: list[cl.Buffer] = []
+        with session.reporting(f"cannot run {program.name}"):
+            for array in self._constants:
+                buffer = session.buffer(array, True, False)
+                session.upload(launcher.queue, buffer, array)
+                self._constant_buffers.append(buffer)
 
     def __call__(
         self, inputs: Mapping[str, Array], outputs: Outputs | None = None
@@ -119,7 +128,7 @@ class Executable:
             if launcher.count != count:
                 launcher.set_sizes({quick.symbol: count} if quick.symbol else {})
                 launcher.count = count
-            launcher.set_buffers(buffers)
+            launcher.set_buffers(buffers + self._constant_buffers)
             launcher.launch()
             free.append(launcher)
         except session.driver_error as problem:
@@ -139,7 +148,7 @@ class Executable:
             launcher = self._new_launcher(unit)
         launcher.set_sizes(placement.sizes)
         launcher.count = None
-        launcher.set_buffers(run.buffers)
+        launcher.set_buffers(run.buffers + self._constant_buffers)
         return run, launcher
 
     def _new_launcher(self, unit: int) -> Launcher:

@@ -83,6 +83,9 @@ class Frame:
             if tensor.role is Role.SCRATCH:
                 self._buffers[tensor.name] = allocator.allocate(self._stack, size, Use.KERNELS)
                 continue
+            if tensor.role is Role.CONSTANT:
+                self._place_table(allocator, tensor, size, staged)
+                continue
             memory = self._lent.get(tensor.name)
             if memory is not None and memory.nbytes:
                 place = (int(memory.__array_interface__["data"][0]), memory.nbytes)
@@ -111,6 +114,19 @@ class Frame:
                     self._copies_out.append((buffer, download))
                     host = _host_bytes(download)[used]
                     self.transfers.append(Transfer(tensor.name, host, False, True))
+            self._buffers[tensor.name] = buffer
+
+    def _place_table(
+        self, allocator: Allocator, tensor: TensorSpec, size: int, staged: bool
+    ) -> None:
+        """A tensor whose values the program has: they are brought to the host's side once."""
+        shared = allocator.allocate(self._stack, size, Use.UPLOAD if staged else Use.SHARED)
+        values = as_bytes(tensor.array())
+        _host_bytes(shared)[: values.size] = values
+        self._buffers[tensor.name] = shared
+        if staged:
+            buffer = allocator.allocate(self._stack, size, Use.KERNELS)
+            self._copies_in.append((shared, buffer))
             self._buffers[tensor.name] = buffer
 
     def _place_constants(self, allocator: Allocator, plan: Plan) -> list[Buffer | None]:
