@@ -30,6 +30,8 @@ class Spelling:
     """The text for vectors, where it differs; as compound as the other."""
     four: str | None = None
     """The text for vectors of four, where it differs from that."""
+    vector_helper: str | None = None
+    """The key of the helper that the text for vectors calls, where it is another."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Dialect:
     streaming: Mapping[DataType, Spelling]
     """Vector stores that may pass the caches by; `{f}` says whether they do. Empty where the
     language has none."""
+    prefetches: Mapping[DataType, Spelling]
+    """The hint that an element is read soon. Empty where no profile gives it."""
     halves: Mapping[DataType, Spelling]
     """How `{w}`, a word that two elements share, takes the value `{a}` as its half `{h}` (0 or 1):
     for the types that buffers hold so."""

@@ -242,6 +242,7 @@ HLSL_6_2 = Dialect(
     loads=LOADS,
     stores=STORES,
     streaming=MappingProxyType({}),
+    prefetches=MappingProxyType({}),
     helpers=Helpers(_OPERATIONS, _CONVERSIONS, LOADS, STORES),
     helper_names=HELPER_NAMES,
     halves=MappingProxyType({}),

@@ -211,8 +211,15 @@ LOADS = MappingProxyType(
     }
 )
 
+_SMALL = tuple(t for t in _DIRECT if t.bytes < 4)
+"""The types whose vectors are stored by a helper."""
+
 STORES = MappingProxyType(
     {t: Spelling("{p}[{j}] = {a};", vector="vstore{n}({a}, 0, {p} + {j});") for t in _DIRECT}
+    | {
+        t: Spelling("{p}[{j}] = {a};", helper="store", vector="{H}({a}, {p} + {j});")
+        for t in _SMALL
+    }
     | {
         T.FLOAT16: Spelling(
             "vstore_half_rte({a}, {j}, {p});",
@@ -223,16 +230,20 @@ STORES = MappingProxyType(
         T.BFLOAT16: Spelling(
             "{p}[{j}] = {H}({a});",
             helper="narrow_bfloat16",
-            vector="vstore{n}({H}({a}), 0, {p} + {j});",
+            vector="{H}({a}, {p} + {j});",
+            vector_helper="store_bfloat16",
         ),
         T.BOOL: Spelling(
-            "{p}[{j}] = {a};", vector="vstore{n}(as_uchar{n}({a}) & (uchar{n})(1), 0, {p} + {j});"
+            "{p}[{j}] = {a};",
+            vector="{H}({a}, {p} + {j});",
+            vector_helper="store_mask",
         ),
     }
 )
 
 STREAMING = MappingProxyType(
     {t: Spelling("{H}({a}, {p} + {j}, {f});", helper="stream") for t in _DIRECT}
+    | {t: Spelling("{H}({a}, {p} + {j}, {f});", helper="stream_small") for t in _SMALL}
     | {
         T.FLOAT16: Spelling("{H}({a}, {p} + {j}, {f});", helper="stream_half"),
         T.BFLOAT16: Spelling("{H}({a}, {p} + {j}, {f});", helper="stream_bfloat16"),
@@ -250,6 +261,14 @@ static void $H(const $T value, __global $S *to, const bool streaming)
     }
 #endif
     %s
+}"""
+
+_SMALL_STORE = """\
+// Stored at once: PoCL stores vectors of small elements one by one, unless they are aligned so.
+static void $H(const $T value, __global $S *to)
+{
+    typedef %s anywhere __attribute__((aligned(sizeof($S))));
+    *(__global anywhere *)to = %s;
 }"""
 
 _PERIODIC = """\
@@ -357,27 +376,26 @@ static $T $H(const $T a, const $T b)
         ),
         "load_half": Helper(
             """\
-// PoCL takes the address of any vector of halves for an aligned one; of four, this does no harm.
+// Widened from a copy: PoCL takes the address of any vector of halves for an aligned one.
 static float16 $H(__global const half *from)
 {
-    if ((ulong)from % 16 == 0) {
-        return (float16)(vload_half8(0, from), vload_half8(1, from));
-    }
-    const float8 low = (float8)(vload_half4(0, from), vload_half4(1, from));
-    const float8 high = (float8)(vload_half4(2, from), vload_half4(3, from));
-    return (float16)(low, high);
+    const ushort8 low = vload8(0, (__global const ushort *)from);
+    const ushort8 high = vload8(1, (__global const ushort *)from);
+    return (float16)(vload_half8(0, (const half *)&low), vload_half8(0, (const half *)&high));
 }""",
             typed=False,
         ),
         "store_half": Helper(
             """\
-// Rounds to nearest even. In fours, as halves are loaded.
+// Rounds to nearest even, and stores a copy, as halves are loaded.
 static void $H(const float16 value, __global half *to)
 {
-    vstore_half4_rte(value.s0123, 0, to);
-    vstore_half4_rte(value.s4567, 1, to);
-    vstore_half4_rte(value.s89ab, 2, to);
-    vstore_half4_rte(value.scdef, 3, to);
+    typedef ushort8 anywhere __attribute__((aligned(2)));
+    ushort8 low, high;
+    vstore_half8_rte(value.lo, 0, (half *)&low);
+    vstore_half8_rte(value.hi, 0, (half *)&high);
+    ((__global anywhere *)to)[0] = low;
+    ((__global anywhere *)to)[1] = high;
 }""",
             typed=False,
         ),
@@ -401,6 +419,37 @@ static $B $H(const $T value)
 }""",
             typed=False,
         ),
+        "store": Helper(_SMALL_STORE % ("$T", "value")),
+        "store_bfloat16": Helper(
+            _SMALL_STORE % ("$B", "$N(value)"), needs=("narrow_bfloat16",), typed=False
+        ),
+        "prefetch_line": Helper(
+            """\
+// A hint: the cache line of an element that is read soon.
+static void $H(__global const void *element)
+{
+#ifdef __has_builtin
+#if __has_builtin(__builtin_prefetch)
+    __builtin_prefetch(element);
+#endif
+#endif
+}""",
+            typed=False,
+        ),
+        "store_mask": Helper(
+            "// Stored as 0 and 1, and at once: PoCL stores vectors of bytes one by one.\n"
+            "static void $H(const char$L value, __global uchar *to)\n"
+            "{\n"
+            "    typedef uchar$L anywhere __attribute__((aligned(1)));\n"
+            "    *(__global anywhere *)to = as_uchar$L(value) & (uchar$L)(1);\n"
+            "}",
+            typed=False,
+        ),
+        "stream_small": Helper(
+            _STREAMING_STORE
+            % ("__builtin_nontemporal_store(value, (__global $T *)to);", "$N(value, to);"),
+            needs=("store",),
+        ),
         "stream": Helper(
             _STREAMING_STORE
             % (
@@ -423,9 +472,9 @@ static $B $H(const $T value)
             _STREAMING_STORE
             % (
                 "__builtin_nontemporal_store($N(value), (__global $B *)to);",
-                "vstore$L($N(value), 0, to);",
+                "store_bfloat16_x$L(value, to);",
             ),
-            needs=("narrow_bfloat16",),
+            needs=("narrow_bfloat16", "store_bfloat16"),
             typed=False,
         ),
     }
@@ -473,6 +522,9 @@ OPENCL = Dialect(
     loads=LOADS,
     stores=STORES,
     streaming=STREAMING,
+    prefetches=MappingProxyType(
+        {t: Spelling("{H}(&{p}[{i}]);", helper="prefetch_line") for t in STORAGE}
+    ),
     helpers=HELPERS,
     helper_names="|".join(HELPERS),
     halves=MappingProxyType({}),

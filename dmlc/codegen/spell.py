@@ -99,6 +99,8 @@ class Speller:
                 return [f"{indent}{self._dialect.barrier}"]
             case k.Store():
                 return [f"{indent}{self._spell_store(statement)}"]
+            case k.Prefetch():
+                return [f"{indent}{self._spell_prefetch(statement)}"]
             case k.If(condition=condition, then=then):
                 head = f"{indent}if ({self.spell(condition).text}) {{"
                 return [head, *self.spell_statements(then, depth + 1), f"{indent}}}"]
@@ -195,6 +197,16 @@ class Speller:
             spelling = self._dialect.streaming[buffer.dtype]
             places["f"] = self.spell(store.streaming).text
         return self._fill(spelling, places, buffer.dtype.compute, lanes, buffer.dtype)
+
+    def _spell_prefetch(self, prefetch: k.Prefetch) -> str:
+        dtype = self._buffers[prefetch.buffer].dtype
+        index = self.spell(prefetch.index)
+        places: dict[str, str | int] = {
+            "p": self._names.spell(prefetch.buffer),
+            "i": index.inner,
+            "j": index.text,
+        }
+        return self._fill(self._dialect.prefetches[dtype], places, dtype.compute, 1, dtype)
 
     def _spell_half(self, put: k.PutHalf) -> str:
         dtype = self._buffers[put.buffer].dtype
@@ -409,8 +421,9 @@ class Speller:
             places["T"] = self._type_name(dtype, lanes)
             if dtype is not DataType.BOOL and "{U}" in text:
                 places["U"] = self._type_name(_UNSIGNED[dtype.bytes], lanes)
-        if spelling.helper is not None and "{H}" in text:
-            places["H"] = self._use_helper(spelling.helper, dtype, lanes, storage)
+        helper = (spelling.vector_helper if lanes > 1 else None) or spelling.helper
+        if helper is not None and "{H}" in text:
+            places["H"] = self._use_helper(helper, dtype, lanes, storage)
         positional = [places.pop(n) for n in ("0", "1") if n in places]
         return text.format(*positional, **places)
 

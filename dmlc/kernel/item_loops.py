@@ -21,6 +21,9 @@ _BAND = 4
 """Rows walked side by side, where vectors run across outputs: rows lie far apart in memory, and
 reads of several are under way at once."""
 
+_LEAST_ROW, _LARGEST_ROW = 2048, 65536
+"""Bytes of a row that is prefetched: no longer than stays cached until it is read."""
+
 _FOUR = 4
 """The lanes of shorter vectors, for what long ones leave over."""
 
@@ -199,6 +202,7 @@ class Loops:
         variable = k.Local(names.take("j" if in_block else "i"), k.INDEX)
         start_at = {**known, axis: self.item.first} if in_block else known
         bases = self._bases(start_at, body)
+        ahead = self._fetch_ahead(axis, start_at, body) if bounds is None else {}
         steps = self.phase.space.walk.strides
 
         def position(view: View) -> k.Expression:
@@ -207,8 +211,40 @@ class Loops:
             return add(bases[view], multiply(variable, steps[view][axis]))
 
         for width, start, end in self._share(first, stop, lanes, body):
-            body.append(k.For(variable, start, end, width, tuple(write(width, position))))
+            inside = write(width, position)
+            if width == lanes:
+                inside = [k.Prefetch(t, add(base, variable)) for t, base in ahead.items()] + inside
+            body.append(k.For(variable, start, end, width, tuple(inside)))
         return body
+
+    def _fetch_ahead(
+        self, axis: int, known: Known, statements: list[k.Statement]
+    ) -> dict[str, k.Expression]:
+        """Where the next row along the loop around this one starts, for each tensor to prefetch.
+
+        Measured: a fold of rows of 16-bit elements takes a quarter less time for it where caches
+        hold the tensors; one of 32-bit elements waits for memory with it and without, and a pass
+        that stores finds what it reads where the fold before left it.
+        """
+        place = self.axes.index(axis) if axis in self.axes else 0
+        outer = self.axes[place - 1] if place else -1
+        size = self.phase.space.sizes[axis]
+        if not self.phase.gathered or outer not in known or outer == self.block_axis:
+            return {}
+        views: list[View] = []
+        for view in self.phase.elements.buffers():
+            strides = self.phase.space.walk.strides[view]
+            apart = strides[axis] == 1 and strides[outer] > size
+            if view.dtype.bytes == 2 and apart and _LEAST_ROW <= 2 * size <= _LARGEST_ROW:
+                views.append(view)
+        if not views or outer in self.phase.space.pieces:
+            return {}
+        last = index(self.phase.space.sizes[outer] - 1)
+        following = operate("min", add(known[outer], index(1)), last)
+        let = self.builder.let(f"next_i{outer}", following)
+        statements.append(let)
+        at = self.builder.at({**known, outer: let.local})
+        return {view.tensor: self._name(statements, "next_row", at(view)) for view in views}
 
     def _share(
         self, first: k.Expression, stop: k.Expression, lanes: int, body: list[k.Statement]

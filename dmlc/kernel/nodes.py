@@ -221,6 +221,14 @@ class Store:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Prefetch:
+    """A hint, without which nothing changes: element `index` of a buffer is read soon."""
+
+    buffer: str
+    index: Expression
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class PutHalf:
     """Half a word, the lower (0) or the upper (1), takes `value` rounded to what `buffer`
     stores. It is put in once."""
@@ -241,7 +249,18 @@ class StoreWord:
 
 
 Statement: TypeAlias = (
-    Let | Variable | Assign | Put | Barrier | For | Halve | If | Store | PutHalf | StoreWord
+    Let
+    | Variable
+    | Assign
+    | Put
+    | Barrier
+    | For
+    | Halve
+    | If
+    | Store
+    | Prefetch
+    | PutHalf
+    | StoreWord
 )
 
 

@@ -74,6 +74,8 @@ def _statements(statements: Iterable[k.Statement], indent: str) -> list[str]:
                 if statement.streaming is not None:
                     stream = f" streaming where {_expression(statement.streaming)}"
                 lines.append(f"{indent}store {place} = {_expression(statement.value)}{stream}")
+            case k.Prefetch():
+                lines.append(f"{indent}prefetch {statement.buffer}[{_expression(statement.index)}]")
             case k.PutHalf(word=word):
                 half, value = _expression(statement.half), _expression(statement.value)
                 lines.append(f"{indent}put {word.name}[{half}] = {value}:{statement.buffer}")

@@ -258,16 +258,16 @@ def _find_used(stage: Stage, root: int, over: Sequence[Index]) -> Array:
     body = stage.body
     index_only, dependencies = find_index_only(body), find_dependencies(body)
     costs = _count_costs(body.instructions)
-    used = np.asarray(True)
+    shape = [e for e in map(stage.extent, over) if isinstance(e, int)]
+    used: Array = np.ones(shape, np.bool_)
     conditions = [
         c
         for c in list_conjuncts(body)
         if index_only[c] and not costs[c] and set(dependencies[c]) <= set(over)
     ]
     for holds in evaluate_positions(stage, conditions, over) if conditions else ():
-        used = np.asarray(np.logical_and(used, holds))
-    shape = [stage.extent(index) for index in over]
-    return np.broadcast_to(used, [e for e in shape if isinstance(e, int)])
+        np.logical_and(used, holds, out=used)
+    return used
 
 
 def _drop_axes(values: Array, used: Array, over: Sequence[Index]) -> tuple[Array, list[Index]]:

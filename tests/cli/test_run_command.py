@@ -133,7 +133,7 @@ def test_a_result_that_is_not_near_enough_is_status_1(
     assert found.status == 1
     assert found.out == (
         "dst float32[3]: 3 of 3 elements differ, by 1 at most (1 relative, 8388608 ulp); "
-        "it must be exactly equal\n"
+        "at [0] it must be exact\n"
     )
 
 

@@ -42,9 +42,16 @@ def test_every_conversion_load_and_store_is_spelled(dialect: Dialect) -> None:
     assert set(dialect.halves) == set(dialect.limits.word_types)
     assert set(dialect.streaming) <= held
     entries = [*dialect.operations.values(), *dialect.conversions.values()]
-    for table in (dialect.loads, dialect.stores, dialect.streaming, dialect.halves):
+    for table in (
+        dialect.loads,
+        dialect.stores,
+        dialect.streaming,
+        dialect.halves,
+        dialect.prefetches,
+    ):
         entries += table.values()
-    called = {e.helper for e in entries if isinstance(e, Spelling) and e.helper}
+    spelled = [e for e in entries if isinstance(e, Spelling)]
+    called = {h for e in spelled for h in (e.helper, e.vector_helper) if h}
     needed = {needed for h in dialect.helpers.values() for needed in h.needs}
     assert called | needed == set(dialect.helpers)
 

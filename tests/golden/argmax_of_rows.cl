@@ -13,7 +13,7 @@
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 static float max_float(const float a, const float b)
 {
-    return ((b > a) | isnan(b)) ? b : a;
+    return ((a >= b) | isnan(a)) ? a : b;
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1)))

@@ -7,7 +7,7 @@
 //   t0: X, float32, read
 //   u0: P, int32, written
 //   u1: M, float32, written
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<float> X : register(t0);
 RWStructuredBuffer<int> P : register(u0);

@@ -17,7 +17,7 @@
 //   u0: dbias, float32, written
 //   u1: dscale, float32, written
 //   u2: dx, float32, written
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<float> x : register(t0);
 StructuredBuffer<float> dy : register(t1);

@@ -22,24 +22,23 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
-// PoCL takes the address of any vector of halves for an aligned one; of four, this does no harm.
+// Widened from a copy: PoCL takes the address of any vector of halves for an aligned one.
 static float16 load_half_x16(__global const half *from)
 {
-    if ((ulong)from % 16 == 0) {
-        return (float16)(vload_half8(0, from), vload_half8(1, from));
-    }
-    const float8 low = (float8)(vload_half4(0, from), vload_half4(1, from));
-    const float8 high = (float8)(vload_half4(2, from), vload_half4(3, from));
-    return (float16)(low, high);
+    const ushort8 low = vload8(0, (__global const ushort *)from);
+    const ushort8 high = vload8(1, (__global const ushort *)from);
+    return (float16)(vload_half8(0, (const half *)&low), vload_half8(0, (const half *)&high));
 }
 
-// Rounds to nearest even. In fours, as halves are loaded.
+// Rounds to nearest even, and stores a copy, as halves are loaded.
 static void store_half_x16(const float16 value, __global half *to)
 {
-    vstore_half4_rte(value.s0123, 0, to);
-    vstore_half4_rte(value.s4567, 1, to);
-    vstore_half4_rte(value.s89ab, 2, to);
-    vstore_half4_rte(value.scdef, 3, to);
+    typedef ushort8 anywhere __attribute__((aligned(2)));
+    ushort8 low, high;
+    vstore_half8_rte(value.lo, 0, (half *)&low);
+    vstore_half8_rte(value.hi, 0, (half *)&high);
+    ((__global anywhere *)to)[0] = low;
+    ((__global anywhere *)to)[1] = high;
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1)))

@@ -19,7 +19,7 @@
 //   u0: dbias, float16, written
 //   u1: dscale, float16, written
 //   u2: dx, float16, written
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
 StructuredBuffer<float16_t> x : register(t0);
 StructuredBuffer<float16_t> dy : register(t1);

@@ -19,8 +19,15 @@
 #endif
 #endif
 
+// Stored at once: PoCL stores vectors of small elements one by one, unless they are aligned so.
+static void store_char16(const char16 value, __global char *to)
+{
+    typedef char16 anywhere __attribute__((aligned(sizeof(char))));
+    *(__global anywhere *)to = value;
+}
+
 // Past the caches where `streaming` says so: they cannot keep a result this large.
-static void stream_char16(const char16 value, __global char *to, const bool streaming)
+static void stream_small_char16(const char16 value, __global char *to, const bool streaming)
 {
 #ifdef STREAMING_STORES
     if (streaming) {
@@ -28,7 +35,14 @@ static void stream_char16(const char16 value, __global char *to, const bool stre
         return;
     }
 #endif
-    vstore16(value, 0, to);
+    store_char16(value, to);
+}
+
+// Stored as 0 and 1, and at once: PoCL stores vectors of bytes one by one.
+static void store_mask_x16(const char16 value, __global uchar *to)
+{
+    typedef uchar16 anywhere __attribute__((aligned(1)));
+    *(__global anywhere *)to = as_uchar16(value) & (uchar16)(1);
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -68,8 +82,8 @@ __kernel void select_bytes(
             ? as_char16(as_uchar16(a_value) + as_uchar16(b_value))
             : as_char16(-as_uchar16(a_value));
         const char16 equal_value = (~mask_value) | (a_value == b_value);
-        stream_char16(chosen_value, chosen + i, streaming);
-        vstore16(as_uchar16(equal_value) & (uchar16)(1), 0, equal + i);
+        stream_small_char16(chosen_value, chosen + i, streaming);
+        store_mask_x16(equal_value, equal + i);
     }
 
     for (uint i = vector_end; i < end; ++i) {

@@ -45,6 +45,13 @@ static ushort16 narrow_bfloat16_x16(const float16 value)
     return convert_ushort16(isnan(value) ? (uint16)(0x7fc0) : rounded);
 }
 
+// Stored at once: PoCL stores vectors of small elements one by one, unless they are aligned so.
+static void store_bfloat16_x16(const float16 value, __global ushort *to)
+{
+    typedef ushort16 anywhere __attribute__((aligned(sizeof(ushort))));
+    *(__global anywhere *)to = narrow_bfloat16_x16(value);
+}
+
 // Past the caches where `streaming` says so: they cannot keep a result this large.
 static void stream_bfloat16_x16(const float16 value, __global ushort *to, const bool streaming)
 {
@@ -54,7 +61,7 @@ static void stream_bfloat16_x16(const float16 value, __global ushort *to, const 
         return;
     }
 #endif
-    vstore16(narrow_bfloat16_x16(value), 0, to);
+    store_bfloat16_x16(value, to);
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1)))

@@ -13,31 +13,31 @@
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 static float16 max_float16(const float16 a, const float16 b)
 {
-    return ((b > a) | isnan(b)) ? b : a;
+    return ((a >= b) | isnan(a)) ? a : b;
 }
 
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 static float4 max_float4(const float4 a, const float4 b)
 {
-    return ((b > a) | isnan(b)) ? b : a;
+    return ((a >= b) | isnan(a)) ? a : b;
 }
 
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 static float8 max_float8(const float8 a, const float8 b)
 {
-    return ((b > a) | isnan(b)) ? b : a;
+    return ((a >= b) | isnan(a)) ? a : b;
 }
 
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 static float2 max_float2(const float2 a, const float2 b)
 {
-    return ((b > a) | isnan(b)) ? b : a;
+    return ((a >= b) | isnan(a)) ? a : b;
 }
 
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 static float max_float(const float a, const float b)
 {
-    return ((b > a) | isnan(b)) ? b : a;
+    return ((a >= b) | isnan(a)) ? a : b;
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1)))

@@ -7,7 +7,7 @@
 // Dispatch 15 groups of 256 threads; a group computes 4 outputs, with 64 lanes on each.
 //   t0: X, float32, read
 //   u0: Y, float32, written
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<float> X : register(t0);
 RWStructuredBuffer<float> Y : register(u0);

@@ -5,7 +5,7 @@
 // Dispatch 18 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
 //   t0: X, float32, read
 //   u0: S_parts, float32, written
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<float> X : register(t0);
 RWStructuredBuffer<float> S_parts : register(u0);
@@ -47,7 +47,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 // Dispatch 1 group of 256 threads; a group computes 1 output, with 256 lanes on each.
 //   u0: S, float32, written
 //   t0: S_parts, float32, read
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 RWStructuredBuffer<float> S : register(u0);
 StructuredBuffer<float> S_parts : register(t0);
@@ -90,7 +90,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //   t1: S, float32, read
 //   u0: Y, float32, written
 //   b0: n, uint, the number of elements
-// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis -enable-16bit-types
+// Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
 StructuredBuffer<float> X : register(t0);
 StructuredBuffer<float> S : register(t1);

@@ -131,6 +131,26 @@ def test_columns_are_folded_in_blocks_of_whole_cache_lines(
     assert groups(kernel) * kernel.launch.per_group >= blocks
 
 
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "fetched"),
+    [
+        ((4, 8, 40, 40), "f16", 2),  # x and dy, in the pass that folds
+        ((4, 8, 40, 40), "f32", 0),
+        ((4, 8, 14, 14), "f16", 0),  # rows too short to be worth a hint
+        ((1, 8, 40, 40), "f16", 0),  # one row: none follows
+    ],
+)
+def test_the_next_row_of_halves_is_fetched_ahead(
+    sizes: tuple[int, ...], dtype: str, fetched: int
+) -> None:
+    (kernel,) = lower(batch_norm_training_grad(sizes, (1,), dtype))
+    hints = [s for s in walk(kernel.body) if isinstance(s, k.Prefetch)]
+    assert len(hints) == fetched
+    assert {h.buffer for h in hints} <= {b.name for b in kernel.buffers if b.dtype.bytes == 2}
+    text = print_kernel(kernel)
+    assert text.count("prefetch ") == fetched
+
+
 def test_registers_are_flushed_every_few_thousand_points() -> None:
     (kernel,) = lower(fold((40, 100_000), (0,)))
     strips = [loop for loop in loops(kernel) if loop.step == 4096]

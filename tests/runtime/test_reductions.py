@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dmlc import ir
 from dmlc.codegen.dialect import Unsupported
-from dmlc.codegen.hlsl import HLSL
+from dmlc.codegen.hlsl import HLSL_6_2
 from dmlc.pipeline import compile
 from dmlc.reference import evaluate
 from dmlc.runtime import dxc, opencl, vulkan
@@ -40,7 +40,7 @@ def run_vulkan(function: ir.Function, inputs: dict[str, Array]) -> dict[str, Arr
 
 DEVICES = {"opencl": run_opencl, "vulkan": run_vulkan}
 
-HLSL_TYPES = [t for t in TENSOR_TYPES if not isinstance(HLSL.storage[t], Unsupported)]
+HLSL_TYPES = [t for t in TENSOR_TYPES if not isinstance(HLSL_6_2.storage[t], Unsupported)]
 
 
 @pytest.mark.parametrize("dtype", HLSL_TYPES, ids=lambda t: t.short)

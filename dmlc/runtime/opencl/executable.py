@@ -8,7 +8,7 @@ ones and puts it back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dmlc.program import Program, Role
@@ -148,7 +148,8 @@ class Executable:
             launcher = self._new_launcher(unit)
         launcher.set_sizes(placement.sizes)
         launcher.count = None
-        launcher.set_buffers(run.buffers + self._constant_buffers)
+        run.keep_constants(self._constants, self._constant_buffers)
+        launcher.set_buffers(run.buffers)
         return run, launcher
 
     def _new_launcher(self, unit: int) -> Launcher:
@@ -191,6 +192,7 @@ class _Run:
         self._session = session
         self._inputs: list[tuple[Operand, cl.Buffer]] = []
         self._outputs: list[tuple[Operand, cl.Buffer]] = []
+        self._constants: Sequence[Array] = ()
         self.buffers: list[cl.Buffer] = []
         self.bytes = 0
         places: dict[tuple[int, int], cl.Buffer] = {}
@@ -216,6 +218,11 @@ class _Run:
         for size in placement.scratch.values():
             self.bytes += size
             self.buffers.append(session.scratch(size))
+
+    def keep_constants(self, arrays: Sequence[Array], buffers: Sequence[cl.Buffer]) -> None:
+        """Adds the program's constants, which live as long as the run: a launcher keeps nothing."""
+        self._constants = arrays
+        self.buffers += buffers
 
     @property
     def moves_nothing(self) -> bool:

@@ -1,0 +1,103 @@
+"""Reads at computed positions, windows and tables on every device: equal to the reference, bit for
+bit, on whole numbers."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from dmlc import ir
+from dmlc.pipeline import compile
+from dmlc.program import Program, Role
+from dmlc.reference import evaluate
+from dmlc.runtime import opencl, vulkan
+from dmlc.scalars import DataType
+from tests import positions
+from tests.positions import FUNCTIONS, find_differences, make_inputs
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_on_opencl(name: str, profile: str) -> None:
+    function = positions.read(name)
+    inputs = make_inputs(function)
+    got = opencl.load(compile(function, "opencl", profile))(inputs)
+    assert find_differences(got, evaluate(function, inputs)) == []
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_on_vulkan(name: str) -> None:
+    function = positions.read(name)
+    inputs = make_inputs(function)
+    got = vulkan.load(compile(function, "hlsl"))(inputs)
+    assert find_differences(got, evaluate(function, inputs)) == []
+
+
+def read_as(name: str, dtype: DataType) -> ir.Function:
+    """A function of the samples with its FLOAT32 tensors of another type."""
+    text = re.sub(r"\bf32\[", f"{dtype.short}[", FUNCTIONS[name])
+    if not dtype.is_storage_only:
+        text = re.sub(r"(?<![\w.])-?\d+\.\d+", lambda found: f"{found[0]}:{dtype.short}", text)
+    return ir.parse(text, name)
+
+
+@pytest.mark.parametrize("dtype", [DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT64])
+@pytest.mark.parametrize("name", ["pad", "average_pool", "flip", "two_steps", "strided"])
+def test_other_types(name: str, dtype: DataType) -> None:
+    function = read_as(name, dtype)
+    inputs = make_inputs(function)
+    wanted = evaluate(function, inputs)
+    assert find_differences(opencl.load(compile(function, "opencl"))(inputs), wanted) == []
+    assert find_differences(vulkan.load(compile(function, "hlsl"))(inputs), wanted) == []
+
+
+@pytest.mark.parametrize("name", ["pad", "flip", "gather"])
+def test_two_halves_to_a_word(name: str) -> None:
+    function = read_as(name, DataType.FLOAT16)
+    inputs = make_inputs(function)
+    program = compile(function, "hlsl", shader_model="6.0")
+    got = vulkan.load(program)(inputs)
+    assert find_differences(got, evaluate(function, inputs)) == []
+
+
+def list_programs(name: str) -> list[Program]:
+    function = positions.read(name)
+    return [
+        compile(function, target, profile)
+        for target, profile in (("opencl", "cpu"), ("opencl", "gpu"), ("hlsl", "gpu"))
+    ]
+
+
+def test_tables_are_constants_of_the_program() -> None:
+    for program in list_programs("linear_grad"):
+        (table,) = program.constants
+        assert table.role is Role.CONSTANT
+        assert table.values == (0.25, 0.75, 0.75, 0.25)
+        assert table.array().dtype == np.float32
+        assert [t.name for t in program.inputs] == ["dY"]
+        described = [t for t in program.manifest()["tensors"] if t["role"] == "constant"]
+        assert [t["values"] for t in described] == [[0.25, 0.75, 0.75, 0.25]]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_kernel_scatters(name: str) -> None:
+    """Whatever a function reads where, each element of a result is stored by one work item, and
+    none by an atomic operation."""
+    for program in list_programs(name):
+        for kernel in program.kernels:
+            assert re.search(r"atomic|Interlocked", kernel.source) is None
+            written = {b.name for b in kernel.buffers if b.written}
+            read = {b.name for b in kernel.buffers if b.read}
+            assert not written & read
+
+
+@pytest.mark.parametrize("name", ["linear_grad", "irregular"])
+def test_a_bound_call_reads_its_tables_again(name: str) -> None:
+    function = positions.read(name)
+    inputs = make_inputs(function)
+    wanted = evaluate(function, inputs)
+    call = opencl.load(compile(function, "opencl")).bind(inputs)
+    assert find_differences(call(), wanted) == []
+    assert find_differences(call(), wanted) == []
