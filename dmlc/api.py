@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from dmlc.binding import Operator, TensorDesc
+from dmlc.binding import Operator, TensorDesc, ir_name
 from dmlc.catalog import operator
 from dmlc.ir import Function
 from dmlc.pipeline import compile
@@ -123,18 +123,53 @@ def run(
     """Runs an operator or a function on arrays, and returns its outputs by name.
 
     `subject` is the name of a built-in operator, an `Operator`, or an `ir.Function`. `inputs`
-    maps tensor names to NumPy arrays of the very data types to be used (an optional input may be
-    None), of any strides. `outputs` may map names to arrays to write into, or to sizes. `device`
-    is `opencl`, `opencl:<index or part of a name>`, `vulkan` or `d3d12` (the HLSL itself) with
-    the same, or `reference`.
+    maps tensor names to NumPy arrays of the very data types to be used, of any strides; an
+    optional input may be None. `outputs` may map names to arrays to write into, or to sizes. An
+    array of tensors is a list, or given one by one: `InputTensors[0]`. `device` is `opencl`,
+    `opencl:<index or part of a name>`, `vulkan` or `d3d12` (the HLSL itself) with the same, or
+    `reference`.
 
     The first call with new types, sizes and attributes compiles; calls like it do not. Packed
     arrays of equal sizes share one kernel whatever their sizes are.
     """
     resolved = _resolve(subject)
-    arrays = {name: _as_array(name, value) for name, value in inputs.items() if value is not None}
-    call = _Call(resolved, arrays, attributes or {}, outputs or {}, _find_device(device))
-    return call.run()
+    listed = _list_arrays(resolved)
+    given = _spell_entries(listed, inputs)
+    arrays = {name: _as_array(name, value) for name, value in given.items() if value is not None}
+    wanted = cast("Outputs", _spell_entries(listed, outputs or {}))
+    call = _Call(resolved, arrays, attributes or {}, wanted, _find_device(device))
+    found = call.run()
+    if not listed:
+        return found
+    return Results({_show_entry(listed, n): a for n, a in found.items()}, found.report)
+
+
+def _list_arrays(subject: Operator | Function) -> tuple[str, ...]:
+    """The arrays of tensors that an operator has."""
+    if isinstance(subject, Function):
+        return ()
+    return tuple(t.name for t in subject.definition.levels[-1].tensors if t.array)
+
+
+def _spell_entries(listed: tuple[str, ...], given: Mapping[str, object]) -> Mapping[str, object]:
+    """What was given by name, entries of arrays of tensors by the names that functions have for
+    them: `InputTensors=[a, b]` and `InputTensors[0]` become `InputTensors_0` and so on."""
+    if not listed:
+        return given
+    found: dict[str, object] = {}
+    for name, value in given.items():
+        if name in listed and isinstance(value, list | tuple):
+            items = cast("Sequence[object]", value)
+            found.update({f"{name}_{number}": item for number, item in enumerate(items)})
+        else:
+            found[ir_name(name)] = value
+    return found
+
+
+def _show_entry(listed: tuple[str, ...], name: str) -> str:
+    """`OutputTensors_0` as callers write it: `OutputTensors[0]`."""
+    array, _, number = name.rpartition("_")
+    return f"{array}[{number}]" if array in listed and number.isdecimal() else name
 
 
 def _resolve(subject: object) -> Operator | Function:
@@ -290,8 +325,13 @@ class _Call:
     def _bind(self, subject: Operator) -> Function:
         tensors = {**self.arrays, **self._given()}
         known = [t.name for t in subject.definition.levels[-1].tensors if t.output]
+        listed = _list_arrays(subject)
         # What is no output is refused with the results, where outputs are spoken of.
-        wanted = {n: sizes for n, sizes in self._wanted_sizes().items() if n in known}
+        wanted = {
+            n: sizes
+            for n, sizes in self._wanted_sizes().items()
+            if _show_entry(listed, n).partition("[")[0] in known
+        }
         described = {n: _describe(a) for n, a in tensors.items()}
         return subject.bind({**described, **wanted}, self.attributes)
 

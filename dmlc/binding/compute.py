@@ -15,14 +15,14 @@ the number of values where the mean is read.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dmlc import ir
 from dmlc.binding.bounds import check_reads
 from dmlc.binding.builder import join_shapes, span_text
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.expressions import Scope
-from dmlc.binding.facts import Binding, BoundTensor
+from dmlc.binding.facts import Binding, BoundTensor, ir_name
 from dmlc.binding.indexing import Indexing
 from dmlc.binding.nodes import Element, Emission, Form, Node, Pack, Shape, Value, Weak
 from dmlc.binding.packs import entries
@@ -68,15 +68,16 @@ class _Lowering:
         self.builder = Indexing()
         self.evaluator = Evaluator(binding, self.builder)
         self.evaluator.materialize = self.materialize
+        self.evaluator.place = self.place
         self.stages: list[ir.Stage] = []
         self.extents: dict[str, tuple[ir.Extent, ...]] = {}
         """The extents of what a stage may read, as far as they are known."""
         for tensor in binding.tensors.values():
             if tensor.sizes is not None:
-                self.extents[tensor.name] = tensor.sizes
+                self.extents[ir_name(tensor.name)] = tensor.sizes
         self.errors: list[DmlcError] = []
         self.inferred: dict[str, Shape] = {}
-        self.names = dict.fromkeys(binding.definitions)
+        self.names = dict.fromkeys(ir_name(name) for name in binding.definitions)
         self.assigned = dict.fromkeys(s.name.text for s in binding.operator.compute or ())
         self.last_read = _last_reads(binding)
 
@@ -122,7 +123,10 @@ class _Lowering:
 
     def assign(self, statement: syntax.Assignment, number: int) -> Value:
         """Defines a name, and gives what reading it means from here on."""
-        tensor = self.binding.tensors.get(statement.name.text)
+        name = statement.name.text
+        tensor = self.binding.tensors.get(name)
+        if tensor is None and self.binding.members(name):
+            return self.define_array(self.binding.members(name), statement, number)
         scope, domain = Scope({}, None, None), None
         if statement.indices is not None:
             scope, domain = self.bind_indices(statement, statement.indices, tensor)
@@ -210,8 +214,9 @@ class _Lowering:
         if isinstance(dtype, Weak):
             dtype = DataType.FLOAT32 if dtype is Weak.FLOAT else DataType.INT32
             value = self.builder.adapt(value, dtype, span)
-        name = "element"
-        return self.add_stage(name, dtype, value, shape, span)
+        made = self.add_stage("element", dtype, value, shape, span)
+        self.builder.hold(value, self.stages[-1].name)
+        return made
 
     # Names --------------------------------------------------------------------------------
 
@@ -281,6 +286,42 @@ class _Lowering:
             return element
         return self.add_stage(name, dtype, element, extents, span, domain)
 
+    # Arrays of tensors --------------------------------------------------------------------
+
+    def define_array(
+        self, members: list[BoundTensor], statement: syntax.Assignment, number: int
+    ) -> Value:
+        """Defines the entries of an array of outputs: what `split` gives."""
+        if statement.indices is not None:
+            raise DmlcError(
+                f"'{statement.name.text}' is an array of tensors, and is defined by 'split'",
+                statement.name.span,
+            )
+        self.evaluator.targets = [self.binding.sizes(m.name, statement.span) for m in members]
+        value = self.evaluator.evaluate(statement.value)
+        self.evaluator.targets = None
+        items = entries(value) if isinstance(value, tuple | Pack) else ()
+        if len(items) != len(members):
+            raise DmlcError(
+                f"'{statement.name.text}' is an array of tensors: write split(X, axis: A)",
+                statement.value.span,
+            )
+        for member, item in zip(members, items, strict=True):
+            self.define_output(member, item, statement, number, None)
+        return value
+
+    def place(
+        self, extents: tuple[int, ...], make: Callable[[list[Element]], Value], span: Span
+    ) -> Element:
+        """A tensor of these sizes whose element at each position `make` gives."""
+        bound = [self.builder.bind(axis, extent) for axis, extent in enumerate(extents)]
+        variables = tuple(self.builder.variable(v) for v in bound)
+        element = self.builder.weak(make(bound), span)
+        dtype = self.builder.dtype(element)
+        if not isinstance(dtype, DataType):
+            raise InternalError("what is joined and split has a type", span)
+        return self.add_stage("element", dtype, element, extents, span, _Domain(variables, extents))
+
     # Stages -------------------------------------------------------------------------------
 
     def add_stage(
@@ -302,7 +343,8 @@ class _Lowering:
         for inner in builder.list_folds(value):
             if fold is None or inner != value:
                 self.add_fold(inner, wanted, span)
-        name = self.fresh_name(wanted) if wanted not in self.binding.tensors else wanted
+        output = wanted in self.binding.tensors
+        name = ir_name(wanted) if output else self.fresh_name(wanted)
         if fold is None:
             emission = builder.emit_value(value, domain, variables)
             self.append(ir.Stage(name, dtype, domain, emission.body(), None, span), emission)
@@ -359,11 +401,11 @@ class _Lowering:
         for tensor in binding.tensors.values():
             span = tensor.definition.span
             if tensor.definition.output:
-                results.append(ir.Result(tensor.name, tensor.strides))
+                results.append(ir.Result(ir_name(tensor.name), tensor.strides))
             else:
                 parameters.append(
                     ir.Parameter(
-                        tensor.name,
+                        ir_name(tensor.name),
                         binding.dtype(tensor.name, span),
                         binding.extents(tensor.name, span),
                         tensor.strides,

@@ -98,9 +98,9 @@ def check_types(binding: Binding, diagnostics: Diagnostics) -> None:
         return
     present = [t for t in binding.tensors.values() if t.dtype is not None]
     for combination in combinations:
-        if all(t.dtype in combination.types.get(t.name, (t.dtype,)) for t in present):
+        if all(t.dtype in combination.types.get(t.definition.row, (t.dtype,)) for t in present):
             return
-    named = [t for t in present if any(t.name in c.types for c in combinations)]
+    named = [t for t in present if any(t.definition.row in c.types for c in combinations)]
     shown = ", ".join(f"{t.name} {_type_name(t.dtype)}" for t in named)
     table = combinations[0].span.to(combinations[-1].span)
     diagnostics.append(
@@ -113,7 +113,7 @@ def _type_name(dtype: DataType | None) -> str:
 
 
 def _check_sentence(binding: Binding, sentence: syntax.Sentence, diagnostics: Diagnostics) -> None:
-    present = [binding.tensors[s.text] for s in sentence.subjects if s.text in binding.tensors]
+    present = [t for s in sentence.subjects for t in binding.members(s.text)]
     broken: list[str] = []
     if sentence.kind == "same":
         for fact in sentence.objects:

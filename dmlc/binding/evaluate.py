@@ -25,10 +25,10 @@ from dmlc.binding.axes import (
 from dmlc.binding.builder import span_text
 from dmlc.binding.expressions import Scope
 from dmlc.binding.facts import Binding
-from dmlc.binding.indexed import Indexed
 from dmlc.binding.indexing import Indexing
 from dmlc.binding.nodes import Element, Pack, Shape, Value
 from dmlc.binding.packs import entries, make_array
+from dmlc.binding.tensor_arrays import TensorArrays
 from dmlc.binding.values import cast_constant, describe, show
 from dmlc.ir import packed_strides
 from dmlc.language import syntax
@@ -40,6 +40,7 @@ from dmlc.language.vocabulary import (
     FOLDS,
     REDUCTIONS,
     SCALAR_FUNCTIONS,
+    TENSOR_ARRAY_FUNCTIONS,
 )
 from dmlc.language.walk import Step
 from dmlc.scalars import COMBINERS, DataType, combiner_identity
@@ -48,7 +49,7 @@ from dmlc.source import DmlcError, Span, unknown_name
 _MOST_CALLS = 20_000
 
 
-class Evaluator(Indexed):
+class Evaluator(TensorArrays):
     """Expressions of one binding. Without a `builder`, elements of tensors may not be read."""
 
     def __init__(self, binding: Binding, builder: Indexing | None = None) -> None:
@@ -71,6 +72,8 @@ class Evaluator(Indexed):
             return self._reduce(name, expression, scope)
         if name in AXIS_FUNCTIONS:
             return self._move_axes(name, expression, scope)
+        if name in TENSOR_ARRAY_FUNCTIONS:
+            return self._tensor_array(name, expression, scope)
         if name in ARRAY_FUNCTIONS:
             return self._array_function(name, expression, scope)
         if name == "clamp":
@@ -227,33 +230,6 @@ class Evaluator(Indexed):
             axes = yield self._axes(named.value, len(shape), scope)
         self._scope = scope
         return self._built().fold(name, value, axes, expression.span)
-
-    def _operand_and_named(
-        self, name: str, expression: syntax.Call
-    ) -> tuple[syntax.Expression, syntax.Argument]:
-        """What a call is on, and its one named argument."""
-        plain = [a.value for a in expression.arguments if a.name is None]
-        named = [a for a in expression.arguments if a.name is not None]
-        if len(plain) != 1 or len(named) != 1:
-            raise DmlcError(
-                f"'{name}' takes one value, and what to do it over: {name}(x, axes: [...])",
-                expression.span,
-            )
-        return plain[0], named[0]
-
-    def _shaped(
-        self, name: str, operand: syntax.Expression, scope: Scope
-    ) -> Step[tuple[Element, tuple[ir.Extent, ...]]]:
-        """A value that has a shape, and the shape."""
-        value: Value = yield self._visit(operand, scope)
-        self._scope = scope
-        shape = self._built().shape(value) if isinstance(value, Element) else None
-        if not isinstance(value, Element) or shape is None:
-            raise DmlcError(
-                f"'{name}' takes a tensor, but {span_text(operand.span)} has no sizes",
-                operand.span,
-            )
-        return value, shape
 
     def _axes(self, expression: syntax.Expression, rank: int, scope: Scope) -> Step[list[int]]:
         """The value of `axes:`, as axes of a tensor of that rank."""

@@ -13,13 +13,14 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from dmlc.binding.builder import span_text
-from dmlc.binding.facts import Binding
+from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.indexing import Indexing
 from dmlc.binding.nodes import Element, Pack, Value
 from dmlc.binding.packs import Expansion, entries, make_array, zip_arrays
-from dmlc.binding.values import Constant, EnumValue, apply_constant, describe
+from dmlc.binding.values import Constant, EnumValue, apply_constant, describe, whole_number
 from dmlc.ir import packed_strides
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
@@ -32,7 +33,6 @@ from dmlc.source import (
     InternalError,
     Note,
     Span,
-    UnsupportedError,
     unknown_name,
 )
 
@@ -74,6 +74,8 @@ class Scope:
         return tuple(chain)
 
 
+_Maker: TypeAlias = Callable[[list[Element]], Value]
+
 TOP = Scope({}, None, None)
 
 
@@ -88,6 +90,10 @@ class Expressions(abc.ABC):
         self.functions: dict[str, FunctionDefinition] = dict(binding.operator.functions)
         self.materialize: Callable[[Element, Span], Element] | None = None
         """Has a tensor hold a computation on whole tensors, so that its elements can be read."""
+        self.place: Callable[[tuple[int, ...], _Maker, Span], Element] | None = None
+        """Makes a tensor of some sizes from what gives its element at each position."""
+        self.targets: list[tuple[int, ...]] | None = None
+        """The sizes of the outputs that the expression at hand is to give, if it gives several."""
         self._scope = TOP
 
     def evaluate(
@@ -147,11 +153,6 @@ class Expressions(abc.ABC):
                     "'...' stands in an index, an array or a fold, and this is neither",
                     expression.span,
                 )
-
-    def _unsupported(self, what: str, span: Span) -> UnsupportedError:
-        return UnsupportedError(
-            f"{what} cannot be bound yet: this version binds formulas on whole tensors", span
-        )
 
     def _same(self, value: Value) -> Step[Value]:
         yield from ()
@@ -217,9 +218,11 @@ class Expressions(abc.ABC):
             )
         definition = self.binding.definitions[name]
         if definition.array:
-            raise self._unsupported(f"array of tensors '{name}'", span)
+            raise DmlcError(
+                f"'{name}' is an array of tensors: pick one, as in '{name}[0]', or join them", span
+            )
         extents = self.binding.extents(name, span)
-        return self.builder.load(name, self.binding.dtype(name, span), extents)
+        return self.builder.load(ir_name(name), self.binding.dtype(name, span), extents)
 
     def _is_open(self, expression: syntax.Expression, scope: Scope) -> bool:
         """Whether this is a bare name that only the other side of a comparison can explain."""
@@ -231,29 +234,61 @@ class Expressions(abc.ABC):
         )
 
     def _member(self, expression: syntax.Member, scope: Scope) -> Step[Value]:
-        yield from ()
+        base = expression.base
+        if isinstance(base, syntax.Index) and self._names_tensors(base.base):
+            name: str = yield self._entry_name(base, scope)
+        elif isinstance(base, syntax.Reference):
+            name = base.name
+        else:
+            name = ""
         self._scope = scope
-        return scope.entry(self._fact(expression), expression.span)
+        return scope.entry(self._fact(name, expression), expression.span)
 
-    def _fact(self, expression: syntax.Member) -> Value:
-        base, fact, span = expression.base, expression.member.text, expression.span
-        if not isinstance(base, syntax.Reference) or base.name not in self.binding.definitions:
+    def _names_tensors(self, expression: syntax.Expression) -> bool:
+        """Whether this is the name of an array of tensors."""
+        arrays = (t for level in self.binding.operator.levels for t in level.tensors if t.array)
+        return isinstance(expression, syntax.Reference) and any(
+            t.name == expression.name for t in arrays
+        )
+
+    def _entry_name(self, expression: syntax.Index, scope: Scope) -> Step[str]:
+        """The name of the tensor that `InputTensors[0]` is. Raises `DmlcError`."""
+        array = expression.base.span.text
+        position: Value = yield self._visit(expression.indices[0], scope)
+        self._scope = scope
+        count = len(self.binding.members(array))
+        number = whole_number(position)
+        if number is None:
+            raise DmlcError(
+                "which tensor of an array it is must be known at compile time", expression.span
+            )
+        if not 0 <= number < count:
+            raise DmlcError(
+                f"'{array}' has {count} tensors, and this is number {number}", expression.span
+            )
+        return f"{array}[{number}]"
+
+    def _fact(self, name: str, expression: syntax.Member) -> Value:
+        fact, span = expression.member.text, expression.span
+        if fact == "Count" and self._names_tensors(expression.base):
+            return len(self.binding.members(name))
+        if name not in self.binding.definitions:
             raise DmlcError(f"only tensors have facts such as '.{fact}'", span)
         match fact:
             case "DataType":
-                return self.binding.dtype(base.name, span)
+                return self.binding.dtype(name, span)
             case "Sizes":
-                return self.binding.sizes(base.name, span)
+                return self.binding.sizes(name, span)
             case "DimensionCount":
-                return len(self.binding.sizes(base.name, span))
+                return len(self.binding.sizes(name, span))
             case "ElementCount":
                 count = 1
-                for size in self.binding.sizes(base.name, span):
+                for size in self.binding.sizes(name, span):
                     count *= size
                 return count
             case "Strides":
-                sizes = self.binding.sizes(base.name, span)
-                return self.binding.tensor(base.name, span).strides or packed_strides(sizes)
+                sizes = self.binding.sizes(name, span)
+                return self.binding.tensor(name, span).strides or packed_strides(sizes)
             case _:
                 raise DmlcError(unknown_name("fact", fact, FACTS, expression.member.span))
 

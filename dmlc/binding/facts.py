@@ -19,6 +19,12 @@ SYMBOL = "n"
 """The extent of every tensor of a function bound without sizes."""
 
 
+def ir_name(name: str) -> str:
+    """What the bound function calls a tensor: entries of arrays, `InputTensors[0]`, have names
+    without brackets there, `InputTensors_0`."""
+    return name.replace("[", "_").replace("]", "")
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class BoundTensor:
     """A tensor that takes part. `dtype` or `sizes` is None while it is not known."""
@@ -47,6 +53,12 @@ class Binding:
     """Every tensor of the feature level in use, present or not."""
     symbolic: bool
     """True where no sizes are given: each tensor is a run of `n` elements."""
+
+    def members(self, row: str) -> list[BoundTensor]:
+        """The tensors that take part under a name of the table: the entries of an array."""
+        if row in self.tensors:
+            return [self.tensors[row]]
+        return [t for t in self.tensors.values() if t.definition.array_name == row]
 
     def tensor(self, name: str, span: Span | None) -> BoundTensor:
         """A tensor that an expression needs. Raises `DmlcError` if it is not given."""

@@ -49,6 +49,9 @@ class Indexed(Expressions):
     # Reads and entries --------------------------------------------------------------------
 
     def _index(self, expression: syntax.Index, scope: Scope) -> Step[Value]:
+        if self._names_tensors(expression.base):
+            name: str = yield self._entry_name(expression, scope)
+            return self._tensor(name, expression.span)
         base: Value = yield self._visit(expression.base, scope.outside())
         if isinstance(base, Element):
             return (yield self._read(expression, base, scope))

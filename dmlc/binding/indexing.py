@@ -246,6 +246,13 @@ class Indexing(Folding):
         condition = self._join(inside)
         return self.select((condition, value, otherwise), (span, span, span), span)
 
+    def keep_inside(self, position: Element, size: int) -> Element:
+        """A position, or the nearest place of an axis of that size where it lies outside."""
+        low, high = self.interval(position)
+        if low < 0:
+            position = self._whole("max", position, self._number(0))
+        return position if high < size else self._whole("min", position, self._number(size - 1))
+
     def _join(self, conditions: Sequence[Element]) -> Element:
         joined = conditions[0]
         for condition in conditions[1:]:

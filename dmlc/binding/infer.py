@@ -1,9 +1,9 @@
 """Works out what a binding leaves open: data types and sizes that the constraints decide.
 
 Sentences (`must have the same Sizes`), the `Dimensions` column and the `types` table come first,
-then what a `require` says an output's sizes are, then the sizes `compute` gives to outputs. A data type that is open still is, of an output, the
-first input's where that is permitted, and otherwise the first that is; what breaks a `require` on
-data types is not permitted.
+then what a `require` says an output's sizes are, then the sizes `compute` gives to outputs. A data
+type that is open still is, of an output, the first input's where that is permitted, and otherwise
+the first that is; what breaks a `require` on data types is not permitted.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def _choices(
         if tensor.name in group:
             rows = [tensors[n].definition.dtypes for n in group if n in tensors]
             permitted = tuple(t for t in permitted if all(t in row for row in rows)) or permitted
-    known = {t.name: t.dtype for t in tensors.values() if t.dtype is not None}
+    known = {t.definition.row: t.dtype for t in tensors.values() if t.dtype is not None}
     listed: dict[DataType, None] = {}
     for combination in binding.operator.combinations:
         types = combination.types
         if all(dtype in types.get(name, (dtype,)) for name, dtype in known.items()):
-            listed.update(dict.fromkeys(types.get(tensor.name, permitted)))
+            listed.update(dict.fromkeys(types.get(tensor.definition.row, permitted)))
     narrowed = tuple(t for t in listed if t in permitted)
     choices = narrowed or permitted or (DataType.FLOAT32,)
     return tuple(t for t in choices if _may_be(binding, tensors, tensor, t)) or choices
@@ -101,7 +101,7 @@ def _asks_type(constraint: syntax.Require, name: str) -> bool:
 def _same(binding: Binding, fact: str) -> list[list[str]]:
     """The groups of tensors that the sentences say have the same of something."""
     return [
-        [s.text for s in c.subjects]
+        [t.name for s in c.subjects for t in binding.members(s.text)]
         for c in binding.operator.constraints
         if isinstance(c, syntax.Sentence)
         and c.kind == "same"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from dmlc import ir
 from dmlc.binding.attributes import complete_attributes, given_attributes
@@ -16,9 +16,12 @@ from dmlc.binding.infer import infer_sizes, infer_types
 from dmlc.binding.tensors import MAXIMUM_RANK, TensorDesc, read_sizes
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition, TensorDefinition, TensorLevel
-from dmlc.source import Diagnostic, DmlcError, Note, UnsupportedError, unknown_name
+from dmlc.source import Diagnostic, DmlcError, Note, unknown_name
 
 _MOST_ERRORS = 20
+_MOST_ENTRIES = 1024
+_ENTRY = re.compile(r"([A-Za-z_]\w*?)(?:\[(\d{1,9})\]|_(\d{1,9}))", re.ASCII)
+"""An entry of an array of tensors, as callers spell it."""
 
 Description: TypeAlias = TensorDesc | Sequence[int]
 """What a caller says about a tensor; sizes alone leave the data type open."""
@@ -71,19 +74,11 @@ class Operator:
     ) -> Binding:
         """What `bind` binds: every tensor's type and sizes and every attribute's value, worked
         out and held to the constraints. Raises as `bind` does."""
-        given = dict(tensors or {})
         table = _find_level(self.definition, level)
         diagnostics: list[Diagnostic] = []
+        given, table = expand_arrays(table, dict(tensors or {}), diagnostics)
         binding = _start(self.definition, table, given, attributes or {}, diagnostics)
         refused = set(attributes or {}) - set(binding.attributes)
-        arrays = [t for t in binding.tensors.values() if t.definition.array]
-        if arrays and not diagnostics:
-            definition = arrays[0].definition
-            raise UnsupportedError(
-                f"array of tensors '{definition.name}' cannot be bound yet: this version binds "
-                "single tensors",
-                definition.span,
-            )
         if not diagnostics:
             binding = infer_types(binding)
         completed = complete_attributes(binding, refused, diagnostics)
@@ -99,6 +94,49 @@ class Operator:
         check_constraints(binding, diagnostics)
         _raise(diagnostics)
         return binding
+
+
+def expand_arrays(
+    table: TensorLevel, given: Mapping[str, object], diagnostics: list[Diagnostic]
+) -> tuple[dict[str, Description], TensorLevel]:
+    """The descriptions given, and the table, with the entries of each array of tensors in its
+    place. An array is given as a list, or entry by entry: `InputTensors[0]`, `InputTensors_0`."""
+    arrays = {t.name: t for t in table.tensors if t.array}
+    named = {t.name for t in table.tensors}
+    found: dict[str, Description] = {}
+    for name, value in given.items():
+        if name in arrays and isinstance(value, list | tuple):
+            items = cast("Sequence[Description]", value)
+            found.update({f"{name}[{number}]": item for number, item in enumerate(items)})
+            continue
+        entry = _ENTRY.fullmatch(name)
+        known = entry is not None and name not in named and entry[1] in arrays
+        spelt = f"{entry[1]}[{int(entry[2] or entry[3])}]" if entry is not None and known else name
+        found[spelt] = cast("Description", value)
+    rows: list[TensorDefinition] = []
+    for tensor in table.tensors:
+        if not tensor.array:
+            rows.append(tensor)
+            continue
+        numbers = [
+            int(entry[2]) for entry in map(_ENTRY.fullmatch, found)
+            if entry is not None and entry[1] == tensor.name and entry[2]
+        ]  # fmt: skip
+        count = max(numbers, default=-1) + 1
+        if count > _MOST_ENTRIES:
+            raise DmlcError(f"'{tensor.name}' has {count} tensors; {_MOST_ENTRIES} at most")
+        if not numbers:
+            kind = "output" if tensor.output else "input"
+            diagnostics.append(
+                Diagnostic(
+                    f"array of {kind}s '{tensor.name}' is not given: describe '{tensor.name}[0]' "
+                    "and so on",
+                    None,
+                    (Note("declared here", tensor.span),),
+                )
+            )
+        rows += [tensor.entry(number) for number in range(count)]
+    return found, TensorLevel(table.level, tuple(rows))
 
 
 def _raise(diagnostics: list[Diagnostic]) -> None:

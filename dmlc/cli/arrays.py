@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 
 import dmlc
+from dmlc.binding import ir_name
 from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.source import DmlcError
 
@@ -106,9 +107,10 @@ def make_outputs(
     function = operator.bind({**given, **described}, attributes)
     made: dict[str, Array] = {}
     for stage in function.stages:
-        if stage.name in described:
+        name = next((n for n in described if ir_name(n) == stage.name), None)
+        if name is not None:
             sizes = tuple(e for e in stage.domain if isinstance(e, int))
-            made[stage.name] = np.empty(sizes, stage.dtype.dtype)
+            made[name] = np.empty(sizes, stage.dtype.dtype)
     return made
 
 

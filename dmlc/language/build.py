@@ -228,8 +228,9 @@ class Builder:
         return "example", syntax.Example(_unquote(title), tuple(items), span), span
 
     def make_example_item(self, children: list[_Node], span: Span) -> syntax.ExampleItem:
-        expect, name, value = children
-        return syntax.ExampleItem(name, value, expect is not None, span)
+        expect, name, number, value = children
+        entry = None if number is None else self.integer(number)
+        return syntax.ExampleItem(name, value, expect is not None, span, entry)
 
     def make_table(self, children: list[_Node], span: Span) -> syntax.Table:
         rows = [self.row(token) for token in children]

@@ -28,6 +28,7 @@ from dmlc.language.vocabulary import (
     FOLDS,
     REDUCTIONS,
     SCALAR_FUNCTIONS,
+    TENSOR_ARRAY_FUNCTIONS,
 )
 from dmlc.language.walk import Step
 from dmlc.scalars import find_data_type
@@ -53,6 +54,8 @@ class ExpressionChecker(Expressions):
             return self._cast(expression, place)
         if name in AXIS_FUNCTIONS:
             return self._move_axes(expression, place, name)
+        if name in TENSOR_ARRAY_FUNCTIONS:
+            return self._tensor_array(expression, place, name)
         if name in ARRAY_FUNCTIONS:
             return self._array_function(expression, place, name)
         scalar = name in SCALAR_FUNCTIONS
@@ -229,6 +232,28 @@ class ExpressionChecker(Expressions):
             self.fail(f"'{name}' takes a tensor", plain[0].span)
         yield self._axes(named[0].value, place)
         return Kind(kind.what, Form.TENSOR)
+
+    def _tensor_array(self, expression: syntax.Call, place: Place, name: str) -> Step[Kind]:
+        """`join(InputTensors, axis: A)` and `OutputTensors = split(InputTensor, axis: A)`."""
+        plain = [a.value for a in expression.arguments if a.name is None]
+        named = [a for a in expression.arguments if a.name is not None]
+        joins = name == "join"
+        if len(plain) != 1 or [a.name.text for a in named if a.name is not None] != ["axis"]:
+            takes = "an array of tensors" if joins else "a tensor"
+            return self.fail(f"'{name}' takes {takes} and an axis: {name}(x, axis: A)",
+                             expression.span)  # fmt: skip
+        kind: Kind = UNKNOWN
+        if joins and not self._names_array(plain[0]):
+            self.fail("'join' takes an array of tensors", plain[0].span)
+        elif not joins:
+            kind = yield self._visit(plain[0], place)
+            if kind.form in (Form.SCALAR, Form.ARRAY) and not kind.is_unknown:
+                self.fail("'split' takes a tensor", plain[0].span)
+        axis: Kind = yield self._visit(named[0].value, place)
+        if axis.form in (Form.TENSOR, Form.ARRAY) and not axis.is_unknown:
+            self.fail("an axis is one whole number", named[0].value.span)
+        self._expect_number(axis, "an axis", named[0].value.span)
+        return Kind(kind.what, Form.TENSOR if joins else Form.UNKNOWN)
 
     # Arrays -------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from dmlc.language.kinds import (
     tensor_kind,
 )
 from dmlc.language.vocabulary import (
+    ARRAY_FACTS,
     ARRAY_FUNCTIONS,
     FACTS,
     FOLDS,
@@ -237,8 +238,15 @@ class Expressions(abc.ABC):
         )
 
     def _member(self, expression: syntax.Member, place: Place) -> Step[Kind]:
-        yield from ()
         base, member = expression.base, expression.member
+        if isinstance(base, syntax.Index) and self._names_array(base.base):
+            yield self._entry(base, place)
+            base = base.base
+            facts = FACTS
+        elif self._names_array(base):
+            facts = ARRAY_FACTS
+        else:
+            facts = FACTS
         if not isinstance(base, syntax.Reference):
             return self.fail(f"only tensors have facts such as '.{member.text}'", expression.span)
         if base.name not in self.names.tensors:
@@ -250,8 +258,8 @@ class Expressions(abc.ABC):
             tensors = self.names.tensors
             self.diagnostics.append(unknown_name("tensor", base.name, tensors, base.span))
             return UNKNOWN
-        if member.text not in FACTS:
-            self.diagnostics.append(unknown_name("fact", member.text, FACTS, member.span))
+        if member.text not in facts:
+            self.diagnostics.append(unknown_name("fact", member.text, facts, member.span))
             return UNKNOWN
         if member.text == "DataType":
             return TYPE
@@ -259,10 +267,32 @@ class Expressions(abc.ABC):
             return self._per_axis(NUMBERS, place)
         return NUMBER
 
+    def _names_array(self, expression: syntax.Expression) -> bool:
+        """Whether this is the name of an array of tensors."""
+        if not isinstance(expression, syntax.Reference):
+            return False
+        tensor = self.names.tensors.get(expression.name)
+        return tensor is not None and tensor.array
+
+    def _entry(self, expression: syntax.Index, place: Place) -> Step[Kind]:
+        """`InputTensors[0]`: one tensor of an array of tensors."""
+        base = expression.base
+        if not isinstance(base, syntax.Reference):
+            return UNKNOWN
+        if len(expression.indices) != 1 or isinstance(expression.indices[0], syntax.Pack):
+            return self.fail("an array of tensors takes one number", expression.span)
+        if expression.otherwise is not None:
+            self.fail("'else' belongs to a read of one tensor", expression.span)
+        yield self._visit_index(expression.indices[0], place)
+        tensor = self.names.tensors[base.name]
+        return dataclasses.replace(tensor_kind(tensor), form=Form.TENSOR)
+
     # Indexing and packs -------------------------------------------------------------------
 
     def _index(self, expression: syntax.Index, place: Place) -> Step[Kind]:
         base = expression.base
+        if self._names_array(base):
+            return (yield self._entry(expression, place))
         kind: Kind = yield self._visit(base, place.outside_pack())
         indices: list[Kind] = []
         for index in expression.indices:

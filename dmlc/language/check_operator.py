@@ -406,13 +406,20 @@ class _OperatorChecker:
         seen: dict[str, Span] = {}
         for item in example.items:
             name = item.name
-            if name.text in seen:
-                note = Note("it is given here first", seen[name.text])
-                self.fail(f"'{name.text}' is given twice in this example", name.span, note)
-            seen[name.text] = name.span
+            if item.tensor in seen:
+                note = Note("it is given here first", seen[item.tensor])
+                self.fail(f"'{item.tensor}' is given twice in this example", name.span, note)
+            seen[item.tensor] = name.span
             tensor = self.names.tensors.get(name.text)
             attribute = self.names.attributes.get(name.text)
-            if tensor is not None:
+            if tensor is not None and tensor.array != (item.entry is not None):
+                cure = f"it is one tensor: write '{name.text} = ...'"
+                if tensor.array:
+                    cure = f"it is an array of tensors: write '{name.text}[0] = ...'"
+                self.fail(f"'{name.text}' cannot be given so: {cure}", name.span)
+            elif attribute is not None and item.entry is not None:
+                self.fail(f"'{name.text}' is an attribute: give all of its values", name.span)
+            elif tensor is not None:
                 self.check_example_tensor(item, tensor)
             elif attribute is not None:
                 if item.expected:
@@ -431,7 +438,8 @@ class _OperatorChecker:
             for a in attributes
             if a.default is None and not arrays_of_length(attributes, a.name)
         ]
-        missing = [n for n in required if n not in seen]
+        given = [item.name.text for item in example.items]
+        missing = [n for n in required if n not in given]
         if missing:
             self.fail(f'example "{example.title}" does not give {", ".join(missing)}', example.span)
 

@@ -61,6 +61,18 @@ class TensorDefinition:
     dtypes: tuple[DataType, ...]
     """Permitted data types, in the table's order."""
     span: Span
+    array_name: str | None = None
+    """Of an entry of an array of tensors, `InputTensors[0]`: the array's name."""
+
+    @property
+    def row(self) -> str:
+        """The name in the table."""
+        return self.name if self.array_name is None else self.array_name
+
+    def entry(self, number: int) -> TensorDefinition:
+        """One tensor of an array."""
+        name = f"{self.name}[{number}]"
+        return dataclasses.replace(self, name=name, array=False, array_name=self.name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

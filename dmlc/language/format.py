@@ -413,7 +413,7 @@ class _Printer:
 
     def example(self, node: syntax.Example, span: Span) -> None:
         self.open(f"example {quote(node.title)} {{", span)
-        heads = [("expect " if i.expected else "") + i.name.text for i in node.items]
+        heads = [("expect " if i.expected else "") + i.tensor for i in node.items]
         padded = self.align(heads, [i.span for i in node.items])
         for item, head in zip(node.items, padded, strict=True):
             self.item(self.statement_text(f"{head} = ", item.value), item.span)

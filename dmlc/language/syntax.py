@@ -269,12 +269,18 @@ class TensorsSection:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExampleItem:
-    """`Name = value`, or `expect Name = value`."""
+    """`Name = value`, or `expect Name = value`; `Name[0] = value` for an array of tensors."""
 
     name: Name
     value: Expression
     expected: bool
     span: Span = dataclasses.field(compare=False, repr=False)
+    entry: int | None = None
+
+    @property
+    def tensor(self) -> str:
+        """The name with its number, as it is written."""
+        return self.name.text if self.entry is None else f"{self.name.text}[{self.entry}]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

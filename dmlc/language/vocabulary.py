@@ -33,12 +33,19 @@ ARRAY_FUNCTIONS: Mapping[str, int] = MappingProxyType(
 """The number of arguments of every function that takes or makes whole arrays."""
 
 BUILT_IN: tuple[str, ...] = (
-    *SCALAR_FUNCTIONS, *REDUCTIONS, *AXIS_FUNCTIONS, *ARRAY_FUNCTIONS, "present", "gradient",
+    *SCALAR_FUNCTIONS, *REDUCTIONS, *AXIS_FUNCTIONS, *ARRAY_FUNCTIONS, "join", "split", "present",
+    "gradient",
 )  # fmt: skip
 """Every name a call may use without declaring it, duplicates included (`min` is two things)."""
 
 FACTS: tuple[str, ...] = ("DataType", "DimensionCount", "Sizes", "ElementCount", "Strides")
 """What `T.` may be followed by."""
+
+ARRAY_FACTS: tuple[str, ...] = ("Count",)
+"""What the name of an array of tensors may be followed by."""
+
+TENSOR_ARRAY_FUNCTIONS: tuple[str, ...] = ("join", "split")
+"""What makes one tensor of an array of tensors, and the reverse; each takes `axis:`."""
 
 SENTENCE_FACTS: tuple[str, ...] = ("DataType", "DimensionCount", "Sizes")
 """What tensors may have the same of."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dmlc.api import run
-from dmlc.binding import Operator, TensorDesc
+from dmlc.binding import Operator, TensorDesc, ir_name
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
 from dmlc.binding.operator import Description
@@ -46,10 +46,15 @@ class Case:
     attributes: dict[str, object]
     inputs: dict[str, Array]
     expected: dict[str, Array]
+    output_types: dict[str, DataType] = dataclasses.field(default_factory=dict[str, DataType])
+    """The data types of outputs, where no input decides them."""
 
     def descriptions(self) -> dict[str, Description]:
         """What binding is told: the types of the inputs, and the sizes of all."""
-        given: dict[str, Description] = {n: a.shape for n, a in self.expected.items()}
+        given: dict[str, Description] = {}
+        for name, array in self.expected.items():
+            dtype = self.output_types.get(name)
+            given[name] = array.shape if dtype is None else TensorDesc(dtype, array.shape)
         for name, array in self.inputs.items():
             given[name] = TensorDesc(data_type_of(array.dtype) or self.data_type, array.shape)
         return given
@@ -91,7 +96,9 @@ def read_cases(definition: OperatorDefinition, example: syntax.Example) -> Itera
 
 def _choose_types(definition: OperatorDefinition) -> Iterator[dict[str, DataType]]:
     """The data types of the inputs, for every type of the first and every row of `types`."""
-    inputs = [t for t in definition.levels[-1].tensors if not t.output]
+    tensors = definition.levels[-1].tensors
+    # An operator that reads nothing goes by its outputs.
+    inputs = [t for t in tensors if not t.output] or list(tensors)
     rows = [c.types for c in definition.combinations] or [{}]
     for dtype in inputs[0].dtypes:
         for row in rows:
@@ -116,26 +123,31 @@ def _read_example(
             continue
         exact = np.array(evaluator.constant(value), np.float64)
         if item.expected:
-            case.expected[name] = exact
+            case.expected[item.tensor] = exact
+            if name in types:
+                case.output_types[item.tensor] = types[name]
             continue
         stored = _store(exact, types[name])
         if stored is None:
             return None
-        case.inputs[name] = stored
+        case.inputs[item.tensor] = stored
     return case
 
 
 def _run_case(operator: Operator, case: Case, binding: Binding, device: str) -> ExampleRun:
     function = operator.bind(case.descriptions(), case.attributes)
-    sizes = {name: array.shape for name, array in case.expected.items()}
-    allowed = bound_errors(function, case.inputs)
-    results = run(operator, case.inputs, case.attributes, outputs=sizes, device=device)
+    wanted: dict[str, Array | tuple[int, ...]] = {}
+    for name, array in case.expected.items():
+        dtype = case.output_types.get(name)
+        wanted[name] = array.shape if dtype is None else np.empty(array.shape, dtype.dtype)
+    allowed = bound_errors(function, {ir_name(n): a for n, a in case.inputs.items()})
+    results = run(operator, case.inputs, case.attributes, outputs=wanted, device=device)
     verdicts: dict[str, Verdict] = {}
     for name, exact in case.expected.items():
         stored = _store(exact, binding.dtype(name, None))
         if stored is None:
             raise DmlcError(f"example \"{case.title}\": '{name}' cannot hold what it expects")
-        verdicts[name] = Verdict.of(results[name], stored, allowed[name])
+        verdicts[name] = Verdict.of(results[name], stored, allowed[ir_name(name)])
     return ExampleRun(case.title, case.data_type, verdicts)
 
 

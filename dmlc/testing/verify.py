@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dmlc.binding import Operator, TensorDesc
+from dmlc.binding import Operator, TensorDesc, ir_name
 from dmlc.reference import evaluate
 from dmlc.scalars import Array, data_type_of
 from dmlc.source import DmlcError
@@ -50,11 +50,13 @@ def verify(
     """Evaluates an operator in NumPy and compares each result with it."""
     tensors = {name: _describe(name, array) for name, array in {**inputs, **results}.items()}
     function = operator.bind(tensors, attributes)
-    given = {p.name: inputs[p.name] for p in function.parameters}
+    spelt = {ir_name(name): array for name, array in inputs.items()}
+    given = {p.name: spelt[p.name] for p in function.parameters}
     expected, allowed = evaluate(function, given), bound_errors(function, given)
     verdicts: dict[str, Verdict] = {}
     for name, array in results.items():
-        verdicts[name] = Verdict.of(array, expected[name], allowed[name])
+        own = ir_name(name)
+        verdicts[name] = Verdict.of(array, expected[own], allowed[own])
     return verdicts
 
 

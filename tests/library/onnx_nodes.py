@@ -21,9 +21,7 @@ class Unmapped(Exception):
 
 
 Node = Mapping[str, Any]
-"""The attributes of a node, with its operator as `op_type` and the names of its outputs."""
-
-Runner = Callable[[str, Mapping[str, Any], Mapping[str, object]], dict[str, Array]]
+"""The attributes of a node, with its operator as `op_type` and the names of its `outputs`."""
 
 
 def run_node(node: Node, inputs: Sequence[Array | None], device: str) -> list[Array]:
@@ -71,27 +69,25 @@ def _pool(
     if x.ndim == 3:
         padding = {"Strides": 1, "Dilations": 1, "WindowSize": 1}
         attributes = {n: [padding.get(n, 0), *v] for n, v in attributes.items()}
-    if name in ("LP_POOLING", "AVERAGE_POOLING", "MAX_POOLING"):
-        if any(d != 1 for d in attributes.pop("Dilations")):
-            raise Unmapped(f"{name} with dilations")
-    outputs = {}
-    if name == "MAX_POOLING2" and len(node["outputs"]) == 1:
-        name = "MAX_POOLING2"
-    elif name == "MAX_POOLING2":
-        space = [
-            (n + s + e - (w - 1) * d - 1) // t + 1
-            for n, s, e, w, d, t in zip(
-                x.shape[2:] if x.ndim > 3 else (1, x.shape[2]),
-                *(attributes[a] for a in
-                  ("StartPadding", "EndPadding", "WindowSize", "Dilations", "Strides")),
-                strict=True,
-            )
-        ]  # fmt: skip
-        outputs = {"OutputIndicesTensor": (*x.shape[:2], *space)}
+    undilated = name in ("LP_POOLING", "AVERAGE_POOLING", "MAX_POOLING")
+    if undilated and any(d != 1 for d in attributes.pop("Dilations")):
+        raise Unmapped(f"{name} with dilations")
+    outputs: dict[str, Sequence[int]] = {}
+    if name == "MAX_POOLING2" and len(node["outputs"]) > 1:
+        outputs = {"OutputIndicesTensor": _result_shape(x, attributes)}
     lifted = x[:, :, None] if x.ndim == 3 else x
     found = run(f"directml.{name}", {"InputTensor": lifted}, {**attributes, **more},
                 outputs, device)  # fmt: skip
     return {n: a[:, :, 0] if x.ndim == 3 else a for n, a in found.items()}
+
+
+def _result_shape(x: Array, attributes: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
+    """The shape of a pooled tensor: an optional output is asked for by its shape."""
+    space = x.shape[2:] if x.ndim > 3 else (1, x.shape[2])
+    names = ("StartPadding", "EndPadding", "WindowSize", "Dilations", "Strides")
+    columns = zip(space, *(attributes[n] for n in names), strict=True)
+    sizes = ((n + s + e - (w - 1) * d - 1) // t + 1 for n, s, e, w, d, t in columns)
+    return (*x.shape[:2], *sizes)
 
 
 def _average_pool(node: Node, inputs: list[Any], device: str) -> list[Array]:
@@ -218,7 +214,9 @@ def _line(
         case "asymmetric":
             return scale, 0.0, 0.0
         case "align_corners":
-            return ((result - 1) / (size - 1) if min(result, size) > 1 else 1.0), 0.0, 0.0
+            # ONNX takes the length before it is rounded.
+            length = scale * size
+            return ((length - 1) / (size - 1) if min(result, size) > 1 else 1.0), 0.0, 0.0
         case "tf_crop_and_resize" if window is not None and result > 1 and size > 1:
             first, last = window
             return (result - 1) / ((last - first) * (size - 1)), -first * (size - 1), 0.0
@@ -232,7 +230,9 @@ def _upsample(node: Node, inputs: list[Any], device: str) -> list[Array]:
     x, scales = inputs[:2]
     settings = {"ScaleSize": [int(scales[3]), int(scales[2])],
                 "InterpolationMode": "NEAREST_NEIGHBOR"}  # fmt: skip
-    return [run("directml.UPSAMPLE_2D", {"InputTensor": x}, settings, device=device)["OutputTensor"]]
+    return [
+        run("directml.UPSAMPLE_2D", {"InputTensor": x}, settings, device=device)["OutputTensor"]
+    ]
 
 
 # What moves data ----------------------------------------------------------------------------
@@ -262,14 +262,18 @@ def _pad(node: Node, inputs: list[Any], device: str) -> list[Array]:
     for k, a in enumerate(listed):
         start[a], end[a] = int(pads[k]), int(pads[k + len(listed)])
     modes = {"constant": "CONSTANT", "edge": "EDGE", "reflect": "REFLECTION", "wrap": "WRAP"}
-    settings = {"PaddingMode": modes[node.get("mode", "constant")], "StartPadding": start,
-                "EndPadding": end, "PaddingValue": 0.0 if value is None else float(value)}  # fmt: skip
+    settings = {
+        "PaddingMode": modes[node.get("mode", "constant")], "StartPadding": start,
+        "EndPadding": end, "PaddingValue": 0.0 if value is None else float(value),
+    }  # fmt: skip
     return [run("directml.PADDING", {"InputTensor": x}, settings, device=device)["OutputTensor"]]
 
 
 def _tile(node: Node, inputs: list[Any], device: str) -> list[Array]:
     settings = {"Repeats": inputs[1].tolist()}
-    return [run("directml.TILE", {"InputTensor": inputs[0]}, settings, device=device)["OutputTensor"]]
+    return [
+        run("directml.TILE", {"InputTensor": inputs[0]}, settings, device=device)["OutputTensor"]
+    ]
 
 
 def _concat(node: Node, inputs: list[Any], device: str) -> list[Array]:
@@ -413,8 +417,8 @@ def _reduce(node: Node, inputs: list[Any], device: str) -> list[Array]:
 
 def _gemm(node: Node, inputs: list[Any], device: str) -> list[Array]:
     a, b, c = inputs[:3]
-    given = {"ATensor": a, "BTensor": b,
-             "CTensor": None if c is None else c.reshape([1] * (2 - c.ndim) + list(c.shape))}  # fmt: skip
+    third = None if c is None else c.reshape([1] * (2 - c.ndim) + list(c.shape))
+    given = {"ATensor": a, "BTensor": b, "CTensor": third}
     settings = {"Alpha": node.get("alpha", 1.0), "Beta": node.get("beta", 1.0)}
     for name in ("transA", "transB"):
         settings[f"Trans{name[-1]}"] = "TRANSPOSE" if node.get(name, 0) else "NONE"

@@ -125,7 +125,109 @@ def softmax_pairs() -> list[Pair]:
     ]  # fmt: skip
 
 
-PAIRS = [*relu_pairs(), *batch_norm_pairs(), *onednn_norm_pairs(), *softmax_pairs()]
+def distinct(*sizes: int) -> Array:
+    """Values of which no two are near: a small change leaves the largest where it is."""
+    count = int(np.prod(sizes))
+    return (np.random.default_rng(5).permutation(count) / 4.0).reshape(sizes)
+
+
+def resample_pairs() -> list[Pair]:
+    made: list[Pair] = []
+    found = {"OutputGradientTensor": "InputTensor"}
+    for mode, direction in (("LINEAR", "DECREASING"), ("NEAREST_NEIGHBOR", "INCREASING")):
+        attributes = {"InterpolationMode": mode, "Scales": [1.0, 1.0, 0.7, 1.5],
+                      "InputPixelOffsets": [0.5] * 4, "OutputPixelOffsets": [-0.5] * 4}  # fmt: skip
+        for name, more in (("GRAD1", {"RoundingDirection": direction}), ("GRAD", {})):
+            made.append(
+                Pair(f"directml.RESAMPLE_{name}",
+                     {"InputTensor": normal(1, 2, 4, 3, dtype=np.float64)}, "OutputTensor",
+                     lambda i, r, dy: {"InputGradientTensor": dy}, found,
+                     {**attributes, **more}, {**attributes, **more},
+                     {"OutputTensor": (1, 2, 3, 5)}))  # fmt: skip
+    for mode, corners in (("bilinear", "half_pixel"), ("bilinear", "align_corners"),
+                          ("nearest", "half_pixel")):  # fmt: skip
+        attributes = {"mode": mode, "coordinate_transformation_mode": corners}
+        made.append(
+            Pair("onednn.InterpolateBackward", {"src": normal(1, 3, 4, 2, dtype=np.float64)},
+                 "dst", lambda i, r, dy: {"src": i["src"], "diff_dst": dy}, {"diff_src": "src"},
+                 attributes, attributes, {"dst": (1, 5, 3, 2)}))  # fmt: skip
+    return made
+
+
+def window_pairs() -> list[Pair]:
+    made: list[Pair] = []
+    space = {"Strides": [2, 1], "WindowSize": [2, 3], "StartPadding": [1, 0], "EndPadding": [0, 1]}
+    x = distinct(1, 2, 5, 4)
+    for included in (True, False):
+        attributes = {**space, "IncludePadding": included}
+        made.append(
+            Pair("directml.AVERAGE_POOLING_GRAD", {"InputTensor": x}, "OutputTensor",
+                 lambda i, r, dy: {"InputGradientTensor": dy},
+                 {"OutputGradientTensor": "InputTensor"}, attributes, attributes))  # fmt: skip
+    dilated = {**space, "Dilations": [2, 1]}
+    made.append(
+        Pair("directml.MAX_POOLING_GRAD", {"InputTensor": x}, "OutputTensor",
+             lambda i, r, dy: {**i, "InputGradientTensor": dy},
+             {"OutputGradientTensor": "InputTensor"}, dilated, dilated))  # fmt: skip
+    for layout in ("NCX", "NXC"):
+        common = {"strides": [2, 1], "kernel": [2, 3], "pads_begin": [1, 0], "pads_end": [0, 1],
+                  "data_format": layout}  # fmt: skip
+        for auto in ("none", "same_upper", "same_lower", "valid"):
+            settings = {**common, "auto_pad": auto, "exclude_pad": True}
+            made.append(
+                Pair("onednn.AvgPoolBackward", {"src": x}, "dst",
+                     lambda i, r, dy: {"diff_dst": dy}, {"diff_src": "src"},
+                     settings, settings))  # fmt: skip
+        settings = {**common, "dilations": [1, 2]}
+        made.append(
+            Pair("onednn.MaxPoolBackward", {"src": distinct(1, 4, 5, 4)}, "dst",
+                 lambda i, r, dy: {**i, "diff_dst": dy}, {"diff_src": "src"},
+                 settings, settings))  # fmt: skip
+    for across in (True, False):
+        settings = {"CrossChannel": across, "LocalSize": 2, "Alpha": 0.5, "Beta": 0.75,
+                    "Bias": 1.5}  # fmt: skip
+        made.append(
+            Pair("directml.LOCAL_RESPONSE_NORMALIZATION_GRAD", {"InputTensor": x}, "OutputTensor",
+                 lambda i, r, dy: {**i, "InputGradientTensor": dy},
+                 {"OutputGradientTensor": "InputTensor"}, settings, settings))  # fmt: skip
+    return made
+
+
+def slice_pairs() -> list[Pair]:
+    settings = {"InputWindowOffsets": [1, 0], "InputWindowSizes": [4, 5],
+                "InputWindowStrides": [2, -3]}  # fmt: skip
+    return [
+        Pair("directml.SLICE_GRAD", {"InputTensor": normal(5, 6, dtype=np.float64)},
+             "OutputTensor", lambda i, r, dy: {"InputGradientTensor": dy},
+             {"OutputGradientTensor": "InputTensor"}, settings, settings)
+    ]  # fmt: skip
+
+
+def convolution_pairs() -> list[Pair]:
+    made: list[Pair] = []
+    for layout, kernel in (("NCX", "OIX"), ("NXC", "XIO")):
+        x, w = ((1, 4, 5, 4), (6, 2, 2, 3)) if layout == "NCX" else ((1, 5, 4, 4), (2, 3, 2, 6))
+        inputs = {"src": normal(*x, dtype=np.float64),
+                  "weights": normal(*w, seed=1, dtype=np.float64)}  # fmt: skip
+        for auto in ("none", "same_lower"):
+            settings = {"strides": [2, 1], "dilations": [1, 1], "pads_begin": [1, 0],
+                        "pads_end": [0, 1], "groups": 2, "data_format": layout,
+                        "weights_format": kernel, "auto_pad": auto}  # fmt: skip
+            made.append(
+                Pair("onednn.ConvolutionBackwardData", inputs, "dst",
+                     lambda i, r, dy: {"diff_dst": dy, "weights": i["weights"]},
+                     {"diff_src": "src"}, settings, settings))  # fmt: skip
+            made.append(
+                Pair("onednn.ConvolutionBackwardWeights", inputs, "dst",
+                     lambda i, r, dy: {"src": i["src"], "diff_dst": dy},
+                     {"diff_weights": "weights"}, settings, settings))  # fmt: skip
+    return made
+
+
+PAIRS = [
+    *relu_pairs(), *batch_norm_pairs(), *onednn_norm_pairs(), *softmax_pairs(), *resample_pairs(),
+    *window_pairs(), *slice_pairs(), *convolution_pairs(),
+]  # fmt: skip
 
 
 def test_every_gradient_of_the_library_is_checked() -> None:

@@ -30,8 +30,12 @@ class Geometry:
     outputs: tuple[float, ...]
 
     def attributes(self, mode: str, direction: str | None = None) -> dict[str, Any]:
-        found = {"InterpolationMode": mode, "Scales": list(self.scales),
-                 "InputPixelOffsets": list(self.inputs), "OutputPixelOffsets": list(self.outputs)}  # fmt: skip
+        found: dict[str, Any] = {
+            "InterpolationMode": mode,
+            "Scales": list(self.scales),
+            "InputPixelOffsets": list(self.inputs),
+            "OutputPixelOffsets": list(self.outputs),
+        }
         return found if direction is None else {**found, "RoundingDirection": direction}
 
 
