@@ -16,7 +16,9 @@ func @window_sums(%x: {type}[3, {height}, {width}]{more}) -> (%y{results}) {{
 """
 
 EPILOGUE = """
-  %y: {type}[i0 < 3, i1 < {rows}, i2 < {columns}] = select(gt(%m[i0, i1, i2], 0.0), %y_sum[i0, i1, i2], 0.0)"""
+  %y: {type}[i0 < 3, i1 < {rows}, i2 < {columns}] = {{
+    select(gt(%m[i0, i1, i2], 0.0), %y_sum[i0, i1, i2], 0.0)
+  }}"""
 
 
 def make_windows(

@@ -49,6 +49,7 @@ class Builder:
         self.names = names or Names(b.name for b in buffers)
         self._bytes = sum(b.dtype.bytes for b in buffers)
         self.scalars: tuple[tuple[k.Scalar, int | str], ...] = ()
+        self.arrays: list[k.Array] = []
 
     def sizes(self) -> tuple[int, ...]:
         return tuple(e for e in self.walk.sizes if isinstance(e, int))
@@ -61,6 +62,12 @@ class Builder:
         scalar = k.Scalar(self.names.take("n"))
         self.scalars = ((scalar, self.walk.count),)
         return scalar
+
+    def take_array(self, name: str, dtype: DataType, size: int) -> k.Array:
+        """An array of the work item's own."""
+        array = k.Array(self.names.take(name), dtype, size)
+        self.arrays.append(array)
+        return array
 
     def let(self, name: str, value: k.Expression) -> k.Let:
         return k.Let(k.Local(self.names.take(name), value.type), value)

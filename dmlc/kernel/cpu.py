@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.build import Builder, Shape
 from dmlc.kernel.element import View
-from dmlc.kernel.emit import Emitter, add, index, multiply, operate
+from dmlc.kernel.emit import Emitter, Position, add, index, multiply, operate, split_words
 from dmlc.kernel.tiles import find_crossing_axis, lower_tiles
 
 
@@ -130,15 +131,18 @@ def _loop_vectors(
     variable = k.Local(b.names.take("i"), k.INDEX)
     steps = {view: strides[axis] for view, strides in b.walk.strides.items()}
 
-    def position(view: View) -> k.Expression:
-        base = bases.get(view, index(view.offset))
-        return add(base, multiply(variable, steps[view]))
+    def at(place: k.Expression) -> Position:
+        return lambda view: add(bases.get(view, index(view.offset)), multiply(place, steps[view]))
+
+    position = at(variable)
 
     def inner(width: int) -> tuple[k.Statement, ...]:
         made = emitter.lets(level, position, width)
         return (*made, *emitter.stores(position, width, streaming))
 
     if b.elements.has_positions or any(step > 1 for step in steps.values()):
+        if _narrows(b, steps) and isinstance(stop, k.Literal):
+            return _loop_blocks(b, emitter, level, at, int(stop.value), streaming)
         return [k.For(variable, start, stop, 1, inner(1))]
     if isinstance(stop, k.Literal):
         whole = int(stop.value) // lanes * lanes
@@ -159,3 +163,52 @@ def _loop_vectors(
         k.For(variable, start, middle.local, lanes, inner(lanes)),
         k.For(variable, middle.local, stop, 1, inner(1)),
     ]
+
+
+def _narrows(b: Builder, steps: dict[View, int]) -> bool:
+    """Whether results that lie side by side are stored in 16 bits: converting them one by one
+    takes longer than most of what they are computed from."""
+    results = [view for view, _ in b.elements.results]
+    return all(steps[v] == 1 for v in results) and any(v.dtype.is_storage_only for v in results)
+
+
+def _loop_blocks(
+    b: Builder,
+    emitter: Emitter,
+    level: int,
+    at: Callable[[k.Expression], Position],
+    size: int,
+    streaming: dict[str, k.Expression],
+) -> list[k.Statement]:
+    """The innermost loop, computed one by one and stored in vectors."""
+    lanes, variable = b.profile.lanes, k.Local(b.names.take("i"), k.INDEX)
+    whole = size // lanes * lanes
+    loops: list[k.Statement] = []
+    if whole:
+        block, lane = k.Local(b.names.take("block"), k.INDEX), k.Local(b.names.take("j"), k.INDEX)
+        arrays = {
+            view: b.take_array(f"{split_words(view.tensor)}_block", view.dtype.compute, lanes)
+            for view, _ in b.elements.results
+        }
+        body: list[k.Statement] = [k.Let(variable, add(block, lane))]
+        body += emitter.lets(level, at(variable))
+        body += [
+            k.Put(arrays[view].name, lane, emitter.value(value))
+            for view, value in b.elements.results
+        ]
+        stores = [
+            k.Store(
+                view.tensor,
+                at(block)(view),
+                k.Element(arrays[view].name, index(0), k.Type(view.dtype.compute, lanes)),
+                streaming.get(view.tensor),
+            )
+            for view, _ in b.elements.results
+        ]
+        inside = (k.For(lane, index(0), index(lanes), 1, tuple(body)), *stores)
+        loops.append(k.For(block, index(0), index(whole), lanes, inside))
+    if whole != size:
+        left = at(variable)
+        made = (*emitter.lets(level, left), *emitter.stores(left, 1, streaming))
+        loops.append(k.For(variable, index(whole), index(size), 1, made))
+    return loops

@@ -54,6 +54,7 @@ def lower(
         index.bits,
         tuple(describe_stage(function, name) for name in stages),
         shape.walk,
+        tuple(builder.arrays),
         index_signed=index.signed,
     )
 
