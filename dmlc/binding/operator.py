@@ -56,7 +56,8 @@ class Operator:
         formula decide them; an optional output that is left out is not computed. Where no tensor
         has sizes the function is made for any number of elements: each of its tensors is a run of
         `n`. An array of tensors is a list of descriptions, or given entry by entry, as
-        `InputTensors[0]`; the function calls that `InputTensors_0`. `attributes` gives enums by name or value, numbers, booleans, strings and lists.
+        `InputTensors[0]`; the function calls that `InputTensors_0`.
+        `attributes` gives enums by name or value, numbers, booleans, strings and lists.
         `level` is a feature level; the newest by default.
 
         Raises `DmlcError` with every independent mistake, and `UnsupportedError` for what this
