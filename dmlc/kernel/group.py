@@ -239,7 +239,7 @@ def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buf
         for value in phase.elements.values:
             if isinstance(value, Read | Gather) and not value.view.near:
                 read[value.view.tensor] = value.view
-        written.update({view.tensor: view for view, _ in phase.elements.results})
+        written.update({v.tensor: v for v, _ in phase.elements.results if not v.near})
         for view in phase.elements.buffers():
             sizes[view.tensor] = max(sizes.get(view.tensor, 0), _reach(phase, view))
     tensors = function.tensors()

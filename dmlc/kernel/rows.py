@@ -162,7 +162,10 @@ def _collect_written(
     axes[ir.Index(len(stage.domain) - 1)] = len(lead)
     collector = Collector(dataclasses.replace(function, stages=stages), domain, row=row)
     collector.add_stage(stage.name, axes)
-    return collector.elements()
+    elements = collector.elements()
+    # It goes into the array of what is folded, not into memory.
+    results = tuple((dataclasses.replace(v, near=True), n) for v, n in elements.results)
+    return dataclasses.replace(elements, results=results)
 
 
 # Statements --------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def test_folds_under_different_guards_are_apart() -> None:
 
 
 def test_a_fold_read_elsewhere_is_stored_first() -> None:
-    first, second = compile(positions.read("two_steps"), "opencl").kernels
+    first, second = compile(positions.read("two_steps"), "opencl", "gpu").kernels
     assert (first.after, second.after) == ((), (0,))
 
 

@@ -1,0 +1,126 @@
+"""How kernels are shaped that keep a row of a reduction at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from dmlc import ir
+from dmlc.codegen.render import find_dialect
+from dmlc.kernel import nodes as k
+from dmlc.kernel.group import lower_group
+from dmlc.kernel.schedule import CPU, GPU, Profile
+from dmlc.pipeline import rewrite
+from dmlc.transform.fuse import Fusion, fuse
+from tests.windows import make_windows
+
+LIMITS = find_dialect("opencl").limits
+
+
+def fuse_rows(function: ir.Function, profile: Profile = CPU) -> Fusion:
+    return fuse(rewrite(function, profile.row), profile.row)
+
+
+def lower(function: ir.Function, profile: Profile = CPU) -> tuple[k.Kernel, ...]:
+    fusion = fuse_rows(function, profile)
+    return tuple(
+        kernel
+        for group in fusion.groups
+        for kernel in lower_group(fusion.function, group, profile, LIMITS)
+    )
+
+
+def walk(statements: Sequence[k.Statement]) -> Iterator[k.Statement]:
+    for statement in statements:
+        yield statement
+        if isinstance(statement, k.For):
+            yield from walk(statement.body)
+        elif isinstance(statement, k.If):
+            yield from walk(statement.then)
+
+
+def test_a_row_at_a_time_is_all_there_is_of_it() -> None:
+    (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1))
+    assert [(a.name, a.size) for a in kernel.arrays] == [("y_rows_row", 80), ("y_row", 40)]
+    assert [b.name for b in kernel.buffers] == ["x", "y"]
+    assert kernel.launch.count == 3 * 20
+    assert "rows of 40 outputs" in kernel.walk
+
+
+def test_rows_are_made_and_stored_in_vectors() -> None:
+    (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1))
+    puts = [s for s in walk(kernel.body) if isinstance(s, k.Put) and s.array == "y_rows_row"]
+    assert {p.value.type.lanes for p in puts} == {16}
+    stores = [s for s in walk(kernel.body) if isinstance(s, k.Store)]
+    assert [s.value.type.lanes for s in stores] == [16, 4]
+
+
+def test_inner_rows_and_outputs_are_written_out() -> None:
+    (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1))
+    loops = [s for s in walk(kernel.body) if isinstance(s, k.For)]
+    bounds = [
+        (s.start.value, s.stop.value, s.step)
+        for s in loops
+        if isinstance(s.start, k.Literal) and isinstance(s.stop, k.Literal)
+    ]
+    # One output at either edge, and the others without a loop over their points.
+    assert {(0, 1, 1), (1, 39, 1), (39, 40, 1)} <= set(bounds)
+
+
+def test_what_derives_from_the_outputs_is_computed_with_them() -> None:
+    (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1, masked=True))
+    assert [b.name for b in kernel.buffers if b.access is k.Access.WRITE] == ["y"]
+    assert "m" in [b.name for b in kernel.buffers]
+
+
+def test_a_gpu_folds_all_points_of_an_output_at_once() -> None:
+    (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1), GPU)
+    assert kernel.arrays == ()
+    assert "each computes 1 output" in kernel.walk
+
+
+def test_the_reason_names_the_row() -> None:
+    (group,) = fuse_rows(make_windows(20, 40, 4, (2, 1), 1)).groups
+    assert group.row == "y_rows"
+    assert "a row of %y_rows at a time is kept at hand" in group.reason
+
+
+def test_traffic_leaves_the_row_out() -> None:
+    fusion = fuse_rows(make_windows(20, 40, 4, (2, 1), 1))
+    moved = fusion.traffic(fusion.groups[0])
+    assert moved is not None
+    read, written = moved
+    image = 3 * 40 * 80 * 4
+    assert image <= read < image + 2000
+    assert written == 3 * 20 * 40 * 4
+
+
+TWO = """
+func @two(%x: f32[6, 20, 30]) -> (%y{more}) {{
+  %rows: f32[i0 < 6, i1 < 18, i2 < 30] = sum[r0 < 3] %x[i0, add(i1, r0), i2]
+  %y: f32[i0 < 6, i1 < 18, i2 < 28] = sum[r0 < 3] %rows[{lead}, i1, add(i2, r0)]
+{extra}}}
+"""
+OTHER = "  %z: f32[i0 < 6, i1 < 18, i2 < 30] = neg(%rows[i0, i1, i2])\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "lead", "extra", "kernels"),
+    [
+        ("", "i0", "", 1),
+        (", %z", "i0", OTHER, 2),  # another stage reads the rows
+        (", %rows", "i0", "", 2),  # they leave
+        ("", "sub(5, i0)", "", 2),  # the reader is elsewhere
+    ],
+)
+def test_a_row_has_one_reader_at_its_own_place(
+    more: str, lead: str, extra: str, kernels: int
+) -> None:
+    function = ir.parse(TWO.format(more=more, lead=lead, extra=extra))
+    assert len(lower(function)) == kernels
+
+
+def test_rows_that_are_too_long_are_stored() -> None:
+    long = TWO.replace("30]", "5000]").replace("i2 < 30", "i2 < 5000").replace("28", "4998")
+    assert len(lower(ir.parse(long.format(more="", lead="i0", extra="")))) == 2

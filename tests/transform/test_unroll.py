@@ -1,0 +1,110 @@
+"""Folds of few points, written out where the same points pass again and again."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlc import ir
+from dmlc.ir.verify import verify
+from dmlc.reference import evaluate
+from dmlc.transform.narrow import narrow
+from dmlc.transform.separate import separate
+from dmlc.transform.simplify import simplify
+from dmlc.transform.unroll import unroll
+from tests.windows import make_windows
+
+
+def make_sums(columns: int, window: int, step: tuple[int, int], pad: int = 0) -> ir.Function:
+    """Narrowed sums along rows: the second stage."""
+    return simplify(narrow(simplify(separate(make_windows(2, columns, window, step, pad), 1000))))
+
+
+def test_inner_windows_are_all_alike() -> None:
+    function = make_sums(20, 4, (2, 1), 1)
+    stretch = unroll(function, function.stages[1], 2)
+    assert stretch is not None
+    assert (stretch.first, stretch.last, len(stretch.stages)) == (1, 19, 1)
+    (stage,) = stretch.stages
+    assert stage.reduction is None
+    assert sum(load.tensor == "y_rows" for load in stage.body.loads()) == 4
+    # The weights repeat: they are numbers.
+    assert {load.tensor for load in stage.body.loads()} == {"y_rows"}
+
+
+def test_every_second_window_is_longer() -> None:
+    text = """
+        func @pairs(%x: f32[30]) -> (%y) {
+          %y: f32[i0 < 20] = sum[r0 < 30] {
+            where eq(div(mul(r0, 2), 3), i0)
+            %x[r0]
+          }
+        }"""
+    function = simplify(narrow(simplify(ir.parse(text))))
+    stretch = unroll(function, function.stages[0], 0)
+    assert stretch is not None
+    terms = [len(stage.body.loads()) for stage in stretch.stages]
+    assert (stretch.first, stretch.last, terms) == (0, 20, [2, 1])
+    assert unroll(function, function.stages[0], 0, longest_period=1) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """func @long(%x: f32[9, 40]) -> (%y) { %y: f32[i0 < 9] = sum[r1 < 40] %x[i0, r1] }""",
+        """func @place(%x: f32[9, 4]) -> (%y) { %y: s32[i0 < 9] = argmax[r1 < 4] %x[i0, r1] }""",
+        """func @loaded(%x: f32[9, 4]) -> (%y) {
+             %y: f32[i0 < 9] = sum[r1 < 4] {
+               where gt(%x[i0, r1], 0.0)
+               %x[i0, r1]
+             }
+           }""",
+        """func @none(%x: f32[0, 4]) -> (%y) { %y: f32[i0 < 0] = sum[r1 < 4] %x[i0, r1] }""",
+    ],
+)
+def test_what_is_not_written_out(text: str) -> None:
+    function = ir.parse(text)
+    assert unroll(function, function.stages[0], 0) is None
+
+
+@given(
+    columns=st.integers(1, 24),
+    window=st.integers(1, 5),
+    step=st.sampled_from([(1, 1), (2, 1), (3, 2), (4, 3), (1, 2)]),
+    pad=st.integers(0, 2),
+)
+def test_terms_come_to_what_the_fold_does(
+    columns: int, window: int, step: tuple[int, int], pad: int
+) -> None:
+    function = make_sums(columns, window, step, pad)
+    if len(function.stages) != 2:
+        return
+    stretch = unroll(function, function.stages[1], 2)
+    if stretch is None:
+        return
+    (parameter,) = function.parameters
+    sizes = tuple(e for e in parameter.extents if isinstance(e, int))
+    inputs = {"x": np.random.default_rng(3).integers(-5, 6, sizes).astype(np.float32)}
+    expected = evaluate(function, inputs)["y"]
+    for phase, stage in enumerate(stretch.stages):
+        places = range(stretch.first + phase, stretch.last, len(stretch.stages))
+        # Outside its places a term may read beyond the row: only these are evaluated.
+        for place in places:
+            one = _at(stage, place)
+            made = dataclasses.replace(function, stages=(function.stages[0], one))
+            verify(made)
+            found = evaluate(made, inputs)["y"]
+            np.testing.assert_array_equal(found[..., 0], expected[..., place])
+
+
+def _at(stage: ir.Stage, place: int) -> ir.Stage:
+    """The stage at one place of its last axis."""
+    last = ir.Index(len(stage.domain) - 1)
+    constant = ir.Constant(ir.value_type(last), place)
+    made = [constant if i == last else i for i in stage.body.instructions]
+    body = ir.Body.make(made, stage.body.result)
+    return dataclasses.replace(stage, domain=(*stage.domain[:-1], 1), body=body)
