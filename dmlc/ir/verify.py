@@ -157,8 +157,20 @@ def _check_table(table: Table) -> Fault | None:
         return Fault(name, "a table holds a compute type, packed", table.span)
     if math.prod(table.extents) != len(table.values):
         return Fault(name, f"it has {len(table.values)} values", table.span)
+    if _holds_exactly(table):
+        return None
     wrong = next((why for c in table.constants() if (why := _check_constant(c))), None)
     return Fault(name, wrong, table.span) if wrong else None
+
+
+def _holds_exactly(table: Table) -> bool:
+    """Whether all values are floats of the table's type: seen at once, for tables are long."""
+    if not table.dtype.is_float or not all(type(value) is float for value in table.values):
+        return False
+    values = np.array(table.values, np.float64)
+    with np.errstate(over="ignore"):
+        rounded = values.astype(table.dtype.dtype).astype(np.float64)
+    return bool(np.array_equal(values, rounded, equal_nan=True))
 
 
 # Stages ------------------------------------------------------------------------------------
