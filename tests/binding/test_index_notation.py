@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlc import ir
@@ -66,6 +66,14 @@ CORRECT: list[tuple[str, tuple[int, ...], dict[str, object], Array, Array]] = [
     ("Y[i] = X[2 + trunc((i - 3) / 2)]", (4,), {}, ONE, ONE[[1, 1, 2, 2]]),
     ("Y[i] = X[floor(3 / (0 - 1 - i)) + 3]", (4,), {}, ONE, ONE[[0, 1, 2, 2]]),
     ("Y[i] = X[3 + floor((0 - 3) / (i + 1))]", (4,), {}, ONE, ONE[[0, 1, 2, 2]]),
+    ("Y[i] = floor(7 / (i * 2 - 3))", (4,), {}, ONE, np.array([-3, -7, 7, 2])),
+    ("Y[i] = ceil((0 - 7) / (i * 2 - 3))", (4,), {}, ONE, np.array([3, 7, -7, -2])),
+    ("Y[i] = max[k : 3](k * i) - min[k : 3](k)", (4,), {}, ONE, 2 * np.arange(4)),
+    ("Y[i] = product[k : 2](k + 2) + i", (4,), {}, ONE, 6 + np.arange(4)),
+    ("Y[i] = sum[k : 4](X[k] > 2 ? 1 : 0)", (4,), {}, ONE, np.full(4, 2)),
+    ("Y[i] = X[X[i] > 2 ? 1 : 0]", (4,), {}, ONE, ONE[[0, 0, 1, 1]]),
+    ("Y[i] = X[floor(i * 0.5) + 1]", (4,), {}, ONE, ONE[[1, 1, 2, 2]]),
+    ("Y[i] = X[i > 1 ? floor(i * 0.5) : 3.0]", (4,), {}, ONE, ONE[[3, 3, 1, 1]]),
     ("Y[i] = X[floor(i * 0.75)]", (4,), {}, ONE, ONE[[0, 0, 1, 2]]),
     ("Y[i] = X[round(i * 0.5)]", (4,), {}, ONE, ONE[[0, 0, 1, 2]]),
     ("Y[i] = X[i % 2]", (4,), {}, ONE, ONE[[0, 1, 0, 1]]),
@@ -353,6 +361,7 @@ def test_sizes_that_no_tensor_has() -> None:
 ROUNDED = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc}
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(sorted(ROUNDED)),
     st.integers(-3, 3),
@@ -366,6 +375,7 @@ def test_whole_numbers_divide_exactly(name: str, step: int, start: int, divisor:
     assert found.tolist() == exact
 
 
+@settings(deadline=None)
 @given(st.integers(-3, 3), st.integers(-3, 3), st.integers(-4, 6), st.integers(1, 3))
 def test_a_read_is_refused_where_it_leaves_and_nowhere_else(
     a: int, b: int, c: int, window: int

@@ -1,4 +1,4 @@
-"""Arrays of tensors in the language: their entries, facts, `join` and `split`, and their examples."""
+"""Arrays of tensors in the language: entries, facts, `join` and `split`, and their examples."""
 
 from __future__ import annotations
 
