@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dmlc import ir
 from dmlc.binding import TensorDesc
@@ -62,6 +66,14 @@ CORRECT: list[tuple[str, tuple[int, ...], dict[str, object], Array, Array]] = [
     ("Y[i] = X[2 + trunc((i - 3) / 2)]", (4,), {}, ONE, ONE[[1, 1, 2, 2]]),
     ("Y[i] = X[floor(3 / (0 - 1 - i)) + 3]", (4,), {}, ONE, ONE[[0, 1, 2, 2]]),
     ("Y[i] = X[3 + floor((0 - 3) / (i + 1))]", (4,), {}, ONE, ONE[[0, 1, 2, 2]]),
+    ("Y[i] = floor(7 / (i * 2 - 3))", (4,), {}, ONE, np.array([-3, -7, 7, 2])),
+    ("Y[i] = ceil((0 - 7) / (i * 2 - 3))", (4,), {}, ONE, np.array([3, 7, -7, -2])),
+    ("Y[i] = max[k : 3](k * i) - min[k : 3](k)", (4,), {}, ONE, 2 * np.arange(4)),
+    ("Y[i] = product[k : 2](k + 2) + i", (4,), {}, ONE, 6 + np.arange(4)),
+    ("Y[i] = sum[k : 4](X[k] > 2 ? 1 : 0)", (4,), {}, ONE, np.full(4, 2)),
+    ("Y[i] = X[X[i] > 2 ? 1 : 0]", (4,), {}, ONE, ONE[[0, 0, 1, 1]]),
+    ("Y[i] = X[floor(i * 0.5) + 1]", (4,), {}, ONE, ONE[[1, 1, 2, 2]]),
+    ("Y[i] = X[i > 1 ? floor(i * 0.5) : 3.0]", (4,), {}, ONE, ONE[[3, 3, 1, 1]]),
     ("Y[i] = X[floor(i * 0.75)]", (4,), {}, ONE, ONE[[0, 0, 1, 2]]),
     ("Y[i] = X[round(i * 0.5)]", (4,), {}, ONE, ONE[[0, 0, 1, 2]]),
     ("Y[i] = X[i % 2]", (4,), {}, ONE, ONE[[0, 1, 0, 1]]),
@@ -342,6 +354,52 @@ def test_sizes_that_no_tensor_has() -> None:
     op = declare("Y[i] = 1", X, Y, constraints="require Y.Sizes == X.Sizes - 9")
     (found,) = refusals(lambda: op.bind({"X": f32(4)}))
     assert found.message == "the sizes of output 'Y' come to [-5], which no tensor has"
+
+
+# Properties --------------------------------------------------------------------------------
+
+ROUNDED = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc}
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(sorted(ROUNDED)),
+    st.integers(-3, 3),
+    st.integers(-20, 20),
+    st.integers(-7, 7).filter(bool),
+)
+def test_whole_numbers_divide_exactly(name: str, step: int, start: int, divisor: int) -> None:
+    text = f"Y[i] = {name}((i * {step} + {start}) / ({divisor}))"
+    found = compute(text, (6,), X=ONE)
+    exact = [ROUNDED[name](Fraction(i * step + start, divisor)) for i in range(6)]
+    assert found.tolist() == exact
+
+
+@settings(deadline=None)
+@given(st.integers(-3, 3), st.integers(-3, 3), st.integers(-4, 6), st.integers(1, 3))
+def test_a_read_is_refused_where_it_leaves_and_nowhere_else(
+    a: int, b: int, c: int, window: int
+) -> None:
+    points = [a * i + b * k + c for i in range(4) for k in range(window)]
+    inside = [p for p in points if 0 <= p < 4]
+    at = f"i * {a} + k * {b} + {c}"
+    op = declare(f"Y[i] = sum[k : {window}](X[{at}])", X, Y)
+    sizes = {"X": f32(4), "Y": f32(4)}
+    if len(inside) < len(points):
+        (found,) = refusals(lambda: op.bind(sizes))
+        low, high = min(points), max(points)
+        where = f"at {low} to {high}" if low != high else f"at {low}"
+        assert f"axis 0 has size 4, and is read {where}: " in found.message
+    else:
+        op.bind(sizes)
+    guarded = f"Y[i] = sum[k : {window} where {at} >= 0 && {at} < 4](X[{at}])"
+    other = f"Y[i] = sum[k : {window}](X[{at}] else 0)"
+    expected = [
+        float(sum(ONE[p] for k in range(window) if 0 <= (p := a * i + b * k + c) < 4))
+        for i in range(4)
+    ]
+    assert compute(guarded, (4,), X=ONE).tolist() == expected
+    assert compute(other, (4,), X=ONE).tolist() == expected
 
 
 # Arrays of tensors -------------------------------------------------------------------------
