@@ -16,11 +16,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from dmlc import __version__
 from dmlc.files import write_files
-from dmlc.scalars import Array, DataType
+from dmlc.scalars import DataType
 from dmlc.shader_model import dxil_arguments
 
 VERSION = __version__
@@ -54,13 +52,6 @@ class TensorSpec:
     """Of an output: the inputs whose memory it may be stored over, element for element."""
     values: tuple[bool | int | float, ...] = ()
     """Of a constant: its elements, the last axis fastest."""
-
-    def array(self) -> Array:
-        """A constant as an array, which is not to be written."""
-        sizes = [e for e in self.extents if isinstance(e, int)]
-        found = np.array(self.values, self.dtype.dtype).reshape(sizes)
-        found.flags.writeable = False
-        return found
 
     @property
     def bytes(self) -> int | None:

@@ -16,6 +16,7 @@ import pyopencl as cl
 from numpy.lib.stride_tricks import as_strided
 
 from dmlc.program import Program, Role, TensorSpec
+from dmlc.runtime.arrays import constant_array
 from dmlc.scalars import Array
 
 _GUARD = 4096
@@ -82,6 +83,8 @@ def run_program(
             continue
         made = _Memory(_reach(tensor, sizes), tensor.dtype.dtype, misaligned)
         memory[tensor.name] = made
+        if tensor.role is Role.CONSTANT:
+            _view(tensor, made.elements, sizes)[...] = constant_array(tensor)
         if tensor.role is Role.INPUT:
             _view(tensor, made.elements, sizes)[...] = inputs[tensor.name].reshape(
                 _extents(tensor, sizes)

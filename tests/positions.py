@@ -97,8 +97,10 @@ FUNCTIONS = {
     "linear_grad": """
         func @linear_grad(%dY: f32[2, 3, 8, 6]) -> (%dX) {
           %dX: f32[i0 < 2, i1 < 3, i2 < 4, i3 < 3] = sum[r0 < 8, r1 < 6 where and(
-              ne(max(sub(1.0, abs(sub(div(sub(cast(r0, f32), 0.5), 2.0), cast(i2, f32)))), 0.0), 0.0),
-              ne(max(sub(1.0, abs(sub(div(sub(cast(r1, f32), 0.5), 2.0), cast(i3, f32)))), 0.0), 0.0))]
+              ne(max(sub(1.0, abs(sub(div(sub(cast(r0, f32), 0.5), 2.0),
+                cast(i2, f32)))), 0.0), 0.0),
+              ne(max(sub(1.0, abs(sub(div(sub(cast(r1, f32), 0.5), 2.0),
+                cast(i3, f32)))), 0.0), 0.0))]
             mul(mul(
               max(sub(1.0, abs(sub(div(sub(cast(r0, f32), 0.5), 2.0), cast(i2, f32)))), 0.0),
               max(sub(1.0, abs(sub(div(sub(cast(r1, f32), 0.5), 2.0), cast(i3, f32)))), 0.0)),

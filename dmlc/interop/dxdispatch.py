@@ -22,6 +22,7 @@ from dmlc.ir import Function
 from dmlc.pipeline import compile
 from dmlc.program import KernelSource, Program, Role, TensorSpec
 from dmlc.reference import evaluate
+from dmlc.runtime.arrays import constant_array
 from dmlc.scalars import Array, DataType
 from dmlc.shader_model import dxil_arguments
 from dmlc.source import DmlcError, UnsupportedError
@@ -84,7 +85,7 @@ def make_model(
     resources: dict[str, Any] = {n: {"initialValues": {"sourcePath": f"{n}.npy"}} for n in inputs}
     for tensor in program.tensors:
         if tensor.role is Role.CONSTANT:
-            files[f"{tensor.name}.npy"] = _encode(tensor.array())
+            files[f"{tensor.name}.npy"] = _encode(constant_array(tensor))
             resources[tensor.name] = {"initialValues": {"sourcePath": f"{tensor.name}.npy"}}
         elif tensor.role is not Role.INPUT:
             resources[tensor.name] = _empty(tensor)

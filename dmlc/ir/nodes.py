@@ -239,10 +239,10 @@ class Parameter:
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Table:
     """A constant tensor of a compute type, packed: `values` with the last axis fastest. A pass
-    makes it of what depends on positions alone."""
+    makes it of what depends on positions alone. Tables are equal as constants are, bit by bit."""
 
     name: str
     dtype: DataType
@@ -255,6 +255,15 @@ class Table:
     def constants(self) -> tuple[Constant, ...]:
         """The values as literals."""
         return tuple(Constant(self.dtype, value) for value in self.values)
+
+    def _key(self) -> tuple[str, DataType, tuple[int, ...], tuple[Constant, ...]]:
+        return self.name, self.dtype, self.extents, self.constants()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -227,7 +227,7 @@ class _Parser:
             number = float(token.text)
             return float(np.float32(number)) if dtype is DataType.FLOAT32 else number
         if not dtype.is_integer or not re.fullmatch(r"-?\d{1,20}", token.text):
-            self._fail(f"a {dtype.name}", token)
+            self._fail(f"a value of type {dtype.name}", token)
         return int(token.text)
 
     def _parameter(self) -> Parameter:

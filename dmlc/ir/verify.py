@@ -100,6 +100,12 @@ def find_fault(function: Function) -> Fault | None:
     return _check_results(function) or check_in_place(function, function.in_place)
 
 
+def find_stage_fault(function: Function, stage: Stage) -> Fault | None:
+    """The first rule that one stage breaks, with the tensors of a function to read."""
+    reach = table_ranges(function.tables)
+    return _check_stage(stage, function.tensors(), function.symbols(), reach)
+
+
 def _check_definition(
     node: Tensor, extents: tuple[Extent, ...], known: Mapping[str, object]
 ) -> Fault | None:

@@ -62,6 +62,11 @@ def as_bytes(memory: Array) -> Bytes:
     return memory.ravel(order="K").view(np.uint8)
 
 
+def constant_array(spec: TensorSpec) -> Array:
+    """The values of a constant of a program, packed."""
+    return np.array(spec.values, spec.dtype.dtype).reshape(fixed_shape(spec))
+
+
 def check_names(given: Mapping[str, object], specs: tuple[TensorSpec, ...], what: str) -> None:
     """Raises `DmlcError` where `given` has a name that no spec has. `what`: input or output."""
     known = {s.name for s in specs}

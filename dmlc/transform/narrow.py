@@ -13,7 +13,8 @@ stage. The points that take part, their order and what each contributes stay as 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from dmlc.ir import (
     Reduction,
     Stage,
     operands,
+    value_type,
     with_operands,
 )
 from dmlc.ir.positions import (
@@ -40,6 +42,7 @@ from dmlc.ir.positions import (
     list_conjuncts,
     order_indices,
 )
+from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import OPERATIONS, Array, DataType
 from dmlc.transform.closed_form import FloorForm, fit_clamped, fit_floor
 from dmlc.transform.inline import TooManyPlacesError, inline_stages
@@ -62,12 +65,29 @@ def narrow(function: Function) -> Function:
         if is_index_only(made) and made.reduction is not None:
             made = evaluate_stage(made, tables) or made
         else:
-            made = tabulate_stage(narrow_stage(made, tables), tables)
+            made = _narrow_soundly(
+                dataclasses.replace(function, stages=tuple(stages)), made, tables
+            )
         if made.name not in results and _is_known(made, tables, known):
             known[made.name] = made
         stages.append(made)
     whole = dataclasses.replace(function, stages=list_live(stages, results), tables=function.tables)
     return drop_unsound_pairs(tables.attach(whole))
+
+
+def _narrow_soundly(before: Function, stage: Stage, tables: Tables) -> Stage:
+    """A stage with short axes and tables, as far as its reads can still be proved inside: what
+    comes from a table is known by its smallest and its largest value alone."""
+    short = tabulate_stage(narrow_stage(stage, tables), tables)
+    if not any(load.tensor in tables for load in short.body.loads()):
+        return short
+    known = tables.attach(dataclasses.replace(before, stages=(*before.stages, short)))
+    if find_stage_fault(known, short) is None:
+        return short
+    plain = narrow_stage(stage, tables, listed=False)
+    made = tabulate_stage(plain, tables)
+    known = tables.attach(dataclasses.replace(before, stages=(*before.stages, made)))
+    return plain if find_stage_fault(known, made) else made
 
 
 def _is_known(stage: Stage, tables: Tables, known: dict[str, Stage]) -> bool:
@@ -87,8 +107,9 @@ def _inline(stage: Stage, known: dict[str, Stage]) -> Stage:
         return stage
 
 
-def narrow_stage(stage: Stage, tables: Tables) -> Stage:
-    """A stage with each of its reduction axes as short as its guard allows."""
+def narrow_stage(stage: Stage, tables: Tables, *, listed: bool = True) -> Stage:
+    """A stage with each of its reduction axes as short as its guard allows; where `listed`, also
+    those whose places only a table can list."""
     stage = _drop_certain(stage)
     if stage.reduction is None or stage.body.guard is None:
         return stage
@@ -97,7 +118,7 @@ def narrow_stage(stage: Stage, tables: Tables) -> Stage:
     for label, extent in stage.reduction.axes:
         if isinstance(extent, int):
             plan = _plan(stage, label, extent)
-            if plan is not None:
+            if plan is not None and (listed or plan.is_whole):
                 stage = _rewrite(stage, plan, tables)
     return stage
 
@@ -135,10 +156,18 @@ def _join(builder: Builder, conditions: Sequence[int]) -> int | None:
     return guard
 
 
-def _copy(builder: Builder, body: Body, replaced: dict[Index, int]) -> list[int]:
-    """A body's values, with indices replaced by other values."""
+def _copy(
+    builder: Builder,
+    body: Body,
+    replaced: Mapping[Index, int],
+    values: Mapping[int, int] = MappingProxyType({}),
+) -> list[int]:
+    """A body's values, with indices and some of the values replaced by others."""
     numbers: list[int] = []
-    for instruction in body.instructions:
+    for number, instruction in enumerate(body.instructions):
+        if number in values:
+            numbers.append(values[number])
+            continue
         if isinstance(instruction, Index) and instruction in replaced:
             numbers.append(replaced[instruction])
             continue
@@ -315,7 +344,8 @@ def _rewrite(stage: Stage, plan: _Plan, tables: Tables) -> Stage:
     own = Index(plan.label, reduced=True)
     number = builder.add(Constant(DataType.INDEX, 0) if plan.count == 1 else own)
     place, conditions = _write_place(stage, plan, tables, builder, number)
-    numbers = _copy(builder, body, {own: place})
+    listed = _list_values(stage, plan, tables, builder, number)
+    numbers = _copy(builder, body, {own: place}, listed)
     conditions += _list_open(stage, plan, numbers)
     others = [c for c in list_conjuncts(body) if c not in plan.conditions]
     guard = _join(builder, [*conditions, *(numbers[c] for c in others)])
@@ -336,11 +366,6 @@ def _write_place(
     def constant(value: int) -> int:
         return builder.add(Constant(DataType.INDEX, value))
 
-    def read(name: str, values: Array, places: tuple[int, ...]) -> int:
-        table = tables.take(f"{stage.name}_{name}", DataType.INT32, values)
-        load = builder.add(Load(table, places, DataType.INT32))
-        return builder.add(Cast(load, DataType.INDEX))
-
     counts = plan.window.counts
     conditions: list[int] = []
     if plan.form is not None:
@@ -357,15 +382,64 @@ def _write_place(
             if length is not None:
                 bound = length.write(builder, row)
             else:
-                bound = read("counts", counts, (row,))
+                bound = _read(builder, tables, f"{stage.name}_counts", counts, (row,))
             conditions.append(builder.add(_apply("lt", (number, bound), DataType.BOOL)))
         return place, conditions
 
-    place = read("places", plan.places, (row, number))
+    place = _read(builder, tables, f"{stage.name}_places", plan.places, (row, number))
     if int(counts.min()) < plan.count:
-        length = read("counts", counts, (row,))
+        length = _read(builder, tables, f"{stage.name}_counts", counts, (row,))
         conditions.append(builder.add(_apply("lt", (number, length), DataType.BOOL)))
     return place, conditions
+
+
+def _read(
+    builder: Builder, tables: Tables, name: str, values: Array, places: tuple[int, ...]
+) -> int:
+    """Whole numbers from a table, as a position."""
+    table = tables.take(name, DataType.INT32, values)
+    load = builder.add(Load(table, places, DataType.INT32))
+    return builder.add(Cast(load, DataType.INDEX))
+
+
+def _list_values(
+    stage: Stage, plan: _Plan, tables: Tables, builder: Builder, number: int
+) -> dict[int, int]:
+    """Where places come from a table, so do the positions and fractions that derive from them:
+    what they are at the places walked is all that is known of them."""
+    if plan.form is not None:
+        return {}
+    body, reduced = stage.body, Index(plan.label, reduced=True)
+    index_only, dependencies = find_index_only(body), find_dependencies(body)
+    over = order_indices((reduced,) if plan.index is None else (plan.index, reduced))
+    inside = [
+        index_only[n]
+        and reduced in dependencies[n]
+        and set(dependencies[n]) <= set(over)
+        and (value_type(i) is DataType.INDEX or value_type(i) is DataType.FLOAT32)
+        for n, i in enumerate(body.instructions)
+    ]
+    roots: dict[int, None] = {}
+    for n, instruction in enumerate(body.instructions):
+        if not inside[n]:
+            roots.update({o: None for o in operands(instruction) if inside[o]})
+    if inside[body.result]:
+        roots[body.result] = None
+    row = builder.add(Constant(DataType.INDEX, 0) if plan.index is None else plan.index)
+    filled = plan.window.counts[:, None] > 0
+    made: dict[int, int] = {}
+    for root, values in zip(roots, evaluate_positions(stage, list(roots), over), strict=True):
+        whole = np.broadcast_to(
+            values.reshape((1,) * (2 - values.ndim) + values.shape), plan.holds.shape
+        )
+        found = np.where(filled, np.take_along_axis(whole, plan.places, axis=1), 0)
+        name = f"{stage.name}_{'places' if values.dtype == np.int64 else 'weights'}"
+        if values.dtype == np.int64:
+            made[root] = _read(builder, tables, name, found, (row, number))
+        else:
+            table = tables.take(name, DataType.FLOAT32, found)
+            made[root] = builder.add(Load(table, (row, number), DataType.FLOAT32))
+    return made
 
 
 def _list_open(stage: Stage, plan: _Plan, numbers: Sequence[int]) -> list[int]:

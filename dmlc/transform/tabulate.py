@@ -281,7 +281,7 @@ def _drop_axes(values: Array, used: Array, over: Sequence[Index]) -> tuple[Array
         same = (values == chosen) | (np.isnan(values) & np.isnan(chosen))
         if bool((same | ~used).all()):
             values = np.take(chosen, 0, axis=axis)
-            used = used.any(axis=axis)
+            used = np.asarray(used.any(axis=axis))
             kept.remove(index)
     return values, kept
 

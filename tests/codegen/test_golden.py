@@ -19,7 +19,7 @@ from dmlc.program import Program
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
 from dmlc.source import UnsupportedError
-from tests import reductions
+from tests import positions, reductions
 from tests.agreement import disagreements
 from tests.opencl_launch import run_program
 from tests.samples import sample
@@ -41,6 +41,12 @@ FOLDED = {
 """Cases with reductions, and how many points each folds: they are given moderate values, and
 differ as sums of so many do."""
 
+PLACED = {
+    "average_pool", "flip_rows", "gather", "max_pool_place", "pad", "resample_grad_linear",
+    "resample_grad_nearest", "resample_linear", "slice", "space_to_depth",
+}  # fmt: skip
+"""Cases that compute with positions: they are given whole numbers, and come out exactly."""
+
 
 def read_case(case: str) -> ir.Function:
     return ir.parse((GOLDEN / f"{case}.ir").read_text(encoding="utf-8"), f"{case}.ir")
@@ -51,6 +57,8 @@ def join_sources(program: Program) -> str:
 
 
 def make_inputs(function: ir.Function, count: int) -> dict[str, Array]:
+    if function.name in PLACED:
+        return positions.make_inputs(function)
     if any(stage.reduction is not None for stage in function.stages):
         return reductions.make_inputs(function)
     inputs: dict[str, Array] = {}
@@ -66,6 +74,8 @@ def make_inputs(function: ir.Function, count: int) -> dict[str, Array]:
 
 def find_wrong(case: str, got: dict[str, Array], wanted: dict[str, Array]) -> list[str]:
     """What a device computed wrongly in a case."""
+    if case in PLACED:
+        return positions.find_differences(got, wanted)
     if case in FOLDED:
         return reductions.find_disagreements(got, wanted, FOLDED[case], size=4.0)
     ulps = INEXACT.get(case, 0.0)

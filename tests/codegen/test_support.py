@@ -63,30 +63,6 @@ def test_reduction_of_run_time_size() -> None:
     )
 
 
-def test_reduction_at_a_computed_position() -> None:
-    text = "func @f(%x: f32[4]) -> (%y) { %y: f32[] = sum[r0 < 4] %x[sub(3, r0)] }"
-    assert "'y' reads 'x' at a computed position" in str(refuse(text, "opencl"))
-
-
-@pytest.mark.parametrize(
-    "value", ["sum[r0 < 4] cast(r0, f32)", "sum[r0 < 4 where lt(r0, 2)] %x[r0]"]
-)
-def test_position_as_a_value_of_a_reduction(value: str) -> None:
-    text = f"func @f(%x: f32[4]) -> (%y) {{ %y: f32[] = {value} }}"
-    assert "'y' computes with the position of its element" in str(refuse(text, "opencl"))
-
-
-def test_computed_position() -> None:
-    error = refuse("func @f(%x: f32[4]) -> (%y) { %y: f32[i0 < 4] = %x[sub(3, i0)] }", "opencl")
-    assert "'y' reads 'x' at a computed position" in str(error)
-
-
-@pytest.mark.parametrize("value", ["cast(i0, f32)", "select(lt(i0, 2), %x[i0], 0.0)"])
-def test_position_as_a_value(value: str) -> None:
-    error = refuse(f"func @f(%x: f32[4]) -> (%y) {{ %y: f32[i0 < 4] = {value} }}", "opencl")
-    assert "'y' computes with the position of its element" in str(error)
-
-
 def sum_of(count: int) -> str:
     parameters = ", ".join(f"%x{k}: f32[n]" for k in range(count))
     lines = ["v0 = %x0[i0]", *(f"v{k} = add(v{k - 1}, %x{k}[i0])" for k in range(1, count))]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmlc.program import Program, Role
-from dmlc.runtime.arrays import Bytes, as_bytes
+from dmlc.runtime.arrays import Bytes, as_bytes, constant_array
 from dmlc.runtime.d3d12.device import Context
 from dmlc.runtime.d3d12.plan import Shader, View, Window, buffer_bytes, groups_of, tensor_bytes
 from dmlc.runtime.hlsl import fill_constants
@@ -71,7 +71,7 @@ class Frame:
         tables: dict[str, list[View]] = {}
         for tensor in program.constants:
             upload = context.make_buffer(context.package.HEAP_UPLOAD, whole[tensor.name])
-            upload.upload(as_bytes(tensor.array()))
+            upload.upload(as_bytes(constant_array(tensor)))
             tables[tensor.name] = [v for v in self._views if v.tensor == tensor.name]
             for view in tables[tensor.name]:
                 upload.copy_to(self._views[view])

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dmlc.program import Program, Role
-from dmlc.runtime.arrays import Array, Operand
+from dmlc.runtime.arrays import Array, Operand, constant_array
 from dmlc.runtime.opencl.device import Device, Memory
 from dmlc.runtime.opencl.driver import Launcher, Session
 from dmlc.runtime.placement import Outputs, Placement, place
@@ -59,7 +59,7 @@ class Executable:
         unit = session.unit_count - 1
         launcher = self._new_launcher(unit)
         self._free[unit].append(launcher)
-        self._constants = [t.array() for t in program.constants]
+        self._constants = [constant_array(t) for t in program.constants]
         self._constant_buffers: list[cl.Buffer] = []
         with session.reporting(f"cannot run {program.name}"):
             for array in self._constants:

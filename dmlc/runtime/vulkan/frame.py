@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dmlc.program import Program, Role, TensorSpec
-from dmlc.runtime.arrays import Array, Bytes, as_bytes
+from dmlc.runtime.arrays import Array, Bytes, as_bytes, constant_array
 from dmlc.runtime.vulkan.context import Context
 from dmlc.runtime.vulkan.memory import Allocator, Buffer, Use
 from dmlc.runtime.vulkan.pipeline import Pipeline, close_in_process
@@ -121,7 +121,7 @@ class Frame:
     ) -> None:
         """A tensor whose values the program has: they are brought to the host's side once."""
         shared = allocator.allocate(self._stack, size, Use.UPLOAD if staged else Use.SHARED)
-        values = as_bytes(tensor.array())
+        values = as_bytes(constant_array(tensor))
         _host_bytes(shared)[: values.size] = values
         self._buffers[tensor.name] = shared
         if staged:

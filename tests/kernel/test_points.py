@@ -1,0 +1,107 @@
+"""How kernels of reductions that depend on positions are shaped, and what is tested where."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlc import ir
+from dmlc.codegen.opencl import OPENCL
+from dmlc.kernel.access import Affine, find_affine, read_positions
+from dmlc.kernel.element import Gather, Read, collect_elements
+from dmlc.kernel.lower import IndexType, find_index
+from dmlc.kernel.schedule import RUN_TIME_COUNT
+from dmlc.pipeline import compile
+from tests import positions
+
+
+def source(name: str, target: str = "opencl", profile: str | None = None) -> str:
+    program = compile(positions.read(name), target, profile)
+    lines = [line for kernel in program.kernels for line in kernel.source.splitlines()]
+    return "\n".join(line for line in lines if not line.startswith("//"))
+
+
+def test_even_reads_are_strides() -> None:
+    elements = collect_elements(positions.read("slice"), ("Output",))
+    (value,) = (v for v in elements.values if isinstance(v, Read))
+    assert (value.view.strides, value.view.offset) == ((9, 2), 10)
+    assert not elements.has_positions
+
+
+def test_other_reads_take_values() -> None:
+    elements = collect_elements(positions.read("flip"), ("Output",))
+    (value,) = (v for v in elements.values if isinstance(v, Gather))
+    assert value.view.strides == (7, 0)
+    assert [step for _, step in value.terms] == [1]
+    assert not value.guarded
+    assert elements.has_positions
+
+
+def test_sums_of_positions() -> None:
+    function = ir.parse(
+        "func @f(%x: f32[99]) -> (%y) { %y: f32[i0 < 5, i1 < 4] = "
+        "%x[add(sub(mul(3, i0), neg(mul(i1, 2))), 7)] }"
+    )
+    (stage,) = function.stages
+    load = stage.body.loads()[0]
+    form = find_affine(stage.body)[load.indices[0]]
+    assert form == Affine(7, ((ir.Index(0), 3), (ir.Index(1), 2)))
+    assert read_positions(stage, function).list_forms(load) == (form,)
+
+
+@pytest.mark.parametrize(
+    ("largest", "reach", "index"),
+    [
+        (100, (0, 0), IndexType(32, signed=False)),
+        (100, (-1, 50), IndexType(32, signed=True)),
+        (RUN_TIME_COUNT + 1, (0, 5), IndexType(64, signed=False)),
+        (100, (0, RUN_TIME_COUNT + 1), IndexType(64, signed=True)),
+        (100, (float("-inf"), float("inf")), IndexType(64, signed=True)),
+    ],
+)
+def test_index_types(largest: int, reach: tuple[float, float], index: IndexType) -> None:
+    assert find_index(largest, reach, OPENCL.limits) == index
+
+
+def test_conditions_stand_before_the_reads_they_protect() -> None:
+    text = source("first_above", "hlsl")
+    bounds = text.index("Bounds[")
+    test, read, compared = text.index(">= 2"), text.index("Input[("), text.index("> bounds")
+    assert bounds < text.index("for (") < test < read < compared
+
+
+def test_a_condition_on_outer_axes_is_tested_outside() -> None:
+    text = source("average_pool", "opencl", "gpu")
+    assert text.index("for (int k = 0") < text.index(">= 0") < text.index("for (int k1")
+
+
+def test_what_derives_from_a_fold_is_in_its_kernel() -> None:
+    program = compile(positions.read("prologue"), "opencl")
+    assert len(program.kernels) == 1
+    assert "Input[" in program.kernels[0].source
+
+
+def test_folds_under_different_guards_are_apart() -> None:
+    assert len(compile(positions.read("two_guards"), "opencl").kernels) == 2
+
+
+def test_a_fold_read_elsewhere_is_stored_first() -> None:
+    first, second = compile(positions.read("two_steps"), "opencl").kernels
+    assert (first.after, second.after) == ((), (0,))
+
+
+def test_unsigned_where_nothing_is_negative() -> None:
+    assert "int i0" not in source("space_to_depth").replace("uint i0", "")
+    assert "const int " in source("pad")
+
+
+def test_positions_of_64_bits() -> None:
+    assert "const long position" in source("gather_unsigned")
+    assert "(int64_t)indices_" in source("gather_unsigned", "hlsl")
+
+
+def test_walks() -> None:
+    function = positions.read("average_pool")
+    (gpu,), (cpu,) = compile(function, "hlsl").kernels, compile(function, "opencl").kernels
+    assert "each computes 1 output" in gpu.source
+    assert (gpu.dispatch.count, gpu.dispatch.per_group) == (120, 256)
+    assert (cpu.dispatch.count, cpu.dispatch.per_group, cpu.dispatch.group_size) == (30, 2, 1)
