@@ -15,7 +15,7 @@ from dmlc.binding.builder import span_text
 from dmlc.binding.indexing import Indexing, Place
 from dmlc.binding.nodes import Emission
 from dmlc.ir.positions import find_reach
-from dmlc.ir.ranges import Interval, instruction_range
+from dmlc.ir.ranges import Interval, instruction_range, stage_range
 from dmlc.source import Diagnostic, DmlcError
 
 
@@ -25,17 +25,21 @@ def check_reads(
     emission: Emission,
     extents: Mapping[str, tuple[ir.Extent, ...]],
 ) -> None:
-    """Raises `DmlcError` with every read of a stage that may leave its tensor. `extents` are the
-    tensors'; the sizes of a tensor that is not among them are not known yet."""
-    axes = stage.reduction.axes if stage.reduction is not None else ()
-    if not emission.reads or 0 in stage.domain or any(extent == 0 for _, extent in axes):
-        return
+    """Raises `DmlcError` with every read of a stage that may leave its tensor, and notes what is
+    known of the whole numbers it holds. `extents` are the tensors'; the sizes of a tensor that is
+    not among them are not known yet."""
     # In the order of the emission, where each read has a known place.
     body = ir.Body(emission.instructions, emission.result, emission.guard)
     probe = ir.Stage(stage.name, stage.dtype, stage.domain, body, stage.reduction)
     ranges: list[Interval] = []
     for instruction in body.instructions:
-        ranges.append(instruction_range(probe, instruction, ranges))
+        ranges.append(instruction_range(probe, instruction, ranges, builder.ranges))
+    whole = stage_range(probe, ranges)
+    if whole is not None:
+        builder.ranges[stage.name] = whole
+    axes = stage.reduction.axes if stage.reduction is not None else ()
+    if 0 in stage.domain or any(extent == 0 for _, extent in axes):
+        return  # Nothing is read.
     found: list[Diagnostic] = []
     for number, node in emission.reads:
         load = body.instructions[number]

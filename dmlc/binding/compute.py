@@ -147,7 +147,7 @@ class _Lowering:
     ) -> tuple[Scope, _Domain]:
         """The index variables of `T[n, y...] = e`: over the sizes stated, or else over T's own,
         where a pack takes the axes that the others leave."""
-        place = statement.name.span.to(indices[-1].span)
+        place = _head(statement)
         if self.binding.symbolic:
             raise DmlcError(
                 f"index notation {span_text(place)} needs the sizes of its tensors",
@@ -158,6 +158,14 @@ class _Lowering:
         stated = all(e is not None for e in statement.extents)
         if sizes is None and not stated:
             sizes = self.binding.sizes(statement.name.text, place)
+        packs = any(isinstance(index, syntax.Pack) for index in indices)
+        spare = 0 if sizes is None or stated else len(sizes) - len(indices)
+        if spare < -1 or (spare != 0 and not packs):
+            raise DmlcError(
+                f"'{statement.name.text}' has {len(sizes or ())} dimensions, but is defined with "
+                f"{len(indices)} {'index' if len(indices) == 1 else 'indices'}",
+                place,
+            )
         names: dict[str, Value] = {}
         variables: list[int] = []
         for index, extent in zip(indices, statement.extents, strict=True):
@@ -420,6 +428,13 @@ class _Lowering:
             _in_place(parameters, self.stages, results),
             binding.operator.syntax.name.span,
         )
+
+
+def _head(statement: syntax.Assignment) -> Span:
+    """The place of `T[i...]` in `T[i...] = e`."""
+    name, value = statement.name.span, statement.value.span
+    end = name.source.text.rfind("]", name.end, value.start) + 1
+    return Span(name.source, name.start, end)
 
 
 def _last_reads(binding: Binding) -> dict[str, int]:

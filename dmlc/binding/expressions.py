@@ -206,6 +206,11 @@ class Expressions(abc.ABC):
                     f"member of {expected.enum.name}", name, expected.enum.members, expression.span
                 )
             )
+        if self._names_tensors(expression):
+            raise DmlcError(
+                f"'{name}' is an array of tensors: pick one, as in '{name}[0]', or join them",
+                expression.span,
+            )
         known = [*self.locals, *self.binding.definitions, *self.binding.attributes]
         raise DmlcError(unknown_name("name", name, known, expression.span))
 
@@ -215,11 +220,6 @@ class Expressions(abc.ABC):
                 f"the elements of '{name}' are not known at compile time: use a fact about it, "
                 f"such as {name}.Sizes",
                 span,
-            )
-        definition = self.binding.definitions[name]
-        if definition.array:
-            raise DmlcError(
-                f"'{name}' is an array of tensors: pick one, as in '{name}[0]', or join them", span
             )
         extents = self.binding.extents(name, span)
         return self.builder.load(ir_name(name), self.binding.dtype(name, span), extents)

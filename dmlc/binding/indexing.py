@@ -43,6 +43,8 @@ class Indexing(Folding):
         super().__init__()
         self.places: dict[int, Place] = {}
         """Where each read was written first, by its node."""
+        self.ranges: dict[str, Interval] = {}
+        """What is known of the whole numbers that stages hold, by the stage's name."""
 
     # Positions ----------------------------------------------------------------------------
 
@@ -86,6 +88,13 @@ class Indexing(Folding):
             )
         if isinstance(found, Weak):
             value = self.adapt(value, DataType.FLOAT32, span)
+        node = self.node(value)
+        if node.form is Form.CONSTANT:
+            return self._number(int(node.payload))
+        if node.form is Form.APPLY and node.payload in ("min", "max"):
+            # Bounds are kept as bounds of positions, which what is read is held to.
+            given = [self.position(Element(o), span) for o in node.operands]
+            return self._whole(str(node.payload), *given)
         return self._add(Node(Form.CAST, _INDEX.name, (value.node,), _INDEX, None, soft=True))
 
     def _is_whole(self, value: Element) -> bool:
@@ -177,7 +186,7 @@ class Indexing(Folding):
             return UNKNOWN
         found: list[Interval] = []
         for instruction in stage.body.instructions:
-            found.append(instruction_range(stage, instruction, found))
+            found.append(instruction_range(stage, instruction, found, self.ranges))
         return found[stage.body.result]
 
     def reach(self, value: Element, size: int) -> Interval:

@@ -44,7 +44,7 @@ class Operator:
 
     def bind(
         self,
-        tensors: Mapping[str, Description] | None = None,
+        tensors: Mapping[str, Description | Sequence[Description]] | None = None,
         attributes: Mapping[str, object] | None = None,
         *,
         level: str | None = None,
@@ -55,7 +55,9 @@ class Operator:
         out. Outputs may be left out, or leave their sizes open, where the constraints or the
         formula decide them; an optional output that is left out is not computed. Where no tensor
         has sizes the function is made for any number of elements: each of its tensors is a run of
-        `n`. `attributes` gives enums by name or value, numbers, booleans, strings and lists.
+        `n`. An array of tensors is a list of descriptions, or given entry by entry, as
+        `InputTensors[0]`; the function calls that `InputTensors_0`.
+        `attributes` gives enums by name or value, numbers, booleans, strings and lists.
         `level` is a feature level; the newest by default.
 
         Raises `DmlcError` with every independent mistake, and `UnsupportedError` for what this
@@ -67,7 +69,7 @@ class Operator:
 
     def resolve(
         self,
-        tensors: Mapping[str, Description] | None = None,
+        tensors: Mapping[str, Description | Sequence[Description]] | None = None,
         attributes: Mapping[str, object] | None = None,
         *,
         level: str | None = None,

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc.ir.nodes import (
+    POSITIONAL_COMBINERS,
     Apply,
     Cast,
     Constant,
@@ -78,6 +79,18 @@ def table_ranges(tables: Sequence[Table]) -> dict[str, Interval]:
         for table in tables
         if table.dtype.is_integer and table.values
     }
+
+
+def stage_range(stage: Stage, found: Sequence[Interval]) -> Interval | None:
+    """The interval that the elements of a stage of whole numbers lie in, given those of its body's
+    values; None where nothing is known but their type."""
+    reduction = stage.reduction
+    if reduction is None:
+        return found[stage.body.result] if stage.dtype.is_integer else None
+    if reduction.combiner not in POSITIONAL_COMBINERS:
+        return None
+    points = math.prod(e if isinstance(e, int) else math.inf for _, e in reduction.axes)
+    return 0, max(points - 1, 0)
 
 
 def _limits(dtype: DataType) -> Interval | None:

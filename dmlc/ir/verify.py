@@ -36,7 +36,7 @@ from dmlc.ir.nodes import (
     value_type,
 )
 from dmlc.ir.positions import find_reach
-from dmlc.ir.ranges import Interval, instruction_range, table_ranges
+from dmlc.ir.ranges import Interval, instruction_range, stage_range, table_ranges
 from dmlc.scalars import COMBINERS, OPERATIONS, Operands
 from dmlc.scalars import DataType as T
 from dmlc.source import InternalError, Span
@@ -180,7 +180,7 @@ def _check_stage(
     stage: Stage,
     known: Mapping[str, Tensor],
     symbols: Sequence[str],
-    reach: Mapping[str, Interval],
+    reach: dict[str, Interval],
 ) -> Fault | None:
     name = f"%{stage.name}"
     axes = stage.reduction.axes if stage.reduction is not None else ()
@@ -225,7 +225,7 @@ def _check_result_type(stage: Stage) -> str | None:
 
 
 def _check_body(
-    stage: Stage, known: Mapping[str, Tensor], reach: Mapping[str, Interval]
+    stage: Stage, known: Mapping[str, Tensor], reach: dict[str, Interval]
 ) -> Fault | None:
     name, body = f"%{stage.name}", stage.body
     count = len(body.instructions)
@@ -245,6 +245,9 @@ def _check_body(
         return Fault(name, "its guard is no BOOL", stage.span)
     if Body.make(body.instructions, body.result, body.guard) != body:
         return Fault(name, "its body is not in canonical form", stage.span)
+    held = stage_range(stage, ranges)
+    if held is not None:
+        reach[stage.name] = held
     return None
 
 

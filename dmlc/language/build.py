@@ -288,7 +288,11 @@ class Builder:
         for variable, pack, extent, place in items:
             if not isinstance(variable, syntax.Reference):
                 self.fail("expected the name of an index variable here", place)
-            whole = place if extent is None else Span(place.source, place.start, variable.span.end)
+            end = place.end
+            if extent is not None:
+                dots = place.source.text.find("...", variable.span.end) + 3
+                end = dots if pack else variable.span.end
+            whole = Span(place.source, place.start, end)
             indices.append(self.plain((variable, pack, None, whole)))
             extents.append(extent)
         return syntax.Assignment(name, tuple(indices), value, span, tuple(extents))

@@ -170,7 +170,7 @@ class ExpressionChecker(Expressions):
             return UNKNOWN
         value = positional[0].value
         if isinstance(value, syntax.Pack):
-            if name not in FOLDS or named:
+            if name not in (*FOLDS, "mean") or named:
                 folds = ", ".join(FOLDS)
                 self.fail(f"'{name}' folds no pack", expression.span, f"what does: {folds}")
             kind: Kind = yield self._expand(value, place)
@@ -266,9 +266,9 @@ class ExpressionChecker(Expressions):
         for argument, role in zip(expression.arguments, _ROLES[name], strict=True):
             kind: Kind = yield self._visit(argument.value, around)
             span = argument.value.span
-            wrong = (Form.TENSOR, Form.SCALAR if role == "an array" else Form.ARRAY)
+            wrong = (Form.TENSOR, Form.SCALAR if "array" in role else Form.ARRAY)
             if kind.form in wrong and not kind.is_unknown:
-                self.fail(f"'{name}' takes {role} here", span)
+                self.fail(f"'{name}' takes {role}", span)
             elif name != "length":
                 self._expect_number(kind, f"an argument of '{name}'", span)
         if name in ("length", "flatten"):
@@ -278,12 +278,12 @@ class ExpressionChecker(Expressions):
 
 _ROLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "other_axes": ("an array", "a whole number"),
-        "range": ("a whole number", "a whole number"),
-        "inverse": ("an array",),
+        "other_axes": ("a compile-time array, such as [0, 2]", "a dimension count, second"),
+        "range": ("two whole numbers", "two whole numbers"),
+        "inverse": ("a permutation, an array such as [1, 0]",),
         "length": ("an array",),
-        "flatten": ("an array", "an array"),
-        "unflatten": ("a whole number", "an array"),
+        "flatten": ("an array of positions, first", "an array of sizes, second"),
+        "unflatten": ("a whole number, first", "an array of sizes, second"),
     }
 )
 """What each argument of an array function is."""

@@ -297,7 +297,8 @@ COMPILE_TIME = [
      "by element: index it, as in 'Sizes[0]'"),
     ("f(a) = a + X\nY = f(X.DataType)", "'a' is a data type, where a number is expected"),
     ("f(a) = cast(a, FLOAT32)\nY = X + f(X.Sizes)",
-     "cast takes a number or a tensor, not an array"),
+     "'f(X.Sizes)' is an array of 1 values and cannot meet a tensor element by element: index "
+     "it, as in 'Sizes[0]'"),
     ("f(a) = cast(a, FLOAT32)\nY = X + f(X.DataType)",
      "cast takes a number, but FLOAT32 is a data type"),
     ("f(a) = cast(X, a)\nY = f(1)", "cast takes a data type, such as FLOAT32, second"),
@@ -305,11 +306,10 @@ COMPILE_TIME = [
     ("f(a) = sum(a)\nY = f(X)", "'sum' needs to know what to reduce over: write "
      "sum(x, like: T) or sum(x, axes: [...])"),
     ("f(a) = max(a)\nY = X + f([])", "'max' of an array without values"),
-    ("Y = X + argmax([1, 2])", "'argmax' of an array cannot be bound yet: this version binds "
-     "formulas on whole tensors"),
+    ("Y = X + argmax([1, 2])", "'argmax' does not fold an array"),
     ("f(a) = bit_and(a, 1)\nY = X + f(0.5)",
      "'bit_and' takes integers, but one operand is a fraction"),
-    ("f(a) = [a][0]\nY = f(X)", "an array holds compile-time values only"),
+    ("f(a) = [a][0]\nY = f(X)", "an array holds single values, and this is a tensor"),
 ]  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from dmlc.runtime.vulkan import VulkanDevice
 from dmlc.source import UnavailableError
 from tests.cli.conftest import Dmlc
 
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 GRAD = "directml.ACTIVATION_RELU_GRAD"
 NEGATE = """operator NEGATE {
     tensors {
@@ -235,11 +236,20 @@ def test_a_folder_that_cannot_be_written(dmlc: Dmlc) -> None:
 
 
 def test_what_cannot_be_bound_yet(dmlc: Dmlc) -> None:
-    write(NEGATE.replace("y = -x", "y = x - x[0, 0]"))
-    found = dmlc("compile", "a.dml", "--tensor", "x=f32[2,3]", "-o", "out")
+    found = dmlc("compile", f"{EXAMPLES / 'not_yet.dml'}:SQUARE_GRAD", "-o", "out")
     assert found.status == 1
-    assert "a.dml:12:17: error: index notation 'x[0, 0]' cannot be bound yet" in found.err
+    assert "not_yet.dml:29:5: error: 'gradient of SQUARE' cannot be bound yet" in found.err
     assert not Path("out").exists()
+
+
+def test_index_notation_is_printed(dmlc: Dmlc) -> None:
+    window = str(EXAMPLES / "window_mean.dml")
+    found = dmlc("ir", window, "--tensor", "src=f32[2,3]", "--attr", "reach=0,1")
+    assert found.status == 0
+    assert "%dst_sum: f32[i0 < 2, i1 < 3] = sum[r0 < 1, r1 < 3] {" in found.out
+    shown = dmlc("show", window)
+    assert shown.status == 0
+    assert "dst[i...] = mean[k... : 2 * reach + 1 where all(inside(at(i, k))...)]" in shown.out
 
 
 # devices --------------------------------------------------------------------------------------

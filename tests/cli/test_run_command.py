@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+import dmlc as package
 from dmlc.cli import run_command
 from dmlc.cli.arrays import read_array
 from dmlc.testing.verify import Verdict
@@ -165,3 +166,38 @@ def test_mistakes(arguments: list[str], status: int, message: str, dmlc: Dmlc) -
     assert message in found.err
     assert found.out == ""
     assert sorted(p.name for p in Path().iterdir()) == ["d.npy", "x.npy"]
+
+
+JOIN = """operator JOIN {
+    tensors { | Tensor | Kind | Ranks | Types |
+              | Parts | Array of inputs | 2 | f32 |
+              | Whole | Output | 2 | f32 |
+              | Halves | Array of outputs | 2 | f32 | }
+    compute {
+        Whole = join(Parts, axis: 1)
+        Halves = split(Whole, axis: 0)
+    }
+}
+"""
+
+
+def test_arrays_of_tensors(dmlc: Dmlc) -> None:
+    Path("join.dml").write_text(JOIN, "utf-8")
+    parts = [np.ones((2, n), np.float32) * n for n in (1, 2)]
+    for number, part in enumerate(parts):
+        np.save(f"p{number}.npy", part)
+    found = dmlc(
+        "run", "join.dml", "--input", "Parts[0]=p0.npy", "--input", "Parts[1]=p1.npy",
+        "--tensor", "Halves[0]=f32[1,3]", "--tensor", "Halves[1]=f32[1,3]",
+        "--device", "reference", "-o", "out", "--verify",
+    )  # fmt: skip
+    assert found.err == "ran on reference\n"
+    whole = np.concatenate(parts, axis=1)
+    assert np.array_equal(np.load("out/Whole.npy"), whole)
+    assert np.array_equal(np.load("out/Halves[1].npy"), whole[1:])
+    result = package.run(
+        package.load("join.dml").operators["JOIN"], {"Parts": parts},
+        outputs={"Halves": [(1, 3), (1, 3)]}, device="reference",
+    )  # fmt: skip
+    assert list(result) == ["Whole", "Halves[0]", "Halves[1]"]
+    assert np.array_equal(result["Halves[0]"], whole[:1])

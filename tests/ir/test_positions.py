@@ -83,7 +83,8 @@ def test_fractions_round_after_each_operation() -> None:
 def test_choices_and_conversions() -> None:
     stage = last_stage(
         "func @f() -> (%Y) {\n"
-        "  %Y: s32[i0 < 4] = select(gt(i0, 1), cast(mul(cast(i0, f32), 1.5), s32), cast(-1, s32))\n}"
+        "  %Y: s32[i0 < 4] = "
+        "select(gt(i0, 1), cast(mul(cast(i0, f32), 1.5), s32), cast(-1, s32))\n}"
     )
     (found,) = evaluate_positions(stage, [stage.body.result])
     assert found.tolist() == [-1, -1, 3, 4]
@@ -118,7 +119,8 @@ def test_a_guard_bounds_what_is_read() -> None:
 def test_conditions_reach_through_other_indices() -> None:
     stage = last_stage(
         "func @f(%X: f32[4]) -> (%Y) {\n"
-        "  %Y: f32[i0 < 4] = sum[r0 < 9, r1 < 9 where and(le(add(r0, r1), 3), ge(r1, i0))] %X[r0]\n}"
+        "  %Y: f32[i0 < 4] = sum[r0 < 9, r1 < 9 where and(le(add(r0, r1), 3), ge(r1, i0))] "
+        "%X[r0]\n}"
     )
     (load,) = stage.body.loads()
     assert find_reach(stage, load.indices[0], 4) == (0, 3)

@@ -154,7 +154,7 @@ COMPUTE = [
     ("Y = cast(X, @FLOAT33)", "unknown data type 'FLOAT33'", "did you mean 'FLOAT32'?"),
     ("Y = present(@W) ? X : 0", "unknown tensor 'W'", "known here: X, Y, Z, M"),
     ("Y = present(@1) ? X : 0", "'present' takes the name of a tensor"),
-    ("Y = [1, @X][0]", "an array holds compile-time values only"),
+    ("Y = [1, @X][0]", "an array holds single values, and this is a whole tensor"),
     ("Y = X + @[1, true][0]", "the values of an array must be of one kind"),
     ("Y = @X[0](X)", "expected the name of a function before '('"),
     # Reductions.
@@ -190,12 +190,13 @@ COMPUTE = [
      "'k...' needs one extent per axis, and this is one value"),
     ("Y = sum[k : @true](k)", "the extent of a reduction must be a number, but this is a boolean"),
     # Index notation and packs.
-    ("Y[i...] = X[@i]", "'i' is a pack, one value per axis, and is used without '...'",
-     "write 'i...' as an index, or fold it, as in 'product(i...)'"),
-    ("Y[i...] = exp(@i...)", "a pack stands in an index or inside a fold, and this is neither",
-     "what folds a pack: product, all, any, sum"),
+    ("Y[i...] = X[@i]", "'i' is an array, one value per axis, and is used without '...'",
+     "write 'i...' to give an index for each"),
+    ("Y[i...] = exp(@i...)", "'...' stands in an index, an array or a fold, and this is neither",
+     "what folds a pack: sum, product, all, any, max, min"),
     ("Y[i...] = product(@3...)", "'...' expands a pack, and there is none in this expression"),
-    ("Y[i...] = @max(i...)", "'max' folds no pack", "what does: product, all, any, sum"),
+    ("Y[i...] = @argmax(i...)", "'argmax' folds no pack",
+     "what does: sum, product, all, any, max, min"),
     ("Y[i, @i] = X[i, i]", "index variable 'i' is bound twice"),
     ("Y[i..., @j...] = X[i..., j...]", "a tensor is indexed with one pack at most"),
     ("@Y[a, b, c, d, e, f, g, h, i] = 1",
@@ -208,7 +209,22 @@ COMPUTE = [
      "a read and the value after 'else' must be of one kind, but one is a number and one is a "
      "boolean"),
     ("@A[i] = X[i]\nY = A", "'A' is no output, so it has no sizes to index over",
-     "only outputs are defined element by element"),
+     "say what each index runs over: A[i : n] = ..."),
+    ("A[i : @X.Sizes] = 1\nY = A", "what this index runs over is one number"),
+    ("A[i... : @2] = 1\nY = A", "what this index runs over is an array, one size per axis"),
+    ("A[i : @true] = 1\nY = A", "an extent must be a number, but this is a boolean"),
+    ("@A[i : 3, j] = 1\nY = A", "either every index says what it runs over, or none does"),
+    ("Y[i...] = @i", "one element of 'Y' is defined here, and this is an array"),
+    ("Y[i] = sum[k : 3](@X)", "'sum[...]' reduces one element at a time, and this is a whole "
+     "tensor", "index it, as in X[k]"),
+    ("Y[i...] = X[(@i + 1)]", "'i + 1' is an array, one value per axis, and is used without "
+     "'...'", "write '(i + 1)...' to give an index for each"),
+    ("Y[i] = @[1, 2][0] else 3", "'else' belongs to a read of a tensor, not of an array"),
+    ("Y[i...] = X[unflatten(@i, X.Sizes)...]", "'unflatten' takes a whole number, first"),
+    ("Y[i...] = flatten(i, @3)", "'flatten' takes an array of sizes, second"),
+    ("Y[i] = length(@3)", "'length' takes an array"),
+    ("Y[i...] = X[i[inverse(@1)]...]",
+     "'inverse' takes a permutation, an array such as [1, 0]"),
 ]  # fmt: skip
 
 

@@ -74,12 +74,22 @@ expressions: st.SearchStrategy[syntax.Expression] = st.recursive(
 )
 
 index_variables = st.one_of(references, references.map(lambda r: syntax.Pack(r, NOWHERE)))
+
+
+def _assign(
+    name: syntax.Name,
+    indices: list[tuple[syntax.Expression, syntax.Expression | None]],
+    value: syntax.Expression,
+) -> syntax.Assignment:
+    variables = tuple(variable for variable, _ in indices) or None
+    return syntax.Assignment(name, variables, value, NOWHERE, tuple(e for _, e in indices))
+
+
 assignments = st.builds(
-    syntax.Assignment,
+    _assign,
     name_nodes,
-    st.none() | st.lists(index_variables, min_size=1, max_size=3).map(tuple),
+    st.lists(st.tuples(index_variables, st.none() | expressions), max_size=3),
     expressions,
-    st.just(NOWHERE),
 )
 local_functions = st.builds(
     syntax.ScalarFunction,
@@ -130,7 +140,12 @@ tables = st.integers(1, 4).flatmap(
     )
 )
 example_items = st.builds(
-    syntax.ExampleItem, name_nodes, expressions, st.booleans(), st.just(NOWHERE)
+    syntax.ExampleItem,
+    name_nodes,
+    expressions,
+    st.booleans(),
+    st.just(NOWHERE),
+    st.none() | st.integers(0, 99),
 )
 examples = st.builds(
     syntax.Example, texts, st.lists(example_items, max_size=3).map(tuple), st.just(NOWHERE)
