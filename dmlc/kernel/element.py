@@ -19,6 +19,7 @@ from dmlc.ir.ranges import Interval
 from dmlc.kernel.access import Positions, read_positions
 from dmlc.scalars import DataType
 from dmlc.source import InternalError, UnsupportedError
+from dmlc.transform.rules import fold_constants
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -357,11 +358,24 @@ class Collector:
                     new = ir.with_operands(instruction, mapped)
                     if isinstance(new, ir.Index | ir.Load):
                         raise InternalError(f"{stage.name}: not a scalar operation: {new}")
-                    numbers[number] = self._add(new)
+                    numbers[number] = self._add(self._fold(new))
             if ir.value_type(instruction) is DataType.INDEX:
                 low, high = positions.ranges[number]
                 self._reach = (min(self._reach[0], low), max(self._reach[1], high))
         return numbers
+
+    def _fold(self, value: Value) -> Value:
+        """An operation on positions that are known, as along an axis of one element, is one."""
+        if not isinstance(value, ir.Apply) or value.dtype is not DataType.INDEX:
+            return value
+        given = [self._values[o] for o in value.operands]
+        known = [g for g in given if isinstance(g, ir.Constant)]
+        if len(known) != len(given):
+            return value
+        folded = fold_constants(
+            ir.Apply(value.operation, (*range(len(known)),), value.dtype), known
+        )
+        return folded if isinstance(folded, ir.Constant) else value
 
     def _index(self, index: ir.Index, axes: Mapping[ir.Index, int]) -> Value:
         if index not in axes:

@@ -47,7 +47,9 @@ def test_the_examples_of_the_library(name: str, device: str) -> None:
     operator = dmlc.operator(name)
     done = list(run_examples(operator, device))
     assert {r.title for r in done} == {e.title for e in operator.definition.examples}
-    assert DataType.FLOAT16 in {r.data_type for r in done}
+    inputs = [t for t in operator.definition.levels[-1].tensors if not t.output]
+    if inputs and DataType.FLOAT16 in inputs[0].dtypes:
+        assert DataType.FLOAT16 in {r.data_type for r in done}
     for result in done:
         assert result.holds, (result.title, result.data_type, result.verdicts)
 
