@@ -2,10 +2,10 @@
 
     python examples/demo.py [DIR]
 
-Sources and manifests go to DIR (`out/demo`). Each operator runs with every data type it has, on
-vectors, planes of images, eight dimensions, transposed and sliced arrays, with NaN, infinities,
-zeros of both signs and denormals among the values: the OpenCL form on every OpenCL device of the
-machine, the HLSL form on every Vulkan device.
+Sources and manifests go to DIR (`out/demo`). Each operator runs with every data type it has: the
+OpenCL form on every OpenCL device of the machine, the HLSL form on every Vulkan device. The
+element-wise ones run on vectors, planes of images, eight dimensions, transposed and sliced arrays,
+with NaN, infinities, zeros of both signs and denormals among the values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,6 @@ from dmlc.testing.verify import Verdict, verify
 
 Array = npt.NDArray[Any]
 
-SEEDS = (
-    "directml.ACTIVATION_RELU",
-    "directml.ACTIVATION_RELU_GRAD",
-    "onednn.ReLU",
-    "onednn.ReLUBackward",
-    "directml.BATCH_NORMALIZATION_TRAINING_GRAD",
-)
-"""The last has reductions, and so needs sizes."""
 SPECIAL = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, -1e-40, 6e-8, -6e-8, 65504.0)
 """Written over the first elements of every array."""
 
@@ -84,6 +76,8 @@ class Case:
     dtype: dmlc.DataType
     arrays: dict[str, Array]
     attributes: dict[str, object]
+    outputs: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    """Sizes of results that nothing else says."""
 
 
 def elementwise_cases(operator: dmlc.Operator) -> Iterator[Case]:
@@ -116,6 +110,52 @@ def normalization_cases(operator: dmlc.Operator) -> Iterator[Case]:
             yield Case("transposed", dtype, large | small, {"Epsilon": 1e-5})
 
 
+def resampling_cases(operator: dmlc.Operator) -> Iterator[Case]:
+    """The page's example, and planes of both modes, scaled by whole numbers and by others."""
+    random = np.random.default_rng(2026)
+    for dtype in operator.definition.levels[-1].tensors[0].dtypes:
+        page = np.array([[4, 5, 6]], dtype.dtype)
+        yield resampling_case("the page's", dtype, page, (2, 2), (0.5, 1.5), "NEAREST_NEIGHBOR")
+        for mode, size, scale in itertools.product(
+            ("NEAREST_NEIGHBOR", "LINEAR"), ((112, 112), (84, 70)), (None, 1.7)
+        ):
+            dy = random.standard_normal((2, 16, *size)).astype(dtype.dtype)
+            scales = tuple(scale or n / 56 for n in size)
+            label = f"{list(dy.shape)} to [2, 16, 56, 56]"
+            yield resampling_case(label, dtype, dy, (2, 16, 56, 56), (1, 1, *scales), mode)
+
+
+def resampling_case(
+    label: str,
+    dtype: dmlc.DataType,
+    dy: Array,
+    sizes: tuple[int, ...],
+    scales: tuple[float, ...],
+    mode: str,
+) -> Case:
+    """The gradient of resampling by the centres of pixels."""
+    attributes: dict[str, object] = {
+        "InterpolationMode": mode,
+        "RoundingDirection": "DECREASING",
+        "Scales": scales,
+        "InputPixelOffsets": [0.5] * len(scales),
+        "OutputPixelOffsets": [-0.5] * len(scales),
+    }
+    outputs = {"OutputGradientTensor": sizes}
+    return Case(label, dtype, {"InputGradientTensor": dy}, attributes, outputs)
+
+
+SEEDS: dict[str, Callable[[dmlc.Operator], Iterator[Case]]] = {
+    "directml.ACTIVATION_RELU": elementwise_cases,
+    "directml.ACTIVATION_RELU_GRAD": elementwise_cases,
+    "onednn.ReLU": elementwise_cases,
+    "onednn.ReLUBackward": elementwise_cases,
+    "directml.BATCH_NORMALIZATION_TRAINING_GRAD": normalization_cases,
+    "directml.RESAMPLE_GRAD1": resampling_cases,
+}
+"""Each with what to run it on."""
+
+
 def demonstrate(
     operator: dmlc.Operator, cases: list[Case], devices: dict[str, str], folder: Path
 ) -> bool:
@@ -134,7 +174,7 @@ def demonstrate(
     refused: dict[str, None] = {}
     for case, device in itertools.product(cases, devices):
         try:
-            results = dmlc.run(operator, case.arrays, case.attributes, device=device)
+            results = dmlc.run(operator, case.arrays, case.attributes, case.outputs, device)
         except dmlc.UnsupportedError as error:
             reason = error.diagnostics[0].message
             refused[f"{case.dtype.name} on {device} ({reason})"] = None
@@ -165,14 +205,17 @@ def demonstrate(
 
 def bind(operator: dmlc.Operator, case: Case) -> dmlc.ir.Function:
     """Without sizes where the operator needs none: then it is compiled for all."""
-    if operator.name not in SEEDS[:-1]:
-        described = {n: dmlc.TensorDesc(case.dtype, a.shape) for n, a in case.arrays.items()}
-        return operator.bind(described, case.attributes)
-    return operator.bind()
+    if SEEDS[operator.name] is elementwise_cases:
+        return operator.bind()
+    sizes = {n: a.shape for n, a in case.arrays.items()} | case.outputs
+    described = {n: dmlc.TensorDesc(case.dtype, s) for n, s in sizes.items()}
+    return operator.bind(described, case.attributes)
 
 
 def show(attributes: dict[str, object]) -> str:
-    return ", ".join(f"{n} = {v}".lower() for n, v in attributes.items())
+    """The attributes that are one value each."""
+    single = {n: v for n, v in attributes.items() if not isinstance(v, list | tuple)}
+    return ", ".join(f"{n} = {v}" for n, v in single.items())
 
 
 def main(arguments: list[str]) -> int:
@@ -183,9 +226,8 @@ def main(arguments: list[str]) -> int:
         return 3
     print("dmlc: operators from their reference pages to kernels that run")
     held: list[bool] = []
-    for name in SEEDS:
+    for name, cases in SEEDS.items():
         operator = dmlc.operator(name)
-        cases = normalization_cases if name == SEEDS[-1] else elementwise_cases
         held.append(demonstrate(operator, list(cases(operator)), devices, folder))
     return 0 if all(held) else 1
 

@@ -19,9 +19,9 @@ import numpy as np
 from dmlc.binding import Operator, TensorDesc
 from dmlc.binding.values import Constant, EnumValue
 from dmlc.ir import Function
+from dmlc.oracle import find_expected
 from dmlc.pipeline import compile
 from dmlc.program import KernelSource, Program, Role, TensorSpec
-from dmlc.reference import evaluate
 from dmlc.runtime.arrays import constant_array
 from dmlc.scalars import Array, DataType
 from dmlc.shader_model import dxil_arguments
@@ -73,7 +73,7 @@ def make_model(
         )
     program = compile(function, "hlsl", root_signature=False, shader_model=shader_model)
     inputs = {t.name: _make_input(t, seed + k) for k, t in enumerate(program.inputs)}
-    expected = evaluate(function, inputs)
+    expected = find_expected(function, inputs)
     files = {
         f"{name}.npy": _encode(_lay_out(program.tensor(name), a)) for name, a in inputs.items()
     }
