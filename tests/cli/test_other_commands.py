@@ -52,7 +52,7 @@ def test_ops_lists_the_library(dmlc: Dmlc) -> None:
     assert [line.split()[0] for line in lines[1:]] == list(package.operators())
     row = next(line for line in lines if line.startswith(f"{GRAD} "))
     assert "  directml  FLOAT32, FLOAT16" in row
-    assert row.endswith("  1 to 8  of directml.ACTIVATION_RELU")
+    assert row.split()[-5:] == ["1", "to", "8", "of", "directml.ACTIVATION_RELU"]
 
 
 @pytest.mark.parametrize(
