@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -14,10 +15,11 @@ from dmlc import library
 from dmlc.binding import Operator, TensorDesc
 from dmlc.language.format import format_file
 from dmlc.language.parse import parse
+from dmlc.pipeline import compile as compile_function
 from dmlc.pipeline import rewrite
 from dmlc.reference import evaluate
 from dmlc.scalars import DataType
-from dmlc.source import DmlcError, UnknownNameError
+from dmlc.source import DmlcError, UnknownNameError, UnsupportedError
 from dmlc.testing.examples import read_cases
 
 SEEDS = (
@@ -121,3 +123,28 @@ def test_relu_takes_what_its_feature_level_takes() -> None:
         op.bind(integers, level="DML_FEATURE_LEVEL_4_0")
     with pytest.raises(DmlcError, match="has 4 or 5 dimensions"):
         op.bind({"InputTensor": TensorDesc("FLOAT32", (2,))}, level="DML_FEATURE_LEVEL_2_0")
+
+
+@pytest.mark.parametrize("name", library.names())
+def test_no_kernel_scatters(name: str) -> None:
+    """Each element of a result is stored by one work item, at its own place, and none by an atomic
+    operation: a kernel reads nothing that it writes but in place."""
+    bound = operator(name)
+    compiled = 0
+    for example in bound.definition.examples:
+        for case in read_cases(bound.definition, example):
+            try:
+                function = bound.bind(case.descriptions(), case.attributes)
+            except DmlcError:
+                continue  # not a choice of types that the operator permits
+            for target in ("opencl", "hlsl"):
+                try:
+                    program = compile_function(function, target)
+                except UnsupportedError:
+                    continue  # HLSL's buffers have no bytes
+                compiled += 1
+                for kernel in program.kernels:
+                    assert re.search(r"atomic|atom_|Interlocked", kernel.source) is None
+                    assert not any(b.written and b.read for b in kernel.buffers)
+            break
+    assert compiled >= len(bound.definition.examples)
