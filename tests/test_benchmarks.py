@@ -72,3 +72,14 @@ def test_targets_of_batch_normalization() -> None:
         ("BN f32 (32, 64, 56, 56): bound call / best of PyTorch", 1.7 / 3, 0.5),
         ("BN f32 (128, 1024): bound call / best of PyTorch", 0.8, 1.0),
     ]
+
+
+def test_targets_of_resampling() -> None:
+    times = {LIMIT: 1.0, "dmlc bound call": 2.0, "PyTorch eager": 10.0}
+    found = check({"Resampling f16": {"bilinear 84->56": times, "nearest 84->56": times}}, {})
+    assert found == [
+        ("Resampling f16 bilinear 84->56: bound call / limit", 2.0, 3.0),
+        ("Resampling f16 bilinear 84->56: bound call / PyTorch eager", 0.2, 0.25),
+        ("Resampling f16 nearest 84->56: bound call / limit", 2.0, 1.6),
+        ("Resampling f16 nearest 84->56: bound call / PyTorch eager", 0.2, 0.5),
+    ]

@@ -64,15 +64,16 @@ def test_files_are_formatted(name: str) -> None:
 
 @pytest.mark.parametrize("name", library.names())
 def test_binding_and_simplifying_is_quick(name: str) -> None:
-    """Each below 0.1 s; the fastest of ten, for a machine that does other things too."""
+    """Each below what a whole compilation may take, though coverage is traced here; the fastest of
+    ten, for a machine that does other things too."""
     example = operator(name).definition.examples[0]
     case = next(read_cases(operator(name).definition, example))
     times: list[float] = []
-    while len(times) < 10 and min(times, default=1.0) >= 0.1:
+    while len(times) < 10 and min(times, default=1.0) >= 0.3:
         start = time.perf_counter()
         rewrite(operator(name).bind(case.descriptions(), case.attributes))
         times.append(time.perf_counter() - start)
-    assert min(times) < 0.1
+    assert min(times) < 0.3
 
 
 SPECIAL = [-3.0, -1e-40, -0.0, 0.0, 1e-40, 2.5, np.nan, np.inf, -np.inf]
