@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 SAMPLE_SECONDS = 0.004
 """A sample repeats a contender for about this long, so that the clock does not matter."""
-PAUSE_SECONDS = 0.005
-"""Idle time before each sample: the threads of OpenMP spin for milliseconds after their work is
-done, on the cores that the next contender needs."""
+PAUSE_SECONDS = 0.03
+"""Idle time before each sample: the threads of OpenMP spin for a while after their work is done, on
+the cores that the next contender needs. After 5 ms what came next still took up to 1.4 times as
+long as after 30."""
 
 
 def repeats_for(run: Callable[[], object]) -> int:
