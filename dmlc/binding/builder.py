@@ -13,6 +13,7 @@ tensors, `indexing` has index notation.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -41,7 +42,7 @@ _BOOL = DataType.BOOL
 _ROUNDINGS = ("floor", "ceil", "round", "trunc")
 
 
-class Builder:
+class Builder(abc.ABC):
     """The nodes of one function, each after what it reads."""
 
     def __init__(self) -> None:
@@ -272,10 +273,10 @@ class Builder:
         """Whether what is computed from these takes the type of what it meets."""
         return all(self.takes_type(v) for v in given)
 
+    @abc.abstractmethod
     def _round_quotient(self, name: str, value: Element) -> Element | None:
         """`floor(a / b)` of whole numbers as a division of whole numbers, which is exact; None
         for what is no such fraction. `indexing` has it."""
-        raise NotImplementedError
 
     def _apply_weak(
         self, operation: Operation, given: Sequence[Value], weak: Weak, shape: Shape, span: Span

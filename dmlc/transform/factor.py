@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dmlc.ir import Apply, Body, Function, Index, Instruction, Load, Stage, operands
 from dmlc.scalars import OPERATIONS
 from dmlc.transform.inline import TooManyPlacesError, inline_stages
+from dmlc.transform.naming import take_name
 from dmlc.transform.simplify import drop_unsound_pairs
 
 _MOST_FACTORS = 32
@@ -198,10 +199,4 @@ def _may_hold_factor(body: Body, root: Apply) -> bool:
 
 def _fresh_name(stage: str, names: dict[str, None]) -> str:
     """A name for the sum inside a stage, taken from here on."""
-    wanted = stage if stage.endswith("_sum") else f"{stage}_sum"
-    name, count = wanted, 1
-    while name in names:
-        count += 1
-        name = f"{wanted}_{count}"
-    names[name] = None
-    return name
+    return take_name(stage if stage.endswith("_sum") else f"{stage}_sum", names)

@@ -40,6 +40,7 @@ from dmlc.ir.positions import (
     order_indices,
 )
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.transform.naming import take_name
 
 
 def separate(function: Function, longest_row: int) -> Function:
@@ -172,7 +173,7 @@ def _split(stage: Stage, parts: _Parts, names: dict[str, None]) -> list[Stage]:
     instructions = [place if i == parts.row else i for i in stage.body.instructions]
     inner = _make_body(instructions, parts.inner_factors, parts.inner_conditions)
     axes = tuple(a for a in reduction.axes if a[0] != parts.row.axis)
-    name = _fresh_name(f"{stage.name}_rows", names)
+    name = take_name(f"{stage.name}_rows", names)
     rows = Stage(
         name, inner.dtype, (*stage.domain[:-1], row), inner, Reduction("sum", axes), stage.span
     )
@@ -201,12 +202,3 @@ def _make_body(
     result = join("mul", factors, value_type(made[factors[0]]))
     guard = join("and", conditions, DataType.BOOL) if conditions else None
     return Body.make(made, result, guard)
-
-
-def _fresh_name(wanted: str, names: dict[str, None]) -> str:
-    name, count = wanted, 1
-    while name in names:
-        count += 1
-        name = f"{wanted}_{count}"
-    names[name] = None
-    return name

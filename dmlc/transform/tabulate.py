@@ -44,6 +44,7 @@ from dmlc.ir.positions import (
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert, data_type_of
 from dmlc.source import InternalError
 from dmlc.transform.closed_form import fit_clamped
+from dmlc.transform.naming import take_name
 from dmlc.transform.simplify import Builder
 
 _MOST_VALUES = 1 << 16
@@ -74,11 +75,7 @@ class Tables:
         packed = np.ascontiguousarray(values, dtype.dtype)
         key = (dtype, extents, packed.tobytes())
         if key not in self._made:
-            name, count = wanted, 1
-            while name in self._taken:
-                count += 1
-                name = f"{wanted}_{count}"
-            self._taken[name] = None
+            name = take_name(wanted, self._taken)
             self._names.add(name)
             self._made[key] = Table(name, dtype, extents, tuple(packed.ravel().tolist()))
         return self._made[key].name
