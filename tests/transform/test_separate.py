@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlc import ir
@@ -70,6 +70,7 @@ def test_what_does_not_separate_stays(text: str) -> None:
     assert separate(function, 100) is function
 
 
+@settings(deadline=None)
 @given(
     rows=st.integers(1, 6),
     columns=st.integers(1, 6),

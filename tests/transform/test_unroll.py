@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlc import ir
@@ -71,6 +71,7 @@ def test_what_is_not_written_out(text: str) -> None:
     assert unroll(function, function.stages[0], 0) is None
 
 
+@settings(deadline=None)
 @given(
     columns=st.integers(1, 24),
     window=st.integers(1, 5),
