@@ -169,8 +169,7 @@ class Builder:
         A streaming store needs an aligned vector. The kernel's own steps keep to that where rows
         start on cache lines; whether the buffer does is seen at run time.
         """
-        least = self._least_streamed()
-        if least is None or self.count() < least:
+        if not self.is_large:
             return {}, []
         streaming: dict[str, k.Expression] = {}
         flags: list[k.Statement] = []
@@ -207,6 +206,12 @@ class Builder:
             flags.append(let)
             streaming[view.tensor] = let.local
         return streaming, lead.local, flags
+
+    @property
+    def is_large(self) -> bool:
+        """Whether so much memory is moved that stores had better pass the caches by."""
+        least = self._least_streamed()
+        return least is not None and self.count() >= least
 
     def _least_streamed(self) -> int | None:
         """The number of elements from which on stores may pass the caches by."""

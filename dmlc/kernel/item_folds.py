@@ -24,17 +24,32 @@ class Folds(Loops):
 
     def _fold_rows(self) -> None:
         """Folds points that lie side by side, in vectors; each output has a total of its own."""
-        axes, gathered, item = self.axes, self.phase.gathered, self.item
+        totals = self._make_totals()
+        variables = self._gather_rows(totals)
+        if totals:
+            self._finish_rows(totals)
+        for each, state in zip(self.phase.gathered, variables, strict=False):
+            self._keep_locals(each, state)
+
+    def _make_totals(self) -> list[tuple[str, ...]]:
+        """Arrays for the totals of each fold, a vector for each output of the block; none where
+        variables do."""
+        item, lanes = self.item, self._lanes(self.axes[-1])
+        if not item.in_blocks and lanes == 1:
+            return []
+        suffix = "_total" if lanes > 1 else "_block"
+        return [self._make_arrays(g, suffix, item.width * lanes) for g in self.phase.gathered]
+
+    def _gather_rows(self, totals: Sequence[Sequence[str]]) -> list[tuple[k.Local, ...]]:
+        """Folds points into `totals`; without these, into variables, which it gives."""
+        axes, gathered = self.axes, self.phase.gathered
         block = axes.index(self.block_axis) + 1 if self.block_axis is not None else 0
         inner = axes[block:]
         split, strips = self._split(inner, _FLUSH_ROW)
         lanes = self._lanes(inner[-1])
-        arrays: list[tuple[str, ...]] = []
         variables: list[tuple[k.Local, ...]] = []
-        if item.in_blocks or lanes > 1:
-            suffix = "_total" if lanes > 1 else "_block"
-            arrays = [self._make_arrays(g, suffix, item.width * lanes) for g in gathered]
-            self.body += self._fill(gathered, arrays)
+        if totals:
+            self.body += self._fill(gathered, totals)
         elif block + split or strips:
             variables = [self._make_variables(g, 1, "_total", self.body) for g in gathered]
 
@@ -44,22 +59,23 @@ class Folds(Loops):
                 states = self._add_up(inner[split:], known, output, bounds, body)
                 for _, found in states:
                     for number, (each, state) in enumerate(zip(gathered, found, strict=True)):
-                        if arrays:
+                        if totals:
                             place = multiply(output, lanes)
-                            body += self._merge_arrays(each, arrays[number], place, state)
+                            body += self._merge_arrays(each, totals[number], place, state)
                         elif variables:
                             body += self._merge_locals(each, variables[number], state)
-                if not arrays and not variables:
+                if not totals and not variables:
                     variables.extend(states[0][1])
                 return body
 
             return self._strips(inner[-1], _FLUSH_ROW, add_up) if strips else add_up(None)
 
         self.body += self._around(axes[: block + split], self.known, index(0), flushed)
-        if arrays:
-            self._finish_rows(arrays, lanes)
-        for each, state in zip(gathered, variables, strict=False):
-            self._keep_locals(each, state)
+        return variables
+
+    def _is_in_strips(self) -> bool:
+        """Whether the innermost axis is folded in strips."""
+        return self._split(self.axes, _FLUSH_ROW)[1]
 
     def _add_up(
         self,
@@ -93,9 +109,10 @@ class Folds(Loops):
             body += self._nest(axes, known, output, fold)
         return list(states.items())
 
-    def _finish_rows(self, totals: Sequence[Sequence[str]], lanes: int) -> None:
+    def _finish_rows(self, totals: Sequence[Sequence[str]]) -> None:
         """Folds the lanes of each total, in a tree, and has the outcome at hand."""
         gathered, item = self.phase.gathered, self.item
+        lanes = self._lanes(self.axes[-1])
         number = k.Local(item.names.take("j"), k.INDEX) if item.in_blocks else index(0)
         first = multiply(number, lanes)
         body: list[k.Statement] = []

@@ -244,7 +244,12 @@ class Loops:
         let = self.builder.let(f"next_i{outer}", following)
         statements.append(let)
         at = self.builder.at({**known, outer: let.local})
-        return {view.tensor: self._name(statements, "next_row", at(view)) for view in views}
+        rows: dict[k.Expression, k.Local] = {}
+        for view in views:
+            start = at(view)
+            if start not in rows:
+                rows[start] = self._name(statements, "next_row", start)
+        return {view.tensor: rows[at(view)] for view in views}
 
     def _share(
         self, first: k.Expression, stop: k.Expression, lanes: int, body: list[k.Statement]

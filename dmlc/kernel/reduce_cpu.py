@@ -4,7 +4,9 @@ Folded points that lie side by side in memory are added up in vectors; where out
 run across a block of outputs, whose states are arrays. Short rows of many outputs are taken in
 blocks too, so that a work item reads on in memory. Floating-point states are flushed into totals
 every few thousand points, for precision's sake. A pass that applies what was folded runs over the
-outermost dimension backwards: what was read last is still in the caches.
+outermost dimension backwards: what was read last is still in the caches. Where the tensors are
+large, a work item takes several outputs and folds each while it applies the one before: reading and
+writing at once, memory moves more than in turns.
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ from collections.abc import Sequence
 from dmlc.kernel import nodes as k
 from dmlc.kernel.build import Builder, Shape
 from dmlc.kernel.element import View
-from dmlc.kernel.emit import Names, Near, Position, index
+from dmlc.kernel.emit import Names, Near, Position, add, index, multiply, operate
 from dmlc.kernel.hoist import hoist
 from dmlc.kernel.item import Item
 from dmlc.kernel.item_folds import Folds
 from dmlc.kernel.item_loops import Known, Loops
+from dmlc.kernel.overlap import overlap
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Limits, Profile
+from dmlc.source import InternalError
 
 _COLUMNS = 256
 """Neighbouring outputs in a block, at most, where vectors run across them."""
@@ -31,6 +35,9 @@ _SHORT_ROW = 200
 """A row of no more points than this is read together with its neighbours' rows."""
 _ROWS = 16
 """Neighbouring outputs in a block of short rows."""
+_MOST_OVERLAPPED = 8
+"""Outputs that a work item takes in turn, at most, folding each while it applies the one before.
+The first is folded, and the last applied, by itself."""
 
 
 def choose_width(phases: Sequence[Phase], profile: Profile) -> int:
@@ -76,6 +83,11 @@ def lower_items(
     inner = max(1, *(p.space.inner_count for p in phases)) * width
     run = min(max(1, profile.per_item // inner), max(blocks, 1))
     builder = item.builder(phases[0])
+    turns = min(blocks // profile.groups, _MOST_OVERLAPPED)
+    if turns > 1 and _is_overlapped(item, phases):
+        body = _Turns(item, phases, builder, blocks, turns).write()
+        words = f"each computes {turns:,} outputs"
+        return Shape(k.Launch(blocks, turns, 1), words, body), tuple(item.arrays)
 
     def make(block: k.Expression) -> list[k.Statement]:
         return _write_block(item, phases, builder, block)
@@ -113,6 +125,24 @@ def _write_block(
 class _Writer(Folds):
     """Writes one phase: what folds, and what stores."""
 
+    def is_folded_like(self, other: _Writer) -> bool:
+        """Whether the phase folds vectors into totals, in the loops another phase has."""
+        lanes = self._lanes(self.axes[-1])
+        same = lanes > 1 and lanes == other._lanes(other.axes[-1])
+        return same and not self.in_bands and not self._is_in_strips()
+
+    def write_fold(self, totals: Sequence[Sequence[str]] = ()) -> Sequence[Sequence[str]]:
+        """Writes a fold up to its totals, which are new where none are given."""
+        self._begin()
+        totals = totals or self._make_totals()
+        self._gather_rows(totals)
+        return totals
+
+    def write_end(self, totals: Sequence[Sequence[str]]) -> list[k.Statement]:
+        """What makes the totals of a fold its outcome."""
+        self._finish_rows(totals)
+        return self.body
+
     def write(self) -> list[k.Statement]:
         space = self.phase.space
         self._begin()
@@ -143,6 +173,85 @@ class _Writer(Folds):
         else:
             self.body += self._nest(self.axes, self.known, index(0), store)
         return self.body
+
+
+def _is_overlapped(item: Item, phases: Sequence[Phase]) -> bool:
+    """Whether outputs are folded, each in large rows of vectors, and then applied to large tensors
+    in the same loops."""
+    fold, *between, apply = phases
+    if item.in_blocks or not fold.gathered or apply.is_kept or apply.gathered:
+        return False
+    same = fold.space.sizes == apply.space.sizes and fold.space.kept == apply.space.kept
+    pieces = fold.space.pieces or apply.space.pieces
+    if not same or pieces or not all(p.is_kept and not p.gathered for p in between):
+        return False
+    if not item.builder(apply).is_large:
+        return False
+    writers = [_Writer(item, phase, dict.fromkeys(phase.space.kept, index(0))) for phase in phases]
+    return writers[0].is_folded_like(writers[-1])
+
+
+class _Turns:
+    """Writes a work item that folds each of its outputs while it applies the one before."""
+
+    def __init__(
+        self, item: Item, phases: Sequence[Phase], builder: Builder, blocks: int, turns: int
+    ) -> None:
+        self.item = item
+        self.fold, *self.between, self.apply = phases
+        self.builder = builder
+        self.blocks = blocks
+        self.turns = turns
+
+    def write(self) -> list[k.Statement]:
+        begin = self.builder.let("begin", multiply(k.Position(k.Geometry.GROUP), self.turns))
+        stop = add(begin.local, index(self.turns))
+        if self.blocks % self.turns:
+            stop = operate("min", stop, index(self.blocks))
+        end = self.builder.let("end", stop)
+        body: list[k.Statement] = [begin, end]
+
+        folds = self._writer(self.fold, self._locate(begin.local, body))
+        totals = folds.write_fold()
+        body += folds.body
+
+        block = k.Local(self.item.names.take("block"), k.INDEX)
+        before = self.builder.let("before", operate("sub", block, index(1)))
+        turn: list[k.Statement] = [before]
+        applies = self._finish(before.local, totals, turn)
+        folds = self._writer(self.fold, self._locate(block, turn))
+        folds.write_fold(totals)
+        both = overlap(applies, folds.body)
+        if both is None:
+            raise InternalError("a fold and what applies it have different loops")
+        turn += both
+        first = add(begin.local, index(1))
+        body.append(k.For(block, first, end.local, 1, tuple(turn)))
+
+        last = self.builder.let("last", operate("sub", end.local, index(1)))
+        body.append(last)
+        applies = self._finish(last.local, totals, body)
+        return body + applies
+
+    def _locate(self, block: k.Expression, body: list[k.Statement]) -> Known:
+        known: Known = {}
+        kept = list(enumerate(self.fold.space.kept_sizes))
+        body += self.builder.decompose(block, kept, known)
+        return known
+
+    def _writer(self, phase: Phase, known: Known, backwards: bool = False) -> _Writer:
+        at = {phase.space.kept[n]: i for n, i in known.items()}
+        return _Writer(self.item, phase, at, backwards)
+
+    def _finish(
+        self, block: k.Expression, totals: Sequence[Sequence[str]], body: list[k.Statement]
+    ) -> list[k.Statement]:
+        """Ends the fold of a block and stores what derives from it; gives what applies it."""
+        known = self._locate(block, body)
+        body += self._writer(self.fold, known).write_end(totals)
+        for phase in self.between:
+            body += self._writer(phase, known).write()
+        return self._writer(self.apply, known, backwards=True).write()
 
 
 class _Factors(Loops):

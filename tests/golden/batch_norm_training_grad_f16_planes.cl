@@ -78,10 +78,9 @@ __kernel void batch_norm_training_grad(
             const uint row_start = (block * 1600) + (i0 * 12800);
             const uint next_i0 = min(i0 + 1, 3u);
             const uint next_row = (block * 1600) + (next_i0 * 12800);
-            const uint next_row_1 = (block * 1600) + (next_i0 * 12800);
             for (uint i = 0; i < 1600; i += 16) {
                 prefetch_line(&dy[(next_row + i)]);
-                prefetch_line(&x[(next_row_1 + i)]);
+                prefetch_line(&x[(next_row + i)]);
                 const float16 dy_value = load_half_x16(dy + row_start + i);
                 const float16 x_value = load_half_x16(x + row_start + i);
                 dy_sum_value += dy_value;

@@ -63,20 +63,36 @@ def bounds(loop: k.For) -> tuple[object, object, int]:
 
 
 def test_a_channel_is_one_work_item_that_folds_and_applies() -> None:
-    (kernel,) = lower(batch_norm_training_grad((32, 64, 56, 56), (1,)))
-    assert groups(kernel) == 64
-    outer = [loop for loop in loops(kernel) if bounds(loop)[1] == 32]
+    (kernel,) = lower(batch_norm_training_grad((8, 16, 56, 56), (1,)))
+    assert groups(kernel) == 16
+    outer = [loop for loop in loops(kernel) if bounds(loop)[1] == 8]
     rows = [loop for loop in loops(kernel) if bounds(loop)[1] == 3136]
     # What is applied goes back over what was read last.
     assert [loop.backwards for loop in outer] == [False, True]
     assert [bounds(loop) for loop in rows] == [(0, 3136, 16), (0, 3136, 16)]
     stores = [s for s in walk(kernel.body) if isinstance(s, k.Store)]
     assert [s.buffer for s in stores] == ["dbias", "dscale", "dx"]
-    assert [s.streaming is not None for s in stores] == [False, False, True]
+
+
+def test_large_channels_are_folded_while_those_before_are_applied() -> None:
+    (kernel,) = lower(batch_norm_training_grad((32, 64, 56, 56), (1,)))
+    assert groups(kernel) == 16
+    (turns,) = [loop for loop in loops(kernel) if isinstance(loop.stop, k.Local)]
+    both, *_ = [loop for loop in walk(turns.body) if isinstance(loop, k.For)]
+    # The first is folded and the last applied by itself.
+    outer = [loop for loop in loops(kernel) if bounds(loop)[1] == 32]
+    assert [loop.backwards for loop in outer] == [False, False, True]
+    assert both is outer[1]
+    (row,) = [s for s in both.body if isinstance(s, k.For)]
+    assert [type(s) for s in row.body] == [k.Let, k.Let, k.Let, k.Store, k.Let, k.Let,
+                                           k.Assign, k.Assign]  # fmt: skip
+    stores = [s for s in walk(kernel.body) if isinstance(s, k.Store)]
+    assert [s.buffer for s in stores] == ["dbias", "dscale", "dx"] * 2
+    assert [s.streaming is not None for s in stores] == [False, False, True] * 2
 
 
 def test_what_stands_still_over_an_output_is_computed_once() -> None:
-    (kernel,) = lower(batch_norm_training_grad((32, 64, 56, 56), (1,)))
+    (kernel,) = lower(batch_norm_training_grad((8, 16, 56, 56), (1,)))
     for loop in loops(kernel):
         names = {
             e.operation.name
