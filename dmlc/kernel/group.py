@@ -22,7 +22,8 @@ from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import ACCESS, check_limits, find_gathered, find_index, lower
 from dmlc.kernel.phases import Phase, collect_phases, fold_parts, store_parts
 from dmlc.kernel.points import lower_points
-from dmlc.kernel.rows import Rows, collect_rows, lower_rows
+from dmlc.kernel.row_loops import lower_rows
+from dmlc.kernel.rows import Rows, collect_rows
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.space import Space, cut
 from dmlc.source import UnsupportedError
@@ -42,7 +43,7 @@ def lower_group(
     _check_words(function, group, limits)
     if group.row is not None:
         rows = collect_rows(function, group)
-        return (_make_kernel(function, rows.phases, group.stages, profile, limits, rows=rows),)
+        return (_make_kernel(function, rows.used, group.stages, profile, limits, rows=rows),)
     phases = collect_phases(
         function, group.kept, group.passes, _list_stored(function, group.stages)
     )

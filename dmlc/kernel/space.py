@@ -89,12 +89,14 @@ def arrange(passes: Sequence[Elements], kept: int) -> tuple[Space, ...]:
     return tuple(spaces)
 
 
-def arrange_rows(passes: Sequence[Elements], lead: int) -> tuple[Space, ...]:
+def arrange_rows(passes: Sequence[Elements], lead: int, apart: bool) -> tuple[Space, ...]:
     """The spaces of passes that share the `lead` first dimensions and walk the others in the
-    order they are in, each by itself."""
+    order they are in, each by itself; so they do the last of the first ones, if it is `apart`."""
     sizes = tuple(e for e in passes[0].domain[:lead] if isinstance(e, int))
     views = [v for p in passes for v in p.views() if not v.near]
-    runs = _merge(list(range(lead)), sizes, views)
+    runs = _merge(list(range(lead - apart)), sizes, views)
+    if apart:
+        runs.append([lead - 1])
     spaces: list[Space] = []
     for made in passes:
         every = [*runs, *([axis] for axis in range(lead, len(made.domain)))]

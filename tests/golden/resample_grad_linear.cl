@@ -29,24 +29,27 @@ __kernel void resample_grad_linear(
         const int i1 = block % 4;
         const bool inside = (i1 >= 1) && (i1 < 3);
         if (inside) {
-            const int position_4 = (i1 * 2) - 1;
-            const int position_5 = position_4 + 3;
+            const int turn = i1 - 1;
+            const float d_x_rows_weights_2 = dX_rows_weights[0];
+            const float d_x_rows_weights_3 = dX_rows_weights[1];
+            const float d_x_rows_weights_4 = dX_rows_weights[2];
+            const float d_x_rows_weights_5 = dX_rows_weights[3];
             for (int x_2 = 0; x_2 < 4; x_2 += 4) {
-                const float4 d_y_2 = vload4(0, dY + (position_4 * 6) + ((i0 * 48) + x_2));
-                const float4 d_y_3 = vload4(0, dY + ((i0 * 48) + (i1 * 12)) + x_2);
-                const float4 d_y_4 = vload4(0, dY + (((i0 * 48) + (i1 * 12)) + x_2) + 6);
-                const float4 d_y_5 = vload4(0, dY + (position_5 * 6) + ((i0 * 48) + x_2));
-                const float4 d_x_rows_2 = (((0.0f + (0.25f * d_y_2)) + (0.75f * d_y_3)) + (0.75f * d_y_4))
-                    + (0.25f * d_y_5);
+                const float4 d_y_2 = vload4(0, dY + (((i0 * 48) + (turn * 12)) + x_2) + 6);
+                const float4 d_y_3 = vload4(0, dY + (((i0 * 48) + (turn * 12)) + x_2) + 12);
+                const float4 d_y_4 = vload4(0, dY + (((i0 * 48) + (turn * 12)) + x_2) + 18);
+                const float4 d_y_5 = vload4(0, dY + (((i0 * 48) + (turn * 12)) + x_2) + 24);
+                const float4 d_x_rows_2 = (((0.0f + (d_x_rows_weights_2 * d_y_2)) + (d_x_rows_weights_3 * d_y_3)) + (d_x_rows_weights_4 * d_y_4))
+                    + (d_x_rows_weights_5 * d_y_5);
                 vstore4(d_x_rows_2, 0, d_x_rows_row + x_2);
             }
             for (int x_3 = 4; x_3 < 6; ++x_3) {
-                const float d_y_2 = dY[(position_4 * 6) + ((i0 * 48) + x_3)];
-                const float d_y_3 = dY[((i0 * 48) + (i1 * 12)) + x_3];
-                const float d_y_4 = dY[(((i0 * 48) + (i1 * 12)) + x_3) + 6];
-                const float d_y_5 = dY[(position_5 * 6) + ((i0 * 48) + x_3)];
-                const float d_x_rows_2 = (((0.0f + (0.25f * d_y_2)) + (0.75f * d_y_3)) + (0.75f * d_y_4))
-                    + (0.25f * d_y_5);
+                const float d_y_2 = dY[(((i0 * 48) + (turn * 12)) + x_3) + 6];
+                const float d_y_3 = dY[(((i0 * 48) + (turn * 12)) + x_3) + 12];
+                const float d_y_4 = dY[(((i0 * 48) + (turn * 12)) + x_3) + 18];
+                const float d_y_5 = dY[(((i0 * 48) + (turn * 12)) + x_3) + 24];
+                const float d_x_rows_2 = (((0.0f + (d_x_rows_weights_2 * d_y_2)) + (d_x_rows_weights_3 * d_y_3)) + (d_x_rows_weights_4 * d_y_4))
+                    + (d_x_rows_weights_5 * d_y_5);
                 d_x_rows_row[x_3] = d_x_rows_2;
             }
         }
@@ -80,13 +83,13 @@ __kernel void resample_grad_linear(
         }
         for (int x_4 = 0; x_4 < 3; ++x_4) {
             float d_x = 0.0f;
-            const int position_6 = (x_4 * 2) - 1;
+            const int position_4 = (x_4 * 2) - 1;
             for (int k_2 = 0; k_2 < 4; ++k_2) {
-                const int position_7 = position_6 + k_2;
-                if ((position_7 >= 0) && (position_7 < 6)) {
-                    const float d_x_rows_3 = d_x_rows_row[position_7];
-                    const float d_x_rows_weights_2 = dX_rows_weights[k_2];
-                    d_x += (d_x_rows_3 * d_x_rows_weights_2);
+                const int position_5 = position_4 + k_2;
+                if ((position_5 >= 0) && (position_5 < 6)) {
+                    const float d_x_rows_3 = d_x_rows_row[position_5];
+                    const float d_x_rows_weights_6 = dX_rows_weights[k_2];
+                    d_x += (d_x_rows_3 * d_x_rows_weights_6);
                 }
             }
             d_x_row[x_4] = d_x;

@@ -24,60 +24,44 @@ __kernel void resample_grad_nearest(
     const uint end = min(begin + 2, 24u);
 
     for (uint block = begin; block < end; ++block) {
-        const bool inside = block < 4;
-        if (inside) {
-            for (uint x_1 = 0; x_1 < 12; x_1 += 4) {
-                const float4 d_y_1 = vload4(0, dY + (block * 24) + x_1);
-                const float4 d_y_2 = vload4(0, dY + ((block * 24) + x_1) + 12);
-                const float4 d_x_rows_1 = (0.0f + d_y_1) + d_y_2;
-                vstore4(d_x_rows_1, 0, d_x_rows_row + x_1);
-            }
+        for (uint x_1 = 0; x_1 < 12; x_1 += 4) {
+            const float4 d_y_1 = vload4(0, dY + (block * 24) + x_1);
+            const float4 d_y_2 = vload4(0, dY + ((block * 24) + x_1) + 12);
+            const float4 d_x_rows_1 = (0.0f + d_y_1) + d_y_2;
+            vstore4(d_x_rows_1, 0, d_x_rows_row + x_1);
         }
-        if (!inside) {
-            for (uint x = 0; x < 12; x += 4) {
-                float4 d_x_rows = 0.0f;
-                for (uint k = 0; k < 2; ++k) {
-                    const float4 d_y = vload4(0, dY + ((block * 24) + x) + (k * 12));
-                    d_x_rows += d_y;
-                }
-                vstore4(d_x_rows, 0, d_x_rows_row + x);
-            }
-        }
-        for (uint x_2 = 0; x_2 < 4; x_2 += 2) {
-            const uint position = ((x_2 * 5) + 1) / 2;
-            const float d_x_rows_2 = d_x_rows_row[position];
-            const float d_x_rows_3 = d_x_rows_row[position + 1];
-            const float d_x_rows_4 = d_x_rows_row[position + 2];
+        for (uint turn = 0; turn < 2; ++turn) {
+            const float d_x_rows_2 = d_x_rows_row[turn * 5];
+            const float d_x_rows_3 = d_x_rows_row[(turn * 5) + 1];
+            const float d_x_rows_4 = d_x_rows_row[(turn * 5) + 2];
             const float d_x = ((0.0f + d_x_rows_2) + d_x_rows_3) + d_x_rows_4;
-            d_x_row[x_2] = d_x;
-            const uint x_3 = x_2 + 1;
-            const uint position_1 = ((x_3 * 5) + 1) / 2;
-            const float d_x_rows_5 = d_x_rows_row[position_1];
-            const float d_x_rows_6 = d_x_rows_row[position_1 + 1];
+            d_x_row[turn * 2] = d_x;
+            const float d_x_rows_5 = d_x_rows_row[(turn * 5) + 3];
+            const float d_x_rows_6 = d_x_rows_row[(turn * 5) + 4];
             const float d_x_1 = (0.0f + d_x_rows_5) + d_x_rows_6;
-            d_x_row[x_3] = d_x_1;
+            d_x_row[(turn * 2) + 1] = d_x_1;
         }
-        for (uint x_4 = 4; x_4 < 5; ++x_4) {
+        for (uint x_2 = 4; x_2 < 5; ++x_2) {
             float d_x_2 = 0.0f;
-            const uint position_2 = ((x_4 * 5) + 1) / 2;
-            const int d_x_counts = dX_counts[x_4];
-            const uint position_3 = (uint)d_x_counts;
+            const uint position = ((x_2 * 5) + 1) / 2;
+            const int d_x_counts = dX_counts[x_2];
+            const uint position_1 = (uint)d_x_counts;
             for (uint k_1 = 0; k_1 < 3; ++k_1) {
-                const uint position_4 = position_2 + k_1;
-                if ((position_4 < 12) && (k_1 < position_3)) {
-                    const float d_x_rows_7 = d_x_rows_row[position_4];
+                const uint position_2 = position + k_1;
+                if ((position_2 < 12) && (k_1 < position_1)) {
+                    const float d_x_rows_7 = d_x_rows_row[position_2];
                     d_x_2 += d_x_rows_7;
                 }
             }
-            d_x_row[x_4] = d_x_2;
+            d_x_row[x_2] = d_x_2;
         }
-        for (uint x_5 = 0; x_5 < 4; x_5 += 4) {
-            const float4 d_x_3 = vload4(0, d_x_row + x_5);
-            vstore4(d_x_3, 0, dX + (block * 5) + x_5);
+        for (uint x_3 = 0; x_3 < 4; x_3 += 4) {
+            const float4 d_x_3 = vload4(0, d_x_row + x_3);
+            vstore4(d_x_3, 0, dX + (block * 5) + x_3);
         }
-        for (uint x_6 = 4; x_6 < 5; ++x_6) {
-            const float d_x_3 = d_x_row[x_6];
-            dX[(block * 5) + x_6] = d_x_3;
+        for (uint x_4 = 4; x_4 < 5; ++x_4) {
+            const float d_x_3 = d_x_row[x_4];
+            dX[(block * 5) + x_4] = d_x_3;
         }
     }
 }

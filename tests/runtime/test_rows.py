@@ -32,6 +32,16 @@ def check(function: ir.Function) -> None:
     np.testing.assert_array_equal(found["y"], expected["y"])
 
 
+def test_negative_zeros_add_up_to_a_positive_one() -> None:
+    function = make_windows(9, 40, 3, (3, 2), 1)
+    (parameter,) = function.parameters
+    sizes = [e for e in parameter.extents if isinstance(e, int)]
+    inputs = {"x": np.full(sizes, -0.0, np.float32)}
+    found = opencl.load(compile(function, "opencl", "cpu"))(inputs)["y"]
+    assert not np.signbit(found).any()
+    assert not np.signbit(evaluate(function, inputs)["y"]).any()
+
+
 @settings(deadline=None, max_examples=40)
 @given(
     rows=st.integers(1, 9),

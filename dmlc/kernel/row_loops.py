@@ -1,0 +1,329 @@
+"""The loops of a kernel that keeps a row at hand: how a work item makes rows and folds along them.
+
+What is folded, and over what, is `rows`' business.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.accumulate import finish, start
+from dmlc.kernel.build import Builder, Shape
+from dmlc.kernel.element import (
+    Gather,
+    Place,
+    Read,
+    View,
+    list_conditions,
+    list_joins,
+    operands,
+)
+from dmlc.kernel.emit import (
+    Emitter,
+    Names,
+    Near,
+    Position,
+    add,
+    index,
+    local_name,
+    multiply,
+    operate,
+    split_words,
+)
+from dmlc.kernel.phases import Phase
+from dmlc.kernel.points import Known, enter, gather
+from dmlc.kernel.rows import Copied, Rows
+from dmlc.kernel.schedule import Limits, Profile
+from dmlc.scalars import OPERATIONS
+
+_FOUR = 4
+"""The lanes of shorter vectors, for what long ones leave over."""
+
+
+def lower_rows(
+    rows: Rows, names: Names, profile: Profile, limits: Limits, buffers: tuple[k.Buffer, ...]
+) -> tuple[Shape, tuple[k.Array, ...]]:
+    """The kernel of such phases, and the arrays it needs."""
+    outer = rows.row.space.kept_sizes
+    blocks = math.prod(outer)
+    work = sum(p.space.inner_count for p in rows.phases)
+    run = max(1, min(profile.per_item // max(1, work), -(-blocks // profile.groups)))
+    writer = _Writer(rows, names, profile, limits, buffers)
+
+    def make(block: k.Expression) -> list[k.Statement]:
+        known: Known = {}
+        made = writer.builder.decompose(block, list(enumerate(outer)), known)
+        return made + writer.write(known)
+
+    body = [*writer.copy_tables(), *writer.builder.share_blocks(blocks, run, make)]
+    width = rows.stored.space.sizes[-1]
+    outputs = f"{width:,} output{'' if width == 1 else 's'}"
+    what = f"a row of {outputs}" if run == 1 else f"{run:,} rows of {outputs}"
+    return Shape(k.Launch(blocks, run, 1), f"each computes {what}", body), writer.arrays
+
+
+class _Writer:
+    """Writes what is done for one row of outputs."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        names: Names,
+        profile: Profile,
+        limits: Limits,
+        buffers: tuple[k.Buffer, ...],
+    ) -> None:
+        self._rows = rows
+        self._names = names
+        self._lanes = profile.lanes
+        self._near: dict[str, Near] = {}
+        self._builders = [
+            Builder(p.elements, p.space.walk, profile, limits, buffers, names) for p in rows.phases
+        ]
+        self.arrays = tuple(
+            self._make_array(p, p.space.sizes[len(p.space.kept)]) for p in (rows.row, rows.total)
+        )
+        self._copies = tuple(self._make_copy(copied) for copied in rows.copied)
+        self.arrays += self._copies
+
+    @property
+    def builder(self) -> Builder:
+        return self._builders[0]
+
+    def write(self, known: Known) -> list[k.Statement]:
+        """A row, from the positions along the outer axes."""
+        body = self._make_row(known)
+        begin, end = self._rows.stretch
+        size = self._rows.stored.space.sizes[-1]
+        if begin:
+            body.append(self._fold(1, known, (0, begin), 1))
+        if begin < end:
+            body.append(self._write_out(known, (begin, end)))
+        if end < size:
+            body.append(self._fold(1, known, (end, size), 1))
+        body += self._store(known, size)
+        return body
+
+    def _make_row(self, known: Known) -> list[k.Statement]:
+        """The row that is folded along."""
+        size = self._rows.row.space.sizes[len(self._rows.row.space.kept)]
+        loops = self._share(self._rows.row, size)
+        folded = [self._fold(0, known, (first, last), lanes) for lanes, first, last in loops]
+        phases, (begin, end) = self._rows.written_rows, self._rows.row_stretch
+        if not phases:
+            return folded
+        if self._rows.is_row_uniform:
+            return self._write_row(0, known, size)
+        outer = len(phases[0].space.kept) - 1
+        at = known[outer]
+        gone = operate("sub", at, index(begin)) if begin else at
+        written: list[k.Statement] = []
+        for number in range(len(phases)):
+            written += self._write_turn(number, {**known, outer: gone}, outer, size)
+        if self._rows.repeats_over_rows:
+            return written
+        inside = operate("lt", at, index(end))
+        if begin:
+            after = operate("ge", at, index(begin))
+            inside = k.Operate(OPERATIONS["and"], (after, inside), k.BOOL)
+        let = self.builder.let("inside", inside)
+        otherwise = k.Operate(OPERATIONS["not"], (let.local,), k.BOOL)
+        return [let, k.If(let.local, tuple(written)), k.If(otherwise, tuple(folded))]
+
+    def _write_turn(self, number: int, known: Known, outer: int, size: int) -> list[k.Statement]:
+        """The row, if it is one of those that a written fold is for; along `outer` it is known how
+        many rows the stretch had before."""
+        gone, period = known[outer], len(self._rows.written_rows)
+        if period == 1 and not isinstance(gone, k.Operate):
+            return self._write_row(number, known, size)
+        turn = gone if period == 1 else operate("div", gone, index(period))
+        let = self.builder.let("turn", turn)
+        body = [let, *self._write_row(number, {**known, outer: let.local}, size)]
+        if period == 1:
+            return body
+        phase = operate("mod", gone, index(period))
+        return [k.If(operate("eq", phase, index(number)), tuple(body))]
+
+    def _write_row(self, number: int, known: Known, size: int) -> list[k.Statement]:
+        """The row, where the same points are folded as in others; `known` has the turn."""
+        phase = self._rows.written_rows[number]
+        number = 3 + len(self._rows.written) + number
+        emitter, outside = self._emitter(number), self._position(number, known, {})
+        body = emitter.lets(0, outside) + emitter.lets(1, outside)
+        for lanes, first, last in self._share(phase, size):
+            place = k.Local(self._names.take("x"), k.INDEX)
+            position = self._position(number, known, {len(phase.space.kept): place})
+            inside = emitter.lets(2, position, lanes)
+            ((_, value),) = phase.elements.results
+            inside.append(k.Put(self.arrays[0].name, place, emitter.value(value, lanes)))
+            body.append(k.For(place, index(first), index(last), lanes, tuple(inside)))
+        return body
+
+    def _make_array(self, phase: Phase, size: int) -> k.Array:
+        """The array that holds a fold along a row."""
+        (gathered,) = phase.gathered
+        (stage, dtype) = gathered.stages[0]
+        name = self._names.take(f"{split_words(stage)}_row")
+        array = k.Array(name, dtype.compute, size)
+        self._near[stage] = lambda place, lanes: k.Element(
+            array.name, place, k.Type(array.dtype, lanes)
+        )
+        return array
+
+    def _make_copy(self, copied: Copied) -> k.Array:
+        """The array that holds a part of a table."""
+        name = self._names.take(local_name(copied.view.tensor))
+        array = k.Array(name, copied.dtype, copied.count)
+        self._near[copied.name] = lambda place, lanes: k.Element(
+            name, place, k.Type(copied.dtype, lanes)
+        )
+        return array
+
+    def copy_tables(self) -> list[k.Statement]:
+        """Fills the arrays that hold parts of tables."""
+        loops: dict[int, tuple[k.Local, list[k.Statement]]] = {}
+        for copied, array in zip(self._rows.copied, self._copies, strict=True):
+            if copied.count not in loops:
+                loops[copied.count] = k.Local(self._names.take("turn"), k.INDEX), []
+            turn, puts = loops[copied.count]
+            view = copied.view
+            at = add(multiply(turn, view.strides[-1]), index(view.offset))
+            puts.append(k.Put(array.name, turn, k.Load(view.tensor, at, k.Type(copied.dtype))))
+        return [
+            k.For(turn, index(0), index(count), 1, tuple(puts))
+            for count, (turn, puts) in loops.items()
+        ]
+
+    def _share(self, phase: Phase, size: int) -> Iterator[tuple[int, int, int]]:
+        """Lanes and bounds of the loops along a row: vectors, and what they leave over."""
+        start_at = 0
+        for lanes in (self._lanes, _FOUR, 1) if _runs_in_vectors(phase) else (1,):
+            stop = start_at + (size - start_at) // lanes * lanes
+            if stop > start_at:
+                yield lanes, start_at, stop
+                start_at = stop
+
+    def _emitter(self, number: int) -> Emitter:
+        """Scopes: the outer axes, then each inner axis in turn."""
+        phase = self._rows.phases[number]
+        space, along = phase.space, len(phase.space.kept)
+        levels = dict.fromkeys(space.kept, 1)
+        levels |= {axis: 2 + place for place, axis in enumerate(space.inner)}
+        return Emitter(
+            phase.elements,
+            self._names,
+            self._builders[number].depth(levels.__getitem__),
+            self._near,
+            lambda view: bool(space.walk.strides[view][along]),
+            guarded=2,
+            apart=list_joins(phase.elements),
+        )
+
+    def _position(self, number: int, known: Known, inner: Known) -> Position:
+        return self._builders[number].at({**known, **inner})
+
+    def _fold(
+        self,
+        number: int,
+        known: Known,
+        bounds: tuple[int, int],
+        lanes: int,
+    ) -> k.Statement:
+        """A stretch of a row: each of its places folds its own points, into the array."""
+        phase, names = self._rows.phases[number], self._names
+        emitter, space, along = self._emitter(number), phase.space, len(phase.space.kept)
+        (gathered,) = phase.gathered
+        (slot,) = gathered.slots
+        place = k.Local(names.take("x"), k.INDEX)
+        state = k.Local(names.take(local_name(gathered.name)), k.Type(slot.dtype, lanes))
+        conditions = list_conditions(phase.elements)
+
+        def loop(axis: int, inner: Known) -> list[k.Statement]:
+            if axis == len(space.sizes):
+                return gather(self._builders[number], emitter, gathered, (state,), lanes)
+            variable = k.Local(names.take("k"), k.INDEX)
+            further = {**inner, axis: variable}
+            body = self._open(number, emitter, known, further, conditions, lanes,
+                              lambda: loop(axis + 1, further))  # fmt: skip
+            size = space.sizes[axis]
+            return [k.For(variable, index(0), index(size), 1, tuple(body))]
+
+        outside = emitter.lets(0, self._position(number, known, {}), rest=True)
+        outside += emitter.lets(1, self._position(number, known, {}), rest=True)
+        body = [
+            *outside,
+            k.Variable(state, start(slot, lanes)),
+            *self._open(number, emitter, known, {along: place}, conditions, lanes,
+                        lambda: loop(along + 1, {along: place})),
+            k.Put(self.arrays[number].name, place, finish(gathered.fold, (state,), slot.dtype)),
+        ]  # fmt: skip
+        return k.For(place, index(bounds[0]), index(bounds[1]), lanes, tuple(body))
+
+    def _write_out(self, known: Known, bounds: tuple[int, int]) -> k.Statement:
+        """The stretch of a row in which the same points are folded again and again."""
+        (begin, end), period = bounds, len(self._rows.written)
+        turn = k.Local(self._names.take("turn"), k.INDEX)
+        body: list[k.Statement] = []
+        for phase, written in enumerate(self._rows.written):
+            number = 3 + phase
+            emitter, along = self._emitter(number), len(written.space.kept)
+            position = self._position(number, known, {along: turn})
+            for level in range(3):
+                body += emitter.lets(level, position, rest=True)
+            ((_, value),) = written.elements.results
+            place = add(multiply(turn, period), index(begin + phase))
+            body.append(k.Put(self.arrays[1].name, place, emitter.value(value)))
+        turns = (end - begin) // period
+        return k.For(turn, index(0), index(turns), 1, tuple(body))
+
+    def _open(
+        self,
+        number: int,
+        emitter: Emitter,
+        known: Known,
+        inner: Known,
+        conditions: Sequence[int],
+        lanes: int,
+        inside: Callable[[], list[k.Statement]],
+    ) -> list[k.Statement]:
+        """The values of the scope that the last of `inner` opens, and what is inside."""
+        level = 1 + len(inner)
+        here = [c for c in conditions if max(2, emitter.level(c)) == level]
+        elements = self._rows.phases[number].elements
+        position = self._position(number, known, inner)
+        return enter(elements, emitter, level, position, here, inside, lanes)
+
+    def _store(self, known: Known, size: int) -> list[k.Statement]:
+        """What leaves."""
+        phase, along = self._rows.stored, len(self._rows.stored.space.kept)
+        emitter, outside = self._emitter(2), self._position(2, known, {})
+        body = emitter.lets(0, outside) + emitter.lets(1, outside)
+        for lanes, first, last in self._share(phase, size):
+            place = k.Local(self._names.take("x"), k.INDEX)
+            at = self._position(2, known, {along: place})
+
+            def position(view: View, place: k.Local = place, at: Position = at) -> k.Expression:
+                return place if view.near else at(view)
+
+            inside = emitter.lets(2, position, lanes) + emitter.stores(position, lanes, {})
+            body.append(k.For(place, index(first), index(last), lanes, tuple(inside)))
+        return body
+
+
+def _runs_in_vectors(phase: Phase) -> bool:
+    """Whether points side by side along a row can be computed at once."""
+    elements, along = phase.elements, len(phase.space.kept)
+    moving: set[int] = set()
+    for number, value in enumerate(elements.values):
+        step = 0
+        if isinstance(value, Read | Place | Gather):
+            step = phase.space.walk.strides[value.view][along]
+            if step not in (0, 1) or (step and isinstance(value, Place)):
+                return False
+        if step or any(o in moving for o in operands(value)):
+            moving.add(number)
+    if any(condition in moving for condition in list_conditions(elements)):
+        return False
+    return all(phase.space.walk.strides[view][along] == 1 for view, _ in elements.results)
