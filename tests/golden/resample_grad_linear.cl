@@ -39,7 +39,7 @@ __kernel void resample_grad_linear(
                 const float4 d_y_3 = vload4(0, dY + (((i0 * 48) + (turn * 12)) + x_2) + 12);
                 const float4 d_y_4 = vload4(0, dY + (((i0 * 48) + (turn * 12)) + x_2) + 18);
                 const float4 d_y_5 = vload4(0, dY + (((i0 * 48) + (turn * 12)) + x_2) + 24);
-                const float4 d_x_rows_2 = (((0.0f + (d_x_rows_weights_2 * d_y_2)) + (d_x_rows_weights_3 * d_y_3)) + (d_x_rows_weights_4 * d_y_4))
+                const float4 d_x_rows_2 = (((d_x_rows_weights_2 * d_y_2) + (d_x_rows_weights_3 * d_y_3)) + (d_x_rows_weights_4 * d_y_4))
                     + (d_x_rows_weights_5 * d_y_5);
                 vstore4(d_x_rows_2, 0, d_x_rows_row + x_2);
             }
@@ -48,7 +48,7 @@ __kernel void resample_grad_linear(
                 const float d_y_3 = dY[(((i0 * 48) + (turn * 12)) + x_3) + 12];
                 const float d_y_4 = dY[(((i0 * 48) + (turn * 12)) + x_3) + 18];
                 const float d_y_5 = dY[(((i0 * 48) + (turn * 12)) + x_3) + 24];
-                const float d_x_rows_2 = (((0.0f + (d_x_rows_weights_2 * d_y_2)) + (d_x_rows_weights_3 * d_y_3)) + (d_x_rows_weights_4 * d_y_4))
+                const float d_x_rows_2 = (((d_x_rows_weights_2 * d_y_2) + (d_x_rows_weights_3 * d_y_3)) + (d_x_rows_weights_4 * d_y_4))
                     + (d_x_rows_weights_5 * d_y_5);
                 d_x_rows_row[x_3] = d_x_rows_2;
             }

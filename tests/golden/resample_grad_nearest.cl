@@ -27,7 +27,7 @@ __kernel void resample_grad_nearest(
         for (uint x_1 = 0; x_1 < 12; x_1 += 4) {
             const float4 d_y_1 = vload4(0, dY + (block * 24) + x_1);
             const float4 d_y_2 = vload4(0, dY + ((block * 24) + x_1) + 12);
-            const float4 d_x_rows_1 = (0.0f + d_y_1) + d_y_2;
+            const float4 d_x_rows_1 = d_y_1 + d_y_2;
             vstore4(d_x_rows_1, 0, d_x_rows_row + x_1);
         }
         for (uint turn = 0; turn < 2; ++turn) {
