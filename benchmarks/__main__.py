@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import batch_norm, resample
+from benchmarks import batch_norm, graphs, resample
 from benchmarks.contenders import Array, Case, Contender, contenders, vulkan_contenders
 from benchmarks.limit import Limit
 from benchmarks.measure import PAUSE_SECONDS, measure, repeats_for, sample
@@ -103,10 +103,17 @@ def time_resample(limit: Limit, dtype: npt.DTypeLike, case: str, rounds: int) ->
     return time_case(limit, made, (resample.contenders(made, limit.threads),), rounds)
 
 
+def time_graph(limit: Limit, dtype: npt.DTypeLike, case: str, rounds: int) -> dict[str, float]:
+    make, _, _ = graphs.CASES[case]
+    made = make(dtype)
+    return time_case(limit, made, (graphs.contenders(made, limit.threads),), rounds)
+
+
 OPERATORS = {
     "ReLU grad": (time_relu_grad, tuple(SIZES)),
     "BN training grad": (time_batch_norm, tuple(batch_norm.SHAPES)),
     "Resampling grad": (time_resample, tuple(resample.CASES)),
+    "Graph": (time_graph, tuple(graphs.CASES)),
 }
 """How each is timed, and in which columns."""
 
@@ -188,10 +195,24 @@ def check_resample(title: str, columns: dict[str, dict[str, float]]) -> Found:
     return found
 
 
+def check_graph(title: str, columns: dict[str, dict[str, float]]) -> Found:
+    found: Found = []
+    for name, times in columns.items():
+        _, most_limits, most_torch = graphs.CASES[name]
+        bound = times["dmlc bound call"]
+        found.append((f"{title} {name}: bound call / limit", bound / times[LIMIT], most_limits))
+        torch = [t for contender, t in times.items() if "orch" in contender]
+        if torch and most_torch is not None:
+            ratio = bound / min(torch)
+            found.append((f"{title} {name}: bound call / best of PyTorch", ratio, most_torch))
+    return found
+
+
 CHECKS = {
     "ReLU": check_relu_grad,
     "BN": check_batch_norm,
     "Resampling": check_resample,
+    "Graph": check_graph,
 }
 """By what the title of a table starts with."""
 

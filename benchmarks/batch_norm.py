@@ -122,24 +122,25 @@ def _torch(case: Case, threads: int) -> Iterator[Contender]:
         )
 
     yield Contender("PyTorch eager", eager, lambda: eager()[0].numpy())
-    axes = [a for a in range(x.dim()) if a != 1]
-    sizes = [-1 if a == 1 else 1 for a in range(x.dim())]
-
-    def formula(dy: Any, x: Any, mean: Any, deviation: Any, scale: Any) -> Any:
-        gradient, centered = dy.float(), x.float() - mean.view(sizes)
-        first = gradient.sum(axes)
-        second = (gradient * centered).sum(axes) * deviation
-        part = x.numel() / x.shape[1]
-        inner = gradient - (first / part).view(sizes)
-        inner = inner - centered * (second * deviation / part).view(sizes)
-        return (inner * (scale * deviation).view(sizes)).to(dy.dtype), second, first
-
-    compiled = torch.compile(formula)
+    compiled = torch.compile(differentiate)
 
     def fused() -> Any:
         return compiled(dy, x, mean, deviation, scale)
 
     yield Contender("torch.compile", fused, lambda: fused()[0].numpy())
+
+
+def differentiate(dy: Any, x: Any, mean: Any, deviation: Any, scale: Any) -> Any:
+    """The formula in PyTorch: the gradients of the input, the scale and the bias."""
+    axes = [a for a in range(x.dim()) if a != 1]
+    sizes = [-1 if a == 1 else 1 for a in range(x.dim())]
+    gradient, centered = dy.float(), x.float() - mean.view(sizes)
+    first = gradient.sum(axes)
+    second = (gradient * centered).sum(axes) * deviation
+    part = x.numel() / x.shape[1]
+    inner = gradient - (first / part).view(sizes)
+    inner = inner - centered * (second * deviation / part).view(sizes)
+    return (inner * (scale * deviation).view(sizes)).to(dy.dtype), second, first
 
 
 def _jax(case: Case) -> Contender:

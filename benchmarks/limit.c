@@ -1,5 +1,5 @@
 /* The machine's own limit: how fast two tensors can be read and one written, or one read and a
- * smaller one written.
+ * smaller one written, or up to four read and one written.
  *
  * Each variant computes an AND of what it reads, which costs less than moving it. The caller
  * keeps the best. The functions that time return the seconds of one pass, over `repeats` passes.
@@ -148,6 +148,61 @@ double limit_fold_time(int variant, int threads, const void *a, size_t bytes_rea
             const size_t number = (size_t)omp_get_thread_num();
             fold(a, lines_read, c, lines_written, number * lines_written / count,
                  (number + 1) * lines_written / count, variant % 2);
+        }
+        __asm__ volatile("" ::: "memory");
+    }
+    return elapsed(&begin) / repeats;
+}
+
+/* Cache lines first .. last of a tensor: each is the AND of those of `count` others. */
+static inline void merge(const uint32_t *const *from, const size_t count, uint32_t *restrict c,
+                         size_t first, size_t last, int past_caches)
+{
+    for (size_t line = first; line < last; ++line) {
+        uint32_t kept[16] __attribute__((aligned(64)));
+        for (size_t k = 0; k < 16; ++k)
+            kept[k] = from[0][line * 16 + k];
+        for (size_t number = 1; number < count; ++number)
+            for (size_t k = 0; k < 16; ++k)
+                kept[k] &= from[number][line * 16 + k];
+#if STREAMING
+        if (past_caches) {
+            for (size_t k = 0; k < 16; k += 8)
+                _mm256_stream_ps((float *)(c + line * 16 + k),
+                                 _mm256_load_ps((const float *)(kept + k)));
+            continue;
+        }
+#endif
+        for (size_t k = 0; k < 16; ++k)
+            c[line * 16 + k] = kept[k];
+    }
+#if STREAMING
+    if (past_caches)
+        _mm_sfence();
+#endif
+}
+
+/* The same of two, three or four tensors read and one written, all of one size: whole cache lines,
+ * and the one written starts on one. */
+double limit_merge_time(int variant, int threads, const uint32_t *const *from, int inputs, void *c,
+                        size_t bytes, int repeats)
+{
+    const size_t lines = bytes / 64;
+    struct timespec begin;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int k = 0; k < repeats; ++k) {
+#pragma omp parallel num_threads(variant < 2 ? 1 : threads)
+        {
+            const size_t count = (size_t)omp_get_num_threads();
+            const size_t number = (size_t)omp_get_thread_num();
+            const size_t first = number * lines / count, last = (number + 1) * lines / count;
+            /* Spelled out, so that the compiler knows how many there are. */
+            if (inputs == 4)
+                merge(from, 4, c, first, last, variant % 2);
+            else if (inputs == 3)
+                merge(from, 3, c, first, last, variant % 2);
+            else
+                merge(from, 2, c, first, last, variant % 2);
         }
         __asm__ volatile("" ::: "memory");
     }

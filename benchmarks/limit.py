@@ -34,6 +34,11 @@ class Limit:
             ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p,
             ctypes.c_size_t, ctypes.c_int,
         ]  # fmt: skip
+        self._library.limit_merge_time.restype = ctypes.c_double
+        self._library.limit_merge_time.argtypes = [
+            ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p,
+            ctypes.c_size_t, ctypes.c_int,
+        ]  # fmt: skip
         self.variants: int = self._library.limit_variants()
 
     def seconds(
@@ -44,14 +49,19 @@ class Limit:
         repeats: int,
     ) -> float:
         """The time of one pass, timed in C over `repeats` passes: over two arrays that are read
-        and one that is written, all of one size, or over one that is read and a smaller one, in
-        whole cache lines, that is written."""
+        and one that is written, all of one size; or over three or four, in whole cache lines; or
+        over one that is read and a smaller one, in whole cache lines, that is written."""
         if len(reads) == 1:
             (read,) = reads
             found: float = self._library.limit_fold_time(
                 variant, self.threads, read.ctypes.data, read.nbytes, out.ctypes.data, out.nbytes,
                 repeats,
             )  # fmt: skip
+        elif len(reads) > 2:
+            pointers = (ctypes.c_void_p * len(reads))(*(a.ctypes.data for a in reads))
+            found = self._library.limit_merge_time(
+                variant, self.threads, pointers, len(reads), out.ctypes.data, out.nbytes, repeats
+            )
         else:
             first, second = reads
             found = self._library.limit_time(
