@@ -154,6 +154,14 @@ def _convolve(
 
 
 def _resize(node: Node, inputs: list[Any], device: str) -> list[Array]:
+    settings, shape = describe_resize(node, inputs)
+    found = run("directml.RESAMPLE2", {"InputTensor": inputs[0]}, settings,
+                {"OutputTensor": shape}, device)  # fmt: skip
+    return [found["OutputTensor"]]
+
+
+def describe_resize(node: Node, inputs: Sequence[Any]) -> tuple[dict[str, object], tuple[int, ...]]:
+    """The attributes of RESAMPLE2 and of its gradient for a Resize, and the sizes of its result."""
     x, region, scales, sizes = inputs[:4]
     mode = node.get("mode", "nearest")
     if mode == "cubic" or node.get("antialias", 0) or node.get("exclude_outside", 0):
@@ -194,9 +202,7 @@ def _resize(node: Node, inputs: list[Any], device: str) -> list[Array]:
         "InterpolationMode": "NEAREST_NEIGHBOR" if mode == "nearest" else "LINEAR",
         "RoundingDirection": direction,
     }
-    found = run("directml.RESAMPLE2", {"InputTensor": x}, settings,
-                {"OutputTensor": tuple(shape)}, device)  # fmt: skip
-    return [found["OutputTensor"]]
+    return settings, tuple(shape)
 
 
 def _line(

@@ -24,7 +24,7 @@ from dmlc.source import UnsupportedError
 if TYPE_CHECKING:
     import pyopencl as cl
 
-SMALL_LAUNCH_BYTES = 6 << 20
+SMALL_LAUNCH_BYTES = 9 << 20
 """Up to this much memory a launch goes to the quicker of a processor's two interfaces: about
 where one core's time for a pass over memory equals the time it takes to wake the others."""
 
