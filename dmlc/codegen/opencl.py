@@ -424,17 +424,12 @@ static $B $H(const $T value)
         ),
         "round_half": Helper(
             """\
-// Rounds to the nearest float16, ties to even, as storing it would; NaN stays NaN.
+// Rounds to the nearest float16, ties to even: to what storing it would leave.
 static $T $H(const $T value)
 {
-    const $U sign = as_$U(value) & 0x80000000u;
-    const $U size = as_$U(value) & 0x7fffffffu;
-    const $U rounded = (size + 0x0fffu + ((size >> 13) & 1u)) & 0xffffe000u;
-    const $U normal = rounded >= 0x47800000u ? ($U)(0x7f800000u) : rounded;
-    // Below 2^-14 a float16 counts in units of 2^-24, as floats from 0.5 to 1 do.
-    const $U denormal = as_$U((as_$T(size) + 0.5f) - 0.5f);
-    const $U bits = size < 0x38800000u ? denormal : normal;
-    return as_$T((size > 0x7f800000u ? size : bits) | sign);
+    ushort$L bits;
+    vstore_half${L}_rte(value, 0, (half *)&bits);
+    return vload_half$L(0, (const half *)&bits);
 }""",
             typed=False,
         ),

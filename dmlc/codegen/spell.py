@@ -448,7 +448,7 @@ class Speller:
             "T": type_name,
             "U": self._type_name(_UNSIGNED[dtype.bytes], lanes),
             "I": self._type_name(_SIGNED[dtype.bytes], lanes),
-            "L": str(lanes),
+            "L": str(lanes) if lanes > 1 else "",
             "S": stored if isinstance(stored, str) else "",
             "B": self._type_name(_UNSIGNED[storage.bytes], lanes),
             "N": needed[0] if needed else "",
