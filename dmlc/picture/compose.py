@@ -1,0 +1,370 @@
+"""Puts a diagram's view on a plane: every kernel a frame around its stages, inputs above it and
+outputs below, tags on its rim for what it moves from and to memory.
+
+A kernel is arranged by itself first (`layered`), then the kernels as wholes among inputs and
+outputs. So a frame holds its own stages and nothing else, and no two frames meet. Colours and
+fonts are the template's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from dmlc.picture.diagram import Diagram, Kernel, Step, Tensor, Transfer, View
+from dmlc.picture.layered import Arrangement, Box, Gaps, Link, Point, arrange
+from dmlc.picture.lettering import cut, measure, show_bytes, show_sizes, wrap
+
+NAME, SMALL, CODE = 12.5, 11.0, 10.5
+"""Font sizes: of names, of remarks and of formulas."""
+
+LINE = 14.0
+"""From one line of text to the next."""
+
+_FORMULA_WIDTH, _FORMULA_LINES = 34, 3
+_NAME_LONGEST = 30
+_TAG_LONGEST = 22
+_TAG_HEIGHT = 33.0
+_PAD = 9.0
+_GUTTER = 186.0
+_GUTTER_CHARACTERS = 32
+_MOST_EXPLAINED = 24
+"""Kernels in a view whose reasons are still written beside their stages."""
+
+
+_CORNERS = {"input": 19.0, "output": 19.0, "constant": 19.0, "kernel": 10.0}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text: its baseline's start or middle, and the style the template gives it."""
+
+    x: float
+    y: float
+    text: str
+    style: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """A rectangle with text in it: an input, an output, a stage, a tag or a kernel's frame."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    style: str
+    lines: tuple[Line, ...]
+    note: str = ""
+    """What a pointer that rests on it is told."""
+
+    @property
+    def corner(self) -> float:
+        """The radius of its corners."""
+        return _CORNERS.get(self.style.split()[0], 5.0)
+
+    def moved(self, x: float, y: float) -> Shape:
+        lines = tuple(dataclasses.replace(n, x=n.x + x, y=n.y + y) for n in self.lines)
+        return dataclasses.replace(self, x=self.x + x, y=self.y + y, lines=lines)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Curve:
+    """A link: the points of its route (see `layered`), its style, and how thick it is."""
+
+    points: tuple[Point, ...]
+    style: str
+    thickness: float
+    note: str = ""
+
+    def moved(self, x: float, y: float) -> Curve:
+        return dataclasses.replace(self, points=tuple((a + x, b + y) for a, b in self.points))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Drawing:
+    """What is drawn, later things over earlier ones, in a plane of this size."""
+
+    width: float
+    height: float
+    shapes: tuple[Shape, ...]
+    curves: tuple[Curve, ...]
+
+    def moved(self, x: float, y: float) -> Drawing:
+        return dataclasses.replace(
+            self,
+            shapes=tuple(s.moved(x, y) for s in self.shapes),
+            curves=tuple(c.moved(x, y) for c in self.curves),
+        )
+
+
+def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
+    """The drawing of one view. Where it is `explained`, each kernel says what it moves and why its
+    stages are one kernel."""
+    heavy = _find_heavy(view)
+    explained = explained and len(view.kernels) <= _MOST_EXPLAINED
+    blocks = [_draw_kernel(kernel, heavy, explained) for kernel in view.kernels]
+    read = {t.tensor for k in view.kernels for t in k.reads}
+    made = {t.tensor for k in view.kernels for t in k.writes}
+    sources = [n for n in diagram.tensors if n in read and n not in made]
+    sinks = [n for n in diagram.outputs if n in made]
+    pills = [
+        *(_draw_tensor(diagram.tensors[n], _source_style(diagram, n)) for n in sources),
+        *(_draw_tensor(diagram.tensors[n], "output") for n in sinks),
+    ]
+    boxes = [
+        *(Box(b.drawing.width, b.drawing.height) for b in blocks),
+        *(Box(p.width, p.height) for p in pills),
+    ]
+    numbers = {name: len(blocks) + at for at, name in enumerate(sources)}
+    links: list[Link] = []
+    carried: list[tuple[str, int | None]] = []
+    writers = {t.tensor: at for at, k in enumerate(view.kernels) for t in k.writes}
+    for at, (kernel, block) in enumerate(zip(view.kernels, blocks, strict=True)):
+        for transfer in kernel.reads:
+            source = numbers.get(transfer.tensor, writers.get(transfer.tensor))
+            if source is None:
+                continue
+            leave = blocks[source].writes[transfer.tensor] if source < len(blocks) else 0.0
+            links.append(Link(source, at, leave, block.reads[transfer.tensor]))
+            carried.append((transfer.tensor, transfer.bytes))
+    for at, name in enumerate(sinks):
+        writer = writers[name]
+        target = len(blocks) + len(sources) + at
+        links.append(Link(writer, target, blocks[writer].writes[name], 0.0))
+        carried.append((name, diagram.tensors[name].bytes))
+    found = arrange(boxes, links, Gaps(across=22, down=34))
+    curves = [
+        Curve(route, "memory", _thickness(size, heavy), f"{name}: {show_bytes(size)}")
+        for route, (name, size) in zip(found.routes, carried, strict=True)
+    ]
+    shapes: list[Shape] = []
+    for block, place in zip(blocks, found.places, strict=False):
+        moved = block.drawing.moved(place.x, place.y)
+        shapes += moved.shapes
+        curves += moved.curves
+    for pill, place in zip(pills, found.places[len(blocks) :], strict=True):
+        shapes.append(pill.moved(place.x, place.y))
+    return Drawing(found.width, found.height, tuple(shapes), tuple(curves))
+
+
+def _source_style(diagram: Diagram, name: str) -> str:
+    return "input" if name in diagram.inputs else "constant"
+
+
+def _find_heavy(view: View) -> int:
+    """The bytes of the largest transfer of a view: what the others are compared with."""
+    sizes = (t.bytes for k in view.kernels for t in (*k.reads, *k.writes))
+    return max((s for s in sizes if s is not None), default=0)
+
+
+def _is_heavy(size: int | None, largest: int) -> bool:
+    return size is None or size * 20 >= largest
+
+
+def _thickness(size: int | None, largest: int) -> float:
+    """Wider for more bytes, by their logarithm: a thousandth of the largest is a thin line."""
+    if size is None or largest == 0:
+        return 1.6
+    share = math.log10(max(size, 1) / largest) / 3 + 1
+    return round(1.1 + 2.4 * min(max(share, 0.0), 1.0), 1)
+
+
+# Tensors and tags ---------------------------------------------------------------------------------
+
+
+def _draw_tensor(tensor: Tensor, style: str) -> Shape:
+    name = cut(tensor.name, _NAME_LONGEST)
+    about = f"{tensor.dtype} {show_sizes(tensor.sizes)}"
+    width = max(measure(name, NAME, bold=True), measure(about, CODE, code=True)) + 2 * _PAD + 4
+    lines = (
+        Line(width / 2, 16, name, "name middle"),
+        Line(width / 2, 30, about, "code muted middle"),
+    )
+    note = f"{style} {tensor.name}: {about}, {show_bytes(tensor.bytes)}"
+    return Shape(0, 0, width, 38, style, lines, note)
+
+
+def _draw_tag(transfer: Transfer, kind: str, largest: int) -> Shape:
+    name = cut(transfer.tensor, _TAG_LONGEST)
+    size = _spell_transfer(transfer)
+    width = max(measure(name, SMALL), measure(size, SMALL, bold=True)) + 14
+    style = f"{kind} heavy" if _is_heavy(transfer.bytes, largest) else kind
+    lines = (
+        Line(width / 2, 13.5, name, "small middle"),
+        Line(width / 2, 27, size, "small strong middle"),
+    )
+    verb = "reads" if kind == "read" else "writes"
+    return Shape(0, 0, width, _TAG_HEIGHT, style, lines, f"{verb} {transfer.tensor}: {size}")
+
+
+def _spell_transfer(transfer: Transfer) -> str:
+    """`25.7 MB`, or `2 × 25.7 MB` where it goes twice."""
+    if transfer.times == 1 or transfer.bytes is None:
+        return show_bytes(transfer.bytes)
+    return f"{transfer.times} × {show_bytes(transfer.bytes // transfer.times)}"
+
+
+# Kernels ------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Block:
+    """A kernel's drawing, and where the tags of what it reads and writes are: as distances of
+    their middles from the drawing's."""
+
+    drawing: Drawing
+    reads: Mapping[str, float]
+    writes: Mapping[str, float]
+
+
+def _draw_kernel(kernel: Kernel, heavy: int, explained: bool) -> _Block:
+    tags_in = [_draw_tag(t, "read", heavy) for t in kernel.reads]
+    tags_out = [_draw_tag(t, "write", heavy) for t in kernel.writes]
+    if len(kernel.steps) == 1 and not explained:
+        return _draw_single(kernel, tags_in, tags_out)
+    steps = [_draw_step(step) for step in kernel.steps]
+    parts = [*tags_in, *steps, *tags_out]
+    found = arrange(
+        [
+            *(Box(s.width, s.height, first=True) for s in tags_in),
+            *(Box(s.width, s.height) for s in steps),
+            *(Box(s.width, s.height, last=True) for s in tags_out),
+        ],
+        _list_links(kernel),
+        Gaps(across=12, down=20),
+    )
+    return _frame(kernel, parts, found, explained)
+
+
+def _list_links(kernel: Kernel) -> list[Link]:
+    """What goes from tags to stages, from stage to stage, and from stages to tags."""
+    read = {t.tensor: at for at, t in enumerate(kernel.reads)}
+    step = {s.name: len(read) + at for at, s in enumerate(kernel.steps)}
+    links = [
+        Link(read[w.source] if w.from_memory else step[w.source], step[w.target])
+        for w in kernel.wires
+        if (w.source in read if w.from_memory else w.source in step)
+    ]
+    first = len(read) + len(step)
+    return links + [
+        Link(step[t.tensor], first + at) for at, t in enumerate(kernel.writes) if t.tensor in step
+    ]
+
+
+def _frame(
+    kernel: Kernel, parts: Sequence[Shape], found: Arrangement, explained: bool
+) -> _Block:
+    """The frame of a kernel around its parts, with what it says about itself at its left."""
+    remarks = _write_remarks(kernel) if explained else ()
+    gutter = _GUTTER if remarks else 0.0
+    half = _TAG_HEIGHT / 2
+    above = half if kernel.reads else 0.0
+    below = half if kernel.writes else 0.0
+    spare = max(len(remarks) * LINE + 2 * _PAD + half - found.height + above + below, 0.0)
+    left, width = 12 + gutter, found.width + gutter + 24
+    height = found.height + spare
+    drop = len(kernel.reads) + len(kernel.steps)
+    frame = Shape(
+        0,
+        above,
+        width,
+        height - above - below,
+        "kernel",
+        tuple(
+            dataclasses.replace(line, y=line.y + above + half + 2 if above else line.y + 6)
+            for line in remarks
+        ),
+        f"kernel {kernel.number}: {_plain(kernel.reason)}" if kernel.reason else "",
+    )
+    shapes: list[Shape] = [frame]
+    for at, (part, place) in enumerate(zip(parts, found.places, strict=True)):
+        # What there is to spare goes between the stages and the tags of what is written.
+        shapes.append(part.moved(place.x + left, place.y + (spare if at >= drop else 0.0)))
+    curves: list[Curve] = []
+    lowest = found.height - (_TAG_HEIGHT if kernel.writes else 0.0)
+    for route in found.routes:
+        points = [(x + left, y + (spare if y >= lowest - 0.01 else 0.0)) for x, y in route]
+        curves.append(Curve(tuple(points), "register", 1.3))
+    middles = [s.x + s.width / 2 - width / 2 for s in shapes[1:]]
+    return _Block(
+        Drawing(width, height, tuple(shapes), tuple(curves)),
+        {t.tensor: m for t, m in zip(kernel.reads, middles, strict=False)},
+        {t.tensor: m for t, m in zip(kernel.writes, middles[drop:], strict=True)},
+    )
+
+
+def _write_remarks(kernel: Kernel) -> tuple[Line, ...]:
+    count = len(kernel.steps)
+    texts = [
+        (f"Kernel {kernel.number}", "name"),
+        (f"{count} stage{'s' if count > 1 else ''}", "small muted"),
+        (f"reads {show_bytes(kernel.read_bytes)}", "small readtext"),
+        (f"writes {show_bytes(kernel.written_bytes)}", "small writetext"),
+    ]
+    if kernel.reason:
+        texts += [(line, "small muted") for line in wrap(_plain(kernel.reason), _GUTTER_CHARACTERS)]
+    return tuple(
+        Line(14, LINE * at + LINE, text, style) for at, (text, style) in enumerate(texts)
+    )
+
+
+def _plain(reason: str) -> str:
+    """A reason without the marks of names."""
+    return reason.replace("%", "")
+
+
+def _draw_single(kernel: Kernel, tags_in: Sequence[Shape], tags_out: Sequence[Shape]) -> _Block:
+    """A kernel of one stage, whose frame is the stage's own."""
+    step = _draw_step(kernel.steps[0])
+    rows = [sum(t.width for t in tags) + 8 * (len(tags) - 1) for tags in (tags_in, tags_out)]
+    width = max(step.width, *(row + 16 for row in rows))
+    above, below = (_TAG_HEIGHT - 4 if tags else 0.0 for tags in (tags_in, tags_out))
+    inside = dataclasses.replace(
+        step,
+        width=width,
+        style=f"{step.style} alone",
+        height=step.height + 8 + (4 if tags_in else 0) + (4 if tags_out else 0),
+        lines=tuple(
+            dataclasses.replace(n, x=n.x + (width - step.width) / 2, y=n.y + (8 if tags_in else 4))
+            for n in step.lines
+        ),
+    ).moved(0, above)
+    shapes = [inside]
+    middles: list[dict[str, float]] = []
+    bottom = above + inside.height
+    sides = (
+        (tags_in, kernel.reads, rows[0], 0.0),
+        (tags_out, kernel.writes, rows[1], bottom + below - _TAG_HEIGHT),
+    )
+    for tags, transfers, row, y in sides:
+        x = (width - row) / 2
+        found: dict[str, float] = {}
+        for tag, transfer in zip(tags, transfers, strict=True):
+            shapes.append(tag.moved(x, y))
+            found[transfer.tensor] = x + tag.width / 2 - width / 2
+            x += tag.width + 8
+        middles.append(found)
+    drawing = Drawing(width, bottom + below, tuple(shapes), ())
+    return _Block(drawing, middles[0], middles[1])
+
+
+def _draw_step(step: Step) -> Shape:
+    """A stage: its name, its formula, the type and sizes of what it gives."""
+    name = cut(step.name, _NAME_LONGEST)
+    formula = wrap(f"= {step.formula}", _FORMULA_WIDTH, _FORMULA_LINES)
+    about = f"{step.dtype} {show_sizes(step.sizes)}"
+    width = 2 * _PAD + max(
+        measure(name, NAME, bold=True),
+        *(measure(line, CODE, code=True) for line in (*formula, about)),
+    )
+    lines = [Line(width / 2, 17, name, "name middle")]
+    lines += [
+        Line(width / 2, 17 + LINE * at, text, "code middle") for at, text in enumerate(formula, 1)
+    ]
+    y = 17 + LINE * (len(formula) + 1)
+    lines.append(Line(width / 2, y, about, "code muted middle"))
+    note = f"{step.name} = {step.formula}"
+    style = "fold" if step.folds else "stage"
+    return Shape(0, 0, width, y + 8, style, tuple(lines), note)

@@ -1,0 +1,45 @@
+"""A stage's formula without its indices, short enough for a box: `max(x * scale, 0)`.
+
+A tensor read at the stage's own position, broadcast or not, is its name alone; read elsewhere, it
+has an ellipsis for a position. `dmlc.kernel.formula` spells formulas in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dmlc.ir import Constant, Index, Load, Stage
+from dmlc.kernel.formula import spell_body
+
+
+def summarize(stage: Stage) -> str:
+    """The right side of a stage's formula."""
+    reduction = stage.reduction
+    axes = dict(reduction.axes) if reduction is not None else {}
+
+    def read(load: Load, positions: Sequence[str]) -> str:
+        if _is_plain(stage, load, axes):
+            return load.tensor
+        return f"{load.tensor}[…]"
+
+    text, guard = spell_body(stage.body, read)
+    if reduction is None:
+        return text
+    where = f" where {guard}" if guard else ""
+    if all(_is_plain(stage, load, axes) for load in stage.body.loads()):
+        over = ", ".join(str(label) for label in axes)
+        return f"{reduction.combiner} over {'axes' if len(axes) > 1 else 'axis'} {over}{where} of {text}"
+    counts = "×".join(str(extent) for extent in axes.values())
+    return f"{reduction.combiner} over {counts}{where} of {text}"
+
+
+def _is_plain(stage: Stage, load: Load, axes: Mapping[int, object]) -> bool:
+    """Whether a tensor is read where the stage itself stands, along the axes it has."""
+    for axis, number in enumerate(load.indices):
+        position = stage.body.instructions[number]
+        if isinstance(position, Index) and position.axis == axis:
+            continue
+        if isinstance(position, Constant) and position.value == 0:
+            continue
+        return False
+    return True
