@@ -16,9 +16,10 @@ from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Profile, find_profile
 from dmlc.program import Program
+from dmlc.report import Report, make_report
 from dmlc.scalars import DataType
 from dmlc.transform.factor import take_out_factors
-from dmlc.transform.fuse import fuse
+from dmlc.transform.fuse import Fusion, fuse
 from dmlc.transform.narrow import narrow
 from dmlc.transform.separate import separate
 from dmlc.transform.simplify import simplify
@@ -42,8 +43,20 @@ def compile(
     """
     dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
-    fused, kernels = _lower(function, dialect, shape)
-    return render(fused, kernels, dialect, shape, root_signature=root_signature)
+    fusion, kernels = _lower(function, dialect, shape)
+    every = tuple(kernel for made in kernels for kernel in made)
+    return render(fusion.function, every, dialect, shape, root_signature=root_signature)
+
+
+def explain(function: Function, target: str = "opencl", profile: str | None = None) -> Report:
+    """What `compile` makes of a function, and why: bytes and kernels before and after fusion.
+    Raises as `compile` does."""
+    dialect = find_dialect(target)
+    shape = find_profile(profile or dialect.profiles[0])
+    fusion, kernels = _lower(function, dialect, shape)
+    every = tuple(kernel for made in kernels for kernel in made)
+    program = render(fusion.function, every, dialect, shape)
+    return make_report(function, fusion, [len(made) for made in kernels], program)
 
 
 def describe_kernels(function: Function, target: str, profile: str | None = None) -> str:
@@ -51,7 +64,7 @@ def describe_kernels(function: Function, target: str, profile: str | None = None
     dialect = find_dialect(target)
     shape = find_profile(profile or dialect.profiles[0])
     _, kernels = _lower(function, dialect, shape)
-    return "\n\n".join(print_kernel(kernel) for kernel in kernels)
+    return "\n\n".join(print_kernel(kernel) for made in kernels for kernel in made)
 
 
 def rewrite(function: Function, longest_row: int = 0) -> Function:
@@ -72,8 +85,8 @@ def rewrite(function: Function, longest_row: int = 0) -> Function:
 
 def _lower(
     function: Function, dialect: Dialect, shape: Profile
-) -> tuple[Function, tuple[Kernel, ...]]:
-    """The passes between the two IRs, each followed by the verifier."""
+) -> tuple[Fusion, tuple[tuple[Kernel, ...], ...]]:
+    """The passes between the two IRs, each followed by the verifier: the kernels of each group."""
     verify(function)
     check_support(function, dialect, shape)
     rewritten = rewrite(function, shape.row)
@@ -83,8 +96,6 @@ def _lower(
     fusion = fuse(rewritten, shape.row)
     verify(fusion.function, "fuse")
     kernels = tuple(
-        kernel
-        for group in fusion.groups
-        for kernel in lower_group(fusion.function, group, shape, dialect.limits)
+        lower_group(fusion.function, group, shape, dialect.limits) for group in fusion.groups
     )
-    return fusion.function, kernels
+    return fusion, kernels

@@ -27,6 +27,9 @@ _NAME_LONGEST = 30
 _TAG_LONGEST = 22
 _TAG_HEIGHT = 33.0
 _PAD = 9.0
+_OUTSIDE, _INSIDE = 20.0, 12.0
+"""Between neighbours, outside kernels and in them."""
+
 _GUTTER = 186.0
 _GUTTER_CHARACTERS = 32
 _MOST_EXPLAINED = 24
@@ -104,7 +107,8 @@ def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
     stages are one kernel."""
     heavy = _find_heavy(view)
     explained = explained and len(view.kernels) <= _MOST_EXPLAINED
-    blocks = [_draw_kernel(kernel, heavy, explained) for kernel in view.kernels]
+    ends = {name: _draw_tensor(t, "input").width for name, t in diagram.tensors.items()}
+    blocks = [_draw_kernel(kernel, heavy, ends if explained else None) for kernel in view.kernels]
     read = {t.tensor for k in view.kernels for t in k.reads}
     made = {t.tensor for k in view.kernels for t in k.writes}
     sources = [n for n in diagram.tensors if n in read and n not in made]
@@ -134,7 +138,7 @@ def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
         target = len(blocks) + len(sources) + at
         links.append(Link(writer, target, blocks[writer].writes[name], 0.0))
         carried.append((name, diagram.tensors[name].bytes))
-    found = arrange(boxes, links, Gaps(across=22, down=34))
+    found = arrange(boxes, links, Gaps(across=_OUTSIDE, down=34))
     curves = [
         Curve(route, "memory", _thickness(size, heavy), f"{name}: {show_bytes(size)}")
         for route, (name, size) in zip(found.routes, carried, strict=True)
@@ -219,23 +223,34 @@ class _Block:
     writes: Mapping[str, float]
 
 
-def _draw_kernel(kernel: Kernel, heavy: int, explained: bool) -> _Block:
+def _draw_kernel(kernel: Kernel, heavy: int, ends: Mapping[str, float] | None) -> _Block:
+    """A kernel by itself. With `ends`, the widths of inputs and outputs, it says what it moves and
+    why it is one, and its tags stand as far apart as inputs above them do."""
     tags_in = [_draw_tag(t, "read", heavy) for t in kernel.reads]
     tags_out = [_draw_tag(t, "write", heavy) for t in kernel.writes]
-    if len(kernel.steps) == 1 and not explained:
+    if len(kernel.steps) == 1 and ends is None:
         return _draw_single(kernel, tags_in, tags_out)
     steps = [_draw_step(step) for step in kernel.steps]
     parts = [*tags_in, *steps, *tags_out]
-    found = arrange(
-        [
-            *(Box(s.width, s.height, first=True) for s in tags_in),
+    boxes = [
+            *(Box(w, _TAG_HEIGHT, first=True) for w in _give_room(tags_in, kernel.reads, ends)),
             *(Box(s.width, s.height) for s in steps),
-            *(Box(s.width, s.height, last=True) for s in tags_out),
-        ],
-        _list_links(kernel),
-        Gaps(across=12, down=20),
-    )
-    return _frame(kernel, parts, found, explained)
+            *(Box(w, _TAG_HEIGHT, last=True) for w in _give_room(tags_out, kernel.writes, ends)),
+    ]
+    found = arrange(boxes, _list_links(kernel), Gaps(across=_INSIDE, down=20))
+    return _frame(kernel, parts, boxes, found, ends is not None)
+
+
+def _give_room(
+    tags: Sequence[Shape], transfers: Sequence[Transfer], ends: Mapping[str, float] | None
+) -> list[float]:
+    """The widths that tags take in a kernel."""
+    if ends is None:
+        return [tag.width for tag in tags]
+    return [
+        max(tag.width, ends[t.tensor] + _OUTSIDE - _INSIDE)
+        for tag, t in zip(tags, transfers, strict=True)
+    ]
 
 
 def _list_links(kernel: Kernel) -> list[Link]:
@@ -254,7 +269,11 @@ def _list_links(kernel: Kernel) -> list[Link]:
 
 
 def _frame(
-    kernel: Kernel, parts: Sequence[Shape], found: Arrangement, explained: bool
+    kernel: Kernel,
+    parts: Sequence[Shape],
+    boxes: Sequence[Box],
+    found: Arrangement,
+    explained: bool,
 ) -> _Block:
     """The frame of a kernel around its parts, with what it says about itself at its left."""
     remarks = _write_remarks(kernel) if explained else ()
@@ -276,12 +295,13 @@ def _frame(
             dataclasses.replace(line, y=line.y + above + half + 2 if above else line.y + 6)
             for line in remarks
         ),
-        f"kernel {kernel.number}: {_plain(kernel.reason)}" if kernel.reason else "",
+        f"kernel {kernel.label}: {_plain(kernel.reason)}" if kernel.reason else "",
     )
     shapes: list[Shape] = [frame]
     for at, (part, place) in enumerate(zip(parts, found.places, strict=True)):
         # What there is to spare goes between the stages and the tags of what is written.
-        shapes.append(part.moved(place.x + left, place.y + (spare if at >= drop else 0.0)))
+        x = place.x + left + (boxes[at].width - part.width) / 2
+        shapes.append(part.moved(x, place.y + (spare if at >= drop else 0.0)))
     curves: list[Curve] = []
     lowest = found.height - (_TAG_HEIGHT if kernel.writes else 0.0)
     for route in found.routes:
@@ -298,7 +318,7 @@ def _frame(
 def _write_remarks(kernel: Kernel) -> tuple[Line, ...]:
     count = len(kernel.steps)
     texts = [
-        (f"Kernel {kernel.number}", "name"),
+        (_title(kernel), "name"),
         (f"{count} stage{'s' if count > 1 else ''}", "small muted"),
         (f"reads {show_bytes(kernel.read_bytes)}", "small readtext"),
         (f"writes {show_bytes(kernel.written_bytes)}", "small writetext"),
@@ -308,6 +328,10 @@ def _write_remarks(kernel: Kernel) -> tuple[Line, ...]:
     return tuple(
         Line(14, LINE * at + LINE, text, style) for at, (text, style) in enumerate(texts)
     )
+
+
+def _title(kernel: Kernel) -> str:
+    return f"Kernel{'s' if kernel.launches > 1 else ''} {kernel.label}"
 
 
 def _plain(reason: str) -> str:

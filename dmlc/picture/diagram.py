@@ -1,19 +1,19 @@
-"""What a picture shows, as plain data: kernels with the stages in them, and what each moves to and
-from memory, once for every stage by itself and once as `fuse` groups them.
+"""What a picture shows, as plain data: kernels with the stages in them and what these hand to one
+another, and what each kernel moves to and from memory; for every stage by itself and fused.
 
-Reads the functions before and after fusion; how it looks is for `compose`, `svg`, `dot` and
-`text`.
+Bytes, groups and reasons are the report's (`dmlc.report`); what is added here is how the stages
+of a kernel are joined. How it looks is for `compose`, `svg`, `dot` and `text`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.ir import Function, Parameter, Stage, Table
 from dmlc.picture.formula import summarize
-from dmlc.transform.fuse import Fusion, Group
+from dmlc.report import Report, Work
+from dmlc.transform.traffic import Move, count_bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,9 +62,11 @@ class Wire:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kernel:
-    """One kernel: its steps in order, what they hand to one another, and its memory traffic."""
+    """Stages computed together: its steps in order, what they hand to one another, and its memory
+    traffic. `label` is `3`, or `3 to 5` where several launches do it one after another."""
 
-    number: int
+    label: str
+    launches: int
     steps: tuple[Step, ...]
     wires: tuple[Wire, ...]
     reads: tuple[Transfer, ...]
@@ -73,11 +75,11 @@ class Kernel:
 
     @property
     def read_bytes(self) -> int | None:
-        return _add(t.bytes for t in self.reads)
+        return add(t.bytes for t in self.reads)
 
     @property
     def written_bytes(self) -> int | None:
-        return _add(t.bytes for t in self.writes)
+        return add(t.bytes for t in self.writes)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,9 +91,21 @@ class View:
     scratch: int | None
 
     @property
+    def launches(self) -> int:
+        return sum(k.launches for k in self.kernels)
+
+    @property
+    def read_bytes(self) -> int | None:
+        return add(k.read_bytes for k in self.kernels)
+
+    @property
+    def written_bytes(self) -> int | None:
+        return add(k.written_bytes for k in self.kernels)
+
+    @property
     def bytes(self) -> int | None:
         """All that is read and written."""
-        return _add(b for k in self.kernels for b in (k.read_bytes, k.written_bytes))
+        return add((self.read_bytes, self.written_bytes))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,107 +121,88 @@ class Diagram:
     after: View
 
 
-def make_diagram(function: Function, rewritten: Function, fusion: Fusion) -> Diagram:
-    """The diagram of a bound function, of what the passes before fusion made of it, and of the
-    groups it was fused to."""
-    before = _view_unfused(function)
-    after = _view_fused(rewritten, fusion)
+def make_diagram(report: Report) -> Diagram:
+    """The diagram of what a function was compiled to."""
+    function, fused = report.function, report.fusion.function
     tensors = {
         name: _describe(tensor)
-        for source in (function, fusion.function)
+        for source in (function, fused)
         for name, tensor in source.tensors().items()
     }
+    inputs = tuple(p.name for p in function.parameters)
+    outputs = tuple(r.name for r in function.results)
+    before = _list_kernels(report.before, function, function)
+    after = _list_kernels(report.after, report.fusion.unfused, fused)
     return Diagram(
-        function.name,
+        report.name,
         tensors,
-        tuple(p.name for p in function.parameters),
-        tuple(r.name for r in function.results),
-        before,
-        after,
+        inputs,
+        outputs,
+        View(before, find_peak(before, outputs)),
+        View(after, report.peak_scratch),
     )
 
 
-# Before -------------------------------------------------------------------------------------------
-
-
-def _view_unfused(function: Function) -> View:
-    """Each stage as a kernel of its own."""
-    tensors = function.tensors()
+def _list_kernels(works: Iterable[Work], whole: Function, stored: Function) -> tuple[Kernel, ...]:
+    """The kernels that compute `stored`, with the stages that they have from `whole`."""
     kernels: list[Kernel] = []
-    for number, stage in enumerate(function.stages, 1):
-        read = _list_reads(stage)
+    originals = {s.name: s for s in whole.stages}
+    stages = {s.name: s for s in stored.stages}
+    sizes = {n: count_bytes(t) for n, t in stored.tensors().items()}
+    order = {s.name: at for at, s in enumerate((*whole.stages, *stored.stages))}
+    first = 1
+    for work in works:
+        launches = max(len(work.kernels), 1)
+        label = str(first) if launches == 1 else f"{first} to {first + launches - 1}"
+        first += launches
+        steps, wires = _join(work, originals, stages)
+        steps.sort(key=lambda s: order[s.name])
+        own = set(work.stages)
         kernels.append(
             Kernel(
-                number,
-                (_make_step(stage),),
-                tuple(Wire(name, stage.name, True) for name in read),
-                tuple(Transfer(name, count_bytes(tensors[name])) for name in read),
-                (Transfer(stage.name, count_bytes(stage)),),
+                label,
+                launches,
+                tuple(_make_step(s) for s in steps),
+                tuple(wires),
+                tuple(_transfer(m, m.read, sizes) for m in work.moves if m.tensor not in own),
+                tuple(_transfer(m, m.written, sizes) for m in work.moves if m.tensor in own),
+                work.reason,
             )
         )
-    return View(tuple(kernels), _find_peak(kernels, {r.name for r in function.results}, function))
+    return tuple(kernels)
 
 
-# After --------------------------------------------------------------------------------------------
+def _join(
+    work: Work, originals: Mapping[str, Stage], stages: Mapping[str, Stage]
+) -> tuple[list[Stage], list[Wire]]:
+    """The stages a kernel computes, and what goes from one to the other.
 
-
-def _view_fused(rewritten: Function, fusion: Fusion) -> View:
-    kernels = tuple(
-        _make_kernel(number, group, rewritten, fusion)
-        for number, group in enumerate(fusion.groups, 1)
-    )
-    results = {r.name for r in fusion.function.results}
-    return View(kernels, _find_peak(kernels, results, fusion.function))
-
-
-def _make_kernel(number: int, group: Group, rewritten: Function, fusion: Fusion) -> Kernel:
-    fused = fusion.function
-    tensors, originals = fused.tensors(), {s.name: s for s in rewritten.stages}
-    stages = {s.name: s for s in fused.stages}
-    own = set(group.stages)
-    results = {r.name for r in fused.results}
-    elsewhere = {n for s in fused.stages if s.name not in own for n in _list_reads(s)}
+    What the stage that is left after fusion loads is in memory, or another of the kernel's own;
+    what the stage it was made of loads besides is computed where it is read.
+    """
+    own = set(work.stages)
     steps: dict[str, Stage] = {}
     wires: dict[Wire, None] = {}
-    for name in group.stages:
-        # What the fused stage loads is in memory or in the kernel; what the stage it was made of
-        # loads besides is computed where it is read.
+    for name in work.stages:
         loaded = set(_list_reads(stages[name]))
         pending = [originals.get(name, stages[name])]
         seen = {name}
         while pending:
             stage = pending.pop()
-            steps.setdefault(stage.name, stages[stage.name] if stage.name in own else stage)
+            steps[stage.name] = stage
             for read in _list_reads(stage):
                 inside = read not in loaded and read in originals
                 wires[Wire(read, stage.name, not inside and read not in own)] = None
                 if inside and read not in seen:
                     seen.add(read)
                     pending.append(originals[read])
-    order = {s.name: at for at, s in enumerate((*rewritten.stages, *fused.stages))}
-    passes = [[m.stage for m in p.members] for p in group.passes] or [list(group.stages)]
-    times: dict[str, int] = {}
-    for members in passes:
-        read = dict.fromkeys(n for m in members for n in _list_reads(stages[m]) if n not in own)
-        for name in read:
-            times[name] = times.get(name, 0) + 1
-    near = set(own - results - elsewhere) if group.passes else set[str]()
-    return Kernel(
-        number,
-        tuple(_make_step(s) for s in sorted(steps.values(), key=lambda s: order[s.name])),
-        tuple(wires),
-        tuple(_transfer(tensors[name], count) for name, count in times.items()),
-        tuple(_transfer(stages[name], 1) for name in group.stages if name not in near),
-        group.reason,
-    )
+    return list(steps.values()), list(wires)
 
 
-def _transfer(tensor: Parameter | Table | Stage, times: int) -> Transfer:
-    size = count_bytes(tensor)
-    return Transfer(tensor.name, None if size is None else size * times, times)
-
-
-# Both ---------------------------------------------------------------------------------------------
+def _transfer(move: Move, size: int | None, sizes: Mapping[str, int | None]) -> Transfer:
+    once = sizes[move.tensor]
+    times = size // once if size and once else 1
+    return Transfer(move.tensor, size, times)
 
 
 def _make_step(stage: Stage) -> Step:
@@ -225,48 +220,38 @@ def _describe(tensor: Parameter | Table | Stage) -> Tensor:
     return Tensor(tensor.name, tensor.dtype.short, tuple(extents), count_bytes(tensor))
 
 
-def count_bytes(tensor: Parameter | Table | Stage) -> int | None:
-    """The bytes of a tensor's elements, those that a stride of 0 repeats once; None where a size
-    is known at run time only."""
-    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
-    sizes = [e for e in extents if isinstance(e, int)]
-    if len(sizes) != len(extents):
-        return None
-    if isinstance(tensor, Parameter) and tensor.strides is not None and 0 not in sizes:
-        sizes = [n for n, stride in zip(sizes, tensor.strides, strict=True) if stride]
-    return math.prod(sizes) * tensor.dtype.bytes
-
-
-def _find_peak(
-    kernels: Sequence[Kernel], results: set[str], function: Function
-) -> int | None:
+def find_peak(kernels: Sequence[Kernel], outputs: Sequence[str]) -> int | None:
     """The most bytes that tensors between kernels take at once, each from the kernel that writes
-    it to the last that reads it."""
+    it to the last that reads it; None where a size is known at run time only."""
     made: dict[str, int] = {}
     last: dict[str, int] = {}
-    sizes: dict[str, int | None] = {}
+    changes: list[int] = [0] * (len(kernels) + 1)
+    sizes: dict[str, int] = {}
     for at, kernel in enumerate(kernels):
         for transfer in kernel.writes:
-            if transfer.tensor not in results:
+            if transfer.tensor not in outputs:
+                if transfer.bytes is None:
+                    return None
                 made[transfer.tensor] = last[transfer.tensor] = at
                 sizes[transfer.tensor] = transfer.bytes
         for transfer in kernel.reads:
             if transfer.tensor in made:
                 last[transfer.tensor] = at
-    live = [0] * (len(kernels) + 1)
     for name, at in made.items():
-        size = sizes[name]
-        if size is None:
-            return None
-        live[at] += size
-        live[last[name] + 1] -= size
+        changes[at] += sizes[name]
+        changes[last[name] + 1] -= sizes[name]
     peak = total = 0
-    for change in live:
+    for change in changes:
         total += change
         peak = max(peak, total)
     return peak
 
 
-def _add(counts: Iterable[int | None]) -> int | None:
-    known = list(counts)
-    return None if None in known else sum(c for c in known if c is not None)
+def add(counts: Iterable[int | None]) -> int | None:
+    """A sum, unknown where a summand is."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total

@@ -64,7 +64,7 @@ def _title(diagram: Diagram, name: str) -> str:
 
 def summarize_view(view: View) -> str:
     """A view in one line: its kernels, the bytes it moves, its scratch memory."""
-    count = len(view.kernels)
+    count = view.launches
     scratch = show_bytes(view.scratch) if view.scratch != 0 else "no"
     return (
         f"{count} kernel{'s' if count != 1 else ''} · {show_bytes(view.bytes)} moved · "
@@ -80,7 +80,7 @@ def describe(diagram: Diagram) -> str:
     for name, view in (("Unfused", diagram.before), ("Fused", diagram.after)):
         parts.append(f"{name}: {summarize_view(view).replace(' · ', ', ')}.")
     parts += [
-        f"Kernel {kernel.number} computes {', '.join(s.name for s in kernel.steps)}."
+        f"Kernel {kernel.label} computes {', '.join(s.name for s in kernel.steps)}."
         for kernel in diagram.after.kernels
     ]
     return " ".join(parts)

@@ -1,30 +1,21 @@
-"""Decides which stages share a kernel, and which need no memory of their own.
+"""Decides which stages need no memory of their own, and puts the rest into kernels.
 
 Element-wise work that other stages read is computed where it is read, be it a result too. What
-stays is grouped: element-wise stages over one domain, none of which needs another's memory, are
-one group; so are reductions with what they read from one another, with the element-wise stages
-that apply them, and with further reductions of the same tensors over the same axes (see
-`passes`). FLOAT16 and BFLOAT16 stages are read as stored, rounding and all, and so by a later
-group.
+stays is `grouping`'s; `reasons` says why, and `traffic` what it moves.
 """
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
 
-from dmlc.ir import Function, Index, Parameter, Stage, Table
-from dmlc.ir.positions import find_dependencies
-from dmlc.scalars import COMBINERS, DataType
-from dmlc.transform.inline import MOST_PLACES, TooManyPlacesError, inline_stages
+from dmlc.ir import Function, Stage
+from dmlc.transform.grouping import find_rows, group_stages
+from dmlc.transform.inline import TooManyPlacesError, inline_stages
 from dmlc.transform.passes import Draft, Pass
+from dmlc.transform.reasons import explain
 from dmlc.transform.simplify import drop_unsound_pairs, list_live
-
-_SHOWN = 4
-"""Tensors named in a reason, at most."""
+from dmlc.transform.traffic import Move, add_moves, list_moves, total
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,6 +30,10 @@ class Group:
     reason: str
     kept: tuple[int, ...] = ()
     passes: tuple[Pass, ...] = ()
+    inlined: tuple[str, ...] = ()
+    """The stages that are computed where these read them, and have no memory."""
+    near: tuple[str, ...] = ()
+    """The stages that take no memory, since nobody else reads them."""
     row: str | None = None
     """The first stage, where it is a reduction that the second alone reads, along its last axis
     only: then a kernel keeps no more than one row of it at a time."""
@@ -50,30 +45,22 @@ class Fusion:
 
     function: Function
     groups: tuple[Group, ...]
+    unfused: Function
+    """The function with all its stages: what it was made of."""
 
     def traffic(self, group: Group) -> tuple[int, int] | None:
-        """The bytes a group reads and writes, as `count_traffic` counts them. What several of
-        its passes read counts for each; a reduction that only the group itself reads takes no
-        memory."""
-        if not group.passes:
-            return count_traffic(self.function, group.stages)
-        results = {r.name for r in self.function.results}
-        elsewhere = {
-            load.tensor
-            for stage in self.function.stages
-            if stage.name not in group.stages
-            for load in stage.body.loads()
-        }
-        near = [n for n in group.stages if n not in results and n not in elsewhere]
-        moved: list[tuple[int, int]] = []
-        for members in ([m.stage for m in p.members] for p in group.passes):
+        """The bytes a group reads and writes; None where a size is known at run time only."""
+        return total(self.list_moves(group))
+
+    def list_moves(self, group: Group) -> tuple[Move, ...]:
+        """The bytes a group reads and writes, by tensor. What several of its passes read counts
+        for each; a reduction that only the group itself reads takes no memory."""
+        passes = [[m.stage for m in p.members] for p in group.passes] or [list(group.stages)]
+        moves: list[Move] = []
+        for members in passes:
             others = [n for n in group.stages if n not in members]
-            read = count_traffic(self.function, members, others)
-            written = count_traffic(self.function, [n for n in members if n not in near])
-            if read is None or written is None:
-                return None
-            moved.append((read[0], written[1]))
-        return sum(r for r, _ in moved), sum(w for _, w in moved)
+            moves += list_moves(self.function, members, {*group.near, *others})
+        return add_moves(moves)
 
 
 def fuse(function: Function, longest_row: int = 0) -> Fusion:
@@ -101,27 +88,30 @@ def fuse(function: Function, longest_row: int = 0) -> Fusion:
             crowded.append(found.stage)
     kept = list_live(made, results)
     reads = _list_inlined(function, inlined)
-    rows = _find_rows(kept, results, longest_row)
-    members, homes = _group(kept, results, rows)
+    rows = find_rows(kept, results, longest_row)
+    members, homes = group_stages(kept, results, rows)
+    read_in = _find_readers(kept, homes)
     groups: list[Group] = []
-    for made_of in members:
+    for place, made_of in enumerate(members):
         draft = made_of if isinstance(made_of, Draft) else None
         stages = made_of.stages if isinstance(made_of, Draft) else made_of
         names = tuple(s.name for s in stages)
-        reason = _explain(stages, homes, reads, crowded, results)
+        row = next((name for name, reader in rows.items() if reader == names[0]), None)
+        whole = names if row is None else (row, *names)
+        computed = _list_computed(whole, reads)
+        reason = explain(stages, homes, computed, crowded, results)
         if draft is None:
-            groups.append(Group(names, reason))
-        else:
-            row = next((name for name, reader in rows.items() if reader == names[0]), None)
-            passes = draft.passes()
-            if row is not None:
-                names = (row, *names)
-                passes = (*Draft(_named(kept, row)).passes(), *passes)
-                reason += f"; a row of %{row} at a time is kept at hand for it"
-            groups.append(Group(names, reason, draft.kept, passes, row))
+            groups.append(Group(names, reason, inlined=computed))
+            continue
+        passes = draft.passes()
+        if row is not None:
+            passes = (*Draft(_named(kept, row)).passes(), *passes)
+            reason += f"; a row of %{row} at a time is kept at hand for it"
+        near = tuple(n for n in whole if n not in results and read_in.get(n) == {place})
+        groups.append(Group(whole, reason, draft.kept, passes, computed, near, row))
     fused = drop_unsound_pairs(dataclasses.replace(function, stages=kept))
     pairs = tuple(p for p in fused.in_place if not _is_read_later(p, kept, homes))
-    return Fusion(dataclasses.replace(fused, in_place=pairs), tuple(groups))
+    return Fusion(dataclasses.replace(fused, in_place=pairs), tuple(groups), function)
 
 
 def is_inlinable(stage: Stage) -> bool:
@@ -143,144 +133,15 @@ def _is_read_later(
     )
 
 
-_Members: TypeAlias = "list[Stage] | Draft"
-
-
-def _find_rows(stages: Sequence[Stage], results: set[str], longest_row: int) -> dict[str, str]:
-    """The reductions of which only a row at a time is needed, each with its one reader."""
-    readers: dict[str, list[Stage]] = {}
+def _find_readers(
+    stages: Sequence[Stage], homes: Mapping[str, tuple[int, int]]
+) -> dict[str, set[int]]:
+    """The groups that read each tensor."""
+    found: dict[str, set[int]] = {}
     for stage in stages:
-        for name in dict.fromkeys(load.tensor for load in stage.body.loads()):
-            readers.setdefault(name, []).append(stage)
-    found: dict[str, str] = {}
-    for stage in stages:
-        reader, *others = readers.get(stage.name, [stage])
-        length = stage.domain[-1] if stage.domain else 0
-        short = isinstance(length, int) and length <= longest_row
-        alone = not others and stage.name not in results and stage.name not in found.values()
-        if short and alone and reader.name not in found.values() and _folds_along(stage, reader):
-            found[stage.name] = reader.name
+        for load in stage.body.loads():
+            found.setdefault(load.tensor, set()).add(homes[stage.name][0])
     return found
-
-
-def _folds_along(row: Stage, reader: Stage) -> bool:
-    """Whether a stage folds a reduction that is at its own position but along the last axis."""
-    plain = row is not reader and is_foldable(row) and is_foldable(reader)
-    if not plain or row.dtype.is_storage_only or row.domain[:-1] != reader.domain[:-1]:
-        return False
-    if any(s.reduction is None or s.reduction.combiner not in COMBINERS for s in (row, reader)):
-        return False
-    last = Index(len(reader.domain) - 1)
-    dependencies = find_dependencies(reader.body)
-    for load in reader.body.loads():
-        if load.tensor != row.name:
-            continue
-        *outer, along = load.indices
-        for axis, position in enumerate(outer):
-            only = reader.domain[axis] == 1 and not dependencies[position]
-            if reader.body.instructions[position] != Index(axis) and not only:
-                return False
-        if any(i != last and not i.reduced for i in dependencies[along]):
-            return False
-    return DataType.BOOL not in (row.dtype, reader.dtype)
-
-
-def _named(stages: Sequence[Stage], name: str) -> Stage:
-    return next(s for s in stages if s.name == name)
-
-
-def _group(
-    stages: Sequence[Stage], results: set[str], rows: Mapping[str, str]
-) -> tuple[list[_Members], dict[str, tuple[int, int]]]:
-    """The stages of each group, and each stage's group and pass.
-
-    A stage goes to the first group that takes it and runs after, or with, all that it reads. The
-    reductions in `rows` go with their readers, which share a kernel with no other reduction.
-    """
-    reads = {s.name: [load.tensor for load in s.body.loads()] for s in stages}
-    for row, reader in rows.items():
-        reads[reader] = [n for n in (*reads[row], *reads[reader]) if n != row]
-    members: list[_Members] = []
-    open_groups: dict[object, list[int]] = {}
-    homes: dict[str, int] = {}
-    for stage in _order([s for s in stages if s.name not in rows], results):
-        latest = max((homes.get(name, -1) for name in reads[stage.name]), default=-1)
-        place = _find_draft(stage, members, latest, rows)
-        if place is None:
-            candidates = open_groups.setdefault(stage.domain, [])
-            at = bisect.bisect_right(candidates, latest)
-            if stage.reduction is None and at < len(candidates):
-                place = candidates[at]
-            else:
-                place = len(members)
-                members.append([])
-                if stage.reduction is None:
-                    candidates.append(place)
-            found = members[place]
-            if isinstance(found, list):
-                found.append(stage)
-                if is_foldable(stage):
-                    members[place] = Draft(stage)
-        homes[stage.name] = place
-    placed = {name: (place, 0) for name, place in homes.items()}
-    for place, found in enumerate(members):
-        if isinstance(found, Draft):
-            for number, made in enumerate(found.passes()):
-                placed.update({m.stage: (place, number) for m in made.members})
-    placed.update({row: placed[reader] for row, reader in rows.items()})
-    return members, placed
-
-
-def _order(stages: Sequence[Stage], results: set[str]) -> list[Stage]:
-    """The order to place stages in. Where there are reductions, element-wise results that nobody
-    reads come last, so that those over one domain find one pass; and of these, the ones that read
-    no reduction last of all."""
-    folds = {stage.name for stage in stages if stage.reduction is not None}
-    if not folds:
-        return list(stages)
-    reads = {stage.name: {load.tensor for load in stage.body.loads()} for stage in stages}
-    read = {name for names in reads.values() for name in names}
-
-    def rank(stage: Stage) -> int:
-        if stage.name in folds or stage.name in read or stage.name not in results:
-            return 0
-        return 1 if reads[stage.name] & folds else 2
-
-    return sorted(stages, key=rank)
-
-
-def is_foldable(stage: Stage) -> bool:
-    """Whether a stage is a reduction all of whose sizes are known, and none of them is 0."""
-    if stage.reduction is None:
-        return False
-    extents = (*stage.domain, *(extent for _, extent in stage.reduction.axes))
-    return all(isinstance(extent, int) and extent for extent in extents)
-
-
-def _find_draft(
-    stage: Stage, members: Sequence[_Members], latest: int, rows: Mapping[str, str]
-) -> int | None:
-    """The group with reductions that takes a stage; what it reads is in groups up to `latest`."""
-    if stage.name in rows.values():
-        return None
-    for place in range(max(latest, 0), len(members)):
-        found = members[place]
-        if not isinstance(found, Draft):
-            continue
-        first = found.stages[0]
-        if first.name in rows.values() and not _derives(stage, first):
-            continue
-        if found.join(stage):
-            return place
-    return None
-
-
-def _derives(stage: Stage, total: Stage) -> bool:
-    """Whether a stage is computed point by point from a reduction over the same domain."""
-    return stage.reduction is None and stage.domain == total.domain
-
-
-# Reasons -----------------------------------------------------------------------------------
 
 
 def _list_inlined(function: Function, inlined: Mapping[str, Stage]) -> dict[str, list[str]]:
@@ -293,97 +154,17 @@ def _list_inlined(function: Function, inlined: Mapping[str, Stage]) -> dict[str,
     }
 
 
-def _explain(
-    stages: Sequence[Stage],
-    homes: Mapping[str, object],
-    reads: Mapping[str, list[str]],
-    crowded: Sequence[str],
-    results: set[str],
-) -> str:
-    folds = [s for s in stages if s.reduction is not None]
-    first = folds[0] if folds else stages[0]
-    clauses: list[str] = []
-    if first.reduction is not None:
-        clauses.append(f"%{first.name} is a reduction ({first.reduction.combiner})")
-    elif first.name in results:
-        clauses.append(f"%{first.name} leaves the function")
-    elif first.name in crowded:
-        clauses.append(f"%{first.name} is read at more than {MOST_PLACES} places of one stage")
-    else:
-        clauses.append(f"%{first.name} is read as {first.dtype.name}, rounded")
-    own = {s.name for s in stages}
-    after = [s for s in stages if any(load.tensor in own for load in s.body.loads())]
-    others = [s for s in stages if s is not first and s not in after]
-    if others:
-        clauses.append(f"{_list(s.name for s in others)} {_is(others)} computed beside it")
-    if after:
-        clauses.append(f"{_list(s.name for s in after)} {_is(after)} computed from it at once")
-    waits = dict.fromkeys(
-        load.tensor
-        for s in stages
-        for load in s.body.loads()
-        if load.tensor in homes and load.tensor not in own
-    )
-    if waits:
-        clauses.append(f"the kernel runs after {_list(waits)} {_is(list(waits))} stored")
-    inlined: dict[str, None] = {}
-    pending = [s.name for s in stages]
+def _list_computed(stages: Sequence[str], reads: Mapping[str, list[str]]) -> tuple[str, ...]:
+    """What some stages compute where they read it, the last first."""
+    found: dict[str, None] = {}
+    pending = list(stages)
     while pending:
         for name in reads[pending.pop()]:
-            if name not in inlined:
-                inlined[name] = None
+            if name not in found:
+                found[name] = None
                 pending.append(name)
-    for stage in stages:
-        inlined.pop(stage.name, None)
-    if inlined:
-        clauses.append(f"{_list(inlined)} {_is(list(inlined))} computed where read")
-    return "; ".join(clauses)
+    return tuple(name for name in found if name not in stages)
 
 
-def _list(names: Iterable[str]) -> str:
-    """Names as in a sentence: `%a, %b and 7 more`."""
-    shown = [f"%{name}" for name in names]
-    more = len(shown) - _SHOWN
-    if more > 0:
-        return f"{', '.join(shown[:_SHOWN])} and {more} more"
-    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
-
-
-def _is(names: Sequence[object]) -> str:
-    return "is" if len(names) == 1 else "are"
-
-
-# Traffic -----------------------------------------------------------------------------------
-
-
-def count_traffic(
-    function: Function, stages: Sequence[str], near: Sequence[str] = ()
-) -> tuple[int, int] | None:
-    """The bytes that one kernel of these stages reads and writes where it moves every tensor once,
-    but for those `near`, which it has at hand; None where a size is known at run time only.
-
-    An element that a stride of 0 repeats is counted once, and a tensor as a whole even where a
-    part is read.
-    """
-    tensors = function.tensors()
-    read: dict[str, None] = {}
-    for stage in function.stages:
-        if stage.name in stages:
-            read.update({load.tensor: None for load in stage.body.loads()})
-    incoming = [_count_bytes(tensors[name]) for name in read if name not in (*stages, *near)]
-    outgoing = [_count_bytes(tensors[name]) for name in stages]
-    known_in = [size for size in incoming if size is not None]
-    known_out = [size for size in outgoing if size is not None]
-    if len(known_in) != len(incoming) or len(known_out) != len(outgoing):
-        return None
-    return sum(known_in), sum(known_out)
-
-
-def _count_bytes(tensor: Parameter | Table | Stage) -> int | None:
-    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
-    sizes = [e for e in extents if isinstance(e, int)]
-    if len(sizes) != len(extents):
-        return None
-    if isinstance(tensor, Parameter) and tensor.strides is not None and 0 not in sizes:
-        sizes = [n for n, stride in zip(sizes, tensor.strides, strict=True) if stride]
-    return math.prod(sizes) * tensor.dtype.bytes
+def _named(stages: Sequence[Stage], name: str) -> Stage:
+    return next(s for s in stages if s.name == name)

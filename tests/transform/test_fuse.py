@@ -12,15 +12,16 @@ from dmlc.ir import Apply, Body, Function, Index, Load, Parameter, Result, Stage
 from dmlc.reference import evaluate
 from dmlc.scalars import OPERATIONS
 from dmlc.scalars import DataType as T
-from dmlc.transform.fuse import Fusion, Group, count_traffic, fuse
+from dmlc.transform.fuse import Fusion, Group, fuse
 from dmlc.transform.inline import MOST_PLACES
 from dmlc.transform.passes import MOST_REDUCTIONS
 from dmlc.transform.simplify import simplify
+from dmlc.transform.traffic import count_traffic
 from tests.reductions import batch_norm_training_grad
 from tests.strategies import functions, make_inputs, same_bits
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(functions(), st.integers(0, 99))
 def test_results_stay_bit_for_bit(function: Function, seed: int) -> None:
     inputs = make_inputs(function, seed)
@@ -183,6 +184,14 @@ def test_a_result_nobody_reads_joins_the_pass_over_its_domain() -> None:
     }""")
     (group,) = fusion.groups
     assert list_passes(group) == [("s",), ("Y", "R")]
+
+
+def test_reductions_to_one_number_over_no_axes_are_folded_in_one_kernel() -> None:
+    fusion = fused("""func @f(%X: f32[]) -> (%Y) {
+      %s: f32[] = sum[] %X[]
+      %Y: f32[] = sum[] %s[]
+    }""")
+    assert [g.stages for g in fusion.groups] == [("s", "Y")]
 
 
 def test_what_reads_a_reduction_elsewhere_waits_for_its_memory() -> None:

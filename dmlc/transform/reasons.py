@@ -1,0 +1,64 @@
+"""Says in words why stages share a kernel, or why one has memory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from dmlc.ir import Stage
+from dmlc.transform.inline import MOST_PLACES
+
+_SHOWN = 4
+"""Tensors named in a reason, at most."""
+
+
+def explain(
+    stages: Sequence[Stage],
+    homes: Mapping[str, object],
+    inlined: Sequence[str],
+    crowded: Sequence[str],
+    results: set[str],
+) -> str:
+    """Why these stages are a group. `homes` has every stage that belongs to a group, `inlined`
+    names what they compute where they read it."""
+    folds = [s for s in stages if s.reduction is not None]
+    first = folds[0] if folds else stages[0]
+    clauses: list[str] = []
+    if first.reduction is not None:
+        clauses.append(f"%{first.name} is a reduction ({first.reduction.combiner})")
+    elif first.name in results:
+        clauses.append(f"%{first.name} leaves the function")
+    elif first.name in crowded:
+        clauses.append(f"%{first.name} is read at more than {MOST_PLACES} places of one stage")
+    else:
+        clauses.append(f"%{first.name} is read as {first.dtype.name}, rounded")
+    own = {s.name for s in stages}
+    after = [s for s in stages if any(load.tensor in own for load in s.body.loads())]
+    others = [s for s in stages if s is not first and s not in after]
+    if others:
+        clauses.append(f"{_list(s.name for s in others)} {_is(others)} computed beside it")
+    if after:
+        clauses.append(f"{_list(s.name for s in after)} {_is(after)} computed from it at once")
+    waits = dict.fromkeys(
+        load.tensor
+        for s in stages
+        for load in s.body.loads()
+        if load.tensor in homes and load.tensor not in own
+    )
+    if waits:
+        clauses.append(f"the kernel runs after {_list(waits)} {_is(list(waits))} stored")
+    if inlined:
+        clauses.append(f"{_list(inlined)} {_is(inlined)} computed where read")
+    return "; ".join(clauses)
+
+
+def _list(names: Iterable[str]) -> str:
+    """Names as in a sentence: `%a, %b and 7 more`."""
+    shown = [f"%{name}" for name in names]
+    more = len(shown) - _SHOWN
+    if more > 0:
+        return f"{', '.join(shown[:_SHOWN])} and {more} more"
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+
+
+def _is(names: Sequence[object]) -> str:
+    return "is" if len(names) == 1 else "are"

@@ -1,0 +1,87 @@
+"""Counts the bytes that kernels of some stages read and write, tensor by tensor.
+
+What counts is memory as a whole, each tensor once in every pass over it; what caches save is not
+known here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Container, Iterable, Sequence
+
+from dmlc.ir import Function, Load, Parameter, Stage, Table
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Move:
+    """What a kernel reads and writes of one tensor, in bytes; None where a size is known at run
+    time only."""
+
+    tensor: str
+    read: int | None = 0
+    written: int | None = 0
+
+
+def list_moves(
+    function: Function, stages: Iterable[str], near: Container[str] = ()
+) -> tuple[Move, ...]:
+    """What one pass of these stages moves: every tensor that they read and do not compute, and
+    then every stage itself, but for those `near`, which the kernel has at hand."""
+    tensors = function.tensors()
+    own = dict.fromkeys(stages)
+    read: dict[str, None] = {}
+    for name in own:
+        stage = tensors[name]
+        if isinstance(stage, Stage):
+            read |= {i.tensor: None for i in stage.body.instructions if isinstance(i, Load)}
+    incoming = [Move(n, read=count_bytes(tensors[n])) for n in read if n not in own]
+    outgoing = [Move(n, written=count_bytes(tensors[n])) for n in own]
+    return tuple(m for m in (*incoming, *outgoing) if m.tensor not in near)
+
+
+def add_moves(moves: Iterable[Move]) -> tuple[Move, ...]:
+    """One move for each tensor, in the order they first come in."""
+    added: dict[str, Move] = {}
+    for move in moves:
+        before = added.get(move.tensor, Move(move.tensor))
+        added[move.tensor] = Move(
+            move.tensor, _add(before.read, move.read), _add(before.written, move.written)
+        )
+    return tuple(added.values())
+
+
+def total(moves: Iterable[Move]) -> tuple[int, int] | None:
+    """The bytes read and written in all; None where one of them is unknown."""
+    read: int | None = 0
+    written: int | None = 0
+    for move in moves:
+        read, written = _add(read, move.read), _add(written, move.written)
+    return None if read is None or written is None else (read, written)
+
+
+def _add(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else left + right
+
+
+def count_traffic(
+    function: Function, stages: Sequence[str], near: Sequence[str] = ()
+) -> tuple[int, int] | None:
+    """The bytes that one kernel of these stages reads and writes where it moves every tensor once,
+    but for those `near`, which it has at hand; None where a size is known at run time only.
+
+    An element that a stride of 0 repeats is counted once, and a tensor as a whole even where a
+    part is read.
+    """
+    return total(list_moves(function, stages, near))
+
+
+def count_bytes(tensor: Parameter | Table | Stage) -> int | None:
+    """The bytes of a tensor's elements, each once; None where a size is known at run time only."""
+    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
+    sizes = [e for e in extents if isinstance(e, int)]
+    if len(sizes) != len(extents):
+        return None
+    if isinstance(tensor, Parameter) and tensor.strides is not None and 0 not in sizes:
+        sizes = [n for n, stride in zip(sizes, tensor.strides, strict=True) if stride]
+    return math.prod(sizes) * tensor.dtype.bytes
