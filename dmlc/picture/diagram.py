@@ -121,6 +121,14 @@ class Diagram:
     after: View
 
 
+VIEWS = ("before", "after")
+
+
+def find_view(diagram: Diagram, name: str) -> View:
+    """The view of a name in `VIEWS`."""
+    return diagram.before if name == "before" else diagram.after
+
+
 def make_diagram(report: Report) -> Diagram:
     """The diagram of what a function was compiled to."""
     function, fused = report.function, report.fusion.function

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from dmlc.picture.ordering import Ties, order_layers
 
-_SWEEPS = 12
+_SWEEPS = 24
 _STIFFNESS = (1.0, 3.0, 8.0)
 """How strongly a stretch of a link wants to be straight, by how many of its ends are dummies."""
 

@@ -13,13 +13,28 @@ from collections.abc import Sequence
 
 import jinja2
 
-from dmlc.picture.compose import Curve, Drawing, Line, draw_view
-from dmlc.picture.diagram import Diagram, View
-from dmlc.picture.lettering import show_bytes
+from dmlc.picture.compose import SMALL, Curve, Drawing, Line, draw_view
+from dmlc.picture.diagram import VIEWS, Diagram, find_view
+from dmlc.picture.lettering import measure, show_bytes
+from dmlc.picture.summary import compare, describe
 from dmlc.resources import resource_path
 
 _MARGIN = 22.0
-_HEAD = 62.0
+_HEAD = 124.0
+_NARROWEST = 680.0
+_BAR = 340.0
+"""The width of the bar of all bytes moved before fusion."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Bar:
+    """A stretch of a bar of bytes."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    style: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,67 +42,81 @@ class _Panel:
     """A view with its heading, at its place in the picture."""
 
     drawing: Drawing
-    heading: tuple[Line, ...]
+    lines: tuple[Line, ...]
+    bars: tuple[_Bar, ...]
 
 
-def write_svg(diagram: Diagram, views: Sequence[str]) -> str:
-    """The picture of a diagram: its `before`, its `after`, or both, one below the other."""
-    panels: list[_Panel] = []
-    y = _MARGIN
+def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
+    """The picture of a diagram: its view `before`, its view `after`, or both, one below the other.
+
+    Raises `UnsupportedError` where there is too much to see anything.
+    """
     drawings = [
-        draw_view(diagram, getattr(diagram, name), explained=name == "after") for name in views
+        draw_view(diagram, find_view(diagram, name), explained=name == "after") for name in views
     ]
-    width = max([620.0, *(d.width for d in drawings)]) + 2 * _MARGIN
+    width = max([_NARROWEST, *(d.width for d in drawings)]) + 2 * _MARGIN
+    panels: list[_Panel] = []
+    y = 8.0
     for name, drawing in zip(views, drawings, strict=True):
-        view: View = getattr(diagram, name)
-        heading = (
-            Line(_MARGIN, y + 18, _title(diagram, name), "title"),
-            Line(_MARGIN, y + 38, summarize_view(view), "subtitle"),
-        )
-        panels.append(_Panel(drawing.moved((width - drawing.width) / 2, y + _HEAD), heading))
-        y += _HEAD + drawing.height + 2 * _MARGIN
-    template = _environment().get_template("graph.svg.j2")
-    return template.render(
+        lines, bars = _write_heading(diagram, name, y)
+        panels.append(_Panel(drawing.moved((width - drawing.width) / 2, y + _HEAD), lines, bars))
+        y += _HEAD + drawing.height + _MARGIN
+    return _load_template().render(
         title=f"{diagram.name}: {' and '.join(views)} fusion",
         description=describe(diagram),
         width=width,
-        height=y - _MARGIN,
+        height=y,
         panels=panels,
     )
 
 
-def _title(diagram: Diagram, name: str) -> str:
-    if name == "before":
-        return f"{diagram.name}, unfused: every stage is a kernel"
-    return f"{diagram.name}, fused"
-
-
-def summarize_view(view: View) -> str:
-    """A view in one line: its kernels, the bytes it moves, its scratch memory."""
-    count = view.launches
-    scratch = show_bytes(view.scratch) if view.scratch != 0 else "no"
-    return (
-        f"{count} kernel{'s' if count != 1 else ''} · {show_bytes(view.bytes)} moved · "
-        f"{scratch} scratch memory"
-    )
-
-
-def describe(diagram: Diagram) -> str:
-    """The picture in words, for those who do not see it."""
-    parts = [
-        f"Inputs: {', '.join(diagram.inputs) or 'none'}. Outputs: {', '.join(diagram.outputs)}."
+def _write_heading(
+    diagram: Diagram, name: str, top: float
+) -> tuple[tuple[Line, ...], tuple[_Bar, ...]]:
+    """A view's title, what its frames mean, and its bytes as a bar; which is the key to the colours
+    as well."""
+    view = find_view(diagram, name)
+    whole = max(diagram.before.bytes or 0, view.bytes or 0)
+    scale = _BAR / whole if whole else 0.0
+    read, written = ((count or 0) * scale for count in (view.read_bytes, view.written_bytes))
+    y = top + 68
+    bars = [_Bar(_MARGIN, y, _BAR, 14, "track")]
+    bars += [
+        _Bar(x, y, width, 14, style)
+        for x, width, style in (
+            (_MARGIN, read, "read heavy"),
+            (_MARGIN + read, written, "write heavy"),
+        )
+        if width > 0
     ]
-    for name, view in (("Unfused", diagram.before), ("Fused", diagram.after)):
-        parts.append(f"{name}: {summarize_view(view).replace(' · ', ', ')}.")
-    parts += [
-        f"Kernel {kernel.label} computes {', '.join(s.name for s in kernel.steps)}."
-        for kernel in diagram.after.kernels
+    lines = [
+        Line(_MARGIN, top + 28, f"{diagram.name}: {name} fusion", "title"),
+        Line(_MARGIN, top + 50, _MEANINGS[name], "subtitle"),
+        Line(_MARGIN + _BAR + 12, y + 11.5, compare(diagram, name), "subtitle strong"),
     ]
-    return " ".join(parts)
+    x = _MARGIN
+    for style, text in (
+        ("read heavy", f"read from memory: {show_bytes(view.read_bytes)}"),
+        ("write heavy", f"written: {show_bytes(view.written_bytes)}"),
+        ("fold", "a reduction"),
+    ):
+        bars.append(_Bar(x, y + 24, 11, 11, style))
+        lines.append(Line(x + 17, y + 33.5, text, "small muted"))
+        x += 17 + measure(text, SMALL) + 18
+    lines.append(Line(x, y + 33.5, "thicker lines carry more bytes", "small muted"))
+    return tuple(lines), tuple(bars)
+
+
+_MEANINGS = {
+    "before": "Each stage is a kernel of its own: it reads what it needs from memory and writes its "
+    "result back.",
+    "after": "A frame is one kernel. Inside it values stay in registers; only what is tagged on its "
+    "rim goes through memory.",
+}
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def _load_template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(resource_path("templates")),
         autoescape=True,
@@ -99,14 +128,12 @@ def _environment() -> jinja2.Environment:
     environment.filters["n"] = _number
     environment.filters["path"] = _path
     environment.filters["arrow"] = _arrow
-    return environment
+    return environment.get_template("graph.svg.j2")
 
 
 def _number(value: float) -> str:
     """A coordinate, to a tenth."""
-    return f"{value:.1f}".removesuffix(".0").replace("-0", "0") if abs(value) < 0.05 else (
-        f"{value:.1f}".removesuffix(".0")
-    )
+    return f"{value:.1f}".removesuffix(".0")
 
 
 def _path(curve: Curve) -> str:
