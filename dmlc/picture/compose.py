@@ -22,7 +22,7 @@ NAME, SMALL, CODE = 12.5, 11.0, 10.5
 LINE = 14.0
 """From one line of text to the next."""
 
-_FORMULA_WIDTH, _FORMULA_LINES = 34, 3
+_FORMULA_WIDTH, _LONG_FORMULA_WIDTH, _FORMULA_LINES = 34, 44, 3
 _NAME_LONGEST = 30
 _TAG_LONGEST = 22
 _TAG_HEIGHT = 33.0
@@ -281,7 +281,7 @@ def _frame(
     half = _TAG_HEIGHT / 2
     above = half if kernel.reads else 0.0
     below = half if kernel.writes else 0.0
-    spare = max(len(remarks) * LINE + 2 * _PAD + half - found.height + above + below, 0.0)
+    spare = max((len(remarks) + 0.5) * LINE + 2 * _PAD + half - found.height + above + below, 0.0)
     left, width = 12 + gutter, found.width + gutter + 24
     height = found.height + spare
     drop = len(kernel.reads) + len(kernel.steps)
@@ -323,11 +323,11 @@ def _write_remarks(kernel: Kernel) -> tuple[Line, ...]:
         (f"reads {show_bytes(kernel.read_bytes)}", "small readtext"),
         (f"writes {show_bytes(kernel.written_bytes)}", "small writetext"),
     ]
-    if kernel.reason:
-        texts += [(line, "small muted") for line in wrap(_plain(kernel.reason), _GUTTER_CHARACTERS)]
-    return tuple(
-        Line(14, LINE * at + LINE, text, style) for at, (text, style) in enumerate(texts)
-    )
+    lines = [Line(14, LINE * at + LINE, *text) for at, text in enumerate(texts)]
+    y = LINE * (len(texts) + 1) + LINE / 2
+    for at, text in enumerate(wrap(_plain(kernel.reason), _GUTTER_CHARACTERS)):
+        lines.append(Line(14, y + LINE * at, text, "small muted"))
+    return tuple(lines)
 
 
 def _title(kernel: Kernel) -> str:
@@ -377,7 +377,9 @@ def _draw_single(kernel: Kernel, tags_in: Sequence[Shape], tags_out: Sequence[Sh
 def _draw_step(step: Step) -> Shape:
     """A stage: its name, its formula, the type and sizes of what it gives."""
     name = cut(step.name, _NAME_LONGEST)
-    formula = wrap(f"= {step.formula}", _FORMULA_WIDTH, _FORMULA_LINES)
+    formula = wrap(f"= {step.formula}", _FORMULA_WIDTH)
+    if len(formula) > _FORMULA_LINES:
+        formula = wrap(f"= {step.formula}", _LONG_FORMULA_WIDTH, _FORMULA_LINES)
     about = f"{step.dtype} {show_sizes(step.sizes)}"
     width = 2 * _PAD + max(
         measure(name, NAME, bold=True),

@@ -103,7 +103,10 @@ def _write_heading(
         bars.append(_Bar(x, y + 24, 11, 11, style))
         lines.append(Line(x + 17, y + 33.5, text, "small muted"))
         x += 17 + measure(text, SMALL) + 18
-    lines.append(Line(x, y + 33.5, "thicker lines carry more bytes", "small muted"))
+    last = "thicker lines carry more bytes"
+    if any(t.times > 1 for k in view.kernels for t in k.reads):
+        last += "; 2 × is read twice, in two passes"
+    lines.append(Line(x, y + 33.5, last, "small muted"))
     return tuple(lines), tuple(bars)
 
 
