@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dmlc.picture.diagram import Diagram, Kernel, Step, Tensor, Transfer, View
 from dmlc.picture.layered import Arrangement, Box, Gaps, Link, Point, arrange
 from dmlc.picture.lettering import cut, measure, show_bytes, show_sizes, wrap
+from dmlc.picture.summary import describe_traffic
 
 NAME, SMALL, CODE = 12.5, 11.0, 10.5
 """Font sizes: of names, of remarks and of formulas."""
@@ -123,7 +124,7 @@ def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
     ]
     numbers = {name: len(blocks) + at for at, name in enumerate(sources)}
     links: list[Link] = []
-    carried: list[tuple[str, int | None]] = []
+    carried: list[tuple[int | None, str]] = []
     writers = {t.tensor: at for at, k in enumerate(view.kernels) for t in k.writes}
     for at, (kernel, block) in enumerate(zip(view.kernels, blocks, strict=True)):
         for transfer in kernel.reads:
@@ -132,16 +133,16 @@ def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
                 continue
             leave = blocks[source].writes[transfer.tensor] if source < len(blocks) else 0.0
             links.append(Link(source, at, leave, block.reads[transfer.tensor]))
-            carried.append((transfer.tensor, transfer.bytes))
+            carried.append((transfer.bytes, f"{transfer.tensor}: {transfer.text}"))
     for at, name in enumerate(sinks):
         writer = writers[name]
         target = len(blocks) + len(sources) + at
         links.append(Link(writer, target, blocks[writer].writes[name], 0.0))
-        carried.append((name, diagram.tensors[name].bytes))
+        carried.append((diagram.tensors[name].bytes, name))
     found = arrange(boxes, links, Gaps(across=_OUTSIDE, down=34))
     curves = [
-        Curve(route, "memory", _thickness(size, heavy), f"{name}: {show_bytes(size)}")
-        for route, (name, size) in zip(found.routes, carried, strict=True)
+        Curve(route, "memory", _thickness(size, heavy), note)
+        for route, (size, note) in zip(found.routes, carried, strict=True)
     ]
     shapes: list[Shape] = []
     for block, place in zip(blocks, found.places, strict=False):
@@ -186,13 +187,14 @@ def _draw_tensor(tensor: Tensor, style: str) -> Shape:
         Line(width / 2, 16, name, "name middle"),
         Line(width / 2, 30, about, "code muted middle"),
     )
-    note = f"{style} {tensor.name}: {about}, {show_bytes(tensor.bytes)}"
+    size = show_bytes(tensor.bytes) if tensor.bytes is not None else tensor.open_bytes
+    note = f"{style} {tensor.name}: {about}, {size}"
     return Shape(0, 0, width, 38, style, lines, note)
 
 
 def _draw_tag(transfer: Transfer, kind: str, largest: int) -> Shape:
     name = cut(transfer.tensor, _TAG_LONGEST)
-    size = _spell_transfer(transfer)
+    size = transfer.text
     width = max(measure(name, SMALL), measure(size, SMALL, bold=True)) + 14
     style = f"{kind} heavy" if _is_heavy(transfer.bytes, largest) else kind
     lines = (
@@ -201,13 +203,6 @@ def _draw_tag(transfer: Transfer, kind: str, largest: int) -> Shape:
     )
     verb = "reads" if kind == "read" else "writes"
     return Shape(0, 0, width, _TAG_HEIGHT, style, lines, f"{verb} {transfer.tensor}: {size}")
-
-
-def _spell_transfer(transfer: Transfer) -> str:
-    """`25.7 MB`, or `2 × 25.7 MB` where it goes twice."""
-    if transfer.times == 1 or transfer.bytes is None:
-        return show_bytes(transfer.bytes)
-    return f"{transfer.times} × {show_bytes(transfer.bytes // transfer.times)}"
 
 
 # Kernels ------------------------------------------------------------------------------------------
@@ -320,9 +315,9 @@ def _write_remarks(kernel: Kernel) -> tuple[Line, ...]:
     texts = [
         (_title(kernel), "name"),
         (f"{count} stage{'s' if count > 1 else ''}", "small muted"),
-        (f"reads {show_bytes(kernel.read_bytes)}", "small readtext"),
-        (f"writes {show_bytes(kernel.written_bytes)}", "small writetext"),
     ]
+    styles = ("small readtext", "small writetext")
+    texts += zip(describe_traffic(kernel), styles, strict=False)
     lines = [Line(14, LINE * at + LINE, *text) for at, text in enumerate(texts)]
     y = LINE * (len(texts) + 1) + LINE / 2
     for at, text in enumerate(wrap(_plain(kernel.reason), _GUTTER_CHARACTERS)):

@@ -8,10 +8,12 @@ of a kernel are joined. How it looks is for `compose`, `svg`, `dot` and `text`.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.ir import Function, Parameter, Stage, Table
 from dmlc.picture.formula import summarize
+from dmlc.picture.lettering import show_bytes
 from dmlc.report import Report, Work
 from dmlc.transform.traffic import Move, count_bytes
 
@@ -24,6 +26,8 @@ class Tensor:
     dtype: str
     sizes: tuple[int | str, ...]
     bytes: int | None
+    open_bytes: str
+    """Its bytes where a size is known at run time only: `4 B × n`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,6 +52,9 @@ class Transfer:
     tensor: str
     bytes: int | None
     """Of all times together."""
+    text: str
+    """The bytes as people write them: `2 × 25.7 MB`; `4 B × n` where a size is known at run time
+    only."""
     times: int = 1
 
 
@@ -156,7 +163,7 @@ def _list_kernels(works: Iterable[Work], whole: Function, stored: Function) -> t
     kernels: list[Kernel] = []
     originals = {s.name: s for s in whole.stages}
     stages = {s.name: s for s in stored.stages}
-    sizes = {n: count_bytes(t) for n, t in stored.tensors().items()}
+    tensors = {n: _describe(t) for n, t in stored.tensors().items()}
     order = {s.name: at for at, s in enumerate((*whole.stages, *stored.stages))}
     first = 1
     for work in works:
@@ -172,8 +179,8 @@ def _list_kernels(works: Iterable[Work], whole: Function, stored: Function) -> t
                 launches,
                 tuple(_make_step(s) for s in steps),
                 tuple(wires),
-                tuple(_transfer(m, m.read, sizes) for m in work.moves if m.tensor not in own),
-                tuple(_transfer(m, m.written, sizes) for m in work.moves if m.tensor in own),
+                tuple(_transfer(m, m.read, tensors) for m in work.moves if m.tensor not in own),
+                tuple(_transfer(m, m.written, tensors) for m in work.moves if m.tensor in own),
                 work.reason,
             )
         )
@@ -207,10 +214,13 @@ def _join(
     return list(steps.values()), list(wires)
 
 
-def _transfer(move: Move, size: int | None, sizes: Mapping[str, int | None]) -> Transfer:
-    once = sizes[move.tensor]
-    times = size // once if size and once else 1
-    return Transfer(move.tensor, size, times)
+def _transfer(move: Move, size: int | None, tensors: Mapping[str, Tensor]) -> Transfer:
+    tensor = tensors[move.tensor]
+    if size is None or tensor.bytes is None:
+        return Transfer(tensor.name, None, tensor.open_bytes)
+    times = size // tensor.bytes if tensor.bytes else 1
+    text = show_bytes(tensor.bytes)
+    return Transfer(tensor.name, size, text if times == 1 else f"{times} × {text}", times)
 
 
 def _make_step(stage: Stage) -> Step:
@@ -225,7 +235,15 @@ def _list_reads(stage: Stage) -> list[str]:
 
 def _describe(tensor: Parameter | Table | Stage) -> Tensor:
     extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
-    return Tensor(tensor.name, tensor.dtype.short, tuple(extents), count_bytes(tensor))
+    known = math.prod(e for e in extents if isinstance(e, int)) * tensor.dtype.bytes
+    symbols = [e for e in extents if isinstance(e, str)]
+    return Tensor(
+        tensor.name,
+        tensor.dtype.short,
+        tuple(extents),
+        count_bytes(tensor),
+        " × ".join([show_bytes(known), *symbols]),
+    )
 
 
 def find_peak(kernels: Sequence[Kernel], outputs: Sequence[str]) -> int | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dmlc.picture.diagram import VIEWS, Diagram, Kernel, Transfer, View, find_view
-from dmlc.picture.lettering import show_bytes, show_sizes, wrap
-from dmlc.picture.summary import compare
+from dmlc.picture.lettering import show_sizes, wrap
+from dmlc.picture.summary import compare, describe_traffic
 
 _FORMULA_WIDTH = 40
 
@@ -76,8 +76,7 @@ def _feeds(transfer: Transfer, source: str, from_memory: bool) -> bool:
 
 def _write_kernel(kernel: Kernel, view: str, at: int) -> Iterator[str]:
     yield f"subgraph {_quote(f'cluster_{view}_{at}')} {{"
-    traffic = f"reads {show_bytes(kernel.read_bytes)}, writes {show_bytes(kernel.written_bytes)}"
-    yield f"  label={_label([f'kernel {kernel.label}', traffic])};"
+    yield f"  label={_label([f'kernel {kernel.label}', *describe_traffic(kernel)])};"
     yield '  style="rounded,filled"; fillcolor="#f3f5f8"; color="#66707b"; fontsize=11;'
     yield f"  tooltip={_quote(kernel.reason)};"
     for step in kernel.steps:
@@ -93,9 +92,7 @@ def _write_kernel(kernel: Kernel, view: str, at: int) -> Iterator[str]:
 
 
 def _spell(transfer: Transfer) -> str:
-    times = f"{transfer.times} × " if transfer.times > 1 else ""
-    once = transfer.bytes if transfer.bytes is None else transfer.bytes // transfer.times
-    return f"{transfer.tensor}\n{times}{show_bytes(once)}"
+    return f"{transfer.tensor}\n{transfer.text}"
 
 
 def _name(view: str, place: str, name: str) -> str:

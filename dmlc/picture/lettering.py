@@ -65,10 +65,9 @@ _UNITS = ("KB", "MB", "GB", "TB", "PB")
 
 
 def show_bytes(count: int | None) -> str:
-    """A number of bytes for people, in powers of 1000: `25.7 MB`. What is not known before the
-    run is `?`."""
+    """A number of bytes for people, in powers of 1000: `25.7 MB`."""
     if count is None:
-        return "?"
+        return "unknown bytes"
     if count < 1000:
         return f"{count} B"
     value = float(count)

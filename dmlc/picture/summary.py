@@ -3,41 +3,45 @@ for those who do not see it."""
 
 from __future__ import annotations
 
-from dmlc.picture.diagram import Diagram, View, find_view
+from dmlc.picture.diagram import Diagram, Kernel, View, find_view
 from dmlc.picture.lettering import show_bytes
 
 
 def summarize_view(view: View) -> str:
     """A view in one line: its kernels, the bytes it moves, its scratch memory."""
-    return (
-        f"{_kernels(view)} · {show_bytes(view.bytes)} moved · "
-        f"{_scratch(view.scratch)} scratch memory"
-    )
+    return " · ".join([_kernels(view), _moved(view), f"{_scratch(view)} scratch memory"])
 
 
 def compare(diagram: Diagram, name: str) -> str:
     """The same of one of the views; `after` is held against what was before."""
     view, before = find_view(diagram, name), diagram.before
-    if name == "before" or view.launches == before.launches:
-        return summarize_view(view)
-    parts = [f"{_kernels(view)} instead of {before.launches}"]
-    moved = f"{show_bytes(view.bytes)} moved"
-    if view.bytes and before.bytes and before.bytes != view.bytes:
-        moved += f" instead of {show_bytes(before.bytes)}"
-    parts.append(moved)
-    scratch = f"{_scratch(view.scratch)} scratch memory"
-    if before.scratch != view.scratch:
-        scratch += f" instead of {_scratch(before.scratch)}"
-    parts.append(scratch)
+    parts = [_kernels(view), _moved(view), f"{_scratch(view)} scratch memory"]
+    if view.launches != before.launches:
+        parts[0] += f" instead of {before.launches}"
+    if view.bytes != before.bytes and before.bytes is not None:
+        parts[1] += f" instead of {show_bytes(before.bytes)}"
+    if view.scratch != before.scratch:
+        parts[2] += f" instead of {_scratch(before)}"
     return " · ".join(parts)
+
+
+def describe_traffic(kernel: Kernel) -> list[str]:
+    """What a kernel reads and writes in all; nothing where that is known at run time only."""
+    if kernel.read_bytes is None or kernel.written_bytes is None:
+        return []
+    return [f"reads {show_bytes(kernel.read_bytes)}", f"writes {show_bytes(kernel.written_bytes)}"]
 
 
 def _kernels(view: View) -> str:
     return f"{view.launches} kernel{'s' if view.launches != 1 else ''}"
 
 
-def _scratch(count: int | None) -> str:
-    return "no" if count == 0 else show_bytes(count)
+def _moved(view: View) -> str:
+    return f"{show_bytes(view.bytes)} moved"
+
+
+def _scratch(view: View) -> str:
+    return "no" if view.scratch == 0 else show_bytes(view.scratch)
 
 
 def describe(diagram: Diagram) -> str:

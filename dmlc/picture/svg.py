@@ -80,7 +80,7 @@ def _write_heading(
     scale = _BAR / whole if whole else 0.0
     read, written = ((count or 0) * scale for count in (view.read_bytes, view.written_bytes))
     y = top + 68
-    bars = [_Bar(_MARGIN, y, _BAR, 14, "track")]
+    bars = [_Bar(_MARGIN, y, _BAR, 14, "track")] if whole else []
     bars += [
         _Bar(x, y, width, 14, style)
         for x, width, style in (
@@ -92,7 +92,7 @@ def _write_heading(
     lines = [
         Line(_MARGIN, top + 28, f"{diagram.name}: {name} fusion", "title"),
         Line(_MARGIN, top + 50, _MEANINGS[name], "subtitle"),
-        Line(_MARGIN + _BAR + 12, y + 11.5, compare(diagram, name), "subtitle strong"),
+        Line(_MARGIN + (_BAR + 12 if whole else 0), y + 11.5, compare(diagram, name), "subtitle strong"),
     ]
     x = _MARGIN
     for style, text in (

@@ -21,7 +21,7 @@ def write_text(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
         lines += _fill(f"  {kind:<8} ", texts, ", ")
     for name in views:
         view = find_view(diagram, name)
-        lines += ["", f"{name} fusion: {compare(diagram, name)}"]
+        lines += ["", *_fill(f"{name} fusion: ", compare(diagram, name).split(" · "), " ·")]
         lines += _write_before(view) if name == "before" else _write_after(view)
     return "\n".join([*lines, ""])
 
@@ -53,22 +53,20 @@ def _write_after(view: View) -> Iterator[str]:
 
 def _head(kernel: Kernel) -> str:
     """A kernel's number and bytes, in columns."""
-    read, written = show_bytes(kernel.read_bytes), show_bytes(kernel.written_bytes)
+    counts = (kernel.read_bytes, kernel.written_bytes)
+    read, written = ("?" if c is None else show_bytes(c) for c in counts)
     return f"  {kernel.label:>4}   in {read:>8}   out {written:>8}"
 
 
 def _spell(transfer: Transfer) -> str:
-    if transfer.times == 1 or transfer.bytes is None:
-        return f"{transfer.tensor} {show_bytes(transfer.bytes)}"
-    once = show_bytes(transfer.bytes // transfer.times)
-    return f"{transfer.tensor} {transfer.times} × {once}"
+    return f"{transfer.tensor} {transfer.text}"
 
 
 def _fill(head: str, items: Sequence[str], between: str) -> list[str]:
     """Items one after another, in lines that begin below the end of `head`."""
     lines = [head]
     for number, item in enumerate(items):
-        text = item + (between.rstrip() if number + 1 < len(items) else "")
+        text = item + (between.rstrip(" ") if number + 1 < len(items) else "")
         for piece in wrap(text, _WIDTH - len(head)):
             room = _WIDTH - len(lines[-1])
             if lines[-1].strip() and lines[-1] != head and len(piece) + 1 > room:
