@@ -160,6 +160,7 @@ class Operands(enum.Enum):
 
     NUMBER = "numbers"
     FLOAT = "floating-point numbers"
+    FLOAT32 = "numbers of type FLOAT32"
     INTEGER = "integers"
     BOOL = "booleans"
     ANY = "values"
@@ -170,6 +171,8 @@ class Operands(enum.Enum):
                 return dtype.kind is not Kind.BOOL
             case Operands.FLOAT:
                 return dtype.is_float
+            case Operands.FLOAT32:
+                return dtype is DataType.FLOAT32
             case Operands.INTEGER:
                 return dtype.is_integer or dtype.kind is Kind.INDEX
             case Operands.BOOL:
@@ -192,6 +195,9 @@ class Operation:
     """True where a backend may differ from the reference by a few units in the last place."""
     symbol: str | None = None
     """The infix or prefix spelling in the operator language, if it has one."""
+    rounds_to: DataType | None = None
+    """The 16-bit type whose values alone the result takes, as storing and loading it would. Passes
+    make such operations; the operator language has no name for them."""
 
     def __repr__(self) -> str:
         return f"Operation({self.name})"
@@ -256,6 +262,10 @@ def _rsqrt(x: Array) -> Array:
     return 1 / np.sqrt(x)
 
 
+def _round_to(dtype: DataType) -> Callable[[Array], Array]:
+    return lambda x: convert(x, dtype).astype(x.dtype)
+
+
 def _bits(y: Array) -> Array:
     """A shift distance, taken modulo the width as GPUs do."""
     return y & y.dtype.type(y.dtype.itemsize * 8 - 1)
@@ -317,6 +327,12 @@ def _table() -> dict[str, Operation]:
         ("atanh", 1, np.arctanh), ("erf", 1, _erf), ("sigmoid", 1, _sigmoid),
     ]  # fmt: skip
     rows += [
+        Operation(name, 1, Operands.FLOAT32, _round_to(dtype), rounds_to=dtype)
+        for name, dtype in (
+            ("round_float16", DataType.FLOAT16), ("round_bfloat16", DataType.BFLOAT16),
+        )
+    ]  # fmt: skip
+    rows += [
         Operation(name, arity, floating, function, transcendental=True)
         for name, arity, function in transcendental
     ]
@@ -332,6 +348,12 @@ COMBINERS: Mapping[str, Operation] = MappingProxyType(
      "max": OPERATIONS["max"], "any": OPERATIONS["or"], "all": OPERATIONS["and"]}
 )  # fmt: skip
 """What a reduction folds its values with, by the reduction's name."""
+
+
+ROUNDINGS: Mapping[DataType, Operation] = MappingProxyType(
+    {o.rounds_to: o for o in OPERATIONS.values() if o.rounds_to is not None}
+)
+"""The operation that rounds as storing a value in a 16-bit type does."""
 
 
 def combiner_identity(combiner: str, dtype: DataType) -> bool | int | float:

@@ -69,7 +69,7 @@ _INFIX = {
     "and": "{0} && {1}", "or": "{0} || {1}", "not": "!{0}",
 }  # fmt: skip
 
-_FLOAT_HELPERS = ("min", "max", "sign", "isnan", "mod")
+_FLOAT_HELPERS = ("min", "max", "sign", "isnan", "mod", "round_float16", "round_bfloat16")
 
 _DOUBLE_OPERATIONS = (
     "add", "sub", "mul", "div", "neg", "abs", "sign", "min", "max", "eq", "ne", "lt", "le", "gt",

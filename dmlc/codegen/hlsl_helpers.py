@@ -148,6 +148,28 @@ uint $H(const float value)
     const uint rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     return ((bits & 0x7fffffff) > 0x7f800000) ? 0x7fc0 : rounded;
 }""",
+    "round_float16": """\
+// Rounds to the nearest float16, ties to even, as storing it would; NaN stays NaN.
+float $H(const float value)
+{
+    const uint sign = asuint(value) & 0x80000000;
+    const uint size = asuint(value) & 0x7fffffff;
+    const uint rounded = (size + 0x0fff + ((size >> 13) & 1)) & 0xffffe000;
+    const uint normal = (rounded >= 0x47800000) ? 0x7f800000 : rounded;
+    // Below 2^-14 a float16 counts in units of 2^-24, as floats from 0.5 to 1 do.
+    precise const float shifted = asfloat(size) + 0.5f;
+    precise const float denormal = shifted - 0.5f;
+    const uint bits = (size < 0x38800000) ? asuint(denormal) : normal;
+    return asfloat(((size > 0x7f800000) ? size : bits) | sign);
+}""",
+    "round_bfloat16": """\
+// Rounds to the nearest bfloat16, ties to even, as storing it would; NaN stays NaN.
+float $H(const float value)
+{
+    const uint bits = asuint(value);
+    const uint rounded = (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000;
+    return asfloat(((bits & 0x7fffffff) > 0x7f800000) ? bits : rounded);
+}""",
     "half_float16": """\
 // Element i of two float16 to a word, exactly.
 float $H(const uint word, const uint i)

@@ -60,6 +60,7 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 _FLOAT_CALLS = {"mod": "fmod", "abs": "fabs", "round": "rint"}
 
+_ROUNDINGS = {"round_float16": "round_half", "round_bfloat16": "round_bfloat16"}
 _FLOAT_HELPERS = ("min", "max", "sign", "sigmoid")
 
 
@@ -97,6 +98,8 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
     if name in _FLOAT_HELPERS:
         arguments = "{a}, {b}" if name in ("min", "max") else "{a}"
         return Spelling(f"{{H}}({arguments})", helper=name)
+    if name in _ROUNDINGS:
+        return Spelling("{H}({a})", helper=_ROUNDINGS[name])
     if name == "rsqrt":
         # rsqrt() may be off by several units in the last place.
         return Spelling("1 / sqrt({a})", compound=True)
@@ -416,6 +419,33 @@ static $B $H(const $T value)
     const $U bits = as_$U(value);
     const $U rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     return convert_$B(isnan(value) ? ($U)(0x7fc0) : rounded);
+}""",
+            typed=False,
+        ),
+        "round_half": Helper(
+            """\
+// Rounds to the nearest float16, ties to even, as storing it would; NaN stays NaN.
+static $T $H(const $T value)
+{
+    const $U sign = as_$U(value) & 0x80000000u;
+    const $U size = as_$U(value) & 0x7fffffffu;
+    const $U rounded = (size + 0x0fffu + ((size >> 13) & 1u)) & 0xffffe000u;
+    const $U normal = rounded >= 0x47800000u ? ($U)(0x7f800000u) : rounded;
+    // Below 2^-14 a float16 counts in units of 2^-24, as floats from 0.5 to 1 do.
+    const $U denormal = as_$U((as_$T(size) + 0.5f) - 0.5f);
+    const $U bits = size < 0x38800000u ? denormal : normal;
+    return as_$T((size > 0x7f800000u ? size : bits) | sign);
+}""",
+            typed=False,
+        ),
+        "round_bfloat16": Helper(
+            """\
+// Rounds to the nearest bfloat16, ties to even, as storing it would; NaN stays NaN.
+static $T $H(const $T value)
+{
+    const $U bits = as_$U(value);
+    const $U rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
+    return as_$T((bits & 0x7fffffffu) > 0x7f800000u ? bits : rounded);
 }""",
             typed=False,
         ),

@@ -255,7 +255,10 @@ class Speller:
 
     def spell_vector(self, expression: k.Expression) -> Text:
         """The text of an expression where a vector must stand: a scalar repeated is spelled out."""
-        made = self.spell(expression)
+        return self._repeat(expression, self.spell(expression))
+
+    def _repeat(self, expression: k.Expression, made: Text) -> Text:
+        """An expression that is spelled, where a vector must stand."""
         lanes = expression.type.lanes
         if isinstance(expression, k.Literal) and expression.type == k.INDEX:
             return Text(made.text + self._dialect.index_suffixes[self._index])
@@ -321,7 +324,10 @@ class Speller:
         arithmetic = expression.operation.name in _ARITHMETIC
         zeros = [self._hide_zero(o) if arithmetic else None for o in expression.operands]
         plain = [z or self.spell(o) for z, o in zip(zeros, expression.operands, strict=True)]
-        wide = [z or self.spell_vector(o) for z, o in zip(zeros, expression.operands, strict=True)]
+        wide = [
+            z or self._repeat(o, p)
+            for z, o, p in zip(zeros, expression.operands, plain, strict=True)
+        ]
         mask = 0
         if lanes > 1 and dtype is DataType.BOOL:
             mask = max(w.mask for w in wide)

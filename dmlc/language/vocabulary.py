@@ -12,7 +12,8 @@ from dmlc.language.definitions import EnumDefinition
 from dmlc.scalars import OPERATIONS
 
 SCALAR_FUNCTIONS: Mapping[str, int] = MappingProxyType(
-    {o.name: o.arity for o in OPERATIONS.values() if o.symbol is None} | {"clamp": 3, "cast": 2}
+    {o.name: o.arity for o in OPERATIONS.values() if o.symbol is None and o.rounds_to is None}
+    | {"clamp": 3, "cast": 2}
 )
 """The number of arguments of every built-in scalar function."""
 
