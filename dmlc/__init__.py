@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dmlc import ir
     from dmlc.api import Results, load_program, run
-    from dmlc.binding import Module, Operator, TensorDesc
+    from dmlc.binding import Graph, Module, Operator, TensorDesc
     from dmlc.catalog import load, operator, operators, parse
     from dmlc.pipeline import compile
     from dmlc.program import Program
@@ -33,6 +33,7 @@ __all__ = [
     "DataType",
     "Diagnostic",
     "DmlcError",
+    "Graph",
     "InternalError",
     "Module",
     "Operator",
@@ -58,6 +59,7 @@ _PLACES = {
     "DataType": "dmlc.scalars",
     "Diagnostic": "dmlc.source",
     "DmlcError": "dmlc.source",
+    "Graph": "dmlc.binding",
     "InternalError": "dmlc.source",
     "Module": "dmlc.binding",
     "Operator": "dmlc.binding",

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from dmlc.binding import Operator, TensorDesc, ir_name
+from dmlc.binding import Graph, Operator, TensorDesc, ir_name
 from dmlc.catalog import operator
 from dmlc.ir import Function
 from dmlc.oracle import find_expected
@@ -36,6 +36,7 @@ from dmlc.runtime.report import Report
 from dmlc.runtime.vulkan import VulkanDevice
 from dmlc.scalars import TENSOR_TYPES, DataType, data_type_of
 from dmlc.source import (
+    Diagnostic,
     DmlcError,
     UnsupportedError,
     unknown_name,
@@ -48,7 +49,7 @@ __all__ = [
     "run",
 ]
 
-Subject: TypeAlias = str | Operator | Function
+Subject: TypeAlias = str | Operator | Graph | Function
 Outputs: TypeAlias = Mapping[str, Array | Sequence[int]]
 
 _DEVICE_WORDS = ("opencl", "vulkan", "d3d12", "reference")
@@ -119,10 +120,12 @@ def run(
     attributes: Mapping[str, object] | None = None,
     outputs: Outputs | None = None,
     device: str = "opencl",
+    dims: Mapping[str, int] | None = None,
 ) -> Results:
-    """Runs an operator or a function on arrays, and returns its outputs by name.
+    """Runs an operator, a graph or a function on arrays, and returns its outputs by name.
 
-    `subject` is the name of a built-in operator, an `Operator`, or an `ir.Function`. `inputs`
+    `subject` is the name of a built-in operator, an `Operator`, a `Graph`, or an `ir.Function`.
+    `dims` states those symbols of a graph that the arrays' sizes leave open. `inputs`
     maps tensor names to NumPy arrays of the very data types to be used, of any strides; an
     optional input may be None. `outputs` may map names to arrays to write into, or to sizes. An
     array of tensors is a list, or given one by one: `InputTensors[0]`. `device` is `opencl`,
@@ -137,16 +140,16 @@ def run(
     given = _spell_entries(listed, inputs)
     arrays = {name: _as_array(name, value) for name, value in given.items() if value is not None}
     wanted = cast("Outputs", _spell_entries(listed, outputs or {}))
-    call = _Call(resolved, arrays, attributes or {}, wanted, _find_device(device))
+    call = _Call(resolved, arrays, attributes or {}, wanted, dims or {}, _find_device(device))
     found = call.run()
     if not listed:
         return found
     return Results({_show_entry(listed, n): a for n, a in found.items()}, found.report)
 
 
-def _list_arrays(subject: Operator | Function) -> tuple[str, ...]:
+def _list_arrays(subject: Operator | Graph | Function) -> tuple[str, ...]:
     """The arrays of tensors that an operator has."""
-    if isinstance(subject, Function):
+    if not isinstance(subject, Operator):
         return ()
     return tuple(t.name for t in subject.definition.levels[-1].tensors if t.array)
 
@@ -172,11 +175,12 @@ def _show_entry(listed: tuple[str, ...], name: str) -> str:
     return f"{array}[{number}]" if array in listed and number.isdecimal() else name
 
 
-def _resolve(subject: object) -> Operator | Function:
+def _resolve(subject: object) -> Operator | Graph | Function:
     found = operator(subject) if isinstance(subject, str) else subject
-    if not isinstance(found, (Operator, Function)):
+    if not isinstance(found, (Operator, Graph, Function)):
         raise DmlcError(
-            f"run takes an operator, its name, or an ir.Function, not a {type(subject).__name__}"
+            "run takes an operator, its name, a graph, or an ir.Function, not a "
+            f"{type(subject).__name__}"
         )
     return found
 
@@ -214,7 +218,7 @@ def _held_type(dtype: np.dtype[Any]) -> DataType | None:
 class _Plan:
     """What calls of one signature share."""
 
-    subject: Operator | Function
+    subject: Operator | Graph | Function
     """Kept, so that the `id` in the signature stays this object's own."""
     function: Function
     executable: AnyExecutable | None
@@ -246,19 +250,17 @@ class _Call:
 
     def __init__(
         self,
-        subject: Operator | Function,
+        subject: Operator | Graph | Function,
         arrays: dict[str, Array],
         attributes: Mapping[str, object],
         outputs: Outputs,
+        dims: Mapping[str, int],
         device: AnyDevice | None,
     ) -> None:
-        if isinstance(subject, Function) and attributes:
-            raise DmlcError(
-                "an ir.Function has its attributes bound already",
-                notes=["give attributes to Operator.bind, or run the operator itself"],
-            )
+        _check_settings(subject, attributes, dims)
         self.subject = subject
         self.attributes = attributes
+        self.dims = dims
         self.device = device
         self.given = {n: o for n, o in outputs.items() if isinstance(o, np.ndarray)}
         for name, array in self.given.items():
@@ -305,7 +307,8 @@ class _Call:
             )
         device = self.device
         try:
-            signature = (id(self.subject), layouts, _freeze(self.attributes), device)
+            settings = _freeze(self.attributes), _freeze(self.dims)
+            signature = (id(self.subject), layouts, settings, device)
             hash(signature)
         except TypeError:
             return None
@@ -313,7 +316,12 @@ class _Call:
 
     def _plan(self) -> _Plan:
         subject = self.subject
-        function = subject if isinstance(subject, Function) else self._bind(subject)
+        if isinstance(subject, Function):
+            function = subject
+        elif isinstance(subject, Graph):
+            function = self._bind_graph(subject)
+        else:
+            function = self._bind(subject)
         if self.device is None:
             return _Plan(subject, function, None)
         if isinstance(subject, Operator):
@@ -334,6 +342,21 @@ class _Call:
         }
         described = {n: _describe(a) for n, a in tensors.items()}
         return subject.bind({**described, **wanted}, self.attributes)
+
+    def _bind_graph(self, subject: Graph) -> Function:
+        missing = [name for name in subject.inputs if name not in self.arrays]
+        if missing:
+            raise DmlcError(
+                [
+                    Diagnostic(f"input '{name}' of graph '{subject.name}' is not given")
+                    for name in missing
+                ]
+            )
+        tensors = {**self.arrays, **self._given()}
+        described = {n: _describe(a) for n, a in tensors.items()}
+        # What is no output is refused with the results, where outputs are spoken of.
+        wanted = {n: s for n, s in self._wanted_sizes().items() if n in subject.outputs}
+        return subject.bind({**described, **wanted}, self.dims)
 
     def _wanted_sizes(self) -> dict[str, Sequence[int]]:
         """The outputs that are asked for by their sizes."""
@@ -381,6 +404,25 @@ class _Call:
                     f"and {show_shape(tuple(wanted))} are asked for"
                 )
         return found
+
+
+def _check_settings(
+    subject: Operator | Graph | Function, attributes: Mapping[str, object], dims: Mapping[str, int]
+) -> None:
+    """Refuses what has no meaning for the subject: attributes are an operator's, symbols a
+    graph's."""
+    if attributes and isinstance(subject, Function):
+        raise DmlcError(
+            "an ir.Function has its attributes bound already",
+            notes=["give attributes to Operator.bind, or run the operator itself"],
+        )
+    if attributes and isinstance(subject, Graph):
+        raise DmlcError(
+            f"graph '{subject.name}' takes no attributes",
+            notes=["each call in it gives its own"],
+        )
+    if dims and not isinstance(subject, Graph):
+        raise DmlcError("only graphs have symbols, and this is none: leave 'dims' out")
 
 
 def _of_rank_one(array: Array) -> Array:

@@ -56,10 +56,10 @@ def operator(name: str) -> Operator:
 
 def load(path: str | os.PathLike[str]) -> Module:
     """The operators and graphs of a `.dml` file. Raises `DmlcError` with every mistake in it."""
-    return Module.of(check_file(pathlib.Path(path)))
+    return Module.of(check_file(pathlib.Path(path), library.BUILT_IN))
 
 
 def parse(text: str, filename: str = "<text>") -> Module:
     """The operators and graphs of a `.dml` text; `filename` is what messages call it, and where
     its imports are relative to."""
-    return Module.of(check_text(text, filename))
+    return Module.of(check_text(text, filename, library.BUILT_IN))

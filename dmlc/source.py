@@ -76,19 +76,22 @@ class Note:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One mistake: what is wrong, where, and what would mend it (`notes`)."""
+    """One mistake: what is wrong, where, and what would mend it (`notes`). A warning is of what
+    may well be meant."""
 
     message: str
     span: Span | None = None
     notes: tuple[Note, ...] = ()
+    warning: bool = False
 
     def render(self) -> str:
         """The text shown to a person: place, message, source line with the span underlined."""
+        kind = "warning" if self.warning else "error"
         if self.span is None:
-            lines = [f"error: {self.message}"]
+            lines = [f"{kind}: {self.message}"]
         else:
             place = f"{self.span.source.name}:{self.span.line}:{self.span.column}"
-            lines = [f"{place}: error: {self.message}", *_excerpt(self.span)]
+            lines = [f"{place}: {kind}: {self.message}", *_excerpt(self.span)]
         for note in self.notes:
             if note.span is None:
                 lines.append(f"  note: {note.message}")

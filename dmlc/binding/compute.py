@@ -14,18 +14,15 @@ the number of values where the mean is read.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dmlc import ir
-from dmlc.binding.bounds import check_reads
 from dmlc.binding.builder import join_shapes, span_text
-from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.expressions import Scope
 from dmlc.binding.facts import Binding, BoundTensor, ir_name
-from dmlc.binding.indexing import Indexing
-from dmlc.binding.nodes import Element, Emission, Form, Node, Pack, Shape, Value, Weak
+from dmlc.binding.nodes import Element, Pack, Shape, Value
 from dmlc.binding.packs import entries
+from dmlc.binding.stages import Domain, StageMaker, find_in_place
 from dmlc.binding.tensors import MAXIMUM_RANK, show_sizes
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
@@ -54,31 +51,17 @@ def infer_outputs(binding: Binding, wanted: Sequence[str]) -> Mapping[str, Shape
     return lowering.inferred
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Domain:
-    """What an indexed statement runs over: the numbers of its index variables, and the extents."""
-
-    variables: tuple[int, ...]
-    extents: tuple[int, ...]
-
-
-class _Lowering:
+class _Lowering(StageMaker):
     def __init__(self, binding: Binding) -> None:
-        self.binding = binding
-        self.builder = Indexing()
-        self.evaluator = Evaluator(binding, self.builder)
-        self.evaluator.materialize = self.materialize
-        self.evaluator.place = self.place
-        self.stages: list[ir.Stage] = []
-        self.extents: dict[str, tuple[ir.Extent, ...]] = {}
-        """The extents of what a stage may read, as far as they are known."""
+        super().__init__(binding)
+        self.kept = dict.fromkeys(binding.tensors)
+        self.names = dict.fromkeys(ir_name(name) for name in binding.definitions)
+        self.assigned = dict.fromkeys(s.name.text for s in binding.operator.compute or ())
         for tensor in binding.tensors.values():
             if tensor.sizes is not None:
                 self.extents[ir_name(tensor.name)] = tensor.sizes
         self.errors: list[DmlcError] = []
         self.inferred: dict[str, Shape] = {}
-        self.names = dict.fromkeys(ir_name(name) for name in binding.definitions)
-        self.assigned = dict.fromkeys(s.name.text for s in binding.operator.compute or ())
         self.last_read = _last_reads(binding)
 
     def run(self) -> None:
@@ -144,7 +127,7 @@ class _Lowering:
         statement: syntax.Assignment,
         indices: Sequence[syntax.Expression],
         tensor: BoundTensor | None,
-    ) -> tuple[Scope, _Domain]:
+    ) -> tuple[Scope, Domain]:
         """The index variables of `T[n, y...] = e`: over the sizes stated, or else over T's own,
         where a pack takes the axes that the others leave."""
         place = _head(statement)
@@ -195,7 +178,7 @@ class _Lowering:
                 f"{MAXIMUM_RANK}",
                 place,
             )
-        return Scope(names, None, None, len(variables)), _Domain(tuple(variables), domain)
+        return Scope(names, None, None, len(variables)), Domain(tuple(variables), domain)
 
     def check_element(self, value: Value, statement: syntax.Assignment) -> None:
         """Holds what an indexed statement assigns to being one element."""
@@ -214,22 +197,10 @@ class _Lowering:
                 place,
             )
 
-    def materialize(self, value: Element, span: Span) -> Element:
-        """A stage for a computation on whole tensors whose elements are read."""
-        dtype, shape = self.builder.dtype(value), self.builder.shape(value)
-        if shape is None:
-            raise InternalError("a tensor needs a shape", span)
-        if isinstance(dtype, Weak):
-            dtype = DataType.FLOAT32 if dtype is Weak.FLOAT else DataType.INT32
-            value = self.builder.adapt(value, dtype, span)
-        made = self.add_stage("element", dtype, value, shape, span)
-        self.builder.hold(value, self.stages[-1].name)
-        return made
-
     # Names --------------------------------------------------------------------------------
 
     def define_local(
-        self, value: Value, statement: syntax.Assignment, domain: _Domain | None
+        self, value: Value, statement: syntax.Assignment, domain: Domain | None
     ) -> Value:
         if domain is not None:
             return self.define_indexed_local(value, statement, domain)
@@ -241,7 +212,7 @@ class _Lowering:
         return self.add_stage(statement.name.text, dtype, value, shape, statement.span)
 
     def define_indexed_local(
-        self, value: Value, statement: syntax.Assignment, domain: _Domain
+        self, value: Value, statement: syntax.Assignment, domain: Domain
     ) -> Value:
         """A stage for a local; what has no type of its own is INT32, INT64 or FLOAT32."""
         builder, place = self.builder, statement.value.span
@@ -261,7 +232,7 @@ class _Lowering:
         value: Value,
         statement: syntax.Assignment,
         number: int,
-        domain: _Domain | None,
+        domain: Domain | None,
     ) -> Value:
         name, place = tensor.name, statement.value.span
         dtype = self.binding.dtype(name, place)
@@ -318,90 +289,6 @@ class _Lowering:
             self.define_output(member, item, statement, number, None)
         return value
 
-    def place(
-        self, extents: tuple[int, ...], make: Callable[[list[Element]], Value], span: Span
-    ) -> Element:
-        """A tensor of these sizes whose element at each position `make` gives."""
-        bound = [self.builder.bind(axis, extent) for axis, extent in enumerate(extents)]
-        variables = tuple(self.builder.variable(v) for v in bound)
-        element = self.builder.weak(make(bound), span)
-        dtype = self.builder.dtype(element)
-        if not isinstance(dtype, DataType):
-            raise InternalError("what is joined and split has a type", span)
-        return self.add_stage("element", dtype, element, extents, span, _Domain(variables, extents))
-
-    # Stages -------------------------------------------------------------------------------
-
-    def add_stage(
-        self,
-        wanted: str,
-        dtype: DataType,
-        value: Element,
-        domain: tuple[ir.Extent, ...],
-        span: Span,
-        indexed: _Domain | None = None,
-    ) -> Element:
-        """A stage that holds the value, and a load of it. `indexed` has the index variables along
-        its axes, where it is defined by index."""
-        builder = self.builder
-        variables = () if indexed is None else indexed.variables
-        fold = builder.find_fold(value)
-        if fold is not None and not self.can_be(fold, dtype, domain, indexed):
-            fold = None  # Its own stage holds it, and this one converts or repeats that.
-        for inner in builder.list_folds(value):
-            if fold is None or inner != value:
-                self.add_fold(inner, wanted, span)
-        output = wanted in self.binding.tensors
-        name = ir_name(wanted) if output else self.fresh_name(wanted)
-        if fold is None:
-            emission = builder.emit_value(value, domain, variables)
-            self.append(ir.Stage(name, dtype, domain, emission.body(), None, span), emission)
-        else:
-            emission = builder.emit_fold(fold, variables)
-            reduction = builder.reduction(fold)
-            self.append(ir.Stage(name, dtype, domain, emission.body(), reduction, span), emission)
-            if fold.form is Form.FOLD or fold.free == variables:
-                builder.hold(value, name)
-        return builder.load(name, dtype, domain)
-
-    def can_be(
-        self,
-        fold: Node,
-        dtype: DataType,
-        domain: tuple[ir.Extent, ...],
-        indexed: _Domain | None,
-    ) -> bool:
-        """Whether a fold can be computed by the stage of the statement that it is the value of."""
-        if fold.dtype is not dtype:
-            return False
-        return fold.shape == domain if fold.form is Form.FOLD else indexed is not None
-
-    def append(self, stage: ir.Stage, emission: Emission) -> None:
-        check_reads(self.builder, stage, emission, self.extents)
-        self.stages.append(stage)
-        self.extents[stage.name] = stage.domain
-
-    def add_fold(self, value: Element, stem: str, span: Span) -> None:
-        """A stage of its own for a reduction inside a statement."""
-        fold = self.builder.find_fold(value)
-        if fold is None or not isinstance(fold.dtype, DataType):
-            raise InternalError("a stage needs a fold that has a type", span)
-        stem = self.builder.loaded(Element(fold.operands[0])) or stem
-        name = f"{stem}_{fold.payload}"
-        name = self.fresh_name(name if name not in self.assigned else f"{name}_1")
-        emission = self.builder.emit_fold(fold, fold.free)
-        domain, reduction = self.builder.fold_domain(fold), self.builder.reduction(fold)
-        self.append(ir.Stage(name, fold.dtype, domain, emission.body(), reduction, span), emission)
-        self.builder.hold(value, name)
-
-    def fresh_name(self, wanted: str) -> str:
-        name, count = wanted, 1
-        while name in self.names:
-            count += 1
-            name = f"{wanted}_{count}"
-        self.names[name] = None
-        return name
-
     def function(self) -> ir.Function:
         binding = self.binding
         parameters: list[ir.Parameter] = []
@@ -425,7 +312,7 @@ class _Lowering:
             tuple(parameters),
             tuple(self.stages),
             tuple(results),
-            _in_place(parameters, self.stages, results),
+            find_in_place(parameters, self.stages, results),
             binding.operator.syntax.name.span,
         )
 
@@ -450,52 +337,3 @@ def _last_reads(binding: Binding) -> dict[str, int]:
                 last = isinstance(statement, syntax.ScalarFunction)
                 found[expression.name] = len(binding.operator.compute or ()) if last else number
     return found
-
-
-def _in_place(
-    parameters: list[ir.Parameter], stages: list[ir.Stage], results: list[ir.Result]
-) -> tuple[tuple[str, str], ...]:
-    """The results that may be stored over a parameter: each element is read, by the stages that
-    lead to this one result, only to compute the element that replaces it."""
-    inputs = {p.name: frozenset((p.name,)) for p in parameters}
-    reads: dict[str, frozenset[str]] = dict(inputs)
-    elsewhere: set[str] = set()
-    domains: dict[str, tuple[ir.Extent, ...]] = {}
-    types: dict[str, DataType] = {}
-    for stage in stages:
-        needed: frozenset[str] = frozenset()
-        for load in stage.body.loads():
-            needed |= reads[load.tensor]
-            if load.tensor in inputs and not ir.reads_own_place(stage, load):
-                elsewhere.add(load.tensor)
-            elif not _reads_in_order(stage, load):
-                # A stage between may be computed again at each place it is read at.
-                elsewhere |= reads[load.tensor]
-        reads[stage.name], domains[stage.name], types[stage.name] = (
-            needed,
-            stage.domain,
-            stage.dtype,
-        )
-    pairs: list[tuple[str, str]] = []
-    for result in results:
-        for parameter in parameters:
-            name = parameter.name
-            alone = all(name not in reads[r.name] for r in results if r is not result)
-            same = (types[result.name], domains[result.name], result.strides) == (
-                parameter.dtype,
-                parameter.extents,
-                parameter.strides,
-            )
-            if name in reads[result.name] and alone and same and name not in elsewhere:
-                pairs.append((result.name, name))
-    return tuple(pairs)
-
-
-def _reads_in_order(stage: ir.Stage, load: ir.Load) -> bool:
-    """Whether each axis is read at its own index, or at one place throughout."""
-    for axis, number in enumerate(load.indices):
-        position = stage.body.instructions[number]
-        own = isinstance(position, ir.Index) and position.axis == axis
-        if not own and not isinstance(position, ir.Constant):
-            return False
-    return True

@@ -124,6 +124,23 @@ class Folding(Builder):
         shape = self.nodes[fold.operands[0]].shape or ()
         return ir.Reduction(str(fold.payload), tuple((a, shape[a]) for a in fold.axes))
 
+    def tensors_of(self, value: Element) -> list[str]:
+        """The tensors whose elements a value is computed from; those that only decide between
+        values, or are compared, are left out."""
+        found: dict[str, None] = {}
+        seen: set[int] = set()
+        pending = [value.node]
+        while pending:
+            number = pending.pop()
+            node = self.nodes[number]
+            if number in seen or node.dtype is DataType.BOOL:
+                continue
+            seen.add(number)
+            if node.form in (Form.LOAD, Form.READ):
+                found[str(node.payload)] = None
+            pending.extend(reversed(node.operands))
+        return list(found)
+
     # Axes ---------------------------------------------------------------------------------
 
     def move(self, value: Element, axes: Sequence[int], rank: int) -> Element:

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from dmlc.binding.graph import Graph
 from dmlc.binding.operator import Operator
-from dmlc.language.definitions import GraphDefinition, ModuleDefinition
+from dmlc.language.definitions import ModuleDefinition
 from dmlc.source import Diagnostic
 
 
@@ -16,14 +17,15 @@ class Module:
     """Operators and graphs by qualified name; `diagnostics` holds warnings."""
 
     operators: Mapping[str, Operator]
-    graphs: Mapping[str, GraphDefinition]
+    graphs: Mapping[str, Graph]
     diagnostics: tuple[Diagnostic, ...]
 
     @staticmethod
     def of(definition: ModuleDefinition) -> Module:
         operators = {name: Operator(d) for name, d in definition.operators.items()}
+        graphs = {name: Graph(d) for name, d in definition.graphs.items()}
         return Module(
             MappingProxyType(operators),
-            MappingProxyType(dict(definition.graphs)),
+            MappingProxyType(graphs),
             definition.diagnostics,
         )

@@ -73,13 +73,15 @@ class Operator:
         attributes: Mapping[str, object] | None = None,
         *,
         level: str | None = None,
+        computed: Sequence[str] = (),
     ) -> Binding:
         """What `bind` binds: every tensor's type and sizes and every attribute's value, worked
-        out and held to the constraints. Raises as `bind` does."""
+        out and held to the constraints. Optional outputs among `computed` take part though nothing
+        describes them. Raises as `bind` does."""
         table = _find_level(self.definition, level)
         diagnostics: list[Diagnostic] = []
         given, table = expand_arrays(table, dict(tensors or {}), diagnostics)
-        binding = _start(self.definition, table, given, attributes or {}, diagnostics)
+        binding = _start(self.definition, table, given, attributes or {}, computed, diagnostics)
         refused = set(attributes or {}) - set(binding.attributes)
         if not diagnostics:
             binding = infer_types(binding)
@@ -179,6 +181,7 @@ def _start(
     table: TensorLevel,
     given: Mapping[str, Description],
     attributes: Mapping[str, object],
+    computed: Sequence[str],
     diagnostics: list[Diagnostic],
 ) -> Binding:
     """The tensors that take part, with what the caller says about them."""
@@ -193,7 +196,7 @@ def _start(
         desc = given.get(tensor.name)
         if isinstance(desc, TensorDesc):
             check_description(tensor, desc, diagnostics)
-        if desc is None and tensor.optional:
+        if desc is None and tensor.optional and tensor.name not in computed:
             continue
         if not symbolic and not tensor.output:
             _check_given(tensor, desc, diagnostics)

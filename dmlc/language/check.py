@@ -23,6 +23,7 @@ from dmlc.language.definitions import (
     EnumDefinition,
     FunctionDefinition,
     GraphDefinition,
+    Library,
     ModuleDefinition,
     OperatorDefinition,
 )
@@ -34,14 +35,17 @@ from dmlc.language.walk import expressions_of, subexpressions
 from dmlc.source import Diagnostic, DmlcError, Note, Span, unknown_name
 
 
-def check_file(path: Path) -> ModuleDefinition:
-    """What a `.dml` file and its imports mean. Raises `DmlcError` with up to 20 mistakes."""
-    return _check(load_file(path))
+def check_file(path: Path, library: Library | None = None) -> ModuleDefinition:
+    """What a `.dml` file and its imports mean. Raises `DmlcError` with up to 20 mistakes.
+
+    Graphs may call the operators of `library` besides those of the file and its imports.
+    """
+    return _check(load_file(path), library)
 
 
-def check_text(text: str, filename: str) -> ModuleDefinition:
+def check_text(text: str, filename: str, library: Library | None = None) -> ModuleDefinition:
     """As `check_file`, for a text; imports are relative to where `filename` would stand."""
-    return _check(load_text(text, filename))
+    return _check(load_text(text, filename), library)
 
 
 class _Mistakes(list[Diagnostic]):
@@ -61,8 +65,8 @@ class _Mistakes(list[Diagnostic]):
         return self
 
 
-def _check(loaded: Loaded) -> ModuleDefinition:
-    checker = _Checker()
+def _check(loaded: Loaded, library: Library | None) -> ModuleDefinition:
+    checker = _Checker(library)
     for file in (*loaded.imports, loaded.file):
         checker.check(file)
     if checker.diagnostics:
@@ -78,7 +82,8 @@ def _check(loaded: Loaded) -> ModuleDefinition:
 class _Checker:
     """The declarations of a file and its imports, the imports first."""
 
-    def __init__(self) -> None:
+    def __init__(self, library: Library | None) -> None:
+        self.library = library
         self.diagnostics: list[Diagnostic] = _Mistakes()
         self.warnings: list[Diagnostic] = []
         self.enums: dict[str, EnumDefinition] = {}
@@ -108,7 +113,7 @@ class _Checker:
             self.operators[made.name] = made
             self.warn_unread(made)
             own.append(made)
-        known = Operators(module, self.operators)
+        known = Operators(module, self.operators, self.library)
         for operator in own:
             self.check_partners(operator, known)
         for graph in graphs:
@@ -116,8 +121,14 @@ class _Checker:
             self.declare("operator or graph", graph.name, name)
             names = Names(enums=dict(self.enums), functions=dict(self.functions), elements=True)
             names.results.update(self.results)
-            check_graph(graph, names, known, self.diagnostics)
-            self.graphs[name] = GraphDefinition(name, graph)
+            called = check_graph(graph, names, known, self.diagnostics, self.warnings)
+            self.graphs[name] = GraphDefinition(
+                name,
+                graph,
+                MappingProxyType(called),
+                MappingProxyType(dict(self.functions)),
+                MappingProxyType(dict(self.enums)),
+            )
 
     def declare(self, what: str, name: syntax.Name, qualified: str) -> None:
         key = f"{what} {qualified}"
@@ -190,7 +201,9 @@ class _Checker:
         for statement in statements:
             name = statement.name
             if isinstance(statement, syntax.Assignment) and name.text not in read:
-                self.warnings.append(Diagnostic(f"'{name.text}' is never read", name.span))
+                self.warnings.append(
+                    Diagnostic(f"'{name.text}' is never read", name.span, warning=True)
+                )
 
     def check_partners(self, operator: OperatorDefinition, known: Operators) -> None:
         """The operator that an operator is the gradient of. Its `forward` may be in any file."""

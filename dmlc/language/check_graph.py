@@ -1,20 +1,27 @@
 """Checks a graph: symbols, inputs, names, and calls of operators with their arguments.
 
-What is called is looked up among the operators of the file and its imports. A dotted name of a
-module that none of them declares (`directml.X`) is left for whoever binds the graph.
+What is called is looked up among the operators of the file and its imports, then in the library
+that the caller brings. Without a library, a dotted name of a module that the file does not declare
+(`directml.X`) is left open. Sizes and data types are for binding to settle.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dmlc.language import syntax
 from dmlc.language.check_calls import ExpressionChecker
 from dmlc.language.check_expressions import Place
-from dmlc.language.definitions import OperatorDefinition, TensorDefinition
+from dmlc.language.definitions import (
+    AttributeDefinition,
+    Library,
+    OperatorDefinition,
+    TensorDefinition,
+)
 from dmlc.language.kinds import NUMBER, UNKNOWN, Form, Kind, Names, What, attribute_kind
-from dmlc.language.walk import Step
+from dmlc.language.vocabulary import BUILT_IN
+from dmlc.language.walk import Step, subexpressions
 from dmlc.scalars import DataType, data_type_names, find_data_type
 from dmlc.source import Diagnostic, Note, Span, unknown_name
 
@@ -25,37 +32,55 @@ class Operators:
 
     module: str | None
     known: Mapping[str, OperatorDefinition]
+    library: Library | None = None
 
     def find(self, name: syntax.Name, diagnostics: list[Diagnostic]) -> OperatorDefinition | None:
         """The operator with that name, if it is declared here; a mistake if it should be."""
-        own = f"{self.module}.{name.text}" if self.module is not None else name.text
-        found = self.known.get(name.text) or self.known.get(own)
+        found = self.known.get(name.text) or self.known.get(self._qualify(name.text))
+        if found is None and self.library is not None:
+            found = self.library.find(name.text)
         if found is not None:
             return found
         module, _, _ = name.text.rpartition(".")
         modules = {n.rpartition(".")[0] for n in self.known} | {self.module or ""}
-        if not module or module in modules:
-            diagnostics.append(unknown_name("operator", name.text, self.known, name.span))
+        if self.library is not None or not module or module in modules:
+            names = [*self.known, *(self.library.names() if self.library is not None else ())]
+            diagnostics.append(unknown_name("operator", name.text, names, name.span))
         return None
+
+    def declares(self, name: str) -> bool:
+        """Whether the file or an import has an operator of that name."""
+        return name in self.known or self._qualify(name) in self.known
+
+    def _qualify(self, name: str) -> str:
+        return name if self.module is None else f"{self.module}.{name}"
 
 
 def check_graph(
-    graph: syntax.Graph, names: Names, operators: Operators, diagnostics: list[Diagnostic]
-) -> None:
-    """Checks a graph; `names` brings the enums and functions of the file, and is filled."""
-    checker = _GraphChecker(names, operators, diagnostics)
-    symbols: dict[str, Span] = {}
+    graph: syntax.Graph,
+    names: Names,
+    operators: Operators,
+    diagnostics: list[Diagnostic],
+    warnings: list[Diagnostic],
+) -> dict[str, OperatorDefinition]:
+    """Checks a graph, and gives the operators it calls by the name each call has for them.
+
+    `names` brings the enums and functions of the file, and is filled. `warnings` takes what is
+    computed or given and used by nothing.
+    """
+    checker = _GraphChecker(names, operators, diagnostics, graph.statements)
+    places: dict[str, Span] = {}
     for symbol in graph.symbols:
-        checker.declare(symbol, symbols, "symbol")
+        checker.declare(symbol, places, "symbol")
         names.locals[symbol.text] = NUMBER
     for given in graph.inputs:
-        checker.declare(given.name, symbols, "input")
+        checker.declare(given.name, places, "input")
         checker.check_type(given.type)
         names.locals[given.name.text] = _tensor_of(given.type)
     names.later.update({s.name.text: s.name.span for s in reversed(graph.statements)})
     outputs = 0
     for statement in graph.statements:
-        checker.declare(statement.name, symbols, "name")
+        checker.declare(statement.name, places, "output" if statement.output else "name")
         checker.check_statement(statement)
         outputs += statement.output
     if not outputs:
@@ -64,6 +89,31 @@ def check_graph(
             graph.name.span,
             "write 'output name = ...' for each result",
         )
+    warnings += _find_unused(graph, checker.reads)
+    return checker.found
+
+
+def _find_unused(graph: syntax.Graph, reads: Mapping[str, Sequence[str]]) -> list[Diagnostic]:
+    """Warnings of what nothing reads: it is left out of what is compiled."""
+    used = {name for names in reads.values() for name in names}
+    sizes = [size for given in graph.inputs for size in given.type.sizes]
+    used |= {p.name for e in sizes for p in subexpressions(e) if isinstance(p, syntax.Reference)}
+    found: list[Diagnostic] = []
+
+    def warn(what: str, name: syntax.Name, cure: str) -> None:
+        if name.text not in used:
+            message = f"{what} '{name.text}' is never read"
+            found.append(Diagnostic(message, name.span, (Note(cure),), warning=True))
+
+    for symbol in graph.symbols:
+        warn("symbol", symbol, "remove it, or use it in a size")
+    for given in graph.inputs:
+        warn("input", given.name, "remove it: a run has to give it all the same")
+    for statement in graph.statements:
+        if not statement.output:
+            cure = f"remove it, or write 'output {statement.name.text} = ...'"
+            warn("the value", statement.name, cure)
+    return found
 
 
 def _tensor_of(declared: syntax.TensorType) -> Kind:
@@ -75,12 +125,23 @@ def _tensor_of(declared: syntax.TensorType) -> Kind:
 class _GraphChecker(ExpressionChecker):
     """Expressions of a graph, where operators are called and have outputs."""
 
-    def __init__(self, names: Names, operators: Operators, diagnostics: list[Diagnostic]) -> None:
+    def __init__(
+        self,
+        names: Names,
+        operators: Operators,
+        diagnostics: list[Diagnostic],
+        statements: Sequence[syntax.GraphStatement],
+    ) -> None:
         super().__init__(names, diagnostics)
         self.operators = operators
+        self.found: dict[str, OperatorDefinition] = {}
+        """The operators called, by the name a call has for them."""
         self.called: dict[str, OperatorDefinition | None] = {}
         """The operator whose call each name stands for; None where it is not known."""
         self.last: OperatorDefinition | None = None
+        self.reads = {s.name.text: _references(s.value) for s in statements}
+        """The names that each statement reads."""
+        self.current = ""
 
     def declare(self, name: syntax.Name, known: dict[str, Span], what: str) -> None:
         if name.text in known:
@@ -103,71 +164,138 @@ class _GraphChecker(ExpressionChecker):
 
     def check_statement(self, statement: syntax.GraphStatement) -> None:
         name, value = statement.name.text, statement.value
+        self.current = name
         kind = self.check(value)
         if isinstance(value, syntax.Call) and self._operator_name(value) is not None:
             self.called[name] = self.last
+            if statement.output and self.last is not None:
+                self._name_output(name, self.last, value.span)
+        if statement.output and kind.form in (Form.SCALAR, Form.ARRAY) and not kind.is_unknown:
+            self.fail(f"output '{name}' is {kind.form.value}, and must be a tensor", value.span)
         self.names.later.pop(name, None)
         self.names.locals[name] = kind if kind.form is Form.TENSOR else UNKNOWN
+
+    def _name_output(self, name: str, operator: OperatorDefinition, span: Span) -> bool:
+        """Whether a call's name may stand for its output, of which it must have one."""
+        outputs = _outputs(operator)
+        if len(outputs) == 1 and not outputs[0].array:
+            return True
+        entry = "[0]" if outputs[0].array else ""
+        count = f"{len(outputs)} outputs" if len(outputs) > 1 else "an array of outputs"
+        self.fail(f"'{name}' has {count}: name one", span, f"as in {name}.{outputs[0].name}{entry}")
+        return False
 
     # Names --------------------------------------------------------------------------------
 
     def _reference(
         self, expression: syntax.Reference, place: Place, expected: Kind | None
     ) -> Step[Kind]:
-        operator = self.called.get(expression.name)
-        outputs = [] if operator is None else _outputs(operator)
-        if len(outputs) > 1:
-            self.fail(
-                f"'{expression.name}' has {len(outputs)} outputs: name one",
-                expression.span,
-                f"as in {expression.name}.{outputs[0].name}",
-            )
+        name = expression.name
+        operator = self.called.get(name)
+        if operator is not None and not self._name_output(name, operator, expression.span):
+            return self._give(UNKNOWN)
+        if name not in self.names.locals and self._is_early(expression):
             return self._give(UNKNOWN)
         return super()._reference(expression, place, expected)
 
+    def _is_early(self, expression: syntax.Reference) -> bool:
+        """Whether a name is defined by this statement or further down, which is a mistake."""
+        name, span = expression.name, expression.span
+        if name not in self.names.later:
+            return False
+        if name == self.current:
+            self.fail(f"'{name}' is read by its own definition", span)
+            return True
+        defined = Note("it is defined here", self.names.later[name])
+        chain = self._find_chain(name, self.current)
+        if not chain:
+            self.fail(f"'{name}' is used before it is defined", span, defined)
+            return True
+        shown = ", which reads ".join(f"'{n}'" for n in chain)
+        self.fail(
+            f"this closes a cycle: '{self.current}' reads {shown}",
+            span,
+            defined,
+            "a graph has no cycles: each value is computed from inputs and values above it",
+        )
+        return True
+
+    def _find_chain(self, start: str, end: str) -> list[str]:
+        """The shortest chain of names, each read by the one before, from `start` to `end`."""
+        before: dict[str, str] = {start: ""}
+        pending = [start]
+        for name in pending:
+            for read in self.reads.get(name, ()):
+                if read not in before:
+                    before[read] = name
+                    pending.append(read)
+        chain: list[str] = []
+        name = end if end in before else ""
+        while name:
+            chain.append(name)
+            name = before[name]
+        return chain[::-1]
+
     def _member(self, expression: syntax.Member, place: Place) -> Step[Kind]:
+        yield from ()
+        output = self._find_output(expression)
+        if output is None:
+            return UNKNOWN
+        if output.array:
+            text = expression.span.text
+            return self.fail(
+                f"'{text}' is an array of tensors: pick one", expression.span, f"as in {text}[0]"
+            )
+        return Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(output.ranks))
+
+    def _find_output(self, expression: syntax.Member) -> TensorDefinition | None:
+        """The output that `call.Name` means; None after a mistake, or where nothing is known."""
         base = expression.base
-        if not isinstance(base, syntax.Reference) or base.name not in self.called:
-            if isinstance(base, syntax.Reference) and base.name in self.names.locals:
+        if not isinstance(base, syntax.Reference):
+            self.fail("only the name of a call has outputs: name the call first", expression.span)
+            return None
+        if base.name not in self.called:
+            known = self.names.locals
+            if base.name in known and not known[base.name].is_unknown:
                 self.fail(f"'{base.name}' is no call, so it has no outputs", expression.span)
-                return self._give(UNKNOWN)
-            if isinstance(base, syntax.Reference):
-                known = self.names.locals
+            elif base.name not in known and not self._is_early(base):
                 self.diagnostics.append(unknown_name("name", base.name, known, base.span))
-                return self._give(UNKNOWN)
-            return super()._member(expression, place)
+            return None
         operator = self.called[base.name]
         if operator is None:
-            return self._give(UNKNOWN)
-        for output in _outputs(operator):
-            if output.name == expression.member.text:
-                return self._give(Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(output.ranks)))
-        self.diagnostics.append(
-            unknown_name(
-                f"output of {operator.name}",
-                expression.member.text,
-                [o.name for o in _outputs(operator)],
-                expression.member.span,
-            )
-        )
-        return self._give(UNKNOWN)
+            return None
+        outputs = {o.name: o for o in _outputs(operator)}
+        name = expression.member
+        if name.text not in outputs:
+            what = f"output of {operator.name}"
+            self.diagnostics.append(unknown_name(what, name.text, list(outputs), name.span))
+        return outputs.get(name.text)
+
+    def _index(self, expression: syntax.Index, place: Place) -> Step[Kind]:
+        """`parts.OutputTensors[0]`; anything else as elsewhere."""
+        base = expression.base
+        if not isinstance(base, syntax.Member):
+            return (yield super()._index(expression, place))
+        output = self._find_output(base)
+        if output is None:
+            return UNKNOWN
+        if not output.array:
+            self.fail(f"'{base.span.text}' is one tensor, and has no entries", expression.span)
+        if len(expression.indices) != 1 or expression.otherwise is not None:
+            self.fail("an array of tensors takes one number", expression.span)
+        yield self._visit(expression.indices[0], place)
+        return Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(output.ranks))
 
     # Calls --------------------------------------------------------------------------------
 
     def _operator_name(self, call: syntax.Call) -> syntax.Name | None:
         """The dotted name of what is called, where that is an operator and no function."""
-        parts: list[str] = []
-        function = call.function
-        while isinstance(function, syntax.Member):
-            parts.append(function.member.text)
-            function = function.base
-        if not isinstance(function, syntax.Reference):
+        name = called_name(call)
+        if name is None:
             return None
-        name = ".".join([function.name, *reversed(parts)])
-        own = f"{self.operators.module}.{name}"
-        if not parts and name not in self.operators.known and own not in self.operators.known:
+        if "." not in name and not self.operators.declares(name):
             named = any(a.name is not None for a in call.arguments)
-            if not named or name in ("sum", "mean", "max", "min", "gradient"):
+            if not named or name in BUILT_IN or name in self.names.functions:
                 return None
         return syntax.Name(name, call.function.span)
 
@@ -216,9 +344,12 @@ class _GraphChecker(ExpressionChecker):
         self.last = operator
         if operator is None:
             return UNKNOWN
-        missing = [n for n in _required(operator) if n not in given]
+        self.found[name.text] = operator
+        missing = [r for r in _required(operator, given) if r.name not in given]
         if missing:
-            self.fail(f"this call of {operator.name} does not give {', '.join(missing)}", name.span)
+            shown = ", ".join(r.name for r in missing)
+            notes = [Note(f"'{r.name}' is declared here", r.span) for r in missing[:4]]
+            self.fail(f"this call of {operator.name} does not give {shown}", name.span, *notes)
         outputs = _outputs(operator)
         ranks = frozenset(outputs[0].ranks) if len(outputs) == 1 else None
         return Kind(What.UNKNOWN, Form.TENSOR, ranks=ranks)
@@ -231,22 +362,21 @@ class _GraphChecker(ExpressionChecker):
         place: Place,
     ) -> Step[Kind]:
         value = argument.value
-        declared = _as_tensor_type(value)
+        tensor = attribute = None
+        if operator is not None:
+            tensor = operator.levels[-1].tensor(label.text)
+            attribute = operator.attribute(label.text)
+            if tensor is None and attribute is None:
+                tensors = [t.name for t in operator.levels[-1].tensors]
+                known = [*tensors, *(a.name for a in operator.attributes)]
+                self.diagnostics.append(
+                    unknown_name(f"argument of {operator.name}", label.text, known, label.span)
+                )
+        if tensor is not None or (attribute is None and isinstance(value, syntax.Array)):
+            return (yield self._tensor_argument(value, label, tensor, place))
+        declared = as_tensor_type(value)
         if declared is not None:
-            yield from ()
             self.check_type(declared)
-        tensors = {} if operator is None else {t.name: t for t in operator.levels[-1].tensors}
-        tensor = tensors.get(label.text)
-        attribute = None if operator is None else operator.attribute(label.text)
-        if operator is not None and tensor is None and attribute is None:
-            known = [*tensors, *(a.name for a in operator.attributes)]
-            self.diagnostics.append(
-                unknown_name(f"argument of {operator.name}", label.text, known, label.span)
-            )
-        if tensor is not None and tensor.output != (declared is not None):
-            wanted = "a type and sizes, such as FLOAT32[N, C]" if tensor.output else "a value"
-            self.fail(f"'{label.text}' takes {wanted}", value.span)
-        if declared is not None:
             return UNKNOWN
         if operator is None and self._is_open(value, place):
             return UNKNOWN  # It may be a member of an enum that is not known here.
@@ -262,8 +392,48 @@ class _GraphChecker(ExpressionChecker):
                 )
         return kind
 
+    def _tensor_argument(
+        self,
+        value: syntax.Expression,
+        label: syntax.Name,
+        tensor: TensorDefinition | None,
+        place: Place,
+    ) -> Step[Kind]:
+        """A tensor, a list of them, or the type and sizes of an output."""
+        listed = isinstance(value, syntax.Array)
+        if tensor is not None and tensor.array != listed:
+            wanted = "a list of tensors, as in [a, b]" if tensor.array else "one tensor"
+            return self.fail(f"'{label.text}' takes {wanted}", value.span)
+        for item in value.items if isinstance(value, syntax.Array) else (value,):
+            declared = as_tensor_type(item)
+            if tensor is not None and tensor.output != (declared is not None):
+                types = "a type and sizes, such as FLOAT32[N, C]"
+                wanted = types if tensor.output else "a value"
+                self.fail(f"'{label.text}' takes {wanted}", item.span)
+            if declared is not None:
+                self.check_type(declared)
+                continue
+            kind: Kind = yield self._visit(item, place)
+            if tensor is not None and kind.form is not Form.TENSOR and not kind.is_unknown:
+                self.fail(
+                    f"'{label.text}' takes a tensor, but this is {kind.form.value}", item.span
+                )
+        return UNKNOWN
 
-def _as_tensor_type(value: syntax.Expression) -> syntax.TensorType | None:
+
+def called_name(call: syntax.Call) -> str | None:
+    """The name that a call has for what it calls, dots and all; None where that is no name."""
+    parts: list[str] = []
+    function = call.function
+    while isinstance(function, syntax.Member):
+        parts.append(function.member.text)
+        function = function.base
+    if not isinstance(function, syntax.Reference):
+        return None
+    return ".".join([function.name, *reversed(parts)])
+
+
+def as_tensor_type(value: syntax.Expression) -> syntax.TensorType | None:
     """`FLOAT32[N, C]` in a call, which states an output's type and sizes."""
     if not isinstance(value, syntax.Index) or not isinstance(value.base, syntax.Reference):
         return None
@@ -278,6 +448,22 @@ def _outputs(operator: OperatorDefinition) -> list[TensorDefinition]:
     return [t for t in operator.levels[-1].tensors if t.output]
 
 
-def _required(operator: OperatorDefinition) -> list[str]:
-    tensors = [t.name for t in operator.levels[-1].tensors if not (t.output or t.optional)]
-    return tensors + [a.name for a in operator.attributes if a.default is None]
+def _required(
+    operator: OperatorDefinition, given: Mapping[str, Span]
+) -> list[TensorDefinition | AttributeDefinition]:
+    """What a call has to give. An array brings its own length: `AxisCount` for `Axes`."""
+    tensors = [t for t in operator.levels[-1].tensors if not t.optional]
+    attributes = [
+        a
+        for a in operator.attributes
+        if a.default is None
+        and not any(other.name in given for other in operator.arrays_of_length(a.name))
+    ]
+    return [*(t for t in tensors if not t.output or t.array), *attributes]
+
+
+def _references(expression: syntax.Expression) -> list[str]:
+    """The names an expression reads."""
+    parts = list(subexpressions(expression))
+    found = {p.name: None for p in parts if isinstance(p, syntax.Reference)}
+    return list(found)

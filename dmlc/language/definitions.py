@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from dmlc.language import syntax
 from dmlc.scalars import DataType
@@ -160,6 +161,22 @@ class GraphDefinition:
     name: str
     """Qualified, as an operator's."""
     syntax: syntax.Graph
+    operators: Mapping[str, OperatorDefinition]
+    """What the graph calls, by the name that each call has for it."""
+    functions: Mapping[str, FunctionDefinition]
+    enums: Mapping[str, EnumDefinition]
+
+    @property
+    def short_name(self) -> str:
+        return self.name.rpartition(".")[2]
+
+
+class Library(Protocol):
+    """Operators that a graph may call without an import, by qualified name."""
+
+    def names(self) -> Iterable[str]: ...
+
+    def find(self, name: str) -> OperatorDefinition | None: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import functools
 from pathlib import Path
 
 from dmlc.language.check import check_file
-from dmlc.language.definitions import ModuleDefinition
+from dmlc.language.definitions import Library, ModuleDefinition, OperatorDefinition
 from dmlc.source import UnknownNameError, unknown_name
 
 _FOLDER = Path(__file__).resolve().parent
@@ -38,3 +38,15 @@ def find(name: str) -> ModuleDefinition:
     if path is None:
         raise UnknownNameError(unknown_name("operator", name, _files()))
     return check_file(path)
+
+
+class _BuiltIn:
+    def names(self) -> tuple[str, ...]:
+        return names()
+
+    def find(self, name: str) -> OperatorDefinition | None:
+        return find(name).operators[name] if name in _files() else None
+
+
+BUILT_IN: Library = _BuiltIn()
+"""The built-in operators as graphs find them."""

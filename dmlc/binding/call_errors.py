@@ -1,0 +1,26 @@
+"""Shows a mistake in binding an operator where a graph calls it."""
+
+from __future__ import annotations
+
+from dmlc.language import syntax
+from dmlc.language.definitions import OperatorDefinition
+from dmlc.source import Diagnostic, DmlcError, Note
+
+
+def explain_at_call(error: DmlcError, operator: OperatorDefinition, call: syntax.Call) -> DmlcError:
+    """The error of a bound operator as one of the call: it stands at the argument that is wrong,
+    or at the operator's name, and the operator's own line is a note."""
+    declared = {t.span: t.name for level in operator.levels for t in level.tensors}
+    declared |= {a.span: a.name for a in operator.attributes}
+    given = {a.name.text: a.value.span for a in call.arguments if a.name is not None}
+    made: list[Diagnostic] = []
+    for found in error.diagnostics:
+        labels = [
+            declared[n.span] for n in found.notes if n.span is not None and n.span in declared
+        ]
+        place = next((given[label] for label in labels if label in given), call.function.span)
+        notes = found.notes
+        if found.span is not None:
+            notes = (Note(f"in {operator.name}", found.span), *notes)
+        made.append(Diagnostic(f"{operator.name}: {found.message}", place, notes))
+    return type(error)(made)

@@ -1,0 +1,144 @@
+"""`Graph`: a checked graph, and its binding to concrete inputs and sizes.
+
+A graph binds to one function: `symbols` settles its sizes, `graph_statements` makes its stages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from dmlc import ir
+from dmlc.binding.facts import Binding
+from dmlc.binding.graph_statements import lower_graph
+from dmlc.binding.operator import Description
+from dmlc.binding.symbols import Symbols
+from dmlc.binding.tensors import TensorDesc, read_sizes
+from dmlc.language import syntax
+from dmlc.language.definitions import GraphDefinition, OperatorDefinition
+from dmlc.source import Diagnostic, DmlcError, Note, unknown_name
+
+_MOST_ERRORS = 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Graph:
+    """A graph of the language, ready to be bound."""
+
+    definition: GraphDefinition
+
+    @property
+    def name(self) -> str:
+        """The qualified name."""
+        return self.definition.name
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of its inputs, in the order declared."""
+        return tuple(i.name.text for i in self.definition.syntax.inputs)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of its outputs, in the order declared."""
+        return tuple(s.name.text for s in self.definition.syntax.statements if s.output)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The names of its symbols, in the order declared."""
+        return tuple(s.text for s in self.definition.syntax.symbols)
+
+    def bind(
+        self,
+        tensors: Mapping[str, Description] | None = None,
+        dims: Mapping[str, int] | None = None,
+    ) -> ir.Function:
+        """The graph for these sizes, as one verified function: its parameters are the graph's
+        inputs and its results the graph's outputs, by name.
+
+        `dims` states symbols. `tensors` describes inputs, or gives their sizes: symbols are worked
+        out from those, and strides are kept. An input that is left out is as the graph declares it.
+        Outputs may be described too, to say how they are stored.
+
+        Raises `DmlcError` with every independent mistake, and `UnsupportedError` for what this
+        version cannot bind.
+        """
+        given = dict(tensors or {})
+        known = (*self.inputs, *self.outputs)
+        diagnostics = [
+            unknown_name(f"tensor of graph '{self.name}'", name, known)
+            for name in given
+            if name not in known
+        ]
+        surroundings = _surroundings(self.definition)
+        symbols = Symbols(self.definition.syntax, surroundings)
+        symbols.state(dims or {})
+        symbols.infer({n: s for n in self.inputs if n in given and (s := _sizes(given[n]))})
+        diagnostics += symbols.diagnostics
+        if not diagnostics:
+            symbols.require(list(_declared_sizes(self.definition.syntax)))
+        _raise([*diagnostics, *symbols.diagnostics])
+        inputs = self._describe_inputs(symbols, given, diagnostics)
+        _raise(diagnostics)
+        stored = {n: d for n, d in given.items() if n in self.outputs}
+        function = lower_graph(self.definition, surroundings, symbols, inputs, stored)
+        ir.verify(function, "bind")
+        return function
+
+    def _describe_inputs(
+        self,
+        symbols: Symbols,
+        given: Mapping[str, Description],
+        diagnostics: list[Diagnostic],
+    ) -> dict[str, TensorDesc]:
+        """Every input with its type, sizes and strides, held to what the graph declares."""
+        found: dict[str, TensorDesc] = {}
+        for declared in self.definition.syntax.inputs:
+            name = declared.name.text
+            try:
+                desc = symbols.desc(declared.type)
+            except DmlcError as error:
+                diagnostics += error.diagnostics
+                continue
+            described = given.get(name)
+            if isinstance(described, TensorDesc):
+                if described.data_type is not desc.data_type:
+                    note = Note("declared here", declared.span)
+                    message = (
+                        f"input '{name}' is {desc.data_type.name}, but "
+                        f"{described.data_type.name} is given"
+                    )
+                    diagnostics.append(Diagnostic(message, declared.type.span, (note,)))
+                    continue
+                if described.sizes is not None:
+                    desc = described
+            found[name] = desc
+        return found
+
+
+def _raise(diagnostics: list[Diagnostic]) -> None:
+    if diagnostics:
+        raise DmlcError(list(dict.fromkeys(diagnostics))[:_MOST_ERRORS])
+
+
+def _sizes(description: Description) -> tuple[int, ...] | None:
+    return description.sizes if isinstance(description, TensorDesc) else read_sizes(description)
+
+
+def _declared_sizes(graph: syntax.Graph) -> list[syntax.Expression]:
+    """Everything that may name a symbol: the sizes of inputs, then what statements say."""
+    sizes = [size for given in graph.inputs for size in given.type.sizes]
+    return [*sizes, *(s.value for s in graph.statements)]
+
+
+def _surroundings(definition: GraphDefinition) -> Binding:
+    """What expressions of a graph may ask beside its own names: the file's functions. A graph has
+    no tables, so there is nothing else."""
+    graph = definition.syntax
+    empty = syntax.Operator(
+        graph.name, None, None, None, None, (), None, None, None, None, (), (), graph.span
+    )
+    operator = OperatorDefinition(
+        definition.name, None, None, None, (), (), (), (), (), None, (),
+        definition.functions, definition.enums, empty,
+    )  # fmt: skip
+    return Binding(operator, {}, {}, {}, False)

@@ -1,0 +1,463 @@
+"""The statements of a graph as stages of one tensor IR function.
+
+Every call of an operator is bound to the tensors it is given and inlined: its stages are renamed
+after the statement (`masked`, `bn_OutputGradientTensor`). Every other expression becomes a stage,
+as a local of an operator does. Calls that look alike are bound once, so that the time taken grows
+with the number of statements and not with what the operators are.
+
+A value of a graph is a tensor with a data type of its own. An expression over FLOAT16 tensors gives
+a FLOAT16 tensor, rounded as one; over tensors of several floating-point types that are computed in
+float32 it gives FLOAT32. `cast` gives what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias, cast
+
+from dmlc import ir
+from dmlc.binding.builder import span_text
+from dmlc.binding.call_errors import explain_at_call
+from dmlc.binding.compute import lower_compute
+from dmlc.binding.evaluate import Evaluator
+from dmlc.binding.expressions import Scope
+from dmlc.binding.facts import Binding, ir_name
+from dmlc.binding.indexing import Indexing
+from dmlc.binding.inline import drop_unread, rename_stage
+from dmlc.binding.nodes import Element, Emission, Pack, Value, Weak
+from dmlc.binding.operator import Description, Operator
+from dmlc.binding.stages import StageMaker, find_in_place
+from dmlc.binding.symbols import Symbols
+from dmlc.binding.tensors import TensorDesc, show_sizes
+from dmlc.binding.values import Constant, EnumValue, whole_number
+from dmlc.language import syntax
+from dmlc.language.check_graph import as_tensor_type, called_name
+from dmlc.language.definitions import GraphDefinition, OperatorDefinition
+from dmlc.language.walk import Step, subexpressions
+from dmlc.scalars import DataType
+from dmlc.source import Diagnostic, DmlcError, Span, UnsupportedError
+
+_MOST_ERRORS = 20
+
+_Output: TypeAlias = Element | tuple[Element, ...]
+"""What a call gives for a row of its tensor table: several for an array of outputs."""
+
+
+def lower_graph(
+    definition: GraphDefinition,
+    surroundings: Binding,
+    symbols: Symbols,
+    inputs: Mapping[str, TensorDesc],
+    outputs: Mapping[str, Description],
+) -> ir.Function:
+    """The function of a graph for inputs whose types and sizes are all known. `outputs` says how
+    results are to be stored. Raises `DmlcError` with every independent mistake found."""
+    lowering = _GraphLowering(definition, surroundings, symbols, inputs)
+    lowering.run()
+    lowering.raise_errors()
+    return lowering.function(outputs)
+
+
+class _GraphLowering(StageMaker):
+    def __init__(
+        self,
+        definition: GraphDefinition,
+        surroundings: Binding,
+        symbols: Symbols,
+        inputs: Mapping[str, TensorDesc],
+    ) -> None:
+        self.definition = definition
+        self.graph = definition.syntax
+        self.symbols = symbols
+        self.inputs = inputs
+        self.types: dict[str, DataType] = {}
+        """The data type of every tensor there is by now."""
+        super().__init__(surroundings)
+        self.errors: list[DmlcError] = []
+        self.results: list[str] = []
+        self.renamed: dict[str, str] = {}
+        """The stages that are outputs under another name."""
+        self.kept = dict.fromkeys(s.name.text for s in self.graph.statements)
+        self.assigned = self.kept
+        self.names = {**dict.fromkeys(inputs), **self.kept}
+        self.bound: dict[object, ir.Function] = {}
+        """The calls that are bound by now, by what they look like."""
+        for name, desc in inputs.items():
+            self.types[name] = desc.data_type
+            self.extents[name] = desc.sizes or ()
+            self.evaluator.locals[name] = self.load(name)
+        self.evaluator.locals.update({n: k.size for n, k in symbols.known.items()})
+
+    def make_evaluator(self) -> Evaluator:
+        return _GraphEvaluator(self.binding, self.builder, self)
+
+    def load(self, name: str) -> Element:
+        return self.builder.load(name, self.types[name], self.extents[name])
+
+    def append(self, stage: ir.Stage, emission: Emission) -> None:
+        super().append(stage, emission)
+        self.types[stage.name] = stage.dtype
+
+    def run(self) -> None:
+        evaluator = cast(_GraphEvaluator, self.evaluator)
+        for statement in self.graph.statements:
+            name = statement.name.text
+            try:
+                value = evaluator.start(statement)
+                if statement.output:
+                    self.define_output(statement, value)
+                else:
+                    evaluator.locals[name] = self.define_value(statement, value)
+            except DmlcError as error:
+                # Whoever reads the name fails for the same reason, which is said once.
+                evaluator.locals[name] = DmlcError(())
+                self.errors.append(error)
+
+    def raise_errors(self) -> None:
+        found: dict[Diagnostic, None] = {}
+        for error in self.errors:
+            found.update(dict.fromkeys(error.diagnostics))
+        if found:
+            unsupported = all(isinstance(e, UnsupportedError) for e in self.errors if e.diagnostics)
+            kind = UnsupportedError if unsupported else DmlcError
+            raise kind(list(found)[:_MOST_ERRORS])
+
+    # Values -------------------------------------------------------------------------------
+
+    def define_value(self, statement: syntax.GraphStatement, value: Value) -> Value:
+        """What a name stands for: a stage, unless it renames a tensor or holds none."""
+        if not isinstance(value, Element) or self.builder.loaded(value) is not None:
+            return value
+        if self.builder.shape(value) is None or isinstance(self.builder.dtype(value), Weak):
+            return value
+        return self.hold(value, statement.name.text, statement.span)
+
+    def define_output(self, statement: syntax.GraphStatement, value: Value) -> None:
+        name, span = statement.name.text, statement.value.span
+        if not isinstance(value, Element) or self.builder.shape(value) is None:
+            raise DmlcError(f"output '{name}' is one value, and must be a tensor", span)
+        tensor = self.builder.loaded(value)
+        own = tensor is not None and tensor not in self.inputs and tensor not in self.results
+        if tensor is None or (not own and tensor != name) or tensor in self.renamed:
+            tensor = name
+            self.evaluator.locals[name] = self.hold(value, name, statement.span)
+        else:
+            self.evaluator.locals[name] = value
+        if tensor != name:
+            self.renamed[tensor] = name
+        self.results.append(name)
+
+    def hold(self, value: Element, name: str, span: Span) -> Element:
+        """A stage of that name, of the data type that the value has as a tensor."""
+        dtype = self.storage(value)
+        shape = self.builder.shape(value) or ()
+        value = self.builder.adapt(value, dtype.compute, span)
+        return self.add_stage(name, dtype, value, shape, span)
+
+    def storage(self, value: Element) -> DataType:
+        """The data type of a value as a tensor: that of the tensors it is computed from, where
+        they are stored alike; FLOAT32 where it is computed from several floating-point types."""
+        dtype = self.builder.dtype(value)
+        if dtype is Weak.INTEGER or dtype is DataType.INDEX:
+            return DataType.INT32
+        if isinstance(dtype, DataType) and dtype is not DataType.FLOAT32:
+            return dtype
+        read = (self.types[name] for name in self.builder.tensors_of(value))
+        found = dict.fromkeys(t for t in read if t.compute is DataType.FLOAT32)
+        return next(iter(found)) if len(found) == 1 else DataType.FLOAT32
+
+    def describe(self, value: Element) -> tuple[str, TensorDesc]:
+        """The tensor that holds a value, and its description."""
+        name = self.builder.loaded(value) or ""
+        given = self.inputs.get(name)
+        if given is not None:
+            return name, given
+        sizes = [e for e in self.extents[name] if isinstance(e, int)]
+        return name, TensorDesc(self.types[name], sizes)
+
+    # Calls --------------------------------------------------------------------------------
+
+    def inline(
+        self,
+        operator: OperatorDefinition,
+        stem: str,
+        function: ir.Function,
+        given: Mapping[str, str],
+        span: Span,
+    ) -> dict[str, _Output]:
+        """The outputs of a call, by the rows of its table; `given` is the tensor for each
+        parameter. The only output of an operator takes the name of the statement."""
+        outputs = [t for t in operator.levels[-1].tensors if t.output]
+        single = outputs[0].name if len(outputs) == 1 else None
+        names = dict(given)
+        for stage in function.stages:
+            own = stem if stage.name == single else f"{stem}_{stage.name}"
+            kept = own == stem and stem in self.kept
+            names[stage.name] = own if kept else self.fresh_name(own)
+        for stage in function.stages:
+            made = rename_stage(stage, names, span)
+            self.stages.append(made)
+            self.types[made.name], self.extents[made.name] = made.dtype, made.domain
+        found: dict[str, _Output] = {}
+        results = [r.name for r in function.results]
+        for output in outputs:
+            if output.name in results:
+                found[output.name] = self.load(names[output.name])
+            elif output.array:
+                entries = [r for r in results if ir_name(f"{output.name}[{_entry(r)}]") == r]
+                found[output.name] = tuple(self.load(names[r]) for r in entries)
+        return found
+
+    def function(self, outputs: Mapping[str, Description]) -> ir.Function:
+        stages = drop_unread([rename_stage(s, self.renamed, None) for s in self.stages],
+                             self.results)  # fmt: skip
+        made = {s.name: s for s in stages}
+        results = [self.result(made[name], outputs.get(name)) for name in self.results]
+        parameters = [
+            ir.Parameter(
+                given.name.text,
+                desc.data_type,
+                desc.sizes or (),
+                desc.stored_strides,
+                given.span,
+            )
+            for given in self.graph.inputs
+            for desc in (self.inputs[given.name.text],)
+        ]
+        return ir.Function(
+            self.definition.short_name,
+            tuple(parameters),
+            stages,
+            tuple(results),
+            find_in_place(parameters, list(stages), results),
+            self.graph.name.span,
+        )
+
+    def result(self, stage: ir.Stage, wanted: Description | None) -> ir.Result:
+        """How a result is stored. Raises `DmlcError` where what is wanted is not what there is."""
+        if wanted is None:
+            return ir.Result(stage.name)
+        sizes = wanted.sizes if isinstance(wanted, TensorDesc) else tuple(wanted)
+        if sizes is not None and sizes != stage.domain:
+            raise DmlcError(
+                f"output '{stage.name}' has sizes {show_sizes(stage.domain)}, but "
+                f"{show_sizes(sizes)} are asked for",
+                stage.span,
+            )
+        if not isinstance(wanted, TensorDesc):
+            return ir.Result(stage.name)
+        if wanted.data_type is not stage.dtype:
+            raise DmlcError(
+                f"output '{stage.name}' is {stage.dtype.name}, but {wanted.data_type.name} is "
+                "asked for",
+                stage.span,
+            )
+        return ir.Result(stage.name, wanted.stored_strides)
+
+
+def _entry(name: str) -> str:
+    """The number at the end of `OutputTensors_0`."""
+    return name.rpartition("_")[2]
+
+
+class _GraphEvaluator(Evaluator):
+    """Expressions of a graph: calls of operators, and their outputs."""
+
+    def __init__(self, binding: Binding, builder: Indexing, lowering: _GraphLowering) -> None:
+        super().__init__(binding, builder)
+        self.lowering = lowering
+        self.outputs: dict[str, Mapping[str, _Output]] = {}
+        """What each call with a name gives."""
+        self.read = _read_outputs(lowering.graph)
+        self.statement: syntax.GraphStatement | None = None
+
+    def start(self, statement: syntax.GraphStatement) -> Value:
+        """The value of a statement. Raises `DmlcError`."""
+        self.statement = statement
+        return self.evaluate(statement.value)
+
+    def _stem(self, expression: syntax.Expression, part: str) -> str:
+        """What stages of an expression are named after: the statement, and the part of it that
+        the expression is where it is not all of it."""
+        if self.statement is None:
+            return part
+        name = self.statement.name.text
+        return name if expression is self.statement.value else f"{name}_{part}"
+
+    # Outputs of calls -----------------------------------------------------------------------
+
+    def _member(self, expression: syntax.Member, scope: Scope) -> Step[Value]:
+        yield from ()
+        found = self._output(expression)
+        if found is None or isinstance(found, tuple):
+            return (yield super()._member(expression, scope))
+        return found
+
+    def _index(self, expression: syntax.Index, scope: Scope) -> Step[Value]:
+        base = expression.base
+        found = self._output(base) if isinstance(base, syntax.Member) else None
+        if not isinstance(found, tuple):
+            return (yield super()._index(expression, scope))
+        number = whole_number((yield self._visit(expression.indices[0], scope)))
+        if number is None or not 0 <= number < len(found):
+            raise DmlcError(
+                f"{span_text(base.span)} has {len(found)} tensors: pick one by its number, 0 to "
+                f"{len(found) - 1}",
+                expression.span,
+            )
+        return found[number]
+
+    def _output(self, expression: syntax.Member) -> _Output | None:
+        base = expression.base
+        if not isinstance(base, syntax.Reference):
+            return None
+        failed = self.locals.get(base.name)
+        if isinstance(failed, DmlcError):
+            raise failed
+        return self.outputs.get(base.name, {}).get(expression.member.text)
+
+    # Calls --------------------------------------------------------------------------------
+
+    def _call(self, expression: syntax.Call, scope: Scope) -> Step[Value]:
+        name = called_name(expression)
+        operator = None if name is None else self.lowering.definition.operators.get(name)
+        if operator is not None:
+            return self._operator_call(operator, expression, scope)
+        if name == "gradient":
+            raise UnsupportedError(
+                "'gradient' cannot be bound yet: this version runs the gradients that are "
+                "operators",
+                expression.span,
+                ["call the gradient's operator, such as directml.ACTIVATION_RELU_GRAD"],
+            )
+        return super()._call(expression, scope)
+
+    def _operator_call(
+        self, operator: OperatorDefinition, expression: syntax.Call, scope: Scope
+    ) -> Step[Value]:
+        lowering = self.lowering
+        stem = self._stem(expression, operator.short_name)
+        tensors: dict[str, str] = {}
+        described: dict[str, Description | Sequence[Description]] = {}
+        attributes: dict[str, object] = {}
+        for argument in expression.arguments:
+            label = "" if argument.name is None else argument.name.text
+            tensor = operator.levels[-1].tensor(label)
+            value = argument.value
+            if tensor is None:
+                attributes[label] = yield self._attribute(operator, label, value, scope)
+            elif tensor.output:
+                described[label] = self._stated(value)
+            else:
+                listed = isinstance(value, syntax.Array)
+                descs: list[TensorDesc] = []
+                for number, item in enumerate(value.items if listed else (value,)):
+                    entry = ir_name(f"{label}[{number}]") if listed else label
+                    held: Element = yield self._tensor_argument(
+                        item, label, f"{stem}_{entry}", scope
+                    )
+                    tensors[entry], desc = lowering.describe(held)
+                    descs.append(desc)
+                described[label] = descs if listed else descs[0]
+        named = self.statement is not None and expression is self.statement.value
+        wanted = self.read.get(stem, ()) if named else ()
+        self._scope = scope
+        try:
+            function = self._bind(operator, described, attributes, wanted)
+        except DmlcError as error:
+            raise explain_at_call(error, operator, expression) from None
+        outputs = lowering.inline(operator, stem, function, tensors, expression.span)
+        if named:
+            self.outputs[stem] = outputs
+        only = next(iter(outputs.values()))
+        # What has several outputs is never read as a whole: the checker refuses it.
+        return only if isinstance(only, Element) else only[0]
+
+    def _bind(
+        self,
+        operator: OperatorDefinition,
+        tensors: Mapping[str, Description | Sequence[Description]],
+        attributes: Mapping[str, object],
+        wanted: Sequence[str],
+    ) -> ir.Function:
+        """The bound function of a call; calls that look alike share it."""
+        bound = self.lowering.bound
+        described = tuple((n, tuple(d) if isinstance(d, list) else d) for n, d in tensors.items())
+        values = tuple((n, repr(v)) for n, v in attributes.items())
+        key = (operator.name, described, values, tuple(wanted))
+        if key not in bound:
+            bound[key] = lower_compute(
+                Operator(operator).resolve(tensors, attributes, computed=wanted)
+            )
+        return bound[key]
+
+    def _attribute(
+        self,
+        operator: OperatorDefinition,
+        label: str,
+        value: syntax.Expression,
+        scope: Scope,
+    ) -> Step[Constant]:
+        attribute = operator.attribute(label)
+        expected: Value | None = None
+        if attribute is not None and attribute.enum is not None:
+            expected = EnumValue(attribute.enum, next(iter(attribute.enum.members), ""))
+        found: Value = yield self._visit(value, scope, expected)
+        if isinstance(found, Element | Pack):
+            raise DmlcError(
+                f"attribute '{label}' must be known when the graph is compiled, and "
+                f"{span_text(value.span)} depends on the elements of a tensor",
+                value.span,
+            )
+        return found
+
+    def _stated(self, value: syntax.Expression) -> Description | Sequence[Description]:
+        """The type and sizes that a call states for an output, or for each of an array."""
+        if isinstance(value, syntax.Array):
+            return [self._stated_one(item) for item in value.items]
+        return self._stated_one(value)
+
+    def _stated_one(self, value: syntax.Expression) -> TensorDesc:
+        declared = as_tensor_type(value)
+        if declared is None:
+            raise DmlcError("a type and sizes are expected, such as FLOAT32[N, C]", value.span)
+        return self.lowering.symbols.desc(declared)
+
+    def _tensor_argument(
+        self, value: syntax.Expression, label: str, name: str, scope: Scope
+    ) -> Step[Element]:
+        """A tensor that an operator is given, held by a stage or an input."""
+        found: Value = yield self._visit(value, scope)
+        self._scope = scope
+        if not isinstance(found, Element) or self._built().shape(found) is None:
+            raise DmlcError(
+                f"'{label}' takes a tensor, but {span_text(value.span)} is one value", value.span
+            )
+        if self._built().loaded(found) is not None:
+            return found
+        return self.lowering.hold(found, name, value.span)
+
+    def _cast(self, expression: syntax.Call, scope: Scope) -> Step[Value]:
+        """A conversion to a type that is computed in float32 is a tensor of that type."""
+        found: Value = yield super()._cast(expression, scope)
+        if not isinstance(found, Element) or self._built().shape(found) is None:
+            return found
+        to: Value = yield self._visit(expression.arguments[1].value, scope, DataType.FLOAT32)
+        self._scope = scope
+        if not isinstance(to, DataType) or to.compute is not DataType.FLOAT32:
+            return found
+        if self.lowering.storage(found) is to:
+            return found
+        name = self._stem(expression, "cast")
+        return self.lowering.add_stage(name, to, found, self._built().shape(found) or (),
+                                       expression.span)  # fmt: skip
+
+
+def _read_outputs(graph: syntax.Graph) -> Mapping[str, Sequence[str]]:
+    """The outputs of each call that some statement reads by name."""
+    found: dict[str, dict[str, None]] = {}
+    for statement in graph.statements:
+        for part in subexpressions(statement.value):
+            if isinstance(part, syntax.Member) and isinstance(part.base, syntax.Reference):
+                found.setdefault(part.base.name, {})[part.member.text] = None
+    return {name: tuple(members) for name, members in found.items()}

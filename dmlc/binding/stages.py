@@ -1,0 +1,195 @@
+"""Turns computed values into stages: their names, the stages of reductions, what holds a value.
+
+`StageMaker` is what the bodies of operators (`compute`) and graphs (`graph_statements`) are
+lowered with. It knows nothing of statements.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from dmlc import ir
+from dmlc.binding.bounds import check_reads
+from dmlc.binding.evaluate import Evaluator
+from dmlc.binding.facts import Binding, ir_name
+from dmlc.binding.indexing import Indexing
+from dmlc.binding.nodes import Element, Emission, Form, Node, Value, Weak
+from dmlc.scalars import DataType
+from dmlc.source import InternalError, Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Domain:
+    """What an indexed statement runs over: the numbers of its index variables, and the extents."""
+
+    variables: tuple[int, ...]
+    extents: tuple[int, ...]
+
+
+class StageMaker:
+    """The stages of one function, in order, and the nodes they are made of."""
+
+    def __init__(self, binding: Binding) -> None:
+        self.binding = binding
+        self.builder = Indexing()
+        self.evaluator = self.make_evaluator()
+        self.evaluator.materialize = self.materialize
+        self.evaluator.place = self.place
+        self.stages: list[ir.Stage] = []
+        self.extents: dict[str, tuple[ir.Extent, ...]] = {}
+        """The extents of what a stage may read, as far as they are known."""
+        self.names: dict[str, None] = {}
+        """The names that are taken."""
+        self.kept: dict[str, None] = {}
+        """The names that their stages have as they are: outputs."""
+        self.assigned: dict[str, None] = {}
+        """The names of statements, which no reduction inside one takes."""
+
+    def make_evaluator(self) -> Evaluator:
+        """What evaluates the expressions that stages are made of."""
+        return Evaluator(self.binding, self.builder)
+
+    def materialize(self, value: Element, span: Span) -> Element:
+        """A stage for a computation on whole tensors whose elements are read."""
+        dtype, shape = self.builder.dtype(value), self.builder.shape(value)
+        if shape is None:
+            raise InternalError("a tensor needs a shape", span)
+        if isinstance(dtype, Weak):
+            dtype = DataType.FLOAT32 if dtype is Weak.FLOAT else DataType.INT32
+            value = self.builder.adapt(value, dtype, span)
+        made = self.add_stage("element", dtype, value, shape, span)
+        self.builder.hold(value, self.stages[-1].name)
+        return made
+
+    def place(
+        self, extents: tuple[int, ...], make: Callable[[list[Element]], Value], span: Span
+    ) -> Element:
+        """A tensor of these sizes whose element at each position `make` gives."""
+        bound = [self.builder.bind(axis, extent) for axis, extent in enumerate(extents)]
+        variables = tuple(self.builder.variable(v) for v in bound)
+        element = self.builder.weak(make(bound), span)
+        dtype = self.builder.dtype(element)
+        if not isinstance(dtype, DataType):
+            raise InternalError("what is joined and split has a type", span)
+        return self.add_stage("element", dtype, element, extents, span, Domain(variables, extents))
+
+    # Stages -------------------------------------------------------------------------------
+
+    def add_stage(
+        self,
+        wanted: str,
+        dtype: DataType,
+        value: Element,
+        domain: tuple[ir.Extent, ...],
+        span: Span,
+        indexed: Domain | None = None,
+    ) -> Element:
+        """A stage that holds the value, and a load of it. `indexed` has the index variables along
+        its axes, where it is defined by index."""
+        builder = self.builder
+        variables = () if indexed is None else indexed.variables
+        fold = builder.find_fold(value)
+        if fold is not None and not self.can_be(fold, dtype, domain, indexed):
+            fold = None  # Its own stage holds it, and this one converts or repeats that.
+        for inner in builder.list_folds(value):
+            if fold is None or inner != value:
+                self.add_fold(inner, wanted, span)
+        name = ir_name(wanted) if wanted in self.kept else self.fresh_name(wanted)
+        if fold is None:
+            emission = builder.emit_value(value, domain, variables)
+            self.append(ir.Stage(name, dtype, domain, emission.body(), None, span), emission)
+        else:
+            emission = builder.emit_fold(fold, variables)
+            reduction = builder.reduction(fold)
+            self.append(ir.Stage(name, dtype, domain, emission.body(), reduction, span), emission)
+            if fold.form is Form.FOLD or fold.free == variables:
+                builder.hold(value, name)
+        return builder.load(name, dtype, domain)
+
+    def can_be(
+        self,
+        fold: Node,
+        dtype: DataType,
+        domain: tuple[ir.Extent, ...],
+        indexed: Domain | None,
+    ) -> bool:
+        """Whether a fold can be computed by the stage of the statement that it is the value of."""
+        if fold.dtype is not dtype:
+            return False
+        return fold.shape == domain if fold.form is Form.FOLD else indexed is not None
+
+    def append(self, stage: ir.Stage, emission: Emission) -> None:
+        check_reads(self.builder, stage, emission, self.extents)
+        self.stages.append(stage)
+        self.extents[stage.name] = stage.domain
+
+    def add_fold(self, value: Element, stem: str, span: Span) -> None:
+        """A stage of its own for a reduction inside a statement."""
+        fold = self.builder.find_fold(value)
+        if fold is None or not isinstance(fold.dtype, DataType):
+            raise InternalError("a stage needs a fold that has a type", span)
+        stem = self.builder.loaded(Element(fold.operands[0])) or stem
+        name = f"{stem}_{fold.payload}"
+        name = self.fresh_name(name if name not in self.assigned else f"{name}_1")
+        emission = self.builder.emit_fold(fold, fold.free)
+        domain, reduction = self.builder.fold_domain(fold), self.builder.reduction(fold)
+        self.append(ir.Stage(name, fold.dtype, domain, emission.body(), reduction, span), emission)
+        self.builder.hold(value, name)
+
+    def fresh_name(self, wanted: str) -> str:
+        name, count = wanted, 1
+        while name in self.names:
+            count += 1
+            name = f"{wanted}_{count}"
+        self.names[name] = None
+        return name
+
+
+def find_in_place(
+    parameters: list[ir.Parameter], stages: list[ir.Stage], results: list[ir.Result]
+) -> tuple[tuple[str, str], ...]:
+    """The results that may be stored over a parameter: each element is read, by the stages that
+    lead to this one result, only to compute the element that replaces it."""
+    inputs = {p.name: frozenset((p.name,)) for p in parameters}
+    reads: dict[str, frozenset[str]] = dict(inputs)
+    elsewhere: set[str] = set()
+    domains: dict[str, tuple[ir.Extent, ...]] = {}
+    types: dict[str, DataType] = {}
+    for stage in stages:
+        needed: frozenset[str] = frozenset()
+        for load in stage.body.loads():
+            needed |= reads[load.tensor]
+            if load.tensor in inputs and not ir.reads_own_place(stage, load):
+                elsewhere.add(load.tensor)
+            elif not _reads_in_order(stage, load):
+                # A stage between may be computed again at each place it is read at.
+                elsewhere |= reads[load.tensor]
+        reads[stage.name], domains[stage.name], types[stage.name] = (
+            needed,
+            stage.domain,
+            stage.dtype,
+        )
+    pairs: list[tuple[str, str]] = []
+    for result in results:
+        for parameter in parameters:
+            name = parameter.name
+            alone = all(name not in reads[r.name] for r in results if r is not result)
+            same = (types[result.name], domains[result.name], result.strides) == (
+                parameter.dtype,
+                parameter.extents,
+                parameter.strides,
+            )
+            if name in reads[result.name] and alone and same and name not in elsewhere:
+                pairs.append((result.name, name))
+    return tuple(pairs)
+
+
+def _reads_in_order(stage: ir.Stage, load: ir.Load) -> bool:
+    """Whether each axis is read at its own index, or at one place throughout."""
+    for axis, number in enumerate(load.indices):
+        position = stage.body.instructions[number]
+        own = isinstance(position, ir.Index) and position.axis == axis
+        if not own and not isinstance(position, ir.Constant):
+            return False
+    return True

@@ -1,0 +1,223 @@
+"""The symbols of a graph: their sizes, from what is stated and from the tensors given.
+
+A symbol that stands alone in an input's sizes has the size found there. One that stands in an
+expression, as in `2 * N`, is solved for where it is the only one open and the expression is linear
+in it. Every size that the graph declares is then held to what is given.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Mapping, Sequence
+
+from dmlc.binding.builder import span_text
+from dmlc.binding.evaluate import Evaluator
+from dmlc.binding.facts import Binding
+from dmlc.binding.tensors import TensorDesc, show_sizes
+from dmlc.binding.values import show, whole_number
+from dmlc.language import syntax
+from dmlc.language.walk import subexpressions
+from dmlc.scalars import DataType, find_data_type
+from dmlc.source import Diagnostic, DmlcError, InternalError, Note, unknown_name
+
+_LARGEST_SIZE = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Known:
+    """The size of a symbol, and what says so: an input, or nothing where the caller states it."""
+
+    size: int
+    given: syntax.GraphInput | None
+
+
+class Symbols:
+    """The symbols of one binding of a graph, as far as they are known."""
+
+    def __init__(self, graph: syntax.Graph, surroundings: Binding) -> None:
+        self.graph = graph
+        self.evaluator = Evaluator(surroundings)
+        self.known: dict[str, _Known] = {}
+        self.diagnostics: list[Diagnostic] = []
+
+    def state(self, dims: Mapping[str, int]) -> None:
+        """Takes the sizes that the caller states."""
+        names = [s.text for s in self.graph.symbols]
+        for name, size in dims.items():
+            if name not in names:
+                self.diagnostics.append(
+                    unknown_name(f"symbol of graph '{self.graph.name.text}'", name, names)
+                )
+                continue
+            try:
+                whole = operator.index(size)
+            except TypeError:
+                whole = -1
+            if not 0 <= whole <= _LARGEST_SIZE:
+                self.diagnostics.append(
+                    Diagnostic(
+                        f"the size of symbol '{name}' must be a whole number of 0 to "
+                        f"{_LARGEST_SIZE}, but is {size!r}"
+                    )
+                )
+                continue
+            self._learn(name, _Known(whole, None))
+
+    def infer(self, sizes: Mapping[str, tuple[int, ...]]) -> None:
+        """Works out symbols from the sizes of inputs, and holds those to the graph."""
+        pairs: list[tuple[syntax.GraphInput, int, syntax.Expression, int]] = []
+        for given in self.graph.inputs:
+            found = sizes.get(given.name.text)
+            if found is None:
+                continue
+            if len(found) != len(given.type.sizes):
+                self.diagnostics.append(_wrong_rank(given, found))
+                continue
+            pairs += [
+                (given, axis, size, found[axis]) for axis, size in enumerate(given.type.sizes)
+            ]
+        for given, _, expression, size in pairs:
+            if isinstance(expression, syntax.Reference):
+                self._meet(expression, size, given)
+        progress = True
+        while progress:
+            progress = False
+            for given, _, expression, size in pairs:
+                progress |= self._solve(expression, size, given)
+        for given, axis, expression, size in pairs:
+            if not isinstance(expression, syntax.Reference):
+                self._hold(given, axis, expression, size)
+
+    def require(self, sizes: Sequence[syntax.Expression]) -> None:
+        """Adds a diagnostic for each symbol that some sizes need and nothing says."""
+        wanted = {n: None for size in sizes for n in self._open(size)}
+        for symbol in self.graph.symbols:
+            if symbol.text in wanted:
+                self.diagnostics.append(
+                    Diagnostic(
+                        f"the size of symbol '{symbol.text}' is not known",
+                        symbol.span,
+                        (
+                            Note(
+                                "give the sizes of an input that has it, or state it: "
+                                f"dims={{'{symbol.text}': 8}}, or --dim {symbol.text}=8"
+                            ),
+                        ),
+                    )
+                )
+
+    def desc(self, declared: syntax.TensorType) -> TensorDesc:
+        """A declared type with its sizes worked out. Raises `DmlcError`."""
+        dtype = find_data_type(declared.dtype.text)
+        if dtype is None or dtype is DataType.INDEX:
+            raise InternalError("a checked type is known", declared.span)
+        return TensorDesc(dtype, [self._size(size) for size in declared.sizes])
+
+    # One symbol -----------------------------------------------------------------------------
+
+    def _learn(self, name: str, known: _Known) -> None:
+        self.known[name] = known
+        self.evaluator.locals[name] = known.size
+
+    def _meet(self, symbol: syntax.Reference, size: int, given: syntax.GraphInput) -> None:
+        """A symbol where an input has some size: learnt, or held to what is known."""
+        known = self.known.get(symbol.name)
+        if known is None:
+            self._learn(symbol.name, _Known(size, given))
+        elif known.size != size:
+            name = given.name.text
+            if known.given is None:
+                message = (
+                    f"symbol '{symbol.name}' is stated to be {known.size}, but '{name}' has "
+                    f"{size} there"
+                )
+                notes: tuple[Note, ...] = ()
+            else:
+                first = known.given
+                message = (
+                    f"symbol '{symbol.name}' has two sizes: {known.size} in '{first.name.text}' "
+                    f"and {size} in '{name}'"
+                )
+                notes = (Note(f"'{first.name.text}' is declared here", first.span),)
+            self.diagnostics.append(Diagnostic(message, symbol.span, notes))
+
+    def _solve(self, expression: syntax.Expression, size: int, given: syntax.GraphInput) -> bool:
+        """Learns the one open symbol of an expression that is linear in it."""
+        unknown = self._open(expression)
+        if len(unknown) != 1 or isinstance(expression, syntax.Reference):
+            return False
+        values: list[int] = []
+        for trial in (0, 1):
+            self.evaluator.locals[unknown[0]] = trial
+            try:
+                value = whole_number(self.evaluator.constant(expression))
+            except DmlcError:
+                value = None
+            del self.evaluator.locals[unknown[0]]
+            if value is None:
+                return False
+            values.append(value)
+        slope = values[1] - values[0]
+        if slope == 0 or (size - values[0]) % slope != 0 or (size - values[0]) // slope < 0:
+            return False
+        # Whether it is linear shows when the expression is held to the size.
+        self._learn(unknown[0], _Known((size - values[0]) // slope, given))
+        return True
+
+    def _open(self, expression: syntax.Expression) -> list[str]:
+        """The symbols of an expression that are not known yet."""
+        symbols = {s.text for s in self.graph.symbols}
+        names = [p.name for p in subexpressions(expression) if isinstance(p, syntax.Reference)]
+        return list(dict.fromkeys(n for n in names if n in symbols and n not in self.known))
+
+    def _hold(
+        self, given: syntax.GraphInput, axis: int, expression: syntax.Expression, size: int
+    ) -> None:
+        if self._open(expression):
+            return
+        try:
+            declared = self._size(expression)
+        except DmlcError as error:
+            self.diagnostics += error.diagnostics
+            return
+        if declared != size:
+            text = span_text(expression.span)
+            shown = str(declared)
+            if not isinstance(expression, syntax.Literal):
+                values = [p for p in subexpressions(expression) if isinstance(p, syntax.Reference)]
+                where = ", ".join(
+                    dict.fromkeys(
+                        f"{p.name} is {self.known[p.name].size}"
+                        for p in values
+                        if p.name in self.known
+                    )
+                )
+                shown = f"{text}, which is {declared}" + (f" where {where}" if where else "")
+            self.diagnostics.append(
+                Diagnostic(
+                    f"input '{given.name.text}' has size {size} along axis {axis}, but the graph "
+                    f"says {shown}",
+                    expression.span,
+                )
+            )
+
+    def _size(self, expression: syntax.Expression) -> int:
+        """A declared size. Raises `DmlcError` for what is none."""
+        value = self.evaluator.constant(expression)
+        size = whole_number(value)
+        if size is None or not 0 <= size <= _LARGEST_SIZE:
+            raise DmlcError(
+                f"{span_text(expression.span)} is {show(value)}, and a size is a whole number of "
+                f"0 to {_LARGEST_SIZE}",
+                expression.span,
+            )
+        return size
+
+
+def _wrong_rank(given: syntax.GraphInput, sizes: tuple[int, ...]) -> Diagnostic:
+    return Diagnostic(
+        f"input '{given.name.text}' has {len(given.type.sizes)} dimensions, but the sizes given, "
+        f"{show_sizes(sizes)}, are {len(sizes)}",
+        given.type.span,
+    )
