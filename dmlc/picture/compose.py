@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from dmlc.picture.diagram import Diagram, Kernel, Step, Tensor, Transfer, View
-from dmlc.picture.layered import Arrangement, Box, Gaps, Link, Point, arrange
+from dmlc.picture.layered import Arrangement, Box, Gaps, Link, Point, arrange, find_long
 from dmlc.picture.lettering import cut, measure, show_bytes, show_sizes, wrap
 from dmlc.picture.summary import describe_traffic
 
@@ -31,13 +31,16 @@ _PAD = 9.0
 _OUTSIDE, _INSIDE = 20.0, 12.0
 """Between neighbours, outside kernels and in them."""
 
+_LONGEST_LINK = 7
+"""Layers that a line passes at most; beyond, what it carries is named anew at its end."""
+
 _GUTTER = 186.0
 _GUTTER_CHARACTERS = 32
 _MOST_EXPLAINED = 24
 """Kernels in a view whose reasons are still written beside their stages."""
 
 
-_CORNERS = {"input": 19.0, "output": 19.0, "constant": 19.0, "kernel": 10.0}
+_CORNERS = {"input": 19.0, "output": 19.0, "constant": 19.0, "again": 9.5, "kernel": 10.0}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
     ]
     numbers = {name: len(blocks) + at for at, name in enumerate(sources)}
     links: list[Link] = []
-    carried: list[tuple[int | None, str]] = []
+    carried: list[tuple[int | None, str, str]] = []
     writers = {t.tensor: at for at, k in enumerate(view.kernels) for t in k.writes}
     for at, (kernel, block) in enumerate(zip(view.kernels, blocks, strict=True)):
         for transfer in kernel.reads:
@@ -133,16 +136,26 @@ def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
                 continue
             leave = blocks[source].writes[transfer.tensor] if source < len(blocks) else 0.0
             links.append(Link(source, at, leave, block.reads[transfer.tensor]))
-            carried.append((transfer.bytes, f"{transfer.tensor}: {transfer.text}"))
+            carried.append((transfer.bytes, f"{transfer.tensor}: {transfer.text}", transfer.tensor))
     for at, name in enumerate(sinks):
         writer = writers[name]
         target = len(blocks) + len(sources) + at
         links.append(Link(writer, target, blocks[writer].writes[name], 0.0))
-        carried.append((diagram.tensors[name].bytes, name))
+        carried.append((diagram.tensors[name].bytes, name, name))
+    kernels = [_title(k) for k in view.kernels]
+    for number in find_long(boxes, links, _LONGEST_LINK):
+        link = links[number]
+        name, at = carried[number][2], link.source
+        about = "input, as above" if at >= len(blocks) else f"from {kernels[at].lower()}"
+        style = pills[at - len(blocks)].style if at >= len(blocks) else "again"
+        pill = _draw_pill(name, about, style)
+        links[number] = dataclasses.replace(link, source=len(boxes), leave=0.0)
+        boxes.append(Box(pill.width, pill.height))
+        pills.append(pill)
     found = arrange(boxes, links, Gaps(across=_OUTSIDE, down=34))
     curves = [
         Curve(route, "memory", _thickness(size, heavy), note)
-        for route, (size, note) in zip(found.routes, carried, strict=True)
+        for route, (size, note, _) in zip(found.routes, carried, strict=True)
     ]
     shapes: list[Shape] = []
     for block, place in zip(blocks, found.places, strict=False):
@@ -180,15 +193,19 @@ def _thickness(size: int | None, largest: int) -> float:
 
 
 def _draw_tensor(tensor: Tensor, style: str) -> Shape:
-    name = cut(tensor.name, _NAME_LONGEST)
     about = f"{tensor.dtype} {show_sizes(tensor.sizes)}"
+    size = show_bytes(tensor.bytes) if tensor.bytes is not None else tensor.open_bytes
+    return _draw_pill(tensor.name, about, style, f"{style} {tensor.name}: {about}, {size}")
+
+
+def _draw_pill(tensor: str, about: str, style: str, note: str = "") -> Shape:
+    """A tensor outside kernels: its name and a line about it."""
+    name = cut(tensor, _NAME_LONGEST)
     width = max(measure(name, NAME, bold=True), measure(about, CODE, code=True)) + 2 * _PAD + 4
     lines = (
         Line(width / 2, 16, name, "name middle"),
         Line(width / 2, 30, about, "code muted middle"),
     )
-    size = show_bytes(tensor.bytes) if tensor.bytes is not None else tensor.open_bytes
-    note = f"{style} {tensor.name}: {about}, {size}"
     return Shape(0, 0, width, 38, style, lines, note)
 
 
@@ -232,7 +249,14 @@ def _draw_kernel(kernel: Kernel, heavy: int, ends: Mapping[str, float] | None) -
             *(Box(s.width, s.height) for s in steps),
             *(Box(w, _TAG_HEIGHT, last=True) for w in _give_room(tags_out, kernel.writes, ends)),
     ]
-    found = arrange(boxes, _list_links(kernel), Gaps(across=_INSIDE, down=20))
+    links, names = _list_links(kernel)
+    for number in find_long(boxes, links, _LONGEST_LINK):
+        # Its line would only confuse: the value's name stands above its reader once more.
+        copy = _draw_copy(names[number])
+        links[number] = dataclasses.replace(links[number], source=len(boxes))
+        boxes.append(Box(copy.width, copy.height))
+        parts.append(copy)
+    found = arrange(boxes, links, Gaps(across=_INSIDE, down=20))
     return _frame(kernel, parts, boxes, found, ends is not None)
 
 
@@ -248,19 +272,26 @@ def _give_room(
     ]
 
 
-def _list_links(kernel: Kernel) -> list[Link]:
-    """What goes from tags to stages, from stage to stage, and from stages to tags."""
+def _list_links(kernel: Kernel) -> tuple[list[Link], list[str]]:
+    """What goes from tags to stages, from stage to stage, and from stages to tags; and the names
+    of the values."""
     read = {t.tensor: at for at, t in enumerate(kernel.reads)}
     step = {s.name: len(read) + at for at, s in enumerate(kernel.steps)}
-    links = [
-        Link(read[w.source] if w.from_memory else step[w.source], step[w.target])
-        for w in kernel.wires
-        if (w.source in read if w.from_memory else w.source in step)
-    ]
     first = len(read) + len(step)
-    return links + [
-        Link(step[t.tensor], first + at) for at, t in enumerate(kernel.writes) if t.tensor in step
-    ]
+    links: dict[Link, str] = {}
+    for wire in kernel.wires:
+        source = (read if wire.from_memory else step).get(wire.source)
+        if source is not None:
+            links[Link(source, step[wire.target])] = wire.source
+    for at, transfer in enumerate(kernel.writes):
+        links[Link(step[transfer.tensor], first + at)] = transfer.tensor
+    return list(links), list(links.values())
+
+
+def _draw_copy(name: str) -> Shape:
+    text = cut(name, _TAG_LONGEST)
+    width = measure(text, SMALL) + 14
+    return Shape(0, 0, width, 19, "again", (Line(width / 2, 13.5, text, "small middle"),))
 
 
 def _frame(
@@ -296,7 +327,8 @@ def _frame(
     for at, (part, place) in enumerate(zip(parts, found.places, strict=True)):
         # What there is to spare goes between the stages and the tags of what is written.
         x = place.x + left + (boxes[at].width - part.width) / 2
-        shapes.append(part.moved(x, place.y + (spare if at >= drop else 0.0)))
+        low = drop <= at < drop + len(kernel.writes)
+        shapes.append(part.moved(x, place.y + (spare if low else 0.0)))
     curves: list[Curve] = []
     lowest = found.height - (_TAG_HEIGHT if kernel.writes else 0.0)
     for route in found.routes:
@@ -306,7 +338,7 @@ def _frame(
     return _Block(
         Drawing(width, height, tuple(shapes), tuple(curves)),
         {t.tensor: m for t, m in zip(kernel.reads, middles, strict=False)},
-        {t.tensor: m for t, m in zip(kernel.writes, middles[drop:], strict=True)},
+        {t.tensor: m for t, m in zip(kernel.writes, middles[drop:], strict=False)},
     )
 
 

@@ -22,6 +22,9 @@ _STEP_ASIDE = 10.0
 _STIFFNESS = (1.0, 3.0, 8.0)
 """How strongly a stretch of a link wants to be straight, by how many of its ends are dummies."""
 
+_LEAF = 0.05
+"""The share of that at a box with no other link."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Box:
@@ -114,6 +117,12 @@ def rank_boxes(boxes: Sequence[Box], links: Sequence[Link]) -> list[int]:
     return [used[rank] for rank in ranks]
 
 
+def find_long(boxes: Sequence[Box], links: Sequence[Link], longest: int) -> list[int]:
+    """The links, by number, that would pass more than `longest` layers."""
+    ranks = rank_boxes(boxes, links)
+    return [n for n, k in enumerate(links) if ranks[k.target] - ranks[k.source] > longest]
+
+
 def _sort(above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> list[int]:
     """The boxes so that links lead forward."""
     missing = [len(sources) for sources in above]
@@ -191,49 +200,69 @@ class _Net:
         up: list[list[tuple[int, float, float]]] = [[] for _ in self.ranks]
         down: list[list[tuple[int, float, float]]] = [[] for _ in self.ranks]
         count = len(self.boxes)
+        leaves = self._find_leaves()
         for number, chain in enumerate(self.chains):
             last = len(chain) - 2
             for place, (upper, lower) in enumerate(itertools.pairwise(chain)):
                 leave = self.links[number].leave if place == 0 else 0.0
                 arrive = self.arrivals[number] if place == last else 0.0
                 weight = _STIFFNESS[(upper >= count) + (lower >= count)]
+                if upper in leaves or lower in leaves:
+                    weight *= _LEAF
                 up[lower].append((upper, leave - arrive, weight))
                 down[upper].append((lower, arrive - leave, weight))
         for layer in self.layers:
             self._settle(layer, [0.0] * len(layer), [1.0] * len(layer))
+        both = [[*above, *below] for above, below in zip(up, down, strict=True)]
         for sweep in range(_SWEEPS):
-            middle = sweep >= _SWEEPS // 2
+            # Towards one side at a time first, which carries far; then between both.
+            settled = sweep * 2 >= _SWEEPS
             for layer in self.layers:
-                self._pull(layer, up if sweep < 2 else None, up, down, middle)
+                self._pull(layer, both if settled else up)
             for layer in reversed(self.layers):
-                self._pull(layer, down if sweep < 2 else None, up, down, middle)
+                self._pull(layer, both if settled else down)
+        for _ in range(_SWEEPS // 2):
+            for layer in (*self.layers, *reversed(self.layers)):
+                self._straighten(layer, both)
+
+    def _find_leaves(self) -> set[int]:
+        """The boxes with one link, which go where their neighbour is and not the other way."""
+        ends = [0] * len(self.boxes)
+        for link in self.links:
+            ends[link.source] += 1
+            ends[link.target] += 1
+        return {number for number, count in enumerate(ends) if count == 1}
 
     def _pull(
-        self,
-        layer: Sequence[int],
-        only: Sequence[Sequence[tuple[int, float, float]]] | None,
-        up: Sequence[Sequence[tuple[int, float, float]]],
-        down: Sequence[Sequence[tuple[int, float, float]]],
-        middle: bool,
+        self, layer: Sequence[int], ties: Sequence[Sequence[tuple[int, float, float]]]
     ) -> None:
-        """Moves a layer to where its neighbours want it."""
+        """Moves a layer to where its neighbours want it, in the mean."""
         wanted: list[float] = []
         weights: list[float] = []
         for node in layer:
-            ties = only[node] if only is not None else [*up[node], *down[node]]
-            wishes = sorted((self.x[other] + apart, weight) for other, apart, weight in ties)
-            total = sum(weight for _, weight in wishes)
-            if not wishes:
-                wanted.append(self.x[node])
-                weights.append(0.01)
-            else:
-                wanted.append(
-                    _find_median(wishes, total)
-                    if middle
-                    else sum(at * weight for at, weight in wishes) / total
-                )
-                weights.append(total)
+            total = sum(weight for _, _, weight in ties[node])
+            wishes = sum((self.x[other] + apart) * weight for other, apart, weight in ties[node])
+            wanted.append(wishes / total if total else self.x[node])
+            weights.append(total or _LEAF)
         self._settle(layer, wanted, weights)
+
+    def _straighten(
+        self, layer: Sequence[int], ties: Sequence[Sequence[tuple[int, float, float]]]
+    ) -> None:
+        """Moves nodes to where most of their links run straight, as far as there is room: pushing
+        others would make everything drift."""
+        for at, node in enumerate(layer):
+            wishes = sorted((self.x[other] + apart, weight) for other, apart, weight in ties[node])
+            if not wishes:
+                continue
+            wanted = _find_median(wishes)
+            if at > 0:
+                left = layer[at - 1]
+                wanted = max(wanted, self.x[left] + self._apart(left, node))
+            if at + 1 < len(layer):
+                right = layer[at + 1]
+                wanted = min(wanted, self.x[right] - self._apart(node, right))
+            self.x[node] = wanted
 
     def _settle(
         self, layer: Sequence[int], wanted: Sequence[float], weights: Sequence[float]
@@ -305,9 +334,9 @@ class _Net:
         return xs
 
 
-def _find_median(wishes: Sequence[tuple[float, float]], total: float) -> float:
+def _find_median(wishes: Sequence[tuple[float, float]]) -> float:
     """The weighted median; between two where both are."""
-    passed = 0.0
+    total, passed = sum(weight for _, weight in wishes), 0.0
     for number, (at, weight) in enumerate(wishes):
         passed += weight
         if passed * 2 > total:
