@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmlc.picture.diagram import VIEWS, make_diagram
+from dmlc.binding import Graph
+from dmlc.picture.diagram import VIEWS, list_calls, make_diagram
 from dmlc.picture.dot import write_dot
 from dmlc.picture.svg import write_svg
 from dmlc.picture.text import write_text
@@ -26,9 +27,15 @@ SUFFIXES = {".svg": "svg", ".dot": "dot", ".gv": "dot", ".txt": "text"}
 _WRITERS = {"svg": write_svg, "dot": write_dot, "text": write_text}
 
 
-def draw(report: Report, form: str = "svg", views: Sequence[str] = VIEWS) -> str:
+def draw(
+    report: Report,
+    form: str = "svg",
+    views: Sequence[str] = VIEWS,
+    graph: Graph | None = None,
+) -> str:
     """The picture of what a function was compiled to, in one of `FORMATS`. `views` are `before`,
-    where every stage is a kernel, and `after` fusion.
+    where every stage is a kernel, and `after` fusion. With the `graph` that was bound, it says
+    which of its calls a stage comes from.
 
     Raises `UnknownNameError` for another format or view, and `UnsupportedError` where there is
     more to show than an SVG can hold legibly.
@@ -38,4 +45,5 @@ def draw(report: Report, form: str = "svg", views: Sequence[str] = VIEWS) -> str
     for view in views:
         if view not in VIEWS:
             raise UnknownNameError(unknown_name("view", view, dict.fromkeys(VIEWS)))
-    return _WRITERS[form](make_diagram(report), views)
+    calls = () if graph is None else list_calls(graph)
+    return _WRITERS[form](make_diagram(report, calls), views)

@@ -36,6 +36,9 @@ _LONGEST_LINK = 7
 
 _GUTTER = 186.0
 _GUTTER_CHARACTERS = 32
+CALL_STYLES = 8
+"""Colours of stripes; with more calls they come again."""
+
 _MOST_EXPLAINED = 24
 """Kernels in a view whose reasons are still written beside their stages."""
 
@@ -65,6 +68,8 @@ class Shape:
     lines: tuple[Line, ...]
     note: str = ""
     """What a pointer that rests on it is told."""
+    stripe: str = ""
+    """The style of a stripe along its left side; none without."""
 
     @property
     def corner(self) -> float:
@@ -106,13 +111,22 @@ class Drawing:
         )
 
 
+def find_stripes(diagram: Diagram) -> dict[str, str]:
+    """The style of the stripe that marks the stages of each call of a graph."""
+    return {name: f"call{at % CALL_STYLES}" for at, name in enumerate(diagram.calls)}
+
+
 def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
     """The drawing of one view. Where it is `explained`, each kernel says what it moves and why its
     stages are one kernel."""
     heavy = _find_heavy(view)
     explained = explained and len(view.kernels) <= _MOST_EXPLAINED
     ends = {name: _draw_tensor(t, "input").width for name, t in diagram.tensors.items()}
-    blocks = [_draw_kernel(kernel, heavy, ends if explained else None) for kernel in view.kernels]
+    stripes = find_stripes(diagram)
+    blocks = [
+        _draw_kernel(kernel, heavy, ends if explained else None, stripes)
+        for kernel in view.kernels
+    ]
     read = {t.tensor for k in view.kernels for t in k.reads}
     made = {t.tensor for k in view.kernels for t in k.writes}
     sources = [n for n in diagram.tensors if n in read and n not in made]
@@ -235,14 +249,16 @@ class _Block:
     writes: Mapping[str, float]
 
 
-def _draw_kernel(kernel: Kernel, heavy: int, ends: Mapping[str, float] | None) -> _Block:
+def _draw_kernel(
+    kernel: Kernel, heavy: int, ends: Mapping[str, float] | None, stripes: Mapping[str, str]
+) -> _Block:
     """A kernel by itself. With `ends`, the widths of inputs and outputs, it says what it moves and
     why it is one, and its tags stand as far apart as inputs above them do."""
     tags_in = [_draw_tag(t, "read", heavy) for t in kernel.reads]
     tags_out = [_draw_tag(t, "write", heavy) for t in kernel.writes]
     if len(kernel.steps) == 1 and ends is None:
-        return _draw_single(kernel, tags_in, tags_out)
-    steps = [_draw_step(step) for step in kernel.steps]
+        return _draw_single(_draw_step(kernel.steps[0], stripes), kernel, tags_in, tags_out)
+    steps = [_draw_step(step, stripes) for step in kernel.steps]
     parts = [*tags_in, *steps, *tags_out]
     boxes = [
             *(Box(w, _TAG_HEIGHT, first=True) for w in _give_room(tags_in, kernel.reads, ends)),
@@ -366,9 +382,10 @@ def _plain(reason: str) -> str:
     return reason.replace("%", "")
 
 
-def _draw_single(kernel: Kernel, tags_in: Sequence[Shape], tags_out: Sequence[Shape]) -> _Block:
+def _draw_single(
+    step: Shape, kernel: Kernel, tags_in: Sequence[Shape], tags_out: Sequence[Shape]
+) -> _Block:
     """A kernel of one stage, whose frame is the stage's own."""
-    step = _draw_step(kernel.steps[0])
     rows = [sum(t.width for t in tags) + 8 * (len(tags) - 1) for tags in (tags_in, tags_out)]
     width = max(step.width, *(row + 16 for row in rows))
     above, below = (_TAG_HEIGHT - 4 if tags else 0.0 for tags in (tags_in, tags_out))
@@ -401,14 +418,14 @@ def _draw_single(kernel: Kernel, tags_in: Sequence[Shape], tags_out: Sequence[Sh
     return _Block(drawing, middles[0], middles[1])
 
 
-def _draw_step(step: Step) -> Shape:
+def _draw_step(step: Step, stripes: Mapping[str, str]) -> Shape:
     """A stage: its name, its formula, the type and sizes of what it gives."""
     name = cut(step.name, _NAME_LONGEST)
     formula = wrap(f"= {step.formula}", _FORMULA_WIDTH)
     if len(formula) > _FORMULA_LINES:
         formula = wrap(f"= {step.formula}", _LONG_FORMULA_WIDTH, _FORMULA_LINES)
     about = f"{step.dtype} {show_sizes(step.sizes)}"
-    width = 2 * _PAD + max(
+    width = 2 * _PAD + 2 + max(
         measure(name, NAME, bold=True),
         *(measure(line, CODE, code=True) for line in (*formula, about)),
     )
@@ -419,5 +436,9 @@ def _draw_step(step: Step) -> Shape:
     y = 17 + LINE * (len(formula) + 1)
     lines.append(Line(width / 2, y, about, "code muted middle"))
     note = f"{step.name} = {step.formula}"
+    if step.call is not None:
+        note += f" (of the call {step.call})"
     style = "fold" if step.folds else "stage"
-    return Shape(0, 0, width, y + 8, style, tuple(lines), note)
+    return Shape(
+        0, 0, width, y + 8, style, tuple(lines), note, stripes.get(step.call or "", "")
+    )

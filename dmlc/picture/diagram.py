@@ -11,10 +11,13 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from dmlc.binding import Graph
 from dmlc.ir import Function, Parameter, Stage, Table
+from dmlc.language.syntax import Call
 from dmlc.picture.formula import summarize
 from dmlc.picture.lettering import show_bytes
 from dmlc.report import Report, Work
+from dmlc.source import Span
 from dmlc.transform.traffic import Move, count_bytes
 
 
@@ -41,6 +44,8 @@ class Step:
     sizes: tuple[int | str, ...]
     folds: bool
     """Whether it is a reduction."""
+    call: str | None = None
+    """The call it comes from, where it comes from one."""
     members: tuple[str, ...] = ()
     """Where it stands for a chain of stages: all their names."""
 
@@ -116,6 +121,16 @@ class View:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class GraphCall:
+    """A call of an operator in a graph: the name its statement gives it, the operator's name
+    without its module, and where it stands."""
+
+    name: str
+    operator: str
+    span: Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Diagram:
     """A graph, or an operator, before and after fusion."""
 
@@ -126,6 +141,8 @@ class Diagram:
     outputs: tuple[str, ...]
     before: View
     after: View
+    calls: Mapping[str, str]
+    """The calls of a graph, by the names it gives them, and the operator each calls."""
 
 
 VIEWS = ("before", "after")
@@ -136,8 +153,8 @@ def find_view(diagram: Diagram, name: str) -> View:
     return diagram.before if name == "before" else diagram.after
 
 
-def make_diagram(report: Report) -> Diagram:
-    """The diagram of what a function was compiled to."""
+def make_diagram(report: Report, calls: Sequence[GraphCall] = ()) -> Diagram:
+    """The diagram of what a function was compiled to; `calls` are those of the graph it was."""
     function, fused = report.function, report.fusion.function
     tensors = {
         name: _describe(tensor)
@@ -146,8 +163,9 @@ def make_diagram(report: Report) -> Diagram:
     }
     inputs = tuple(p.name for p in function.parameters)
     outputs = tuple(r.name for r in function.results)
-    before = _list_kernels(report.before, function, function)
-    after = _list_kernels(report.after, report.fusion.unfused, fused)
+    origins = _Origins(calls)
+    before = _list_kernels(report.before, function, function, origins)
+    after = _list_kernels(report.after, report.fusion.unfused, fused, origins)
     return Diagram(
         report.name,
         tensors,
@@ -155,10 +173,40 @@ def make_diagram(report: Report) -> Diagram:
         outputs,
         View(before, find_peak(before, outputs)),
         View(after, report.peak_scratch),
+        {call.name: call.operator for call in calls},
     )
 
 
-def _list_kernels(works: Iterable[Work], whole: Function, stored: Function) -> tuple[Kernel, ...]:
+def list_calls(graph: Graph) -> tuple[GraphCall, ...]:
+    """The calls of operators in a graph, in order."""
+    known = graph.definition.operators
+    found: list[GraphCall] = []
+    for statement in graph.definition.syntax.statements:
+        if isinstance(statement.value, Call):
+            called = statement.value.function.span.text
+            if called in known:
+                short = known[called].name.rpartition(".")[2]
+                found.append(GraphCall(statement.name.text, short, statement.value.span))
+    return tuple(found)
+
+
+class _Origins:
+    """Which call each stage comes from: the one whose place in the text the stage has."""
+
+    def __init__(self, calls: Sequence[GraphCall]) -> None:
+        self._names = {_place(call.span): call.name for call in calls}
+
+    def find(self, stage: Stage) -> str | None:
+        return None if stage.span is None else self._names.get(_place(stage.span))
+
+
+def _place(span: Span) -> tuple[str, int, int]:
+    return span.source.name, span.start, span.end
+
+
+def _list_kernels(
+    works: Iterable[Work], whole: Function, stored: Function, origins: _Origins
+) -> tuple[Kernel, ...]:
     """The kernels that compute `stored`, with the stages that they have from `whole`."""
     kernels: list[Kernel] = []
     originals = {s.name: s for s in whole.stages}
@@ -177,7 +225,7 @@ def _list_kernels(works: Iterable[Work], whole: Function, stored: Function) -> t
             Kernel(
                 label,
                 launches,
-                tuple(_make_step(s) for s in steps),
+                tuple(_make_step(s, origins) for s in steps),
                 tuple(wires),
                 tuple(_transfer(m, m.read, tensors) for m in work.moves if m.tensor not in own),
                 tuple(_transfer(m, m.written, tensors) for m in work.moves if m.tensor in own),
@@ -223,9 +271,14 @@ def _transfer(move: Move, size: int | None, tensors: Mapping[str, Tensor]) -> Tr
     return Transfer(tensor.name, size, text if times == 1 else f"{times} × {text}", times)
 
 
-def _make_step(stage: Stage) -> Step:
+def _make_step(stage: Stage, origins: _Origins) -> Step:
     return Step(
-        stage.name, summarize(stage), stage.dtype.short, stage.domain, stage.reduction is not None
+        stage.name,
+        summarize(stage),
+        stage.dtype.short,
+        stage.domain,
+        stage.reduction is not None,
+        origins.find(stage),
     )
 
 

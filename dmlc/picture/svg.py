@@ -13,15 +13,18 @@ from collections.abc import Sequence
 
 import jinja2
 
-from dmlc.picture.compose import SMALL, Curve, Drawing, Line, draw_view
+from dmlc.picture.compose import SMALL, Curve, Drawing, Line, draw_view, find_stripes
 from dmlc.picture.diagram import VIEWS, Diagram, find_view
 from dmlc.picture.lettering import measure, show_bytes
 from dmlc.picture.summary import compare, describe
 from dmlc.resources import resource_path
 
 _MARGIN = 22.0
-_HEAD = 124.0
 _NARROWEST = 680.0
+SUBTITLE = 13.5
+_MOST_CALLS = 12
+"""Calls named in the key, at most."""
+
 _BAR = 340.0
 """The width of the bar of all bytes moved before fusion."""
 
@@ -38,12 +41,28 @@ class _Bar:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class _Heading:
+    """What stands above a view."""
+
+    width: float
+    height: float
+    lines: tuple[Line, ...]
+    bars: tuple[_Bar, ...]
+
+    def moved(self, x: float, y: float) -> _Heading:
+        return dataclasses.replace(
+            self,
+            lines=tuple(dataclasses.replace(n, x=n.x + x, y=n.y + y) for n in self.lines),
+            bars=tuple(dataclasses.replace(b, x=b.x + x, y=b.y + y) for b in self.bars),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Panel:
     """A view with its heading, at its place in the picture."""
 
     drawing: Drawing
-    lines: tuple[Line, ...]
-    bars: tuple[_Bar, ...]
+    heading: _Heading
 
 
 def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
@@ -54,13 +73,15 @@ def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
     drawings = [
         draw_view(diagram, find_view(diagram, name), explained=name == "after") for name in views
     ]
-    width = max([_NARROWEST, *(d.width for d in drawings)]) + 2 * _MARGIN
+    headings = [_write_heading(diagram, name) for name in views]
+    width = max([_NARROWEST, *(p.width for p in drawings), *(h.width for h in headings)])
+    width += 2 * _MARGIN
     panels: list[_Panel] = []
     y = 8.0
-    for name, drawing in zip(views, drawings, strict=True):
-        lines, bars = _write_heading(diagram, name, y)
-        panels.append(_Panel(drawing.moved((width - drawing.width) / 2, y + _HEAD), lines, bars))
-        y += _HEAD + drawing.height + _MARGIN
+    for heading, drawing in zip(headings, drawings, strict=True):
+        moved = drawing.moved((width - drawing.width) / 2, y + heading.height)
+        panels.append(_Panel(moved, heading.moved(_MARGIN, y)))
+        y += heading.height + drawing.height + _MARGIN
     return _load_template().render(
         title=f"{diagram.name}: {' and '.join(views)} fusion",
         description=describe(diagram),
@@ -70,44 +91,53 @@ def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
     )
 
 
-def _write_heading(
-    diagram: Diagram, name: str, top: float
-) -> tuple[tuple[Line, ...], tuple[_Bar, ...]]:
-    """A view's title, what its frames mean, and its bytes as a bar; which is the key to the colours
-    as well."""
+def _write_heading(diagram: Diagram, name: str) -> _Heading:
+    """A view's title, what its frames mean, and its bytes as a bar, which is the key to the
+    colours as well; for a graph, a key to the calls."""
     view = find_view(diagram, name)
     whole = max(diagram.before.bytes or 0, view.bytes or 0)
     scale = _BAR / whole if whole else 0.0
     read, written = ((count or 0) * scale for count in (view.read_bytes, view.written_bytes))
-    y = top + 68
-    bars = [_Bar(_MARGIN, y, _BAR, 14, "track")] if whole else []
-    bars += [
-        _Bar(x, y, width, 14, style)
-        for x, width, style in (
-            (_MARGIN, read, "read heavy"),
-            (_MARGIN + read, written, "write heavy"),
-        )
-        if width > 0
-    ]
+    top = 66.0
+    bars = [_Bar(0, top, _BAR, 14, "track")] if whole else []
+    stretches = ((0.0, read, "read heavy"), (read, written, "write heavy"))
+    bars += [_Bar(x, top, width, 14, style) for x, width, style in stretches if width > 0]
     lines = [
-        Line(_MARGIN, top + 28, f"{diagram.name}: {name} fusion", "title"),
-        Line(_MARGIN, top + 50, _MEANINGS[name], "subtitle"),
-        Line(_MARGIN + (_BAR + 12 if whole else 0), y + 11.5, compare(diagram, name), "subtitle strong"),
+        Line(0, 26, f"{diagram.name}: {name} fusion", "title"),
+        Line(0, 48, _MEANINGS[name], "subtitle"),
+        Line(_BAR + 12 if whole else 0, top + 11.5, compare(diagram, name), "subtitle strong"),
     ]
-    x = _MARGIN
-    for style, text in (
+    width = max(line.x + measure(line.text, SUBTITLE, bold=True) for line in lines)
+    remark = "thicker lines carry more bytes"
+    if any(t.times > 1 for k in view.kernels for t in k.reads):
+        remark += "; 2 × is read twice, in two passes"
+    keys = [
         ("read heavy", f"read from memory: {show_bytes(view.read_bytes)}"),
         ("write heavy", f"written: {show_bytes(view.written_bytes)}"),
         ("fold", "a reduction"),
-    ):
-        bars.append(_Bar(x, y + 24, 11, 11, style))
-        lines.append(Line(x + 17, y + 33.5, text, "small muted"))
-        x += 17 + measure(text, SMALL) + 18
-    last = "thicker lines carry more bytes"
-    if any(t.times > 1 for k in view.kernels for t in k.reads):
-        last += "; 2 × is read twice, in two passes"
-    lines.append(Line(x, y + 33.5, last, "small muted"))
-    return tuple(lines), tuple(bars)
+        ("", remark),
+    ]
+    stripes = find_stripes(diagram)
+    calls = [
+        (stripes[call], f"{call}: {operator}" if call != operator else call)
+        for call, operator in list(diagram.calls.items())[:_MOST_CALLS]
+    ]
+    more = len(diagram.calls) - len(calls)
+    if more > 0:
+        calls.append(("", f"and {more} more calls"))
+    y = top + 24
+    for row in (keys, calls):
+        x = 0.0
+        for style, text in row:
+            room = 17 + measure(text, SMALL) + 18
+            if x and x + room > width:
+                x, y = 0.0, y + 18
+            if style:
+                bars.append(_Bar(x, y, 11, 11, style))
+            lines.append(Line(x + (17 if style else 0), y + 9.5, text, "small muted"))
+            x += room
+        y += 18 if row else 0
+    return _Heading(width, y + 16, tuple(lines), tuple(bars))
 
 
 _MEANINGS = {
