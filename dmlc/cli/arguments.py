@@ -11,7 +11,7 @@ import click
 
 import dmlc
 from dmlc import ir
-from dmlc.source import DmlcError, UnknownNameError, UnsupportedError, unknown_name
+from dmlc.source import DmlcError, UnknownNameError, unknown_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,48 +53,71 @@ def bind_subject(
     text: str, tensors: Iterable[str], attributes: Iterable[str], dimensions: Iterable[str]
 ) -> ir.Function:
     """The function that `OP` or `FILE[:NAME]` becomes with these bindings."""
-    operator = find_operator(text)
-    refuse_dimensions(operator, dimensions)
-    return operator.bind(read_tensors(tensors), read_attributes(attributes, operator))
+    subject = find_subject(text)
+    dims = read_dimensions(dimensions, subject)
+    if isinstance(subject, dmlc.Graph):
+        refuse_attributes(attributes, subject)
+        return subject.bind(read_tensors(tensors), dims)
+    return subject.bind(read_tensors(tensors), read_attributes(attributes, subject))
 
 
-def refuse_dimensions(operator: dmlc.Operator, dimensions: Iterable[str]) -> None:
-    """Refuses `--dim`, which has a meaning for graphs only."""
-    if read_pairs("--dim", dimensions):
+def read_dimensions(texts: Iterable[str], subject: dmlc.Operator | dmlc.Graph) -> dict[str, int]:
+    """The symbols of `--dim`, which has a meaning for graphs only."""
+    found: dict[str, int] = {}
+    for name, text in read_pairs("--dim", texts).items():
+        if isinstance(subject, dmlc.Operator):
+            raise click.BadParameter(
+                f"{subject.name} is an operator, and only graphs have symbols: give sizes with "
+                "--tensor",
+                param_hint="'--dim'",
+            )
+        if not re.fullmatch(r"[0-9]{1,18}", text):
+            raise click.BadParameter(
+                f"expected a whole number for {name}, found '{text}'", param_hint="'--dim'"
+            )
+        found[name] = int(text)
+    return found
+
+
+def refuse_attributes(texts: Iterable[str], graph: dmlc.Graph) -> None:
+    """Refuses `--attr`, which has a meaning for operators only."""
+    if read_pairs("--attr", texts):
         raise click.BadParameter(
-            f"{operator.name} is an operator, and only graphs have symbols: give sizes with "
-            "--tensor",
-            param_hint="'--dim'",
+            f"{graph.name} is a graph, and each call in it gives its own attributes",
+            param_hint="'--attr'",
         )
 
 
-def find_operator(text: str) -> dmlc.Operator:
-    """The operator that `OP` or `FILE[:NAME]` means."""
+def find_subject(text: str) -> dmlc.Operator | dmlc.Graph:
+    """The operator or the graph that `OP` or `FILE[:NAME]` means."""
     path, _, name = text.rpartition(":")
     if _is_file(text):
         path, name = text, ""
     elif not _is_file(path):
         return dmlc.operator(text)
     module = dmlc.load(path)
-    operators, graphs = module.operators, module.graphs
+    subjects: dict[str, dmlc.Operator | dmlc.Graph] = {**module.graphs, **module.operators}
     if name:
-        for qualified, operator in operators.items():
-            if name in (qualified, operator.definition.short_name):
-                return operator
-        if any(name in (g, g.rpartition(".")[2]) for g in graphs):
-            raise UnsupportedError(
-                f"'{name}' is a graph, which cannot be bound yet: this version binds operators"
-            )
-        raise UnknownNameError(unknown_name(f"operator of '{path}'", name, operators))
-    if len(operators) == 1:
-        return next(iter(operators.values()))
-    if not operators:
-        raise DmlcError(f"'{path}' defines no operator")
+        for qualified, subject in subjects.items():
+            if name in (qualified, subject.definition.short_name):
+                return subject
+        raise UnknownNameError(unknown_name(f"operator or graph of '{path}'", name, subjects))
+    if len(subjects) == 1:
+        return next(iter(subjects.values()))
+    if not subjects:
+        raise DmlcError(f"'{path}' defines no operator and no graph")
     raise DmlcError(
-        f"'{path}' defines {len(operators)} operators: say which, as in '{path}:"
-        f"{next(iter(operators))}'",
-        notes=[f"it has {', '.join(list(operators)[:12])}"],
+        f"'{path}' defines {count_subjects(module)}: say which, as in '{path}:"
+        f"{next(iter(subjects))}'",
+        notes=[f"it has {', '.join(list(subjects)[:12])}"],
     )
+
+
+def count_subjects(module: dmlc.Module) -> str:
+    """`2 operators, 1 graph`"""
+    kinds = (("operator", len(module.operators)), ("graph", len(module.graphs)))
+    parts = [f"{n} {kind}" if n == 1 else f"{n} {kind}s" for kind, n in kinds if n]
+    return ", ".join(parts) or "no operators"
 
 
 def _is_file(text: str) -> bool:
@@ -154,14 +177,15 @@ def _integers(text: str | None) -> tuple[int, ...] | None:
 
 
 def read_attributes(
-    texts: Iterable[str], operator: dmlc.Operator | None = None
+    texts: Iterable[str], subject: dmlc.Operator | dmlc.Graph | None = None
 ) -> dict[str, object]:
     """The attributes of `--attr`: numbers, true and false, lists, and names. What the operator
     has as a list may be one value: `Axes=1`."""
     found: dict[str, object] = {}
     for name, text in read_pairs("--attr", texts).items():
         value = _attribute(text)
-        known = None if operator is None else operator.definition.attribute(name)
+        operator = subject.definition if isinstance(subject, dmlc.Operator) else None
+        known = None if operator is None else operator.attribute(name)
         single = known is not None and known.is_array and not isinstance(value, list)
         found[name] = [value] if single else value
     return found

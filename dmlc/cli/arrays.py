@@ -18,6 +18,7 @@ import dmlc
 from dmlc.binding import ir_name
 from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.source import DmlcError
+from dmlc.testing.verify import bind_for_arrays
 
 
 def read_arrays(
@@ -92,10 +93,11 @@ def _check_described(name: str, path: str, array: Array, desc: dmlc.TensorDesc) 
 
 
 def make_outputs(
-    operator: dmlc.Operator,
+    subject: dmlc.Operator | dmlc.Graph,
     arrays: Mapping[str, Array],
     tensors: Mapping[str, dmlc.TensorDesc],
     attributes: Mapping[str, object],
+    dims: Mapping[str, int],
 ) -> dict[str, Array]:
     """Arrays for the outputs that `--tensor` describes, of its type and of sizes that are given
     or inferred."""
@@ -104,7 +106,7 @@ def make_outputs(
         return {}
     types = {name: data_type_of(array.dtype) for name, array in arrays.items()}
     given = {n: dmlc.TensorDesc(t, arrays[n].shape) for n, t in types.items() if t is not None}
-    function = operator.bind({**given, **described}, attributes)
+    function = bind_for_arrays(subject, {**given, **described}, attributes, dims)
     made: dict[str, Array] = {}
     for stage in function.stages:
         name = next((n for n in described if ir_name(n) == stage.name), None)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import dmlc
+from dmlc.cli.arguments import count_subjects
 from dmlc.source import Diagnostic, DmlcError
 
 
@@ -15,7 +16,8 @@ from dmlc.source import Diagnostic, DmlcError
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="Write the diagnostics as JSON.")
 def command(files: tuple[str, ...], as_json: bool) -> int:
-    """Parse and check files; report every mistake with its place."""
+    """Parse and check files; report every mistake with its place. Warnings are of what may well
+    be meant, and leave the status at 0."""
     found: list[Diagnostic] = []
     for file in files:
         try:
@@ -25,23 +27,21 @@ def command(files: tuple[str, ...], as_json: bool) -> int:
             if not as_json:
                 click.echo(str(error), err=True)
             continue
+        found += module.diagnostics
         if not as_json:
-            click.echo(f"{file}: {_count(module)}, no mistakes")
+            for warning in module.diagnostics:
+                click.echo(warning.render(), err=True)
+            click.echo(f"{file}: {count_subjects(module)}, no mistakes")
     if as_json:
         click.echo(json.dumps([_describe(d) for d in found], indent=2))
-    return 1 if found else 0
-
-
-def _count(module: dmlc.Module) -> str:
-    kinds = (("operator", len(module.operators)), ("graph", len(module.graphs)))
-    parts = [f"{n} {kind}" if n == 1 else f"{n} {kind}s" for kind, n in kinds if n]
-    return ", ".join(parts) or "no operators"
+    return 0 if all(d.warning for d in found) else 1
 
 
 def _describe(diagnostic: Diagnostic) -> dict[str, Any]:
     span = diagnostic.span
     return {
         "message": diagnostic.message,
+        "warning": diagnostic.warning,
         "file": None if span is None else span.source.name,
         "line": None if span is None else span.line,
         "column": None if span is None else span.column,

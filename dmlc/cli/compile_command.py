@@ -11,8 +11,9 @@ import dmlc
 from dmlc.cli.arguments import (
     bind_subject,
     bindings,
-    find_operator,
+    find_subject,
     read_attributes,
+    read_dimensions,
     read_tensors,
 )
 from dmlc.files import write_files
@@ -57,7 +58,7 @@ def command(
     dxdispatch: bool,
     as_json: bool,
 ) -> None:
-    """Compile an operator to HLSL and OpenCL sources with a manifest.
+    """Compile an operator or a graph to HLSL and OpenCL sources with a manifest.
 
     OPERATOR is a name of the library, or FILE[:NAME]. Element-wise operators need no sizes: their
     kernels take the element count when they run. With DXC at hand, HLSL is compiled to .dxil and
@@ -74,11 +75,12 @@ def command(
     ]
     model: DispatchModel | None = None
     if dxdispatch:
-        subject = find_operator(operator)
+        subject = find_subject(operator)
         model = make_model(
             subject,
             read_tensors(tensors),
             read_attributes(attributes, subject),
+            dims=read_dimensions(dimensions, subject),
             shader_model=shader_model,
         )
     if directory is not None:

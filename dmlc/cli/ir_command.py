@@ -1,4 +1,4 @@
-"""`dmlc ir`: the tensor IR of an operator, before and after the passes."""
+"""`dmlc ir`: the tensor IR of an operator or a graph, before and after the passes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def command(
     target: str,
     as_json: bool,
 ) -> None:
-    """Print the tensor IR of an operator, or the kernel IR it is lowered to.
+    """Print the tensor IR of an operator or a graph, or the kernel IR it is lowered to.
 
     OPERATOR is a name of the library, or FILE[:NAME].
     """

@@ -1,4 +1,4 @@
-"""`dmlc run`: an operator on arrays."""
+"""`dmlc run`: an operator or a graph on arrays."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import click
 import dmlc
 from dmlc.cli.arguments import (
     attribute_option,
-    find_operator,
+    dimension_option,
+    find_subject,
     read_attributes,
+    read_dimensions,
     read_pairs,
     read_tensors,
+    refuse_attributes,
     tensor_option,
 )
 from dmlc.cli.arrays import encode_array, make_outputs, read_arrays
@@ -31,6 +34,7 @@ from dmlc.testing.verify import Verdict, verify
               help="An input tensor. May repeat.")  # fmt: skip
 @tensor_option
 @attribute_option
+@dimension_option
 @click.option("--device", default="opencl", show_default=True,
               help="opencl, vulkan or d3d12, each also with :<index or part of a name>; or "
               "reference.")  # fmt: skip
@@ -45,29 +49,34 @@ def command(
     inputs: tuple[str, ...],
     tensors: tuple[str, ...],
     attributes: tuple[str, ...],
+    dimensions: tuple[str, ...],
     device: str,
     directory: str | None,
     verified: bool,
     as_json: bool,
 ) -> int:
-    """Run an operator on arrays.
+    """Run an operator or a graph on arrays.
 
     OPERATOR is a name of the library, or FILE[:NAME]. Types and sizes are those of the arrays;
-    --tensor says them for outputs where they cannot be inferred. bfloat16, which .npy files have
+    --tensor says them for outputs where they cannot be inferred, --dim for symbols of a graph that
+    no input has. bfloat16, which .npy files have
     no name for, is read from two plain bytes an element, or from 16-bit integers with --tensor
     NAME=BFLOAT16; it is written as plain bytes.
     """
-    found = find_operator(operator)
+    found = find_subject(operator)
+    dims = read_dimensions(dimensions, found)
     described = read_tensors(tensors)
     if any(desc.strides is not None for desc in described.values()):
         raise click.BadParameter(
             "an array brings its own layout: leave the strides out", param_hint="'--tensor'"
         )
     arrays = read_arrays(read_pairs("--input", inputs), described)
+    if isinstance(found, dmlc.Graph):
+        refuse_attributes(attributes, found)
     given = read_attributes(attributes, found)
-    outputs = make_outputs(found, arrays, described, given)
-    results = dmlc.run(found, arrays, attributes=given, outputs=outputs, device=device)
-    verdicts = verify(found, arrays, given, results) if verified else {}
+    outputs = make_outputs(found, arrays, described, given, dims)
+    results = dmlc.run(found, arrays, attributes=given, outputs=outputs, device=device, dims=dims)
+    verdicts = verify(found, arrays, given, results, dims) if verified else {}
     if directory is not None:
         write_files(directory, {f"{name}.npy": encode_array(a) for name, a in results.items()})
     if as_json:

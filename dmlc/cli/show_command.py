@@ -1,20 +1,24 @@
-"""`dmlc show`: one operator, as its file has it."""
+"""`dmlc show`: one operator or graph, as its file has it."""
 
 from __future__ import annotations
 
 import click
 
-from dmlc.cli.arguments import find_operator
-from dmlc.language.format import format_operator
+from dmlc.binding import Graph
+from dmlc.cli.arguments import find_subject
+from dmlc.language.format import format_graph, format_operator
 
 
 @click.command("show", epilog="Example: dmlc show directml.ACTIVATION_RELU_GRAD")
 @click.argument("operator")
 def command(operator: str) -> None:
-    """Show an operator: tables, constraints, formula and examples.
+    """Show an operator: tables, constraints, formula and examples; or a graph.
 
     OPERATOR is a name of the library, or FILE[:NAME].
     """
-    found = find_operator(operator)
+    found = find_subject(operator)
     click.echo(f"// {found.name}")
-    click.echo(format_operator(found.definition.syntax), nl=False)
+    if isinstance(found, Graph):
+        click.echo(format_graph(found.definition.syntax), nl=False)
+    else:
+        click.echo(format_operator(found.definition.syntax), nl=False)

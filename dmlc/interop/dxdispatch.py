@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlc.binding import Operator, TensorDesc
+from dmlc.binding import Graph, Operator, TensorDesc
 from dmlc.binding.values import Constant, EnumValue
 from dmlc.ir import Function
 from dmlc.oracle import find_expected
@@ -54,21 +54,26 @@ class DispatchModel:
 
 
 def make_model(
-    operator: Operator,
+    subject: Operator | Graph,
     tensors: Mapping[str, TensorDesc],
     attributes: Mapping[str, object],
     seed: int = 0,
     shader_model: str | None = None,
+    dims: Mapping[str, int] | None = None,
 ) -> DispatchModel:
-    """The model of an operator with these tensors and attributes, on random inputs.
+    """The model of an operator with these tensors and attributes, or of a graph with these
+    symbols, on random inputs.
 
     Every input needs its sizes. Raises `DmlcError` without them, and whatever binding and
     compiling raise.
     """
-    function = operator.bind(tensors, attributes)
+    if isinstance(subject, Graph):
+        function = subject.bind(tensors, dims)
+    else:
+        function = subject.bind(tensors, attributes)
     if function.symbols():
         raise DmlcError(
-            f"a DxDispatch model needs the sizes of {operator.name}'s tensors",
+            f"a DxDispatch model needs the sizes of {subject.name}'s tensors",
             notes=["give them: --tensor NAME=FLOAT32[2,3]"],
         )
     program = compile(function, "hlsl", root_signature=False, shader_model=shader_model)
@@ -100,9 +105,9 @@ def make_model(
     for tensor in program.outputs:
         commands.append(_write(tensor.name, f"{tensor.name}.dmlc.npy"))
         comparisons.append((f"{tensor.name}.dmlc.npy", f"expected.{tensor.name}.npy"))
-    if _has_directml(operator, program):
-        desc = _operator_desc(operator, function, tensors, attributes)
-        short = operator.definition.short_name
+    if isinstance(subject, Operator) and _has_directml(subject, program):
+        desc = _operator_desc(subject, function, tensors, attributes)
+        short = subject.definition.short_name
         dispatchables["DirectML"] = {"type": f"DML_OPERATOR_{short}", "desc": desc}
         bindings = {t.name: t.name for t in program.inputs}
         for tensor in program.outputs:

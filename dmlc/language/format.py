@@ -28,6 +28,15 @@ def format_file(file: syntax.File) -> str:
 
 def format_operator(node: syntax.Operator) -> str:
     """The text of one operator, without what stands around it in its file."""
+    return _format_alone(node)
+
+
+def format_graph(node: syntax.Graph) -> str:
+    """The text of one graph, without what stands around it in its file."""
+    return _format_alone(node)
+
+
+def _format_alone(node: syntax.Operator | syntax.Graph) -> str:
     whole = parse(node.span.source)
     inside = [c for c in whole.comments if node.span.start <= c.span.start < node.span.end]
     return format_file(syntax.File(None, (node,), tuple(inside), node.span.source))

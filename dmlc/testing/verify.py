@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dmlc.binding import Operator, TensorDesc, ir_name
+from dmlc.binding import Graph, Operator, TensorDesc, ir_name
+from dmlc.ir import Function
 from dmlc.oracle import find_expected
 from dmlc.scalars import Array, data_type_of
 from dmlc.source import DmlcError
@@ -42,14 +43,15 @@ class Verdict:
 
 
 def verify(
-    operator: Operator,
+    subject: Operator | Graph,
     inputs: Mapping[str, Array],
     attributes: Mapping[str, object],
     results: Mapping[str, Array],
+    dims: Mapping[str, int] | None = None,
 ) -> dict[str, Verdict]:
-    """Evaluates an operator in NumPy and compares each result with it."""
+    """Evaluates an operator or a graph in NumPy and compares each result with it."""
     tensors = {name: _describe(name, array) for name, array in {**inputs, **results}.items()}
-    function = operator.bind(tensors, attributes)
+    function = bind_for_arrays(subject, tensors, attributes, dims or {})
     spelt = {ir_name(name): array for name, array in inputs.items()}
     given = {p.name: spelt[p.name] for p in function.parameters}
     expected, allowed = find_expected(function, given), bound_errors(function, given)
@@ -58,6 +60,18 @@ def verify(
         own = ir_name(name)
         verdicts[name] = Verdict.of(array, expected[own], allowed[own])
     return verdicts
+
+
+def bind_for_arrays(
+    subject: Operator | Graph,
+    tensors: Mapping[str, TensorDesc],
+    attributes: Mapping[str, object],
+    dims: Mapping[str, int],
+) -> Function:
+    """The function for these tensors: an operator takes attributes, a graph symbols."""
+    if isinstance(subject, Graph):
+        return subject.bind(tensors, dims)
+    return subject.bind(tensors, attributes)
 
 
 def _describe(name: str, array: Array) -> TensorDesc:

@@ -8,8 +8,8 @@ import click
 import pytest
 
 from dmlc import DmlcError, TensorDesc
-from dmlc.cli.arguments import find_operator, read_attributes, read_pairs, read_tensors
-from dmlc.source import UnknownNameError, UnsupportedError
+from dmlc.cli.arguments import find_subject, read_attributes, read_pairs, read_tensors
+from dmlc.source import UnknownNameError
 from tests.cli.conftest import Dmlc
 
 TWO = """
@@ -114,49 +114,68 @@ def two(tmp_path: Path) -> Path:
 
 
 def test_operators_by_name_and_file(two: Path) -> None:
-    assert find_operator("onednn.ReLU").name == "onednn.ReLU"
-    assert find_operator(f"{two}:A").name == "mine.A"
-    assert find_operator(f"{two}:mine.B").name == "mine.B"
+    assert find_subject("onednn.ReLU").name == "onednn.ReLU"
+    assert find_subject(f"{two}:A").name == "mine.A"
+    assert find_subject(f"{two}:mine.B").name == "mine.B"
     plain = two.with_suffix(".txt")
     plain.write_text(TWO, "utf-8")
-    assert find_operator(f"{plain}:B").name == "mine.B"
+    assert find_subject(f"{plain}:B").name == "mine.B"
 
 
 def test_one_operator_needs_no_name(tmp_path: Path) -> None:
     path = tmp_path / "one.dml"
     path.write_text(TWO.partition("operator B")[0], "utf-8")
-    assert find_operator(str(path)).name == "mine.A"
+    assert find_subject(str(path)).name == "mine.A"
 
 
 def test_several_operators_need_a_name(two: Path) -> None:
     with pytest.raises(DmlcError) as raised:
-        find_operator(str(two))
+        find_subject(str(two))
     assert str(raised.value) == (
-        f"error: '{two}' defines 2 operators: say which, as in '{two}:mine.A'\n"
-        "  note: it has mine.A, mine.B"
+        f"error: '{two}' defines 2 operators, 1 graph: say which, as in '{two}:mine.g'\n"
+        "  note: it has mine.g, mine.A, mine.B"
     )
 
 
 def test_no_operator(tmp_path: Path) -> None:
     path = tmp_path / "none.dml"
     path.write_text("module m\n", "utf-8")
-    with pytest.raises(DmlcError, match="defines no operator"):
-        find_operator(str(path))
+    with pytest.raises(DmlcError, match="defines no operator and no graph"):
+        find_subject(str(path))
 
 
 def test_unknown_operators(two: Path) -> None:
-    with pytest.raises(UnknownNameError, match=r"known here: mine\.A, mine\.B"):
-        find_operator(f"{two}:Quux")
+    with pytest.raises(UnknownNameError, match=r"known here: mine\.g, mine\.A, mine\.B"):
+        find_subject(f"{two}:Quux")
     with pytest.raises(UnknownNameError, match=r"did you mean 'onednn\.ReLU'"):
-        find_operator("onednn.Relu")
+        find_subject("onednn.Relu")
     with pytest.raises(DmlcError, match=r"cannot read 'missing\.dml'"):
-        find_operator("missing.dml")
+        find_subject("missing.dml")
 
 
-def test_a_graph_is_not_bound_yet(two: Path, dmlc: Dmlc) -> None:
-    with pytest.raises(UnsupportedError, match="'g' is a graph, which cannot be bound yet"):
-        find_operator(f"{two}:g")
-    assert dmlc("ir", f"{two}:mine.g", "--dim", "N=3").status == 1
+def test_graphs_by_name(two: Path, dmlc: Dmlc) -> None:
+    assert find_subject(f"{two}:g").name == "mine.g"
+    found = dmlc("ir", f"{two}:mine.g", "--dim", "N=3")
+    assert found.status == 0
+    assert "func @g(%x: f32[3])" in found.out
+    assert "graph g[N](x: FLOAT32[N])" in dmlc("show", f"{two}:g").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--dim", "M=3"], 1, "unknown symbol of graph 'g' 'M'"),
+        ([], 1, "the size of symbol 'N' is not known"),
+        (["--dim", "N=three"], 2, "expected a whole number for N, found 'three'"),
+        (["--dim", "N=3", "--attr", "A=1"], 2, "mine.g is a graph, and each call in it gives"),
+        (["--tensor", "x=FLOAT16[3]"], 1, "input 'x' is FLOAT32, but FLOAT16 is given"),
+    ],
+)
+def test_bindings_of_graphs(
+    arguments: list[str], status: int, message: str, two: Path, dmlc: Dmlc
+) -> None:
+    found = dmlc("ir", f"{two}:g", *arguments)
+    assert (found.status, message in found.err) == (status, True), found.err
 
 
 def test_symbols_belong_to_graphs(dmlc: Dmlc) -> None:
@@ -166,7 +185,7 @@ def test_symbols_belong_to_graphs(dmlc: Dmlc) -> None:
 
 
 def test_one_value_is_a_list_where_the_operator_has_one() -> None:
-    reduce = find_operator("directml.REDUCE")
+    reduce = find_subject("directml.REDUCE")
     given = read_attributes(["Axes=1", "Function=SUM"], reduce)
     assert given == {"Axes": [1], "Function": "SUM"}
     assert read_attributes(["Axes=0,1"], reduce) == {"Axes": [0, 1]}

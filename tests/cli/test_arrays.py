@@ -142,11 +142,11 @@ def test_what_is_said_about_an_input_must_hold(tmp_path: Path) -> None:
 
 def test_outputs_are_made_as_described() -> None:
     operator = dmlc.operator("onednn.ReLU")
-    assert make_outputs(operator, {"src": X}, {"src": TensorDesc("FLOAT32")}, {}) == {}
-    made = make_outputs(operator, {"src": X}, {"dst": TensorDesc("FLOAT32")}, {})
+    assert make_outputs(operator, {"src": X}, {"src": TensorDesc("FLOAT32")}, {}, {}) == {}
+    made = make_outputs(operator, {"src": X}, {"dst": TensorDesc("FLOAT32")}, {}, {})
     assert made["dst"].shape == (2, 3)
     assert made["dst"].dtype == np.float32
     with pytest.raises(DmlcError, match="unknown tensor 'dts'"):
-        make_outputs(operator, {"src": X}, {"dts": TensorDesc("FLOAT32")}, {})
+        make_outputs(operator, {"src": X}, {"dts": TensorDesc("FLOAT32")}, {}, {})
     with pytest.raises(DmlcError):
-        make_outputs(operator, {"src": X}, {"dst": TensorDesc("FLOAT16")}, {})
+        make_outputs(operator, {"src": X}, {"dst": TensorDesc("FLOAT16")}, {}, {})

@@ -124,9 +124,10 @@ def test_a_result_that_is_not_near_enough_is_status_1(
     verify = run_command.verify
 
     def verify_damaged(
-        operator: Any, inputs: Any, attributes: Any, results: Any
+        operator: Any, inputs: Any, attributes: Any, results: Any, dims: Any
     ) -> dict[str, Verdict]:
-        return verify(operator, inputs, attributes, {n: a + 1 for n, a in results.items()})
+        damaged = {n: a + 1 for n, a in results.items()}
+        return verify(operator, inputs, attributes, damaged, dims)
 
     monkeypatch.setattr(run_command, "verify", verify_damaged)
     np.save("x.npy", np.ones(3, np.float32))
