@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from dmlc.cli.arguments import bind_subject, bindings
+import dmlc
+from dmlc.cli.arguments import bind_subject, bindings, find_subject
 from dmlc.files import write_files
 from dmlc.picture import FORMATS, SUFFIXES, draw
 from dmlc.picture.diagram import VIEWS
@@ -23,7 +24,7 @@ from dmlc.pipeline import explain
 @click.option("--format", "form", type=click.Choice(FORMATS),
               help="What to write. [default: what the name after -o ends in, or text]")  # fmt: skip
 @click.option("--view", type=click.Choice([*VIEWS, "both"]), default="both", show_default=True,
-              help="What to show: every stage as a kernel, or the kernels after fusion.")  # fmt: skip
+              help="Show every stage as a kernel, the kernels after fusion, or both.")  # fmt: skip
 @click.option("--target", type=click.Choice(["hlsl", "opencl"]), default="opencl",
               show_default=True, help="The target that kernels are made for.")  # fmt: skip
 @click.option("--profile", type=click.Choice(["cpu", "gpu"]),
@@ -50,7 +51,9 @@ def command(
         form = SUFFIXES.get(Path(output).suffix.lower(), "text") if output else "text"
     function = bind_subject(subject, tensors, attributes, dimensions)
     views = VIEWS if view == "both" else (view,)
-    content = draw(explain(function, target, profile), form, views)
+    found = find_subject(subject)
+    graph = found if isinstance(found, dmlc.Graph) else None
+    content = draw(explain(function, target, profile), form, views, graph)
     if output is None:
         click.echo(content, nl=False)
         return

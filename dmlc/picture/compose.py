@@ -124,8 +124,7 @@ def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
     ends = {name: _draw_tensor(t, "input").width for name, t in diagram.tensors.items()}
     stripes = find_stripes(diagram)
     blocks = [
-        _draw_kernel(kernel, heavy, ends if explained else None, stripes)
-        for kernel in view.kernels
+        _draw_kernel(kernel, heavy, ends if explained else None, stripes) for kernel in view.kernels
     ]
     read = {t.tensor for k in view.kernels for t in k.reads}
     made = {t.tensor for k in view.kernels for t in k.writes}
@@ -261,9 +260,9 @@ def _draw_kernel(
     steps = [_draw_step(step, stripes) for step in kernel.steps]
     parts = [*tags_in, *steps, *tags_out]
     boxes = [
-            *(Box(w, _TAG_HEIGHT, first=True) for w in _give_room(tags_in, kernel.reads, ends)),
-            *(Box(s.width, s.height) for s in steps),
-            *(Box(w, _TAG_HEIGHT, last=True) for w in _give_room(tags_out, kernel.writes, ends)),
+        *(Box(w, _TAG_HEIGHT, first=True) for w in _give_room(tags_in, kernel.reads, ends)),
+        *(Box(s.width, s.height) for s in steps),
+        *(Box(w, _TAG_HEIGHT, last=True) for w in _give_room(tags_out, kernel.writes, ends)),
     ]
     links, names = _list_links(kernel)
     for number in find_long(boxes, links, _LONGEST_LINK):
@@ -425,9 +424,13 @@ def _draw_step(step: Step, stripes: Mapping[str, str]) -> Shape:
     if len(formula) > _FORMULA_LINES:
         formula = wrap(f"= {step.formula}", _LONG_FORMULA_WIDTH, _FORMULA_LINES)
     about = f"{step.dtype} {show_sizes(step.sizes)}"
-    width = 2 * _PAD + 2 + max(
-        measure(name, NAME, bold=True),
-        *(measure(line, CODE, code=True) for line in (*formula, about)),
+    width = (
+        2 * _PAD
+        + 2
+        + max(
+            measure(name, NAME, bold=True),
+            *(measure(line, CODE, code=True) for line in (*formula, about)),
+        )
     )
     lines = [Line(width / 2, 17, name, "name middle")]
     lines += [
@@ -439,6 +442,4 @@ def _draw_step(step: Step, stripes: Mapping[str, str]) -> Shape:
     if step.call is not None:
         note += f" (of the call {step.call})"
     style = "fold" if step.folds else "stage"
-    return Shape(
-        0, 0, width, y + 8, style, tuple(lines), note, stripes.get(step.call or "", "")
-    )
+    return Shape(0, 0, width, y + 8, style, tuple(lines), note, stripes.get(step.call or "", ""))

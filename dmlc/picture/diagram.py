@@ -15,7 +15,7 @@ from dmlc.binding import Graph
 from dmlc.ir import Function, Parameter, Stage, Table
 from dmlc.language.syntax import Call
 from dmlc.picture.formula import summarize
-from dmlc.picture.lettering import show_bytes
+from dmlc.picture.lettering import TIMES, show_bytes
 from dmlc.report import Report, Work
 from dmlc.source import Span
 from dmlc.transform.traffic import Move, count_bytes
@@ -30,7 +30,7 @@ class Tensor:
     sizes: tuple[int | str, ...]
     bytes: int | None
     open_bytes: str
-    """Its bytes where a size is known at run time only: `4 B × n`."""
+    """Its bytes where a size is known at run time only: `4 B` times `n`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class Transfer:
     bytes: int | None
     """Of all times together."""
     text: str
-    """The bytes as people write them: `2 × 25.7 MB`; `4 B × n` where a size is known at run time
-    only."""
+    """The bytes as people write them: `25.7 MB`, or how many times that; where a size is known
+    at run time only, `4 B` times its name."""
     times: int = 1
 
 
@@ -268,7 +268,7 @@ def _transfer(move: Move, size: int | None, tensors: Mapping[str, Tensor]) -> Tr
         return Transfer(tensor.name, None, tensor.open_bytes)
     times = size // tensor.bytes if tensor.bytes else 1
     text = show_bytes(tensor.bytes)
-    return Transfer(tensor.name, size, text if times == 1 else f"{times} × {text}", times)
+    return Transfer(tensor.name, size, text if times == 1 else f"{times} {TIMES} {text}", times)
 
 
 def _make_step(stage: Stage, origins: _Origins) -> Step:
@@ -295,7 +295,7 @@ def _describe(tensor: Parameter | Table | Stage) -> Tensor:
         tensor.dtype.short,
         tuple(extents),
         count_bytes(tensor),
-        " × ".join([show_bytes(known), *symbols]),
+        f" {TIMES} ".join([show_bytes(known), *symbols]),
     )
 
 

@@ -29,7 +29,7 @@ def write_dot(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
         lines += [
             f"  subgraph {_quote(f'cluster_{name}')} {{",
             f"    label={_label([f'{diagram.name}: {name} fusion', compare(diagram, name)])};",
-            '    style=invis;' if len(views) == 1 else '    color="#d0d7de";',
+            "    style=invis;" if len(views) == 1 else '    color="#d0d7de";',
             *(f"    {line}" for line in _write_view(diagram, view, name)),
             "  }",
         ]

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.ir import Constant, Index, Load, Stage
 from dmlc.kernel.formula import spell_body
+from dmlc.picture.lettering import TIMES
 
 
 def summarize(stage: Stage) -> str:
@@ -27,9 +28,9 @@ def summarize(stage: Stage) -> str:
         return text
     where = f" where {guard}" if guard else ""
     if all(_is_plain(stage, load, axes) for load in stage.body.loads()):
-        over = ", ".join(str(label) for label in axes)
-        return f"{reduction.combiner} over {'axes' if len(axes) > 1 else 'axis'} {over}{where} of {text}"
-    counts = "×".join(str(extent) for extent in axes.values())
+        over = ("axes " if len(axes) > 1 else "axis ") + ", ".join(str(label) for label in axes)
+        return f"{reduction.combiner} over {over}{where} of {text}"
+    counts = TIMES.join(str(extent) for extent in axes.values())
     return f"{reduction.combiner} over {counts}{where} of {text}"
 
 

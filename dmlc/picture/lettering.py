@@ -16,6 +16,8 @@ _SANS = (
 )  # fmt: skip
 """The advance widths of the printable ASCII characters, in hundredths of the font size."""
 
+TIMES = "\N{MULTIPLICATION SIGN}"
+
 _BOLD = 1.11
 _MONOSPACED = 0.602
 _OTHER = 1.0
@@ -70,15 +72,14 @@ def show_bytes(count: int | None) -> str:
         return "unknown bytes"
     if count < 1000:
         return f"{count} B"
-    value = float(count)
-    for unit in _UNITS:
-        value /= 1000
-        if value < 999.5:
-            break
+    value, units = count / 1000, iter(_UNITS)
+    unit = next(units)
+    while value >= 999.5 and unit != _UNITS[-1]:
+        value, unit = value / 1000, next(units)
     digits = 0 if value >= 99.95 else 1
     return f"{value:.{digits}f} {unit}"
 
 
 def show_sizes(sizes: Sequence[int | str]) -> str:
-    """The sizes of a tensor: `32×64×56×56`."""
-    return "×".join(str(size) for size in sizes) if sizes else "one"
+    """The sizes of a tensor: `32x64x56x56`, with multiplication signs."""
+    return TIMES.join(str(size) for size in sizes) if sizes else "one"

@@ -14,14 +14,19 @@ from collections.abc import Sequence
 import jinja2
 
 from dmlc.picture.compose import SMALL, Curve, Drawing, Line, draw_view, find_stripes
-from dmlc.picture.diagram import VIEWS, Diagram, find_view
-from dmlc.picture.lettering import measure, show_bytes
+from dmlc.picture.diagram import VIEWS, Diagram, View, find_view
+from dmlc.picture.fold import count_steps, fold_chains
+from dmlc.picture.lettering import TIMES, measure, show_bytes
 from dmlc.picture.summary import compare, describe
 from dmlc.resources import resource_path
+from dmlc.source import UnsupportedError
 
 _MARGIN = 22.0
 _NARROWEST = 680.0
 SUBTITLE = 13.5
+_MOST_UNFOLDED, _MOST_DRAWN = 80, 400
+"""Stages up to which chains are not folded, and beyond which nothing is drawn."""
+
 _MOST_CALLS = 12
 """Calls named in the key, at most."""
 
@@ -71,7 +76,7 @@ def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
     Raises `UnsupportedError` where there is too much to see anything.
     """
     drawings = [
-        draw_view(diagram, find_view(diagram, name), explained=name == "after") for name in views
+        draw_view(diagram, _reduce(diagram, name), explained=name == "after") for name in views
     ]
     headings = [_write_heading(diagram, name) for name in views]
     width = max([_NARROWEST, *(p.width for p in drawings), *(h.width for h in headings)])
@@ -89,6 +94,23 @@ def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
         height=y,
         panels=panels,
     )
+
+
+def _reduce(diagram: Diagram, name: str) -> View:
+    """What of a view is drawn: all of it, or its chains folded where that is a lot."""
+    view = find_view(diagram, name)
+    if count_steps(view) <= _MOST_UNFOLDED:
+        return view
+    folded = fold_chains(view, diagram.outputs)
+    count = count_steps(folded)
+    if count > _MOST_DRAWN:
+        other = "after" if name == "before" else "before"
+        raise UnsupportedError(
+            f"'{diagram.name}' has {count_steps(view):,} stages {name} fusion, and {count:,} with "
+            f"its chains folded: more than the {_MOST_DRAWN} that a picture can show legibly",
+            notes=[f"show it as text or DOT, or only {other} fusion, or draw a part of it"],
+        )
+    return folded
 
 
 def _write_heading(diagram: Diagram, name: str) -> _Heading:
@@ -110,7 +132,7 @@ def _write_heading(diagram: Diagram, name: str) -> _Heading:
     width = max(line.x + measure(line.text, SUBTITLE, bold=True) for line in lines)
     remark = "thicker lines carry more bytes"
     if any(t.times > 1 for k in view.kernels for t in k.reads):
-        remark += "; 2 × is read twice, in two passes"
+        remark += f"; 2 {TIMES} is read twice, in two passes"
     keys = [
         ("read heavy", f"read from memory: {show_bytes(view.read_bytes)}"),
         ("write heavy", f"written: {show_bytes(view.written_bytes)}"),
@@ -141,10 +163,10 @@ def _write_heading(diagram: Diagram, name: str) -> _Heading:
 
 
 _MEANINGS = {
-    "before": "Each stage is a kernel of its own: it reads what it needs from memory and writes its "
-    "result back.",
-    "after": "A frame is one kernel. Inside it values stay in registers; only what is tagged on its "
-    "rim goes through memory.",
+    "before": "Each stage is a kernel of its own: it reads what it needs from memory and writes "
+    "its result back.",
+    "after": "A frame is one kernel. Inside it values stay in registers; only what is tagged on "
+    "its rim goes through memory.",
 }
 
 
