@@ -1,0 +1,35 @@
+"""Every example graph on every device, against the reference."""
+
+from __future__ import annotations
+
+import pytest
+
+import dmlc
+from dmlc.language.format import format_file
+from dmlc.language.parse import parse
+from dmlc.source import Source
+from dmlc.testing.verify import verify
+from tests.examples.graphs import FOLDER, NAMES, SIZES, make_case
+
+
+def test_every_example_has_sizes() -> None:
+    assert set(NAMES) == set(SIZES)
+    assert len(NAMES) >= 6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_are_formatted_and_have_no_warnings(name: str) -> None:
+    path = FOLDER / f"{name}.dml"
+    text = path.read_text("utf-8")
+    assert format_file(parse(Source(path.name, text))) == text
+    assert dmlc.load(path).diagnostics == ()
+
+
+@pytest.mark.parametrize("device", ["opencl", "vulkan"])
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_run(name: str, device: str) -> None:
+    case = make_case(name)
+    results = case.run(device)
+    assert tuple(results) == case.graph.outputs
+    for output, verdict in verify(case.graph, case.inputs, {}, results, case.dims).items():
+        assert verdict.holds, (output, str(verdict))
