@@ -216,7 +216,10 @@ def _list_kernels(
     first = 1
     for work in works:
         launches = max(len(work.kernels), 1)
-        label = str(first) if launches == 1 else f"{first} to {first + launches - 1}"
+        last = first + launches - 1
+        label = (
+            str(first) if launches == 1 else f"{first} {'and' if launches == 2 else 'to'} {last}"
+        )
         first += launches
         steps, wires = _join(work, originals, stages)
         steps.sort(key=lambda s: order[s.name])

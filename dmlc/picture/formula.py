@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dmlc.ir import Constant, Index, Load, Stage
+from dmlc.ir import Constant, Index, Load, Stage, operands
 from dmlc.kernel.formula import spell_body
 from dmlc.picture.lettering import TIMES
 
@@ -26,12 +26,26 @@ def summarize(stage: Stage) -> str:
     text, guard = spell_body(stage.body, read)
     if reduction is None:
         return text
-    where = f" where {guard}" if guard else ""
+    where = ""
+    if guard:
+        where = f" where {guard}" if _asks_data(stage) else ", within bounds,"
     if all(_is_plain(stage, load, axes) for load in stage.body.loads()):
         over = ("axes " if len(axes) > 1 else "axis ") + ", ".join(str(label) for label in axes)
         return f"{reduction.combiner} over {over}{where} of {text}"
     counts = TIMES.join(str(extent) for extent in axes.values())
-    return f"{reduction.combiner} over {counts}{where} of {text}"
+    return f"{reduction.combiner} over {counts} places{where} of {text}"
+
+
+def _asks_data(stage: Stage) -> bool:
+    """Whether a guard looks at tensors, and not at positions alone."""
+    guard = stage.body.guard
+    pending = [] if guard is None else [guard]
+    while pending:
+        instruction = stage.body.instructions[pending.pop()]
+        if isinstance(instruction, Load):
+            return True
+        pending.extend(operands(instruction))
+    return False
 
 
 def _is_plain(stage: Stage, load: Load, axes: Mapping[int, object]) -> bool:

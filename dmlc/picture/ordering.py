@@ -7,6 +7,7 @@ neighbours as long as they help; the best order seen is kept. Deterministic.
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Sequence
 
 _SWEEPS = 16
@@ -41,7 +42,16 @@ def order_layers(layers: Sequence[Sequence[int]], ties: Ties) -> list[list[int]]
         stale += 1
         if found < least:
             best, least, stale = [list(layer) for layer in current], found, 0
-    return best
+    mirrored = [layer[::-1] for layer in best]
+    if count_crossings(mirrored, ties) > least or _disorder(mirrored) >= _disorder(best):
+        return best
+    return mirrored
+
+
+def _disorder(layers: Sequence[Sequence[int]]) -> int:
+    """How many neighbours in layers stand against the order of their numbers, in which a reader
+    expects them."""
+    return sum(a > b for layer in layers for a, b in itertools.pairwise(layer))
 
 
 def _start(layers: Sequence[Sequence[int]], ties: Ties) -> list[list[int]]:

@@ -9,19 +9,19 @@ from dmlc.picture.lettering import show_bytes
 
 def summarize_view(view: View) -> str:
     """A view in one line: its kernels, the bytes it moves, its scratch memory."""
-    return " · ".join([_kernels(view), _moved(view), f"{_scratch(view)} scratch memory"])
+    return " · ".join([_kernels(view), _moved(view), _scratch(view)])
 
 
 def compare(diagram: Diagram, name: str) -> str:
     """The same of one of the views; `after` is held against what was before."""
     view, before = find_view(diagram, name), diagram.before
-    parts = [_kernels(view), _moved(view), f"{_scratch(view)} scratch memory"]
+    parts = [_kernels(view), _moved(view), _scratch(view)]
     if view.launches != before.launches:
         parts[0] += f" instead of {before.launches}"
     if view.bytes != before.bytes and before.bytes is not None:
         parts[1] += f" instead of {show_bytes(before.bytes)}"
     if view.scratch != before.scratch:
-        parts[2] += f" instead of {_scratch(before)}"
+        parts[2] += f" instead of {show_bytes(before.scratch) if before.scratch else 'none'}"
     return " · ".join(parts)
 
 
@@ -41,7 +41,9 @@ def _moved(view: View) -> str:
 
 
 def _scratch(view: View) -> str:
-    return "no" if view.scratch == 0 else show_bytes(view.scratch)
+    if view.scratch == 0:
+        return "no scratch memory"
+    return f"{show_bytes(view.scratch)} of scratch memory"
 
 
 def describe(diagram: Diagram) -> str:
