@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.picture.diagram import Diagram, Kernel, Step, Tensor, Transfer, View
 from dmlc.picture.layered import Arrangement, Box, Gaps, Link, Point, arrange, find_long
-from dmlc.picture.lettering import cut, measure, show_bytes, show_sizes, wrap
+from dmlc.picture.lettering import cut, measure, show_bytes, show_sizes, wrap, wrap_evenly
 from dmlc.picture.summary import describe_traffic
 
 NAME, SMALL, CODE = 12.5, 11.0, 10.5
@@ -420,9 +420,10 @@ def _draw_single(
 def _draw_step(step: Step, stripes: Mapping[str, str]) -> Shape:
     """A stage: its name, its formula, the type and sizes of what it gives."""
     name = cut(step.name, _NAME_LONGEST)
-    formula = wrap(f"= {step.formula}", _FORMULA_WIDTH)
-    if len(formula) > _FORMULA_LINES:
-        formula = wrap(f"= {step.formula}", _LONG_FORMULA_WIDTH, _FORMULA_LINES)
+    width = _FORMULA_WIDTH
+    if len(wrap(f"= {step.formula}", width)) > _FORMULA_LINES:
+        width = _LONG_FORMULA_WIDTH
+    formula = wrap_evenly(f"= {step.formula}", width, _FORMULA_LINES)
     about = f"{step.dtype} {show_sizes(step.sizes)}"
     width = (
         2 * _PAD

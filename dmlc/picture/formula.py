@@ -49,12 +49,17 @@ def _asks_data(stage: Stage) -> bool:
 
 
 def _is_plain(stage: Stage, load: Load, axes: Mapping[int, object]) -> bool:
-    """Whether a tensor is read where the stage itself stands, along the axes it has."""
+    """Whether a tensor is read where the stage itself stands, along the axes it has: all that the
+    stage has, or some of them in order."""
+    rank = max([len(stage.domain), *(label + 1 for label in axes)])
+    last = -1
     for axis, number in enumerate(load.indices):
         position = stage.body.instructions[number]
-        if isinstance(position, Index) and position.axis == axis:
-            continue
         if isinstance(position, Constant) and position.value == 0:
             continue
-        return False
+        if not isinstance(position, Index) or position.axis <= last:
+            return False
+        if len(load.indices) == rank and position.axis != axis:
+            return False
+        last = position.axis
     return True

@@ -63,6 +63,17 @@ def wrap(text: str, width: int, lines: int | None = None) -> list[str]:
     return found
 
 
+def wrap_evenly(text: str, width: int, lines: int) -> list[str]:
+    """As `wrap`, but narrower where that leaves no short line at the end."""
+    found = wrap(text, width, lines)
+    for narrower in range(width - 1, width // 2, -1):
+        tried = wrap(text, narrower)
+        if len(tried) > len(found) or 2 * len(found[-1]) >= max(map(len, found)):
+            break
+        found = tried
+    return found
+
+
 _UNITS = ("KB", "MB", "GB", "TB", "PB")
 
 
