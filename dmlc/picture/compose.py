@@ -28,7 +28,7 @@ _NAME_LONGEST = 30
 _TAG_LONGEST = 22
 _TAG_HEIGHT = 33.0
 _PAD = 9.0
-_OUTSIDE, _INSIDE = 20.0, 12.0
+_OUTSIDE, _INSIDE = 14.0, 12.0
 """Between neighbours, outside kernels and in them."""
 
 _LONGEST_LINK = 7
@@ -43,7 +43,7 @@ _MOST_EXPLAINED = 24
 """Kernels in a view whose reasons are still written beside their stages."""
 
 
-_CORNERS = {"input": 19.0, "output": 19.0, "constant": 19.0, "again": 9.5, "kernel": 10.0}
+_CORNERS = {"input": 16.0, "output": 16.0, "constant": 16.0, "again": 9.5, "kernel": 10.0}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
     for number in find_long(boxes, links, _LONGEST_LINK):
         link = links[number]
         name, at = carried[number][2], link.source
-        about = "input, as above" if at >= len(blocks) else f"from {kernels[at].lower()}"
+        about = ("as above",) if at >= len(blocks) else ("from", kernels[at].lower())
         style = pills[at - len(blocks)].style if at >= len(blocks) else "again"
         pill = _draw_pill(name, about, style)
         links[number] = dataclasses.replace(link, source=len(boxes), leave=0.0)
@@ -206,20 +206,23 @@ def _thickness(size: int | None, largest: int) -> float:
 
 
 def _draw_tensor(tensor: Tensor, style: str) -> Shape:
-    about = f"{tensor.dtype} {show_sizes(tensor.sizes)}"
+    sizes = show_sizes(tensor.sizes)
     size = show_bytes(tensor.bytes) if tensor.bytes is not None else tensor.open_bytes
-    return _draw_pill(tensor.name, about, style, f"{style} {tensor.name}: {about}, {size}")
+    note = f"{style} {tensor.name}: {tensor.dtype} {sizes}, {size}"
+    return _draw_pill(tensor.name, (tensor.dtype, sizes), style, note)
 
 
-def _draw_pill(tensor: str, about: str, style: str, note: str = "") -> Shape:
-    """A tensor outside kernels: its name and a line about it."""
+def _draw_pill(tensor: str, about: Sequence[str], style: str, note: str = "") -> Shape:
+    """A tensor outside kernels: its name and lines about it."""
     name = cut(tensor, _NAME_LONGEST)
-    width = max(measure(name, NAME, bold=True), measure(about, CODE, code=True)) + 2 * _PAD + 4
-    lines = (
-        Line(width / 2, 16, name, "name middle"),
-        Line(width / 2, 30, about, "code muted middle"),
-    )
-    return Shape(0, 0, width, 38, style, lines, note)
+    widest = max(measure(line, CODE, code=True) for line in about)
+    width = max(measure(name, NAME, bold=True), widest) + 2 * _PAD
+    lines = [Line(width / 2, 17, name, "name middle")]
+    lines += [
+        Line(width / 2, 18.5 + 12.5 * at, text, "code muted middle")
+        for at, text in enumerate(about, 1)
+    ]
+    return Shape(0, 0, width, 28 + 12.5 * len(about), style, tuple(lines), note)
 
 
 def _draw_tag(transfer: Transfer, kind: str, largest: int) -> Shape:

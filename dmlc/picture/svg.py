@@ -30,7 +30,7 @@ _MOST_UNFOLDED, _MOST_DRAWN = 80, 400
 _MOST_CALLS = 12
 """Calls named in the key, at most."""
 
-_BAR = 340.0
+_BAR = 260.0
 """The width of the bar of all bytes moved before fusion."""
 
 
@@ -78,8 +78,9 @@ def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
     drawings = [
         draw_view(diagram, _reduce(diagram, name), explained=name == "after") for name in views
     ]
-    headings = [_write_heading(diagram, name) for name in views]
-    width = max([_NARROWEST, *(p.width for p in drawings), *(h.width for h in headings)])
+    widest = max(drawing.width for drawing in drawings)
+    headings = [_write_heading(diagram, name, widest) for name in views]
+    width = max(heading.width for heading in headings)
     width += 2 * _MARGIN
     panels: list[_Panel] = []
     y = 8.0
@@ -113,32 +114,34 @@ def _reduce(diagram: Diagram, name: str) -> View:
     return folded
 
 
-def _write_heading(diagram: Diagram, name: str) -> _Heading:
-    """A view's title, what its frames mean, and its bytes as a bar, which is the key to the
-    colours as well; for a graph, a key to the calls."""
+def _write_heading(diagram: Diagram, name: str, widest: float) -> _Heading:
+    """What stands above a drawing no wider than `widest`: its title, what frames mean, and its
+    bytes as a bar, which is the key to the colours as well; for a graph, a key to the calls."""
     view = find_view(diagram, name)
     whole = max(diagram.before.bytes or 0, view.bytes or 0)
     scale = _BAR / whole if whole else 0.0
     read, written = ((count or 0) * scale for count in (view.read_bytes, view.written_bytes))
-    top = 66.0
-    bars = [_Bar(0, top, _BAR, 14, "track")] if whole else []
-    stretches = ((0.0, read, "read heavy"), (read, written, "write heavy"))
-    bars += [_Bar(x, top, width, 14, style) for x, width, style in stretches if width > 0]
     lines = [
         Line(0, 26, f"{diagram.name}: {name} fusion", "title"),
         Line(0, 48, _MEANINGS[name], "subtitle"),
-        Line(_BAR + 12 if whole else 0, top + 11.5, compare(diagram, name), "subtitle strong"),
+        Line(0, 72, compare(diagram, name), "subtitle strong"),
     ]
-    width = max(line.x + measure(line.text, SUBTITLE, bold=True) for line in lines)
+    width = max(_NARROWEST, widest, *(measure(line.text, SUBTITLE, bold=True) for line in lines))
+    y = 86.0
+    bars = [_Bar(0, y, _BAR, 14, "track")] if whole else []
+    stretches = ((0.0, read, "read heavy"), (read, written, "write heavy"))
+    bars += [_Bar(at, y, long, 14, style) for at, long, style in stretches if long > 0]
+    start = _BAR + 20 if whole else 0.0
     remark = "thicker lines carry more bytes"
     if any(t.times > 1 for k in view.kernels for t in k.reads):
-        remark += f"; 2 {TIMES} is read twice, in two passes"
+        remark = f"2 {TIMES} is read twice, in two passes"
     keys = [
         ("read heavy", f"read from memory: {show_bytes(view.read_bytes)}"),
         ("write heavy", f"written: {show_bytes(view.written_bytes)}"),
         ("fold", "a reduction"),
         ("", remark),
     ]
+    y = _lay_keys(keys, start, y + 1.5, width, lines, bars)
     stripes = find_stripes(diagram)
     calls = [
         (stripes[call], f"{call}: {operator}" if call != operator else call)
@@ -147,19 +150,30 @@ def _write_heading(diagram: Diagram, name: str) -> _Heading:
     more = len(diagram.calls) - len(calls)
     if more > 0:
         calls.append(("", f"and {more} more calls"))
-    y = top + 24
-    for row in (keys, calls):
-        x = 0.0
-        for style, text in row:
-            room = 17 + measure(text, SMALL) + 18
-            if x and x + room > width:
-                x, y = 0.0, y + 18
-            if style:
-                bars.append(_Bar(x, y, 11, 11, style))
-            lines.append(Line(x + (17 if style else 0), y + 9.5, text, "small muted"))
-            x += room
-        y += 18 if row else 0
-    return _Heading(width, y + 16, tuple(lines), tuple(bars))
+    if calls:
+        y = _lay_keys(calls, 0.0, y + 21, width, lines, bars)
+    return _Heading(width, y + 36, tuple(lines), tuple(bars))
+
+
+def _lay_keys(
+    keys: Sequence[tuple[str, str]],
+    start: float,
+    y: float,
+    width: float,
+    lines: list[Line],
+    bars: list[_Bar],
+) -> float:
+    """Adds coloured squares with their meanings, in rows; gives the place of the last row."""
+    x = start
+    for style, text in keys:
+        room = (17 if style else 0) + measure(text, SMALL)
+        if x > start and x + room > width:
+            x, y = start, y + 18
+        if style:
+            bars.append(_Bar(x, y, 11, 11, style))
+        lines.append(Line(x + (17 if style else 0), y + 9.5, text, "small muted"))
+        x += room + 16
+    return y
 
 
 _MEANINGS = {
