@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dmlc import ir
     from dmlc.api import Results, load_program, run
     from dmlc.binding import Graph, Module, Operator, TensorDesc
+    from dmlc.building import GraphBuilder
     from dmlc.catalog import load, operator, operators, parse
     from dmlc.pipeline import compile
     from dmlc.program import Program
@@ -34,6 +35,7 @@ __all__ = [
     "Diagnostic",
     "DmlcError",
     "Graph",
+    "GraphBuilder",
     "InternalError",
     "Module",
     "Operator",
@@ -60,6 +62,7 @@ _PLACES = {
     "Diagnostic": "dmlc.source",
     "DmlcError": "dmlc.source",
     "Graph": "dmlc.binding",
+    "GraphBuilder": "dmlc.building",
     "InternalError": "dmlc.source",
     "Module": "dmlc.binding",
     "Operator": "dmlc.binding",

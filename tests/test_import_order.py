@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dmlc"
 
 ORDER = (
-    "source", "resources", "files", "scalars", "language", "library", "ir", "binding", "catalog",
+    "source", "resources", "files", "scalars", "language", "library", "ir", "binding", "catalog", "building",
     "transform", "reference", "oracle", "kernel", "shader_model", "program", "report", "codegen",
     "pipeline", "picture", "runtime", "interop", "api", "testing", "cli", "__main__",
 )  # fmt: skip

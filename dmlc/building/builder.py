@@ -1,0 +1,484 @@
+"""`GraphBuilder`: a graph made in Python, call by call.
+
+It makes the same thing as the language does: `str(builder)` is its text, and `build` checks that
+text as a file is checked, so both have one meaning and the same diagnostics.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, cast
+
+from dmlc.binding import Graph, Module, Operator, TensorDesc
+from dmlc.building.shapes import infer_output
+from dmlc.building.statements import list_statements
+from dmlc.building.values import (
+    NOWHERE,
+    Role,
+    Value,
+    as_value,
+    call_expression,
+    call_function,
+    choose,
+    literal,
+)
+from dmlc.catalog import operator as find_operator
+from dmlc.catalog import operators, parse
+from dmlc.language import syntax
+from dmlc.language.definitions import (
+    AttributeDefinition,
+    OperatorDefinition,
+    TensorDefinition,
+)
+from dmlc.language.format import format_expression, format_file
+from dmlc.language.vocabulary import REDUCTIONS, SCALAR_FUNCTIONS
+from dmlc.scalars import DataType, data_type_names, find_data_type
+from dmlc.source import DmlcError, unknown_name
+
+Size: TypeAlias = int | str | Value
+"""A number, the name of a symbol, or an expression of symbols."""
+OutputType: TypeAlias = TensorDesc | tuple[DataType | str, Sequence[Size]]
+"""What states an output's type and sizes: a description, or `("FLOAT32", ["N", 64])`."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_LITERALS = ("inf", "nan", "true", "false")
+
+
+class Outputs:
+    """The outputs of a call that has several, as attributes; an array of outputs is a tuple."""
+
+    def __init__(self, operator: str, found: Mapping[str, Value | tuple[Value, ...]]) -> None:
+        self._operator = operator
+        self._found = found
+
+    def __getattr__(self, name: str) -> Value | tuple[Value, ...]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in self._found:
+            raise DmlcError(unknown_name(f"output of {self._operator}", name, self._found))
+        return self._found[name]
+
+    def __dir__(self) -> list[str]:
+        return list(self._found)
+
+
+class Family:
+    """The built-in operators of one module, as functions: `graph.directml.ACTIVATION_RELU`."""
+
+    def __init__(self, builder: GraphBuilder, module: str) -> None:
+        self._builder = builder
+        self._module = module
+
+    def __getattr__(self, name: str) -> Callable[..., Value | Outputs]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return functools.partial(self._builder.call, f"{self._module}.{name}")
+
+    def __dir__(self) -> list[str]:
+        return [n.partition(".")[2] for n in operators() if n.startswith(f"{self._module}.")]
+
+
+class GraphBuilder:
+    """A graph in the making.
+
+    Inputs and symbols are declared, operators called and values combined; `output` says what the
+    graph gives. A value that is read once is written where it is read; one that is read more than
+    once, or that `name` names, is a tensor of its own, rounded to its data type.
+
+    `graph.directml.X(...)` calls a built-in operator, and `graph.exp(x)` a function of the
+    language; `sum`, `mean`, `max`, `min`, `product`, `any` and `all` also reduce, with `axes=` or
+    `like=`. Methods raise `DmlcError` for what is wrong in itself; `build` for the rest.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = _check_name(name)
+        self._taken: dict[str, None] = {}
+        self._symbols: dict[str, Value] = {}
+        self._inputs: list[syntax.GraphInput] = []
+        self._record: list[Value] = []
+        self._names: dict[int, str] = {}
+        """The names that values were given, by their `id`."""
+        self._outputs: list[tuple[str, Value]] = []
+        self._imports: dict[str, None] = {}
+
+    # Declarations -------------------------------------------------------------------------
+
+    def symbols(self, names: str) -> tuple[Value, ...]:
+        """Symbols by name, separated by spaces or commas: `N, C = graph.symbols("N C")`. They
+        stand in sizes, and in expressions as numbers. A symbol that only sizes name needs no
+        declaration."""
+        return tuple(self._symbol(name) for name in names.replace(",", " ").split())
+
+    def input(self, name: str, data_type: DataType | str, sizes: Sequence[Size]) -> Value:
+        """A tensor that the graph is given."""
+        self._take(name)
+        declared, shape = self._type(data_type, sizes)
+        self._inputs.append(syntax.GraphInput(_name(name), declared, NOWHERE))
+        reference = syntax.Reference(name, NOWHERE)
+        dtype = find_data_type(declared.dtype.text)
+        return Value(self._record, Role.LEAF, lambda _: reference, (), shape, dtype)
+
+    def output(self, name: str, value: Value) -> None:
+        """Makes a value an output of the graph."""
+        self._take(name)
+        self._outputs.append((name, as_value(value, self._record)))
+
+    def name(self, name: str, value: Value) -> Value:
+        """Gives a value a name, which its statement, its stage and its kernel are called after.
+        Returns the value."""
+        if as_value(value, self._record).shape == ():
+            raise DmlcError("a number takes no name: tensors do")
+        self._take(name)
+        self._names[id(value)] = name
+        return value
+
+    # Calls --------------------------------------------------------------------------------
+
+    def call(
+        self, operator: str | Operator, /, *, name: str | None = None, **arguments: object
+    ) -> Value | Outputs:
+        """Calls an operator by its tensors and attributes: a built-in one by name, or one of a
+        file of one's own, which the graph then imports. `name` names the call.
+
+        An array of tensors is a list. An output whose sizes do not follow is stated:
+        `OutputTensor=("FLOAT32", ["N", 64])`. Gives the output, or `Outputs` where the operator
+        has several.
+        """
+        found = find_operator(operator) if isinstance(operator, str) else operator
+        definition = found.definition
+        self._import(found)
+        operands: list[Value] = []
+        given: dict[str, Value] = {}
+        labels: list[tuple[str, Callable[[Sequence[syntax.Expression]], syntax.Expression]]] = []
+        counts: dict[str, int] = {}
+        for label, argument in arguments.items():
+            tensor = definition.levels[-1].tensor(label)
+            attribute = definition.attribute(label)
+            start = len(operands)
+            if tensor is not None and tensor.output:
+                stated = self._stated(tensor, argument)
+                counts[label] = len(stated.items) if isinstance(stated, syntax.Array) else 1
+                labels.append((label, functools.partial(_fixed, stated)))
+            elif tensor is not None and tensor.array:
+                listed = isinstance(argument, list | tuple)
+                items = cast("Sequence[object]", argument) if listed else (argument,)
+                operands += [as_value(item, self._record) for item in items]
+                labels.append((label, functools.partial(_listed, start, len(operands))))
+            elif tensor is not None:
+                given[label] = as_value(argument, self._record)
+                operands.append(given[label])
+                labels.append((label, functools.partial(_single, start)))
+            elif attribute is not None:
+                written = self._attribute(attribute, argument)
+                labels.append((label, functools.partial(_fixed, written)))
+            else:
+                known = [t.name for t in definition.levels[-1].tensors]
+                known += [a.name for a in definition.attributes]
+                raise DmlcError(unknown_name(f"argument of {definition.name}", label, known))
+
+        def make(parts: Sequence[syntax.Expression]) -> syntax.Expression:
+            written = {label: write(parts) for label, write in labels}
+            return call_expression(definition.name, (), **written)
+
+        outputs = [t for t in definition.levels[-1].tensors if t.output]
+        if len(outputs) == 1 and not outputs[0].array:
+            shape, dtype = infer_output(definition, outputs[0], given)
+            made = Value(self._record, Role.CALL, make, operands, shape, dtype)
+            self._label(made, name, definition)
+            return made
+        called = Value(self._record, Role.CALL, make, operands)
+        self._label(called, name, definition)
+        return self._outputs_of(definition, called, outputs, given, counts)
+
+    def where(self, condition: object, then: object, otherwise: object) -> Value:
+        """`condition ? then : otherwise`, element by element."""
+        return choose(condition, then, otherwise)
+
+    def cast(self, value: Value, data_type: DataType | str) -> Value:
+        """The value converted to a data type."""
+        dtype = _data_type(data_type)
+        target = syntax.Reference(dtype.name, NOWHERE)
+        return Value(
+            self._record,
+            Role.EXPRESSION,
+            lambda e: call_expression("cast", [e[0], target]),
+            [as_value(value, self._record)],
+            value.shape,
+            dtype,
+        )
+
+    def reduce(
+        self,
+        combiner: str,
+        value: Value,
+        *,
+        axes: Sequence[int] | None = None,
+        like: Value | None = None,
+    ) -> Value:
+        """A reduction over axes, which stay with size 1: those listed, or those along which `like`
+        has size 1."""
+        if combiner not in REDUCTIONS:
+            raise DmlcError(unknown_name("reduction", combiner, REDUCTIONS))
+        if (axes is None) == (like is None):
+            raise DmlcError(f"'{combiner}' takes either axes= or like=")
+        operand = as_value(value, self._record)
+        dtype = DataType.INT32 if combiner.startswith("arg") else operand.data_type
+        if like is not None:
+            other = as_value(like, self._record)
+            if other.role in (Role.EXPRESSION, Role.OUTPUT) and id(other) not in self._names:
+                self._names[id(other)] = self._fresh("like")  # Only a name may stand there.
+            return Value(
+                self._record,
+                Role.EXPRESSION,
+                lambda e: call_expression(combiner, [e[0]], like=e[1]),
+                [operand, other],
+                other.shape,
+                dtype,
+            )
+        listed = syntax.Array(tuple(literal(a) for a in axes or ()), NOWHERE)
+        return Value(
+            self._record,
+            Role.EXPRESSION,
+            lambda e: call_expression(combiner, [e[0]], axes=listed),
+            [operand],
+            _fold_shape(operand, axes or ()),
+            dtype,
+        )
+
+    def __getattr__(self, name: str) -> Callable[..., Value]:
+        """`graph.exp` and the language's other functions."""
+        if name in REDUCTIONS:
+            return functools.partial(self._reduce_or_call, name)
+        if name in SCALAR_FUNCTIONS:
+            return functools.partial(self._call_function, name)
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise DmlcError(unknown_name("function", name, [*SCALAR_FUNCTIONS, *REDUCTIONS]))
+
+    @property
+    def directml(self) -> Family:
+        """The operators of DirectML."""
+        return Family(self, "directml")
+
+    @property
+    def onednn(self) -> Family:
+        """The operators of oneDNN's graph API."""
+        return Family(self, "onednn")
+
+    # Results ------------------------------------------------------------------------------
+
+    def build(self) -> Graph:
+        """The graph, checked. Raises `DmlcError` with every mistake, in the graph's text."""
+        return self.module().graphs[self._name]
+
+    def module(self) -> Module:
+        """The graph as a module of its own, whose `diagnostics` are warnings."""
+        return parse(str(self), f"<graph {self._name}>")
+
+    def __str__(self) -> str:
+        """The graph in the language."""
+        return format_file(syntax.File(None, self.declarations(), (), NOWHERE.source))
+
+    def declarations(self) -> tuple[syntax.Declaration, ...]:
+        """The syntax of the graph, and of the imports it needs."""
+        statements = list_statements(self._record, self._names, self._outputs, self._taken)
+        graph = syntax.Graph(
+            _name(self._name),
+            tuple(_name(s) for s in self._symbols),
+            tuple(self._inputs),
+            tuple(statements),
+            NOWHERE,
+        )
+        return (*(syntax.Import(path, NOWHERE) for path in self._imports), graph)
+
+    # Parts --------------------------------------------------------------------------------
+
+    def _take(self, name: str) -> None:
+        if _check_name(name) in self._taken:
+            raise DmlcError(f"the name '{name}' is taken in this graph")
+        self._taken[name] = None
+
+    def _fresh(self, stem: str) -> str:
+        name, count = stem, 1
+        while name in self._taken:
+            count += 1
+            name = f"{stem}_{count}"
+        self._taken[name] = None
+        return name
+
+    def _symbol(self, name: str) -> Value:
+        if name not in self._symbols:
+            self._take(name)
+            reference = syntax.Reference(name, NOWHERE)
+            self._symbols[name] = Value(self._record, Role.LEAF, lambda _: reference, (), ())
+        return self._symbols[name]
+
+    def _type(
+        self, data_type: DataType | str, sizes: Sequence[Size]
+    ) -> tuple[syntax.TensorType, tuple[int | str, ...]]:
+        values = [self._symbol(s) if isinstance(s, str) else s for s in sizes]
+        for size in values:
+            if isinstance(size, Value) and size.shape != ():
+                raise DmlcError("a size is a number or an expression of symbols, not a tensor")
+        written = [write(as_value(size, self._record)) for size in values]
+        shape = tuple(
+            e.value if isinstance(e, syntax.Literal) and isinstance(e.value, int)
+            else format_expression(e)
+            for e in written
+        )  # fmt: skip
+        dtype = _name(_data_type(data_type).name)
+        return syntax.TensorType(dtype, tuple(written), NOWHERE), shape
+
+    def _stated(self, tensor: TensorDefinition, given: object) -> syntax.Expression:
+        """The type and sizes of an output, or of each output of an array."""
+        if tensor.array:
+            if not isinstance(given, list):
+                raise DmlcError(f"'{tensor.name}' takes a list of types with sizes")
+            items = cast("list[OutputType]", given)
+            return syntax.Array(tuple(self._stated_one(tensor, g) for g in items), NOWHERE)
+        return self._stated_one(tensor, given)
+
+    def _stated_one(self, tensor: TensorDefinition, given: object) -> syntax.Expression:
+        if isinstance(given, TensorDesc) and given.sizes is not None:
+            data_type, sizes = given.data_type, cast("Sequence[Size]", given.sizes)
+        elif isinstance(given, tuple) and len(cast("tuple[object, ...]", given)) == 2:
+            data_type, sizes = cast("tuple[DataType | str, Sequence[Size]]", given)
+        else:
+            raise DmlcError(
+                f"'{tensor.name}' is an output: state its type and sizes, as in "
+                f"{tensor.name}=('FLOAT32', ['N', 64])"
+            )
+        declared, _ = self._type(data_type, sizes)
+        base = syntax.Reference(declared.dtype.text, NOWHERE)
+        return syntax.Index(base, declared.sizes, None, NOWHERE)
+
+    def _attribute(self, attribute: AttributeDefinition, given: object) -> syntax.Expression:
+        if isinstance(given, list | tuple):
+            items = cast("Sequence[object]", given)
+            return syntax.Array(tuple(self._attribute(attribute, g) for g in items), NOWHERE)
+        if isinstance(given, str):
+            if attribute.enum is not None:
+                return syntax.Reference(given, NOWHERE)
+            return syntax.String(given, NOWHERE)
+        if attribute.enum is not None:
+            for member, number in attribute.enum.members.items():
+                if number == given:
+                    return syntax.Reference(member, NOWHERE)
+        if isinstance(given, Value):
+            if given.shape != ():
+                raise DmlcError(f"'{attribute.name}' is an attribute and takes no tensor")
+            return write(given)
+        return literal(given)
+
+    def _label(self, value: Value, name: str | None, definition: OperatorDefinition) -> None:
+        if name is not None:
+            self.name(name, value)
+            return
+        value.stem = definition.short_name.lower()
+
+    def _outputs_of(
+        self,
+        definition: OperatorDefinition,
+        called: Value,
+        outputs: Sequence[TensorDefinition],
+        given: Mapping[str, Value],
+        counts: Mapping[str, int],
+    ) -> Outputs:
+        found: dict[str, Value | tuple[Value, ...]] = {}
+        for output in outputs:
+            shape, dtype = infer_output(definition, output, given)
+            if not output.array:
+                member = functools.partial(_member, output.name)
+                found[output.name] = Value(
+                    self._record, Role.OUTPUT, member, [called], shape, dtype
+                )
+                continue
+            entries = [
+                Value(self._record, Role.OUTPUT, functools.partial(_entry, output.name, k),
+                      [called], None, dtype)
+                for k in range(counts.get(output.name, 0))
+            ]  # fmt: skip
+            found[output.name] = tuple(entries)
+        return Outputs(definition.name, found)
+
+    def _import(self, found: Operator) -> None:
+        """Imports the file of an operator that is not built in."""
+        if found.name in operators():
+            return
+        source = found.definition.syntax.span.source
+        if not source.name.endswith(".dml"):
+            raise DmlcError(
+                f"operator '{found.name}' stands in no file, so no graph can import it",
+                notes=["write it to a .dml file, and load that"],
+            )
+        self._imports[source.name] = None
+
+    def _reduce_or_call(
+        self,
+        name: str,
+        *given: Value,
+        axes: Sequence[int] | None = None,
+        like: Value | None = None,
+    ) -> Value:
+        if len(given) == 1:
+            return self.reduce(name, given[0], axes=axes, like=like)
+        return self._call_function(name, *given)
+
+    def _call_function(self, name: str, *given: object) -> Value:
+        count = SCALAR_FUNCTIONS.get(name)
+        if count != len(given):
+            takes = "one tensor" if count is None else f"{count} argument" + "s" * (count > 1)
+            raise DmlcError(f"'{name}' takes {takes}, but is given {len(given)}")
+        return call_function(name, given)
+
+
+def write(value: Value) -> syntax.Expression:
+    """A number or an expression of symbols, as it is written."""
+    return value.make([write(o) for o in value.operands])
+
+
+def _single(position: int, parts: Sequence[syntax.Expression]) -> syntax.Expression:
+    return parts[position]
+
+
+def _listed(start: int, end: int, parts: Sequence[syntax.Expression]) -> syntax.Expression:
+    return syntax.Array(tuple(parts[start:end]), NOWHERE)
+
+
+def _fixed(written: syntax.Expression, parts: Sequence[syntax.Expression]) -> syntax.Expression:
+    return written
+
+
+def _member(name: str, parts: Sequence[syntax.Expression]) -> syntax.Expression:
+    return syntax.Member(parts[0], _name(name), NOWHERE)
+
+
+def _entry(name: str, number: int, parts: Sequence[syntax.Expression]) -> syntax.Expression:
+    return syntax.Index(_member(name, parts), (literal(number),), None, NOWHERE)
+
+
+def _fold_shape(operand: Value, axes: Sequence[int]) -> tuple[int | str, ...] | None:
+    if operand.shape is None:
+        return None
+    rank = len(operand.shape)
+    folded = [a + rank if a < 0 else a for a in axes]
+    return tuple(1 if a in folded else size for a, size in enumerate(operand.shape))
+
+
+def _name(text: str) -> syntax.Name:
+    return syntax.Name(text, NOWHERE)
+
+
+def _check_name(name: str) -> str:
+    if not _NAME.fullmatch(name) or name in _LITERALS:
+        raise DmlcError(f"'{name}' is no name: letters, digits and underscores, and no digit first")
+    return name
+
+
+def _data_type(given: DataType | str) -> DataType:
+    found = given if isinstance(given, DataType) else find_data_type(given)
+    if found is None:
+        raise DmlcError(unknown_name("data type", str(given), data_type_names()))
+    return found

@@ -1,0 +1,73 @@
+"""Data types and sizes of what an operator gives, as far as its tables and sentences say them.
+
+Sizes may hold symbols here, so nothing is computed: an output has the sizes, or the data type, of
+an input that it must share them with. What a formula decides is known when the graph is bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dmlc.building.values import Shape, Value
+from dmlc.language import syntax
+from dmlc.language.definitions import OperatorDefinition, TensorDefinition
+from dmlc.scalars import DataType
+
+
+def infer_output(
+    operator: OperatorDefinition, output: TensorDefinition, given: Mapping[str, Value]
+) -> tuple[Shape, DataType | None]:
+    """The sizes and the data type of an output, where they are those of a value given."""
+    shape = next(
+        (
+            given[name].shape
+            for name in [*_alike(operator, output, "Sizes"), *_same_shape(operator, output)]
+            if name in given and given[name].shape is not None
+        ),
+        None,
+    )
+    if shape is None and output.dimensions is not None:
+        shape = _from_dimensions(operator, output, given)
+    dtypes = [given[n].data_type for n in _alike(operator, output, "DataType") if n in given]
+    if not dtypes and len(output.dtypes) == 1:
+        dtypes = list(output.dtypes)
+    return shape, next((t for t in dtypes if t is not None), None)
+
+
+def _alike(operator: OperatorDefinition, output: TensorDefinition, fact: str) -> list[str]:
+    """The tensors that must have the same of something as an output."""
+    found: list[str] = []
+    for constraint in operator.constraints:
+        if isinstance(constraint, syntax.Sentence) and constraint.kind == "same":
+            names = [s.text for s in constraint.subjects]
+            if output.name in names and any(o.text == fact for o in constraint.objects):
+                found += names
+    return found
+
+
+def _same_shape(operator: OperatorDefinition, output: TensorDefinition) -> list[str]:
+    tensors = operator.levels[-1].tensors
+    return [
+        t.name for t in tensors if t.shape_name is not None and t.shape_name == output.shape_name
+    ]
+
+
+def _from_dimensions(
+    operator: OperatorDefinition, output: TensorDefinition, given: Mapping[str, Value]
+) -> Shape:
+    """Sizes by the names that the table gives them: `{ N, C, 1 }`."""
+    named: dict[str, int | str] = {}
+    for tensor in operator.levels[-1].tensors:
+        shape = given[tensor.name].shape if tensor.name in given else None
+        if shape is None or tensor.dimensions is None or len(shape) != len(tensor.dimensions):
+            continue
+        for dimension, size in zip(tensor.dimensions, shape, strict=True):
+            if dimension.name is not None:
+                named.setdefault(dimension.name, size)
+    found: list[int | str] = []
+    for dimension in output.dimensions or ():
+        size = dimension.size if dimension.name is None else named.get(dimension.name)
+        if size is None or dimension.optional:
+            return None
+        found.append(size)
+    return tuple(found)

@@ -1,0 +1,300 @@
+"""`Value`: a tensor, or a symbol, of a graph that is being built.
+
+A value keeps how it is written and what it is made of; which values get a name of their own is for
+the builder to say. What is known of data types and sizes is kept as far as it follows without
+binding; the checker and the binder have the last word.
+"""
+
+from __future__ import annotations
+
+import enum
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from dmlc.language import syntax
+from dmlc.scalars import OPERATIONS, DataType
+from dmlc.source import DmlcError, Source, Span
+
+NOWHERE = Span(Source("<graph>", ""), 0, 0)
+"""Where the syntax of a graph built in Python stands, until it is printed."""
+
+Shape: TypeAlias = tuple[int | str, ...] | None
+"""Sizes, as numbers or as expressions of symbols; empty for one value, None where not known."""
+
+Make: TypeAlias = Callable[[Sequence[syntax.Expression]], syntax.Expression]
+
+
+class Role(enum.Enum):
+    """How a value is written."""
+
+    LEAF = "an input, a symbol or a number: always where it is read"
+    EXPRESSION = "where it is read, unless it is read more than once"
+    CALL = "in a statement of its own"
+    OUTPUT = "as an output of a call: always where it is read"
+
+
+class Value:
+    """A tensor or a symbol of one `GraphBuilder`. Arithmetic and comparisons are element by
+    element and give values; `&`, `|` and `~` are those of booleans."""
+
+    __array_ufunc__ = None  # NumPy's scalars leave their arithmetic with values to `Value`.
+
+    def __init__(
+        self,
+        record: list[Value],
+        role: Role,
+        make: Make,
+        operands: Sequence[Value] = (),
+        shape: Shape = None,
+        dtype: DataType | None = None,
+    ) -> None:
+        self.record = record
+        """Every value of the builder, in the order made."""
+        self.role = role
+        self.make = make
+        self.operands = tuple(operands)
+        self.shape = shape
+        """The sizes, with symbols by name; empty for one value, None where they follow only when
+        the graph is bound."""
+        self.data_type = dtype
+        """The data type; None where it follows only when the graph is bound."""
+        self.stem = ""
+        """What its statement is named after, where it needs one and has no name."""
+        if role is not Role.LEAF or shape != ():
+            record.append(self)
+
+    def __repr__(self) -> str:
+        dtype = "?" if self.data_type is None else self.data_type.name
+        sizes = "?" if self.shape is None else ", ".join(map(str, self.shape))
+        return f"<value {dtype}[{sizes}]>"
+
+    def __bool__(self) -> bool:
+        raise DmlcError(
+            "the elements of a graph's value are not known while it is built",
+            notes=["choose element by element with where(condition, a, b); join with &, | and ~"],
+        )
+
+    __hash__ = object.__hash__
+
+    def __add__(self, other: object) -> Value:
+        return combine("+", self, other)
+
+    def __radd__(self, other: object) -> Value:
+        return combine("+", other, self)
+
+    def __sub__(self, other: object) -> Value:
+        return combine("-", self, other)
+
+    def __rsub__(self, other: object) -> Value:
+        return combine("-", other, self)
+
+    def __mul__(self, other: object) -> Value:
+        return combine("*", self, other)
+
+    def __rmul__(self, other: object) -> Value:
+        return combine("*", other, self)
+
+    def __truediv__(self, other: object) -> Value:
+        return combine("/", self, other)
+
+    def __rtruediv__(self, other: object) -> Value:
+        return combine("/", other, self)
+
+    def __mod__(self, other: object) -> Value:
+        return combine("%", self, other)
+
+    def __rmod__(self, other: object) -> Value:
+        return combine("%", other, self)
+
+    def __pow__(self, other: object) -> Value:
+        return call_function("pow", [self, other])
+
+    def __rpow__(self, other: object) -> Value:
+        return call_function("pow", [other, self])
+
+    def __lt__(self, other: object) -> Value:
+        return combine("<", self, other)
+
+    def __le__(self, other: object) -> Value:
+        return combine("<=", self, other)
+
+    def __gt__(self, other: object) -> Value:
+        return combine(">", self, other)
+
+    def __ge__(self, other: object) -> Value:
+        return combine(">=", self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return combine("==", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return combine("!=", self, other)
+
+    def __and__(self, other: object) -> Value:
+        return combine("&&", self, other)
+
+    def __rand__(self, other: object) -> Value:
+        return combine("&&", other, self)
+
+    def __or__(self, other: object) -> Value:
+        return combine("||", self, other)
+
+    def __ror__(self, other: object) -> Value:
+        return combine("||", other, self)
+
+    def __neg__(self) -> Value:
+        return _unary("-", self)
+
+    def __invert__(self) -> Value:
+        return _unary("!", self)
+
+    def __abs__(self) -> Value:
+        return call_function("abs", [self])
+
+
+# Making values ----------------------------------------------------------------------------------
+
+
+def as_value(given: object, record: list[Value]) -> Value:
+    """A value as it is, or a number as one. Raises `DmlcError` for anything else, and for values
+    of another graph."""
+    if isinstance(given, Value):
+        if given.record is not record:
+            raise DmlcError("this value belongs to another graph")
+        return given
+    expression = literal(given)
+    return Value(record, Role.LEAF, lambda _: expression, (), ())
+
+
+def literal(given: object) -> syntax.Expression:
+    """A number or a boolean, plain or of NumPy, as it is written. Raises `DmlcError`."""
+    item = getattr(given, "item", None)
+    if callable(item) and getattr(given, "ndim", 1) == 0:
+        given = item()
+    if isinstance(given, bool):
+        return syntax.Literal("true" if given else "false", given, NOWHERE)
+    if not isinstance(given, numbers.Real):
+        raise DmlcError(
+            f"a value of a graph or a number is expected, not a {type(given).__name__}",
+            notes=["arrays are given to the graph when it runs: declare them with input(...)"],
+        )
+    value = int(given) if isinstance(given, numbers.Integral) else float(given)
+    text = repr(value).lstrip("-")
+    positive = syntax.Literal(text, type(value)(text), NOWHERE)
+    return syntax.Unary("-", positive, NOWHERE) if repr(value).startswith("-") else positive
+
+
+def combine(symbol: str, left: object, right: object) -> Value:
+    """A binary operator of the language on two values, one of which may be a number."""
+    operands = _operands([left, right])
+    found = _result(operands)
+    truth = symbol in ("<", "<=", ">", ">=", "==", "!=", "&&", "||")
+    return Value(
+        operands[0].record,
+        Role.EXPRESSION if found[0] != () else Role.LEAF,
+        lambda e: syntax.Binary(symbol, e[0], e[1], NOWHERE),
+        operands,
+        found[0],
+        DataType.BOOL if truth else found[1],
+    )
+
+
+def call_function(name: str, given: Sequence[object]) -> Value:
+    """A scalar function of the language, element by element."""
+    operands = _operands(given)
+    shape, dtype = _result(operands)
+    operation = OPERATIONS.get(name)
+    truth = operation is not None and operation.gives_bool
+    return Value(
+        operands[0].record,
+        Role.EXPRESSION if shape != () else Role.LEAF,
+        lambda e: call_expression(name, e),
+        operands,
+        shape,
+        DataType.BOOL if truth else dtype,
+    )
+
+
+def choose(condition: object, then: object, otherwise: object) -> Value:
+    """`condition ? then : otherwise`, element by element."""
+    operands = _operands([condition, then, otherwise])
+    shape, _ = _result(operands)
+    return Value(
+        operands[0].record,
+        Role.EXPRESSION if shape != () else Role.LEAF,
+        lambda e: syntax.Ternary(e[0], e[1], e[2], NOWHERE),
+        operands,
+        shape,
+        _result(operands[1:])[1],
+    )
+
+
+def call_expression(
+    name: str, positional: Sequence[syntax.Expression], **named: syntax.Expression
+) -> syntax.Call:
+    """`name(a, b, label: c)`"""
+    arguments = [syntax.Argument(None, e, NOWHERE) for e in positional]
+    arguments += [
+        syntax.Argument(syntax.Name(label, NOWHERE), e, NOWHERE) for label, e in named.items()
+    ]
+    function = syntax.Reference(name, NOWHERE)
+    return syntax.Call(function, tuple(arguments), NOWHERE)
+
+
+def _unary(symbol: str, operand: Value) -> Value:
+    return Value(
+        operand.record,
+        Role.EXPRESSION if operand.shape != () else Role.LEAF,
+        lambda e: syntax.Unary(symbol, e[0], NOWHERE),
+        [operand],
+        operand.shape,
+        operand.data_type,
+    )
+
+
+def _operands(given: Sequence[object]) -> list[Value]:
+    record = next((v.record for v in given if isinstance(v, Value)), None)
+    if record is None:
+        raise DmlcError("one operand at least must be a value of the graph")
+    return [as_value(v, record) for v in given]
+
+
+def _result(operands: Sequence[Value]) -> tuple[Shape, DataType | None]:
+    """The sizes and the data type of an element-wise result, where they are known."""
+    shape: Shape = ()
+    types: dict[DataType | None, None] = {}
+    for operand in operands:
+        shape = join_shapes(shape, operand.shape)
+        if operand.shape != ():
+            types[operand.data_type] = None
+    if len(types) == 1:
+        return shape, next(iter(types))
+    floats = {DataType.FLOAT32, DataType.FLOAT16, DataType.BFLOAT16}
+    return shape, DataType.FLOAT32 if types and set(types) <= floats else None
+
+
+def join_shapes(left: Shape, right: Shape) -> Shape:
+    """The sizes two values broadcast to; None where symbols leave that open. Raises `DmlcError`
+    where they cannot."""
+    if left == () or right == ():
+        return right if left == () else left
+    if left is None or right is None:
+        return None
+    joined: list[int | str] = []
+    for a, b in zip(left, right, strict=False):
+        if a == b or b == 1:
+            joined.append(a)
+        elif a == 1:
+            joined.append(b)
+        elif isinstance(a, str) or isinstance(b, str):
+            return None
+        else:
+            break
+    if len(left) != len(right) or len(joined) != len(left):
+        shown = " and ".join(f"[{', '.join(map(str, s))}]" for s in (left, right))
+        raise DmlcError(
+            f"tensors of sizes {shown} do not combine element by element: they need the same "
+            "number of dimensions, and each size the same or 1"
+        )
+    return tuple(joined)
