@@ -114,8 +114,19 @@ def _graph_pages() -> dict[Path, str]:
          "(../../examples/graphs), and what fusion makes of each. Each is tested against PyTorch's "
          "automatic differentiation.", "", *rows, "",
          "Unfused means: every stage, that is every formula of an operator or of the graph, as a "
-         "kernel of its own. Kernels and bytes are those for OpenCL on a CPU; `dmlc graph` shows "
-         "the same for other targets, sizes and graphs of your own.", "",
+         "kernel of its own. Kernels and bytes are those for OpenCL on a CPU.", "",
+         "## How to read a picture", "",
+         "A box is a stage: a name, its formula, and the type and sizes of what it gives; violet "
+         "ones are reductions, and a coloured stripe says which call of the graph it comes from. A "
+         "frame is a kernel around the stages that it computes; `again` marks a stage that an "
+         "earlier kernel has computed too, because reading it back would cost more. Blue tags at "
+         "its upper rim are the tensors it reads from memory, orange ones at its lower rim those "
+         "it writes, with their bytes; pale ones are small beside the others. Lines inside a frame "
+         "are values in registers, or in memory of the kernel's own.", "",
+         "`dmlc graph` draws graphs of your own, and operators of the library, for any target:", "",
+         "```", "dmlc graph FILE.dml --dim N=32 -o picture.svg     # or picture.dot, for Graphviz",
+         "dmlc graph FILE.dml --dim N=32 --view after       # as text, on the terminal", "```", "",
+         "So does Python: `dmlc.picture.draw(dmlc.pipeline.explain(graph.bind(dims=...)))`.", "",
          "Written by `make docs`.", ""]
     )  # fmt: skip
     return pages
@@ -127,7 +138,7 @@ def _describe_graph(path: Path, dims: dict[str, int], diagram: Diagram) -> str:
     remark = "" if intro is None else re.sub(r"^// ?", "", intro[0], flags=re.MULTILINE)
     sizes = ", ".join(f"{name} = {size}" for name, size in dims.items())
     options = " ".join(f"--dim {name}={size}" for name, size in dims.items())
-    command = f"dmlc graph examples/graphs/{path.name} {options} -o {path.stem}.svg"
+    command = f"dmlc graph examples/graphs/{path.name}:{path.stem} {options} -o {path.stem}.svg"
     return "\n".join(
         [f"# {path.stem}", "", remark.strip(), "", "```dml", listing.strip(), "```", "",
          f"## Before fusion: {summarize_view(diagram.before)}", "",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from dmlc.picture.diagram import Diagram, Kernel, Step, Tensor, Transfer, View
 from dmlc.picture.layered import Arrangement, Box, Gaps, Link, Point, arrange, find_long
@@ -123,9 +123,12 @@ def draw_view(diagram: Diagram, view: View, *, explained: bool) -> Drawing:
     explained = explained and len(view.kernels) <= _MOST_EXPLAINED
     ends = {name: _draw_tensor(t, "input").width for name, t in diagram.tensors.items()}
     stripes = find_stripes(diagram)
-    blocks = [
-        _draw_kernel(kernel, heavy, ends if explained else None, stripes) for kernel in view.kernels
-    ]
+    blocks: list[_Block] = []
+    done: set[str] = set()
+    for kernel in view.kernels:
+        look = _Look(heavy, stripes, done, ends if explained else None)
+        blocks.append(_draw_kernel(kernel, look))
+        done |= {step.name for step in kernel.steps}
     read = {t.tensor for k in view.kernels for t in k.reads}
     made = {t.tensor for k in view.kernels for t in k.writes}
     sources = [n for n in diagram.tensors if n in read and n not in made]
@@ -251,16 +254,28 @@ class _Block:
     writes: Mapping[str, float]
 
 
-def _draw_kernel(
-    kernel: Kernel, heavy: int, ends: Mapping[str, float] | None, stripes: Mapping[str, str]
-) -> _Block:
-    """A kernel by itself. With `ends`, the widths of inputs and outputs, it says what it moves and
-    why it is one, and its tags stand as far apart as inputs above them do."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Look:
+    """What the drawing of a kernel depends on beside the kernel."""
+
+    heavy: int
+    """The bytes of the largest transfer of the view."""
+    stripes: Mapping[str, str]
+    done: Container[str]
+    """The stages that kernels before it have computed."""
+    ends: Mapping[str, float] | None
+    """The widths of inputs and outputs where the kernel says what it moves and why it is one: its
+    tags stand as far apart then as what is above them."""
+
+
+def _draw_kernel(kernel: Kernel, look: _Look) -> _Block:
+    """A kernel by itself."""
+    heavy, ends = look.heavy, look.ends
     tags_in = [_draw_tag(t, "read", heavy) for t in kernel.reads]
     tags_out = [_draw_tag(t, "write", heavy) for t in kernel.writes]
     if len(kernel.steps) == 1 and ends is None:
-        return _draw_single(_draw_step(kernel.steps[0], stripes), kernel, tags_in, tags_out)
-    steps = [_draw_step(step, stripes) for step in kernel.steps]
+        return _draw_single(_draw_step(kernel.steps[0], look), kernel, tags_in, tags_out)
+    steps = [_draw_step(step, look) for step in kernel.steps]
     parts = [*tags_in, *steps, *tags_out]
     boxes = [
         *(Box(w, _TAG_HEIGHT, first=True) for w in _give_room(tags_in, kernel.reads, ends)),
@@ -361,10 +376,11 @@ def _frame(
 
 
 def _write_remarks(kernel: Kernel) -> tuple[Line, ...]:
-    count = len(kernel.steps)
+    count = sum(len(s.members) or 1 for s in kernel.steps)
+    launches = f" in {kernel.launches} launches" if kernel.launches > 1 else ""
     texts = [
         (_title(kernel), "name"),
-        (f"{count} stage{'s' if count > 1 else ''}", "small muted"),
+        (f"{count} stage{'s' if count > 1 else ''}{launches}", "small muted"),
     ]
     styles = ("small readtext", "small writetext")
     texts += zip(describe_traffic(kernel), styles, strict=False)
@@ -420,8 +436,9 @@ def _draw_single(
     return _Block(drawing, middles[0], middles[1])
 
 
-def _draw_step(step: Step, stripes: Mapping[str, str]) -> Shape:
-    """A stage: its name, its formula, the type and sizes of what it gives."""
+def _draw_step(step: Step, look: _Look) -> Shape:
+    """A stage: its name, its formula, the type and sizes of what it gives, and whether a kernel
+    before has computed it too."""
     name = cut(step.name, _NAME_LONGEST)
     width = _FORMULA_WIDTH
     if len(wrap(f"= {step.formula}", width)) > _FORMULA_LINES:
@@ -446,4 +463,6 @@ def _draw_step(step: Step, stripes: Mapping[str, str]) -> Shape:
     if step.call is not None:
         note += f" (of the call {step.call})"
     style = "fold" if step.folds else "stage"
-    return Shape(0, 0, width, y + 8, style, tuple(lines), note, stripes.get(step.call or "", ""))
+    return Shape(
+        0, 0, width, y + 8, style, tuple(lines), note, look.stripes.get(step.call or "", "")
+    )

@@ -208,7 +208,7 @@ def test_an_svg_shows_every_stage_and_every_transfer() -> None:
         assert len(lines) == outer + (inner if name == "after" else 0)
         stripes = [e for e in root.iter(f"{SVG}path") if "stripe" in (e.get("class") or "")]
         assert len(stripes) == 7
-    assert "masked: ACTIVATION_RELU_GRAD" in texts
+        assert "masked: ACTIVATION_RELU_GRAD" in texts
 
 
 def test_what_is_far_away_is_named_again() -> None:
