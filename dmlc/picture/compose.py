@@ -274,7 +274,9 @@ def _draw_kernel(kernel: Kernel, look: _Look) -> _Block:
     tags_in = [_draw_tag(t, "read", heavy) for t in kernel.reads]
     tags_out = [_draw_tag(t, "write", heavy) for t in kernel.writes]
     if len(kernel.steps) == 1 and ends is None:
-        return _draw_single(_draw_step(kernel.steps[0], look), kernel, tags_in, tags_out)
+        rows = [sum(t.width + 8 for t in tags) - 8 for tags in (tags_in, tags_out)]
+        step = _draw_step(kernel.steps[0], look, max(rows))
+        return _draw_single(step, kernel, tags_in, tags_out)
     steps = [_draw_step(step, look) for step in kernel.steps]
     parts = [*tags_in, *steps, *tags_out]
     boxes = [
@@ -338,22 +340,20 @@ def _frame(
     remarks = _write_remarks(kernel) if explained else ()
     gutter = _GUTTER if remarks else 0.0
     half = _TAG_HEIGHT / 2
-    above = half if kernel.reads else 0.0
-    below = half if kernel.writes else 0.0
-    spare = max((len(remarks) + 0.5) * LINE + 2 * _PAD + half - found.height + above + below, 0.0)
+    # Tags stand on the rim; without any, the rim keeps its distance.
+    above, top = (half, 0.0) if kernel.reads else (0.0, 12.0)
+    needed = above + half + (len(remarks) + 0.5) * LINE + 2 * _PAD + half
+    spare = max(needed - found.height - top, 0.0)
     left, width = 12 + gutter, found.width + gutter + 24
-    height = found.height + spare
+    height = found.height + spare + top
     drop = len(kernel.reads) + len(kernel.steps)
     frame = Shape(
         0,
         above,
         width,
-        height - above - below,
+        height - above - half,
         "kernel",
-        tuple(
-            dataclasses.replace(line, y=line.y + above + half + 2 if above else line.y + 6)
-            for line in remarks
-        ),
+        tuple(dataclasses.replace(n, y=n.y + (2 * above + 2 if above else 6)) for n in remarks),
         f"kernel {kernel.label}: {_plain(kernel.reason)}" if kernel.reason else "",
     )
     shapes: list[Shape] = [frame]
@@ -361,11 +361,11 @@ def _frame(
         # What there is to spare goes between the stages and the tags of what is written.
         x = place.x + left + (boxes[at].width - part.width) / 2
         low = drop <= at < drop + len(kernel.writes)
-        shapes.append(part.moved(x, place.y + (spare if low else 0.0)))
+        shapes.append(part.moved(x, place.y + top + (spare if low else 0.0)))
     curves: list[Curve] = []
-    lowest = found.height - (_TAG_HEIGHT if kernel.writes else 0.0)
+    lowest = found.height - _TAG_HEIGHT
     for route in found.routes:
-        points = [(x + left, y + (spare if y >= lowest - 0.01 else 0.0)) for x, y in route]
+        points = [(x + left, y + top + (spare if y >= lowest - 0.01 else 0.0)) for x, y in route]
         curves.append(Curve(tuple(points), "register", 1.3))
     middles = [s.x + s.width / 2 - width / 2 for s in shapes[1:]]
     return _Block(
@@ -436,15 +436,17 @@ def _draw_single(
     return _Block(drawing, middles[0], middles[1])
 
 
-def _draw_step(step: Step, look: _Look) -> Shape:
+def _draw_step(step: Step, look: _Look, room: float = 0.0) -> Shape:
     """A stage: its name, its formula, the type and sizes of what it gives, and whether a kernel
     before has computed it too."""
     name = cut(step.name, _NAME_LONGEST)
     width = _FORMULA_WIDTH
     if len(wrap(f"= {step.formula}", width)) > _FORMULA_LINES:
-        width = _LONG_FORMULA_WIDTH
+        width = max(_LONG_FORMULA_WIDTH, int((room - 2 * _PAD) / measure(" ", CODE, code=True)))
     formula = wrap_evenly(f"= {step.formula}", width, _FORMULA_LINES)
     about = f"{step.dtype} {show_sizes(step.sizes)}"
+    if step.name in look.done:
+        about += ", again"
     width = (
         2 * _PAD
         + 2

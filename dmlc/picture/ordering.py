@@ -29,8 +29,16 @@ class Ties:
 
 
 def order_layers(layers: Sequence[Sequence[int]], ties: Ties) -> list[list[int]]:
-    """The same layers, each in a good order."""
-    current = _start(layers, ties)
+    """The same layers, each in a good order: few crossings, and of two that are alike in that the
+    one that keeps nearer to the order of the nodes' numbers."""
+    start = _start(layers, ties)
+    found = [_improve(order, ties) for order in (start, [layer[::-1] for layer in start])]
+    best = min(range(len(found)), key=lambda n: (found[n][0], _disorder(found[n][1])))
+    return found[best][1]
+
+
+def _improve(current: list[list[int]], ties: Ties) -> tuple[int, list[list[int]]]:
+    """The best order seen from this one on, and its crossings."""
     best, least = [list(layer) for layer in current], count_crossings(current, ties)
     stale = 0
     for sweep in range(_SWEEPS):
@@ -42,10 +50,7 @@ def order_layers(layers: Sequence[Sequence[int]], ties: Ties) -> list[list[int]]
         stale += 1
         if found < least:
             best, least, stale = [list(layer) for layer in current], found, 0
-    mirrored = [layer[::-1] for layer in best]
-    if count_crossings(mirrored, ties) > least or _disorder(mirrored) >= _disorder(best):
-        return best
-    return mirrored
+    return least, best
 
 
 def _disorder(layers: Sequence[Sequence[int]]) -> int:

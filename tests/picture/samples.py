@@ -25,6 +25,10 @@ SHIFTED = """func @shifted(%X: f32[64, 32]) -> (%Z) {
   %Z: f32[i0 < 64] = sum[r1 < 3 where lt(add(i0, r1), 64)] %Y[add(i0, r1), 0]
 }"""
 
+INDEX_ONLY = """func @diagonal() -> (%Y) {
+  %Y: f32[i0 < 3, i1 < 3] = select(eq(i0, i1), 1.0, 0.0)
+}"""
+
 OPEN = "func @negate(%X: f32[n]) -> (%Y) { %Y: f32[i0 < n] = neg(%X[i0]) }"
 
 

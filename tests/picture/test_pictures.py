@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import re
 import xml.etree.ElementTree as ET
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -30,6 +31,7 @@ from dmlc.picture.text import write_text
 from dmlc.pipeline import explain
 from dmlc.source import UnknownNameError, UnsupportedError
 from tests.picture.samples import (
+    INDEX_ONLY,
     OPEN,
     SHIFTED,
     SMALL,
@@ -47,7 +49,7 @@ def draw_residual(form: str, views: tuple[str, ...] = VIEWS) -> str:
 
 
 def diagrams() -> list[Diagram]:
-    functions = [ir.parse(SMALL), ir.parse(SHIFTED), ir.parse(OPEN), make_chain(9)]
+    functions = [*map(ir.parse, (SMALL, SHIFTED, OPEN, INDEX_ONLY)), make_chain(9)]
     residual = make_diagram(explain_residual(), list_calls(load_graph("residual_block_backward")))
     return [residual, *(make_diagram(explain(f)) for f in functions)]
 
@@ -216,6 +218,13 @@ def test_what_is_far_away_is_named_again() -> None:
     root = ET.fromstring(text)
     again = [e for e in root.iter(f"{SVG}rect") if e.get("class") == "again"]
     assert len(again) > 20
+
+
+def test_what_several_kernels_compute_is_marked() -> None:
+    diagram = make_diagram(explain(ir.parse(SHIFTED)))
+    counts = Counter(s.name for k in diagram.after.kernels for s in k.steps)
+    text = draw(explain(ir.parse(SHIFTED)), "svg", ("after",))
+    assert text.count(", again<") == sum(counts.values()) - len(counts) > 0
 
 
 def test_names_are_cut_in_the_middle_and_markup_is_escaped() -> None:
