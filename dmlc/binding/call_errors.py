@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition
 from dmlc.source import Diagnostic, DmlcError, Note
+
+_OPEN = re.compile(r"the sizes of (?:output )?'(\w+)'")
+"""How messages begin of sizes that a caller of `bind` has to give."""
 
 
 def explain_at_call(error: DmlcError, operator: OperatorDefinition, call: syntax.Call) -> DmlcError:
@@ -13,6 +19,7 @@ def explain_at_call(error: DmlcError, operator: OperatorDefinition, call: syntax
     declared = {t.span: t.name for level in operator.levels for t in level.tensors}
     declared |= {a.span: a.name for a in operator.attributes}
     given = {a.name.text: a.value.span for a in call.arguments if a.name is not None}
+    outputs = [t.name for t in operator.levels[-1].tensors if t.output]
     made: list[Diagnostic] = []
     for found in error.diagnostics:
         labels = [
@@ -20,6 +27,13 @@ def explain_at_call(error: DmlcError, operator: OperatorDefinition, call: syntax
         ]
         place = next((given[label] for label in labels if label in given), call.function.span)
         notes = found.notes
+        opened = _OPEN.match(found.message)
+        if opened is not None and opened[1] in outputs and opened[1] not in given:
+            message = (
+                f"the sizes of '{opened[1]}' do not follow from this call: state them, as in "
+                f"'{opened[1]}: FLOAT32[...]'"
+            )
+            notes, found = (), dataclasses.replace(found, message=message)
         if found.span is not None:
             notes = (Note(f"in {operator.name}", found.span), *notes)
         made.append(Diagnostic(f"{operator.name}: {found.message}", place, notes))

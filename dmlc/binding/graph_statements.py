@@ -24,7 +24,7 @@ from dmlc.binding.expressions import Scope
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.indexing import Indexing
 from dmlc.binding.inline import drop_unread, rename_stage
-from dmlc.binding.nodes import Element, Emission, Pack, Value, Weak
+from dmlc.binding.nodes import Element, Emission, Form, Pack, Value, Weak
 from dmlc.binding.operator import Description, Operator
 from dmlc.binding.stages import StageMaker, find_in_place
 from dmlc.binding.symbols import Symbols
@@ -446,7 +446,8 @@ class _GraphEvaluator(Evaluator):
         self._scope = scope
         if not isinstance(to, DataType) or to.compute is not DataType.FLOAT32:
             return found
-        if self.lowering.storage(found) is to:
+        converted = self._built().node(found).form is Form.CAST
+        if self.lowering.storage(found) is to and not converted:
             return found
         name = self._stem(expression, "cast")
         return self.lowering.add_stage(name, to, found, self._built().shape(found) or (),

@@ -141,7 +141,9 @@ class _GraphChecker(ExpressionChecker):
         self.last: OperatorDefinition | None = None
         self.reads = {s.name.text: _references(s.value) for s in statements}
         """The names that each statement reads."""
-        self.current = ""
+        self.current: syntax.GraphStatement | None = None
+        self.cyclic: set[str] = set()
+        """The names in cycles that have been reported."""
 
     def declare(self, name: syntax.Name, known: dict[str, Span], what: str) -> None:
         if name.text in known:
@@ -164,12 +166,10 @@ class _GraphChecker(ExpressionChecker):
 
     def check_statement(self, statement: syntax.GraphStatement) -> None:
         name, value = statement.name.text, statement.value
-        self.current = name
+        self.current = statement
         kind = self.check(value)
         if isinstance(value, syntax.Call) and self._operator_name(value) is not None:
             self.called[name] = self.last
-            if statement.output and self.last is not None:
-                self._name_output(name, self.last, value.span)
         if statement.output and kind.form in (Form.SCALAR, Form.ARRAY) and not kind.is_unknown:
             self.fail(f"output '{name}' is {kind.form.value}, and must be a tensor", value.span)
         self.names.later.pop(name, None)
@@ -181,8 +181,8 @@ class _GraphChecker(ExpressionChecker):
         if len(outputs) == 1 and not outputs[0].array:
             return True
         entry = "[0]" if outputs[0].array else ""
-        count = f"{len(outputs)} outputs" if len(outputs) > 1 else "an array of outputs"
-        self.fail(f"'{name}' has {count}: name one", span, f"as in {name}.{outputs[0].name}{entry}")
+        cure = f"as in {name}.{outputs[0].name}{entry}"
+        self.fail(f"'{name}' has {_count(outputs)}: name one", span, cure)
         return False
 
     # Names --------------------------------------------------------------------------------
@@ -203,17 +203,21 @@ class _GraphChecker(ExpressionChecker):
         name, span = expression.name, expression.span
         if name not in self.names.later:
             return False
-        if name == self.current:
+        current = "" if self.current is None else self.current.name.text
+        if name == current:
             self.fail(f"'{name}' is read by its own definition", span)
             return True
         defined = Note("it is defined here", self.names.later[name])
-        chain = self._find_chain(name, self.current)
+        chain = self._find_chain(name, current)
         if not chain:
             self.fail(f"'{name}' is used before it is defined", span, defined)
             return True
+        if name in self.cyclic and current in self.cyclic:
+            return True
+        self.cyclic.update(chain)
         shown = ", which reads ".join(f"'{n}'" for n in chain)
         self.fail(
-            f"this closes a cycle: '{self.current}' reads {shown}",
+            f"this closes a cycle: '{current}' reads {shown}",
             span,
             defined,
             "a graph has no cycles: each value is computed from inputs and values above it",
@@ -351,8 +355,18 @@ class _GraphChecker(ExpressionChecker):
             notes = [Note(f"'{r.name}' is declared here", r.span) for r in missing[:4]]
             self.fail(f"this call of {operator.name} does not give {shown}", name.span, *notes)
         outputs = _outputs(operator)
-        ranks = frozenset(outputs[0].ranks) if len(outputs) == 1 else None
-        return Kind(What.UNKNOWN, Form.TENSOR, ranks=ranks)
+        if len(outputs) == 1 and not outputs[0].array:
+            return Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(outputs[0].ranks))
+        named = self.current is not None and self.current.value is expression
+        if not named or (self.current is not None and self.current.output):
+            entry = "[0]" if outputs[0].array else ""
+            self.fail(
+                f"{operator.name} has {_count(outputs)}, and one tensor is expected here",
+                name.span,
+                f"name the call, as in 'parts = {name.text}(...)', and read one output of it: "
+                f"parts.{outputs[0].name}{entry}",
+            )
+        return UNKNOWN
 
     def _operator_argument(
         self,
@@ -446,6 +460,11 @@ def as_tensor_type(value: syntax.Expression) -> syntax.TensorType | None:
 
 def _outputs(operator: OperatorDefinition) -> list[TensorDefinition]:
     return [t for t in operator.levels[-1].tensors if t.output]
+
+
+def _count(outputs: Sequence[TensorDefinition]) -> str:
+    """How many outputs an operator has that has not just one."""
+    return f"{len(outputs)} outputs" if len(outputs) > 1 else "an array of outputs"
 
 
 def _required(

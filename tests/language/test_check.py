@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dmlc.language.check import check_file, check_text
+from dmlc.language.definitions import OperatorDefinition
 from dmlc.source import Diagnostic, DmlcError
 
 ENUM = "enum MODE { LOW = 0, HIGH = 1 }\n"
@@ -451,12 +452,22 @@ def test_mistakes_are_reported_together_up_to_twenty() -> None:
 
 # Graphs ----------------------------------------------------------------------------------------
 
-PARTS = operator().replace("OP", "RELU") + operator(
-    "Y = X\nZ = X",
-    before=ENUM,
-    attributes="| Mode | MODE | | |\n| Alpha | FLOAT | 1 | |",
-    tensors="| Z | Output | | 1 to 8 | FLOAT32 |",
-).replace("OP", "TWO")
+PARTS = (
+    operator().replace("OP", "RELU")
+    + operator(
+        "Y = X\nZ = X",
+        before=ENUM,
+        attributes="| Mode | MODE | | |\n| Alpha | FLOAT | 1 | |",
+        tensors="| Z | Output | | 1 to 8 | FLOAT32 |",
+    ).replace("OP", "TWO")
+    + """
+operator CUT {
+    tensors { | Tensor | Kind             |
+              | X      | Input            |
+              | P      | Array of outputs | }
+    compute { P = split(X, axis: 0) }
+}"""
+)
 
 GRAPHS = [
     ("x: FLOAT32[N]", "output y = @z", "unknown name 'z'", "known here: N, x"),
@@ -496,6 +507,45 @@ GRAPHS = [
      "'gradient' takes a value and what to differentiate by", "as in gradient(loss, wrt: x)"),
     ("x: FLOAT32[N], z: FLOAT32[N, N]", "output y = @x + z",
      "tensors of 1 and of 2 dimensions cannot be combined element by element"),
+    ("x: FLOAT32[N]", "a = @b + x\nb = c * 2\nc = a\noutput y = c",
+     "this closes a cycle: 'a' reads 'b', which reads 'c', which reads 'a'", "it is defined here",
+     "a graph has no cycles: each value is computed from inputs and values above it"),
+    ("x: FLOAT32[N]", "a = @a + x\noutput y = a", "'a' is read by its own definition"),
+    ("x: FLOAT32[N]", "output y = @t.Y\nt = TWO(X: x, Mode: LOW)",
+     "'t' is used before it is defined", "it is defined here"),
+    ("x: FLOAT32[N]", "output y = @q.Y", "unknown name 'q'", "known here: N, x"),
+    ("x: FLOAT32[N]", "output y = @RELU(X: x).Y",
+     "only the name of a call has outputs: name the call first"),
+    ("x: FLOAT32[N]", "output y = @TWO(X: x, Mode: LOW)",
+     "TWO has 2 outputs, and one tensor is expected here",
+     "name the call, as in 'parts = TWO(...)', and read one output of it: parts.Y"),
+    ("x: FLOAT32[N]", "output y = RELU(X: @TWO(X: x, Mode: LOW))",
+     "TWO has 2 outputs, and one tensor is expected here",
+     "name the call, as in 'parts = TWO(...)', and read one output of it: parts.Y"),
+    ("x: FLOAT32[N]", "t = @TWO(X: x)\noutput y = t.Y",
+     "this call of TWO does not give Mode", "'Mode' is declared here"),
+    ("x: FLOAT32[N]", "@x = RELU(X: x)\noutput y = x", "name 'x' is declared twice in this graph",
+     "the first is here"),
+    ("x: FLOAT32[N]", "@N = x\noutput y = x", "name 'N' is declared twice in this graph",
+     "the first is here"),
+    ("x: FLOAT32[N]", "output y = RELU(X: @2)",
+     "'X' takes a tensor, but this is one value"),
+    ("x: FLOAT32[N]", "output y = RELU(X: @[x])", "'X' takes one tensor"),
+    ("x: FLOAT32[N]", "s = CUT(X: x, P: @FLOAT32[N])\noutput y = s.P[0]",
+     "'P' takes a list of tensors, as in [a, b]"),
+    ("x: FLOAT32[N]", "s = CUT(X: x, P: [FLOAT32[N], @x])\noutput y = s.P[0]",
+     "'P' takes a type and sizes, such as FLOAT32[N, C]"),
+    ("x: FLOAT32[N]", "s = CUT(X: x, P: [FLOAT32[N]])\noutput y = @s",
+     "'s' has an array of outputs: name one", "as in s.P[0]"),
+    ("x: FLOAT32[N]", "s = CUT(X: x, P: [FLOAT32[N]])\noutput y = @s.P",
+     "'s.P' is an array of tensors: pick one", "as in s.P[0]"),
+    ("x: FLOAT32[N]", "s = CUT(X: x, P: [FLOAT32[N]])\noutput y = @s.P[0, 1]",
+     "an array of tensors takes one number"),
+    ("x: FLOAT32[N]", "t = TWO(X: x, Mode: LOW)\noutput y = @t.Y[0]",
+     "'t.Y' is one tensor, and has no entries"),
+    ("x: FLOAT32[N]", "output y = @2 * N", "output 'y' is one value, and must be a tensor"),
+    ("x: FLOAT32[N]", "output y = RELU(X: x + @true)",
+     "an operand of '+' must be a number, but this is a boolean"),
 ]  # fmt: skip
 
 
@@ -516,6 +566,43 @@ def test_graphs_that_are_right() -> None:
     }}"""
     assert mistakes(text) == []
     assert list(check_text("module m\n" + text, "x.dml").graphs) == ["m.g"]
+
+
+def test_what_a_graph_does_not_use_is_warned_of() -> None:
+    text = (
+        "graph g[N, M](x: FLOAT32[N], z: FLOAT32[N]) {\n"
+        "    a = x * 2\n    b = x + 1\n    c = b\n    output y = b\n}"
+    )
+    assert [d.render().split("\n")[0] for d in check_text(text, "g.dml").diagnostics] == [
+        "g.dml:1:12: warning: symbol 'M' is never read",
+        "g.dml:1:30: warning: input 'z' is never read",
+        "g.dml:2:5: warning: the value 'a' is never read",
+        "g.dml:4:5: warning: the value 'c' is never read",
+    ]
+
+
+class Library:
+    """One operator, as a built-in library brings it."""
+
+    def __init__(self) -> None:
+        self.operator = check_text(operator().replace("OP", "RELU"), "relu.dml").operators["RELU"]
+
+    def names(self) -> list[str]:
+        return ["lib.RELU"]
+
+    def find(self, name: str) -> OperatorDefinition | None:
+        return self.operator if name == "lib.RELU" else None
+
+
+def test_graphs_call_the_library() -> None:
+    text = "graph g[N](x: FLOAT32[N]) {{ output y = {}(X: x) }}"
+    module = check_text(text.format("lib.RELU"), "g.dml", Library())
+    assert list(module.graphs["g"].operators) == ["lib.RELU"]
+    with pytest.raises(DmlcError, match=r"unknown operator 'lib.RELUU'"):
+        check_text(text.format("lib.RELUU"), "g.dml", Library())
+    with pytest.raises(DmlcError, match=r"did you mean 'lib.RELU'"):
+        check_text(text.format("lbi.RELU"), "g.dml", Library())
+    assert check_text(text.format("lib.RELUU"), "g.dml").graphs["g"].operators == {}
 
 
 def test_a_graph_needs_an_output_and_different_symbols() -> None:
