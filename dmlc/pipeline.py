@@ -14,10 +14,11 @@ from dmlc.ir.verify import verify
 from dmlc.kernel.group import lower_group
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
-from dmlc.kernel.schedule import Profile, find_profile
+from dmlc.kernel.schedule import Limits, Profile, find_profile
 from dmlc.program import Program
 from dmlc.report import Report, make_report
 from dmlc.scalars import DataType
+from dmlc.transform.budget import Budget
 from dmlc.transform.factor import take_out_factors
 from dmlc.transform.fuse import Fusion, fuse
 from dmlc.transform.narrow import narrow
@@ -67,6 +68,11 @@ def describe_kernels(function: Function, target: str, profile: str | None = None
     return "\n\n".join(print_kernel(kernel) for made in kernels for kernel in made)
 
 
+def make_budget(shape: Profile, limits: Limits) -> Budget:
+    """What fusion may spend on a kind of device, in an output language."""
+    return Budget(shape.bytes_per_operation, shape.launch_bytes, shape.near_bytes, limits.buffers)
+
+
 def rewrite(function: Function, longest_row: int = 0) -> Function:
     """The passes before fusion: simplified, with sums over rows of at most `longest_row` elements
     taken by themselves, with short reductions, and with factors taken out of sums."""
@@ -93,7 +99,7 @@ def _lower(
     if isinstance(dialect.storage[DataType.BOOL], Unsupported):
         rewritten = widen_booleans(rewritten)
         verify(rewritten, "widen_booleans")
-    fusion = fuse(rewritten, shape.row)
+    fusion = fuse(rewritten, shape.row, make_budget(shape, dialect.limits))
     verify(fusion.function, "fuse")
     kernels = tuple(
         lower_group(fusion.function, group, shape, dialect.limits) for group in fusion.groups

@@ -57,6 +57,10 @@ class Report:
     scratch: tuple[Scratch, ...]
     peak_scratch: int | None
     """The bytes of the one allocation that holds all memory between kernels."""
+    function: Function
+    """The function that was compiled, with the stages of `before`."""
+    fusion: Fusion
+    """What `after` was made of."""
 
     def traffic(self) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
         """The bytes read and written in all, before and after."""
@@ -94,7 +98,7 @@ def make_report(
     sizes = [s.bytes for s in scratch]
     known = [size for size in sizes if size is not None]
     peak = sum(known) if len(known) == len(sizes) else None
-    return Report(function.name, before, tuple(after), scratch, peak)
+    return Report(function.name, before, tuple(after), scratch, peak, function, fusion)
 
 
 def _describe_work(work: Work) -> dict[str, Any]:

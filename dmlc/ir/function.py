@@ -24,12 +24,24 @@ class Function:
     both have the same type, extents and strides."""
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
     tables: tuple[Table, ...] = ()
+    _tensors: dict[str, Parameter | Table | Stage] = dataclasses.field(
+        default_factory=dict[str, "Parameter | Table | Stage"],
+        init=False,
+        compare=False,
+        repr=False,
+    )
+    """What `tensors` gives, once it has been asked."""
+    _readers: dict[str, tuple[str, ...]] = dataclasses.field(
+        default_factory=dict[str, tuple[str, ...]], init=False, compare=False, repr=False
+    )
+    """The same for `readers`."""
 
     def parameter(self, name: str) -> Parameter | None:
         return next((p for p in self.parameters if p.name == name), None)
 
     def stage(self, name: str) -> Stage | None:
-        return next((s for s in self.stages if s.name == name), None)
+        found = self.tensors().get(name)
+        return found if isinstance(found, Stage) else None
 
     def symbols(self) -> tuple[str, ...]:
         """The run-time sizes, in order of first use."""
@@ -42,7 +54,21 @@ class Function:
 
     def tensors(self) -> Mapping[str, Parameter | Table | Stage]:
         """Everything a load can name: parameters, tables, stages."""
-        return {t.name: t for t in (*self.parameters, *self.tables, *self.stages)}
+        if not self._tensors:
+            self._tensors.update(
+                {t.name: t for t in (*self.parameters, *self.tables, *self.stages)}
+            )
+        return self._tensors
+
+    def readers(self) -> Mapping[str, tuple[str, ...]]:
+        """The stages that read each tensor that is read, in order."""
+        if not self._readers:
+            found: dict[str, dict[str, None]] = {}
+            for stage in self.stages:
+                for load in stage.body.loads():
+                    found.setdefault(load.tensor, {})[stage.name] = None
+            self._readers.update({name: tuple(stages) for name, stages in found.items()})
+        return self._readers
 
     def __str__(self) -> str:
         return print_function(self)

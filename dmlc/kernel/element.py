@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TypeAlias
 
 from dmlc import ir
@@ -210,8 +210,11 @@ def _renumber(value: Value, numbers: Mapping[int, int]) -> Value:
     return made
 
 
-def collect_elements(function: ir.Function, stages: tuple[str, ...]) -> Elements:
-    """The merged scalar work of element-wise stages over one domain.
+def collect_elements(
+    function: ir.Function, stages: tuple[str, ...], near: Container[str] = ()
+) -> Elements:
+    """The merged scalar work of element-wise stages over one domain; those `near` are for the
+    others alone, and not stored.
 
     Raises `UnsupportedError` for a reduction.
     """
@@ -224,7 +227,7 @@ def collect_elements(function: ir.Function, stages: tuple[str, ...]) -> Elements
             raise InternalError(f"stages of one kernel differ in domain: {first.name}, {name}")
         if stage.reduction is not None:
             raise _refuse_sizes(stage)
-        collector.add_stage(name, axes)
+        collector.add_stage(name, axes, leaves=name not in near)
     return collector.elements()
 
 
@@ -269,8 +272,8 @@ class Collector:
         self._function = function
         self._row = row
         self._domain = domain
-        self._strides = {name: tensor_strides(function, name) for name in function.tensors()}
-        self._dtypes = {name: t.dtype for name, t in function.tensors().items()}
+        self._tensors = function.tensors()
+        self._known_strides: dict[str, tuple[int, ...]] = {}
         self._near = near or {}
         self._near_strides = tuple(int(axis < kept) for axis in range(len(domain)))
         self._numbers: dict[Value, int] = {}
@@ -289,13 +292,19 @@ class Collector:
             self._reach,
         )
 
-    def add_stage(self, name: str, axes: Mapping[ir.Index, int]) -> None:
+    def _strides(self, name: str) -> tuple[int, ...]:
+        if name not in self._known_strides:
+            self._known_strides[name] = tensor_strides(self._function, name)
+        return self._known_strides[name]
+
+    def add_stage(self, name: str, axes: Mapping[ir.Index, int], *, leaves: bool = True) -> None:
         """An element-wise stage. `axes` gives the dimension each of its indices runs along; others
-        have one place only."""
+        have one place only. What does not leave the kernel is not stored."""
         stage = _find_stage(self._function, name)
         result = self._copy(stage, axes)[stage.body.result]
         self._stored[stage.name] = result
-        self._results.append((self._view(stage, axes), result))
+        if leaves:
+            self._results.append((self._view(stage, axes), result))
 
     def add_fold(self, name: str, axes: Mapping[ir.Index, int]) -> int:
         """A reduction; gives the number of its fold."""
@@ -324,7 +333,7 @@ class Collector:
 
     def _view(self, stage: ir.Stage, axes: Mapping[ir.Index, int]) -> View:
         strides = [0] * len(self._domain)
-        for axis, step in enumerate(self._strides[stage.name]):
+        for axis, step in enumerate(self._strides(stage.name)):
             if ir.Index(axis) in axes:
                 strides[axes[ir.Index(axis)]] = step
         return View(stage.name, stage.dtype, tuple(strides))
@@ -404,7 +413,7 @@ class Collector:
         offset = 0
         terms: dict[int, int] = {}
         guarded = False
-        steps = self._strides[load.tensor]
+        steps = self._strides(load.tensor)
         if load.tensor == self._row:
             steps = (0,) * (len(steps) - 1) + (1,)
         for step, number, form in zip(steps, load.indices, positions.list_forms(load), strict=True):
@@ -416,10 +425,14 @@ class Collector:
             for index, factor in form.factors:
                 if index in axes:
                     strides[axes[index]] += factor * step
-        dtype = self._dtypes[load.tensor]
+        dtype = self._tensors[load.tensor].dtype
         view = View(load.tensor, dtype, tuple(strides), offset, near=load.tensor == self._row)
         if load.tensor in self._stored:
-            if terms or strides != list(steps) or offset or dtype.is_storage_only:
+            extents = self._tensors[load.tensor]
+            moved = isinstance(extents, ir.Stage) and any(
+                n != 1 and a != b for n, a, b in zip(extents.domain, strides, steps, strict=False)
+            )
+            if terms or moved or offset or dtype.is_storage_only:
                 raise InternalError(
                     f"{stage.name} reads {load.tensor}, which the same kernel stores, elsewhere "
                     "than at its own element or before it is rounded"

@@ -38,7 +38,7 @@ def lower_group(
     Raises `UnsupportedError` where a limit of the target is passed.
     """
     if not group.passes:
-        return (lower(function, group.stages, profile, limits),)
+        return (lower(function, group.stages, profile, limits, group.near),)
     _check_words(function, group, limits)
     if group.row is not None:
         rows = collect_rows(function, group)
@@ -133,11 +133,9 @@ def _lower_step(
 
 def _list_stored(function: ir.Function, stages: Sequence[str]) -> set[str]:
     """The stages among some that need memory: they leave, or others read them."""
-    stored = {r.name for r in function.results}
-    for stage in function.stages:
-        if stage.name not in stages:
-            stored.update(load.tensor for load in stage.body.loads())
-    return stored.intersection(stages)
+    own, readers = set(stages), function.readers()
+    results = {r.name for r in function.results}
+    return {n for n in own if n in results or not own.issuperset(readers.get(n, ()))}
 
 
 def _count_groups(phases: Sequence[Phase], profile: Profile) -> int:

@@ -24,13 +24,18 @@ from dmlc.source import UnsupportedError
 
 
 def lower(
-    function: ir.Function, stages: tuple[str, ...], profile: Profile, limits: Limits
+    function: ir.Function,
+    stages: tuple[str, ...],
+    profile: Profile,
+    limits: Limits,
+    near: tuple[str, ...] = (),
 ) -> k.Kernel:
-    """The kernel that computes element-wise stages over one domain.
+    """The kernel that computes element-wise stages over one domain; those `near` are for the
+    others alone, and have no memory.
 
     Raises `UnsupportedError` where the stages are reductions or pass a limit of the target.
     """
-    elements = collect_elements(function, stages)
+    elements = collect_elements(function, stages, near)
     walk = collapse(elements)
     buffers = _list_buffers(function, elements)
     count = walk.count if isinstance(walk.count, int) else 0

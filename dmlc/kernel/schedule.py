@@ -31,6 +31,12 @@ class Profile:
     """Points that one work group folds at least, before they are shared out in pieces."""
     row: int
     """Elements of a reduction's row that a work item keeps at hand, to fold along it; 0: none."""
+    bytes_per_operation: float
+    """Bytes that memory moves in the time of one addition."""
+    launch_bytes: int
+    """Bytes that memory moves in the time it takes to launch one more kernel."""
+    near_bytes: int
+    """Bytes that a work group can read again without going to memory."""
 
     @property
     def per_group(self) -> int:
@@ -47,6 +53,9 @@ CPU = Profile(
     groups=16,
     piece=32768,
     row=4096,
+    bytes_per_operation=0.4,
+    launch_bytes=1 << 18,
+    near_bytes=1 << 18,
 )
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
 last-level cache still holds the result of a kernel that moves less than 24 MiB, so that writing
@@ -61,6 +70,9 @@ GPU = Profile(
     groups=64,
     piece=8192,
     row=0,
+    bytes_per_operation=0.15,
+    launch_bytes=1 << 22,
+    near_bytes=1 << 16,
 )
 """Neighbouring work items on neighbouring elements, four each, 256 apart."""
 

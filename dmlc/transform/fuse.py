@@ -1,7 +1,9 @@
 """Decides which stages need no memory of their own, and puts the rest into kernels.
 
-Element-wise work that other stages read is computed where it is read, be it a result too. What
-stays is `grouping`'s; `reasons` says why, and `traffic` what it moves.
+Element-wise work that other stages read is computed where it is read, be it a result too, unless
+that costs more than storing it (`weigh`) or makes a kernel too large (`draw_in`). What stays is
+`grouping`'s; `reasons` says why, and `traffic` what it moves. Where a 16-bit stage is not stored,
+its rounding stays (`rounding`).
 """
 
 from __future__ import annotations
@@ -10,12 +12,17 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dmlc.ir import Function, Stage
+from dmlc.transform.budget import Budget
+from dmlc.transform.draw_in import draw_in
 from dmlc.transform.grouping import find_rows, group_stages
-from dmlc.transform.inline import TooManyPlacesError, inline_stages
 from dmlc.transform.passes import Draft, Pass
 from dmlc.transform.reasons import explain
-from dmlc.transform.simplify import drop_unsound_pairs, list_live
+from dmlc.transform.rounding import carry_rounding, store_rounded
+from dmlc.transform.simplify import drop_unsound_pairs
 from dmlc.transform.traffic import Move, add_moves, list_moves, total
+from dmlc.transform.weigh import weigh
+
+_USUAL = Budget()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,6 +52,8 @@ class Fusion:
 
     function: Function
     groups: tuple[Group, ...]
+    unfused: Function
+    """The function with all its stages: what it was made of."""
 
     def traffic(self, group: Group) -> tuple[int, int] | None:
         """The bytes a group reads and writes; None where a size is known at run time only."""
@@ -61,55 +70,60 @@ class Fusion:
         return add_moves(moves)
 
 
-def fuse(function: Function, longest_row: int = 0) -> Fusion:
+def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> Fusion:
     """Inlines what needs no memory of its own and groups the rest into kernels.
 
     A reduction whose only reader folds it along its last axis, of at most `longest_row` elements,
-    is computed row by row in the reader's kernel.
+    is computed row by row in the reader's kernel. What is stored rather than computed again, and
+    how large kernels get, `budget` decides.
 
     Pairs of `in_place` that no longer hold, because a later kernel reads the parameter, are
-    dropped.
+    dropped. Takes time in proportion to the function's size.
     """
+    unfused, function = function, carry_rounding(function)
     results = {r.name for r in function.results}
-    inlined = {s.name: s for s in function.stages if is_inlinable(s)}
-    crowded: list[str] = []
-    made: list[Stage] | None = None
-    while made is None:
-        try:
-            made = [
-                dataclasses.replace(stage, body=inline_stages(stage, inlined))
-                for stage in function.stages
-                if stage.name in results or stage.name not in inlined
-            ]
-        except TooManyPlacesError as found:
-            del inlined[found.stage]
-            crowded.append(found.stage)
-    kept = list_live(made, results)
-    reads = _list_inlined(function, inlined)
-    rows = find_rows(kept, results, longest_row)
-    members, homes = group_stages(kept, results, rows)
-    read_in = _find_readers(kept, homes)
+    inlinable = {s.name: s for s in function.stages if is_inlinable(s)}
+    weighed = weigh(function, inlinable, budget)
+    shared = dict(weighed.shared)
+    while True:
+        drawn = draw_in(function, inlinable, weighed.stored, shared, budget)
+        rows = find_rows(drawn.stages, results, longest_row)
+        members, homes = group_stages(drawn.stages, results, rows, budget)
+        read_in = _find_readers(drawn.stages, homes)
+        apart = [
+            name
+            for name, is_one in shared.items()
+            if not is_one and name in homes and read_in.get(name, set()) - {homes[name][0]}
+        ]
+        if not apart:
+            break
+        for name in apart:
+            del shared[name]
     groups: list[Group] = []
+    readers = {reader: row for row, reader in rows.items()}
+    stages = {s.name: s for s in drawn.stages}
     for place, made_of in enumerate(members):
-        draft = made_of if isinstance(made_of, Draft) else None
-        stages = made_of.stages if isinstance(made_of, Draft) else made_of
-        names = tuple(s.name for s in stages)
-        row = next((name for name, reader in rows.items() if reader == names[0]), None)
+        found = made_of.stages
+        names = tuple(s.name for s in found)
+        row = readers.get(names[0])
         whole = names if row is None else (row, *names)
-        computed = _list_computed(whole, reads)
-        reason = explain(stages, homes, computed, crowded, results)
-        if draft is None:
-            groups.append(Group(names, reason, inlined=computed))
-            continue
-        passes = draft.passes()
-        if row is not None:
-            passes = (*Draft(_named(kept, row)).passes(), *passes)
-            reason += f"; a row of %{row} at a time is kept at hand for it"
+        inlined = tuple(dict.fromkeys(n for name in whole for n in drawn.computed[name][::-1]))
+        inlined = tuple(n for n in inlined if n not in whole)
         near = tuple(n for n in whole if n not in results and read_in.get(n) == {place})
-        groups.append(Group(whole, reason, draft.kept, passes, computed, near, row))
-    fused = drop_unsound_pairs(dataclasses.replace(function, stages=kept))
-    pairs = tuple(p for p in fused.in_place if not _is_read_later(p, kept, homes))
-    return Fusion(dataclasses.replace(fused, in_place=pairs), tuple(groups))
+        reason = explain(found, homes, inlined, near, drawn.reasons, results)
+        passes: tuple[Pass, ...] = ()
+        kept: tuple[int, ...] = ()
+        if isinstance(made_of, Draft):
+            passes, kept = made_of.passes(), made_of.kept
+        if row is not None:
+            passes = (*Draft(stages[row]).passes(), *passes)
+            reason += f"; a row of %{row} at a time is kept at hand for it"
+        groups.append(Group(whole, reason, kept, passes, inlined, near, row))
+    fused = drop_unsound_pairs(dataclasses.replace(function, stages=drawn.stages))
+    pairs = tuple(p for p in fused.in_place if not _is_read_later(p, drawn.stages, homes))
+    at_hand = {name for group in groups for name in group.near}
+    stored = store_rounded(dataclasses.replace(fused, in_place=pairs), at_hand)
+    return Fusion(stored, tuple(groups), unfused)
 
 
 def is_inlinable(stage: Stage) -> bool:
@@ -140,29 +154,3 @@ def _find_readers(
         for load in stage.body.loads():
             found.setdefault(load.tensor, set()).add(homes[stage.name][0])
     return found
-
-
-def _list_inlined(function: Function, inlined: Mapping[str, Stage]) -> dict[str, list[str]]:
-    """Per stage, the inlined stages that it reads directly, in order."""
-    return {
-        stage.name: list(
-            dict.fromkeys(load.tensor for load in stage.body.loads() if load.tensor in inlined)
-        )
-        for stage in function.stages
-    }
-
-
-def _list_computed(stages: Sequence[str], reads: Mapping[str, list[str]]) -> tuple[str, ...]:
-    """What some stages compute where they read it, the last first."""
-    found: dict[str, None] = {}
-    pending = list(stages)
-    while pending:
-        for name in reads[pending.pop()]:
-            if name not in found:
-                found[name] = None
-                pending.append(name)
-    return tuple(name for name in found if name not in stages)
-
-
-def _named(stages: Sequence[Stage], name: str) -> Stage:
-    return next(s for s in stages if s.name == name)

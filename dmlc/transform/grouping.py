@@ -12,12 +12,62 @@ import bisect
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.ir import Index, Stage
+from dmlc.ir import Index, Load, Stage, reads_own_place
 from dmlc.ir.positions import find_dependencies
 from dmlc.scalars import COMBINERS, DataType
+from dmlc.transform.budget import Budget
 from dmlc.transform.passes import Draft
 
-Members: TypeAlias = "list[Stage] | Draft"
+_MOST_TRIED = 16
+"""Groups that a stage is offered to: those after the first which might take it."""
+
+
+class Plain:
+    """A group of element-wise stages over one domain, in the making."""
+
+    def __init__(self, first: Stage) -> None:
+        self.domain = first.domain
+        self.stages = [first]
+
+    def holds(self, stage: Stage, load: Load) -> bool:
+        """Whether a stage of this group is read where and as the reader computes it: then it is
+        at hand in the same kernel."""
+        source = next(s for s in self.stages if s.name == load.tensor)
+        return not source.dtype.is_storage_only and reads_own_place(stage, load)
+
+
+Members: TypeAlias = Plain | Draft
+
+
+class _Room:
+    """How much of a kernel's room each group takes."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._instructions: list[int] = []
+        self._tensors: list[dict[str, None]] = []
+
+    def has(self, place: int, stage: Stage) -> bool:
+        """Whether the group of that number has room for a stage."""
+        whole = self._instructions[place] + len(stage.body.instructions)
+        if whole > self._budget.most_instructions:
+            return False
+        tensors = self._tensors[place]
+        more = sum(name not in tensors for name in _list_tensors(stage))
+        return len(tensors) + more <= self._budget.most_buffers
+
+    def take(self, place: int, stage: Stage) -> None:
+        """The stage goes to that group, which may be a new one."""
+        if place == len(self._tensors):
+            self._instructions.append(0)
+            self._tensors.append({})
+        self._instructions[place] += len(stage.body.instructions)
+        self._tensors[place] |= dict.fromkeys(_list_tensors(stage))
+
+
+def _list_tensors(stage: Stage) -> dict[str, None]:
+    """What a stage reads and writes."""
+    return {stage.name: None} | {load.tensor: None for load in stage.body.loads()}
 
 
 def find_rows(stages: Sequence[Stage], results: set[str], longest_row: int) -> dict[str, str]:
@@ -60,45 +110,110 @@ def _folds_along(row: Stage, reader: Stage) -> bool:
 
 
 def group_stages(
-    stages: Sequence[Stage], results: set[str], rows: Mapping[str, str]
+    stages: Sequence[Stage], results: set[str], rows: Mapping[str, str], budget: Budget
 ) -> tuple[list[Members], dict[str, tuple[int, int]]]:
     """The stages of each group, and each stage's group and pass.
 
     A stage goes to the first group that takes it and runs after, or with, all that it reads. The
     reductions in `rows` go with their readers, which share a kernel with no other reduction.
     """
-    reads = {s.name: [load.tensor for load in s.body.loads()] for s in stages}
-    for row, reader in rows.items():
-        reads[reader] = [n for n in (*reads[row], *reads[reader]) if n != row]
-    members: list[Members] = []
-    open_groups: dict[object, list[int]] = {}
-    homes: dict[str, int] = {}
+    grouping = _Grouping(stages, rows, budget)
     for stage in _order([s for s in stages if s.name not in rows], results):
-        latest = max((homes.get(name, -1) for name in reads[stage.name]), default=-1)
-        place = _find_draft(stage, members, latest, rows)
+        grouping.place(stage)
+    return grouping.members, grouping.find_homes()
+
+
+class _Grouping:
+    """Groups in the making."""
+
+    def __init__(self, stages: Sequence[Stage], rows: Mapping[str, str], budget: Budget) -> None:
+        self.members: list[Members] = []
+        self._reads = {s.name: [load.tensor for load in s.body.loads()] for s in stages}
+        for row, reader in rows.items():
+            self._reads[reader] = [n for n in (*self._reads[row], *self._reads[reader]) if n != row]
+        self._rows = rows
+        self._with_rows = set(rows.values())
+        self._homes: dict[str, int] = {}
+        self._room = _Room(budget)
+        self._plain: dict[object, list[int]] = {}
+        self._drafts: dict[object, list[int]] = {}
+
+    def place(self, stage: Stage) -> None:
+        """Finds a stage's group, or makes it one."""
+        latest = max((self._homes.get(name, -1) for name in self._reads[stage.name]), default=-1)
+        place = self._find_draft(stage, latest)
         if place is None:
-            candidates = open_groups.setdefault(stage.domain, [])
-            at = bisect.bisect_right(candidates, latest)
-            if stage.reduction is None and at < len(candidates):
-                place = candidates[at]
+            place = self._find_plain(stage, latest)
+        if place is None:
+            place = len(self.members)
+            if is_foldable(stage):
+                self.members.append(Draft(stage))
             else:
-                place = len(members)
-                members.append([])
+                self.members.append(Plain(stage))
                 if stage.reduction is None:
-                    candidates.append(place)
-            found = members[place]
-            if isinstance(found, list):
-                found.append(stage)
-                if is_foldable(stage):
-                    members[place] = Draft(stage)
-        homes[stage.name] = place
-    placed = {name: (place, 0) for name, place in homes.items()}
-    for place, found in enumerate(members):
-        if isinstance(found, Draft):
-            for number, made in enumerate(found.passes()):
-                placed.update({m.stage: (place, number) for m in made.members})
-    placed.update({row: placed[reader] for row, reader in rows.items()})
-    return members, placed
+                    self._plain.setdefault(stage.domain, []).append(place)
+        self._room.take(place, stage)
+        self._homes[stage.name] = place
+        if isinstance(self.members[place], Draft):
+            self._note(place, stage)
+
+    def find_homes(self) -> dict[str, tuple[int, int]]:
+        """Each stage's group and pass."""
+        placed = {name: (place, 0) for name, place in self._homes.items()}
+        for place, found in enumerate(self.members):
+            if isinstance(found, Draft):
+                for number, made in enumerate(found.passes()):
+                    placed.update({m.stage: (place, number) for m in made.members})
+        placed.update({row: placed[reader] for row, reader in self._rows.items()})
+        return placed
+
+    def _find_plain(self, stage: Stage, latest: int) -> int | None:
+        """The group of element-wise stages that takes a stage, and has it from here on; what it
+        reads is in groups up to `latest`."""
+        if stage.reduction is not None:
+            return None
+        candidates = self._plain.get(stage.domain, [])
+        first = bisect.bisect_left(candidates, latest)
+        for place in candidates[first : first + _MOST_TRIED]:
+            found = self.members[place]
+            near = [load for load in stage.body.loads() if self._homes.get(load.tensor) == place]
+            fits = isinstance(found, Plain) and all(found.holds(stage, load) for load in near)
+            if isinstance(found, Plain) and fits and self._room.has(place, stage):
+                found.stages.append(stage)
+                return place
+        return None
+
+    def _note(self, place: int, stage: Stage) -> None:
+        """Where later stages that may join a group with reductions look for it."""
+        keys: list[object] = [*self._reads[stage.name], stage.name]
+        if stage.reduction is None:
+            keys.append(stage.domain)
+        for key in dict.fromkeys(keys):
+            noted = self._drafts.setdefault(key, [])
+            at = bisect.bisect_left(noted, place)
+            if at == len(noted) or noted[at] != place:
+                noted.insert(at, place)
+
+    def _find_draft(self, stage: Stage, latest: int) -> int | None:
+        """The group with reductions that takes a stage, and has it from here on; what it reads is
+        in groups up to `latest`."""
+        if stage.name in self._with_rows:
+            return None
+        places: dict[int, None] = {}
+        for key in dict.fromkeys((*self._reads[stage.name], stage.domain)):
+            noted = self._drafts.get(key, [])
+            first = bisect.bisect_left(noted, latest)
+            places |= dict.fromkeys(noted[first : first + _MOST_TRIED])
+        for place in sorted(places)[:_MOST_TRIED]:
+            found = self.members[place]
+            if not isinstance(found, Draft) or not self._room.has(place, stage):
+                continue
+            first_stage = found.stages[0]
+            if first_stage.name in self._with_rows and not _derives(stage, first_stage):
+                continue
+            if found.join(stage):
+                return place
+        return None
 
 
 def _order(stages: Sequence[Stage], results: set[str]) -> list[Stage]:
@@ -125,24 +240,6 @@ def is_foldable(stage: Stage) -> bool:
         return False
     extents = (*stage.domain, *(extent for _, extent in stage.reduction.axes))
     return all(isinstance(extent, int) and extent for extent in extents)
-
-
-def _find_draft(
-    stage: Stage, members: Sequence[Members], latest: int, rows: Mapping[str, str]
-) -> int | None:
-    """The group with reductions that takes a stage; what it reads is in groups up to `latest`."""
-    if stage.name in rows.values():
-        return None
-    for place in range(max(latest, 0), len(members)):
-        found = members[place]
-        if not isinstance(found, Draft):
-            continue
-        first = found.stages[0]
-        if first.name in rows.values() and not _derives(stage, first):
-            continue
-        if found.join(stage):
-            return place
-    return None
 
 
 def _derives(stage: Stage, total: Stage) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 
 from dmlc.ir import Body, Index, Instruction, Load, Stage, operands, with_operands
@@ -20,6 +21,17 @@ class TooManyPlacesError(Exception):
         self.stage = stage
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inlined:
+    """A reader that computes what it reads."""
+
+    body: Body
+    computed: tuple[str, ...]
+    """The stages it computes, in the order they are finished."""
+    left: tuple[str, ...]
+    """The stages that it loads after all, since with them it would be too large."""
+
+
 @dataclasses.dataclass(slots=True)
 class _Frame:
     """A body being copied, at given positions."""
@@ -28,6 +40,10 @@ class _Frame:
     positions: tuple[int, ...] | None
     """The values of `i0`, `i1`, ...; None for the reader itself, whose indices stay."""
     key: Load | None
+    first: int = 0
+    """How many instructions counted before it."""
+    tensors: int = 0
+    """How many tensors were loaded before it."""
     numbers: list[int] = dataclasses.field(default_factory=list[int])
 
 
@@ -39,34 +55,77 @@ def inline_stages(reader: Stage, inlined: Mapping[str, Stage]) -> Body:
     becomes a body of a thousand steps. Inlined stages have no reduction, and a body of their
     tensor's own type. Raises `TooManyPlacesError`.
     """
+    return inline_within(reader, inlined).body
+
+
+def inline_within(
+    reader: Stage,
+    inlined: Mapping[str, Stage],
+    most_instructions: int = sys.maxsize,
+    most_tensors: int = sys.maxsize,
+) -> Inlined:
+    """The same, but for stages that would alone take as many instructions, or read as many
+    tensors: these are loaded, and what they are computed from is left to them.
+
+    Raises `TooManyPlacesError`.
+    """
     instructions: list[Instruction] = []
     numbers: dict[Instruction, int] = {}
     computed: dict[Load, int] = {}
     places: dict[str, int] = {}
+    loaded: dict[str, None] = {}
+    left: dict[str, None] = {}
+    counted = 0
     root = _Frame(reader.body, None, None)
     frames = [root]
+
+    def add(instruction: Instruction) -> int:
+        nonlocal counted
+        if instruction not in numbers:
+            counted += 1
+            numbers[instruction] = len(instructions)
+            instructions.append(instruction)
+            if isinstance(instruction, Load):
+                loaded[instruction.tensor] = None
+        return numbers[instruction]
+
     while frames:
         frame = frames[-1]
         if len(frame.numbers) == len(frame.body.instructions):
             frames.pop()
-            if frame.key is not None:
+            if frame.key is None:
+                continue
+            size, tensors = counted - frame.first, len(loaded) - frame.tensors
+            if size < most_instructions and tensors < most_tensors:
                 computed[frame.key] = frame.numbers[frame.body.result]
+                continue
+            # What it has taken so far is left to it.
+            counted = frame.first
+            for name in list(loaded)[frame.tensors :]:
+                del loaded[name]
+            left[frame.key.tensor] = None
+            computed[frame.key] = add(frame.key)
             continue
         instruction = frame.body.instructions[len(frame.numbers)]
         moved = with_operands(instruction, tuple(frame.numbers[o] for o in operands(instruction)))
         if isinstance(moved, Index) and frame.positions is not None:
             frame.numbers.append(frame.positions[moved.axis])
-        elif isinstance(moved, Load) and moved.tensor in inlined and moved not in computed:
-            places[moved.tensor] = places.get(moved.tensor, 0) + 1
-            if places[moved.tensor] > MOST_PLACES:
-                raise TooManyPlacesError(moved.tensor)
-            frames.append(_Frame(inlined[moved.tensor].body, moved.indices, moved))
+        elif not isinstance(moved, Load) or moved.tensor not in inlined or moved.tensor in left:
+            frame.numbers.append(add(moved))
         elif moved in computed:
             frame.numbers.append(computed[moved])
         else:
-            if moved not in numbers:
-                numbers[moved] = len(instructions)
-                instructions.append(moved)
-            frame.numbers.append(numbers[moved])
+            places[moved.tensor] = places.get(moved.tensor, 0) + 1
+            if places[moved.tensor] > MOST_PLACES:
+                raise TooManyPlacesError(moved.tensor)
+            body = inlined[moved.tensor].body
+            frames.append(_Frame(body, moved.indices, moved, counted, len(loaded)))
     guard = None if reader.body.guard is None else root.numbers[reader.body.guard]
-    return Body.make(instructions, root.numbers[reader.body.result], guard)
+    body = Body.make(instructions, root.numbers[reader.body.result], guard)
+    read = {i.tensor for i in body.instructions if isinstance(i, Load)}
+    done = dict.fromkeys(key.tensor for key in computed)
+    return Inlined(
+        body,
+        tuple(name for name in done if name not in left),
+        tuple(name for name in left if name in read),
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.ir import Stage
-from dmlc.transform.inline import MOST_PLACES
 
 _SHOWN = 4
 """Tensors named in a reason, at most."""
@@ -15,11 +14,13 @@ def explain(
     stages: Sequence[Stage],
     homes: Mapping[str, object],
     inlined: Sequence[str],
-    crowded: Sequence[str],
+    near: Sequence[str],
+    reasons: Mapping[str, str],
     results: set[str],
 ) -> str:
     """Why these stages are a group. `homes` has every stage that belongs to a group, `inlined`
-    names what they compute where they read it."""
+    names what they compute where they read it, and `near` those of them that take no memory;
+    `reasons` says why some stages are stored."""
     folds = [s for s in stages if s.reduction is not None]
     first = folds[0] if folds else stages[0]
     clauses: list[str] = []
@@ -27,10 +28,13 @@ def explain(
         clauses.append(f"%{first.name} is a reduction ({first.reduction.combiner})")
     elif first.name in results:
         clauses.append(f"%{first.name} leaves the function")
-    elif first.name in crowded:
-        clauses.append(f"%{first.name} is read at more than {MOST_PLACES} places of one stage")
+    elif first.name in reasons:
+        clauses.append(reasons[first.name])
+    elif first.name in near:
+        clauses.append(f"%{first.name} is read by several stages over its own points")
     else:
-        clauses.append(f"%{first.name} is read as {first.dtype.name}, rounded")
+        clauses.append(f"%{first.name} is read by several kernels, as one would be too large")
+    clauses += [reasons[s.name] for s in stages if s is not first and s.name in reasons]
     own = {s.name for s in stages}
     after = [s for s in stages if any(load.tensor in own for load in s.body.loads())]
     others = [s for s in stages if s is not first and s not in after]

@@ -100,6 +100,19 @@ def _rename(stage: Stage, names: Mapping[str, str]) -> Stage:
     return dataclasses.replace(stage, name=names.get(stage.name, stage.name), body=body)
 
 
+def redirect_loads(stage: Stage, replaced: Mapping[str, str]) -> Stage:
+    """A stage that reads other tensors in place of some; the stage itself where it reads none."""
+    if not any(load.tensor in replaced for load in stage.body.loads()):
+        return stage
+    made = tuple(
+        dataclasses.replace(i, tensor=replaced.get(i.tensor, i.tensor))
+        if isinstance(i, Load)
+        else i
+        for i in stage.body.instructions
+    )
+    return dataclasses.replace(stage, body=dataclasses.replace(stage.body, instructions=made))
+
+
 def list_live(stages: list[Stage], results: set[str]) -> tuple[Stage, ...]:
     """The stages that some result depends on, in order."""
     needed = set(results)

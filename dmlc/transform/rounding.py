@@ -1,0 +1,155 @@
+"""Keeps FLOAT16 and BFLOAT16 values in registers, rounded as their memory would.
+
+A stage in a 16-bit type is read as it is stored: rounded. `carry_rounding` writes that rounding as
+an operation of its own, so that the stage may be computed where it is read, with the same bits.
+`store_rounded` goes the other way, for the stages that get memory nevertheless: what fits 16 bits
+is stored in 16 bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+
+import numpy as np
+
+from dmlc.ir import (
+    Apply,
+    Body,
+    Constant,
+    Function,
+    Index,
+    Instruction,
+    Load,
+    Select,
+    Stage,
+)
+from dmlc.scalars import ROUNDINGS, DataType, convert
+from dmlc.transform.naming import take_name
+from dmlc.transform.simplify import redirect_loads
+
+_KEPT = ("neg", "abs", "min", "max")
+"""Operations that give one of their operands, or its negative."""
+
+
+def carry_rounding(function: Function) -> Function:
+    """The function with every 16-bit stage that another reads parted in two: a FLOAT32 stage whose
+    values are rounded to the type, which the others read, and what is stored.
+
+    Results equal those before bit for bit. The function itself where there is none.
+    """
+    read = {load.tensor for stage in function.stages for load in stage.body.loads()}
+    parted = [s for s in function.stages if s.dtype.is_storage_only and s.name in read]
+    if not parted:
+        return function
+    names = {t.name: None for t in (*function.parameters, *function.tables, *function.stages)}
+    results = {r.name for r in function.results}
+    wanted = {s.name for s in parted}
+    exact = _Exact(function)
+    replaced: dict[str, str] = {}
+    stages: list[Stage] = []
+    for stage in function.stages:
+        made = redirect_loads(stage, replaced)
+        if stage.name in wanted:
+            made_of = _part(made, stage.name in results, names, exact)
+            if stage.name in results:
+                replaced[stage.name] = made_of[-2].name
+        else:
+            made_of = [made]
+        for each in made_of:
+            exact.add(each)
+        stages += made_of
+    return dataclasses.replace(function, stages=tuple(stages))
+
+
+def _part(stage: Stage, leaves: bool, names: dict[str, None], exact: _Exact) -> list[Stage]:
+    """The stages that a 16-bit stage becomes. The last but one is read by others where the stage
+    leaves the function, and else the last."""
+    dtype, compute = stage.dtype, stage.dtype.compute
+    made: list[Stage] = []
+    source, body = stage, stage.body
+    if stage.reduction is not None:
+        name = take_name(f"{stage.name}_exact", names)
+        source = dataclasses.replace(stage, name=name, dtype=compute)
+        made.append(source)
+        body = _copy_of(name, len(stage.domain), compute)
+    rounded = take_name(f"{stage.name}_rounded", names) if leaves else stage.name
+    if not exact.holds(body, dtype):
+        value = Apply(ROUNDINGS[dtype], (body.result,), compute)
+        body = Body.make((*body.instructions, value), len(body.instructions))
+    made.append(Stage(rounded, compute, stage.domain, body, None, stage.span))
+    if leaves:
+        copied = _copy_of(rounded, len(stage.domain), compute)
+        made.append(dataclasses.replace(stage, body=copied, reduction=None))
+    return made
+
+
+def _copy_of(name: str, rank: int, dtype: DataType) -> Body:
+    places: list[Instruction] = [Index(axis) for axis in range(rank)]
+    return Body.make((*places, Load(name, tuple(range(rank)), dtype)), rank)
+
+
+class _Exact:
+    """Knows which tensors hold nothing but values of a 16-bit type."""
+
+    def __init__(self, function: Function) -> None:
+        self._types: dict[str, DataType] = {p.name: p.dtype for p in function.parameters}
+        self._known: dict[tuple[str, DataType], bool] = {}
+
+    def add(self, stage: Stage) -> None:
+        """A stage that later ones may read."""
+        self._types[stage.name] = stage.dtype
+        if stage.dtype is DataType.FLOAT32 and stage.reduction is None:
+            for dtype in ROUNDINGS:
+                self._known[stage.name, dtype] = self.holds(stage.body, dtype)
+
+    def holds(self, body: Body, dtype: DataType) -> bool:
+        """Whether every value of a body is one of the type."""
+        if body.dtype is not dtype.compute:
+            return False
+        exact: list[bool] = []
+        for instruction in body.instructions:
+            exact.append(self._gives(instruction, exact, dtype))
+        return exact[body.result]
+
+    def _gives(self, instruction: Instruction, exact: list[bool], dtype: DataType) -> bool:
+        match instruction:
+            case Load(tensor=tensor):
+                return self._types.get(tensor) is dtype or self._known.get((tensor, dtype), False)
+            case Constant(dtype=DataType.FLOAT32):
+                value = np.array(instruction.value, DataType.FLOAT32.dtype)
+                return bool(convert(value, dtype).astype(value.dtype) == value or np.isnan(value))
+            case Apply(operation=operation, operands=operands):
+                kept = operation.name in _KEPT and all(exact[o] for o in operands)
+                return kept or operation is ROUNDINGS[dtype]
+            case Select(then=then, otherwise=otherwise):
+                return exact[then] and exact[otherwise]
+            case _:
+                return False
+
+
+def store_rounded(function: Function, kept: Collection[str]) -> Function:
+    """The function with those FLOAT32 stages in a 16-bit type whose values all are of that type,
+    but for results and the stages `kept` as they are. A rounding right before storing goes."""
+    results = {r.name for r in function.results}
+    exact = _Exact(function)
+    stages: list[Stage] = []
+    for stage in function.stages:
+        exact.add(stage)
+        outside = stage.name not in results and stage.name not in kept
+        if outside and stage.dtype is DataType.FLOAT32 and stage.reduction is None:
+            stage = _narrow(stage, exact)
+        stages.append(stage)
+    return dataclasses.replace(function, stages=tuple(stages))
+
+
+def _narrow(stage: Stage, exact: _Exact) -> Stage:
+    for dtype, rounding in ROUNDINGS.items():
+        if not exact.holds(stage.body, dtype):
+            continue
+        body = stage.body
+        root = body.instructions[body.result]
+        if isinstance(root, Apply) and root.operation is rounding:
+            body = Body.make(body.instructions, root.operands[0])
+        return dataclasses.replace(stage, dtype=dtype, body=body)
+    return stage
