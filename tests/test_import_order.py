@@ -15,8 +15,8 @@ PACKAGE = ROOT / "dmlc"
 
 ORDER = (
     "source", "resources", "files", "scalars", "language", "library", "ir", "binding", "catalog",
-    "transform", "reference", "oracle", "kernel", "shader_model", "program", "report", "codegen",
-    "pipeline", "runtime", "interop", "api", "testing", "cli", "__main__",
+    "transform", "reference", "oracle", "kernel", "shader_model", "buffer_plan", "program",
+    "report", "codegen", "pipeline", "runtime", "interop", "api", "testing", "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 
