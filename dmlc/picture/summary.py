@@ -18,9 +18,9 @@ def compare(diagram: Diagram, name: str) -> str:
     parts = [_kernels(view), _moved(view), _scratch(view)]
     if view.launches != before.launches:
         parts[0] += f" instead of {before.launches}"
-    if view.bytes != before.bytes and before.bytes is not None:
+    if _moved(view) != _moved(before):
         parts[1] += f" instead of {show_bytes(before.bytes)}"
-    if view.scratch != before.scratch:
+    if _scratch(view) != _scratch(before):
         parts[2] += f" instead of {show_bytes(before.scratch) if before.scratch else 'none'}"
     return " · ".join(parts)
 
