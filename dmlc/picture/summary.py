@@ -17,7 +17,7 @@ def compare(diagram: Diagram, name: str) -> str:
     view, before = find_view(diagram, name), diagram.before
     parts = [_kernels(view), _moved(view), _scratch(view)]
     if view.launches != before.launches:
-        parts[0] += f" instead of {before.launches}"
+        parts[0] += f" instead of {before.launches:,}"
     if _moved(view) != _moved(before):
         parts[1] += f" instead of {show_bytes(before.bytes)}"
     if _scratch(view) != _scratch(before):
@@ -33,7 +33,7 @@ def describe_traffic(kernel: Kernel) -> list[str]:
 
 
 def _kernels(view: View) -> str:
-    return f"{view.launches} kernel{'s' if view.launches != 1 else ''}"
+    return f"{view.launches:,} kernel{'s' if view.launches != 1 else ''}"
 
 
 def _moved(view: View) -> str:
