@@ -99,6 +99,68 @@ def test_what_is_read_once_stands_where_it_is_read() -> None:
     read_back(g)
 
 
+OPERATORS: list[tuple[str, Any]] = [
+    ("x + 2", lambda x: x + 2), ("2 + x", lambda x: 2 + x), ("x - 2", lambda x: x - 2),
+    ("2 - x", lambda x: 2 - x), ("x * 2", lambda x: x * 2), ("2 * x", lambda x: 2 * x),
+    ("x / 2", lambda x: x / 2), ("2 / x", lambda x: 2 / x), ("x % 2", lambda x: x % 2),
+    ("2 % x", lambda x: 2 % x), ("pow(x, 2)", lambda x: x**2), ("pow(2, x)", lambda x: 2**x),
+    ("x < 2", lambda x: x < 2), ("x <= 2", lambda x: x <= 2), ("x > 2", lambda x: x > 2),
+    ("x >= 2", lambda x: x >= 2), ("x == 2", lambda x: x == 2), ("x != 2", lambda x: x != 2),
+    ("x > 2 && x < 3", lambda x: (x > 2) & (x < 3)), ("true && x < 3", lambda x: True & (x < 3)),
+    ("x > 2 || x < 1", lambda x: (x > 2) | (x < 1)), ("false || x < 3", lambda x: False | (x < 3)),
+    ("-x", lambda x: -x), ("!(x > 2)", lambda x: ~(x > 2)), ("abs(x)", abs),
+    ("x * -1.5", lambda x: x * np.float64(-1.5)), ("x + inf", lambda x: x + np.inf),
+    ("x * 4 / 3", lambda x: x * np.int64(4) / 3), ("x - -7", lambda x: x - -7),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "make"), OPERATORS, ids=lambda v: v if isinstance(v, str) else "")
+def test_operators(text: str, make: Any) -> None:
+    g = GraphBuilder("g")
+    g.output("y", make(g.input("x", "FLOAT32", ["N"])))
+    assert f"    output y = {text}\n" in str(g)
+    read_back(g)
+    g.build()
+
+
+def test_sizes_follow_from_tables() -> None:
+    g = GraphBuilder("g")
+    (N,) = g.symbols("N")
+    x = g.input("x", "FLOAT32", [N, 2, 3, 3])
+    step = g.input("step", "UINT32", [1, 1, 1, 1])
+    adam: Any = g.directml.ADAM_OPTIMIZER(
+        InputParametersTensor=x, InputFirstMomentTensor=x, InputSecondMomentTensor=x,
+        GradientTensor=x, TrainingStepTensor=step, LearningRate=0.1, Beta1=0.9, Beta2=0.9,
+        Epsilon=0,
+    )  # fmt: skip
+    assert adam.OutputParametersTensor.shape == ("N", 2, 3, 3)
+    assert "OutputFirstMomentTensor" in dir(adam)
+    assert "ADAM_OPTIMIZER" in dir(g.directml)
+    g.output("p", g.max(adam.OutputParametersTensor * N, like=g.sum(x, axes=[0])))
+    one: Any = g.directml.ACTIVATION_SOFTMAX1(InputTensor=x, Axes=[1])
+    g.output("q", g.sum(one, like=one * 1))
+    read_back(g)
+    function = g.build().bind({"x": (4, 2, 3, 3)})
+    assert [r.name for r in function.results] == ["p", "q"]
+
+
+def test_sizes_by_the_names_of_dimensions(tmp_path: Path) -> None:
+    path = tmp_path / "own.dml"
+    path.write_text(
+        "operator PAIRS { tensors { | Tensor | Kind | Dimensions | Types |\n"
+        "| a | Input | { N, K } | f32 |\n| b | Input | { M, K } | f32 |\n"
+        "| c | Output | { N, M, 1 } | f32 |\n| d | Output | { P, M } | f32 |\n"
+        "| e | Output | { Q } | f32 | }\n"
+        "compute { c[n, m, o] = sum[k : a.Sizes[1]](a[n, k] * b[m, k])\n"
+        "d[p : 2, m : b.Sizes[0]] = b[m, 0]\ne = sum(squeeze(b, axes: []), axes: [0]) } }"
+    )
+    g = GraphBuilder("g")
+    a, b = g.input("a", "FLOAT32", ["N", 3]), g.input("b", "FLOAT32", ["M", 3])
+    found: Any = g.call(dmlc.load(path).operators["PAIRS"], a=a, b=b)
+    assert [found.c.shape, found.d.shape, found.e.shape] == [("N", "M", 1), None, None]
+    assert found.c.data_type is DataType.FLOAT32
+
+
 def test_long_expressions_are_parted() -> None:
     g = GraphBuilder("g")
     value = x = g.input("x", "FLOAT32", ["N"])
