@@ -15,8 +15,9 @@ PACKAGE = ROOT / "dmlc"
 
 ORDER = (
     "source", "resources", "files", "scalars", "language", "library", "ir", "binding", "catalog",
-    "building", "transform", "reference", "oracle", "kernel", "shader_model", "program", "report",
-    "codegen", "pipeline", "picture", "runtime", "interop", "api", "testing", "cli", "__main__",
+    "building", "transform", "reference", "oracle", "kernel", "shader_model", "buffer_plan",
+    "program", "report", "codegen", "pipeline", "picture", "runtime", "interop", "api", "testing",
+    "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 
