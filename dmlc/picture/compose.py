@@ -380,7 +380,7 @@ def _write_remarks(kernel: Kernel) -> tuple[Line, ...]:
     launches = f" in {kernel.launches} launches" if kernel.launches > 1 else ""
     texts = [
         (_title(kernel), "name"),
-        (f"{count} stage{'s' if count > 1 else ''}{launches}", "small muted"),
+        (f"{count:,} stage{'s' if count > 1 else ''}{launches}", "small muted"),
     ]
     styles = ("small readtext", "small writetext")
     texts += zip(describe_traffic(kernel), styles, strict=False)

@@ -52,7 +52,7 @@ def _fold_steps(kernel: Kernel) -> Kernel:
 def _make_step(step: Step, members: Sequence[str]) -> Step:
     if not members:
         return step
-    formula = f"a chain of {len(members)} stages, from {members[0]} to {members[-1]}"
+    formula = f"a chain of {len(members):,} stages, from {members[0]} to {members[-1]}"
     return dataclasses.replace(step, formula=formula, members=tuple(members))
 
 

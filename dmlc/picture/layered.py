@@ -159,6 +159,9 @@ class _Net:
             layers[rank].append(number)
         self.layers = order_layers(layers, self._list_ties())
         self.arrivals = self._spread()
+        self.leaving = [0] * len(boxes)
+        for link in links:
+            self.leaving[link.source] += 1
         self.x = [0.0] * len(self.ranks)
 
     def _list_ties(self) -> Ties:
@@ -326,8 +329,9 @@ class _Net:
         xs = [self.x[node] for node in chain]
         xs[0] += self.links[number].leave
         xs[-1] += self.arrivals[number]
-        # Straight beats centred, where it takes but a small step aside.
-        if abs(xs[0] - xs[1]) <= _STEP_ASIDE:
+        # Straight beats centred, where it takes but a small step aside; links of one box start
+        # together all the same.
+        if self.leaving[chain[0]] == 1 and abs(xs[0] - xs[1]) <= _STEP_ASIDE:
             xs[0] = xs[1]
         elif self.links[number].arrive is not None and abs(xs[-1] - xs[-2]) <= _STEP_ASIDE:
             xs[-1] = xs[-2]

@@ -17,10 +17,10 @@ def compare(diagram: Diagram, name: str) -> str:
     view, before = find_view(diagram, name), diagram.before
     parts = [_kernels(view), _moved(view), _scratch(view)]
     if view.launches != before.launches:
-        parts[0] += f" instead of {before.launches}"
-    if view.bytes != before.bytes and before.bytes is not None:
+        parts[0] += f" instead of {before.launches:,}"
+    if _moved(view) != _moved(before):
         parts[1] += f" instead of {show_bytes(before.bytes)}"
-    if view.scratch != before.scratch:
+    if _scratch(view) != _scratch(before):
         parts[2] += f" instead of {show_bytes(before.scratch) if before.scratch else 'none'}"
     return " · ".join(parts)
 
@@ -33,7 +33,7 @@ def describe_traffic(kernel: Kernel) -> list[str]:
 
 
 def _kernels(view: View) -> str:
-    return f"{view.launches} kernel{'s' if view.launches != 1 else ''}"
+    return f"{view.launches:,} kernel{'s' if view.launches != 1 else ''}"
 
 
 def _moved(view: View) -> str:

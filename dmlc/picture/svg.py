@@ -138,9 +138,10 @@ def _write_heading(diagram: Diagram, name: str, widest: float) -> _Heading:
     keys = [
         ("read heavy", f"read from memory: {show_bytes(view.read_bytes)}"),
         ("write heavy", f"written: {show_bytes(view.written_bytes)}"),
-        ("fold", "a reduction"),
         ("", remark),
     ]
+    if any(step.folds for kernel in view.kernels for step in kernel.steps):
+        keys.insert(2, ("fold", "a reduction"))
     y = _lay_keys(keys, start, y + 1.5, width, lines, bars)
     stripes = find_stripes(diagram)
     calls = [

@@ -53,7 +53,7 @@ class Fusion:
     function: Function
     groups: tuple[Group, ...]
     unfused: Function
-    """The function with all its stages: what it was made of."""
+    """The function with all its stages, and 16-bit roundings written out: what it was made of."""
 
     def traffic(self, group: Group) -> tuple[int, int] | None:
         """The bytes a group reads and writes; None where a size is known at run time only."""
@@ -80,7 +80,7 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     Pairs of `in_place` that no longer hold, because a later kernel reads the parameter, are
     dropped. Takes time in proportion to the function's size.
     """
-    unfused, function = function, carry_rounding(function)
+    function = carry_rounding(function)
     results = {r.name for r in function.results}
     inlinable = {s.name: s for s in function.stages if is_inlinable(s)}
     weighed = weigh(function, inlinable, budget)
@@ -123,7 +123,7 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     pairs = tuple(p for p in fused.in_place if not _is_read_later(p, drawn.stages, homes))
     at_hand = {name for group in groups for name in group.near}
     stored = store_rounded(dataclasses.replace(fused, in_place=pairs), at_hand)
-    return Fusion(stored, tuple(groups), unfused)
+    return Fusion(stored, tuple(groups), function)
 
 
 def is_inlinable(stage: Stage) -> bool:

@@ -18,7 +18,8 @@ from tests.picture.samples import (
     make_chain,
 )
 
-ALL = [ir.parse(text) for text in (SMALL, SHIFTED)] + [make_chain(6, 3)]
+HALF = SMALL.replace("f32", "f16").replace("@smooth", "@smooth_in_16_bits")
+ALL = [ir.parse(text) for text in (SMALL, SHIFTED, HALF)] + [make_chain(6, 3)]
 
 
 @pytest.mark.parametrize("function", ALL, ids=lambda f: f.name)
