@@ -52,6 +52,12 @@ class TensorSpec:
     """Of an output: the inputs whose memory it may be stored over, element for element."""
     values: tuple[bool | int | float, ...] = ()
     """Of a constant: its elements, the last axis fastest."""
+    offset: int | None = None
+    """Of scratch: where it lies in the one allocation that all scratch may share, in bytes; None
+    where a size is known at run time only, and for all else."""
+    lifetime: tuple[int, int] | None = None
+    """Of scratch: the numbers of the kernels that use it first and last. Others whose lifetimes
+    are apart from this may lie in the same bytes."""
 
     @property
     def bytes(self) -> int | None:
@@ -136,7 +142,8 @@ class KernelSource:
     scalars: tuple[ScalarBinding, ...]
     dispatch: Dispatch
     after: tuple[int, ...] = ()
-    """Numbers of earlier kernels whose stores this one reads: a barrier stands between."""
+    """Numbers of earlier kernels whose stores this one reads, or which use memory that it stores
+    over: a barrier stands between."""
     shader_model: str = ""
     """HLSL: the shader model it is written for, as in `6.2`."""
 
@@ -177,6 +184,16 @@ class Program:
         return tuple(t for t in self.tensors if t.role is Role.CONSTANT)
 
     @property
+    def scratch(self) -> tuple[TensorSpec, ...]:
+        return tuple(t for t in self.tensors if t.role is Role.SCRATCH)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The size of the allocation that scratch with an offset lies in."""
+        placed = [(t.offset, t.bytes) for t in self.scratch]
+        return max((at + size for at, size in placed if at is not None and size), default=0)
+
+    @property
     def symbols(self) -> tuple[str, ...]:
         found: dict[str, None] = {}
         for tensor in self.tensors:
@@ -200,6 +217,7 @@ class Program:
             },
             "tensors": [_describe_tensor(t) for t in self.tensors],
             "kernels": [self._describe_kernel(kernel) for kernel in self.kernels],
+            "scratch_bytes": self.scratch_bytes,
             "elementwise": self.elementwise,
             "order": "kernels run in the order listed; a barrier stands between a kernel and those "
             "it names in 'after'",
@@ -268,6 +286,23 @@ class Program:
         return write_programs([self], directory)
 
 
+def list_sharing(tensors: Sequence[TensorSpec]) -> dict[str, tuple[str, ...]]:
+    """The scratch tensors that lie in bytes of each, itself included."""
+    placed = sorted(
+        (t.offset, t.offset + (t.bytes or 0), t.name) for t in tensors if t.offset is not None
+    )
+    sharing: dict[str, list[str]] = {name: [] for _, _, name in placed}
+    live: list[tuple[int, str]] = []
+    for start, end, name in placed:
+        live = [(stop, other) for stop, other in live if stop > start]
+        for _, other in live:
+            sharing[other].append(name)
+            sharing[name].append(other)
+        sharing[name].append(name)
+        live.append((end, name))
+    return {name: tuple(others) for name, others in sharing.items()}
+
+
 def write_programs(
     programs: Sequence[Program],
     directory: str | Path,
@@ -315,8 +350,16 @@ def _describe_tensor(tensor: TensorSpec) -> dict[str, Any]:
         "strides": None if tensor.strides is None else list(tensor.strides),
         "bytes": tensor.bytes,
         "in_place": list(tensor.in_place),
+        **_describe_scratch(tensor),
         **({"values": _list_values(tensor)} if tensor.role is Role.CONSTANT else {}),
     }
+
+
+def _describe_scratch(tensor: TensorSpec) -> dict[str, Any]:
+    if tensor.role is not Role.SCRATCH:
+        return {}
+    lifetime = None if tensor.lifetime is None else list(tensor.lifetime)
+    return {"offset": tensor.offset, "lifetime": lifetime}
 
 
 def _list_values(tensor: TensorSpec) -> list[bool | int | float | str]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dmlc.ir import Function
-from dmlc.program import Program, Role
+from dmlc.program import Program
 from dmlc.transform.fuse import Fusion
 from dmlc.transform.traffic import Move, list_moves, total
 
@@ -45,6 +45,10 @@ class Scratch:
     tensor: str
     bytes: int | None
     """None where a size is known at run time only."""
+    offset: int | None
+    """In bytes; None where a size is known at run time only: then it has memory of its own."""
+    lifetime: tuple[int, int] | None
+    """The numbers of the kernels that use it first and last."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,6 +61,10 @@ class Report:
     scratch: tuple[Scratch, ...]
     peak_scratch: int | None
     """The bytes of the one allocation that holds all memory between kernels."""
+    function: Function
+    """The function that was compiled, with the stages of `before`."""
+    fusion: Fusion
+    """What `after` was made of."""
 
     def traffic(self) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
         """The bytes read and written in all, before and after."""
@@ -90,11 +98,9 @@ def make_report(
         first += count
         moves = fusion.list_moves(group)
         after.append(Work(group.stages, group.inlined, group.near, names, group.reason, moves))
-    scratch = tuple(Scratch(t.name, t.bytes) for t in program.tensors if t.role is Role.SCRATCH)
-    sizes = [s.bytes for s in scratch]
-    known = [size for size in sizes if size is not None]
-    peak = sum(known) if len(known) == len(sizes) else None
-    return Report(function.name, before, tuple(after), scratch, peak)
+    scratch = tuple(Scratch(t.name, t.bytes, t.offset, t.lifetime) for t in program.scratch)
+    peak = None if any(s.offset is None for s in scratch) else program.scratch_bytes
+    return Report(function.name, before, tuple(after), scratch, peak, function, fusion)
 
 
 def _describe_work(work: Work) -> dict[str, Any]:

@@ -5,7 +5,8 @@
 
 A fenced block below `<!-- file: PATH -->` holds that file, and one below
 `<!-- output: dmlc ... -->` what that command prints, run at the top of the repository.
-`docs/operators/` has a page for every operator of the library.
+`docs/operators/` has a page for every operator of the library, and `docs/graphs/` one with pictures
+for every graph of the examples.
 """
 
 from __future__ import annotations
@@ -18,10 +19,26 @@ from pathlib import Path
 
 import dmlc
 from dmlc.language.format import format_operator
+from dmlc.picture import VIEWS, draw
+from dmlc.picture.diagram import Diagram, Kernel, list_calls, make_diagram
+from dmlc.picture.lettering import show_bytes
+from dmlc.picture.summary import summarize_view
+from dmlc.pipeline import explain
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "docs/language.md", "docs/ir.md", "docs/generated-code.md",
          "docs/manifest.md", "docs/errors.md")  # fmt: skip
+
+GRAPH_SIZES: dict[str, dict[str, int]] = {
+    "adam_clipped": {"A": 512, "B": 512, "C": 3, "D": 3},
+    "gelu_mlp_backward": {"N": 8192, "F": 3072},
+    "relu_batch_norm_backward": {"N": 32, "C": 64, "H": 56, "W": 56},
+    "residual_block_backward": {"N": 32, "C": 64, "H": 56, "W": 56},
+    "sgd_momentum": {"M": 4096, "K": 1024},
+    "softmax_cross_entropy_backward": {"N": 4096, "K": 1000},
+    "unet_decoder_backward": {"N": 8, "C": 64, "S": 64, "H": 64, "W": 64},
+}
+"""The example graphs, and sizes as training has them."""
 
 _BLOCK = re.compile(
     r"(?P<head><!-- (?P<kind>file|output): (?P<what>[^\n]*) -->\n```\w*\n)"
@@ -33,7 +50,7 @@ _BLOCK = re.compile(
 def build() -> dict[Path, str]:
     """Every page that holds something of the program, as it should be."""
     pages = {ROOT / name: refresh((ROOT / name).read_text(encoding="utf-8")) for name in PAGES}
-    return pages | _operator_pages()
+    return pages | _operator_pages() | _graph_pages()
 
 
 def refresh(text: str) -> str:
@@ -72,6 +89,86 @@ def _operator_pages() -> dict[Path, str]:
     return pages
 
 
+def _graph_pages() -> dict[Path, str]:
+    """A page for each example graph, its two pictures, and a table of all."""
+    folder = ROOT / "docs" / "graphs"
+    pages: dict[Path, str] = {}
+    rows = ["| graph | kernels, unfused and fused | memory traffic | scratch memory |",
+            "| --- | --- | --- | --- |"]  # fmt: skip
+    for path in sorted((ROOT / "examples" / "graphs").glob("*.dml")):
+        graph = next(iter(dmlc.load(path).graphs.values()))
+        dims = GRAPH_SIZES[path.stem]
+        report = explain(graph.bind(dims=dims))
+        diagram = make_diagram(report, list_calls(graph))
+        for view in VIEWS:
+            pages[folder / f"{path.stem}.{view}.svg"] = draw(report, "svg", (view,), graph)
+        pages[folder / f"{path.stem}.md"] = _describe_graph(path, dims, diagram)
+        before, after = diagram.before, diagram.after
+        rows.append(
+            f"| [{path.stem}]({path.stem}.md) | {before.launches} → {after.launches} "
+            f"| {show_bytes(before.bytes)} → {show_bytes(after.bytes)} "
+            f"| {show_bytes(before.scratch)} → {show_bytes(after.scratch)} |"
+        )
+    pages[folder / "index.md"] = "\n".join(
+        ["# Graphs", "", "Parts of real training steps, from [`examples/graphs`]"
+         "(../../examples/graphs), and what fusion makes of each. Each is tested against PyTorch's "
+         "automatic differentiation.", "", *rows, "",
+         "Unfused means: every stage, that is every formula of an operator or of the graph, as a "
+         "kernel of its own. Kernels and bytes are those for OpenCL on a CPU.", "",
+         "## How to read a picture", "",
+         "A box is a stage: a name, its formula, and the type and sizes of what it gives; violet "
+         "ones are reductions, and a coloured stripe says which call of the graph it comes from. A "
+         "frame is a kernel around the stages that it computes; `again` marks a stage that an "
+         "earlier kernel has computed too, because reading it back would cost more. Blue tags at "
+         "its upper rim are the tensors it reads from memory, orange ones at its lower rim those "
+         "it writes, with their bytes; pale ones are small beside the others. Lines inside a frame "
+         "are values in registers, or in memory of the kernel's own.", "",
+         "`dmlc graph` draws graphs of your own, and operators of the library, for any target:", "",
+         "```", "dmlc graph FILE.dml --dim N=32 -o picture.svg     # or picture.dot, for Graphviz",
+         "dmlc graph FILE.dml --dim N=32 --view after       # as text, on the terminal", "```", "",
+         "So does Python: `dmlc.picture.draw(dmlc.pipeline.explain(graph.bind(dims=...)))`.", "",
+         "Written by `make docs`.", ""]
+    )  # fmt: skip
+    return pages
+
+
+def _describe_graph(path: Path, dims: dict[str, int], diagram: Diagram) -> str:
+    listing = path.read_text(encoding="utf-8")
+    intro = re.match(r"(?://[^\n]*\n)*", listing)
+    remark = "" if intro is None else re.sub(r"^// ?", "", intro[0], flags=re.MULTILINE)
+    sizes = ", ".join(f"{name} = {size}" for name, size in dims.items())
+    options = " ".join(f"--dim {name}={size}" for name, size in dims.items())
+    command = f"dmlc graph examples/graphs/{path.name}:{path.stem} {options} -o {path.stem}.svg"
+    return "\n".join(
+        [f"# {path.stem}", "", remark.strip(), "", "```dml", listing.strip(), "```", "",
+         f"## Before fusion: {summarize_view(diagram.before)}", "",
+         f"With {sizes}:", "",
+         f"![{path.stem}, every stage as a kernel]({path.stem}.before.svg)", "",
+         f"## After fusion: {summarize_view(diagram.after)}", "",
+         f"![{path.stem}, the kernels after fusion]({path.stem}.after.svg)", "",
+         "| kernel | computes | reads | writes |", "| --- | --- | --- | --- |",
+         *(_describe_kernel(kernel) for kernel in diagram.after.kernels), "",
+         *(_give_reason(kernel) for kernel in diagram.after.kernels), "",
+         "The pictures are what this writes:", "", "```", command, "```", ""]
+    )  # fmt: skip
+
+
+def _describe_kernel(kernel: Kernel) -> str:
+    cells = [
+        ", ".join(f"`{step.name}`" for step in kernel.steps),
+        *(
+            "<br>".join(f"`{t.tensor}` {t.text}" for t in transfers)
+            for transfers in (kernel.reads, kernel.writes)
+        ),
+    ]
+    return f"| {kernel.label} | {' | '.join(cells)} |"
+
+
+def _give_reason(kernel: Kernel) -> str:
+    reason = re.sub(r"%(\w+)", r"`\1`", kernel.reason)
+    return f"- Kernel{'s' if kernel.launches > 1 else ''} {kernel.label}: {reason}."
+
+
 def main(arguments: list[str]) -> int:
     pages = build()
     stale = [
@@ -81,6 +178,7 @@ def main(arguments: list[str]) -> int:
     for path in stale:
         print(path.relative_to(ROOT))
         if arguments != ["--check"]:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(pages[path], encoding="utf-8")
     return 1 if stale and arguments == ["--check"] else 0
 

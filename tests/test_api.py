@@ -397,3 +397,75 @@ def test_attributes_that_cannot_be_looked_up_still_get_their_message() -> None:
         dmlc.run(shifted, {"A": np.zeros(2, np.float32)}, {"Offset": {"a": [1]}})
     with pytest.raises(dmlc.DmlcError, match="Offset"):
         dmlc.run(shifted, {"A": np.zeros(2, np.float32)}, {"Offset": np.arange(2)})
+
+
+# Graphs ---------------------------------------------------------------------------------------
+
+GRAPH = """
+graph g[N, C, K](x: FLOAT32[N, C], dy: FLOAT32[N, C], scale: FLOAT32[1, C]) {
+    masked = directml.ACTIVATION_RELU_GRAD(InputTensor: x, InputGradientTensor: dy)
+    output dx     = masked * scale * K
+    output dscale = sum(masked, like: scale)
+}
+"""
+
+
+def graph_inputs(rows: int = 3, columns: int = 4) -> dict[str, Array]:
+    random = np.random.default_rng(0)
+    sizes = {"x": (rows, columns), "dy": (rows, columns), "scale": (1, columns)}
+    return {n: random.standard_normal(s).astype(np.float32) for n, s in sizes.items()}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_graphs_run(device: str) -> None:
+    graph = dmlc.parse(GRAPH).graphs["g"]
+    given = graph_inputs()
+    masked = np.where(given["x"] > 0, given["dy"], np.float32(0))
+    found = dmlc.run(graph, given, device=device, dims={"K": 3})
+    assert list(found) == ["dx", "dscale"]
+    np.testing.assert_allclose(found["dx"], masked * given["scale"] * 3, rtol=1e-6)
+    np.testing.assert_allclose(found["dscale"], masked.sum(0, keepdims=True), rtol=1e-5)
+    turned = {**given, "x": np.asfortranarray(given["x"])}
+    place = np.zeros((4, 3), np.float32).T
+    again = dmlc.run(graph, turned, outputs={"dx": place, "dscale": (1, 4)}, device=device,
+                     dims={"K": 3})  # fmt: skip
+    assert again["dx"] is place
+    np.testing.assert_array_equal(place, found["dx"])
+
+
+def test_graphs_are_compiled_once_for_the_same_sizes() -> None:
+    graph = dmlc.parse(GRAPH).graphs["g"]
+    given = graph_inputs()
+    calls = [api._Call(graph, given, {}, {}, {"K": k}, None) for k in (2, 2, 3)]
+    first, second, third = (call._signature() for call in calls)
+    assert first == second
+    assert first != third
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({"dy": None}, {"dims": {"K": 2}}, "input 'dy' of graph 'g' is not given"),
+        ({}, {}, "the size of symbol 'K' is not known"),
+        ({}, {"dims": {"K": 2, "N": 4}}, "symbol 'N' is stated to be 4, but 'x' has 3 there"),
+        ({"z": np.ones(3, np.float32)}, {"dims": {"K": 2}}, "unknown tensor of graph 'g' 'z'"),
+        ({"scale": np.ones((1, 4))}, {"dims": {"K": 2}},
+         "input 'scale' is FLOAT32, but FLOAT64 is given"),
+        ({"scale": np.ones((1, 5), np.float32)}, {"dims": {"K": 2}},
+         "symbol 'C' has two sizes: 4 in 'x' and 5 in 'scale'"),
+        ({}, {"dims": {"K": 2}, "outputs": {"dx": (4, 3)}},
+         r"output 'dx' has sizes \[3, 4\], but \[4, 3\] are asked for"),
+        ({}, {"dims": {"K": 2}, "attributes": {"Alpha": 1}}, "graph 'g' takes no attributes"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_running_graphs(
+    change: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    graph = dmlc.parse(GRAPH).graphs["g"]
+    with pytest.raises(dmlc.DmlcError, match=message):
+        dmlc.run(graph, {**graph_inputs(), **change}, device="reference", **options)
+
+
+def test_only_graphs_have_symbols() -> None:
+    with pytest.raises(dmlc.DmlcError, match="only graphs have symbols"):
+        dmlc.run(NAME, arrays((3,)), dims={"N": 3})

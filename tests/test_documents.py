@@ -25,7 +25,7 @@ DOCUMENTS = sorted([ROOT / "README.md", ROOT / "benchmarks/README.md", *ROOT.glo
 EXAMPLES = sorted(ROOT.glob("examples/*.dml"))
 REDUCING = ("rms_norm.dml",)
 """Those with reductions, which run where the library's do."""
-MISTAKEN = {"mistakes.dml"}
+MISTAKEN = {"mistakes.dml", "mistaken_graph.dml"}
 """The examples that show what a mistake gets."""
 
 

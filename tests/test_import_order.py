@@ -15,8 +15,9 @@ PACKAGE = ROOT / "dmlc"
 
 ORDER = (
     "source", "resources", "files", "scalars", "language", "library", "ir", "binding", "catalog",
-    "building", "transform", "reference", "oracle", "kernel", "shader_model", "program", "report",
-    "codegen", "pipeline", "runtime", "interop", "api", "testing", "cli", "__main__",
+    "building", "transform", "reference", "oracle", "kernel", "shader_model", "buffer_plan",
+    "program", "report", "codegen", "pipeline", "picture", "runtime", "interop", "api", "testing",
+    "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 
@@ -25,7 +26,7 @@ RUNTIME_MAY_IMPORT = ("source", "files", "scalars", "shader_model", "program", "
 
 OWNERS = {
     "click": ("dmlc.cli",),
-    "jinja2": ("dmlc.codegen.render",),
+    "jinja2": ("dmlc.codegen.render", "dmlc.picture.svg"),
     "lark": ("dmlc.language",),
     "ml_dtypes": ("dmlc.scalars",),
     "pyopencl": ("dmlc.runtime.opencl.driver", "dmlc.runtime.opencl.executable"),

@@ -28,9 +28,9 @@ func @f(%x: f16[2, 3]{8, 1}, %s: f16[1, 3]) -> (%y) {
   %y: f16[i0 < 2, i1 < 3] = mul(%x[i0, i1], %s[0, i1])
 }"""
 CHAINED = """
-func @two(%x: f16[n]) -> (%y, %z) {
-  %y: f16[i0 < n] = mul(%x[i0], 1.5)
-  %z: f32[i0 < n] = add(%y[i0], 1.0)
+func @two(%x: f16[40, 30]) -> (%z) {
+  %y: f32[i0 < 40] = sum[r1 < 30] %x[i0, r1]
+  %z: f32[i0 < 40, i1 < 30] = add(%y[sub(39, i0)], %x[i0, i1])
 }"""
 
 
@@ -73,6 +73,7 @@ def test_opencl_manifest() -> None:
                 "after": [],
             }
         ],
+        "scratch_bytes": 0,
         "elementwise": True,
         "order": "kernels run in the order listed; a barrier stands between a kernel and those it "
                  "names in 'after'",
@@ -118,6 +119,14 @@ def test_a_kernel_names_those_it_waits_for() -> None:
     first, second = make(CHAINED)["kernels"]
     assert (first["name"], first["after"]) == ("two_1", [])
     assert (second["name"], second["after"]) == ("two_2", ["two_1"])
+
+
+def test_scratch_has_a_place_and_a_lifetime() -> None:
+    made = make(CHAINED)
+    (scratch,) = [t for t in made["tensors"] if t["role"] == "scratch"]
+    assert (scratch["offset"], scratch["lifetime"], scratch["bytes"]) == (0, [0, 1], 160)
+    assert made["scratch_bytes"] == 160
+    assert "offset" not in made["tensors"][0]
 
 
 def test_a_fixed_count_is_a_number() -> None:

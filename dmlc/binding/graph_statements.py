@@ -209,8 +209,10 @@ class _GraphLowering(StageMaker):
         return found
 
     def function(self, outputs: Mapping[str, Description]) -> ir.Function:
-        stages = drop_unread([rename_stage(s, self.renamed, None) for s in self.stages],
-                             self.results)  # fmt: skip
+        stages = self.stages
+        if self.renamed:
+            stages = [rename_stage(s, self.renamed, None) for s in stages]
+        stages = drop_unread(stages, self.results)
         made = {s.name: s for s in stages}
         results = [self.result(made[name], outputs.get(name)) for name in self.results]
         parameters = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dmlc import ir
@@ -13,15 +12,14 @@ def rename_stage(stage: ir.Stage, names: Mapping[str, str], span: Span | None) -
     """The stage under its new name, reading tensors under theirs; a name that is not among
     `names` stays. `span` is where the stage is said to come from."""
     instructions = tuple(
-        dataclasses.replace(i, tensor=names[i.tensor])
+        ir.Load(names[i.tensor], i.indices, i.dtype)
         if isinstance(i, ir.Load) and i.tensor in names
         else i
         for i in stage.body.instructions
     )
     body = ir.Body(instructions, stage.body.result, stage.body.guard)
-    return dataclasses.replace(
-        stage, name=names.get(stage.name, stage.name), body=body, span=span or stage.span
-    )
+    name = names.get(stage.name, stage.name)
+    return ir.Stage(name, stage.dtype, stage.domain, body, stage.reduction, span or stage.span)
 
 
 def drop_unread(stages: Sequence[ir.Stage], results: Sequence[str]) -> tuple[ir.Stage, ...]:

@@ -113,8 +113,8 @@ class GraphBuilder:
 
     def input(self, name: str, data_type: DataType | str, sizes: Sequence[Size]) -> Value:
         """A tensor that the graph is given."""
-        self._take(name)
         declared, shape = self._type(data_type, sizes)
+        self._take(name)
         self._inputs.append(syntax.GraphInput(_name(name), declared, NOWHERE))
         reference = syntax.Reference(name, NOWHERE)
         dtype = find_data_type(declared.dtype.text)
@@ -122,8 +122,9 @@ class GraphBuilder:
 
     def output(self, name: str, value: Value) -> None:
         """Makes a value an output of the graph."""
+        result = as_value(value, self._record)
         self._take(name)
-        self._outputs.append((name, as_value(value, self._record)))
+        self._outputs.append((name, result))
 
     def name(self, name: str, value: Value) -> Value:
         """Gives a value a name, which its statement, its stage and its kernel are called after.

@@ -238,7 +238,10 @@ def call_expression(
     arguments += [
         syntax.Argument(syntax.Name(label, NOWHERE), e, NOWHERE) for label, e in named.items()
     ]
-    function = syntax.Reference(name, NOWHERE)
+    first, *rest = name.split(".")
+    function: syntax.Expression = syntax.Reference(first, NOWHERE)
+    for part in rest:
+        function = syntax.Member(function, syntax.Name(part, NOWHERE), NOWHERE)
     return syntax.Call(function, tuple(arguments), NOWHERE)
 
 
@@ -281,20 +284,12 @@ def join_shapes(left: Shape, right: Shape) -> Shape:
         return right if left == () else left
     if left is None or right is None:
         return None
-    joined: list[int | str] = []
-    for a, b in zip(left, right, strict=False):
-        if a == b or b == 1:
-            joined.append(a)
-        elif a == 1:
-            joined.append(b)
-        elif isinstance(a, str) or isinstance(b, str):
-            return None
-        else:
-            break
-    if len(left) != len(right) or len(joined) != len(left):
+    pairs = list(zip(left, right, strict=False))
+    unequal = [(a, b) for a, b in pairs if a != b and 1 not in (a, b)]
+    if len(left) != len(right) or any(type(a) is int and type(b) is int for a, b in unequal):
         shown = " and ".join(f"[{', '.join(map(str, s))}]" for s in (left, right))
         raise DmlcError(
             f"tensors of sizes {shown} do not combine element by element: they need the same "
             "number of dimensions, and each size the same or 1"
         )
-    return tuple(joined)
+    return None if unequal else tuple(b if a == 1 else a for a, b in pairs)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import jinja2
 
 from dmlc import ir
+from dmlc.buffer_plan import Need, plan_buffers
 from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.hlsl import HLSL_6_0, HLSL_6_2
 from dmlc.codegen.names import (
@@ -36,6 +37,7 @@ from dmlc.program import (
     Role,
     ScalarBinding,
     TensorSpec,
+    list_sharing,
 )
 from dmlc.resources import resource_path
 from dmlc.scalars import DataType
@@ -84,9 +86,18 @@ def render(
     tensors = _list_tensors(function, kernels, dialect)
     sources: list[KernelSource] = []
     writers: dict[str, int] = {}
+    users: dict[str, list[int]] = {}
+    sharing = list_sharing(tensors)
     for number, kernel in enumerate(kernels):
         read = [b.name for b in kernel.buffers if b.access is not k.Access.WRITE]
-        after = tuple(sorted({writers[name] for name in read if name in writers}))
+        before = {writers[name] for name in read if name in writers}
+        for buffer in kernel.buffers:
+            # Whoever used the memory of what is stored now has to be done with it.
+            if buffer.access is not k.Access.READ and buffer.name not in writers:
+                for other in sharing.get(buffer.name, ()):
+                    before.update(n for n in users.get(other, ()) if n < number)
+            users.setdefault(buffer.name, []).append(number)
+        after = tuple(sorted(before))
         name = kernel.name if len(kernels) == 1 else f"{kernel.name}_{number + 1}"
         sources.append(
             _render_kernel(function, kernel, name, after, dialect, tensors, root_signature)
@@ -158,7 +169,53 @@ def _list_tensors(
         TensorSpec(buffer.name, Role.SCRATCH, buffer.dtype, (buffer.count or 0,))
         for buffer in between.values()
     ]
-    return tuple(specs)
+    return tuple(_plan_scratch(function, kernels, dialect, specs))
+
+
+def _plan_scratch(
+    function: ir.Function,
+    kernels: tuple[k.Kernel, ...],
+    dialect: Dialect,
+    specs: list[TensorSpec],
+) -> list[TensorSpec]:
+    """The tensors with a lifetime and a place for all scratch."""
+    users: dict[str, list[int]] = {}
+    for number, kernel in enumerate(kernels):
+        for buffer in kernel.buffers:
+            users.setdefault(buffer.name, []).append(number)
+    needs: list[Need] = []
+    for spec in specs:
+        if spec.role is Role.SCRATCH and spec.bytes is not None:
+            first, last = users[spec.name][0], users[spec.name][-1]
+            over = _find_overwritten(function, spec.name) if dialect.in_place else None
+            needs.append(Need(spec.name, spec.bytes, first, last, over))
+    offsets = plan_buffers(needs)
+    return [
+        dataclasses.replace(
+            spec,
+            offset=offsets.get(spec.name),
+            lifetime=(users[spec.name][0], users[spec.name][-1]),
+        )
+        if spec.role is Role.SCRATCH
+        else spec
+        for spec in specs
+    ]
+
+
+def _find_overwritten(function: ir.Function, name: str) -> str | None:
+    """A stage that one alone reads, element by element at its own place, and may be stored over."""
+    stage, readers = function.stage(name), function.readers()
+    if stage is None or stage.reduction is not None:
+        return None
+    for load in stage.body.loads():
+        source = function.stage(load.tensor)
+        if source is None or readers[source.name] != (name,):
+            continue
+        alike = (source.dtype, source.domain) == (stage.dtype, stage.domain)
+        own = [i for i in stage.body.loads() if i.tensor == source.name]
+        if alike and all(ir.reads_own_place(stage, i) for i in own):
+            return source.name
+    return None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

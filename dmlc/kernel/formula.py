@@ -5,6 +5,9 @@ For comments only; the tensor IR's own text form is `dmlc.ir`'s.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
 import numpy as np
 
 from dmlc import ir
@@ -14,29 +17,48 @@ _LONGEST = 300
 """Characters of a formula; a longer one is only summed up."""
 
 
+Read: TypeAlias = Callable[[ir.Load, Sequence[str]], str]
+"""How a load is spelled, given the texts of its positions."""
+
+
 def describe_stage(function: ir.Function, name: str) -> str:
     """The formula of a stage."""
     stage = next(s for s in function.stages if s.name == name)
     axes = ", ".join(f"i{axis}" for axis in range(len(stage.domain)))
-    texts: list[tuple[str, bool]] = []
-    for instruction in stage.body.instructions:
-        text, compound = _spell(instruction, texts)
-        texts.append((text if len(text) <= _LONGEST else "", compound))
-    text = texts[stage.body.result][0]
-    if not text:
-        reads = ", ".join(dict.fromkeys(load.tensor for load in stage.body.loads()))
-        steps = sum(isinstance(i, ir.Apply | ir.Select) for i in stage.body.instructions)
-        text = f"a formula of {steps} operations on {reads or 'constants'}"
+    text, guard = spell_body(stage.body, _read_element)
     if stage.reduction is not None:
         over = ", ".join(f"r{label} < {extent}" for label, extent in stage.reduction.axes)
         where = ""
         if stage.body.guard is not None:
-            where = f" where {texts[stage.body.guard][0] or 'a condition holds'}"
+            where = f" where {guard}"
         text = f"{stage.reduction.combiner}[{over}{where}]({text})"
     return f"{stage.name}[{axes}] = {text}"
 
 
-def _spell(instruction: ir.Instruction, texts: list[tuple[str, bool]]) -> tuple[str, bool]:
+def spell_body(body: ir.Body, read: Read) -> tuple[str, str]:
+    """The formulas of a body's result and of its guard, which is empty where there is none; one
+    that is too long is summed up."""
+    texts: list[tuple[str, bool]] = []
+    for instruction in body.instructions:
+        text, compound = _spell(instruction, texts, read)
+        texts.append((text if len(text) <= _LONGEST else "", compound))
+    text = texts[body.result][0]
+    if not text:
+        reads = ", ".join(dict.fromkeys(load.tensor for load in body.loads()))
+        steps = sum(isinstance(i, ir.Apply | ir.Select) for i in body.instructions)
+        text = f"a formula of {steps} operations on {reads or 'constants'}"
+    if body.guard is None:
+        return text, ""
+    return text, texts[body.guard][0] or "a condition holds"
+
+
+def _read_element(load: ir.Load, positions: Sequence[str]) -> str:
+    return f"{load.tensor}[{', '.join(positions)}]"
+
+
+def _spell(
+    instruction: ir.Instruction, texts: Sequence[tuple[str, bool]], read: Read
+) -> tuple[str, bool]:
     """The text of a value, and whether it needs parentheses inside an infix operation. An empty
     text stands for one that has grown too long."""
     parts = [texts[o] for o in ir.operands(instruction)]
@@ -49,7 +71,7 @@ def _spell(instruction: ir.Instruction, texts: list[tuple[str, bool]]) -> tuple[
         case ir.Index():
             return instruction.name, False
         case ir.Load():
-            return f"{instruction.tensor}[{', '.join(text for text, _ in parts)}]", False
+            return read(instruction, [text for text, _ in parts]), False
         case ir.Select():
             return f"{inner[0]} ? {inner[1]} : {inner[2]}", True
         case ir.Cast():

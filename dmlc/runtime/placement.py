@@ -13,7 +13,7 @@ from typing import cast
 
 import numpy as np
 
-from dmlc.program import Program, Role, TensorSpec
+from dmlc.program import Program, TensorSpec
 from dmlc.runtime.arrays import (
     Array,
     Copy,
@@ -47,6 +47,8 @@ class Placement:
     """Inputs and outputs by name."""
     scratch: dict[str, int]
     """The bytes of each tensor that only kernels see."""
+    offsets: dict[str, int]
+    """Where those of them lie that may share one allocation."""
     copies: tuple[Copy, ...]
 
 
@@ -98,17 +100,14 @@ def place(
             operand = copy_input(spec, array, strides, f"it overlaps the output {output}")
         operands[spec.name] = operand
 
-    scratch = {
-        s.name: math.prod(_extents(s, sizes)) * s.dtype.bytes
-        for s in program.tensors
-        if s.role is Role.SCRATCH
-    }
+    scratch = {s.name: math.prod(_extents(s, sizes)) * s.dtype.bytes for s in program.scratch}
+    offsets = {s.name: s.offset for s in program.scratch if s.offset is not None}
     copies = tuple(
         Copy(s.name, reason)
         for s in (*program.inputs, *program.outputs)
         if (reason := operands[s.name].reason) is not None
     )
-    return Placement(sizes, operands, scratch, copies)
+    return Placement(sizes, operands, scratch, offsets, copies)
 
 
 def _split_outputs(outputs: Mapping[str, object]) -> tuple[dict[str, Array], dict[str, Shape]]:

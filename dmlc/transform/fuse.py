@@ -52,6 +52,8 @@ class Fusion:
 
     function: Function
     groups: tuple[Group, ...]
+    unfused: Function
+    """The function with all its stages, and 16-bit roundings written out: what it was made of."""
 
     def traffic(self, group: Group) -> tuple[int, int] | None:
         """The bytes a group reads and writes; None where a size is known at run time only."""
@@ -121,7 +123,7 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     pairs = tuple(p for p in fused.in_place if not _is_read_later(p, drawn.stages, homes))
     at_hand = {name for group in groups for name in group.near}
     stored = store_rounded(dataclasses.replace(fused, in_place=pairs), at_hand)
-    return Fusion(stored, tuple(groups))
+    return Fusion(stored, tuple(groups), function)
 
 
 def is_inlinable(stage: Stage) -> bool:

@@ -202,3 +202,22 @@ def test_arrays_of_tensors(dmlc: Dmlc) -> None:
     )  # fmt: skip
     assert list(result) == ["Whole", "Halves[0]", "Halves[1]"]
     assert np.array_equal(result["Halves[0]"], whole[:1])
+
+
+def test_graphs(dmlc: Dmlc) -> None:
+    path = Path(__file__).parents[2] / "examples/graphs/sgd_momentum.dml"
+    random = np.random.default_rng(0)
+    for name in ("weights", "velocity", "gradient"):
+        np.save(f"{name}.npy", random.standard_normal((4, 5)).astype(np.float32))
+    np.save("rate.npy", np.full((1, 1), 0.1, np.float32))
+    inputs = [f"--input={n}={n}.npy" for n in ("weights", "velocity", "gradient", "rate")]
+    found = dmlc("run", path, *inputs, "--dim", "M=4", "--verify", "-o", "out")
+    assert found.status == 0, found.err
+    assert [line.split(":")[0] for line in found.out.splitlines()] == [
+        "new_velocity float32[4, 5]", "new_weights float32[4, 5]",
+    ]  # fmt: skip
+    velocity, weights = np.load("velocity.npy"), np.load("weights.npy")
+    expected = 0.9 * velocity + np.load("gradient.npy") + 1e-4 * weights
+    np.testing.assert_allclose(read_array("out/new_velocity.npy"), expected, rtol=1e-5, atol=1e-7)
+    assert dmlc("run", path, *inputs[1:]).status == 1
+    assert dmlc("run", path, *inputs, "--attr", "A=1").status == 2

@@ -341,7 +341,8 @@ def test_stages_read_at_many_places_are_stored() -> None:
     check_order(fusion)
     reasons = [g.reason for g in fusion.groups]
     assert reasons[0].startswith("%t1 is stored, since it is read at 9 places, and computing it")
-    crowded = fuse(function, budget=Budget(most_repeated=10**6)).groups[0].reason
+    budget = Budget(most_repeated=10**9, launch_bytes=1 << 60)
+    crowded = fuse(function, budget=budget).groups[0].reason
     assert f"is read at more than {MOST_PLACES} places of one stage" in crowded
     most = max(len(s.body.instructions) for s in fusion.function.stages)
     assert most < 60 * MOST_PLACES

@@ -181,6 +181,7 @@ def _describe(
         memory=memory,
         float64="cl_khr_fp64" in handle.extensions.split(),
         key=keys[0],
+        part_alignment=max(1, handle.mem_base_addr_align // 8),
         small_key=keys[1] if small is not None else None,
     )
 
@@ -318,6 +319,28 @@ class Session:
             )
         with _reporting(cl, f"cannot make a buffer of {size} bytes"):
             return cl.Buffer(self.context, int(cl.mem_flags.READ_WRITE), max(size, 16))
+
+    def scratch_parts(
+        self, sizes: Mapping[str, int], offsets: Mapping[str, int]
+    ) -> list[cl.Buffer]:
+        """Device memory for tensors that only kernels see, of these bytes. Those with an offset
+        are parts of one buffer, where the device can begin a part there."""
+        cl = self._cl
+        known = [name for name in sizes if name in offsets]
+        shared = len(known) > 1 and all(
+            offsets[name] % self.device.part_alignment == 0 for name in known
+        )
+        if not shared:
+            return [self.scratch(size) for size in sizes.values()]
+        whole = self.scratch(max(offsets[name] + sizes[name] for name in known))
+        with _reporting(cl, "cannot make a part of a buffer"):
+            # What is stored in place is the very same part: two over the same bytes are undefined.
+            places = {(offsets[name], sizes[name]): None for name in known}
+            parts = {at: whole.get_sub_region(at[0], max(at[1], 1)) for at in places}
+            return [
+                parts[offsets[name], size] if name in offsets else self.scratch(size)
+                for name, size in sizes.items()
+            ]
 
     def upload(self, queue: cl.CommandQueue, buffer: cl.Buffer, memory: Array) -> None:
         """Makes the device see what `memory` holds now."""

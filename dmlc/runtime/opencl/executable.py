@@ -215,9 +215,8 @@ class _Run:
             self.buffers.append(buffer)
             if operand.memory.nbytes:
                 (self._outputs if written else self._inputs).append((operand, buffer))
-        for size in placement.scratch.values():
-            self.bytes += size
-            self.buffers.append(session.scratch(size))
+        self.bytes += sum(placement.scratch.values())
+        self.buffers += session.scratch_parts(placement.scratch, placement.offsets)
 
     def keep_constants(self, arrays: Sequence[Array], buffers: Sequence[cl.Buffer]) -> None:
         """Adds the program's constants, which live as long as the run: a launcher keeps nothing."""

@@ -70,16 +70,25 @@ class Frame:
             self._clock = self._make_clock() if timed else None
             self._sets = self._describe(plan, self._place_constants(allocator, plan))
             self._record(plan)
-        self.bytes = sum(plan.bytes_of[n] for n in plan.bytes_of if n not in self._borrowed)
+        apart = {t.name for t in program.scratch if t.offset is not None} | self._borrowed
+        self.bytes = sum(size for name, size in plan.bytes_of.items() if name not in apart)
+        self.bytes += program.scratch_bytes
 
     # Buffers ----------------------------------------------------------------------------------
 
     def _place(self, allocator: Allocator, plan: Plan, staged: bool) -> None:
         borrowed: dict[tuple[int, int], Buffer] = {}
         self._borrowed: set[str] = set()
+        shared: Buffer | None = None
+        if self._program.scratch_bytes:
+            whole = max(4, -(-self._program.scratch_bytes // 4) * 4)
+            shared = allocator.allocate(self._stack, whole, Use.KERNELS)
         for tensor in self._program.tensors:
             # Kernels may work in whole words of 4 bytes; and no buffer may be empty.
             size = max(4, -(-plan.bytes_of[tensor.name] // 4) * 4)
+            if tensor.role is Role.SCRATCH and shared is not None and tensor.offset is not None:
+                self._buffers[tensor.name] = Buffer(shared.handle, tensor.offset, size, None)
+                continue
             if tensor.role is Role.SCRATCH:
                 self._buffers[tensor.name] = allocator.allocate(self._stack, size, Use.KERNELS)
                 continue

@@ -8,9 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from dmlc.program import KernelSource, Program, Role, TensorSpec, constant_buffer_bytes
+from dmlc.program import (
+    KernelSource,
+    Program,
+    Role,
+    TensorSpec,
+    constant_buffer_bytes,
+    list_sharing,
+)
 from dmlc.runtime.arrays import span
 from dmlc.runtime.hlsl import CompiledKernel, fill_constants
 from dmlc.runtime.vulkan.device import VulkanDevice
@@ -104,15 +111,18 @@ def make_plan(program: Program, sizes: Mapping[str, int], device: VulkanDevice) 
             _refuse(count > INDEX_LIMIT, device, f"the tensor {tensor.name} has {count:,} elements",
                     "the width of an element index", f"{INDEX_LIMIT:,}")  # fmt: skip
         bytes_of[tensor.name] = size
+    whole = program.scratch_bytes
+    _refuse(whole > limits.allocation, device, f"all memory between kernels takes {whole:,} bytes",
+            "maxMemoryAllocationSize", f"{limits.allocation:,}")  # fmt: skip
     if symbol is None:
-        return Plan(bytes_of, _launch_all(program, sizes, device, None, _Touched()))
+        return Plan(bytes_of, _launch_all(program, sizes, device, None, _Touched(program)))
     launches: list[Launch] = []
     total, step = sizes[symbol], window_elements(program, device)
     for start in range(0, total, step):
         count = min(step, total - start)
         window = None if count == total else (start, count)
         # Windows have no element in common, so none waits for the one before it.
-        launches += _launch_all(program, {symbol: count}, device, window, _Touched())
+        launches += _launch_all(program, {symbol: count}, device, window, _Touched(program))
     return Plan(bytes_of, tuple(launches))
 
 
@@ -158,14 +168,15 @@ def _memory_elements(tensor: TensorSpec, sizes: Mapping[str, int]) -> int:
 class _Touched:
     """What the launches since the last barrier read and stored."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Program) -> None:
+        self._sharing = list_sharing(program.tensors)
         self._read: set[str] = set()
         self._written: set[str] = set()
 
     def add(self, kernel: KernelSource) -> bool:
         """Adds a launch; True where a barrier must stand before it."""
-        reads = {b.tensor for b in kernel.buffers if b.read}
-        writes = {b.tensor for b in kernel.buffers if b.written}
+        reads = self._list_touched(b.tensor for b in kernel.buffers if b.read)
+        writes = self._list_touched(b.tensor for b in kernel.buffers if b.written)
         waits = bool(reads & self._written or writes & self._written or writes & self._read)
         if waits:
             self._read, self._written = reads, writes
@@ -173,3 +184,7 @@ class _Touched:
             self._read |= reads
             self._written |= writes
         return waits
+
+    def _list_touched(self, tensors: Iterable[str]) -> set[str]:
+        """Some tensors, and those in the same memory."""
+        return {name for tensor in tensors for name in self._sharing.get(tensor, (tensor,))}

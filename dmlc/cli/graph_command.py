@@ -1,0 +1,62 @@
+"""`dmlc graph`: a picture of a graph before and after fusion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import dmlc
+from dmlc.cli.arguments import bind_subject, bindings, find_subject
+from dmlc.files import write_files
+from dmlc.picture import FORMATS, SUFFIXES, draw
+from dmlc.picture.diagram import VIEWS
+from dmlc.pipeline import explain
+
+
+@click.command(
+    "graph",
+    epilog="Example: dmlc graph examples/graphs/residual_block_backward.dml --dim N=32 --dim C=64 "
+    "--dim H=56 --dim W=56 -o picture.svg",
+)
+@click.argument("subject")
+@bindings
+@click.option("--format", "form", type=click.Choice(FORMATS),
+              help="What to write. [default: what the name after -o ends in, or text]")  # fmt: skip
+@click.option("--view", type=click.Choice([*VIEWS, "both"]), default="both", show_default=True,
+              help="Show every stage as a kernel, the kernels after fusion, or both.")  # fmt: skip
+@click.option("--target", type=click.Choice(["hlsl", "opencl"]), default="opencl",
+              show_default=True, help="The target that kernels are made for.")  # fmt: skip
+@click.option("--profile", type=click.Choice(["cpu", "gpu"]),
+              help="The kind of device to shape kernels for. [default: cpu for OpenCL, gpu for "
+              "HLSL]")  # fmt: skip
+@click.option("-o", "--output", metavar="FILE", help="Write to this file, not to the terminal.")
+def command(
+    subject: str,
+    tensors: tuple[str, ...],
+    attributes: tuple[str, ...],
+    dimensions: tuple[str, ...],
+    form: str | None,
+    view: str,
+    target: str,
+    profile: str | None,
+    output: str | None,
+) -> None:
+    """Show what fusion makes of a graph: its kernels, the stages in each, and the bytes moved.
+
+    SUBJECT is FILE[:NAME], or an operator of the library, which is a small graph. As SVG it is a
+    picture for a page, light or dark; DOT is for Graphviz; text is for the terminal.
+    """
+    if form is None:
+        form = SUFFIXES.get(Path(output).suffix.lower(), "text") if output else "text"
+    function = bind_subject(subject, tensors, attributes, dimensions)
+    views = VIEWS if view == "both" else (view,)
+    found = find_subject(subject)
+    graph = found if isinstance(found, dmlc.Graph) else None
+    content = draw(explain(function, target, profile), form, views, graph)
+    if output is None:
+        click.echo(content, nl=False)
+        return
+    path = Path(output)
+    for written in write_files(path.parent, {path.name: content.encode()}):
+        click.echo(written)

@@ -1,0 +1,339 @@
+"""What a picture shows, as plain data: kernels with the stages in them and what these hand to one
+another, and what each kernel moves to and from memory; for every stage by itself and fused.
+
+Bytes, groups and reasons are the report's (`dmlc.report`); what is added here is how the stages
+of a kernel are joined. How it looks is for `compose`, `svg`, `dot` and `text`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from dmlc.binding import Graph
+from dmlc.ir import Function, Parameter, Stage, Table
+from dmlc.language.syntax import Call
+from dmlc.picture.formula import summarize
+from dmlc.picture.lettering import TIMES, show_bytes
+from dmlc.report import Report, Work
+from dmlc.source import Span
+from dmlc.transform.traffic import Move, count_bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor in memory. `bytes` is None where a size is known at run time only."""
+
+    name: str
+    dtype: str
+    sizes: tuple[int | str, ...]
+    bytes: int | None
+    open_bytes: str
+    """Its bytes where a size is known at run time only: `4 B` times `n`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """A stage as one kernel computes it: its name, its formula, and its elements' type and
+    sizes."""
+
+    name: str
+    formula: str
+    dtype: str
+    sizes: tuple[int | str, ...]
+    folds: bool
+    """Whether it is a reduction."""
+    call: str | None = None
+    """The call it comes from, where it comes from one."""
+    members: tuple[str, ...] = ()
+    """Where it stands for a chain of stages: all their names."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Transfer:
+    """A tensor that a kernel reads from memory or writes to it, `times` over."""
+
+    tensor: str
+    bytes: int | None
+    """Of all times together."""
+    text: str
+    """The bytes as people write them: `25.7 MB`, or how many times that; where a size is known
+    at run time only, `4 B` times its name."""
+    times: int = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wire:
+    """A value on its way inside a kernel: from a tensor read or from a step, to a step."""
+
+    source: str
+    target: str
+    from_memory: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kernel:
+    """Stages computed together: its steps in order, what they hand to one another, and its memory
+    traffic. `label` is `3`, or `3 to 5` where several launches do it one after another."""
+
+    label: str
+    launches: int
+    steps: tuple[Step, ...]
+    wires: tuple[Wire, ...]
+    reads: tuple[Transfer, ...]
+    writes: tuple[Transfer, ...]
+    reason: str = ""
+
+    @property
+    def read_bytes(self) -> int | None:
+        return add(t.bytes for t in self.reads)
+
+    @property
+    def written_bytes(self) -> int | None:
+        return add(t.bytes for t in self.writes)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """A way to run a graph: its kernels in execution order, and the most memory that tensors
+    between kernels take at a time."""
+
+    kernels: tuple[Kernel, ...]
+    scratch: int | None
+
+    @property
+    def launches(self) -> int:
+        return sum(k.launches for k in self.kernels)
+
+    @property
+    def read_bytes(self) -> int | None:
+        return add(k.read_bytes for k in self.kernels)
+
+    @property
+    def written_bytes(self) -> int | None:
+        return add(k.written_bytes for k in self.kernels)
+
+    @property
+    def bytes(self) -> int | None:
+        """All that is read and written."""
+        return add((self.read_bytes, self.written_bytes))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GraphCall:
+    """A call of an operator in a graph: the name its statement gives it, the operator's name
+    without its module, and where it stands."""
+
+    name: str
+    operator: str
+    span: Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Diagram:
+    """A graph, or an operator, before and after fusion."""
+
+    name: str
+    tensors: Mapping[str, Tensor]
+    """All that is ever in memory, in both views."""
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    before: View
+    after: View
+    calls: Mapping[str, str]
+    """The calls of a graph, by the names it gives them, and the operator each calls."""
+
+
+VIEWS = ("before", "after")
+
+
+def find_view(diagram: Diagram, name: str) -> View:
+    """The view of a name in `VIEWS`."""
+    return diagram.before if name == "before" else diagram.after
+
+
+def make_diagram(report: Report, calls: Sequence[GraphCall] = ()) -> Diagram:
+    """The diagram of what a function was compiled to; `calls` are those of the graph it was."""
+    function, fused = report.function, report.fusion.function
+    tensors = {
+        name: _describe(tensor)
+        for source in (function, fused)
+        for name, tensor in source.tensors().items()
+    }
+    inputs = tuple(p.name for p in function.parameters)
+    outputs = tuple(r.name for r in function.results)
+    origins = _Origins(calls)
+    before = _list_kernels(report.before, function, function, origins)
+    after = _list_kernels(report.after, report.fusion.unfused, fused, origins)
+    return Diagram(
+        report.name,
+        tensors,
+        inputs,
+        outputs,
+        View(before, find_peak(before, outputs)),
+        View(after, report.peak_scratch),
+        {call.name: call.operator for call in calls},
+    )
+
+
+def list_calls(graph: Graph) -> tuple[GraphCall, ...]:
+    """The calls of operators in a graph, in order."""
+    known = graph.definition.operators
+    found: list[GraphCall] = []
+    for statement in graph.definition.syntax.statements:
+        if isinstance(statement.value, Call):
+            called = statement.value.function.span.text
+            if called in known:
+                short = known[called].name.rpartition(".")[2]
+                found.append(GraphCall(statement.name.text, short, statement.value.span))
+    return tuple(found)
+
+
+class _Origins:
+    """Which call each stage comes from: the one whose place in the text the stage has."""
+
+    def __init__(self, calls: Sequence[GraphCall]) -> None:
+        self._names = {_place(call.span): call.name for call in calls}
+
+    def find(self, stage: Stage) -> str | None:
+        return None if stage.span is None else self._names.get(_place(stage.span))
+
+
+def _place(span: Span) -> tuple[str, int, int]:
+    return span.source.name, span.start, span.end
+
+
+def _list_kernels(
+    works: Iterable[Work], whole: Function, stored: Function, origins: _Origins
+) -> tuple[Kernel, ...]:
+    """The kernels that compute `stored`, with the stages that they have from `whole`."""
+    kernels: list[Kernel] = []
+    originals = {s.name: s for s in whole.stages}
+    stages = {s.name: s for s in stored.stages}
+    tensors = {n: _describe(t) for n, t in stored.tensors().items()}
+    order = {s.name: at for at, s in enumerate((*whole.stages, *stored.stages))}
+    first = 1
+    for work in works:
+        launches = max(len(work.kernels), 1)
+        last = first + launches - 1
+        label = (
+            str(first) if launches == 1 else f"{first} {'and' if launches == 2 else 'to'} {last}"
+        )
+        first += launches
+        steps, wires = _join(work, originals, stages)
+        steps.sort(key=lambda s: order[s.name])
+        own = set(work.stages)
+        kernels.append(
+            Kernel(
+                label,
+                launches,
+                tuple(_make_step(s, origins) for s in steps),
+                tuple(wires),
+                tuple(_transfer(m, m.read, tensors) for m in work.moves if m.tensor not in own),
+                tuple(_transfer(m, m.written, tensors) for m in work.moves if m.tensor in own),
+                work.reason,
+            )
+        )
+    return tuple(kernels)
+
+
+def _join(
+    work: Work, originals: Mapping[str, Stage], stages: Mapping[str, Stage]
+) -> tuple[list[Stage], list[Wire]]:
+    """The stages a kernel computes, and what goes from one to the other.
+
+    What the stage that is left after fusion loads is in memory, or another of the kernel's own;
+    what the stage it was made of loads besides is computed where it is read.
+    """
+    own = set(work.stages)
+    steps: dict[str, Stage] = {}
+    wires: dict[Wire, None] = {}
+    for name in work.stages:
+        loaded = set(_list_reads(stages[name]))
+        pending = [originals.get(name, stages[name])]
+        seen = {name}
+        while pending:
+            stage = pending.pop()
+            steps[stage.name] = stage
+            for read in _list_reads(stage):
+                inside = read not in loaded and read in originals
+                wires[Wire(read, stage.name, not inside and read not in own)] = None
+                if inside and read not in seen:
+                    seen.add(read)
+                    pending.append(originals[read])
+    return list(steps.values()), list(wires)
+
+
+def _transfer(move: Move, size: int | None, tensors: Mapping[str, Tensor]) -> Transfer:
+    tensor = tensors[move.tensor]
+    if size is None or tensor.bytes is None:
+        return Transfer(tensor.name, None, tensor.open_bytes)
+    times = size // tensor.bytes if tensor.bytes else 1
+    text = show_bytes(tensor.bytes)
+    return Transfer(tensor.name, size, text if times == 1 else f"{times} {TIMES} {text}", times)
+
+
+def _make_step(stage: Stage, origins: _Origins) -> Step:
+    return Step(
+        stage.name,
+        summarize(stage),
+        stage.dtype.short,
+        stage.domain,
+        stage.reduction is not None,
+        origins.find(stage),
+    )
+
+
+def _list_reads(stage: Stage) -> list[str]:
+    return list(dict.fromkeys(load.tensor for load in stage.body.loads()))
+
+
+def _describe(tensor: Parameter | Table | Stage) -> Tensor:
+    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
+    known = math.prod(e for e in extents if isinstance(e, int)) * tensor.dtype.bytes
+    symbols = [e for e in extents if isinstance(e, str)]
+    return Tensor(
+        tensor.name,
+        tensor.dtype.short,
+        tuple(extents),
+        count_bytes(tensor),
+        f" {TIMES} ".join([show_bytes(known), *symbols]),
+    )
+
+
+def find_peak(kernels: Sequence[Kernel], outputs: Sequence[str]) -> int | None:
+    """The most bytes that tensors between kernels take at once, each from the kernel that writes
+    it to the last that reads it; None where a size is known at run time only."""
+    made: dict[str, int] = {}
+    last: dict[str, int] = {}
+    changes: list[int] = [0] * (len(kernels) + 1)
+    sizes: dict[str, int] = {}
+    for at, kernel in enumerate(kernels):
+        for transfer in kernel.writes:
+            if transfer.tensor not in outputs:
+                if transfer.bytes is None:
+                    return None
+                made[transfer.tensor] = last[transfer.tensor] = at
+                sizes[transfer.tensor] = transfer.bytes
+        for transfer in kernel.reads:
+            if transfer.tensor in made:
+                last[transfer.tensor] = at
+    for name, at in made.items():
+        changes[at] += sizes[name]
+        changes[last[name] + 1] -= sizes[name]
+    peak = total = 0
+    for change in changes:
+        total += change
+        peak = max(peak, total)
+    return peak
+
+
+def add(counts: Iterable[int | None]) -> int | None:
+    """A sum, unknown where a summand is."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total

@@ -1,0 +1,365 @@
+"""Arranges boxes with links between them in layers, top to bottom.
+
+Ranks by longest path, dummy points where a link passes a layer, an order within layers with few
+crossings (`ordering`), then positions: layer by layer the ones closest to what the neighbours want
+under the gaps to be kept, which is isotonic regression. A link runs straight down through its own
+place in every layer it passes, and bends between layers only: it crosses no box.
+
+After Sugiyama, Tagawa and Toda (1981), and for the positions the pool-adjacent-violators
+algorithm. What the boxes hold is unknown here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+from dmlc.picture.ordering import Ties, order_layers
+
+_SWEEPS = 24
+_STEP_ASIDE = 10.0
+_STIFFNESS = (1.0, 3.0, 8.0)
+"""How strongly a stretch of a link wants to be straight, by how many of its ends are dummies."""
+
+_LEAF = 0.05
+"""The share of that at a box with no other link."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Box:
+    """What is to be placed: its size, and whether it stands above, or below, all others."""
+
+    width: float
+    height: float
+    first: bool = False
+    last: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Link:
+    """A link from one box to another, by number. `leave` and `arrive` say where it touches them,
+    as distances from their middle; `arrive` is None where links are to be spread."""
+
+    source: int
+    target: int
+    leave: float = 0.0
+    arrive: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gaps:
+    """The least distances: between neighbours in a layer, and between layers."""
+
+    across: float
+    down: float
+    beside_links: float = 14.0
+    """Across, where a link passes by."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """The top left corner of a box."""
+
+    x: float
+    y: float
+
+
+Point = tuple[float, float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Arrangement:
+    """Where everything goes. The route of a link is straight between points of one x, and bends
+    between others, with vertical tangents."""
+
+    places: tuple[Place, ...]
+    routes: tuple[tuple[Point, ...], ...]
+    width: float
+    height: float
+
+
+def arrange(boxes: Sequence[Box], links: Sequence[Link], gaps: Gaps) -> Arrangement:
+    """Places boxes; `links` must have no cycle. Deterministic; about linear in the sum of the
+    lengths of the links, in layers."""
+    if not boxes:
+        return Arrangement((), (), 0.0, 0.0)
+    ranks = rank_boxes(boxes, links)
+    net = _Net(boxes, links, ranks, gaps)
+    net.place_across()
+    return net.finish()
+
+
+def rank_boxes(boxes: Sequence[Box], links: Sequence[Link]) -> list[int]:
+    """The layer of each box: below all that it is linked from, as close to its neighbours as the
+    longest path leaves it."""
+    below: list[list[int]] = [[] for _ in boxes]
+    above: list[list[int]] = [[] for _ in boxes]
+    for link in links:
+        below[link.source].append(link.target)
+        above[link.target].append(link.source)
+    order = _sort(above, below)
+    floor = 1 if any(box.first for box in boxes) else 0
+    ranks = [0 if box.first else floor for box in boxes]
+    for number in order:
+        for target in below[number]:
+            ranks[target] = max(ranks[target], ranks[number] + 1)
+    if any(box.last for box in boxes):
+        inner = [r for r, box in zip(ranks, boxes, strict=True) if not box.last]
+        lowest = max([*(r + 1 for r in inner), *ranks])
+        ranks = [lowest if box.last else r for r, box in zip(ranks, boxes, strict=True)]
+    for number in reversed(order):
+        # A box with more links down than up is better off near the lower ones.
+        free = not boxes[number].first and not boxes[number].last
+        if free and len(below[number]) > len(above[number]):
+            ranks[number] = min(ranks[t] for t in below[number]) - 1
+    used = {rank: place for place, rank in enumerate(sorted(dict.fromkeys(ranks)))}
+    return [used[rank] for rank in ranks]
+
+
+def find_long(boxes: Sequence[Box], links: Sequence[Link], longest: int) -> list[int]:
+    """The links, by number, that would pass more than `longest` layers."""
+    ranks = rank_boxes(boxes, links)
+    return [n for n, k in enumerate(links) if ranks[k.target] - ranks[k.source] > longest]
+
+
+def _sort(above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> list[int]:
+    """The boxes so that links lead forward."""
+    missing = [len(sources) for sources in above]
+    ready = [number for number, count in enumerate(missing) if count == 0]
+    for number in ready:
+        for target in below[number]:
+            missing[target] -= 1
+            if missing[target] == 0:
+                ready.append(target)
+    if len(ready) != len(above):
+        raise ValueError("links in a cycle cannot be layered")
+    return ready
+
+
+class _Net:
+    """Boxes and dummies in layers. A node below `len(boxes)` is that box; others are dummies."""
+
+    def __init__(
+        self, boxes: Sequence[Box], links: Sequence[Link], ranks: Sequence[int], gaps: Gaps
+    ) -> None:
+        self.boxes, self.links, self.gaps = boxes, links, gaps
+        self.ranks = list(ranks)
+        self.widths = [box.width for box in boxes]
+        self.chains: list[list[int]] = []
+        for link in links:
+            chain = [link.source]
+            for rank in range(ranks[link.source] + 1, ranks[link.target]):
+                chain.append(len(self.ranks))
+                self.ranks.append(rank)
+                self.widths.append(0.0)
+            self.chains.append([*chain, link.target])
+        layers: list[list[int]] = [[] for _ in range(max(self.ranks) + 1)]
+        for number, rank in enumerate(self.ranks):
+            layers[rank].append(number)
+        self.layers = order_layers(layers, self._list_ties())
+        self.arrivals = self._spread()
+        self.leaving = [0] * len(boxes)
+        for link in links:
+            self.leaving[link.source] += 1
+        self.x = [0.0] * len(self.ranks)
+
+    def _list_ties(self) -> Ties:
+        """The neighbours of each node above and below it, and where the link touches each: as a
+        share of the width, from -0.5 to 0.5."""
+        ties = Ties(len(self.ranks))
+        for link, chain in zip(self.links, self.chains, strict=True):
+            leave = self._share(link.source, link.leave)
+            arrive = self._share(link.target, link.arrive or 0.0)
+            last = len(chain) - 2
+            for place, (upper, lower) in enumerate(itertools.pairwise(chain)):
+                first, final = place == 0, place == last
+                ties.add(upper, lower, leave if first else 0.0, arrive if final else 0.0)
+        return ties
+
+    def _share(self, number: int, distance: float) -> float:
+        return distance / self.widths[number] if self.widths[number] else 0.0
+
+    def _spread(self) -> list[float]:
+        """Where each link touches its target, as a distance from the middle: where it was not
+        said, side by side in the order of where the links come from."""
+        order = {number: at for layer in self.layers for at, number in enumerate(layer)}
+        found = [link.arrive or 0.0 for link in self.links]
+        free: dict[int, list[int]] = {}
+        for number, link in enumerate(self.links):
+            if link.arrive is None:
+                free.setdefault(link.target, []).append(number)
+        for target, numbers in free.items():
+            numbers.sort(key=lambda n: (order[self.chains[n][-2]], self.links[n].leave))
+            step = min(18.0, 0.7 * self.widths[target] / max(len(numbers) - 1, 1))
+            for at, number in enumerate(numbers):
+                found[number] = (at - (len(numbers) - 1) / 2) * step
+        return found
+
+    # Across ----------------------------------------------------------------------------------
+
+    def place_across(self) -> None:
+        """Finds every node's middle."""
+        up: list[list[tuple[int, float, float]]] = [[] for _ in self.ranks]
+        down: list[list[tuple[int, float, float]]] = [[] for _ in self.ranks]
+        count = len(self.boxes)
+        leaves = self._find_leaves()
+        for number, chain in enumerate(self.chains):
+            last = len(chain) - 2
+            for place, (upper, lower) in enumerate(itertools.pairwise(chain)):
+                leave = self.links[number].leave if place == 0 else 0.0
+                arrive = self.arrivals[number] if place == last else 0.0
+                weight = _STIFFNESS[(upper >= count) + (lower >= count)]
+                if upper in leaves or lower in leaves:
+                    weight *= _LEAF
+                up[lower].append((upper, leave - arrive, weight))
+                down[upper].append((lower, arrive - leave, weight))
+        for layer in self.layers:
+            self._settle(layer, [0.0] * len(layer), [1.0] * len(layer))
+        both = [[*above, *below] for above, below in zip(up, down, strict=True)]
+        for sweep in range(_SWEEPS):
+            # Towards one side at a time first, which carries far; then between both.
+            settled = sweep * 2 >= _SWEEPS
+            for layer in self.layers:
+                self._pull(layer, both if settled else up)
+            for layer in reversed(self.layers):
+                self._pull(layer, both if settled else down)
+        for _ in range(_SWEEPS // 2):
+            for layer in (*self.layers, *reversed(self.layers)):
+                self._straighten(layer, both)
+
+    def _find_leaves(self) -> set[int]:
+        """The boxes with one link, which go where their neighbour is and not the other way."""
+        ends = [0] * len(self.boxes)
+        for link in self.links:
+            ends[link.source] += 1
+            ends[link.target] += 1
+        return {number for number, count in enumerate(ends) if count == 1}
+
+    def _pull(
+        self, layer: Sequence[int], ties: Sequence[Sequence[tuple[int, float, float]]]
+    ) -> None:
+        """Moves a layer to where its neighbours want it, in the mean."""
+        wanted: list[float] = []
+        weights: list[float] = []
+        for node in layer:
+            total = sum(weight for _, _, weight in ties[node])
+            wishes = sum((self.x[other] + apart) * weight for other, apart, weight in ties[node])
+            wanted.append(wishes / total if total else self.x[node])
+            weights.append(total or _LEAF)
+        self._settle(layer, wanted, weights)
+
+    def _straighten(
+        self, layer: Sequence[int], ties: Sequence[Sequence[tuple[int, float, float]]]
+    ) -> None:
+        """Moves nodes to where most of their links run straight, as far as there is room: pushing
+        others would make everything drift."""
+        for at, node in enumerate(layer):
+            wishes = sorted((self.x[other] + apart, weight) for other, apart, weight in ties[node])
+            if not wishes:
+                continue
+            wanted = _find_median(wishes)
+            if at > 0:
+                left = layer[at - 1]
+                wanted = max(wanted, self.x[left] + self._apart(left, node))
+            if at + 1 < len(layer):
+                right = layer[at + 1]
+                wanted = min(wanted, self.x[right] - self._apart(node, right))
+            self.x[node] = wanted
+
+    def _settle(
+        self, layer: Sequence[int], wanted: Sequence[float], weights: Sequence[float]
+    ) -> None:
+        """Gives a layer the positions nearest to those wanted that keep order and gaps."""
+        offsets = [0.0]
+        for left, right in itertools.pairwise(layer):
+            offsets.append(offsets[-1] + self._apart(left, right))
+        found = fit_rising([w - o for w, o in zip(wanted, offsets, strict=True)], weights)
+        for node, at, offset in zip(layer, found, offsets, strict=True):
+            self.x[node] = at + offset
+
+    def _apart(self, left: int, right: int) -> float:
+        count = len(self.boxes)
+        passing = left >= count or right >= count
+        gap = self.gaps.beside_links if passing else self.gaps.across
+        return (self.widths[left] + self.widths[right]) / 2 + gap
+
+    # Down ------------------------------------------------------------------------------------
+
+    def finish(self) -> Arrangement:
+        """Finds the layers' heights and the links' routes."""
+        count = len(self.boxes)
+        heights = [
+            max((self.boxes[n].height for n in layer if n < count), default=0.0)
+            for layer in self.layers
+        ]
+        slants = [0.0] * len(self.layers)
+        for number, chain in enumerate(self.chains):
+            xs = self._stations(number)
+            for node, (left, right) in zip(chain, itertools.pairwise(xs), strict=False):
+                slants[self.ranks[node]] = max(slants[self.ranks[node]], abs(left - right))
+        tops = [0.0]
+        for height, slant in zip(heights, slants, strict=True):
+            tops.append(tops[-1] + height + self.gaps.down + min(slant * 0.1, 40.0))
+        left = min(self.x[n] - self.widths[n] / 2 for n in range(len(self.ranks)))
+        right = max(self.x[n] + self.widths[n] / 2 for n in range(len(self.ranks)))
+        places = tuple(
+            Place(self.x[n] - box.width / 2 - left, tops[self.ranks[n]])
+            for n, box in enumerate(self.boxes)
+        )
+        routes: list[tuple[Point, ...]] = []
+        for number, chain in enumerate(self.chains):
+            xs = [x - left for x in self._stations(number)]
+            first = chain[0]
+            bottom = tops[self.ranks[first]] + self.boxes[first].height
+            points = [(xs[0], bottom)]
+            for node, x in zip(chain, xs, strict=True):
+                rank = self.ranks[node]
+                if node != first:
+                    points.append((x, tops[rank]))
+                if node != chain[-1]:
+                    points.append((x, tops[rank] + heights[rank]))
+            routes.append(tuple(dict.fromkeys(points)))
+        height = tops[len(heights) - 1] + heights[-1]
+        return Arrangement(places, tuple(routes), right - left, height)
+
+    def _stations(self, number: int) -> list[float]:
+        """Where a link is in each layer that it starts from, passes or ends in."""
+        chain = self.chains[number]
+        xs = [self.x[node] for node in chain]
+        xs[0] += self.links[number].leave
+        xs[-1] += self.arrivals[number]
+        # Straight beats centred, where it takes but a small step aside; links of one box start
+        # together all the same.
+        if self.leaving[chain[0]] == 1 and abs(xs[0] - xs[1]) <= _STEP_ASIDE:
+            xs[0] = xs[1]
+        elif self.links[number].arrive is not None and abs(xs[-1] - xs[-2]) <= _STEP_ASIDE:
+            xs[-1] = xs[-2]
+        return xs
+
+
+def _find_median(wishes: Sequence[tuple[float, float]]) -> float:
+    """The weighted median; between two where both are."""
+    total, passed = sum(weight for _, weight in wishes), 0.0
+    for number, (at, weight) in enumerate(wishes):
+        passed += weight
+        if passed * 2 > total:
+            return at
+        if passed * 2 == total:
+            return (at + wishes[number + 1][0]) / 2
+    return wishes[-1][0]
+
+
+def fit_rising(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """The numbers that never fall and have the least weighted sum of squares of differences from
+    those wanted."""
+    blocks: list[tuple[float, float, int]] = []
+    for value, weight in zip(wanted, weights, strict=True):
+        block = (value, weight, 1)
+        while blocks and blocks[-1][0] > block[0]:
+            before = blocks.pop()
+            total = before[1] + block[1]
+            mean = (before[0] * before[1] + block[0] * block[1]) / total
+            block = (mean, total, before[2] + block[2])
+        blocks.append(block)
+    return [value for value, _, count in blocks for _ in range(count)]

@@ -1,0 +1,60 @@
+"""Says in words and numbers what fusion did to a graph: the lines above a picture, and the picture
+for those who do not see it."""
+
+from __future__ import annotations
+
+from dmlc.picture.diagram import Diagram, Kernel, View, find_view
+from dmlc.picture.lettering import show_bytes
+
+
+def summarize_view(view: View) -> str:
+    """A view in one line: its kernels, the bytes it moves, its scratch memory."""
+    return " · ".join([_kernels(view), _moved(view), _scratch(view)])
+
+
+def compare(diagram: Diagram, name: str) -> str:
+    """The same of one of the views; `after` is held against what was before."""
+    view, before = find_view(diagram, name), diagram.before
+    parts = [_kernels(view), _moved(view), _scratch(view)]
+    if view.launches != before.launches:
+        parts[0] += f" instead of {before.launches:,}"
+    if _moved(view) != _moved(before):
+        parts[1] += f" instead of {show_bytes(before.bytes)}"
+    if _scratch(view) != _scratch(before):
+        parts[2] += f" instead of {show_bytes(before.scratch) if before.scratch else 'none'}"
+    return " · ".join(parts)
+
+
+def describe_traffic(kernel: Kernel) -> list[str]:
+    """What a kernel reads and writes in all; nothing where that is known at run time only."""
+    if kernel.read_bytes is None or kernel.written_bytes is None:
+        return []
+    return [f"reads {show_bytes(kernel.read_bytes)}", f"writes {show_bytes(kernel.written_bytes)}"]
+
+
+def _kernels(view: View) -> str:
+    return f"{view.launches:,} kernel{'s' if view.launches != 1 else ''}"
+
+
+def _moved(view: View) -> str:
+    return f"{show_bytes(view.bytes)} moved"
+
+
+def _scratch(view: View) -> str:
+    if view.scratch == 0:
+        return "no scratch memory"
+    return f"{show_bytes(view.scratch)} of scratch memory"
+
+
+def describe(diagram: Diagram) -> str:
+    """The picture in words, for those who do not see it."""
+    parts = [
+        f"Inputs: {', '.join(diagram.inputs) or 'none'}. Outputs: {', '.join(diagram.outputs)}."
+    ]
+    for name, view in (("Unfused", diagram.before), ("Fused", diagram.after)):
+        parts.append(f"{name}: {summarize_view(view).replace(' · ', ', ')}.")
+    parts += [
+        f"Kernel {kernel.label} computes {', '.join(s.name for s in kernel.steps)}."
+        for kernel in diagram.after.kernels
+    ]
+    return " ".join(parts)

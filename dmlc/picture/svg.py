@@ -1,0 +1,235 @@
+"""Writes a diagram as SVG: one picture that stands by itself, in a page or alone.
+
+The template holds the colours, for light and dark pages, and the elements; positions come from
+`compose`. No script, no font and no other file is needed to show it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Sequence
+
+import jinja2
+
+from dmlc.picture.compose import SMALL, Curve, Drawing, Line, draw_view, find_stripes
+from dmlc.picture.diagram import VIEWS, Diagram, View, find_view
+from dmlc.picture.fold import count_steps, fold_chains
+from dmlc.picture.lettering import TIMES, measure, show_bytes
+from dmlc.picture.summary import compare, describe
+from dmlc.resources import resource_path
+from dmlc.source import UnsupportedError
+
+_MARGIN = 22.0
+_NARROWEST = 680.0
+SUBTITLE = 13.5
+_MOST_UNFOLDED, _MOST_DRAWN = 80, 400
+"""Stages up to which chains are not folded, and beyond which nothing is drawn."""
+
+_MOST_CALLS = 12
+"""Calls named in the key, at most."""
+
+_BAR = 260.0
+"""The width of the bar of all bytes moved before fusion."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Bar:
+    """A stretch of a bar of bytes."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    style: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Heading:
+    """What stands above a view."""
+
+    width: float
+    height: float
+    lines: tuple[Line, ...]
+    bars: tuple[_Bar, ...]
+
+    def moved(self, x: float, y: float) -> _Heading:
+        return dataclasses.replace(
+            self,
+            lines=tuple(dataclasses.replace(n, x=n.x + x, y=n.y + y) for n in self.lines),
+            bars=tuple(dataclasses.replace(b, x=b.x + x, y=b.y + y) for b in self.bars),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Panel:
+    """A view with its heading, at its place in the picture."""
+
+    drawing: Drawing
+    heading: _Heading
+
+
+def write_svg(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
+    """The picture of a diagram: its view `before`, its view `after`, or both, one below the other.
+
+    Raises `UnsupportedError` where there is too much to see anything.
+    """
+    drawings = [
+        draw_view(diagram, _reduce(diagram, name), explained=name == "after") for name in views
+    ]
+    widest = max(drawing.width for drawing in drawings)
+    headings = [_write_heading(diagram, name, widest) for name in views]
+    width = max(heading.width for heading in headings)
+    width += 2 * _MARGIN
+    panels: list[_Panel] = []
+    y = 8.0
+    for heading, drawing in zip(headings, drawings, strict=True):
+        moved = drawing.moved((width - drawing.width) / 2, y + heading.height)
+        panels.append(_Panel(moved, heading.moved(_MARGIN, y)))
+        y += heading.height + drawing.height + _MARGIN
+    return _load_template().render(
+        title=f"{diagram.name}: {' and '.join(views)} fusion",
+        description=describe(diagram),
+        width=width,
+        height=y,
+        panels=panels,
+    )
+
+
+def _reduce(diagram: Diagram, name: str) -> View:
+    """What of a view is drawn: all of it, or its chains folded where that is a lot."""
+    view = find_view(diagram, name)
+    if count_steps(view) <= _MOST_UNFOLDED:
+        return view
+    folded = fold_chains(view, diagram.outputs)
+    count = count_steps(folded)
+    if count > _MOST_DRAWN:
+        other = "after" if name == "before" else "before"
+        raise UnsupportedError(
+            f"'{diagram.name}' has {count_steps(view):,} stages {name} fusion, and {count:,} with "
+            f"its chains folded: more than the {_MOST_DRAWN} that a picture can show legibly",
+            notes=[f"show it as text or DOT, or only {other} fusion, or draw a part of it"],
+        )
+    return folded
+
+
+def _write_heading(diagram: Diagram, name: str, widest: float) -> _Heading:
+    """What stands above a drawing no wider than `widest`: its title, what frames mean, and its
+    bytes as a bar, which is the key to the colours as well; for a graph, a key to the calls."""
+    view = find_view(diagram, name)
+    whole = max(diagram.before.bytes or 0, view.bytes or 0)
+    scale = _BAR / whole if whole else 0.0
+    read, written = ((count or 0) * scale for count in (view.read_bytes, view.written_bytes))
+    lines = [
+        Line(0, 26, f"{diagram.name}: {name} fusion", "title"),
+        Line(0, 48, _MEANINGS[name], "subtitle"),
+        Line(0, 72, compare(diagram, name), "subtitle strong"),
+    ]
+    width = max(_NARROWEST, widest, *(measure(line.text, SUBTITLE, bold=True) for line in lines))
+    y = 86.0
+    bars = [_Bar(0, y, _BAR, 14, "track")] if whole else []
+    stretches = ((0.0, read, "read heavy"), (read, written, "write heavy"))
+    bars += [_Bar(at, y, long, 14, style) for at, long, style in stretches if long > 0]
+    start = _BAR + 20 if whole else 0.0
+    remark = "thicker lines carry more bytes"
+    if any(t.times > 1 for k in view.kernels for t in k.reads):
+        remark = f"2 {TIMES} is read twice, in two passes"
+    keys = [
+        ("read heavy", f"read from memory: {show_bytes(view.read_bytes)}"),
+        ("write heavy", f"written: {show_bytes(view.written_bytes)}"),
+        ("", remark),
+    ]
+    if any(step.folds for kernel in view.kernels for step in kernel.steps):
+        keys.insert(2, ("fold", "a reduction"))
+    y = _lay_keys(keys, start, y + 1.5, width, lines, bars)
+    stripes = find_stripes(diagram)
+    calls = [
+        (stripes[call], f"{call}: {operator}" if call != operator else call)
+        for call, operator in list(diagram.calls.items())[:_MOST_CALLS]
+    ]
+    more = len(diagram.calls) - len(calls)
+    if more > 0:
+        calls.append(("", f"and {more} more calls"))
+    if calls:
+        y = _lay_keys(calls, 0.0, y + 21, width, lines, bars)
+    return _Heading(width, y + 36, tuple(lines), tuple(bars))
+
+
+def _lay_keys(
+    keys: Sequence[tuple[str, str]],
+    start: float,
+    y: float,
+    width: float,
+    lines: list[Line],
+    bars: list[_Bar],
+) -> float:
+    """Adds coloured squares with their meanings, in rows; gives the place of the last row."""
+    x = start
+    for style, text in keys:
+        room = (17 if style else 0) + measure(text, SMALL)
+        if x > start and x + room > width:
+            x, y = start, y + 18
+        if style:
+            bars.append(_Bar(x, y, 11, 11, style))
+        lines.append(Line(x + (17 if style else 0), y + 9.5, text, "small muted"))
+        x += room + 16
+    return y
+
+
+_MEANINGS = {
+    "before": "Each stage is a kernel of its own: it reads what it needs from memory and writes "
+    "its result back.",
+    "after": "A frame is one kernel. Inside it values stay in registers; only what is tagged on "
+    "its rim goes through memory.",
+}
+
+
+@functools.cache
+def _load_template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(resource_path("templates")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["n"] = _number
+    environment.filters["path"] = _path
+    environment.filters["arrow"] = _arrow
+    return environment.get_template("graph.svg.j2")
+
+
+def _number(value: float) -> str:
+    """A coordinate, to a tenth."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def _path(curve: Curve) -> str:
+    """A route as path data; it stops short of its end, where the arrow head is."""
+    points = list(curve.points)
+    x, y = points[-1]
+    points[-1] = (x, y - _arrow_length(curve))
+    texts = [f"M{_number(points[0][0])} {_number(points[0][1])}"]
+    for (x1, y1), (x2, y2) in itertools.pairwise(points):
+        if abs(x1 - x2) < 0.05:
+            texts.append(f"V{_number(y2)}")
+            continue
+        middle = (y1 + y2) / 2
+        ends = ((x1, middle), (x2, middle), (x2, y2))
+        texts.append("C" + " ".join(f"{_number(a)} {_number(b)}" for a, b in ends))
+    return "".join(texts)
+
+
+def _arrow(curve: Curve) -> str:
+    """The head of an arrow that points down, at the end of a route."""
+    x, y = curve.points[-1]
+    length = _arrow_length(curve)
+    half = length * 0.5
+    corners = ((x - half, y - length), (x + half, y - length), (x, y))
+    return "M" + "L".join(f"{_number(a)} {_number(b)}" for a, b in corners) + "Z"
+
+
+def _arrow_length(curve: Curve) -> float:
+    return 4.5 + 1.6 * curve.thickness

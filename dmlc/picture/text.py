@@ -1,0 +1,76 @@
+"""Writes a diagram as text for a terminal: both views as tables, a row for each kernel, and below
+the kernels after fusion what they compute and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dmlc.picture.diagram import VIEWS, Diagram, Kernel, Transfer, View, find_view
+from dmlc.picture.lettering import cut, show_bytes, show_sizes, wrap
+from dmlc.picture.summary import compare
+
+_WIDTH = 100
+_INDENT = 9
+
+
+def write_text(diagram: Diagram, views: Sequence[str] = VIEWS) -> str:
+    """The diagram in lines of at most 100 characters."""
+    lines = [diagram.name]
+    for kind, names in (("inputs", diagram.inputs), ("outputs", diagram.outputs)):
+        texts = [_describe(diagram, name) for name in names]
+        lines += _fill(f"  {kind:<8} ", texts, ", ")
+    for name in views:
+        view = find_view(diagram, name)
+        lines += ["", *_fill(f"{name} fusion: ", compare(diagram, name).split(" · "), " ·")]
+        lines += _write_before(view) if name == "before" else _write_after(view)
+    return "\n".join([*lines, ""])
+
+
+def _describe(diagram: Diagram, name: str) -> str:
+    tensor = diagram.tensors[name]
+    return f"{name} {tensor.dtype} {show_sizes(tensor.sizes)}"
+
+
+def _write_before(view: View) -> Iterator[str]:
+    for kernel in view.kernels:
+        step = kernel.steps[0]
+        yield f"{_head(kernel)}  {cut(f'{step.name} = {step.formula}', _WIDTH - 39)}"
+
+
+def _write_after(view: View) -> Iterator[str]:
+    for kernel in view.kernels:
+        stored = [t.tensor for t in kernel.writes]
+        inside = [s.name for s in kernel.steps if s.name not in stored]
+        yield f"{_head(kernel)}  {cut(', '.join(stored), _WIDTH - 39)}"
+        if inside:
+            yield from _fill(f"{'':{_INDENT}}computes  ", inside, ", ")
+        yield from _fill(f"{'':{_INDENT}}reads     ", [_spell(t) for t in kernel.reads], ", ")
+        yield from _fill(f"{'':{_INDENT}}writes    ", [_spell(t) for t in kernel.writes], ", ")
+        if kernel.reason:
+            words = kernel.reason.replace("%", "").split()
+            yield from _fill(f"{'':{_INDENT}}because   ", words, " ")
+
+
+def _head(kernel: Kernel) -> str:
+    """A kernel's number and bytes, in columns."""
+    counts = (kernel.read_bytes, kernel.written_bytes)
+    read, written = ("?" if c is None else show_bytes(c) for c in counts)
+    return f"  {kernel.label:>4}   in {read:>8}   out {written:>8}"
+
+
+def _spell(transfer: Transfer) -> str:
+    return f"{transfer.tensor} {transfer.text}"
+
+
+def _fill(head: str, items: Sequence[str], between: str) -> list[str]:
+    """Items one after another, in lines that begin below the end of `head`."""
+    lines = [head]
+    for number, item in enumerate(items):
+        text = item + (between.rstrip(" ") if number + 1 < len(items) else "")
+        for piece in wrap(text, _WIDTH - len(head)):
+            room = _WIDTH - len(lines[-1])
+            if lines[-1].strip() and lines[-1] != head and len(piece) + 1 > room:
+                lines.append(" " * len(head) + piece)
+            else:
+                lines[-1] += piece if lines[-1] == head else f" {piece}"
+    return [line.rstrip() for line in lines]

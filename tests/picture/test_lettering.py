@@ -1,0 +1,68 @@
+"""Texts in pictures: widths, cutting, wrapping, bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlc.picture.lettering import cut, measure, show_bytes, show_sizes, wrap, wrap_evenly
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 KB"),
+        (25_690_112, "25.7 MB"),
+        (99_960, "100 KB"),
+        (999_499, "999 KB"),
+        (999_500, "1.0 MB"),
+        (123_456_789_012, "123 GB"),
+        (5 * 10**18, "5000 PB"),
+        (None, "unknown bytes"),
+    ],
+)
+def test_bytes(count: int | None, text: str) -> None:
+    assert show_bytes(count) == text
+
+
+def test_sizes() -> None:
+    assert show_sizes((32, "n", 56)) == "32\N{MULTIPLICATION SIGN}n\N{MULTIPLICATION SIGN}56"
+    assert show_sizes(()) == "one"
+
+
+@given(st.text(max_size=60), st.integers(3, 30))
+def test_cut_keeps_both_ends(text: str, longest: int) -> None:
+    short = cut(text, longest)
+    assert len(short) <= max(longest, 0)
+    assert (short == text) == (len(text) <= longest or short == text)
+    if len(text) > longest:
+        assert short[: longest // 2] == text[: longest // 2]
+        assert "…" in short
+
+
+@given(st.lists(st.text("ab(*)", min_size=1, max_size=14), max_size=12), st.integers(4, 20))
+def test_wrapped_lines_hold_all_words(words: list[str], width: int) -> None:
+    lines = wrap(" ".join(words), width)
+    assert all(len(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join(words)
+    for number in (1, 2, 3):
+        some, even = (f(" ".join(words), width, number) for f in (wrap, wrap_evenly))
+        assert len(even) <= len(some) <= number
+        assert all(len(line) <= width for line in (*some, *even))
+        assert (len(lines) > number) == (some[-1].endswith("…") and len(lines) > number)
+
+
+def test_even_lines_leave_no_word_alone() -> None:
+    text = "= (normalized > 0) ? gradient : 0"
+    assert wrap(text, 31, 2)[1] == "0"
+    assert wrap_evenly(text, 31, 2) == ["= (normalized > 0) ?", "gradient : 0"]
+
+
+def test_widths_are_those_of_a_wide_font() -> None:
+    assert measure("ll", 10) < measure("mm", 10)
+    assert measure("abc", 10, bold=True) > measure("abc", 10)
+    assert measure("abc", 10, code=True) == pytest.approx(18.06)
+    assert measure("\N{MULTIPLICATION SIGN}", 10) == 10

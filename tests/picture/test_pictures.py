@@ -1,0 +1,327 @@
+"""SVG, DOT and text: all that is to be seen is there, once, and nothing lies over anything else."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import xml.etree.ElementTree as ET
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dmlc import ir
+from dmlc.picture import FORMATS, VIEWS, draw
+from dmlc.picture.compose import Shape, draw_view
+from dmlc.picture.diagram import (
+    Diagram,
+    Kernel,
+    Step,
+    View,
+    find_view,
+    list_calls,
+    make_diagram,
+)
+from dmlc.picture.dot import write_dot
+from dmlc.picture.lettering import measure
+from dmlc.picture.svg import write_svg
+from dmlc.picture.text import write_text
+from dmlc.pipeline import explain
+from dmlc.source import UnknownNameError, UnsupportedError
+from tests.picture.samples import (
+    INDEX_ONLY,
+    OPEN,
+    SHIFTED,
+    SMALL,
+    explain_residual,
+    load_graph,
+    make_chain,
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
+SIZES = {"title": 17.0, "subtitle": 13.5, "name": 12.5, "small": 11.0, "code": 10.5}
+
+
+def draw_residual(form: str, views: tuple[str, ...] = VIEWS) -> str:
+    return draw(explain_residual(), form, views, load_graph("residual_block_backward"))
+
+
+def diagrams() -> list[Diagram]:
+    functions = [*map(ir.parse, (SMALL, SHIFTED, OPEN, INDEX_ONLY)), make_chain(9)]
+    residual = make_diagram(explain_residual(), list_calls(load_graph("residual_block_backward")))
+    return [residual, *(make_diagram(explain(f)) for f in functions)]
+
+
+# Layout -------------------------------------------------------------------------------------------
+
+
+def check_shapes(shapes: tuple[Shape, ...]) -> None:
+    """Frames hold what is in them; nothing else overlaps but tags and the box they are on; text
+    stays in its shape."""
+    frames = [s for s in shapes if s.style == "kernel"]
+    tags = [s for s in shapes if s.style.split()[0] in ("read", "write")]
+    others = [s for s in shapes if s not in frames and s not in tags]
+    for group in (frames, tags, others):
+        for a, b in itertools.combinations(group, 2):
+            assert not overlap(a, b), (a, b)
+    for frame, other in itertools.product(frames, others):
+        if overlap(frame, other):
+            assert frame.x < other.x
+            assert other.x + other.width < frame.x + frame.width
+            assert frame.y < other.y
+            assert other.y + other.height < frame.y + frame.height
+    for tag, other in itertools.product(tags, others):
+        if overlap(tag, other):
+            # On the rim of a kernel that is a single stage, over no text of it.
+            assert "alone" in other.style
+            lines = [line.y for line in other.lines]
+            top, bottom = min(lines) - 11, max(lines) + 3
+            assert tag.y + tag.height <= top or tag.y >= bottom
+    for shape in shapes:
+        for line in shape.lines:
+            half = width_of(line.text, line.style) / 2
+            left = line.x - half if "middle" in line.style else line.x
+            assert left >= shape.x - 0.5
+            assert left + 2 * half <= shape.x + shape.width + 0.5
+            assert shape.y + 8 < line.y < shape.y + shape.height - 2
+
+
+def width_of(text: str, style: str) -> float:
+    styles = style.split()
+    bold = styles[0] in ("name", "title") or "strong" in styles
+    return measure(text, SIZES[styles[0]], bold=bold, code=styles[0] == "code")
+
+
+def overlap(a: Shape, b: Shape) -> bool:
+    across = a.x + 0.05 < b.x + b.width and b.x + 0.05 < a.x + a.width
+    return across and a.y + 0.05 < b.y + b.height and b.y + 0.05 < a.y + a.height
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("diagram", diagrams(), ids=lambda d: d.name)
+def test_nothing_lies_over_anything(diagram: Diagram, view: str) -> None:
+    drawing = draw_view(diagram, find_view(diagram, view), explained=view == "after")
+    check_shapes(drawing.shapes)
+    for shape in drawing.shapes:
+        assert shape.x >= 0
+        assert shape.y >= 0
+        assert shape.x + shape.width <= drawing.width + 0.05
+        assert shape.y + shape.height <= drawing.height + 0.05
+    for curve in drawing.curves:
+        for x, y in curve.points:
+            assert 0 <= x <= drawing.width
+            assert 0 <= y <= drawing.height + 0.05
+
+
+@st.composite
+def functions(draw: st.DrawFn) -> ir.Function:
+    """Stages over rows, which read any before them: element by element, or a row's sum."""
+    names = {"x": False, "y": False}
+    lines: list[str] = []
+    for number in range(draw(st.integers(1, 14))):
+        chosen = draw(st.lists(st.sampled_from(list(names)), min_size=1, max_size=3, unique=True))
+        folds = draw(st.booleans())
+        across = "r1" if folds else "i1"
+        reads = [f"%{n}[i0, {0 if names[n] else across}]" for n in chosen]
+        body = reads[0]
+        for read in reads[1:]:
+            body = f"max({body}, {read})"
+        if folds:
+            lines.append(f"%s{number}: f32[i0 < 8, i1 < 1] = sum[r1 < 32] {body}")
+        else:
+            lines.append(f"%s{number}: f32[i0 < 8, i1 < 32] = exp({body})")
+        names[f"s{number}"] = folds
+    results = draw(st.lists(st.sampled_from(list(names)[2:]), min_size=1, max_size=4, unique=True))
+    given_names = ", ".join(f"%{n}: f32[8, 32]" for n in ("x", "y"))
+    wanted = ", ".join(f"%{n}" for n in results)
+    return ir.parse(f"func @f({given_names}) -> ({wanted}) {{\n" + "\n".join(lines) + "\n}")
+
+
+@settings(max_examples=25, deadline=None)
+@given(functions())
+def test_nothing_lies_over_anything_in_random_graphs(function: ir.Function) -> None:
+    report = explain(function)
+    diagram = make_diagram(report)
+    for name in VIEWS:
+        view = find_view(diagram, name)
+        drawing = draw_view(diagram, view, explained=name == "after")
+        check_shapes(drawing.shapes)
+        shown = [s for s in drawing.shapes if s.style.split()[0] in ("stage", "fold")]
+        assert len(shown) == sum(len(k.steps) for k in view.kernels)
+    for kernel, work in zip(diagram.after.kernels, report.after, strict=True):
+        assert (kernel.read_bytes, kernel.written_bytes) == work.traffic()
+
+
+# SVG ----------------------------------------------------------------------------------------------
+
+
+def test_an_svg_stands_by_itself() -> None:
+    text = draw_residual("svg")
+    root = ET.fromstring(text)
+    assert root.tag == f"{SVG}svg"
+    assert root.get("role") == "img"
+    width, height = (float(root.get(side, "0")) for side in ("width", "height"))
+    assert root.get("viewBox") == f"0 0 {root.get('width')} {root.get('height')}"
+    title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
+    assert title is not None
+    assert title.text == "residual_block_backward: before and after fusion"
+    assert description is not None
+    assert description.text is not None
+    assert "Fused: 1 kernel, 231 MB moved, no scratch memory." in description.text
+    assert "Kernel 1 computes dy, masked," in description.text
+    assert "@media (prefers-color-scheme: dark)" in text
+    for foreign in ("<script", "@import", "url(", "href", "<image", "font-face"):
+        assert foreign not in text
+    for element in root.iter(f"{SVG}text"):
+        x, y = float(element.get("x", "")), float(element.get("y", ""))
+        style, content = element.get("class", ""), element.text or ""
+        half = width_of(content, style) / 2
+        left = x - half if "middle" in style else x
+        assert left >= 0
+        assert left + 2 * half <= width
+        assert 0 < y < height
+    colours = set(re.findall(r"\.dmlc-graph ([\w.]+)", text))
+    used = {
+        c for e in root.iter() for c in (e.get("class") or "").split() if c not in ("dmlc-graph",)
+    }
+    known = {part for colour in colours for part in colour.split(".")}
+    assert used <= known | {"text", "memory"}
+
+
+def test_an_svg_shows_every_stage_and_every_transfer() -> None:
+    diagram = make_diagram(explain_residual())
+    for name in VIEWS:
+        root = ET.fromstring(draw_residual("svg", (name,)))
+        texts = [e.text for e in root.iter(f"{SVG}text")]
+        bold = [e.text for e in root.iter(f"{SVG}text") if "name" in (e.get("class") or "")]
+        view = find_view(diagram, name)
+        for kernel in view.kernels:
+            for step in kernel.steps:
+                ends = (step.name in diagram.outputs) + 1
+                assert bold.count(step.name) == ends, step.name
+            for transfer in (*kernel.reads, *kernel.writes):
+                assert transfer.text in texts
+        assert all(name in bold for name in (*diagram.inputs, *diagram.outputs))
+        lines = [e for e in root.iter(f"{SVG}path") if "line" in (e.get("class") or "")]
+        inner = sum(len(k.wires) + len(k.writes) for k in view.kernels)
+        outer = sum(len(k.reads) for k in view.kernels) + len(diagram.outputs)
+        assert len(lines) == outer + (inner if name == "after" else 0)
+        stripes = [e for e in root.iter(f"{SVG}path") if "stripe" in (e.get("class") or "")]
+        assert len(stripes) == 7
+        assert "masked: ACTIVATION_RELU_GRAD" in texts
+
+
+def test_what_is_far_away_is_named_again() -> None:
+    text = draw(explain(make_chain(40)), "svg", ("after",))
+    root = ET.fromstring(text)
+    again = [e for e in root.iter(f"{SVG}rect") if e.get("class") == "again"]
+    assert len(again) > 20
+
+
+def test_what_several_kernels_compute_is_marked() -> None:
+    diagram = make_diagram(explain(ir.parse(SHIFTED)))
+    counts = Counter(s.name for k in diagram.after.kernels for s in k.steps)
+    text = draw(explain(ir.parse(SHIFTED)), "svg", ("after",))
+    assert text.count(", again<") == sum(counts.values()) - len(counts) > 0
+
+
+def test_names_are_cut_in_the_middle_and_markup_is_escaped() -> None:
+    name = "a" * 30 + "b" * 30
+    function = ir.parse(f"func @f(%X: f32[4]) -> (%{name}) {{ %{name}: f32[i0 < 4] = %X[i0] }}")
+    root = ET.fromstring(draw(explain(function)))
+    texts = [e.text for e in root.iter(f"{SVG}text")]
+    assert "a" * 15 + "…" + "b" * 14 in texts
+    compared = ir.parse(
+        "func @g(%X: f32[4]) -> (%Y) { %Y: f32[i0 < 4] = select(lt(%X[i0], 0.0), 0.0, %X[i0]) }"
+    )
+    assert "= (X &lt; 0) ? 0 : X" in draw(explain(compared))
+
+
+def test_large_graphs_are_folded() -> None:
+    text = draw(explain(make_chain(90)), "svg", ("after",))
+    assert "a chain of 90 stages" in text
+
+
+def test_what_nobody_could_read_is_refused() -> None:
+    diagram = make_diagram(explain(ir.parse(OPEN)))
+    kernels = tuple(
+        Kernel(str(n), 1, (Step(f"s{n}", "sum of x", "f32", (8,), True),), (), (), ())
+        for n in range(1401)
+    )
+    large = dataclasses.replace(diagram, before=View(kernels, 0))
+    with pytest.raises(UnsupportedError) as raised:
+        write_svg(large, ("before",))
+    assert str(raised.value) == (
+        "error: 'negate' has 1,401 stages before fusion, and 1,401 with its chains folded: more "
+        "than the 400 that a picture can show legibly\n"
+        "  note: show it as text or DOT, or only after fusion, or draw a part of it"
+    )
+    assert write_svg(large, ("after",)).startswith("<svg")
+    for write in (write_dot, write_text):
+        assert write(large).count("s1400") >= 1
+
+
+# DOT and text -------------------------------------------------------------------------------------
+
+
+def test_dot_has_a_cluster_for_each_kernel() -> None:
+    text = draw_residual("dot")
+    assert text.count("subgraph") == 2 + 8 + 1
+    assert text.count("{") == text.count("}")
+    assert '"after.0.bn_centered" [label="bn_centered\\n= x - mean\\nf32 ' in text
+    assert '"after.0.masked" -> "after.0.dbias" [style=dashed];' in text
+    assert '"before.input.x" -> "before.2.bn_centered" [label="x\\n25.7 MB"];' in text
+    assert '"before.1.masked" -> "before.4.dbias" [label="masked\\n25.7 MB"];' in text
+    assert '"after.0.dx" -> "after.output.dx" [label="dx\\n25.7 MB"];' in text
+    defined = set(re.findall(r'^ *("[^"]*") \[', text, re.MULTILINE))
+    ends = set(re.findall(r'("[^"]*") ->|-> ("[^"]*")', text))
+    assert {e for pair in ends for e in pair if e} <= defined
+    alone = draw_residual("dot", ("after",))
+    assert alone.count("subgraph") == 2
+
+
+def test_text_of_a_small_function() -> None:
+    times = "\N{MULTIPLICATION SIGN}"
+    assert (
+        draw(explain(ir.parse(SMALL)), "text")
+        == f"""\
+smooth
+  inputs   X f32 64{times}32, bias f32 32
+  outputs  Y f32 64{times}32
+
+before fusion: 4 kernels · 50.3 KB moved · 8.4 KB of scratch memory
+     1   in   8.2 KB   out    256 B  m = max over axis 1 of X
+     2   in   8.4 KB   out   8.2 KB  e = exp(X - m)
+     3   in   8.2 KB   out    256 B  s = sum over axis 1 of e
+     4   in   8.6 KB   out   8.2 KB  Y = (e / s) + bias
+
+after fusion: 1 kernel instead of 4 · 32.9 KB moved instead of 50.3 KB ·
+              no scratch memory instead of 8.4 KB
+     1   in  24.7 KB   out   8.2 KB  Y
+         computes  e, m, s
+         reads     X 3 {times} 8.2 KB, bias 128 B
+         writes    Y 8.2 KB
+         because   m is a reduction (max); s and Y are computed from it at once; e is computed where
+                   read
+"""
+    )
+
+
+@pytest.mark.parametrize("diagram", diagrams(), ids=lambda d: d.name)
+def test_text_fits_a_terminal_and_says_all(diagram: Diagram) -> None:
+    text = write_text(diagram)
+    assert max(len(line) for line in text.splitlines()) <= 100
+    words = set(re.findall(r"\w+", text))
+    assert {s.name for k in diagram.after.kernels for s in k.steps} <= words
+    assert {*diagram.inputs, *diagram.outputs} <= words
+
+
+def test_unknown_formats_and_views_are_named() -> None:
+    report = explain(ir.parse(OPEN))
+    with pytest.raises(UnknownNameError, match="unknown format 'pgn'"):
+        draw(report, "pgn")
+    with pytest.raises(UnknownNameError, match="unknown view 'befor'"):
+        draw(report, "svg", ("befor",))
+    assert all(draw(report, form) for form in FORMATS)
