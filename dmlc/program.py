@@ -193,6 +193,16 @@ class Program:
         placed = [(t.offset, t.bytes) for t in self.scratch]
         return max((at + size for at, size in placed if at is not None and size), default=0)
 
+    def scratch_homes(self) -> dict[str, str]:
+        """For hosts that bind whole buffers only: for each scratch tensor with an offset, the
+        largest of those of its type that begin where it does. They are never needed together, so
+        that this one's buffer may hold them all."""
+        placed = [t for t in self.scratch if t.offset is not None]
+        homes: dict[tuple[int | None, DataType], TensorSpec] = {}
+        for tensor in sorted(placed, key=lambda t: -(t.bytes or 0)):
+            homes.setdefault((tensor.offset, tensor.dtype), tensor)
+        return {t.name: homes[t.offset, t.dtype].name for t in placed}
+
     @property
     def symbols(self) -> tuple[str, ...]:
         found: dict[str, None] = {}

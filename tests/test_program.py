@@ -16,7 +16,17 @@ from dmlc.codegen.render import find_dialect, render
 from dmlc.kernel.lower import lower
 from dmlc.kernel.schedule import CPU, GPU
 from dmlc.pipeline import compile
-from dmlc.program import VERSION, Dispatch, ScalarBinding, constant_buffer_bytes
+from dmlc.program import (
+    VERSION,
+    Dispatch,
+    Program,
+    Role,
+    ScalarBinding,
+    TensorSpec,
+    constant_buffer_bytes,
+    list_sharing,
+)
+from dmlc.scalars import DataType as T
 from dmlc.source import DmlcError
 
 RELU_GRAD = """
@@ -127,6 +137,28 @@ def test_scratch_has_a_place_and_a_lifetime() -> None:
     assert (scratch["offset"], scratch["lifetime"], scratch["bytes"]) == (0, [0, 1], 160)
     assert made["scratch_bytes"] == 160
     assert "offset" not in made["tensors"][0]
+
+
+def test_scratch_that_begins_together_has_one_home() -> None:
+    def scratch(name: str, size: int, offset: int | None, dtype: T = T.FLOAT32) -> TensorSpec:
+        return TensorSpec(name, Role.SCRATCH, dtype, (size,), offset=offset)
+
+    tensors = (
+        scratch("a", 10, 0),
+        scratch("b", 90, 0),
+        scratch("c", 10, 512),
+        scratch("d", 10, 0, T.FLOAT16),
+        scratch("e", 10, None),
+    )
+    program = Program("p", "hlsl", "gpu", tensors, (), 1)
+    assert program.scratch_homes() == {"a": "b", "b": "b", "c": "c", "d": "d"}
+    sharing = list_sharing(tensors)
+    assert {name: sorted(others) for name, others in sharing.items()} == {
+        "a": ["a", "b", "d"],
+        "b": ["a", "b", "d"],
+        "c": ["c"],
+        "d": ["a", "b", "d"],
+    }
 
 
 def test_a_fixed_count_is_a_number() -> None:

@@ -87,12 +87,13 @@ def make_model(
         f"expected.{name}.npy": _encode(_lay_out(program.tensor(name), a))
         for name, a in expected.items()
     }
+    homes = program.scratch_homes()
     resources: dict[str, Any] = {n: {"initialValues": {"sourcePath": f"{n}.npy"}} for n in inputs}
     for tensor in program.tensors:
         if tensor.role is Role.CONSTANT:
             files[f"{tensor.name}.npy"] = _encode(constant_array(tensor))
             resources[tensor.name] = {"initialValues": {"sourcePath": f"{tensor.name}.npy"}}
-        elif tensor.role is not Role.INPUT:
+        elif tensor.role is not Role.INPUT and homes.get(tensor.name, tensor.name) == tensor.name:
             resources[tensor.name] = _empty(tensor)
     dispatchables: dict[str, Any] = {}
     commands: list[dict[str, Any]] = []
@@ -100,7 +101,7 @@ def make_model(
         dispatchables[kernel.name] = _shader(kernel)
         if kernel.scalars:
             resources[f"{kernel.name}.{CONSTANT_BUFFER}"] = _constants(kernel)
-        commands.append(_dispatch(kernel))
+        commands.append(_dispatch(kernel, homes))
     comparisons: list[tuple[str, str]] = []
     for tensor in program.outputs:
         commands.append(_write(tensor.name, f"{tensor.name}.dmlc.npy"))
@@ -206,8 +207,9 @@ def _shader(kernel: KernelSource) -> dict[str, Any]:
     }
 
 
-def _dispatch(kernel: KernelSource) -> dict[str, Any]:
-    bindings = {b.name: b.tensor for b in kernel.buffers}
+def _dispatch(kernel: KernelSource, homes: Mapping[str, str]) -> dict[str, Any]:
+    """A kernel's launch; `homes` are the resources that scratch tensors share."""
+    bindings = {b.name: homes.get(b.tensor, b.tensor) for b in kernel.buffers}
     if kernel.scalars:
         bindings[CONSTANT_BUFFER] = f"{kernel.name}.{CONSTANT_BUFFER}"
     return {

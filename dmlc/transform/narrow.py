@@ -65,9 +65,7 @@ def narrow(function: Function) -> Function:
         if is_index_only(made) and made.reduction is not None:
             made = evaluate_stage(made, tables) or made
         else:
-            made = _narrow_soundly(
-                dataclasses.replace(function, stages=tuple(stages)), made, tables
-            )
+            made = _narrow_soundly(function, stages, made, tables)
         if made.name not in results and _is_known(made, tables, known):
             known[made.name] = made
         stages.append(made)
@@ -75,18 +73,21 @@ def narrow(function: Function) -> Function:
     return drop_unsound_pairs(tables.attach(whole))
 
 
-def _narrow_soundly(before: Function, stage: Stage, tables: Tables) -> Stage:
+def _narrow_soundly(
+    function: Function, stages: Sequence[Stage], stage: Stage, tables: Tables
+) -> Stage:
     """A stage with short axes and tables, as far as its reads can still be proved inside: what
-    comes from a table is known by its smallest and its largest value alone."""
+    comes from a table is known by its smallest and its largest value alone. `stages` are those
+    before it."""
     short = tabulate_stage(narrow_stage(stage, tables), tables)
     if not any(load.tensor in tables for load in short.body.loads()):
         return short
-    known = tables.attach(dataclasses.replace(before, stages=(*before.stages, short)))
+    known = tables.attach(dataclasses.replace(function, stages=(*stages, short)))
     if find_stage_fault(known, short) is None:
         return short
     plain = narrow_stage(stage, tables, listed=False)
     made = tabulate_stage(plain, tables)
-    known = tables.attach(dataclasses.replace(before, stages=(*before.stages, made)))
+    known = tables.attach(dataclasses.replace(function, stages=(*stages, made)))
     return plain if find_stage_fault(known, made) else made
 
 

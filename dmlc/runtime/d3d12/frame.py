@@ -41,10 +41,14 @@ class Frame:
             else:
                 self._readbacks[name] = context.make_buffer(package.HEAP_READBACK, whole[name])
         self._views: dict[View, Any] = {}
+        # A buffer is in one state as a whole, so that scratch shares whole buffers.
+        homes, buffers = program.scratch_homes(), dict[View, Any]()
         for view in dict.fromkeys(v for s in shaders for v in (*s.read, *s.written)):
-            self._views[view] = context.make_buffer(
-                package.HEAP_DEFAULT, whole[view.tensor], view.stride
-            )
+            home = View(homes.get(view.tensor, view.tensor), view.stride)
+            if home not in buffers:
+                size = whole[home.tensor]
+                buffers[home] = context.make_buffer(package.HEAP_DEFAULT, size, home.stride)
+            self._views[view] = buffers[home]
         self._launches: list[tuple[Shader, Any, tuple[int, int, int]]] = []
         for kernel, shader in zip(program.kernels, shaders, strict=True):
             groups = groups_of(kernel, window)
@@ -60,7 +64,7 @@ class Frame:
             pipeline = context.make_compute(shader.dxil, cbv, srv, uav)
             self._launches.append((shader, pipeline, groups))
         self._tables = self._upload_tables(context, program, whole)
-        parts = (*self._uploads.values(), *self._readbacks.values(), *self._views.values())
+        parts = (*self._uploads.values(), *self._readbacks.values(), *buffers.values())
         self.bytes: int = sum(buffer.size for buffer in parts)
         """What the frame takes, on the host and the device together."""
 
