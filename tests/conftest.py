@@ -1,5 +1,5 @@
-"""What every test folder shares: the option that rewrites golden files, and Vulkan under its
-validation layer."""
+"""What every test folder shares: the option that rewrites golden files, quick builds on PoCL, and
+Vulkan under its validation layer."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from dmlc.runtime.vulkan import set_validation
+from tests.quick_builds import quick_builds
+
+__all__ = ["quick_builds"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
