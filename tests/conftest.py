@@ -1,8 +1,9 @@
-"""What every test folder shares: the option that rewrites golden files, quick builds on PoCL, and
-Vulkan under its validation layer."""
+"""What every test folder shares: the option that rewrites golden files, quick builds on PoCL,
+Vulkan under its validation layer, and a way out of coverage's sight."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -44,3 +45,13 @@ def vulkan_validation() -> Iterator[None]:
     before = set_validation(True)
     yield
     set_validation(before)
+
+
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """Without the trace of coverage: it is most of what is timed, or of what thousands of random
+    cases take."""
+    trace = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(trace)
