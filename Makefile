@@ -27,7 +27,7 @@ demo: $(STAMPS)/base ## compile and run the seed operators, and say what was che
 	$(BIN)/python examples/demo.py
 
 test: $(STAMPS)/test ## run the whole suite
-	$(BIN)/python -m pytest -n auto --cov=dmlc --cov-report=term:skip-covered --cov-fail-under=90 tests \
+	$(BIN)/python -m pytest -n auto --dist worksteal --cov=dmlc --cov-report=term:skip-covered --cov-fail-under=90 tests \
 		--ignore=tests/peers
 
 test-peers: $(STAMPS)/peers ## compare with PyTorch (installs it: a large download)

@@ -50,13 +50,13 @@ def vulkan_validation() -> Iterator[None]:
     set_validation(before)
 
 
-_RUNS_WATCHED = 40
+_RUNS_WATCHED = 10
 _runs: Counter[str] = Counter()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Coverage, which doubles what Python takes, watches a test with its first 40 sets of
+    """Coverage, which doubles what Python takes, watches a test with its first 10 sets of
     parameters, and no test of random cases. What it misses so it can only report as not covered.
     """
     path, _, name = item.location
