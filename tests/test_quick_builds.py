@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pyopencl as cl
@@ -20,10 +21,7 @@ TEMPORARY_NAME = 16
 @pytest.fixture(scope="module")
 def context() -> cl.Context:
     opencl.find_device("opencl")
-    made = cl.Context(cl.get_platforms()[0].get_devices()[:1])
-    # What PoCL makes first in a process has its parts in another order.
-    cl.Program(made, "kernel void first(global float *x) { *x = exp(*x); }").build(["-w"])
-    return made
+    return cl.Context(cl.get_platforms()[0].get_devices()[:1])
 
 
 def differing_bytes(left: cl.Program, right: cl.Program) -> int:
@@ -32,14 +30,16 @@ def differing_bytes(left: cl.Program, right: cl.Program) -> int:
     return sum(x != y for x, y in zip(a, b, strict=False)) + abs(len(a) - len(b))
 
 
-@pytest.mark.parametrize(
-    "name", ["batch_norm_training_grad_f16", "gelu", "long_rows.gpu", "integers"]
-)
+@pytest.mark.parametrize("name", ["batch_norm_training_grad_f16", "gelu", "long_rows.gpu"])
 def test_quick_builds_make_what_plain_ones_do(name: str, context: cl.Context) -> None:
     source = (GOLDEN / f"{name}.cl").read_text()
-    plain = cl.Program(context, source).build(["-w"])
-    quick = quick_builds.build(context, source, context.devices)
-    assert quick is not None
+    # Twice, and nothing from PoCL's cache: what it makes of functions that a process had not used
+    # before has them in another order.
+    for _ in range(2):
+        new = f"{source}\nconstant int new_{uuid.uuid4().hex} = 1;\n"
+        plain = cl.Program(context, new).build(["-w"])
+        quick = quick_builds.build(context, new, context.devices)
+        assert quick is not None
     assert differing_bytes(plain, quick) <= TEMPORARY_NAME
 
 
