@@ -27,7 +27,7 @@ demo: $(STAMPS)/base ## compile and run the seed operators, and say what was che
 	$(BIN)/python examples/demo.py
 
 test: $(STAMPS)/test ## run the whole suite
-	$(BIN)/python -m pytest -n auto --cov=dmlc --cov-report=term:skip-covered --cov-fail-under=90 tests \
+	$(BIN)/python -m pytest -n auto --dist worksteal --cov=dmlc --cov-report=term:skip-covered --cov-fail-under=90 tests \
 		--ignore=tests/peers
 
 test-peers: $(STAMPS)/peers ## compare with PyTorch (installs it: a large download)
@@ -44,8 +44,8 @@ format: $(STAMPS)/dev ## mend style
 types: $(STAMPS)/dev ## check types, strictly
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-golden: $(STAMPS)/test ## write the golden files anew; review the difference before committing
-	$(BIN)/python -m pytest tests/codegen --update-golden
+golden: $(STAMPS)/test ## write golden files and the parser's tables anew; review the difference
+	$(BIN)/python -m pytest tests/codegen tests/language/test_grammar_tables.py --update-golden
 
 bench: $(STAMPS)/bench ## measure speed against the machine's own limit
 	$(BIN)/python -m benchmarks

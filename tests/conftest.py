@@ -1,14 +1,21 @@
-"""What every test folder shares: the option that rewrites golden files, and Vulkan under its
-validation layer."""
+"""What every test folder shares: the option that rewrites golden files, quick builds on PoCL,
+Vulkan under its validation layer, and a way out of coverage's sight."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import is_hypothesis_test
 
 from dmlc.runtime.vulkan import set_validation
+from tests.quick_builds import quick_builds
+
+__all__ = ["quick_builds"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,3 +48,41 @@ def vulkan_validation() -> Iterator[None]:
     before = set_validation(True)
     yield
     set_validation(before)
+
+
+_RUNS_WATCHED = 10
+_MANY_RUNS = ("tests/library/", "tests/codegen/", "tests/runtime/")
+_runs: Counter[str] = Counter()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Coverage, which more than doubles what Python takes, watches no test of random cases, and
+    where kernels run on devices, a test with its first 10 sets of parameters alone: more give
+    other numbers on the same lines. What it misses so it can only report as not covered."""
+    path, _, name = item.location
+    test = f"{path}::{name.partition('[')[0]}"
+    _runs[test] += 1
+    often = path.startswith(_MANY_RUNS) and _runs[test] > _RUNS_WATCHED
+    if often or is_hypothesis_test(getattr(item, "obj", None)):
+        with _unwatched():
+            return (yield)
+    return (yield)
+
+
+@contextlib.contextmanager
+def _unwatched() -> Iterator[None]:
+    trace = sys.gettrace()
+    sys.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(trace)
+
+
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """Without the trace of coverage: it is most of what is timed, or of what thousands of random
+    cases take."""
+    with _unwatched():
+        yield

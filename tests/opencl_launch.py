@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 from dmlc.program import Program, Role, TensorSpec
 from dmlc.runtime.arrays import constant_array
 from dmlc.scalars import Array
+from tests import quick_builds
 
 _GUARD = 4096
 _GUARD_BYTE = 0xA5
@@ -39,7 +40,9 @@ def _queue() -> Any:
 def build(source: str) -> Any:
     """A built program. PoCL warns of the calling convention of any vector wider than the CPU's
     registers, hence `-w`."""
-    return cl.Program(_queue().context, source).build(options=["-w"])
+    context = _queue().context
+    quick = quick_builds.build(context, source, context.devices)
+    return quick or cl.Program(context, source).build(options=["-w"])
 
 
 class _Memory:

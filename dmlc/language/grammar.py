@@ -1,4 +1,4 @@
-"""Runs the grammar, `grammar/dml.lark`, over a text. The only module that knows lark.
+"""Runs the grammar, `grammar/dml.lark`, over a text.
 
 Gives lark's tree as it stands; `build` makes syntax nodes of it, and `mistakes` words of what was
 refused.
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeGuard, cast
 import lark
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
+from dmlc.language.grammar_tables import load_parser
 from dmlc.resources import read_resource
 
 Token: TypeAlias = lark.Token
@@ -35,14 +36,7 @@ class UnexpectedText(Exception):
 
 @functools.cache
 def _grammar() -> lark.Lark:
-    return lark.Lark(
-        read_resource("grammar/dml.lark"),
-        parser="lalr",
-        lexer="contextual",
-        start=["start", "expression"],
-        propagate_positions=True,
-        maybe_placeholders=True,
-    )
+    return load_parser(read_resource("grammar/dml.lark"), read_resource("grammar/tables.json"))
 
 
 def read(text: str, rule: str, watch: Callable[[Token], None]) -> Tree:

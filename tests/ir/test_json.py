@@ -15,7 +15,7 @@ from tests.ir.test_text import GUARDED, LITERALS, RELU_GRAD, SHARED
 from tests.strategies import functions
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(functions())
 def test_reading_undoes_writing(function: ir.Function) -> None:
     text = ir.to_json(function)

@@ -78,7 +78,7 @@ def test_spans_cover_what_was_read() -> None:
     assert function.span.text == RELU_GRAD
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(functions())
 def test_parse_undoes_print(function: Function) -> None:
     text = str(function)

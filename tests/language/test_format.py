@@ -23,7 +23,7 @@ def read(text: str) -> syntax.File:
     return parse(Source("test.dml", text))
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(trees.files)
 def test_formatting_a_tree_and_reading_it_back_gives_the_tree(tree: syntax.File) -> None:
     text = format_file(tree)

@@ -359,9 +359,9 @@ def test_what_is_nested_too_deep_is_refused_at_once() -> None:
         # What adds up only in the tree.
         "f(-" * 150 + "x" + ")" * 150,
     ):
-        start = time.perf_counter()
+        start = time.process_time()
         assert mistakes(f"function f(x) = {text}")[0][2] == TOO_DEEP
-        assert time.perf_counter() - start < 1
+        assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize(
@@ -384,9 +384,9 @@ def test_what_is_as_deep_as_allowed_is_read(text: str) -> None:
 def test_what_is_too_long_is_refused_at_once() -> None:
     rows = "| a | b |\n" * 40_000
     for text in ("operator X { " * 40_000, f"operator X {{ tensors {{\n{rows}", "// x\n" * 100_001):
-        start = time.perf_counter()
+        start = time.process_time()
         assert mistakes(text) == [(0, 0, "test.dml: the file has more than 100000 words and marks")]
-        assert time.perf_counter() - start < 1
+        assert time.process_time() - start < 1
     # Quotes in a cell hide what follows from the count, and not from the parser.
     hidden = 'operator X { tensors { || " |\n }' + "compute { " + "x = 1\n" * 40_000
     assert mistakes(hidden)[0][2] == TOO_LONG

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -62,15 +60,6 @@ def test_unknown_names() -> None:
 def test_files_are_formatted(name: str) -> None:
     source = library.find(name).operators[name].syntax.span.source
     assert format_file(parse(source)) == source.text
-
-
-@pytest.fixture
-def untraced() -> Iterator[None]:
-    """Without the trace of coverage, which would be most of what is timed."""
-    trace = sys.gettrace()
-    sys.settrace(None)
-    yield
-    sys.settrace(trace)
 
 
 @pytest.mark.usefixtures("untraced")

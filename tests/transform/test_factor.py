@@ -176,7 +176,7 @@ def test_long_and_shared_chains_take_no_long() -> None:
     assert evaluate(split, inputs)["Y"].tolist() == [[0.0] * 3]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(functions(), st.integers(0, 99))
 def test_functions_stay_well_formed_and_integers_stay_exact(function: Function, seed: int) -> None:
     made = take_out_factors(function)

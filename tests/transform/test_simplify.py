@@ -17,7 +17,7 @@ from tests.ir.test_text import chain
 from tests.strategies import functions, make_inputs, same_bits
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(functions(), st.integers(0, 99))
 def test_results_stay_bit_for_bit(function: Function, seed: int) -> None:
     inputs = make_inputs(function, seed)
