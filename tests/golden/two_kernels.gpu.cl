@@ -50,17 +50,12 @@ __kernel void centered_1(
 
 #pragma OPENCL FP_CONTRACT OFF
 
-// Rounds to the nearest float16, ties to even, as storing it would; NaN stays NaN.
+// Rounds to the nearest float16, ties to even: to what storing it would leave.
 static float round_half(const float value)
 {
-    const uint sign = as_uint(value) & 0x80000000u;
-    const uint size = as_uint(value) & 0x7fffffffu;
-    const uint rounded = (size + 0x0fffu + ((size >> 13) & 1u)) & 0xffffe000u;
-    const uint normal = rounded >= 0x47800000u ? (uint)(0x7f800000u) : rounded;
-    // Below 2^-14 a float16 counts in units of 2^-24, as floats from 0.5 to 1 do.
-    const uint denormal = as_uint((as_float(size) + 0.5f) - 0.5f);
-    const uint bits = size < 0x38800000u ? denormal : normal;
-    return as_float((size > 0x7f800000u ? size : bits) | sign);
+    ushort bits;
+    vstore_half_rte(value, 0, (half *)&bits);
+    return vload_half(0, (const half *)&bits);
 }
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
