@@ -74,18 +74,19 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
 
 
 def rewrite(function: Function, longest_row: int = 0) -> Function:
-    """The passes before fusion: simplified, with sums over rows of at most `longest_row` elements
-    taken by themselves, with short reductions, and with factors taken out of sums."""
+    """The passes before fusion, of a verified function: simplified, with sums over rows of at most
+    `longest_row` elements taken by themselves, with short reductions, and with factors taken out
+    of sums."""
     simplified = simplify(function)
-    verify(simplified, "simplify")
+    verify(simplified, "simplify", function)
     separated = separate(simplified, longest_row)
-    verify(separated, "separate")
+    verify(separated, "separate", simplified)
     narrowed = narrow(separated)
-    verify(narrowed, "narrow")
+    verify(narrowed, "narrow", separated)
     simplified = simplify(narrowed)
-    verify(simplified, "simplify")
+    verify(simplified, "simplify", narrowed)
     factored = simplify(take_out_factors(simplified))
-    verify(factored, "take_out_factors")
+    verify(factored, "take_out_factors", simplified)
     return factored
 
 
@@ -100,7 +101,7 @@ def _lower(
         rewritten = widen_booleans(rewritten)
         verify(rewritten, "widen_booleans")
     fusion = fuse(rewritten, shape.row, make_budget(shape, dialect.limits))
-    verify(fusion.function, "fuse")
+    verify(fusion.function, "fuse", rewritten)
     kernels = tuple(
         lower_group(fusion.function, group, shape, dialect.limits) for group in fusion.groups
     )

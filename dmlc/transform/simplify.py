@@ -45,8 +45,7 @@ def simplify(function: Function) -> Function:
     stages: list[Stage] = []
     tensors = function.tensors()
     for stage in function.stages:
-        made = dataclasses.replace(stage, body=simplify_body(stage.body, replaced))
-        made = drop_empty_reduction(made)
+        made = drop_empty_reduction(_with_body(stage, simplify_body(stage.body, replaced)))
         if stage.name not in results:
             source = _copied(made, tensors)
             if source is not None:
@@ -65,6 +64,11 @@ def simplify(function: Function) -> Function:
         stages.append(made)
     named = [_rename(stage, promoted) for stage in stages]
     return drop_unsound_pairs(dataclasses.replace(function, stages=list_live(named, results)))
+
+
+def _with_body(stage: Stage, body: Body) -> Stage:
+    """A stage with another body; the stage itself where that is its own."""
+    return stage if body is stage.body else dataclasses.replace(stage, body=body)
 
 
 def drop_empty_reduction(stage: Stage) -> Stage:
@@ -154,7 +158,8 @@ class Builder:
 
 
 def simplify_body(body: Body, replaced: Mapping[str, str]) -> Body:
-    """A body with the rules applied, its loads redirected as `replaced` says."""
+    """A body with the rules applied, its loads redirected as `replaced` says; the body itself where
+    that changes nothing."""
     builder = Builder()
     numbers: list[int] = []
     for instruction in body.instructions:
@@ -165,4 +170,6 @@ def simplify_body(body: Body, replaced: Mapping[str, str]) -> Body:
     guard = None if body.guard is None else numbers[body.guard]
     if guard is not None and builder.instructions[guard] == _ALWAYS:
         guard = None
+    if guard == body.guard and tuple(builder.instructions) == body.instructions:
+        return body
     return Body.make(builder.instructions, numbers[body.result], guard)

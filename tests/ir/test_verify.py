@@ -26,7 +26,7 @@ from dmlc.ir import (
     verify,
 )
 from dmlc.ir.ranges import UNKNOWN, instruction_range
-from dmlc.ir.verify import overlaps
+from dmlc.ir.verify import find_fault, overlaps
 from dmlc.scalars import OPERATIONS, Operands, Operation
 from dmlc.scalars import DataType as T
 from dmlc.source import DmlcError, InternalError
@@ -328,3 +328,22 @@ def test_in_place_pairs_a_result_with_a_parameter() -> None:
     for pair in (("X", "Y"), ("Y", "Y"), ("Q", "X")):
         message = broken(dataclasses.replace(good, in_place=(pair,)))
         assert "they are not a result and a parameter" in message
+
+
+def test_what_was_verified_before_is_not_looked_into_again() -> None:
+    function = ir.parse("""
+        func @two(%x: f32[3]) -> (%z) {
+          %y: f32[i0 < 3] = mul(%x[i0], 2.0)
+          %z: f32[i0 < 3] = add(%y[i0], 1.0)
+        }""")
+    first, second = function.stages
+    shorter = dataclasses.replace(first, domain=(2,))
+    broken = dataclasses.replace(function, stages=(shorter, second))
+    # The second stage is the same object, but what it reads is not alike.
+    fault = find_fault(broken, function)
+    assert fault == find_fault(broken)
+    assert fault is not None
+    assert fault.node.startswith("%z")
+    wrong = dataclasses.replace(second, body=dataclasses.replace(second.body, result=99))
+    assert find_fault(dataclasses.replace(function, stages=(first, wrong)), function) is not None
+    assert find_fault(function, function) is None
