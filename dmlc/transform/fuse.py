@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dmlc.ir import Function, Stage
 from dmlc.transform.budget import Budget
 from dmlc.transform.draw_in import draw_in
-from dmlc.transform.grouping import find_rows, group_stages
+from dmlc.transform.grouping import Plain, find_rows, group_stages
 from dmlc.transform.passes import Draft, Pass
 from dmlc.transform.reasons import explain
 from dmlc.transform.rounding import carry_rounding, store_rounded
@@ -93,7 +93,9 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
         apart = [
             name
             for name, is_one in shared.items()
-            if not is_one and name in homes and read_in.get(name, set()) - {homes[name][0]}
+            if name in homes
+            and not (is_one and isinstance(members[homes[name][0]], Plain))
+            and read_in.get(name, set()) - {homes[name][0]}
         ]
         if not apart:
             break

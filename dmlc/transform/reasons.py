@@ -46,7 +46,7 @@ def explain(
         load.tensor
         for s in stages
         for load in s.body.loads()
-        if load.tensor in homes and load.tensor not in own
+        if load.tensor in homes and load.tensor not in own and load.tensor not in near
     )
     if waits:
         clauses.append(f"the kernel runs after {_list(waits)} {_is(list(waits))} stored")

@@ -379,3 +379,20 @@ def test_traffic_of_run_time_sizes_is_unknown() -> None:
 
 def test_nothing_to_do() -> None:
     assert fuse(ir.parse("func @f(%X: f32[4]) -> () {}")).groups == ()
+
+
+def test_what_several_stages_share_is_not_stored_for_a_reduction_beside_it() -> None:
+    function = ir.parse("""func @clip(%g: f32[4096], %a: f32[4096]) -> (%u, %v) {
+      %n: f32[i0 < 1] = sum[r0 < 4096] mul(%g[r0], %g[r0])
+      %c: f32[i0 < 4096] = {
+        v0 = add(sqrt(%n[0]), 1e-06)
+        v1 = max(min(1.0, div(1.0, v0)), div(0.5, v0))
+        mul(%g[i0], mul(v1, add(v1, 0.25)))
+      }
+      %u: f32[i0 < 4096] = add(%c[i0], %a[i0])
+      %v: f32[i0 < 4096] = mul(%c[i0], %a[i0])
+    }""")
+    fusion = fuse(function)
+    ir.verify(fusion.function)
+    assert "c" not in [s.name for s in fusion.function.stages]
+    assert {n for g in fusion.groups for n in g.stages} == {"n", "u", "v"}
