@@ -37,11 +37,11 @@ def _queue() -> Any:
 
 
 @functools.cache
-def build(source: str) -> Any:
-    """A built program. PoCL warns of the calling convention of any vector wider than the CPU's
-    registers, hence `-w`."""
+def build(source: str, plain: bool = False) -> Any:
+    """A built program; a `plain` one as users build it. PoCL warns of the calling convention of any
+    vector wider than the CPU's registers, hence `-w`."""
     context = _queue().context
-    quick = quick_builds.build(context, source, context.devices)
+    quick = None if plain else quick_builds.build(context, source, context.devices)
     return quick or cl.Program(context, source).build(options=["-w"])
 
 
@@ -73,9 +73,11 @@ def run_program(
     inputs: Mapping[str, Array],
     in_place: Mapping[str, str] | None = None,
     misaligned: int = 0,
+    plain: bool = False,
 ) -> dict[str, Array]:
     """Results by name. `in_place` says which input's memory a result is stored over;
-    `misaligned` moves every tensor that many elements off its alignment."""
+    `misaligned` moves every tensor that many elements off its alignment; `plain` kernels are built
+    as users build them."""
     shape: tuple[int, ...] = next((a.shape for a in inputs.values()), ())
     sizes = {symbol: math.prod(shape) for symbol in program.symbols}
     memory: dict[str, _Memory] = {}
@@ -95,7 +97,7 @@ def run_program(
     buffers = {name: made.buffer() for name, made in memory.items()}
     buffers |= {result: buffers[over] for result, over in (in_place or {}).items()}
     for kernel in program.kernels:
-        compiled = cl.Kernel(build(kernel.source), kernel.entry_point)
+        compiled = cl.Kernel(build(kernel.source, plain), kernel.entry_point)
         arguments: dict[int, Any] = {b.slot: buffers[b.tensor] for b in kernel.buffers}
         for scalar in kernel.scalars:
             value = scalar.value if isinstance(scalar.value, int) else sizes[scalar.value]

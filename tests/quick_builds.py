@@ -4,7 +4,7 @@ Before every kernel, PoCL 3 reads a header of 18,000 lines that declares what Op
 in: four fifths of the time of a build. Here a kernel is given the lines of that very header for
 the names it uses, and PoCL is told that the header was read; what it compiles is the same.
 Other drivers, and a PoCL that keeps no such header, build as ever. So does what PoCL refuses, to
-be told in the usual words, and every process that a test starts.
+be told in the usual words, every golden kernel, and every process that a test starts.
 """
 
 from __future__ import annotations

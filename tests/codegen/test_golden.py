@@ -105,7 +105,7 @@ def test_opencl(
         inputs = make_inputs(function, count)
         wanted = evaluate(function, inputs)
         for misaligned in (0, 1):
-            got = run_program(program, inputs, misaligned=misaligned)
+            got = run_program(program, inputs, misaligned=misaligned, plain=True)
             assert find_wrong(case, got, wanted) == []
 
 
