@@ -54,6 +54,20 @@ static void streaming(const uint32_t *restrict a, const uint32_t *restrict b,
 #endif
 }
 
+/* Stores a cache line. */
+static inline void put(const uint32_t *kept, uint32_t *restrict c, int past_caches)
+{
+#if STREAMING
+    if (past_caches) {
+        for (size_t k = 0; k < 16; k += 8)
+            _mm256_stream_ps((float *)(c + k), _mm256_load_ps((const float *)(kept + k)));
+        return;
+    }
+#endif
+    for (size_t k = 0; k < 16; ++k)
+        c[k] = kept[k];
+}
+
 /* Cache lines first .. last of the smaller tensor: each is the AND of its share of the larger. */
 static void fold(const uint32_t *restrict a, size_t lines_read, uint32_t *restrict c,
                  size_t lines_written, size_t first, size_t last, int past_caches)
@@ -67,16 +81,7 @@ static void fold(const uint32_t *restrict a, size_t lines_read, uint32_t *restri
         for (size_t i = from + 1; i < to; ++i)
             for (size_t k = 0; k < 16; ++k)
                 kept[k] &= a[i * 16 + k];
-#if STREAMING
-        if (past_caches) {
-            for (size_t k = 0; k < 16; k += 8)
-                _mm256_stream_ps((float *)(c + line * 16 + k),
-                                 _mm256_load_ps((const float *)(kept + k)));
-            continue;
-        }
-#endif
-        for (size_t k = 0; k < 16; ++k)
-            c[line * 16 + k] = kept[k];
+        put(kept, c + line * 16, past_caches);
     }
 #if STREAMING
     if (past_caches)
@@ -165,16 +170,7 @@ static inline void merge(const uint32_t *const *from, const size_t count, uint32
         for (size_t number = 1; number < count; ++number)
             for (size_t k = 0; k < 16; ++k)
                 kept[k] &= from[number][line * 16 + k];
-#if STREAMING
-        if (past_caches) {
-            for (size_t k = 0; k < 16; k += 8)
-                _mm256_stream_ps((float *)(c + line * 16 + k),
-                                 _mm256_load_ps((const float *)(kept + k)));
-            continue;
-        }
-#endif
-        for (size_t k = 0; k < 16; ++k)
-            c[line * 16 + k] = kept[k];
+        put(kept, c + line * 16, past_caches);
     }
 #if STREAMING
     if (past_caches)
