@@ -93,7 +93,7 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
             return fault
         known[table.name] = table
     reach = table_ranges(function.tables)
-    seen = {} if verified is None else verified.tensors()
+    seen: Mapping[str, Tensor] = {} if verified is None else verified.tensors()
     for stage in function.stages:
         fault = _check_definition(stage, stage.domain, known)
         if fault is None and not _is_seen(stage, known, seen):
