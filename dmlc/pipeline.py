@@ -60,6 +60,13 @@ def explain(function: Function, target: str = "opencl", profile: str | None = No
     return make_report(function, fusion, [len(made) for made in kernels], program)
 
 
+def find_fusion(function: Function, target: str = "opencl", profile: str | None = None) -> Fusion:
+    """The stages that `compile` makes kernels of, and how it groups them."""
+    dialect = find_dialect(target)
+    shape = find_profile(profile or dialect.profiles[0])
+    return _fuse(rewrite(function, shape.row), dialect, shape)
+
+
 def describe_kernels(function: Function, target: str, profile: str | None = None) -> str:
     """The kernel IR that `compile` renders, as text for people. Raises as `compile` does."""
     dialect = find_dialect(target)
@@ -100,9 +107,14 @@ def _lower(
     if isinstance(dialect.storage[DataType.BOOL], Unsupported):
         rewritten = widen_booleans(rewritten)
         verify(rewritten, "widen_booleans")
-    fusion = fuse(rewritten, shape.row, make_budget(shape, dialect.limits))
-    verify(fusion.function, "fuse", rewritten)
+    fusion = _fuse(rewritten, dialect, shape)
     kernels = tuple(
         lower_group(fusion.function, group, shape, dialect.limits) for group in fusion.groups
     )
     return fusion, kernels
+
+
+def _fuse(rewritten: Function, dialect: Dialect, shape: Profile) -> Fusion:
+    fusion = fuse(rewritten, shape.row, make_budget(shape, dialect.limits))
+    verify(fusion.function, "fuse", rewritten)
+    return fusion

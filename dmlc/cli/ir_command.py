@@ -6,8 +6,8 @@ import click
 
 from dmlc import ir
 from dmlc.cli.arguments import bind_subject, bindings
-from dmlc.pipeline import describe_kernels, rewrite
-from dmlc.transform.fuse import Fusion, fuse
+from dmlc.pipeline import describe_kernels, find_fusion, rewrite
+from dmlc.transform.fuse import Fusion
 from dmlc.transform.simplify import simplify
 
 
@@ -21,8 +21,13 @@ from dmlc.transform.simplify import simplify
     "--after", type=click.Choice(["simplify", "factor", "fuse"]), help="Print it after this pass."
 )
 @click.option("--kernel", is_flag=True, help="Print the kernel IR.")
-@click.option("--target", type=click.Choice(["hlsl", "opencl"]), default="opencl",
-              show_default=True, help="The target that --kernel is for.")  # fmt: skip
+@click.option(
+    "--target",
+    type=click.Choice(["hlsl", "opencl"]),
+    default="opencl",
+    show_default=True,
+    help="The target that --kernel and --after fuse are for.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(
     operator: str,
@@ -50,7 +55,7 @@ def command(
     elif after == "factor":
         function = rewrite(function)
     elif after == "fuse":
-        fusion = fuse(rewrite(function))
+        fusion = find_fusion(function, target)
         function = fusion.function
     click.echo(ir.to_json(function) if as_json else str(function))
     if fusion is not None and not as_json:
