@@ -215,3 +215,19 @@ def test_more_groups_than_a_row_of_them() -> None:
     x = np.random.default_rng(1).integers(0, 999, (rows, columns), np.uint16)
     got = vulkan.load(program)({"X": x})["S"]
     assert np.array_equal(got, x.sum(axis=1, dtype=np.uint16))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("channels", [33, 50, 64])
+def test_channels_folded_while_others_are_applied(channels: int, dtype: str) -> None:
+    # Shares of two, three and four channels, the last one smaller than the others or not.
+    images = 8 if dtype == "f32" else 16
+    function = reductions.batch_norm_training_grad((images, channels, 56, 60), (1,), dtype)
+    program = compile(function, "opencl")
+    (kernel,) = program.kernels
+    assert "block < end" in kernel.source
+    inputs = make_inputs(function)
+    found, expected = opencl.load(program)(inputs), evaluate(function, inputs)
+    for name, values in expected.items():
+        near = (1e-4 if dtype == "f32" else 4e-3) * np.abs(values.astype(np.float64)).max()
+        np.testing.assert_allclose(found[name].astype(np.float64), values, 0, near)
