@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 
 from dmlc.ir import Function, Load, Parameter, Stage, Table
 
@@ -27,7 +27,11 @@ def list_moves(
     function: Function, stages: Iterable[str], near: Container[str] = ()
 ) -> tuple[Move, ...]:
     """What one pass of these stages moves: every tensor that they read and do not compute, and
-    then every stage itself, but for those `near`, which the kernel has at hand."""
+    then every stage itself, but for those `near`, which the kernel has at hand.
+
+    An element that a stride of 0 repeats is counted once, and a tensor as a whole even where a
+    part is read.
+    """
     tensors = function.tensors()
     own = dict.fromkeys(stages)
     read: dict[str, None] = {}
@@ -62,18 +66,6 @@ def total(moves: Iterable[Move]) -> tuple[int, int] | None:
 
 def _add(left: int | None, right: int | None) -> int | None:
     return None if left is None or right is None else left + right
-
-
-def count_traffic(
-    function: Function, stages: Sequence[str], near: Sequence[str] = ()
-) -> tuple[int, int] | None:
-    """The bytes that one kernel of these stages reads and writes where it moves every tensor once,
-    but for those `near`, which it has at hand; None where a size is known at run time only.
-
-    An element that a stride of 0 repeats is counted once, and a tensor as a whole even where a
-    part is read.
-    """
-    return total(list_moves(function, stages, near))
 
 
 def count_bytes(tensor: Parameter | Table | Stage) -> int | None:

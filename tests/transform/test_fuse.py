@@ -17,7 +17,7 @@ from dmlc.transform.fuse import Fusion, Group, fuse
 from dmlc.transform.inline import MOST_PLACES
 from dmlc.transform.passes import MOST_REDUCTIONS
 from dmlc.transform.simplify import simplify
-from dmlc.transform.traffic import count_traffic
+from dmlc.transform.traffic import list_moves, total
 from tests.reductions import batch_norm_training_grad
 from tests.strategies import functions, make_inputs, same_bits
 
@@ -182,7 +182,7 @@ def test_batch_norm_training_grad_reads_its_tensors_twice_and_writes_once() -> N
     # x and dy twice each; the mean in both passes, the variance for dscale and dx, the scale.
     assert read == 4 * whole + 5 * statistic
     assert written == whole + 2 * statistic
-    before = [count_traffic(function, (stage.name,)) for stage in function.stages]
+    before = [total(list_moves(function, (stage.name,))) for stage in function.stages]
     assert sum(sum(moved) for moved in before if moved) > read + written
 
 
@@ -358,7 +358,7 @@ def test_traffic_counts_each_element_once() -> None:
     }""")
     fusion = fuse(function)
     assert [fusion.traffic(g) for g in fusion.groups] == [(4 * 8 * 4 + 8 * 2, 4 * 8 * 2), (0, 0)]
-    assert count_traffic(function, ("Y", "Z")) == (144, 64)
+    assert total(list_moves(function, ("Y", "Z"))) == (144, 64)
 
 
 def test_traffic_shrinks_where_stages_are_inlined() -> None:
@@ -366,7 +366,7 @@ def test_traffic_shrinks_where_stages_are_inlined() -> None:
       %t: f32[i0 < 100] = exp(%X[i0])
       %Y: f32[i0 < 100] = neg(%t[i0])
     }""")
-    before = [count_traffic(function, (s.name,)) for s in function.stages]
+    before = [total(list_moves(function, (s.name,))) for s in function.stages]
     assert before == [(400, 400), (400, 400)]
     fusion = fuse(function)
     assert [fusion.traffic(g) for g in fusion.groups] == [(400, 400)]
