@@ -15,6 +15,7 @@ from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.indexing import Indexing
 from dmlc.binding.nodes import Element, Emission, Form, Node, Value, Weak
+from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
 from dmlc.source import InternalError, Span
 
@@ -138,12 +139,7 @@ class StageMaker:
         self.builder.hold(value, name)
 
     def fresh_name(self, wanted: str) -> str:
-        name, count = wanted, 1
-        while name in self.names:
-            count += 1
-            name = f"{wanted}_{count}"
-        self.names[name] = None
-        return name
+        return take_name(wanted, self.names)
 
 
 def find_in_place(

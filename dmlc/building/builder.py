@@ -26,6 +26,7 @@ from dmlc.building.values import (
 )
 from dmlc.catalog import operator as find_operator
 from dmlc.catalog import operators, parse
+from dmlc.ir.naming import take_name
 from dmlc.language import syntax
 from dmlc.language.definitions import (
     AttributeDefinition,
@@ -229,7 +230,9 @@ class GraphBuilder:
         if like is not None:
             other = as_value(like, self._record)
             if other.role in (Role.EXPRESSION, Role.OUTPUT) and id(other) not in self._names:
-                self._names[id(other)] = self._fresh("like")  # Only a name may stand there.
+                self._names[id(other)] = take_name(
+                    "like", self._taken
+                )  # Only a name may stand there.
             return Value(
                 self._record,
                 Role.EXPRESSION,
@@ -300,14 +303,6 @@ class GraphBuilder:
         if _check_name(name) in self._taken:
             raise DmlcError(f"the name '{name}' is taken in this graph")
         self._taken[name] = None
-
-    def _fresh(self, stem: str) -> str:
-        name, count = stem, 1
-        while name in self._taken:
-            count += 1
-            name = f"{stem}_{count}"
-        self._taken[name] = None
-        return name
 
     def _symbol(self, name: str) -> Value:
         if name not in self._symbols:

@@ -18,9 +18,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dmlc.ir import Apply, Body, Function, Index, Instruction, Load, Stage, operands
+from dmlc.ir.naming import take_name
 from dmlc.scalars import OPERATIONS
 from dmlc.transform.inline import TooManyPlacesError, inline_stages
-from dmlc.transform.naming import take_name
 from dmlc.transform.simplify import drop_unsound_pairs
 
 _MOST_FACTORS = 32

@@ -24,8 +24,8 @@ from dmlc.ir import (
     Select,
     Stage,
 )
+from dmlc.ir.naming import take_name
 from dmlc.scalars import ROUNDINGS, DataType, convert
-from dmlc.transform.naming import take_name
 from dmlc.transform.simplify import redirect_loads
 
 _KEPT = ("neg", "abs", "min", "max")

@@ -30,6 +30,7 @@ from dmlc.ir import (
     Stage,
     value_type,
 )
+from dmlc.ir.naming import take_name
 from dmlc.ir.positions import (
     MOST_POINTS,
     count_points,
@@ -40,7 +41,6 @@ from dmlc.ir.positions import (
     order_indices,
 )
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.transform.naming import take_name
 
 
 def separate(function: Function, longest_row: int) -> Function:

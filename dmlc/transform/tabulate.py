@@ -32,6 +32,7 @@ from dmlc.ir import (
     value_type,
     with_operands,
 )
+from dmlc.ir.naming import take_name
 from dmlc.ir.positions import (
     MOST_POINTS,
     count_points,
@@ -44,7 +45,6 @@ from dmlc.ir.positions import (
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert, data_type_of
 from dmlc.source import InternalError
 from dmlc.transform.closed_form import fit_clamped
-from dmlc.transform.naming import take_name
 from dmlc.transform.simplify import Builder
 
 _MOST_VALUES = 1 << 16

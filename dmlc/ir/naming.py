@@ -1,4 +1,4 @@
-"""Names for the stages and tables that passes make."""
+"""Names for the stages and tables that are made on the way."""
 
 from __future__ import annotations
 
