@@ -17,7 +17,7 @@ from typing import TypeAlias
 from dmlc import ir
 from dmlc.ir.ranges import Interval
 from dmlc.kernel.access import Positions, read_positions
-from dmlc.scalars import DataType
+from dmlc.scalars import ROUNDINGS, DataType
 from dmlc.source import InternalError, UnsupportedError
 from dmlc.transform.rules import fold_constants
 
@@ -277,7 +277,7 @@ class Collector:
         self._near = near or {}
         self._near_strides = tuple(int(axis < kept) for axis in range(len(domain)))
         self._numbers: dict[Value, int] = {}
-        self._stored: dict[str, int] = {}
+        self._stored: dict[str, tuple[View, int]] = {}
         self._values: list[Value] = []
         self._results: list[tuple[View, int]] = []
         self._folds: dict[Fold, int] = {}
@@ -302,9 +302,10 @@ class Collector:
         have one place only. What does not leave the kernel is not stored."""
         stage = _find_stage(self._function, name)
         result = self._copy(stage, axes)[stage.body.result]
-        self._stored[stage.name] = result
+        view = self._view(stage, axes)
+        self._stored[stage.name] = (view, result)
         if leaves:
-            self._results.append((self._view(stage, axes), result))
+            self._results.append((view, result))
 
     def add_fold(self, name: str, axes: Mapping[ir.Index, int]) -> int:
         """A reduction; gives the number of its fold."""
@@ -428,16 +429,17 @@ class Collector:
         dtype = self._tensors[load.tensor].dtype
         view = View(load.tensor, dtype, tuple(strides), offset, near=load.tensor == self._row)
         if load.tensor in self._stored:
-            extents = self._tensors[load.tensor]
-            moved = isinstance(extents, ir.Stage) and any(
-                n != 1 and a != b for n, a, b in zip(extents.domain, strides, steps, strict=False)
-            )
-            if terms or moved or offset or dtype.is_storage_only:
+            own, number = self._stored[load.tensor]
+            sizes = zip(self._domain, view.strides, own.strides, strict=True)
+            if terms or offset or any(n != 1 and a != b for n, a, b in sizes):
                 raise InternalError(
                     f"{stage.name} reads {load.tensor}, which the same kernel stores, elsewhere "
-                    "than at its own element or before it is rounded"
+                    "than at its own element"
                 )
-            return self._stored[load.tensor]
+            if dtype.is_storage_only:
+                # What the kernel has at hand has not been rounded yet.
+                return self._add(ir.Apply(ROUNDINGS[dtype], (number,), dtype.compute))
+            return number
         if terms:
             return self._add(Gather(view, load.dtype, tuple(terms.items()), guarded))
         return self._add(Read(view, load.dtype))
