@@ -77,7 +77,14 @@ def describe_kernels(function: Function, target: str, profile: str | None = None
 
 def make_budget(shape: Profile, limits: Limits) -> Budget:
     """What fusion may spend on a kind of device, in an output language."""
-    return Budget(shape.bytes_per_operation, shape.launch_bytes, shape.near_bytes, limits.buffers)
+    return Budget(
+        shape.bytes_per_operation,
+        shape.launch_bytes,
+        shape.near_bytes,
+        limits.buffers,
+        lanes=shape.lanes,
+        paired_types=limits.word_types,
+    )
 
 
 def rewrite(function: Function, longest_row: int = 0) -> Function:

@@ -20,7 +20,7 @@ from dmlc.kernel.element import Gather, Read, View
 from dmlc.kernel.emit import Names
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import ACCESS, check_limits, find_gathered, find_index, lower
-from dmlc.kernel.phases import Phase, collect_phases, fold_parts, store_parts
+from dmlc.kernel.phases import Phase, collect_phases, fold_parts, part_members, store_parts
 from dmlc.kernel.points import lower_points
 from dmlc.kernel.row_loops import lower_rows
 from dmlc.kernel.rows import Rows, collect_rows
@@ -120,15 +120,21 @@ def _lower_step(
         return [lower(function, tuple(names), profile, limits) for names in domains.values()]
     phases = collect_phases(function, kept, steps, _list_stored(function, stages))
     points = _needs_points(phases)
+    if points and phases[0].elements.results:
+        # A fold that stores on its way goes in vectors; what derives from it point by point.
+        apart = ([each] for each in steps)
+        return [k for each in apart for k in _lower_step(function, kept, each, profile, limits)]
     folded = None if points else _cut_up(phases, profile)
     if folded is None:
         return [_make_kernel(function, phases, stages, profile, limits)]
-    names = tuple(member.stage for member in steps[0].members)
+    on_way, folds = part_members(function, steps[0])
+    names = tuple(member.stage for member in (*on_way, *folds))
+    rest = tuple(name for name in stages if name not in names[: len(on_way)])
     first = store_parts(phases[0], folded)
     second = (fold_parts(phases[0], folded), *phases[1:])
     return [
         _make_kernel(function, first, names, profile, limits, folded.kept_sizes[0]),
-        _make_kernel(function, second, stages, profile, limits),
+        _make_kernel(function, second, rest, profile, limits),
     ]
 
 

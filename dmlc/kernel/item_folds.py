@@ -101,7 +101,7 @@ class Folds(Loops):
             made = self.emitter.lets(level, position, width)
             for each, state in zip(gathered, states[width], strict=True):
                 made += self._merge_locals(each, state, self._point(each, width))
-            return made
+            return made + self._stores(width, position)
 
         if bounds is not None:
             body += self._vectors(axes[-1], known, output, fold, bounds)
@@ -179,7 +179,7 @@ class Folds(Loops):
             made = self.emitter.lets(level, position, lanes)
             for each, state in zip(gathered, held, strict=True):
                 made += self._merge_locals(each, state, self._point(each, lanes))
-            return made
+            return made + self._stores(lanes, position)
 
         hold = Hold(load, keep)
 

@@ -58,6 +58,7 @@ class Loops:
         self.known = known
         self.backwards = backwards
         self.body: list[k.Statement] = []
+        self.streaming: dict[str, k.Expression] = {}
         self.builder = item.builder(phase)
         self.block_axis = phase.space.kept[-1] if item.in_blocks else None
         axes = range(len(phase.space.sizes))
@@ -83,6 +84,17 @@ class Loops:
         position = self._position(self.known, index(0))
         self.body += self.emitter.lets(0, position)
         self.body += self.emitter.lets(1, position)
+
+    def _open_streams(self) -> None:
+        """Settles which results pass the caches by, before all loops."""
+        if self.phase.space.inner and self.phase.elements.results:
+            self.streaming, flags = self.builder.streaming()
+            self.body += flags
+
+    def _stores(self, lanes: int, position: Position) -> list[k.Statement]:
+        """The stores of the results, each value of which has been written."""
+        whole = lanes == self.item.profile.lanes
+        return [*self.emitter.stores(position, lanes, self.streaming if whole else {})]
 
     def _name(self, body: list[k.Statement], name: str, value: k.Expression) -> k.Local:
         let = self.builder.let(name, value)
@@ -232,7 +244,10 @@ class Loops:
         if not self.phase.gathered or outer not in known or outer == self.block_axis:
             return {}
         views: list[View] = []
+        stored = {view for view, _ in self.phase.elements.results}
         for view in self.phase.elements.buffers():
+            if view in stored:
+                continue
             strides = self.phase.space.walk.strides[view]
             apart = strides[axis] == 1 and strides[outer] > size
             if view.dtype.bytes == 2 and apart and _LEAST_ROW <= 2 * size <= _LARGEST_ROW:

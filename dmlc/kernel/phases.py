@@ -1,8 +1,9 @@
 """The phases of a kernel with reductions: what each folds, stores and has at hand.
 
-A phase is a pass of the group as scalar work (`Elements`) over a `Space`. Right after a pass that
-folds comes a phase over the kept points alone, which stores the reductions that need memory and
-whatever else derives from them point by point.
+A phase is a pass of the group as scalar work (`Elements`) over a `Space`. One that folds may store
+as well, each of its points once. Right after a pass that folds comes a phase over the kept points
+alone, which stores the reductions that need memory and whatever else derives from them point by
+point.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dmlc.kernel.collapse import Walk
 from dmlc.kernel.element import Collector, Elements, Fold, Place, Read, View
 from dmlc.kernel.space import Space, arrange
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.transform.passes import Pass
+from dmlc.transform.passes import Member, Pass
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ def collect_phases(
     passes: Sequence[Pass],
     stored: Container[str],
 ) -> tuple[Phase, ...]:
-    """The phases of some passes. The reductions in `stored` have memory."""
+    """The phases of some passes. Of what these fold, and compute on the way, that in `stored` has
+    memory."""
     types = {s.name: s.dtype for s in function.stages}
     near: dict[str, DataType] = {}
     made: list[tuple[Elements, tuple[Gathered, ...]]] = []
@@ -82,15 +84,18 @@ def collect_phases(
                 collector.add_stage(member.stage, dict(member.axes))
             made.append((collector.elements(), ()))
             continue
-        numbers = [collector.add_fold(m.stage, dict(m.axes)) for m in each.members]
+        on_way, members = part_members(function, each)
+        for member in on_way:
+            axes = dict(member.axes)
+            collector.add_stage(member.stage, axes, leaves=member.stage in stored)
+        numbers = [collector.add_fold(m.stage, dict(m.axes)) for m in members]
         elements = collector.elements()
         folds = [
-            (m.stage, types[m.stage], number)
-            for m, number in zip(each.members, numbers, strict=True)
+            (m.stage, types[m.stage], number) for m, number in zip(members, numbers, strict=True)
         ]
         made.append((elements, make_gathered(elements, folds)))
-        near = near | {m.stage: types[m.stage] for m in each.members}
-        stores = [m for m in each.members if m.stage in stored]
+        near = near | {m.stage: types[m.stage] for m in members}
+        stores = [m for m in members if m.stage in stored]
         if stores:
             pending = Collector(function, kept, near, len(kept))
             for member in stores:
@@ -103,6 +108,13 @@ def collect_phases(
         Phase(elements, space, gathered)
         for (elements, gathered), space in zip(made, spaces, strict=True)
     )
+
+
+def part_members(function: ir.Function, folds: Pass) -> tuple[list[Member], list[Member]]:
+    """What a pass that folds computes on the way, and its reductions."""
+    reductions = {s.name for s in function.stages if s.reduction is not None}
+    on_way = [m for m in folds.members if m.stage not in reductions]
+    return on_way, [m for m in folds.members if m.stage in reductions]
 
 
 def make_gathered(

@@ -134,6 +134,7 @@ class _Writer(Folds):
     def write_fold(self, totals: Sequence[Sequence[str]] = ()) -> Sequence[Sequence[str]]:
         """Writes a fold up to its totals, which are new where none are given."""
         self._begin()
+        self._open_streams()
         totals = totals or self._make_totals()
         self._gather_rows(totals)
         return totals
@@ -144,24 +145,18 @@ class _Writer(Folds):
         return self.body
 
     def write(self) -> list[k.Statement]:
-        space = self.phase.space
         self._begin()
+        self._open_streams()
         if self.phase.gathered:
             if self.in_bands:
                 self._fold_columns()
             else:
                 self._fold_rows()
             return self.body
-        if space.inner:
-            streaming, flags = self.builder.streaming()
-            self.body += flags
-        else:
-            streaming = {}
 
         def store(lanes: int, position: Position) -> list[k.Statement]:
             made = self.emitter.lets(1 + max(1, len(self.axes)), position, lanes)
-            whole = lanes == self.item.profile.lanes
-            return made + self.emitter.stores(position, lanes, streaming if whole else {})
+            return made + self._stores(lanes, position)
 
         def bands(known: Known, output: k.Expression) -> list[k.Statement]:
             return self._bands(known, None, store)

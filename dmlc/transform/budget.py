@@ -26,6 +26,10 @@ class Budget:
     """Instructions of a stage that are written out again for further places, at most."""
     most_instructions: int = 2048
     """Instructions of the stages of one kernel, at most; a single stage may have more."""
+    lanes: int = 1
+    """Neighbouring elements that are computed at once."""
+    paired_types: tuple[DataType, ...] = ()
+    """Types that are stored two elements at a time."""
 
 
 _WEIGHTS = {

@@ -19,6 +19,7 @@ from dmlc.transform.passes import Draft, Pass
 from dmlc.transform.reasons import explain
 from dmlc.transform.rounding import carry_rounding, store_rounded
 from dmlc.transform.simplify import drop_unsound_pairs
+from dmlc.transform.store_on_way import Streams
 from dmlc.transform.traffic import Move, add_moves, list_moves, total
 from dmlc.transform.weigh import weigh
 
@@ -85,10 +86,11 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     inlinable = {s.name: s for s in function.stages if is_inlinable(s)}
     weighed = weigh(function, inlinable, budget)
     shared = dict(weighed.shared)
+    streams = Streams(function, budget)
     while True:
         drawn = draw_in(function, inlinable, weighed.stored, shared, budget)
         rows = find_rows(drawn.stages, results, longest_row)
-        members, homes = group_stages(drawn.stages, results, rows, budget)
+        members, homes, apart_for = group_stages(drawn.stages, results, rows, budget, streams)
         read_in = _find_readers(drawn.stages, homes)
         apart = [
             name
@@ -102,6 +104,7 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
         for name in apart:
             del shared[name]
     groups: list[Group] = []
+    reasons = {**drawn.reasons, **apart_for}
     readers = {reader: row for row, reader in rows.items()}
     stages = {s.name: s for s in drawn.stages}
     for place, made_of in enumerate(members):
@@ -112,19 +115,23 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
         inlined = tuple(dict.fromkeys(n for name in whole for n in drawn.computed[name][::-1]))
         inlined = tuple(n for n in inlined if n not in whole)
         near = tuple(n for n in whole if n not in results and read_in.get(n) == {place})
-        reason = explain(found, homes, inlined, near, drawn.reasons, results)
         passes: tuple[Pass, ...] = ()
         kept: tuple[int, ...] = ()
+        on_way: list[str] = []
         if isinstance(made_of, Draft):
-            passes, kept = made_of.passes(), made_of.kept
+            passes, kept, on_way = made_of.passes(), made_of.kept, made_of.list_on_way()
+        reason = explain(found, homes, inlined, near, reasons, results, on_way)
         if row is not None:
             passes = (*Draft(stages[row]).passes(), *passes)
             reason += f"; a row of %{row} at a time is kept at hand for it"
         groups.append(Group(whole, reason, kept, passes, inlined, near, row))
     fused = drop_unsound_pairs(dataclasses.replace(function, stages=drawn.stages))
     pairs = tuple(p for p in fused.in_place if not _is_read_later(p, drawn.stages, homes))
-    at_hand = {name for group in groups for name in group.near}
-    stored = store_rounded(dataclasses.replace(fused, in_place=pairs), at_hand)
+    as_they_are = {name for group in groups for name in group.near}
+    if budget.paired_types:
+        # Kernels with reductions store single elements.
+        as_they_are.update(name for group in groups if group.passes for name in group.stages)
+    stored = store_rounded(dataclasses.replace(fused, in_place=pairs), as_they_are)
     return Fusion(stored, tuple(groups), function)
 
 

@@ -1,9 +1,9 @@
 """Groups the stages that are left after inlining: those of one group share a kernel.
 
 Element-wise stages over one domain, none of which needs another's memory, are one group; so are
-reductions with what they read from one another, with the element-wise stages that apply them, and
-with further reductions of the same tensors over the same axes (see `passes`). What is inlined
-before is `fuse`'s to decide.
+reductions with what they read from one another, with the element-wise stages that apply them or
+that they fold, and with further reductions of the same tensors over the same axes (see `passes`).
+What is inlined before is `fuse`'s to decide.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dmlc.ir.positions import find_dependencies
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.transform.budget import Budget
 from dmlc.transform.passes import Draft
+from dmlc.transform.store_on_way import Streams
 
 _MOST_TRIED = 16
 """Groups that a stage is offered to: those after the first which might take it."""
@@ -110,24 +111,33 @@ def _folds_along(row: Stage, reader: Stage) -> bool:
 
 
 def group_stages(
-    stages: Sequence[Stage], results: set[str], rows: Mapping[str, str], budget: Budget
-) -> tuple[list[Members], dict[str, tuple[int, int]]]:
-    """The stages of each group, and each stage's group and pass.
+    stages: Sequence[Stage],
+    results: set[str],
+    rows: Mapping[str, str],
+    budget: Budget,
+    streams: Streams,
+) -> tuple[list[Members], dict[str, tuple[int, int]], dict[str, str]]:
+    """The stages of each group, each stage's group and pass, and why some stages are not where
+    one might look for them.
 
     A stage goes to the first group that takes it and runs after, or with, all that it reads. The
     reductions in `rows` go with their readers, which share a kernel with no other reduction.
     """
-    grouping = _Grouping(stages, rows, budget)
+    grouping = _Grouping(stages, rows, budget, streams)
     for stage in _order([s for s in stages if s.name not in rows], results):
         grouping.place(stage)
-    return grouping.members, grouping.find_homes()
+    return grouping.members, grouping.find_homes(), grouping.reasons
 
 
 class _Grouping:
     """Groups in the making."""
 
-    def __init__(self, stages: Sequence[Stage], rows: Mapping[str, str], budget: Budget) -> None:
+    def __init__(
+        self, stages: Sequence[Stage], rows: Mapping[str, str], budget: Budget, streams: Streams
+    ) -> None:
         self.members: list[Members] = []
+        self.reasons: dict[str, str] = {}
+        self._streams = streams
         self._reads = {s.name: [load.tensor for load in s.body.loads()] for s in stages}
         for row, reader in rows.items():
             self._reads[reader] = [n for n in (*self._reads[row], *self._reads[reader]) if n != row]
@@ -141,13 +151,15 @@ class _Grouping:
     def place(self, stage: Stage) -> None:
         """Finds a stage's group, or makes it one."""
         latest = max((self._homes.get(name, -1) for name in self._reads[stage.name]), default=-1)
-        place = self._find_draft(stage, latest)
+        place = self._fold_on_way(stage, latest)
+        if place is None:
+            place = self._find_draft(stage, latest)
         if place is None:
             place = self._find_plain(stage, latest)
         if place is None:
             place = len(self.members)
             if is_foldable(stage):
-                self.members.append(Draft(stage))
+                self.members.append(Draft(stage, self._streams))
             else:
                 self.members.append(Plain(stage))
                 if stage.reduction is None:
@@ -166,6 +178,26 @@ class _Grouping:
                     placed.update({m.stage: (place, number) for m in made.members})
         placed.update({row: placed[reader] for row, reader in self._rows.items()})
         return placed
+
+    def _fold_on_way(self, stage: Stage, latest: int) -> int | None:
+        """The group of element-wise stages that a reduction folds while it stores them: from here
+        on it is one with reductions."""
+        if latest < 0 or not is_foldable(stage) or stage.name in self._with_rows:
+            return None
+        found = self.members[latest]
+        if not isinstance(found, Plain) or not self._room.has(latest, stage):
+            return None
+        started = Draft.start_on_way(stage, found.stages, self._streams)
+        if started is None:
+            return None
+        draft, refusal = started
+        if refusal is not None:
+            self.reasons[stage.name] = refusal
+            return None
+        self.members[latest] = draft
+        for each in found.stages:
+            self._note(latest, each)
+        return latest
 
     def _find_plain(self, stage: Stage, latest: int) -> int | None:
         """The group of element-wise stages that takes a stage, and has it from here on; what it

@@ -4,7 +4,8 @@ A group with reductions *keeps* some dimensions: each work item, or group of the
 of these and walks *inner* dimensions there, pass after pass. A reduction's domain is what it keeps,
 and its axes are inner; an element-wise stage that reads it at its own point runs over both, after
 it. So a sum, the values derived from it and the pass that applies them are one kernel, which needs
-no memory for the sum.
+no memory for the sum. A pass that folds may store element-wise stages over its own points on the
+way, be they what it folds or something else (`store_on_way`).
 
 `fuse` decides which stages to try; how a pass is walked is the kernels' business.
 """
@@ -12,8 +13,10 @@ no memory for the sum.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from dmlc.ir import Index, Load, Stage
+from dmlc.transform.store_on_way import Streams
 
 MOST_REDUCTIONS = 8
 """Reductions in one group: each takes registers, and memory shared in a work group."""
@@ -30,8 +33,10 @@ class Member:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pass:
-    """Stages over the same points, none of which reads another: reductions, or element-wise
-    stages. `inner` are sizes; empty for element-wise work over the kept dimensions alone."""
+    """Stages over the same points: reductions, or element-wise stages none of which reads another.
+    Where it `reduces`, element-wise stages may be among the reductions; these, and others of them,
+    read one at the very point at hand alone. `inner` are sizes; empty for element-wise work over
+    the kept dimensions alone."""
 
     members: tuple[Member, ...]
     inner: tuple[int, ...]
@@ -41,23 +46,51 @@ class Pass:
 class Draft:
     """A group with reductions in the making."""
 
-    def __init__(self, first: Stage) -> None:
+    def __init__(self, first: Stage, streams: Streams | None = None) -> None:
         self.kept = _long(first.domain)
+        self._streams = streams
         self.stages: list[Stage] = []
         self._axes: dict[str, dict[Index, int]] = {}
         self._homes: dict[str, int] = {}
         self._passes: list[tuple[tuple[int, ...], bool, list[str]]] = []
         self._reads: list[set[str]] = []
+        self._orders: dict[int, tuple[int, ...]] = {}
+        """For the passes that store on the way, their dimensions from the outermost in."""
         axes = self._map_reduction(first)
         if axes is None:
             raise ValueError(f"{first.name} is no reduction of fixed sizes")
         self._take(first, axes, 0)
+
+    @classmethod
+    def start_on_way(
+        cls, fold: Stage, stages: Sequence[Stage], streams: Streams
+    ) -> tuple[Draft, str | None] | None:
+        """A group that stores some element-wise stages while it folds a reduction of them, and why
+        it had better not, if so; None where the reduction has other points, or reads these in
+        another order than they lie in memory."""
+        draft = cls(fold, streams)
+        if not all(draft._join_on_way(stage, is_new=True) for stage in stages):
+            return None
+        if not draft._reads_at_hand(fold, draft._axes[fold.name], 0):
+            return None
+        draft.stages = [*stages, fold]
+        order, kept = draft._orders[0], len(draft.kept)
+        refusals = [streams.refuse(stage, order, kept) for stage in stages]
+        return draft, next(filter(None, refusals), None)
 
     def passes(self) -> tuple[Pass, ...]:
         return tuple(
             Pass(tuple(Member(n, tuple(self._axes[n].items())) for n in names), inner, reduces)
             for inner, reduces, names in self._passes
         )
+
+    def list_on_way(self) -> list[str]:
+        """The element-wise stages in passes that fold."""
+        return [
+            s.name
+            for s in self.stages
+            if s.reduction is None and self._passes[self._homes[s.name]][1]
+        ]
 
     def join(self, stage: Stage) -> bool:
         """Adds a stage, if the group can compute it beside or after what it has.
@@ -68,7 +101,7 @@ class Draft:
             return False
         if stage.reduction is not None:
             return self._join_reduction(stage, stage.reduction.combiner)
-        return self._join_applied(stage) or self._join_beside(stage)
+        return self._join_applied(stage) or self._join_beside(stage) or self._join_on_way(stage)
 
     def _join_reduction(self, stage: Stage, combiner: str) -> bool:
         axes = self._map_reduction(stage)
@@ -76,17 +109,16 @@ class Draft:
         if axes is None or full or _long(stage.domain) != self.kept:
             return False
         own = self._own_loads(stage)
-        if any(self._map_load(stage, load, reduced=axes) is None for load in own):
-            return False
-        earliest = self._earliest(own)
         inner = self._inner(stage, axes)
         reads = {load.tensor for load in stage.body.loads()}
         for number, (sizes, reduces, _) in enumerate(self._passes):
-            beside = reduces and sizes == inner and number >= earliest
+            beside = reduces and sizes == inner and self._reads_at_hand(stage, axes, number)
+            if beside and number in self._orders and self._streams is not None:
+                beside = self._streams.follows(stage, axes, self._orders[number])
             if beside and (own or reads & self._reads[number]):
                 self._take(stage, axes, number)
                 return True
-        if not own:
+        if not own or not self._reads_at_hand(stage, axes, len(self._passes)):
             return False
         self._take(stage, axes, len(self._passes))
         return True
@@ -107,7 +139,8 @@ class Draft:
             if not reduces and sizes == inner and number >= earliest:
                 self._take(stage, axes, number)
                 return True
-        self._take(stage, axes, len(self._passes))
+        if not self._join_on_way(stage):
+            self._take(stage, axes, len(self._passes))
         return True
 
     def _join_beside(self, stage: Stage) -> bool:
@@ -117,12 +150,71 @@ class Draft:
             return False
         for other in self.stages:
             number = self._homes[other.name]
-            if other.reduction is None and other.domain == stage.domain:
+            applies = other.reduction is None and not self._passes[number][1]
+            if applies and other.domain == stage.domain:
                 if not self._passes[number][0]:
                     continue  # A pass over the kept points is short: nothing is won.
                 self._take(stage, dict(self._axes[other.name]), number)
                 return True
         return False
+
+    def _join_on_way(self, stage: Stage, is_new: bool = False) -> bool:
+        """Takes an element-wise stage that a pass which folds stores on its way: it has the points
+        of the pass, and reads some of what that reads. In a group that `is_new`, the fold reads
+        it, or one beside it."""
+        streams = self._streams
+        long = [(Index(axis), size) for axis, size in enumerate(stage.domain) if size != 1]
+        if streams is None or stage.reduction is not None:
+            return False
+        for number, (inner, reduces, names) in enumerate(self._passes):
+            order = self._find_order(number) if reduces and inner else None
+            if order is None or [(*self.kept, *inner)[d] for d in order] != [n for _, n in long]:
+                continue
+            axes = {index: dimension for (index, _), dimension in zip(long, order, strict=True)}
+            beside = [s for s in self.stages if s.name in names]
+            fits = self._reads_at_hand(stage, axes, number) and streams.follows(stage, axes, order)
+            if not fits or not all(streams.follows(s, self._axes[s.name], order) for s in beside):
+                continue
+            if not is_new:
+                shared = any(
+                    streams.share_reads(stage, axes, s, self._axes[s.name], len(order))
+                    for s in beside
+                )
+                if not shared or streams.refuse(stage, order, len(self.kept)):
+                    continue
+            self._orders[number] = order
+            self._take(stage, axes, number)
+            return True
+        return False
+
+    def _find_order(self, number: int) -> tuple[int, ...] | None:
+        """The dimensions of a pass that folds, from the outermost in."""
+        if number in self._orders or self._streams is None:
+            return self._orders.get(number)
+        for name in self._passes[number][2]:
+            fold = next(s for s in self.stages if s.name == name)
+            order = self._streams.find_order(fold, self._axes[name])
+            if order is not None:
+                return order
+        return None
+
+    def _reads_at_hand(self, stage: Stage, axes: dict[Index, int], number: int) -> bool:
+        """Whether what a stage in a pass reads of the group is at hand there: reductions of passes
+        before, and what the pass itself stores on its way, at the point itself."""
+        for load in self._own_loads(stage):
+            source = next(s for s in self.stages if s.name == load.tensor)
+            if source.reduction is not None:
+                at_hand = self._map_load(stage, load, reduced=axes) is not None
+                if not at_hand or self._homes[source.name] >= number:
+                    return False
+                continue
+            own = self._axes[source.name]
+            places = [stage.body.instructions[i] for i in load.indices]
+            found = [axes.get(p) if isinstance(p, Index) else None for p in places]
+            wanted = [own.get(Index(axis)) for axis in range(len(places))]
+            if self._homes[source.name] != number or found != wanted:
+                return False
+        return True
 
     def _own_loads(self, stage: Stage) -> list[Load]:
         return [load for load in stage.body.loads() if load.tensor in self._homes]

@@ -17,15 +17,18 @@ def explain(
     near: Sequence[str],
     reasons: Mapping[str, str],
     results: set[str],
+    on_way: Sequence[str] = (),
 ) -> str:
     """Why these stages are a group. `homes` has every stage that belongs to a group, `inlined`
     names what they compute where they read it, and `near` those of them that take no memory;
-    `reasons` says why some stages are stored."""
+    `on_way` are those computed in passes that fold. `reasons` says why some stages are stored."""
     folds = [s for s in stages if s.reduction is not None]
     first = folds[0] if folds else stages[0]
     clauses: list[str] = []
     if first.reduction is not None:
         clauses.append(f"%{first.name} is a reduction ({first.reduction.combiner})")
+        if first.name in reasons:
+            clauses.append(reasons[first.name])
     elif first.name in results:
         clauses.append(f"%{first.name} leaves the function")
     elif first.name in reasons:
@@ -34,10 +37,23 @@ def explain(
         clauses.append(f"%{first.name} is read by several stages over its own points")
     else:
         clauses.append(f"%{first.name} is read by several kernels, as one would be too large")
-    clauses += [reasons[s.name] for s in stages if s is not first and s.name in reasons]
+    # What is at hand is not stored, whatever it was to be, and results are stored anyway.
+    plain = {first.name, *near, *results.intersection(on_way)}
+    clauses += [reasons[s.name] for s in stages if s.name in reasons and s.name not in plain]
     own = {s.name for s in stages}
-    after = [s for s in stages if any(load.tensor in own for load in s.body.loads())]
-    others = [s for s in stages if s is not first and s not in after]
+    given = own.difference(on_way)
+    after = [
+        s
+        for s in stages
+        if s.name in given and any(load.tensor in given for load in s.body.loads())
+    ]
+    others = [s for s in stages if s is not first and s.name in given and s not in after]
+    for done, names in (
+        ("computed", [n for n in on_way if n in near]),
+        ("stored", [n for n in on_way if n not in near]),
+    ):
+        if names:
+            clauses.append(f"{_list(names)} {_is(names)} {done} on the way")
     if others:
         clauses.append(f"{_list(s.name for s in others)} {_is(others)} computed beside it")
     if after:

@@ -181,11 +181,25 @@ def test_results_of_one_kernel_share_their_values() -> None:
     assert [view.tensor for view, _ in elements.results] == ["y", "z"]
 
 
-def test_a_read_of_what_the_same_kernel_rounds_is_a_bug() -> None:
+def test_what_the_same_kernel_stores_in_16_bits_is_read_rounded() -> None:
     function = ir.parse(
         """func @f(%x: f16[n]) -> (%y, %z) {
           %y: f16[i0 < n] = exp(%x[i0])
           %z: f32[i0 < n] = %y[i0]
+        }"""
+    )
+    elements = collect_elements(function, ("y", "z"))
+    (_, stored), (_, read) = elements.results
+    rounded = elements.values[read]
+    assert isinstance(rounded, ir.Apply)
+    assert (rounded.operation.name, rounded.operands) == ("round_float16", (stored,))
+
+
+def test_a_read_elsewhere_of_what_the_same_kernel_stores_is_a_bug() -> None:
+    function = ir.parse(
+        """func @f(%x: f32[4, 4]) -> (%y, %z) {
+          %y: f32[i0 < 4, i1 < 4] = exp(%x[i0, i1])
+          %z: f32[i0 < 4, i1 < 4] = %y[i1, i0]
         }"""
     )
     with pytest.raises(InternalError, match="z reads y, which the same kernel stores"):
