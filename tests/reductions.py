@@ -104,6 +104,34 @@ func @batch_norm_training_grad(%x: {dtype}[{whole}], %dy: {dtype}[{whole}], {sta
 }}""")
 
 
+def folded_result(shape: Shape, dtype: str = "f32", cheap: bool = False) -> ir.Function:
+    """A gradient that leaves, `e`, what is folded of it and derived from that, and a tensor that
+    the outcome is applied to."""
+    rank = range(len(shape.sizes))
+    whole = ", ".join(map(str, shape.sizes))
+    part = ", ".join(str(shape.sizes[a]) if a in shape.kept else "1" for a in rank)
+    domain = ", ".join(f"i{a} < {shape.sizes[a]}" for a in rank)
+    kept_domain = ", ".join(f"i{a} < {shape.sizes[a] if a in shape.kept else 1}" for a in rank)
+    over = ", ".join(f"r{a} < {shape.sizes[a]}" for a in shape.folded)
+    at = ", ".join(f"i{a}" for a in rank)
+    k = ", ".join(f"i{a}" if a in shape.kept else "0" for a in rank)
+    r = ", ".join(f"i{a}" if a in shape.kept else f"r{a}" for a in rank)
+    z = f"add(%x[{at}], %bias[{k}])"
+    body = f"select(gt({z}, 0.0), %dy[{at}], 0.0)"
+    if not cheap:
+        body = f"mul(%dy[{at}], add(erf({z}), mul(tanh({z}), exp(neg(abs({z}))))))"
+    return ir.parse(f"""\
+func @folded_result(%x: {dtype}[{whole}], %dy: {dtype}[{whole}], %bias: {dtype}[{part}]) \
+-> (%e, %total, %most, %half, %y) {{
+  %e: {dtype}[{domain}] = {body}
+  %total: {dtype}[{kept_domain}] = sum[{over}] %e[{r}]
+  %product: f32[{kept_domain}] = sum[{over}] mul(%e[{r}], %x[{r}])
+  %most: {dtype}[{kept_domain}] = max[{over}] %e[{r}]
+  %half: f32[{kept_domain}] = mul(%product[{k}], 0.5)
+  %y: {dtype}[{domain}] = sub(%x[{at}], mul(%product[{k}], {1 / shape.points}))
+}}""")
+
+
 def make_inputs(function: ir.Function, seed: int = 0) -> dict[str, Array]:
     """Moderate values, those of a variance positive; repeated where a stride is 0."""
     random = np.random.default_rng(seed)

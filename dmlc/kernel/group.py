@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel import reduce_cpu, reduce_gpu
+from dmlc.kernel.build import CACHE_LINE
 from dmlc.kernel.element import Gather, Read, View
 from dmlc.kernel.emit import Names
 from dmlc.kernel.formula import describe_stage
@@ -29,6 +30,9 @@ from dmlc.kernel.space import Space, cut
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Pass
+
+_PIECES = 4
+"""Groups of a fold in pieces, by those that keep a device busy."""
 
 
 def lower_group(
@@ -157,7 +161,16 @@ def _keeps_busy(phases: Sequence[Phase], profile: Profile) -> bool:
     outputs = math.prod(phases[0].space.kept_sizes)
     most = max(p.space.inner_count for p in phases)
     groups = _count_groups(phases, profile)
-    return groups >= profile.groups or outputs * most <= 2 * profile.piece * groups
+    # What is stored on the way takes its time, wherever it is stored.
+    little = profile.piece if phases[0].elements.results else 2 * profile.piece
+    return groups >= _count_enough(phases, profile) or outputs * most <= little * groups
+
+
+def _count_enough(phases: Sequence[Phase], profile: Profile) -> int:
+    """The groups that keep the device busy. On a GPU it takes more to store than to fold: more
+    reads and writes have to be under way."""
+    stores = profile.lanes == 1 and phases[0].elements.results
+    return _PIECES * profile.groups if stores else profile.groups
 
 
 def _cut_up(phases: Sequence[Phase], profile: Profile) -> Space | None:
@@ -166,14 +179,18 @@ def _cut_up(phases: Sequence[Phase], profile: Profile) -> Space | None:
     space = phases[0].space
     groups = max(1, _count_groups(phases, profile))
     work = math.prod(space.kept_sizes) * space.inner_count // groups
-    wanted = min(work // profile.piece, -(-4 * profile.groups // groups))
+    wanted = min(work // profile.piece, -(-_PIECES * profile.groups // groups))
     long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
     axis = long[0] if long else max(space.inner, key=lambda a: space.sizes[a])
     size = space.sizes[axis]
     pieces = min(wanted, size)
-    if groups >= profile.groups or pieces < 2:
+    if groups >= _count_enough(phases, profile) or pieces < 2:
         return None
-    return cut(space, axis, -(-size // pieces))
+    length = -(-size // pieces)
+    if phases[0].elements.results and axis == len(space.sizes) - 1:
+        # Pieces of what is stored start on cache lines.
+        length = -(-length // CACHE_LINE) * CACHE_LINE
+    return cut(space, axis, length)
 
 
 def _make_kernel(
