@@ -105,8 +105,8 @@ func @batch_norm_training_grad(%x: {dtype}[{whole}], %dy: {dtype}[{whole}], {sta
 
 
 def folded_result(shape: Shape, dtype: str = "f32", cheap: bool = False) -> ir.Function:
-    """A gradient that leaves, `e`, what is folded of it and derived from that, and a tensor that
-    the outcome is applied to."""
+    """A gradient that leaves, `e`, what is folded of it, and what derives from that. It is computed
+    twice where it is `cheap`."""
     rank = range(len(shape.sizes))
     whole = ", ".join(map(str, shape.sizes))
     part = ", ".join(str(shape.sizes[a]) if a in shape.kept else "1" for a in rank)
@@ -117,18 +117,17 @@ def folded_result(shape: Shape, dtype: str = "f32", cheap: bool = False) -> ir.F
     k = ", ".join(f"i{a}" if a in shape.kept else "0" for a in rank)
     r = ", ".join(f"i{a}" if a in shape.kept else f"r{a}" for a in rank)
     z = f"add(%x[{at}], %bias[{k}])"
-    body = f"select(gt({z}, 0.0), %dy[{at}], 0.0)"
+    e = f"select(gt({z}, 0.0), %dy[{at}], 0.0)"
     if not cheap:
-        body = f"mul(%dy[{at}], add(erf({z}), mul(tanh({z}), exp(neg(abs({z}))))))"
+        e = f"mul(%dy[{at}], add(erf({z}), mul(tanh({z}), exp(neg(abs({z}))))))"
     return ir.parse(f"""\
 func @folded_result(%x: {dtype}[{whole}], %dy: {dtype}[{whole}], %bias: {dtype}[{part}]) \
--> (%e, %total, %most, %half, %y) {{
-  %e: {dtype}[{domain}] = {body}
-  %total: {dtype}[{kept_domain}] = sum[{over}] %e[{r}]
+-> (%e, %total, %most, %half) {{
+  %e: {dtype}[{domain}] = {e}
+  %total: f32[{kept_domain}] = sum[{over}] %e[{r}]
   %product: f32[{kept_domain}] = sum[{over}] mul(%e[{r}], %x[{r}])
   %most: {dtype}[{kept_domain}] = max[{over}] %e[{r}]
   %half: f32[{kept_domain}] = mul(%product[{k}], 0.5)
-  %y: {dtype}[{domain}] = sub(%x[{at}], mul(%product[{k}], {1 / shape.points}))
 }}""")
 
 

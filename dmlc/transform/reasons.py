@@ -68,7 +68,7 @@ def explain(
         clauses.append(f"the kernel runs after {_list(waits)} {_is(list(waits))} stored")
     if inlined:
         clauses.append(f"{_list(inlined)} {_is(inlined)} computed where read")
-    return "; ".join(clauses)
+    return "; ".join(dict.fromkeys(clauses))
 
 
 def _list(names: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
+    Apply,
     Constant,
     Function,
     Index,
@@ -22,6 +23,7 @@ from dmlc.ir import (
     Stage,
     operands,
 )
+from dmlc.scalars import ROUNDINGS, DataType
 from dmlc.transform.budget import Budget, count_operations
 from dmlc.transform.traffic import count_bytes
 
@@ -116,11 +118,12 @@ class Streams:
         The first `kept` dimensions are those that are kept. Vectors run along the innermost ones
         as far as these are all kept or all folded; short runs leave them half empty.
         """
-        if stage.dtype in self._budget.paired_types:
-            return (
-                f"another kernel stores %{stage.name}, for {stage.dtype.name} is stored two "
-                "elements at a time"
-            )
+        for dtype in self._budget.paired_types:
+            if stage.dtype is dtype or _is_rounded(stage, dtype):
+                return (
+                    f"another kernel stores %{stage.name}, for {dtype.name} is stored two elements "
+                    "at a time"
+                )
         *_, last = order
         sizes = [e for e in stage.domain if isinstance(e, int) and e != 1]
         run = 1
@@ -148,6 +151,12 @@ def _has_positions(stage: Stage) -> bool:
     instructions = stage.body.instructions
     made_of = [i for v in instructions if not isinstance(v, Load) for i in operands(v)]
     return any(isinstance(instructions[i], Index) for i in (*made_of, stage.body.result))
+
+
+def _is_rounded(stage: Stage, dtype: DataType) -> bool:
+    """Whether a stage's values have just been rounded to a 16-bit type, which may store them."""
+    root = stage.body.instructions[stage.body.result]
+    return isinstance(root, Apply) and root.operation is ROUNDINGS.get(dtype)
 
 
 def _count_steps(run: int, lanes: int) -> int:

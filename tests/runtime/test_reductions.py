@@ -159,6 +159,8 @@ functions = [
     reductions.batch_norm_training_grad((300, 700), (1,)),
     reductions.batch_norm_training_grad((40, 50, 60), ()),
     reductions.batch_norm_training_grad((4, 56, 56, 40), (3,), "f16"),
+    reductions.folded_result(Shape((301, 1027), (1,))),
+    reductions.folded_result(Shape((70_001,), ()), "f16"),
 ]
 for profile in ("cpu", "gpu"):
     for function in functions:
