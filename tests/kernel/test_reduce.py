@@ -16,7 +16,7 @@ from dmlc.kernel.schedule import CPU, GPU, Profile
 from dmlc.scalars import DataType
 from dmlc.transform.fuse import fuse
 from dmlc.transform.simplify import simplify
-from tests.reductions import Shape, batch_norm_training_grad, every_combiner
+from tests.reductions import Shape, batch_norm_training_grad, every_combiner, folded_result
 
 LIMITS = {name: find_dialect(name).limits for name in ("opencl", "hlsl")}
 
@@ -300,3 +300,68 @@ def test_the_text_of_a_kernel() -> None:
     assert "  array sum_total: f32[16]" in print_kernel(rows).splitlines()
     (applied,) = lower(batch_norm_training_grad((32, 64, 56, 56), (1,)))
     assert "by 1 backwards {" in print_kernel(applied)
+
+
+# What is stored on the way of a fold ----------------------------------------------------------
+
+
+def list_stores(kernel: k.Kernel, buffer: str) -> list[k.Store]:
+    return [s for s in walk(kernel.body) if isinstance(s, k.Store) and s.buffer == buffer]
+
+
+def test_columns_folded_while_they_are_stored_stream_in_wide_rows() -> None:
+    function = folded_result(Shape((4099, 3072), (1,)))
+    first, second = lower(function)
+    arrays = {a.name.removesuffix("_block"): a.size for a in first.arrays}
+    assert arrays == {"total": 3072, "product": 3072, "most": 3072}
+    assert all(s.streaming is not None for s in list_stores(first, "e"))
+    # Rows by two, and the one left over.
+    bands = [loop for loop in loops(first) if loop.unroll]
+    assert next(loop.step for loop in loops(first) if bands[0] in walk(loop.body)) == 2
+    assert len(list_stores(first, "e")) == 2
+    assert list_stores(second, "e") == []
+    assert [line.partition("[")[0] for line in second.summary] == [
+        "total", "product", "most", "half",
+    ]  # fmt: skip
+
+
+def test_pieces_of_what_is_stored_start_on_cache_lines() -> None:
+    first, _ = lower(folded_result(Shape((8_000_003,), ())))
+    whole, rest = list_stores(first, "e")
+    assert (whole.value.type.lanes, rest.value.type.lanes) == (16, 1)
+    assert whole.streaming is not None
+
+
+def test_channels_are_stored_and_folded_while_those_before_are_applied() -> None:
+    points = "i0 < 8, i1 < 50, i2 < 56, i3 < 60"
+    whole, at = "f32[8, 50, 56, 60]", "i0, i1, i2, i3"
+    function = ir.parse(f"""func @f(%x: {whole}, %d: {whole}) -> (%e, %s, %y) {{
+      %e: f32[{points}] = mul(%d[{at}], tanh(%x[{at}]))
+      %s: f32[i0 < 50] = sum[r0 < 8, r2 < 56, r3 < 60] %e[r0, i0, r2, r3]
+      %y: f32[{points}] = sub(%x[{at}], %s[i1])
+    }}""")
+    (kernel,) = lower(function)
+    (turns,) = [loop for loop in loops(kernel) if isinstance(loop.stop, k.Local)]
+    inside = [s.buffer for s in walk(turns.body) if isinstance(s, k.Store)]
+    assert inside == ["s", "y", "e"]
+    assert len(list_stores(kernel, "e")) == len(list_stores(kernel, "y")) == 2
+
+
+@pytest.mark.parametrize("profile", [CPU, GPU])
+def test_what_needs_positions_after_a_fold_that_stores_is_apart(profile: Profile) -> None:
+    function = ir.parse("""func @f(%x: f32[8, 40], %w: f32[40]) -> (%e, %k) {
+      %e: f32[i0 < 8, i1 < 40] = mul(%x[i0, i1], 2.0)
+      %s: f32[i0 < 40] = sum[r0 < 8] %e[r0, i0]
+      %k: f32[i0 < 40] = mul(%s[i0], %w[sub(39, i0)])
+    }""")
+    first, second = lower(function, profile)
+    assert {b.name for b in first.buffers} == {"x", "e", "s"}
+    assert {b.name for b in second.buffers} == {"s", "w", "k"}
+
+
+def test_a_gpu_takes_more_groups_to_store_than_to_fold() -> None:
+    shape = Shape((4096, 3072), (1,))
+    (folded,) = lower(fold(shape.sizes, shape.kept), GPU)
+    stored, _ = lower(folded_result(shape), GPU)
+    assert groups(folded) == 96
+    assert groups(stored) == 3 * 96
