@@ -17,7 +17,7 @@ from dmlc.transform.draw_in import draw_in
 from dmlc.transform.grouping import Plain, find_rows, group_stages
 from dmlc.transform.passes import Draft, Pass
 from dmlc.transform.reasons import explain
-from dmlc.transform.rounding import carry_rounding, store_rounded
+from dmlc.transform.rounding import carry_rounding, read_results, store_rounded
 from dmlc.transform.simplify import drop_unsound_pairs
 from dmlc.transform.store_on_way import Streams
 from dmlc.transform.traffic import Move, add_moves, list_moves, total
@@ -103,12 +103,14 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
             break
         for name in apart:
             del shared[name]
+    fused = read_results(dataclasses.replace(function, stages=drawn.stages), homes)
+    read_in = _find_readers(fused.stages, homes)
     groups: list[Group] = []
     reasons = {**drawn.reasons, **apart_for}
     readers = {reader: row for row, reader in rows.items()}
-    stages = {s.name: s for s in drawn.stages}
+    stages = {s.name: s for s in fused.stages}
     for place, made_of in enumerate(members):
-        found = made_of.stages
+        found = [stages[s.name] for s in made_of.stages]
         names = tuple(s.name for s in found)
         row = readers.get(names[0])
         whole = names if row is None else (row, *names)
@@ -125,8 +127,8 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
             passes = (*Draft(stages[row]).passes(), *passes)
             reason += f"; a row of %{row} at a time is kept at hand for it"
         groups.append(Group(whole, reason, kept, passes, inlined, near, row))
-    fused = drop_unsound_pairs(dataclasses.replace(function, stages=drawn.stages))
-    pairs = tuple(p for p in fused.in_place if not _is_read_later(p, drawn.stages, homes))
+    fused = drop_unsound_pairs(fused)
+    pairs = tuple(p for p in fused.in_place if not _is_read_later(p, fused.stages, homes))
     as_they_are = {name for group in groups for name in group.near}
     if budget.paired_types:
         # Kernels with reductions store single elements.

@@ -3,13 +3,13 @@
 A stage in a 16-bit type is read as it is stored: rounded. `carry_rounding` writes that rounding as
 an operation of its own, so that the stage may be computed where it is read, with the same bits.
 `store_rounded` goes the other way, for the stages that get memory nevertheless: what fits 16 bits
-is stored in 16 bits.
+is stored in 16 bits. `read_results` has kernels read what is stored already.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from dmlc.ir import (
     Load,
     Select,
     Stage,
+    reads_own_place,
 )
 from dmlc.ir.naming import take_name
 from dmlc.scalars import ROUNDINGS, DataType, convert
@@ -87,6 +88,30 @@ def _part(stage: Stage, leaves: bool, names: dict[str, None], exact: _Exact) -> 
 def _copy_of(name: str, rank: int, dtype: DataType) -> Body:
     places: list[Instruction] = [Index(axis) for axis in range(rank)]
     return Body.make((*places, Load(name, tuple(range(rank)), dtype)), rank)
+
+
+def read_results(function: Function, homes: Mapping[str, tuple[int, int]]) -> Function:
+    """The function with 16-bit results read in place of the FLOAT32 stages that they hold every
+    value of, by kernels other than the one that computes both. `homes` says which that is, first,
+    of every stage."""
+    results = {r.name for r in function.results}
+    exact = _Exact(function)
+    held: dict[str, str] = {}
+    stages: list[Stage] = []
+    for stage in function.stages:
+        kernel = homes[stage.name][0]
+        read = (load.tensor for load in stage.body.loads())
+        elsewhere = {n: held[n] for n in read if n in held and homes[n][0] != kernel}
+        stages.append(redirect_loads(stage, elsewhere))
+        exact.add(stage)
+        value = stage.body.instructions[stage.body.result]
+        if stage.name not in results or stage.dtype not in ROUNDINGS:
+            continue
+        if isinstance(value, Load) and value.tensor in homes and reads_own_place(stage, value):
+            same = homes[value.tensor][0] == kernel
+            if same and exact.holds(stage.body, stage.dtype):
+                held[value.tensor] = stage.name
+    return dataclasses.replace(function, stages=tuple(stages))
 
 
 class _Exact:

@@ -62,6 +62,27 @@ def test_a_16_bit_result_is_folded_as_it_is_rounded() -> None:
     assert "round_float16" in str(fusion.function)
 
 
+def test_other_kernels_read_a_16_bit_result_and_no_copy_of_it() -> None:
+    stages = """%e: f16[i0 < 8, i1 < 40] = mul(%Z[i0, i1], tanh(%X[i0, i1]))
+      %s: f32[i0 < 8] = sum[r0 < 40] %e[i0, r0]
+      %t: f32[i0 < 40] = sum[r0 < 8] %e[r0, i0]"""
+    fusion = fused(stages, "%e, %s, %t")
+    first, second = fusion.groups
+    assert first.near == ("e_rounded",)
+    assert set(first.stages) == {"e_rounded", "e", "s"}
+    assert second.reason == "%t is a reduction (sum); the kernel runs after %e is stored"
+    assert fusion.traffic(second) == (8 * 40 * 2, 40 * 4)
+    # A result that is rounded more than what it is made of is no copy.
+    exact = (
+        stages.replace("%e: f16", "%e: f32")
+        + """
+      %h: f16[i0 < 8, i1 < 40] = %e[i0, i1]"""
+    )
+    kept = fused(exact, "%h, %s, %t").function.stage("t")
+    assert kept is not None
+    assert [load.tensor for load in kept.body.loads()] == ["e"]
+
+
 def test_stages_beside_it_are_stored_on_the_way_too() -> None:
     stages = f"""{_DEAR}
       %s: f32[i0 < 8] = sum[r0 < 40] %e[i0, r0]
