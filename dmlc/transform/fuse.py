@@ -86,10 +86,10 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     inlinable = {s.name: s for s in function.stages if is_inlinable(s)}
     weighed = weigh(function, inlinable, budget)
     shared = dict(weighed.shared)
-    streams = Streams(function, budget)
     while True:
         drawn = draw_in(function, inlinable, weighed.stored, shared, budget)
         rows = find_rows(drawn.stages, results, longest_row)
+        streams = Streams(function, drawn.stages, budget)
         members, homes, apart_for = group_stages(drawn.stages, results, rows, budget, streams)
         read_in = _find_readers(drawn.stages, homes)
         apart = [

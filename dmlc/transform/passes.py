@@ -54,8 +54,12 @@ class Draft:
         self._homes: dict[str, int] = {}
         self._passes: list[tuple[tuple[int, ...], bool, list[str]]] = []
         self._reads: list[set[str]] = []
-        self._orders: dict[int, tuple[int, ...]] = {}
-        """For the passes that store on the way, their dimensions from the outermost in."""
+        self._orders: list[tuple[int, ...] | None] = []
+        """The dimensions of each pass from the outermost in, where all that it reads suits that."""
+        self._whole: list[set[str]] = []
+        """What each pass reads, or stores on its way, one element at every point."""
+        self._storing: set[int] = set()
+        """The passes that fold and store on their way."""
         axes = self._map_reduction(first)
         if axes is None:
             raise ValueError(f"{first.name} is no reduction of fixed sizes")
@@ -74,8 +78,8 @@ class Draft:
         if not draft._reads_at_hand(fold, draft._axes[fold.name], 0):
             return None
         draft.stages = [*stages, fold]
-        order, kept = draft._orders[0], len(draft.kept)
-        refusals = [streams.refuse(stage, order, kept) for stage in stages]
+        order = draft._orders[0] or ()
+        refusals = [streams.refuse(stage, order, len(draft.kept)) for stage in stages]
         return draft, next(filter(None, refusals), None)
 
     def passes(self) -> tuple[Pass, ...]:
@@ -113,8 +117,8 @@ class Draft:
         reads = {load.tensor for load in stage.body.loads()}
         for number, (sizes, reduces, _) in enumerate(self._passes):
             beside = reduces and sizes == inner and self._reads_at_hand(stage, axes, number)
-            if beside and number in self._orders and self._streams is not None:
-                beside = self._streams.follows(stage, axes, self._orders[number])
+            if beside and number in self._storing:
+                beside = self._find_order(stage, axes) == self._orders[number]
             if beside and (own or reads & self._reads[number]):
                 self._take(stage, axes, number)
                 return True
@@ -163,40 +167,27 @@ class Draft:
         of the pass, and reads some of what that reads. In a group that `is_new`, the fold reads
         it, or one beside it."""
         streams = self._streams
-        long = [(Index(axis), size) for axis, size in enumerate(stage.domain) if size != 1]
-        if streams is None or stage.reduction is not None:
+        course = streams and stage.reduction is None and streams.find_course(stage.name)
+        if not streams or not course:
             return False
-        for number, (inner, reduces, names) in enumerate(self._passes):
-            order = self._find_order(number) if reduces and inner else None
-            if order is None or [(*self.kept, *inner)[d] for d in order] != [n for _, n in long]:
+        sizes = [stage.extent(index) for index in course.indices]
+        for number, (inner, reduces, _) in enumerate(self._passes):
+            order = self._orders[number] if reduces and inner else None
+            if order is None or [(*self.kept, *inner)[d] for d in order] != sizes:
                 continue
-            axes = {index: dimension for (index, _), dimension in zip(long, order, strict=True)}
-            beside = [s for s in self.stages if s.name in names]
-            fits = self._reads_at_hand(stage, axes, number) and streams.follows(stage, axes, order)
-            if not fits or not all(streams.follows(s, self._axes[s.name], order) for s in beside):
+            axes = dict(zip(course.indices, order, strict=True))
+            if not self._reads_at_hand(stage, axes, number):
                 continue
-            if not is_new:
-                shared = any(
-                    streams.share_reads(stage, axes, s, self._axes[s.name], len(order))
-                    for s in beside
-                )
-                if not shared or streams.refuse(stage, order, len(self.kept)):
-                    continue
-            self._orders[number] = order
-            self._take(stage, axes, number)
-            return True
+            shares = is_new or course.whole & self._whole[number]
+            if shares and (is_new or streams.refuse(stage, order, len(self.kept)) is None):
+                self._take(stage, axes, number)
+                return True
         return False
 
-    def _find_order(self, number: int) -> tuple[int, ...] | None:
-        """The dimensions of a pass that folds, from the outermost in."""
-        if number in self._orders or self._streams is None:
-            return self._orders.get(number)
-        for name in self._passes[number][2]:
-            fold = next(s for s in self.stages if s.name == name)
-            order = self._streams.find_order(fold, self._axes[name])
-            if order is not None:
-                return order
-        return None
+    def _find_order(self, stage: Stage, axes: dict[Index, int]) -> tuple[int, ...] | None:
+        """The dimensions of a pass as a stage would go through them, from the outermost in."""
+        course = self._streams and self._streams.find_course(stage.name)
+        return tuple(axes[index] for index in course.indices) if course else None
 
     def _reads_at_hand(self, stage: Stage, axes: dict[Index, int], number: int) -> bool:
         """Whether what a stage in a pass reads of the group is at hand there: reductions of passes
@@ -226,11 +217,25 @@ class Draft:
         if number == len(self._passes):
             self._passes.append((self._inner(stage, axes), stage.reduction is not None, []))
             self._reads.append(set())
+            self._orders.append(self._find_order(stage, axes))
+            self._whole.append(set())
         self._passes[number][2].append(stage.name)
         self._reads[number] |= {load.tensor for load in stage.body.loads()}
+        self._note_course(stage, axes, number)
         self.stages.append(stage)
         self._axes[stage.name] = axes
         self._homes[stage.name] = number
+
+    def _note_course(self, stage: Stage, axes: dict[Index, int], number: int) -> None:
+        """Keeps what is known of how a pass goes through its points."""
+        course = self._streams and self._streams.find_course(stage.name)
+        if not course or self._find_order(stage, axes) != self._orders[number]:
+            self._orders[number] = None
+            return
+        self._whole[number] |= course.whole
+        if self._passes[number][1] and stage.reduction is None:
+            self._storing.add(number)
+            self._whole[number].add(stage.name)
 
     def _inner(self, stage: Stage, axes: dict[Index, int]) -> tuple[int, ...]:
         sizes = {dimension: stage.extent(index) for index, dimension in axes.items()}

@@ -9,9 +9,10 @@ to try is `passes`' business.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
@@ -30,16 +31,26 @@ from dmlc.transform.traffic import count_bytes
 _SHORT_VECTOR = 4
 """The lanes of the vectors that take what long ones leave over."""
 
-Axes = Mapping[Index, int]
-"""The dimension of a pass that each axis of a stage is."""
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Course:
+    """How a stage goes through its points where it suits everything it reads."""
+
+    indices: tuple[Index, ...]
+    """Those that run over more than one place, outermost first."""
+    whole: frozenset[str]
+    """The tensors of which it reads one element at each point, along all of these."""
 
 
 class Streams:
-    """Knows how a function's tensors lie in memory, and what storing on the way costs."""
+    """Knows how the tensors of a function lie in memory, and finds how its stages go through
+    them."""
 
-    def __init__(self, function: Function, budget: Budget) -> None:
+    def __init__(self, function: Function, stages: Iterable[Stage], budget: Budget) -> None:
         self._tensors = function.tensors()
+        self._stages = {s.name: s for s in stages}
         self._budget = budget
+        self._courses: dict[str, Course | None] = {}
         strides = {p.name: p.strides for p in function.parameters}
         strides |= {r.name: r.strides for r in function.results}
         self._uneven = {n for n, own in strides.items() if own and not self._is_even(n, own)}
@@ -54,62 +65,48 @@ class Streams:
         tensor = self._tensors[name]
         return tensor.domain if isinstance(tensor, Stage) else tensor.extents
 
-    def find_order(self, fold: Stage, axes: Axes) -> tuple[int, ...] | None:
-        """The dimensions of a pass in the order that a reduction goes through them, outermost
-        first: that of a tensor it reads at every point. None where there is no such tensor."""
-        for load in fold.body.loads():
-            order = self.locate(fold, load, axes)
-            if order is not None and sorted(order) == sorted(axes.values()):
-                return order
-        return None
+    def find_course(self, name: str) -> Course | None:
+        """How a stage goes through its points; None where nothing suits all that it reads, or it
+        needs positions."""
+        if name not in self._courses:
+            self._courses[name] = self._make_course(self._stages[name])
+        return self._courses[name]
 
-    def locate(self, stage: Stage, load: Load, axes: Axes) -> tuple[int, ...] | None:
-        """The dimensions of the axes longer than 1 that a load reads along, where it reads one
-        element for each place along these."""
+    def _make_course(self, stage: Stage) -> Course | None:
+        if stage.body.guard is not None or _has_positions(stage):
+            return None
+        reads = [(load.tensor, self._locate(stage, load)) for load in stage.body.loads()]
+        located = [(tensor, found) for tensor, found in reads if found is not None]
+        if len(located) != len(reads):
+            return None
+        if stage.reduction is None:
+            long = [Index(axis) for axis, extent in enumerate(stage.domain) if extent != 1]
+            indices = None if stage.name in self._uneven else tuple(long)
+        else:
+            indices = _find_order(stage, [found for _, found in located])
+        if indices is None:
+            return None
+        rank = {index: place for place, index in enumerate(indices)}
+        for _, found in located:
+            ranks = [rank[index] for index in found]
+            if any(a >= b for a, b in itertools.pairwise(ranks)):
+                return None
+        return Course(indices, frozenset(tensor for tensor, found in located if found == indices))
+
+    def _locate(self, stage: Stage, load: Load) -> tuple[Index, ...] | None:
+        """The index along each axis longer than 1 of what a load reads, where these run over the
+        whole axes."""
         if load.tensor in self._uneven:
             return None
-        order: list[int] = []
+        found: list[Index] = []
         for extent, number in zip(self._extents(load.tensor), load.indices, strict=True):
             index = stage.body.instructions[number]
             if extent == 1 and isinstance(index, Constant | Index):
                 continue  # There is one place to read.
-            if not isinstance(index, Index) or index not in axes or extent != stage.extent(index):
+            if not isinstance(index, Index) or extent != stage.extent(index):
                 return None
-            order.append(axes[index])
-        return tuple(order)
-
-    def follows(self, stage: Stage, axes: Axes, order: Sequence[int]) -> bool:
-        """Whether a pass that goes through its dimensions in this order reads evenly whatever a
-        stage of it reads, and needs no positions."""
-        reduction = stage.reduction
-        if reduction is not None and reduction.combiner in POSITIONAL_COMBINERS:
-            return False
-        uneven = reduction is None and stage.name in self._uneven
-        if stage.body.guard is not None or uneven or _has_positions(stage):
-            return False
-        rank = {dimension: place for place, dimension in enumerate(order)}
-        for load in stage.body.loads():
-            found = self.locate(stage, load, axes)
-            if found is None:
-                return False
-            ranks = [rank[dimension] for dimension in found]
-            if any(a >= b for a, b in itertools.pairwise(ranks)):
-                return False
-        return True
-
-    def share_reads(
-        self, stage: Stage, axes: Axes, other: Stage, other_axes: Axes, rank: int
-    ) -> bool:
-        """Whether two stages of a pass over so many dimensions read one and the same element at
-        every point, or the first reads the second."""
-        theirs = {(i.tensor, self.locate(other, i, other_axes)) for i in other.body.loads()}
-        for load in stage.body.loads():
-            place = self.locate(stage, load, axes)
-            if load.tensor == other.name:
-                return True
-            if place is not None and len(place) == rank and (load.tensor, place) in theirs:
-                return True
-        return False
+            found.append(index)
+        return tuple(found)
 
     def refuse(self, stage: Stage, order: Sequence[int], kept: int) -> str | None:
         """Why a stage over a pass's dimensions had better be stored by a kernel of its own; None
@@ -144,6 +141,16 @@ class Streams:
             f"another kernel computes %{stage.name}, as a fold would compute it in runs of {run:,} "
             f"element{'s' if run > 1 else ''} only"
         )
+
+
+def _find_order(fold: Stage, reads: Sequence[tuple[Index, ...]]) -> tuple[Index, ...] | None:
+    """The indices of a reduction in the order of a tensor that it reads along all of them."""
+    if fold.reduction is None or fold.reduction.combiner in POSITIONAL_COMBINERS:
+        return None
+    every = [Index(axis) for axis in range(len(fold.domain))]
+    every += [Index(label, reduced=True) for label, _ in fold.reduction.axes]
+    long = {index for index in every if fold.extent(index) != 1}
+    return next((r for r in reads if len(r) == len(long) and set(r) == long), None)
 
 
 def _has_positions(stage: Stage) -> bool:
