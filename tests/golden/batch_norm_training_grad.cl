@@ -6,9 +6,9 @@
 //     dbias[i0, i1, i2, i3] = dy_sum[0, i1, 0, 0]
 //     dscale[i0, i1, i2, i3] = dy_centered_sum[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] +
 //         0.001))
-//     dx[i0, i1, i2, i3] = (scale[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] + 0.001))) *
-//         ((dy[i0, i1, i2, i3] - (dy_sum[0, i1, 0, 0] / 6272)) - (((x[i0, i1, i2, i3] - mean[0, i1,
-//         0, 0]) * (dy_centered_sum[0, i1, 0, 0] / 6272)) / (variance[0, i1, 0, 0] + 0.001)))
+//     dx[i0, i1, i2, i3] = scale[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] + 0.001)) * (dy[i0,
+//         i1, i2, i3] - dy_sum[0, i1, 0, 0] / 6272 - ((x[i0, i1, i2, i3] - mean[0, i1, 0, 0]) *
+//         (dy_centered_sum[0, i1, 0, 0] / 6272)) / (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 16 groups of 1 work item; each computes 4 outputs.
 //   argument 0: x, float32, read
@@ -51,93 +51,92 @@ __kernel void batch_norm_training_grad(
     }
 
     for (uint i0 = 0; i0 < 32; ++i0) {
-        for (uint j_1 = 0; j_1 < 4; ++j_1) {
-            const uint i1 = first + j_1;
+        for (uint j = 0; j < 4; ++j) {
+            const uint i1 = first + j;
             const float mean_value = mean[i1];
             float16 dy_sum_value = 0.0f;
             float16 dy_centered_sum_value = 0.0f;
             float4 dy_sum_rest = 0.0f;
             float4 dy_centered_sum_rest = 0.0f;
-            const uint row_start = (i0 * 12544) + (i1 * 196);
+            const uint row_start = i0 * 12544 + i1 * 196;
             for (uint i = 0; i < 192; i += 16) {
                 const float16 dy_value = vload16(0, dy + row_start + i);
                 const float16 x_value = vload16(0, x + row_start + i);
                 dy_sum_value += dy_value;
-                dy_centered_sum_value += (dy_value * (x_value - mean_value));
+                dy_centered_sum_value += dy_value * (x_value - mean_value);
             }
             for (uint i = 192; i < 196; i += 4) {
                 const float4 dy_value = vload4(0, dy + row_start + i);
                 const float4 x_value = vload4(0, x + row_start + i);
                 dy_sum_rest += dy_value;
-                dy_centered_sum_rest += (dy_value * (x_value - mean_value));
+                dy_centered_sum_rest += dy_value * (x_value - mean_value);
             }
-            vstore16(vload16(0, dy_sum_total + j_1 * 16) + dy_sum_value, 0, dy_sum_total + j_1 * 16);
-            vstore16(vload16(0, dy_centered_sum_total + j_1 * 16) + dy_centered_sum_value, 0, dy_centered_sum_total + j_1 * 16);
-            vstore4(vload4(0, dy_sum_total + j_1 * 16) + dy_sum_rest, 0, dy_sum_total + j_1 * 16);
-            vstore4(vload4(0, dy_centered_sum_total + j_1 * 16) + dy_centered_sum_rest, 0, dy_centered_sum_total + j_1 * 16);
+            vstore16(vload16(0, dy_sum_total + j * 16) + dy_sum_value, 0, dy_sum_total + j * 16);
+            vstore16(vload16(0, dy_centered_sum_total + j * 16) + dy_centered_sum_value, 0, dy_centered_sum_total + j * 16);
+            vstore4(vload4(0, dy_sum_total + j * 16) + dy_sum_rest, 0, dy_sum_total + j * 16);
+            vstore4(vload4(0, dy_centered_sum_total + j * 16) + dy_centered_sum_rest, 0, dy_centered_sum_total + j * 16);
         }
     }
 
-    for (uint j_2 = 0; j_2 < 4; ++j_2) {
-        vstore8(vload8(0, dy_sum_total + j_2 * 16) + vload8(0, dy_sum_total + (j_2 * 16) + 8), 0, dy_sum_total + j_2 * 16);
-        vstore8(vload8(0, dy_centered_sum_total + j_2 * 16) + vload8(0, dy_centered_sum_total + (j_2 * 16) + 8), 0, dy_centered_sum_total + j_2 * 16);
-        vstore4(vload4(0, dy_sum_total + j_2 * 16) + vload4(0, dy_sum_total + (j_2 * 16) + 4), 0, dy_sum_total + j_2 * 16);
-        vstore4(vload4(0, dy_centered_sum_total + j_2 * 16) + vload4(0, dy_centered_sum_total + (j_2 * 16) + 4), 0, dy_centered_sum_total + j_2 * 16);
-        vstore2(vload2(0, dy_sum_total + j_2 * 16) + vload2(0, dy_sum_total + (j_2 * 16) + 2), 0, dy_sum_total + j_2 * 16);
-        vstore2(vload2(0, dy_centered_sum_total + j_2 * 16) + vload2(0, dy_centered_sum_total + (j_2 * 16) + 2), 0, dy_centered_sum_total + j_2 * 16);
-        dy_sum_total[j_2 * 16] = dy_sum_total[j_2 * 16] + dy_sum_total[(j_2 * 16) + 1];
-        dy_centered_sum_total[j_2 * 16] = dy_centered_sum_total[j_2 * 16] + dy_centered_sum_total[(j_2 * 16) + 1];
-        dy_sum_block[j_2] = dy_sum_total[j_2 * 16];
-        dy_centered_sum_block[j_2] = dy_centered_sum_total[j_2 * 16];
+    for (uint j = 0; j < 4; ++j) {
+        vstore8(vload8(0, dy_sum_total + j * 16) + vload8(0, dy_sum_total + j * 16 + 8), 0, dy_sum_total + j * 16);
+        vstore8(vload8(0, dy_centered_sum_total + j * 16) + vload8(0, dy_centered_sum_total + j * 16 + 8), 0, dy_centered_sum_total + j * 16);
+        vstore4(vload4(0, dy_sum_total + j * 16) + vload4(0, dy_sum_total + j * 16 + 4), 0, dy_sum_total + j * 16);
+        vstore4(vload4(0, dy_centered_sum_total + j * 16) + vload4(0, dy_centered_sum_total + j * 16 + 4), 0, dy_centered_sum_total + j * 16);
+        vstore2(vload2(0, dy_sum_total + j * 16) + vload2(0, dy_sum_total + j * 16 + 2), 0, dy_sum_total + j * 16);
+        vstore2(vload2(0, dy_centered_sum_total + j * 16) + vload2(0, dy_centered_sum_total + j * 16 + 2), 0, dy_centered_sum_total + j * 16);
+        dy_sum_total[j * 16] = dy_sum_total[j * 16] + dy_sum_total[j * 16 + 1];
+        dy_centered_sum_total[j * 16] = dy_centered_sum_total[j * 16] + dy_centered_sum_total[j * 16 + 1];
+        dy_sum_block[j] = dy_sum_total[j * 16];
+        dy_centered_sum_block[j] = dy_centered_sum_total[j * 16];
     }
 
-    for (uint j_3 = 0; j_3 < 4; j_3 += 4) {
-        const float4 dy_sum_value_1 = vload4(0, dy_sum_block + j_3);
-        const float4 dy_centered_sum_value_1 = vload4(0, dy_centered_sum_block + j_3);
-        const float4 variance_value = vload4(0, variance + first + j_3);
-        const float4 dscale_value = dy_centered_sum_value_1
-            * (1.0f / sqrt(variance_value + 0.001f));
-        vstore4(dy_sum_value_1, 0, dbias + first + j_3);
-        vstore4(dscale_value, 0, dscale + first + j_3);
+    for (uint j = 0; j < 4; j += 4) {
+        const float4 dy_sum_value = vload4(0, dy_sum_block + j);
+        const float4 dy_centered_sum_value = vload4(0, dy_centered_sum_block + j);
+        const float4 variance_value = vload4(0, variance + first + j);
+        const float4 dscale_value = dy_centered_sum_value * (1.0f / sqrt(variance_value + 0.001f));
+        vstore4(dy_sum_value, 0, dbias + first + j);
+        vstore4(dscale_value, 0, dscale + first + j);
     }
 
-    for (uint j_4 = 0; j_4 < 4; j_4 += 4) {
-        const float4 scale_value = vload4(0, scale + first + j_4);
-        const float4 variance_value_1 = vload4(0, variance + first + j_4);
-        const float4 factor = variance_value_1 + 0.001f;
+    for (uint j = 0; j < 4; j += 4) {
+        const float4 scale_value = vload4(0, scale + first + j);
+        const float4 variance_value = vload4(0, variance + first + j);
+        const float4 factor = variance_value + 0.001f;
         const float4 factor_1 = scale_value * (1.0f / sqrt(factor));
-        const float4 dy_sum_value_2 = vload4(0, dy_sum_block + j_4);
-        const float4 factor_2 = dy_sum_value_2 / 6272.0f;
-        const float4 dy_centered_sum_value_2 = vload4(0, dy_centered_sum_block + j_4);
-        const float4 factor_3 = dy_centered_sum_value_2 / 6272.0f;
-        vstore4(factor, 0, factors + j_4);
-        vstore4(factor_1, 0, factors_1 + j_4);
-        vstore4(factor_2, 0, factors_2 + j_4);
-        vstore4(factor_3, 0, factors_3 + j_4);
+        const float4 dy_sum_value = vload4(0, dy_sum_block + j);
+        const float4 factor_2 = dy_sum_value / 6272.0f;
+        const float4 dy_centered_sum_value = vload4(0, dy_centered_sum_block + j);
+        const float4 factor_3 = dy_centered_sum_value / 6272.0f;
+        vstore4(factor, 0, factors + j);
+        vstore4(factor_1, 0, factors_1 + j);
+        vstore4(factor_2, 0, factors_2 + j);
+        vstore4(factor_3, 0, factors_3 + j);
     }
 
-    for (uint i0_1 = 32; i0_1-- > 0;) {
-        for (uint j_5 = 0; j_5 < 4; ++j_5) {
-            const uint i1_1 = first + j_5;
-            const float factor_4 = factors[j_5];
-            const float factor_5 = factors_1[j_5];
-            const float factor_6 = factors_2[j_5];
-            const float mean_value_1 = mean[i1_1];
-            const float factor_7 = factors_3[j_5];
-            const uint row_start_1 = (i0_1 * 12544) + (i1_1 * 196);
-            for (uint i_1 = 0; i_1 < 192; i_1 += 16) {
-                const float16 dy_value_1 = vload16(0, dy + row_start_1 + i_1);
-                const float16 x_value_1 = vload16(0, x + row_start_1 + i_1);
-                const float16 dx_value = factor_5
-                    * ((dy_value_1 - factor_6) - (((x_value_1 - mean_value_1) * factor_7) / factor_4));
-                vstore16(dx_value, 0, dx + row_start_1 + i_1);
+    for (uint i0 = 32; i0-- > 0;) {
+        for (uint j = 0; j < 4; ++j) {
+            const uint i1 = first + j;
+            const float factor = factors[j];
+            const float factor_1 = factors_1[j];
+            const float factor_2 = factors_2[j];
+            const float mean_value = mean[i1];
+            const float factor_3 = factors_3[j];
+            const uint row_start = i0 * 12544 + i1 * 196;
+            for (uint i = 0; i < 192; i += 16) {
+                const float16 dy_value = vload16(0, dy + row_start + i);
+                const float16 x_value = vload16(0, x + row_start + i);
+                const float16 dx_value = factor_1
+                    * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
+                vstore16(dx_value, 0, dx + row_start + i);
             }
-            for (uint i_1 = 192; i_1 < 196; i_1 += 4) {
-                const float4 dy_value_1 = vload4(0, dy + row_start_1 + i_1);
-                const float4 x_value_1 = vload4(0, x + row_start_1 + i_1);
-                const float4 dx_value = factor_5
-                    * ((dy_value_1 - factor_6) - (((x_value_1 - mean_value_1) * factor_7) / factor_4));
-                vstore4(dx_value, 0, dx + row_start_1 + i_1);
+            for (uint i = 192; i < 196; i += 4) {
+                const float4 dy_value = vload4(0, dy + row_start + i);
+                const float4 x_value = vload4(0, x + row_start + i);
+                const float4 dx_value = factor_1
+                    * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
+                vstore4(dx_value, 0, dx + row_start + i);
             }
         }
     }

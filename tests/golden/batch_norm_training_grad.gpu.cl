@@ -6,9 +6,9 @@
 //     dbias[i0, i1, i2, i3] = dy_sum[0, i1, 0, 0]
 //     dscale[i0, i1, i2, i3] = dy_centered_sum[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] +
 //         0.001))
-//     dx[i0, i1, i2, i3] = (scale[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] + 0.001))) *
-//         ((dy[i0, i1, i2, i3] - (dy_sum[0, i1, 0, 0] / 6272)) - (((x[i0, i1, i2, i3] - mean[0, i1,
-//         0, 0]) * (dy_centered_sum[0, i1, 0, 0] / 6272)) / (variance[0, i1, 0, 0] + 0.001)))
+//     dx[i0, i1, i2, i3] = scale[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] + 0.001)) * (dy[i0,
+//         i1, i2, i3] - dy_sum[0, i1, 0, 0] / 6272 - ((x[i0, i1, i2, i3] - mean[0, i1, 0, 0]) *
+//         (dy_centered_sum[0, i1, 0, 0] / 6272)) / (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 64 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
 //   argument 0: x, float32, read
@@ -45,10 +45,11 @@ __kernel void batch_norm_training_grad(
     for (uint element = row; element < 6272; element += 256) {
         const uint i0 = element / 196;
         const uint i2 = element % 196;
-        const float dy_value = dy[((output * 196) + (i0 * 12544)) + i2];
-        const float x_value = x[((output * 196) + (i0 * 12544)) + i2];
+        const uint offset = output * 196 + i0 * 12544 + i2;
+        const float dy_value = dy[offset];
+        const float x_value = x[offset];
         dy_sum_value += dy_value;
-        dy_centered_sum_value += (dy_value * (x_value - mean_value));
+        dy_centered_sum_value += dy_value * (x_value - mean_value);
     }
     dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
     dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
@@ -71,20 +72,20 @@ __kernel void batch_norm_training_grad(
         dscale[output] = dscale_value;
     }
     const float scale_value = scale[output];
-    const float variance_value_1 = variance[output];
-    const float value = variance_value_1 + 0.001f;
+    const float variance_value = variance[output];
+    const float value = variance_value + 0.001f;
     const float value_1 = scale_value * (1.0f / sqrt(value));
     const float value_2 = dy_sum_value / 6272.0f;
-    const float mean_value_1 = mean[output];
     const float value_3 = dy_centered_sum_value / 6272.0f;
 
-    for (uint element_1 = row; element_1 < 6272; element_1 += 256) {
-        const uint i0_1 = element_1 / 196;
-        const uint i2_1 = element_1 % 196;
-        const float dy_value_1 = dy[((output * 196) + (i0_1 * 12544)) + i2_1];
-        const float x_value_1 = x[((output * 196) + (i0_1 * 12544)) + i2_1];
+    for (uint element = row; element < 6272; element += 256) {
+        const uint i0 = element / 196;
+        const uint i2 = element % 196;
+        const uint offset = output * 196 + i0 * 12544 + i2;
+        const float dy_value = dy[offset];
+        const float x_value = x[offset];
         const float dx_value = value_1
-            * ((dy_value_1 - value_2) - (((x_value_1 - mean_value_1) * value_3) / value));
-        dx[((output * 196) + (i0_1 * 12544)) + i2_1] = dx_value;
+            * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
+        dx[offset] = dx_value;
     }
 }

@@ -6,9 +6,9 @@
 //     dbias[i0, i1, i2, i3] = dy_sum[0, i1, 0, 0]
 //     dscale[i0, i1, i2, i3] = dy_centered_sum[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] +
 //         0.001))
-//     dx[i0, i1, i2, i3] = (scale[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] + 0.001))) *
-//         ((dy[i0, i1, i2, i3] - (dy_sum[0, i1, 0, 0] / 196)) - (((x[i0, i1, i2, i3] - mean[0, i1,
-//         0, 0]) * (dy_centered_sum[0, i1, 0, 0] / 196)) / (variance[0, i1, 0, 0] + 0.001)))
+//     dx[i0, i1, i2, i3] = scale[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] + 0.001)) * (dy[i0,
+//         i1, i2, i3] - dy_sum[0, i1, 0, 0] / 196 - ((x[i0, i1, i2, i3] - mean[0, i1, 0, 0]) *
+//         (dy_centered_sum[0, i1, 0, 0] / 196)) / (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 1 group of 1 work item; each computes 40 outputs.
 //   argument 0: x, float16, read
@@ -68,89 +68,89 @@ __kernel void batch_norm_training_grad(
             vstore16((float16)(0.0f), 0, dy_centered_sum_total + j);
         }
         for (uint i0 = 0; i0 < 4; ++i0) {
-            for (uint j_1 = 0; j_1 < 2; ++j_1) {
-                const uint i1 = first + j_1;
+            for (uint j = 0; j < 2; ++j) {
+                const uint i1 = first + j;
                 const float mean_value = vload_half(i1, mean);
                 float16 dy_sum_value = 0.0f;
                 float16 dy_centered_sum_value = 0.0f;
                 float dy_sum_rest = 0.0f;
                 float dy_centered_sum_rest = 0.0f;
-                const uint row_start = (i0 * 1960) + (i1 * 49);
+                const uint row_start = i0 * 1960 + i1 * 49;
                 for (uint i = 0; i < 48; i += 16) {
                     const float16 dy_value = load_half_x16(dy + row_start + i);
                     const float16 x_value = load_half_x16(x + row_start + i);
                     dy_sum_value += dy_value;
-                    dy_centered_sum_value += (dy_value * (x_value - mean_value));
+                    dy_centered_sum_value += dy_value * (x_value - mean_value);
                 }
                 for (uint i = 48; i < 49; ++i) {
                     const float dy_value = vload_half(row_start + i, dy);
                     const float x_value = vload_half(row_start + i, x);
                     dy_sum_rest += dy_value;
-                    dy_centered_sum_rest += (dy_value * (x_value - mean_value));
+                    dy_centered_sum_rest += dy_value * (x_value - mean_value);
                 }
-                vstore16(vload16(0, dy_sum_total + j_1 * 16) + dy_sum_value, 0, dy_sum_total + j_1 * 16);
-                vstore16(vload16(0, dy_centered_sum_total + j_1 * 16) + dy_centered_sum_value, 0, dy_centered_sum_total + j_1 * 16);
-                dy_sum_total[j_1 * 16] = dy_sum_total[j_1 * 16] + dy_sum_rest;
-                dy_centered_sum_total[j_1 * 16] = dy_centered_sum_total[j_1 * 16] + dy_centered_sum_rest;
+                vstore16(vload16(0, dy_sum_total + j * 16) + dy_sum_value, 0, dy_sum_total + j * 16);
+                vstore16(vload16(0, dy_centered_sum_total + j * 16) + dy_centered_sum_value, 0, dy_centered_sum_total + j * 16);
+                dy_sum_total[j * 16] = dy_sum_total[j * 16] + dy_sum_rest;
+                dy_centered_sum_total[j * 16] = dy_centered_sum_total[j * 16] + dy_centered_sum_rest;
             }
         }
-        for (uint j_2 = 0; j_2 < 2; ++j_2) {
-            vstore8(vload8(0, dy_sum_total + j_2 * 16) + vload8(0, dy_sum_total + (j_2 * 16) + 8), 0, dy_sum_total + j_2 * 16);
-            vstore8(vload8(0, dy_centered_sum_total + j_2 * 16) + vload8(0, dy_centered_sum_total + (j_2 * 16) + 8), 0, dy_centered_sum_total + j_2 * 16);
-            vstore4(vload4(0, dy_sum_total + j_2 * 16) + vload4(0, dy_sum_total + (j_2 * 16) + 4), 0, dy_sum_total + j_2 * 16);
-            vstore4(vload4(0, dy_centered_sum_total + j_2 * 16) + vload4(0, dy_centered_sum_total + (j_2 * 16) + 4), 0, dy_centered_sum_total + j_2 * 16);
-            vstore2(vload2(0, dy_sum_total + j_2 * 16) + vload2(0, dy_sum_total + (j_2 * 16) + 2), 0, dy_sum_total + j_2 * 16);
-            vstore2(vload2(0, dy_centered_sum_total + j_2 * 16) + vload2(0, dy_centered_sum_total + (j_2 * 16) + 2), 0, dy_centered_sum_total + j_2 * 16);
-            dy_sum_total[j_2 * 16] = dy_sum_total[j_2 * 16] + dy_sum_total[(j_2 * 16) + 1];
-            dy_centered_sum_total[j_2 * 16] = dy_centered_sum_total[j_2 * 16] + dy_centered_sum_total[(j_2 * 16) + 1];
-            dy_sum_block[j_2] = dy_sum_total[j_2 * 16];
-            dy_centered_sum_block[j_2] = dy_centered_sum_total[j_2 * 16];
+        for (uint j = 0; j < 2; ++j) {
+            vstore8(vload8(0, dy_sum_total + j * 16) + vload8(0, dy_sum_total + j * 16 + 8), 0, dy_sum_total + j * 16);
+            vstore8(vload8(0, dy_centered_sum_total + j * 16) + vload8(0, dy_centered_sum_total + j * 16 + 8), 0, dy_centered_sum_total + j * 16);
+            vstore4(vload4(0, dy_sum_total + j * 16) + vload4(0, dy_sum_total + j * 16 + 4), 0, dy_sum_total + j * 16);
+            vstore4(vload4(0, dy_centered_sum_total + j * 16) + vload4(0, dy_centered_sum_total + j * 16 + 4), 0, dy_centered_sum_total + j * 16);
+            vstore2(vload2(0, dy_sum_total + j * 16) + vload2(0, dy_sum_total + j * 16 + 2), 0, dy_sum_total + j * 16);
+            vstore2(vload2(0, dy_centered_sum_total + j * 16) + vload2(0, dy_centered_sum_total + j * 16 + 2), 0, dy_centered_sum_total + j * 16);
+            dy_sum_total[j * 16] = dy_sum_total[j * 16] + dy_sum_total[j * 16 + 1];
+            dy_centered_sum_total[j * 16] = dy_centered_sum_total[j * 16] + dy_centered_sum_total[j * 16 + 1];
+            dy_sum_block[j] = dy_sum_total[j * 16];
+            dy_centered_sum_block[j] = dy_centered_sum_total[j * 16];
         }
-        for (uint j_3 = 0; j_3 < 2; ++j_3) {
-            const float dy_sum_value_1 = dy_sum_block[j_3];
-            const float dy_centered_sum_value_1 = dy_centered_sum_block[j_3];
-            const float variance_value = vload_half(first + j_3, variance);
-            const float dscale_value = dy_centered_sum_value_1
+        for (uint j = 0; j < 2; ++j) {
+            const float dy_sum_value = dy_sum_block[j];
+            const float dy_centered_sum_value = dy_centered_sum_block[j];
+            const float variance_value = vload_half(first + j, variance);
+            const float dscale_value = dy_centered_sum_value
                 * (1.0f / sqrt(variance_value + 0.001f));
-            vstore_half_rte(dy_sum_value_1, first + j_3, dbias);
-            vstore_half_rte(dscale_value, first + j_3, dscale);
+            vstore_half_rte(dy_sum_value, first + j, dbias);
+            vstore_half_rte(dscale_value, first + j, dscale);
         }
-        for (uint j_4 = 0; j_4 < 2; ++j_4) {
-            const float scale_value = vload_half(first + j_4, scale);
-            const float variance_value_1 = vload_half(first + j_4, variance);
-            const float factor = variance_value_1 + 0.001f;
+        for (uint j = 0; j < 2; ++j) {
+            const float scale_value = vload_half(first + j, scale);
+            const float variance_value = vload_half(first + j, variance);
+            const float factor = variance_value + 0.001f;
             const float factor_1 = scale_value * (1.0f / sqrt(factor));
-            const float dy_sum_value_2 = dy_sum_block[j_4];
-            const float factor_2 = dy_sum_value_2 / 196.0f;
-            const float dy_centered_sum_value_2 = dy_centered_sum_block[j_4];
-            const float factor_3 = dy_centered_sum_value_2 / 196.0f;
-            factors[j_4] = factor;
-            factors_1[j_4] = factor_1;
-            factors_2[j_4] = factor_2;
-            factors_3[j_4] = factor_3;
+            const float dy_sum_value = dy_sum_block[j];
+            const float factor_2 = dy_sum_value / 196.0f;
+            const float dy_centered_sum_value = dy_centered_sum_block[j];
+            const float factor_3 = dy_centered_sum_value / 196.0f;
+            factors[j] = factor;
+            factors_1[j] = factor_1;
+            factors_2[j] = factor_2;
+            factors_3[j] = factor_3;
         }
-        for (uint i0_1 = 4; i0_1-- > 0;) {
-            for (uint j_5 = 0; j_5 < 2; ++j_5) {
-                const uint i1_1 = first + j_5;
-                const float factor_4 = factors[j_5];
-                const float factor_5 = factors_1[j_5];
-                const float factor_6 = factors_2[j_5];
-                const float mean_value_1 = vload_half(i1_1, mean);
-                const float factor_7 = factors_3[j_5];
-                const uint row_start_1 = (i0_1 * 1960) + (i1_1 * 49);
-                for (uint i_1 = 0; i_1 < 48; i_1 += 16) {
-                    const float16 dy_value_1 = load_half_x16(dy + row_start_1 + i_1);
-                    const float16 x_value_1 = load_half_x16(x + row_start_1 + i_1);
-                    const float16 dx_value = factor_5
-                        * ((dy_value_1 - factor_6) - (((x_value_1 - mean_value_1) * factor_7) / factor_4));
-                    store_half_x16(dx_value, dx + row_start_1 + i_1);
+        for (uint i0 = 4; i0-- > 0;) {
+            for (uint j = 0; j < 2; ++j) {
+                const uint i1 = first + j;
+                const float factor = factors[j];
+                const float factor_1 = factors_1[j];
+                const float factor_2 = factors_2[j];
+                const float mean_value = vload_half(i1, mean);
+                const float factor_3 = factors_3[j];
+                const uint row_start = i0 * 1960 + i1 * 49;
+                for (uint i = 0; i < 48; i += 16) {
+                    const float16 dy_value = load_half_x16(dy + row_start + i);
+                    const float16 x_value = load_half_x16(x + row_start + i);
+                    const float16 dx_value = factor_1
+                        * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
+                    store_half_x16(dx_value, dx + row_start + i);
                 }
-                for (uint i_1 = 48; i_1 < 49; ++i_1) {
-                    const float dy_value_1 = vload_half(row_start_1 + i_1, dy);
-                    const float x_value_1 = vload_half(row_start_1 + i_1, x);
-                    const float dx_value = factor_5
-                        * ((dy_value_1 - factor_6) - (((x_value_1 - mean_value_1) * factor_7) / factor_4));
-                    vstore_half_rte(dx_value, row_start_1 + i_1, dx);
+                for (uint i = 48; i < 49; ++i) {
+                    const float dy_value = vload_half(row_start + i, dy);
+                    const float x_value = vload_half(row_start + i, x);
+                    const float dx_value = factor_1
+                        * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
+                    vstore_half_rte(dx_value, row_start + i, dx);
                 }
             }
         }

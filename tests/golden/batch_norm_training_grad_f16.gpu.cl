@@ -6,9 +6,9 @@
 //     dbias[i0, i1, i2, i3] = dy_sum[0, i1, 0, 0]
 //     dscale[i0, i1, i2, i3] = dy_centered_sum[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] +
 //         0.001))
-//     dx[i0, i1, i2, i3] = (scale[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] + 0.001))) *
-//         ((dy[i0, i1, i2, i3] - (dy_sum[0, i1, 0, 0] / 196)) - (((x[i0, i1, i2, i3] - mean[0, i1,
-//         0, 0]) * (dy_centered_sum[0, i1, 0, 0] / 196)) / (variance[0, i1, 0, 0] + 0.001)))
+//     dx[i0, i1, i2, i3] = scale[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] + 0.001)) * (dy[i0,
+//         i1, i2, i3] - dy_sum[0, i1, 0, 0] / 196 - ((x[i0, i1, i2, i3] - mean[0, i1, 0, 0]) *
+//         (dy_centered_sum[0, i1, 0, 0] / 196)) / (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 10 groups of 256 work items; a group computes 4 outputs, with 64 lanes on each.
 //   argument 0: x, float16, read
@@ -38,7 +38,7 @@ __kernel void batch_norm_training_grad(
     __local float dy_centered_sum_lanes[256];
     const uint row = (uint)get_local_id(0) / 4;
     const uint column = (uint)get_local_id(0) % 4;
-    const uint output = ((uint)get_group_id(0) * 4) + column;
+    const uint output = (uint)get_group_id(0) * 4 + column;
     const float mean_value = vload_half(output, mean);
     float dy_sum_value = 0.0f;
     float dy_centered_sum_value = 0.0f;
@@ -46,19 +46,20 @@ __kernel void batch_norm_training_grad(
     for (uint element = row; element < 196; element += 64) {
         const uint i0 = element / 49;
         const uint i2 = element % 49;
-        const float dy_value = vload_half(((output * 49) + (i0 * 1960)) + i2, dy);
-        const float x_value = vload_half(((output * 49) + (i0 * 1960)) + i2, x);
+        const uint offset = output * 49 + i0 * 1960 + i2;
+        const float dy_value = vload_half(offset, dy);
+        const float x_value = vload_half(offset, x);
         dy_sum_value += dy_value;
-        dy_centered_sum_value += (dy_value * (x_value - mean_value));
+        dy_centered_sum_value += dy_value * (x_value - mean_value);
     }
     dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
     dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint width = 32; width > 0; width /= 2) {
         if (row < width) {
-            dy_sum_value += dy_sum_lanes[(uint)get_local_id(0) + (width * 4)];
+            dy_sum_value += dy_sum_lanes[(uint)get_local_id(0) + width * 4];
             dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_lanes[(uint)get_local_id(0) + (width * 4)];
+            dy_centered_sum_value += dy_centered_sum_lanes[(uint)get_local_id(0) + width * 4];
             dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -72,20 +73,20 @@ __kernel void batch_norm_training_grad(
         vstore_half_rte(dscale_value, output, dscale);
     }
     const float scale_value = vload_half(output, scale);
-    const float variance_value_1 = vload_half(output, variance);
-    const float value = variance_value_1 + 0.001f;
+    const float variance_value = vload_half(output, variance);
+    const float value = variance_value + 0.001f;
     const float value_1 = scale_value * (1.0f / sqrt(value));
     const float value_2 = dy_sum_value / 196.0f;
-    const float mean_value_1 = vload_half(output, mean);
     const float value_3 = dy_centered_sum_value / 196.0f;
 
-    for (uint element_1 = row; element_1 < 196; element_1 += 64) {
-        const uint i0_1 = element_1 / 49;
-        const uint i2_1 = element_1 % 49;
-        const float dy_value_1 = vload_half(((output * 49) + (i0_1 * 1960)) + i2_1, dy);
-        const float x_value_1 = vload_half(((output * 49) + (i0_1 * 1960)) + i2_1, x);
+    for (uint element = row; element < 196; element += 64) {
+        const uint i0 = element / 49;
+        const uint i2 = element % 49;
+        const uint offset = output * 49 + i0 * 1960 + i2;
+        const float dy_value = vload_half(offset, dy);
+        const float x_value = vload_half(offset, x);
         const float dx_value = value_1
-            * ((dy_value_1 - value_2) - (((x_value_1 - mean_value_1) * value_3) / value));
-        vstore_half_rte(dx_value, ((output * 49) + (i0_1 * 1960)) + i2_1, dx);
+            * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
+        vstore_half_rte(dx_value, offset, dx);
     }
 }

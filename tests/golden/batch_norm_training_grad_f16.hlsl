@@ -6,9 +6,9 @@
 //     dbias[i0, i1, i2, i3] = dy_sum[0, i1, 0, 0]
 //     dscale[i0, i1, i2, i3] = dy_centered_sum[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] +
 //         0.001))
-//     dx[i0, i1, i2, i3] = (scale[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] + 0.001))) *
-//         ((dy[i0, i1, i2, i3] - (dy_sum[0, i1, 0, 0] / 196)) - (((x[i0, i1, i2, i3] - mean[0, i1,
-//         0, 0]) * (dy_centered_sum[0, i1, 0, 0] / 196)) / (variance[0, i1, 0, 0] + 0.001)))
+//     dx[i0, i1, i2, i3] = scale[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] + 0.001)) * (dy[i0,
+//         i1, i2, i3] - dy_sum[0, i1, 0, 0] / 196 - ((x[i0, i1, i2, i3] - mean[0, i1, 0, 0]) *
+//         (dy_centered_sum[0, i1, 0, 0] / 196)) / (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 10 groups of 256 threads; a group computes 4 outputs, with 64 lanes on each.
 //   t0: x, float16, read
@@ -39,7 +39,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint row = lane_id / 4;
     const uint column = lane_id % 4;
-    const uint output = (group_id.x * 4) + column;
+    const uint output = group_id.x * 4 + column;
     precise const float mean_value = (float)mean[output];
     precise float dy_sum_value = 0.0f;
     precise float dy_centered_sum_value = 0.0f;
@@ -47,19 +47,20 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (uint element = row; element < 196; element += 64) {
         const uint i0 = element / 49;
         const uint i2 = element % 49;
-        precise const float dy_value = (float)dy[((output * 49) + (i0 * 1960)) + i2];
-        precise const float x_value = (float)x[((output * 49) + (i0 * 1960)) + i2];
+        const uint offset = output * 49 + i0 * 1960 + i2;
+        precise const float dy_value = (float)dy[offset];
+        precise const float x_value = (float)x[offset];
         dy_sum_value += dy_value;
-        dy_centered_sum_value += (dy_value * (x_value - mean_value));
+        dy_centered_sum_value += dy_value * (x_value - mean_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
     GroupMemoryBarrierWithGroupSync();
     for (uint width = 32; width > 0; width /= 2) {
         if (row < width) {
-            dy_sum_value += dy_sum_lanes[lane_id + (width * 4)];
+            dy_sum_value += dy_sum_lanes[lane_id + width * 4];
             dy_sum_lanes[lane_id] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_lanes[lane_id + (width * 4)];
+            dy_centered_sum_value += dy_centered_sum_lanes[lane_id + width * 4];
             dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
         }
         GroupMemoryBarrierWithGroupSync();
@@ -74,20 +75,20 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         dscale[output] = (float16_t)dscale_value;
     }
     precise const float scale_value = (float)scale[output];
-    precise const float variance_value_1 = (float)variance[output];
-    precise const float value = variance_value_1 + 0.001f;
+    precise const float variance_value = (float)variance[output];
+    precise const float value = variance_value + 0.001f;
     precise const float value_1 = scale_value * (1.0f / sqrt(value));
     precise const float value_2 = dy_sum_value / 196.0f;
-    precise const float mean_value_1 = (float)mean[output];
     precise const float value_3 = dy_centered_sum_value / 196.0f;
 
-    for (uint element_1 = row; element_1 < 196; element_1 += 64) {
-        const uint i0_1 = element_1 / 49;
-        const uint i2_1 = element_1 % 49;
-        precise const float dy_value_1 = (float)dy[((output * 49) + (i0_1 * 1960)) + i2_1];
-        precise const float x_value_1 = (float)x[((output * 49) + (i0_1 * 1960)) + i2_1];
+    for (uint element = row; element < 196; element += 64) {
+        const uint i0 = element / 49;
+        const uint i2 = element % 49;
+        const uint offset = output * 49 + i0 * 1960 + i2;
+        precise const float dy_value = (float)dy[offset];
+        precise const float x_value = (float)x[offset];
         precise const float dx_value = value_1
-            * ((dy_value_1 - value_2) - (((x_value_1 - mean_value_1) * value_3) / value));
-        dx[((output * 49) + (i0_1 * 1960)) + i2_1] = (float16_t)dx_value;
+            * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
+        dx[offset] = (float16_t)dx_value;
     }
 }

@@ -6,9 +6,9 @@
 //     dbias[i0, i1, i2, i3] = dy_sum[0, i1, 0, 0]
 //     dscale[i0, i1, i2, i3] = dy_centered_sum[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] +
 //         0.001))
-//     dx[i0, i1, i2, i3] = (scale[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] + 0.001))) *
-//         ((dy[i0, i1, i2, i3] - (dy_sum[0, i1, 0, 0] / 6400)) - (((x[i0, i1, i2, i3] - mean[0, i1,
-//         0, 0]) * (dy_centered_sum[0, i1, 0, 0] / 6400)) / (variance[0, i1, 0, 0] + 0.001)))
+//     dx[i0, i1, i2, i3] = scale[0, i1, 0, 0] * (1 / sqrt(variance[0, i1, 0, 0] + 0.001)) * (dy[i0,
+//         i1, i2, i3] - dy_sum[0, i1, 0, 0] / 6400 - ((x[i0, i1, i2, i3] - mean[0, i1, 0, 0]) *
+//         (dy_centered_sum[0, i1, 0, 0] / 6400)) / (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 2 groups of 1 work item; each computes 5 outputs.
 //   argument 0: x, float16, read
@@ -75,16 +75,16 @@ __kernel void batch_norm_training_grad(
         for (uint i0 = 0; i0 < 4; ++i0) {
             float16 dy_sum_value = 0.0f;
             float16 dy_centered_sum_value = 0.0f;
-            const uint row_start = (block * 1600) + (i0 * 12800);
+            const uint row_start = block * 1600 + i0 * 12800;
             const uint next_i0 = min(i0 + 1, 3u);
-            const uint next_row = (block * 1600) + (next_i0 * 12800);
+            const uint next_row = block * 1600 + next_i0 * 12800;
             for (uint i = 0; i < 1600; i += 16) {
                 prefetch_line(&dy[(next_row + i)]);
                 prefetch_line(&x[(next_row + i)]);
                 const float16 dy_value = load_half_x16(dy + row_start + i);
                 const float16 x_value = load_half_x16(x + row_start + i);
                 dy_sum_value += dy_value;
-                dy_centered_sum_value += (dy_value * (x_value - mean_value));
+                dy_centered_sum_value += dy_value * (x_value - mean_value);
             }
             vstore16(vload16(0, dy_sum_total) + dy_sum_value, 0, dy_sum_total);
             vstore16(vload16(0, dy_centered_sum_total) + dy_centered_sum_value, 0, dy_centered_sum_total);
@@ -97,27 +97,25 @@ __kernel void batch_norm_training_grad(
         vstore2(vload2(0, dy_centered_sum_total) + vload2(0, dy_centered_sum_total + 2), 0, dy_centered_sum_total);
         dy_sum_total[0] = dy_sum_total[0] + dy_sum_total[1];
         dy_centered_sum_total[0] = dy_centered_sum_total[0] + dy_centered_sum_total[1];
-        const float dy_sum_value_1 = dy_sum_total[0];
-        const float dy_centered_sum_value_1 = dy_centered_sum_total[0];
+        const float dy_sum_value = dy_sum_total[0];
+        const float dy_centered_sum_value = dy_centered_sum_total[0];
         const float variance_value = vload_half(block, variance);
-        const float dscale_value = dy_centered_sum_value_1 * (1.0f / sqrt(variance_value + 0.001f));
-        vstore_half_rte(dy_sum_value_1, block, dbias);
+        const float dscale_value = dy_centered_sum_value * (1.0f / sqrt(variance_value + 0.001f));
+        vstore_half_rte(dy_sum_value, block, dbias);
         vstore_half_rte(dscale_value, block, dscale);
         const float scale_value = vload_half(block, scale);
-        const float variance_value_1 = vload_half(block, variance);
-        const float value = variance_value_1 + 0.001f;
+        const float value = variance_value + 0.001f;
         const float value_1 = scale_value * (1.0f / sqrt(value));
-        const float value_2 = dy_sum_value_1 / 6400.0f;
-        const float mean_value_1 = vload_half(block, mean);
-        const float value_3 = dy_centered_sum_value_1 / 6400.0f;
-        for (uint i0_1 = 4; i0_1-- > 0;) {
-            const uint row_start_1 = (block * 1600) + (i0_1 * 12800);
-            for (uint i_1 = 0; i_1 < 1600; i_1 += 16) {
-                const float16 dy_value_1 = load_half_x16(dy + row_start_1 + i_1);
-                const float16 x_value_1 = load_half_x16(x + row_start_1 + i_1);
+        const float value_2 = dy_sum_value / 6400.0f;
+        const float value_3 = dy_centered_sum_value / 6400.0f;
+        for (uint i0 = 4; i0-- > 0;) {
+            const uint row_start = block * 1600 + i0 * 12800;
+            for (uint i = 0; i < 1600; i += 16) {
+                const float16 dy_value = load_half_x16(dy + row_start + i);
+                const float16 x_value = load_half_x16(x + row_start + i);
                 const float16 dx_value = value_1
-                    * ((dy_value_1 - value_2) - (((x_value_1 - mean_value_1) * value_3) / value));
-                store_half_x16(dx_value, dx + row_start_1 + i_1);
+                    * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
+                store_half_x16(dx_value, dx + row_start + i);
             }
         }
     }

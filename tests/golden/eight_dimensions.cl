@@ -21,7 +21,7 @@ __kernel void sub(
         for (uint i1 = 0; i1 < 6; ++i1) {
             for (uint i2 = 0; i2 < 2; ++i2) {
                 const uint row_start = i1 * 30;
-                const uint row_start_1 = ((i0 * 360) + (i1 * 60)) + (i2 * 30);
+                const uint row_start_1 = i0 * 360 + i1 * 60 + i2 * 30;
                 for (uint i = 0; i < 16; i += 16) {
                     const float16 a_value = vload16(0, a + row_start + i);
                     const float16 b_value = vload16(0, b + row_start_1 + i);

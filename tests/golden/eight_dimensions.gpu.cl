@@ -18,15 +18,15 @@ __kernel void sub(
 )
 {
     const uint group = (uint)get_group_id(0);
-    const uint first = (group * 1024) + (uint)get_local_id(0);
+    const uint first = group * 1024 + (uint)get_local_id(0);
 
     #pragma unroll
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < 720) {
             const uint i1 = (i / 60) % 6;
             const uint i3 = i % 30;
-            const float a_value = a[(i1 * 30) + i3];
+            const float a_value = a[i1 * 30 + i3];
             const float b_value = b[i];
             const float y_value = a_value - b_value;
             y[i] = y_value;

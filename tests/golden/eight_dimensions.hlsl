@@ -18,14 +18,14 @@ RWStructuredBuffer<float> y : register(u0);
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint group = group_id.x;
-    const uint first = (group * 1024) + lane_id;
+    const uint first = group * 1024 + lane_id;
 
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < 720) {
             const uint i1 = (i / 60) % 6;
             const uint i3 = i % 30;
-            precise const float a_value = a[(i1 * 30) + i3];
+            precise const float a_value = a[i1 * 30 + i3];
             precise const float b_value = b[i];
             precise const float y_value = a_value - b_value;
             y[i] = y_value;

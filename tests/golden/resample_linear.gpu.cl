@@ -24,31 +24,31 @@ __kernel void resample_linear(
 )
 {
     const int group = (int)get_group_id(0);
-    const int first = (group * 1024) + (int)get_local_id(0);
+    const int first = group * 1024 + (int)get_local_id(0);
 
     #pragma unroll
     for (int k = 0; k < 4; ++k) {
-        const int i = first + (k * 256);
+        const int i = first + k * 256;
         if (i < 288) {
             const int i0 = i / 48;
             const int i1 = (i / 6) % 8;
             const int i2 = i % 6;
-            const int position = ((i1 + 1) / 2) - 1;
+            const int position = (i1 + 1) / 2 - 1;
             const int position_1 = min(max(position, 0), 3);
-            const int position_2 = ((i2 + 1) / 2) - 1;
+            const int position_2 = (i2 + 1) / 2 - 1;
             const int position_3 = min(max(position_2, 0), 2);
-            const float x = X[((position_1 * 3) + position_3) + (i0 * 12)];
+            const float x = X[position_1 * 3 + position_3 + i0 * 12];
             const float y_weights_2 = Y_weights_2[i2];
             const int position_4 = min(max(position_2 + 1, 0), 2);
-            const float x_1 = X[((position_1 * 3) + position_4) + (i0 * 12)];
+            const float x_1 = X[position_1 * 3 + position_4 + i0 * 12];
             const float y_weights = Y_weights[i2];
             const float y_weights_4 = Y_weights_4[i1];
             const int position_5 = min(max(position + 1, 0), 3);
-            const float x_2 = X[((position_5 * 3) + position_3) + (i0 * 12)];
-            const float x_3 = X[((position_5 * 3) + position_4) + (i0 * 12)];
+            const float x_2 = X[position_5 * 3 + position_3 + i0 * 12];
+            const float x_3 = X[position_5 * 3 + position_4 + i0 * 12];
             const float y_weights_3 = Y_weights_3[i1];
-            const float y = (((x * y_weights_2) + (x_1 * y_weights)) * y_weights_4)
-                + (((x_2 * y_weights_2) + (x_3 * y_weights)) * y_weights_3);
+            const float y = (x * y_weights_2 + x_1 * y_weights) * y_weights_4
+                + (x_2 * y_weights_2 + x_3 * y_weights) * y_weights_3;
             Y[i] = y;
         }
     }

@@ -24,30 +24,30 @@ RWStructuredBuffer<float> Y : register(u0);
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const int group = group_id.x;
-    const int first = (group * 1024) + lane_id;
+    const int first = group * 1024 + lane_id;
 
     for (int k = 0; k < 4; ++k) {
-        const int i = first + (k * 256);
+        const int i = first + k * 256;
         if (i < 288) {
             const int i0 = i / 48;
             const int i1 = (i / 6) % 8;
             const int i2 = i % 6;
-            const int position = ((i1 + 1) / 2) - 1;
+            const int position = (i1 + 1) / 2 - 1;
             const int position_1 = min(max(position, 0), 3);
-            const int position_2 = ((i2 + 1) / 2) - 1;
+            const int position_2 = (i2 + 1) / 2 - 1;
             const int position_3 = min(max(position_2, 0), 2);
-            precise const float x = X[((position_1 * 3) + position_3) + (i0 * 12)];
+            precise const float x = X[position_1 * 3 + position_3 + i0 * 12];
             precise const float y_weights_2 = Y_weights_2[i2];
             const int position_4 = min(max(position_2 + 1, 0), 2);
-            precise const float x_1 = X[((position_1 * 3) + position_4) + (i0 * 12)];
+            precise const float x_1 = X[position_1 * 3 + position_4 + i0 * 12];
             precise const float y_weights = Y_weights[i2];
             precise const float y_weights_4 = Y_weights_4[i1];
             const int position_5 = min(max(position + 1, 0), 3);
-            precise const float x_2 = X[((position_5 * 3) + position_3) + (i0 * 12)];
-            precise const float x_3 = X[((position_5 * 3) + position_4) + (i0 * 12)];
+            precise const float x_2 = X[position_5 * 3 + position_3 + i0 * 12];
+            precise const float x_3 = X[position_5 * 3 + position_4 + i0 * 12];
             precise const float y_weights_3 = Y_weights_3[i1];
-            precise const float y = (((x * y_weights_2) + (x_1 * y_weights)) * y_weights_4)
-                + (((x_2 * y_weights_2) + (x_3 * y_weights)) * y_weights_3);
+            precise const float y = (x * y_weights_2 + x_1 * y_weights) * y_weights_4
+                + (x_2 * y_weights_2 + x_3 * y_weights) * y_weights_3;
             Y[i] = y;
         }
     }
