@@ -15,8 +15,8 @@ from dmlc import ir
 from dmlc.kernel.infix import needs_parentheses
 from dmlc.scalars import DataType
 
-_LONGEST = 300
-"""Characters of a formula; a longer one is only summed up."""
+_LONGEST = 600
+"""Characters of a formula in a comment; a longer one is only summed up."""
 
 
 Read: TypeAlias = Callable[[ir.Load, Sequence[str]], str]
@@ -40,7 +40,7 @@ def describe_stage(function: ir.Function, name: str) -> str:
     """The formula of a stage."""
     stage = next(s for s in function.stages if s.name == name)
     axes = ", ".join(f"i{axis}" for axis in range(len(stage.domain)))
-    text, guard = spell_body(stage.body, _read_element)
+    text, guard = spell_body(stage.body, _read_element, _LONGEST)
     if stage.reduction is not None:
         over = ", ".join(f"r{label} < {extent}" for label, extent in stage.reduction.axes)
         where = ""
@@ -50,13 +50,13 @@ def describe_stage(function: ir.Function, name: str) -> str:
     return f"{stage.name}[{axes}] = {text}"
 
 
-def spell_body(body: ir.Body, read: Read) -> tuple[str, str]:
+def spell_body(body: ir.Body, read: Read, longest: int) -> tuple[str, str]:
     """The formulas of a body's result and of its guard, which is empty where there is none; one
-    that is too long is summed up."""
+    that is longer than so many characters is summed up."""
     texts: list[_Text] = []
     for instruction in body.instructions:
         made = _spell(instruction, texts, read)
-        texts.append(made if len(made.text) <= _LONGEST else _Text(""))
+        texts.append(made if len(made.text) <= longest else _Text(""))
     text = texts[body.result].text
     if not text:
         reads = ", ".join(dict.fromkeys(load.tensor for load in body.loads()))

@@ -4,9 +4,9 @@
 //     dy_centered_sum[i0, i1] = sum[r0 < 50](dy[r0, i1] * (x[r0, i1] - mean[0, i1]))
 //     dbias[i0, i1] = dy_sum[0, i1]
 //     dscale[i0, i1] = dy_centered_sum[0, i1] * (1 / sqrt(variance[0, i1] + 0.001))
-//     dx[i0, i1] = scale[0, i1] * (1 / sqrt(variance[0, i1] + 0.001)) * (dy[i0, i1] - dy_sum[0, i1]
-//         / 50 - ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] +
-//         0.001))
+//     dx[i0, i1] = scale[0, i1] * (1 / sqrt(variance[0, i1] + 0.001)) *
+//         (dy[i0, i1] - dy_sum[0, i1] / 50 -
+//         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Dispatch 10 groups of 256 threads; a group computes 32 outputs, with 8 lanes on each.
 //   t0: x, float32, read

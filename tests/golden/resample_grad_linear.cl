@@ -2,8 +2,8 @@
 //
 //     dX_rows[i0, i1, i2, i3] = sum[r0 < 4 where i2 * 2 - 1 + r0 >= 0 && i2 * 2 - 1 + r0 <
 //         8](dX_rows_weights[r0] * dY[i0, i1, i2 * 2 - 1 + r0, i3])
-//     dX[i0, i1, i2, i3] = sum[r1 < 4 where i3 * 2 - 1 + r1 >= 0 && i3 * 2 - 1 + r1 < 6](dX_rows[i0,
-//         i1, i2, i3 * 2 - 1 + r1] * dX_rows_weights[r1])
+//     dX[i0, i1, i2, i3] = sum[r1 < 4 where i3 * 2 - 1 + r1 >= 0 && i3 * 2 - 1 + r1 <
+//         6](dX_rows[i0, i1, i2, i3 * 2 - 1 + r1] * dX_rows_weights[r1])
 //
 // Launch 12 groups of 1 work item; each computes 2 rows of 3 outputs.
 //   argument 0: dY, float32, read
