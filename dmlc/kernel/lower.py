@@ -20,6 +20,7 @@ from dmlc.kernel.element import Elements, Gather, Read, collect_elements, tensor
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.gpu import lower_flat
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile
+from dmlc.kernel.tidy import tidy
 from dmlc.source import UnsupportedError
 
 
@@ -50,7 +51,7 @@ def lower(
         shape = lower_run(builder)
     else:
         shape = lower_nest(builder)
-    return k.Kernel(
+    made = k.Kernel(
         function.name,
         buffers,
         builder.scalars,
@@ -62,6 +63,7 @@ def lower(
         tuple(builder.arrays),
         index_signed=index.signed,
     )
+    return tidy(made)
 
 
 ACCESS = {
