@@ -28,7 +28,7 @@ from dmlc.kernel.rows import Rows, collect_rows
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.space import Space, cut
 from dmlc.kernel.tidy import tidy
-from dmlc.source import UnsupportedError
+from dmlc.source import InternalError, UnsupportedError
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Pass
 
@@ -127,6 +127,8 @@ def _lower_step(
     points = _needs_points(phases)
     if points and phases[0].elements.results:
         # A fold that stores on its way goes in vectors; what derives from it point by point.
+        if len(steps) == 1:
+            raise InternalError(f"a fold of '{function.name}' that stores depends on positions")
         apart = ([each] for each in steps)
         return [k for each in apart for k in _lower_step(function, kept, each, profile, limits)]
     folded = None if points else _cut_up(phases, profile)
@@ -168,8 +170,8 @@ def _keeps_busy(phases: Sequence[Phase], profile: Profile) -> bool:
 
 
 def _count_enough(phases: Sequence[Phase], profile: Profile) -> int:
-    """The groups that keep the device busy. On a GPU it takes more to store than to fold: more
-    reads and writes have to be under way."""
+    """The groups that keep the device busy. On a GPU a fold that stores as well takes more, as
+    element-wise kernels have: an estimate, not measured."""
     stores = profile.lanes == 1 and phases[0].elements.results
     return _PIECES * profile.groups if stores else profile.groups
 
