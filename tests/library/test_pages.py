@@ -1,16 +1,17 @@
-"""The DirectML operators as their reference pages have them: which types and ranks each feature
+"""The operators as their reference pages have them: which types and ranks each feature
 level takes, and what no other test holds to the pages' constraints and formulas."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 import dmlc
-from tests.library.run import DEVICES, normal, run
+from tests.library.run import DEVICES, check, normal, run, wide
 
 FLOATS = ("FLOAT32", "FLOAT16")
 SHORT = (*FLOATS, "INT32", "INT16", "UINT32", "UINT16")
@@ -130,6 +131,32 @@ def test_one_matrix_is_added_to_all_by_strides_of_0() -> None:
     for device in DEVICES:
         found = run("directml.GEMM", given, {}, device=device)["OutputTensor"]
         np.testing.assert_allclose(found, a @ b + c, rtol=1e-5, atol=1e-5)
+
+
+MIXED = [("f32", "f32", "f32", "f32"), ("bf16", "bf16", "bf16", "f32"),
+         ("bf16", "f32", "bf16", "bf16"), ("f32", "bf16", "bf16", "bf16"),
+         ("f16", "f16", "f16", "f32"), ("f16", "f32", "f16", "f16"),
+         ("f32", "f16", "f16", "f16")]  # fmt: skip
+"""The types of oneDNN's MatMul: src, weights, bias and dst."""
+
+
+@pytest.mark.parametrize("types", MIXED, ids="-".join)
+def test_products_of_mixed_types(types: tuple[str, str, str, str]) -> None:
+    named = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+    src, weights, bias, dst = (np.dtype(named[t]) for t in types)
+    a, b, c = normal(3, 6, dtype=src), normal(6, 4, seed=1, dtype=weights), normal(4, dtype=bias)
+    outputs = {"dst": np.empty((3, 4), dst)}
+    for device in DEVICES:
+        given = {"src": a, "weights": b, "bias": c}
+        found = run("onednn.MatMul", given, {}, outputs, device)["dst"]
+        assert found.dtype == dst
+        check(found, wide(a) @ wide(b) + wide(c))
+
+
+def test_products_do_not_mix_as_they_like() -> None:
+    tensors = {"src": dmlc.TensorDesc("f16", (3, 6)), "weights": dmlc.TensorDesc("bf16", (6, 4))}
+    with pytest.raises(dmlc.DmlcError, match="combination of data types is not permitted"):
+        dmlc.operator("onednn.MatMul").bind(tensors)
 
 
 WINDOW = {"InputWindowOffsets": [0], "InputWindowSizes": [4], "InputWindowStrides": [2]}
