@@ -130,7 +130,7 @@ def test_strides(
 @pytest.mark.parametrize("profile", PROFILES)
 def test_streaming_rows(profile: str) -> None:
     """Rows on cache lines in a tensor large enough that its stores pass the caches by."""
-    function = make_function((40, 64, 1024), b_ones=(0, 2))
+    function = make_function((50, 64, 1024), b_ones=(0, 2))
     source = compile(function, "opencl", profile).kernels[0].source
     assert ("__builtin_nontemporal_store" in source) == (profile == "cpu")
     check(function, profile)
