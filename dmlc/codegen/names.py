@@ -66,3 +66,27 @@ def make_comment(text: str) -> str:
     nor holds a trigraph for one."""
     plain = "".join(c if " " <= c <= "~" and c != "\\" else "_" for c in text)
     return plain.replace("??", "_").rstrip()
+
+
+def wrap_comment(text: str, width: int = 94) -> list[str]:
+    """Lines of a comment no longer than `width`, where spaces allow: broken after the first third,
+    outside as many brackets as can be."""
+    lines: list[str] = []
+    rest, indent = text, ""
+    while len(indent) + len(rest) > width:
+        room = width - len(indent)
+        spaces: list[tuple[int, int]] = []
+        depth = 0
+        for place, character in enumerate(rest):
+            if place > room and spaces:
+                break
+            depth += (character in "([") - (character in ")]")
+            if character == " ":
+                spaces.append((depth, place))
+        late = [space for space in spaces if space[1] > room // 3] or spaces
+        if not late:
+            break
+        _, place = min(late, key=lambda space: (space[0], -space[1]))
+        lines.append(indent + rest[:place])
+        rest, indent = rest[place + 1 :], "    "
+    return [*lines, indent + rest]

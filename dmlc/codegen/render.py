@@ -23,6 +23,7 @@ from dmlc.codegen.names import (
     make_comment,
     make_file_stem,
     make_identifier,
+    wrap_comment,
 )
 from dmlc.codegen.opencl import OPENCL
 from dmlc.codegen.spell import Speller
@@ -283,7 +284,7 @@ def _render_kernel(
     source = _template(dialect.template).render(
         operator=make_comment(function.name),
         version=VERSION,
-        formulas=[line for text in kernel.summary for line in _wrap(make_comment(text))],
+        formulas=[line for text in kernel.summary for line in wrap_comment(make_comment(text))],
         launch=_describe_launch(kernel, scalars, dialect.item),
         row=launch.row,
         buffers=shown,
@@ -387,19 +388,6 @@ def _describe_launch(kernel: k.Kernel, scalars: tuple[ScalarBinding, ...], item:
 
 def _join(names: tuple[str, ...]) -> str:
     return " or ".join(make_comment(name) for name in names)
-
-
-def _wrap(text: str, width: int = 94) -> list[str]:
-    """Lines of a comment no longer than `width`, where spaces allow."""
-    lines: list[str] = []
-    line = ""
-    for word in text.split(" "):
-        if line and len(line) + 1 + len(word) > width:
-            lines.append(line)
-            line = "    " + word
-        else:
-            line = f"{line} {word}" if line else word
-    return [*lines, line]
 
 
 @functools.cache

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import string
 from collections.abc import Callable, Sequence
 
 from dmlc.codegen.dialect import Dialect, Entry, Helper, Spelling, Unsupported
 from dmlc.codegen.names import Mangler
 from dmlc.kernel import nodes as k
+from dmlc.kernel.infix import needs_parentheses
 from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
 
 _ARITHMETIC = ("add", "sub", "mul", "div")
+_INFIX = re.compile(r"\{0\} (\S+) \{1\}")
 _INDENT = "    "
 _WIDTH = 100
 
@@ -34,6 +37,14 @@ class Text:
     mask: int = 0
     pieces: tuple[str, ...] = ()
     """The same text where a long line may be broken."""
+    operator: str = ""
+    """The operator of infix text that is nothing but two operands and it."""
+
+    def beside(self, operator: str, *, is_first: bool) -> str:
+        """As an operand of an operator, on its left or on its right."""
+        if self.operator and not needs_parentheses(self.operator, operator, is_first=is_first):
+            return self.text
+        return self.inner
 
     @property
     def inner(self) -> str:
@@ -167,6 +178,8 @@ class Speller:
             self._masks[local.name] = made.mask
             type_name = self._type_name(_SIGNED[made.mask], local.type.lanes)
         else:
+            # Another of that name, out of sight by now, may have been a mask.
+            self._masks.pop(local.name, None)
             type_name = self._type_name(local.type.dtype, local.type.lanes)
         declaration = declare(type_name, local.type.dtype)
         head = f"{indent}{declaration} {self._names.spell(local.name)} ="
@@ -334,15 +347,17 @@ class Speller:
             wide = plain = [self._convert_mask(w, mask, lanes) for w in wide]
         elif lanes > 1 and expression.type.dtype is DataType.BOOL:
             mask = dtype.bytes
+        operator = _find_operator(entry, lanes)
+        inner = [p.beside(operator, is_first=n == 0) for n, p in enumerate(plain)]
         places: dict[str, str | int] = {
-            **{str(n): p.inner for n, p in enumerate(plain)},
+            **{str(n): text for n, text in enumerate(inner)},
             **{letter: w.text for letter, w in zip("ab", wide, strict=False)},
         }
         text = self._fill(entry, places, dtype, lanes, dtype)
         pieces = ()
-        if len(plain) == 2 and entry.compound and text.startswith(plain[0].inner):
-            pieces = (plain[0].inner, text[len(plain[0].inner) :].lstrip())
-        return Text(text, entry.compound, mask, pieces)
+        if len(plain) == 2 and entry.compound and text.startswith(inner[0]):
+            pieces = (inner[0], text[len(inner[0]) :].lstrip())
+        return Text(text, entry.compound, mask, pieces, operator)
 
     def _hide_zero(self, operand: k.Expression) -> Text | None:
         """The name of a run-time zero for a literal zero, where the dialect has one."""
@@ -455,6 +470,13 @@ class Speller:
         }
         self.helpers[name] = string.Template(helper.text).substitute(places)
         return name
+
+
+def _find_operator(entry: Spelling, lanes: int) -> str:
+    """The operator of a spelling that is two operands and it, and nothing else."""
+    text = entry.text if lanes == 1 or entry.vector is None else entry.vector
+    found = _INFIX.fullmatch(text)
+    return found[1] if found and entry.compound else ""
 
 
 def _adds(statement: k.Assign) -> bool:

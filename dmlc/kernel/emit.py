@@ -15,6 +15,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.element import Elements, Gather, Place, Read, Value, View, operands
+from dmlc.kernel.rewrite import NUMBER
 from dmlc.scalars import OPERATIONS, DataType
 
 _LONGEST_EXPRESSION = 6
@@ -28,16 +29,15 @@ class Names:
     """Unique names within one kernel."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = set(taken)
+        self._taken = dict.fromkeys(taken, 0)
 
     def take(self, wanted: str) -> str:
-        """`wanted`, or `wanted_1` and so on where that is taken."""
-        name, number = wanted, 0
-        while name in self._taken:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._taken.add(name)
-        return name
+        """`wanted`, or that and a number where it is taken: `tidy` has the last word."""
+        if wanted not in self._taken:
+            self._taken[wanted] = 0
+            return wanted
+        self._taken[wanted] += 1
+        return f"{wanted}{NUMBER}{self._taken[wanted]}"
 
 
 def local_name(tensor: str) -> str:
@@ -51,6 +51,7 @@ def split_words(tensor: str) -> str:
     """A tensor's name in small letters, for names to be made of."""
     name = tensor.partition("#")[0]
     short = name.removesuffix("Tensor").removesuffix("_") or name
+    short = short.replace("Tensor_", "_")
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", short).lower()
 
 

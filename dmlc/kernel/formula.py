@@ -5,27 +5,42 @@ For comments only; the tensor IR's own text form is `dmlc.ir`'s.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from dmlc import ir
+from dmlc.kernel.infix import needs_parentheses
 from dmlc.scalars import DataType
 
-_LONGEST = 300
-"""Characters of a formula; a longer one is only summed up."""
+_LONGEST = 600
+"""Characters of a formula in a comment; a longer one is only summed up."""
 
 
 Read: TypeAlias = Callable[[ir.Load, Sequence[str]], str]
 """How a load is spelled, given the texts of its positions."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Text:
+    text: str
+    operator: str = ""
+    """The outermost one: `?` where it always goes in parentheses, empty where it never does."""
+
+    def beside(self, operator: str, *, is_first: bool = False) -> str:
+        """As an operand."""
+        if self.operator and needs_parentheses(self.operator, operator, is_first=is_first):
+            return f"({self.text})"
+        return self.text
+
+
 def describe_stage(function: ir.Function, name: str) -> str:
     """The formula of a stage."""
     stage = next(s for s in function.stages if s.name == name)
     axes = ", ".join(f"i{axis}" for axis in range(len(stage.domain)))
-    text, guard = spell_body(stage.body, _read_element)
+    text, guard = spell_body(stage.body, _read_element, _LONGEST)
     if stage.reduction is not None:
         over = ", ".join(f"r{label} < {extent}" for label, extent in stage.reduction.axes)
         where = ""
@@ -35,53 +50,53 @@ def describe_stage(function: ir.Function, name: str) -> str:
     return f"{stage.name}[{axes}] = {text}"
 
 
-def spell_body(body: ir.Body, read: Read) -> tuple[str, str]:
+def spell_body(body: ir.Body, read: Read, longest: int) -> tuple[str, str]:
     """The formulas of a body's result and of its guard, which is empty where there is none; one
-    that is too long is summed up."""
-    texts: list[tuple[str, bool]] = []
+    that is longer than so many characters is summed up."""
+    texts: list[_Text] = []
     for instruction in body.instructions:
-        text, compound = _spell(instruction, texts, read)
-        texts.append((text if len(text) <= _LONGEST else "", compound))
-    text = texts[body.result][0]
+        made = _spell(instruction, texts, read)
+        texts.append(made if len(made.text) <= longest else _Text(""))
+    text = texts[body.result].text
     if not text:
         reads = ", ".join(dict.fromkeys(load.tensor for load in body.loads()))
         steps = sum(isinstance(i, ir.Apply | ir.Select) for i in body.instructions)
         text = f"a formula of {steps} operations on {reads or 'constants'}"
     if body.guard is None:
         return text, ""
-    return text, texts[body.guard][0] or "a condition holds"
+    return text, texts[body.guard].text or "a condition holds"
 
 
 def _read_element(load: ir.Load, positions: Sequence[str]) -> str:
     return f"{load.tensor}[{', '.join(positions)}]"
 
 
-def _spell(
-    instruction: ir.Instruction, texts: Sequence[tuple[str, bool]], read: Read
-) -> tuple[str, bool]:
-    """The text of a value, and whether it needs parentheses inside an infix operation. An empty
-    text stands for one that has grown too long."""
+def _spell(instruction: ir.Instruction, texts: Sequence[_Text], read: Read) -> _Text:
+    """The text of a value. An empty one stands for one that has grown too long."""
     parts = [texts[o] for o in ir.operands(instruction)]
-    if any(not text for text, _ in parts):
-        return "", False
-    inner = [f"({text})" if compound else text for text, compound in parts]
+    if any(not part.text for part in parts):
+        return _Text("")
     match instruction:
         case ir.Constant():
-            return _spell_constant(instruction), False
+            return _Text(_spell_constant(instruction))
         case ir.Index():
-            return instruction.name, False
+            return _Text(instruction.name)
         case ir.Load():
-            return read(instruction, [text for text, _ in parts]), False
+            return _Text(read(instruction, [part.text for part in parts]))
         case ir.Select():
-            return f"{inner[0]} ? {inner[1]} : {inner[2]}", True
+            condition, then, otherwise = (part.beside("?") for part in parts)
+            return _Text(f"{condition} ? {then} : {otherwise}", "?")
         case ir.Cast():
-            return f"{instruction.dtype.name.lower()}({parts[0][0]})", False
+            return _Text(f"{instruction.dtype.name.lower()}({parts[0].text})")
         case ir.Apply(operation=operation):
             if operation.symbol is None:
-                return f"{operation.name}({', '.join(text for text, _ in parts)})", False
+                return _Text(f"{operation.name}({', '.join(part.text for part in parts)})")
             if operation.arity == 1:
-                return f"{operation.symbol}{inner[0]}", True
-            return f" {operation.symbol} ".join(inner), True
+                return _Text(f"{operation.symbol}{parts[0].beside('?')}", "?")
+            first, second = parts
+            left = first.beside(operation.symbol, is_first=True)
+            right = second.beside(operation.symbol)
+            return _Text(f"{left} {operation.symbol} {right}", operation.symbol)
 
 
 def _spell_constant(constant: ir.Constant) -> str:

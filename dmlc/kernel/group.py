@@ -27,6 +27,7 @@ from dmlc.kernel.row_loops import lower_rows
 from dmlc.kernel.rows import Rows, collect_rows
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.space import Space, cut
+from dmlc.kernel.tidy import tidy
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Pass
@@ -201,7 +202,7 @@ def _make_kernel(
     summary = [describe_stage(function, name) for name in stages]
     if pieces is not None:
         summary = [f"{line}, in {pieces:,} pieces" for line in summary]
-    return k.Kernel(
+    made = k.Kernel(
         function.name,
         buffers,
         (),
@@ -214,6 +215,7 @@ def _make_kernel(
         _measure_effort(phases) if rows is None else rows.measure_effort(),
         index.signed,
     )
+    return tidy(made)
 
 
 def _measure_effort(phases: Sequence[Phase]) -> float:

@@ -21,6 +21,7 @@ from dmlc.kernel.footprint import measure_footprint
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.gpu import lower_flat
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile
+from dmlc.kernel.tidy import tidy
 from dmlc.source import UnsupportedError
 
 
@@ -51,7 +52,7 @@ def lower(
         shape = lower_run(builder)
     else:
         shape = lower_nest(builder)
-    return k.Kernel(
+    made = k.Kernel(
         function.name,
         buffers,
         builder.scalars,
@@ -63,6 +64,7 @@ def lower(
         tuple(builder.arrays),
         index_signed=index.signed,
     )
+    return tidy(made)
 
 
 ACCESS = {

@@ -12,6 +12,9 @@ from dmlc.ir import Constant, Index, Load, Stage, operands
 from dmlc.kernel.formula import spell_body
 from dmlc.picture.lettering import TIMES
 
+_LONGEST = 300
+"""Characters of a formula; a longer one is only summed up."""
+
 
 def summarize(stage: Stage) -> str:
     """The right side of a stage's formula."""
@@ -23,7 +26,7 @@ def summarize(stage: Stage) -> str:
             return load.tensor
         return f"{load.tensor}[…]"
 
-    text, guard = spell_body(stage.body, read)
+    text, guard = spell_body(stage.body, read, _LONGEST)
     if reduction is None:
         return text
     where = ""

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlc.codegen.names import Mangler, make_comment, make_file_stem, make_identifier
+from dmlc.codegen.names import (
+    Mangler,
+    make_comment,
+    make_file_stem,
+    make_identifier,
+    wrap_comment,
+)
 from dmlc.codegen.render import find_dialect
 
 OPENCL = find_dialect("opencl")
@@ -54,3 +60,17 @@ def test_names_that_collide_are_numbered() -> None:
     mangler.take("main_kernel")
     assert mangler.spell("main_kernel") == "main_kernel_2"
     assert [mangler.spell(n) for n in ("a b", "a.b", "a-b")] == ["a_b", "a_b_2", "a_b_3"]
+
+
+def test_long_comments_break_outside_brackets() -> None:
+    assert wrap_comment("y[i0, i1] = (a[i0, i1] + b[i0, i1]) * c[i0]", 30) == [
+        "y[i0, i1] =",
+        "    (a[i0, i1] + b[i0, i1]) *",
+        "    c[i0]",
+    ]
+    assert wrap_comment("y = 1") == ["y = 1"]
+    assert wrap_comment("x" * 120) == ["x" * 120]
+    text = "y = " + " + ".join(f"x{n}[i0, (i1 * 3 + {n}) / 2]" for n in range(40))
+    lines = wrap_comment(text)
+    assert " ".join(line.strip() for line in lines) == text
+    assert max(map(len, lines)) <= 94

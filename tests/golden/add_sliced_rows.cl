@@ -37,9 +37,9 @@ __kernel void add(
 {
     for (uint i0 = 0; i0 < 3; ++i0) {
         for (uint i1 = 0; i1 < 2; ++i1) {
-            const uint row_start = (i0 * 100) + (i1 * 40);
-            const uint row_start_1 = (i0 * 74) + (i1 * 37);
-            const uint row_start_2 = (i0 * 128) + (i1 * 64);
+            const uint row_start = i0 * 100 + i1 * 40;
+            const uint row_start_1 = i0 * 74 + i1 * 37;
+            const uint row_start_2 = i0 * 128 + i1 * 64;
             for (uint i = 0; i < 32; i += 16) {
                 const float16 a_value = load_half_x16(a + row_start + i);
                 const float16 b_value = load_half_x16(b + row_start_1 + i);

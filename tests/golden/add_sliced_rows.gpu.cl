@@ -17,19 +17,19 @@ __kernel void add(
 )
 {
     const uint group = (uint)get_group_id(0);
-    const uint first = (group * 1024) + (uint)get_local_id(0);
+    const uint first = group * 1024 + (uint)get_local_id(0);
 
     #pragma unroll
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < 222) {
             const uint i0 = i / 74;
             const uint i1 = (i / 37) % 2;
             const uint i2 = i % 37;
-            const float a_value = vload_half(((i0 * 100) + (i1 * 40)) + i2, a);
+            const float a_value = vload_half(i0 * 100 + i1 * 40 + i2, a);
             const float b_value = vload_half(i, b);
             const float sum_value = a_value + b_value;
-            vstore_half_rte(sum_value, ((i0 * 128) + (i1 * 64)) + i2, sum);
+            vstore_half_rte(sum_value, i0 * 128 + i1 * 64 + i2, sum);
         }
     }
 }

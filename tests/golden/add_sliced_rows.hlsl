@@ -17,18 +17,18 @@ RWStructuredBuffer<float16_t> sum : register(u0);
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint group = group_id.x;
-    const uint first = (group * 1024) + lane_id;
+    const uint first = group * 1024 + lane_id;
 
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < 222) {
             const uint i0 = i / 74;
             const uint i1 = (i / 37) % 2;
             const uint i2 = i % 37;
-            precise const float a_value = (float)a[((i0 * 100) + (i1 * 40)) + i2];
+            precise const float a_value = (float)a[i0 * 100 + i1 * 40 + i2];
             precise const float b_value = (float)b[i];
             precise const float sum_value = a_value + b_value;
-            sum[((i0 * 128) + (i1 * 64)) + i2] = (float16_t)sum_value;
+            sum[i0 * 128 + i1 * 64 + i2] = (float16_t)sum_value;
         }
     }
 }

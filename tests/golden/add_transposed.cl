@@ -21,7 +21,7 @@ __kernel void ELEMENT_WISE_ADD(
         for (uint i0 = 0; i0 < 48; ++i0) {
             const uint row_start = i0 * 80;
             for (uint i = tile; i < tile_end; ++i) {
-                const float a = ATensor[i0 + (i * 48)];
+                const float a = ATensor[i0 + i * 48];
                 const float b = BTensor[row_start + i];
                 const float output = a + b;
                 OutputTensor[row_start + i] = output;

@@ -17,15 +17,15 @@ __kernel void ELEMENT_WISE_ADD(
 )
 {
     const uint group = (uint)get_group_id(0);
-    const uint first = (group * 1024) + (uint)get_local_id(0);
+    const uint first = group * 1024 + (uint)get_local_id(0);
 
     #pragma unroll
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < 3840) {
             const uint i0 = i / 80;
             const uint i1 = i % 80;
-            const float a = ATensor[i0 + (i1 * 48)];
+            const float a = ATensor[i0 + i1 * 48];
             const float b = BTensor[i];
             const float output = a + b;
             OutputTensor[i] = output;

@@ -17,14 +17,14 @@ RWStructuredBuffer<float> OutputTensor : register(u0);
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint group = group_id.x;
-    const uint first = (group * 1024) + lane_id;
+    const uint first = group * 1024 + lane_id;
 
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < 3840) {
             const uint i0 = i / 80;
             const uint i1 = i % 80;
-            precise const float a = ATensor[i0 + (i1 * 48)];
+            precise const float a = ATensor[i0 + i1 * 48];
             precise const float b = BTensor[i];
             precise const float output = a + b;
             OutputTensor[i] = output;

@@ -30,8 +30,8 @@ __kernel void argmax_of_rows(
         const uint row_start = block * 200;
         for (uint i = 0; i < 200; ++i) {
             const float x = X[row_start + i];
-            const bool better = ((x > p) || (isnan(x) && (!isnan(p))))
-                || (((x == p) || (isnan(x) && isnan(p))) && (i < p_place));
+            const bool better = x > p || (isnan(x) && (!isnan(p)))
+                || ((x == p || (isnan(x) && isnan(p))) && i < p_place);
             p = better ? x : p;
             p_place = better ? i : p_place;
             m = max_float(m, x);

@@ -28,15 +28,15 @@ __kernel void argmax_of_rows(
     __local float m_lanes[256];
     const uint row = (uint)get_local_id(0) / 4;
     const uint column = (uint)get_local_id(0) % 4;
-    const uint output = ((uint)get_group_id(0) * 4) + column;
+    const uint output = (uint)get_group_id(0) * 4 + column;
     float p = (-INFINITY);
     uint p_place = 4294967295u;
     float m = (-INFINITY);
 
     for (uint element = row; element < 200; element += 64) {
-        const float x = X[(output * 200) + element];
-        const bool better = ((x > p) || (isnan(x) && (!isnan(p))))
-            || (((x == p) || (isnan(x) && isnan(p))) && (element < p_place));
+        const float x = X[output * 200 + element];
+        const bool better = x > p || (isnan(x) && (!isnan(p)))
+            || ((x == p || (isnan(x) && isnan(p))) && element < p_place);
         p = better ? x : p;
         p_place = better ? element : p_place;
         m = max_float(m, x);
@@ -47,14 +47,14 @@ __kernel void argmax_of_rows(
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint width = 32; width > 0; width /= 2) {
         if (row < width) {
-            const float candidate = p_lanes[(uint)get_local_id(0) + (width * 4)];
-            const bool better_1 = ((candidate > p) || (isnan(candidate) && (!isnan(p))))
-                || (((candidate == p) || (isnan(candidate) && isnan(p))) && (p_place_lanes[(uint)get_local_id(0) + (width * 4)] < p_place));
-            p = better_1 ? candidate : p;
+            const float candidate = p_lanes[(uint)get_local_id(0) + width * 4];
+            const bool better = candidate > p || (isnan(candidate) && (!isnan(p)))
+                || ((candidate == p || (isnan(candidate) && isnan(p))) && p_place_lanes[(uint)get_local_id(0) + width * 4] < p_place);
+            p = better ? candidate : p;
             p_lanes[(uint)get_local_id(0)] = p;
-            p_place = better_1 ? p_place_lanes[(uint)get_local_id(0) + (width * 4)] : p_place;
+            p_place = better ? p_place_lanes[(uint)get_local_id(0) + width * 4] : p_place;
             p_place_lanes[(uint)get_local_id(0)] = p_place;
-            m = max_float(m, m_lanes[(uint)get_local_id(0) + (width * 4)]);
+            m = max_float(m, m_lanes[(uint)get_local_id(0) + width * 4]);
             m_lanes[(uint)get_local_id(0)] = m;
         }
         barrier(CLK_LOCAL_MEM_FENCE);

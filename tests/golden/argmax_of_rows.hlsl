@@ -36,15 +36,15 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint row = lane_id / 4;
     const uint column = lane_id % 4;
-    const uint output = (group_id.x * 4) + column;
+    const uint output = group_id.x * 4 + column;
     precise float p = asfloat(0xff800000);
     uint p_place = 4294967295u;
     precise float m = asfloat(0xff800000);
 
     for (uint element = row; element < 200; element += 64) {
-        precise const float x = X[(output * 200) + element];
-        const bool better = ((x > p) || (isnan_float(x) && (!isnan_float(p))))
-            || (((x == p) || (isnan_float(x) && isnan_float(p))) && (element < p_place));
+        precise const float x = X[output * 200 + element];
+        const bool better = x > p || (isnan_float(x) && (!isnan_float(p)))
+            || ((x == p || (isnan_float(x) && isnan_float(p))) && element < p_place);
         p = better ? x : p;
         p_place = better ? element : p_place;
         m = max_float(m, x);
@@ -55,14 +55,14 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     GroupMemoryBarrierWithGroupSync();
     for (uint width = 32; width > 0; width /= 2) {
         if (row < width) {
-            precise const float candidate = p_lanes[lane_id + (width * 4)];
-            const bool better_1 = ((candidate > p) || (isnan_float(candidate) && (!isnan_float(p))))
-                || (((candidate == p) || (isnan_float(candidate) && isnan_float(p))) && (p_place_lanes[lane_id + (width * 4)] < p_place));
-            p = better_1 ? candidate : p;
+            precise const float candidate = p_lanes[lane_id + width * 4];
+            const bool better = candidate > p || (isnan_float(candidate) && (!isnan_float(p)))
+                || ((candidate == p || (isnan_float(candidate) && isnan_float(p))) && p_place_lanes[lane_id + width * 4] < p_place);
+            p = better ? candidate : p;
             p_lanes[lane_id] = p;
-            p_place = better_1 ? p_place_lanes[lane_id + (width * 4)] : p_place;
+            p_place = better ? p_place_lanes[lane_id + width * 4] : p_place;
             p_place_lanes[lane_id] = p_place;
-            m = max_float(m, m_lanes[lane_id + (width * 4)]);
+            m = max_float(m, m_lanes[lane_id + width * 4]);
             m_lanes[lane_id] = m;
         }
         GroupMemoryBarrierWithGroupSync();

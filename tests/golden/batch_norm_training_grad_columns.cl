@@ -4,9 +4,9 @@
 //     dy_centered_sum[i0, i1] = sum[r0 < 50](dy[r0, i1] * (x[r0, i1] - mean[0, i1]))
 //     dbias[i0, i1] = dy_sum[0, i1]
 //     dscale[i0, i1] = dy_centered_sum[0, i1] * (1 / sqrt(variance[0, i1] + 0.001))
-//     dx[i0, i1] = (scale[0, i1] * (1 / sqrt(variance[0, i1] + 0.001))) * ((dy[i0, i1] - (dy_sum[0,
-//         i1] / 50)) - (((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0,
-//         i1] + 0.001)))
+//     dx[i0, i1] = scale[0, i1] * (1 / sqrt(variance[0, i1] + 0.001)) *
+//         (dy[i0, i1] - dy_sum[0, i1] / 50 -
+//         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Launch 1 group of 1 work item; each computes 384 outputs.
 //   argument 0: x, float32, read
@@ -46,168 +46,173 @@ __kernel void batch_norm_training_grad(
             vstore16((float16)(0.0f), 0, dy_centered_sum_block + j);
         }
         for (uint band = 0; band < 48; band += 4) {
-            const uint vector_end = count - (count % 16);
-            for (uint j_1 = 0; j_1 < vector_end; j_1 += 16) {
-                const float16 mean_value = vload16(0, mean + first + j_1);
-                float16 dy_sum_value = vload16(0, dy_sum_block + j_1);
-                float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + j_1);
+            const uint vector_end = count - count % 16;
+            for (uint j = 0; j < vector_end; j += 16) {
+                const float16 mean_value = vload16(0, mean + first + j);
+                float16 dy_sum_value = vload16(0, dy_sum_block + j);
+                float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + j);
                 #pragma unroll
                 for (uint i0 = band; i0 < (band + 4); ++i0) {
-                    const float16 dy_value = vload16(0, dy + (first + j_1) + (i0 * 300));
-                    const float16 x_value = vload16(0, x + (first + j_1) + (i0 * 300));
+                    const uint offset = first + j + i0 * 300;
+                    const float16 dy_value = vload16(0, dy + offset);
+                    const float16 x_value = vload16(0, x + offset);
                     dy_sum_value += dy_value;
-                    dy_centered_sum_value += (dy_value * (x_value - mean_value));
+                    dy_centered_sum_value += dy_value * (x_value - mean_value);
                 }
-                vstore16(dy_sum_value, 0, dy_sum_block + j_1);
-                vstore16(dy_centered_sum_value, 0, dy_centered_sum_block + j_1);
+                vstore16(dy_sum_value, 0, dy_sum_block + j);
+                vstore16(dy_centered_sum_value, 0, dy_centered_sum_block + j);
             }
-            for (uint j_1 = vector_end; j_1 < count; ++j_1) {
-                const float mean_value = mean[first + j_1];
-                float dy_sum_value_1 = dy_sum_block[j_1];
-                float dy_centered_sum_value_1 = dy_centered_sum_block[j_1];
+            for (uint j = vector_end; j < count; ++j) {
+                const float mean_value = mean[first + j];
+                float dy_sum_value = dy_sum_block[j];
+                float dy_centered_sum_value = dy_centered_sum_block[j];
                 #pragma unroll
-                for (uint i0_1 = band; i0_1 < (band + 4); ++i0_1) {
-                    const float dy_value = dy[(first + j_1) + (i0_1 * 300)];
-                    const float x_value = x[(first + j_1) + (i0_1 * 300)];
-                    dy_sum_value_1 += dy_value;
-                    dy_centered_sum_value_1 += (dy_value * (x_value - mean_value));
+                for (uint i0 = band; i0 < (band + 4); ++i0) {
+                    const uint offset = first + j + i0 * 300;
+                    const float dy_value = dy[offset];
+                    const float x_value = x[offset];
+                    dy_sum_value += dy_value;
+                    dy_centered_sum_value += dy_value * (x_value - mean_value);
                 }
-                dy_sum_block[j_1] = dy_sum_value_1;
-                dy_centered_sum_block[j_1] = dy_centered_sum_value_1;
+                dy_sum_block[j] = dy_sum_value;
+                dy_centered_sum_block[j] = dy_centered_sum_value;
             }
         }
-        for (uint i0_2 = 48; i0_2 < 50; ++i0_2) {
-            const uint vector_end_1 = count - (count % 16);
-            for (uint j_2 = 0; j_2 < vector_end_1; j_2 += 16) {
-                const float16 mean_value = vload16(0, mean + first + j_2);
-                float16 dy_sum_value_2 = vload16(0, dy_sum_block + j_2);
-                float16 dy_centered_sum_value_2 = vload16(0, dy_centered_sum_block + j_2);
-                const float16 dy_value = vload16(0, dy + (first + j_2) + (i0_2 * 300));
-                const float16 x_value = vload16(0, x + (first + j_2) + (i0_2 * 300));
-                dy_sum_value_2 += dy_value;
-                dy_centered_sum_value_2 += (dy_value * (x_value - mean_value));
-                vstore16(dy_sum_value_2, 0, dy_sum_block + j_2);
-                vstore16(dy_centered_sum_value_2, 0, dy_centered_sum_block + j_2);
+        for (uint i0 = 48; i0 < 50; ++i0) {
+            const uint vector_end = count - count % 16;
+            for (uint j = 0; j < vector_end; j += 16) {
+                const float16 mean_value = vload16(0, mean + first + j);
+                float16 dy_sum_value = vload16(0, dy_sum_block + j);
+                float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + j);
+                const uint offset = first + j + i0 * 300;
+                const float16 dy_value = vload16(0, dy + offset);
+                const float16 x_value = vload16(0, x + offset);
+                dy_sum_value += dy_value;
+                dy_centered_sum_value += dy_value * (x_value - mean_value);
+                vstore16(dy_sum_value, 0, dy_sum_block + j);
+                vstore16(dy_centered_sum_value, 0, dy_centered_sum_block + j);
             }
-            for (uint j_2 = vector_end_1; j_2 < count; ++j_2) {
-                const float mean_value = mean[first + j_2];
-                float dy_sum_value_3 = dy_sum_block[j_2];
-                float dy_centered_sum_value_3 = dy_centered_sum_block[j_2];
-                const float dy_value = dy[(first + j_2) + (i0_2 * 300)];
-                const float x_value = x[(first + j_2) + (i0_2 * 300)];
-                dy_sum_value_3 += dy_value;
-                dy_centered_sum_value_3 += (dy_value * (x_value - mean_value));
-                dy_sum_block[j_2] = dy_sum_value_3;
-                dy_centered_sum_block[j_2] = dy_centered_sum_value_3;
+            for (uint j = vector_end; j < count; ++j) {
+                const float mean_value = mean[first + j];
+                float dy_sum_value = dy_sum_block[j];
+                float dy_centered_sum_value = dy_centered_sum_block[j];
+                const uint offset = first + j + i0 * 300;
+                const float dy_value = dy[offset];
+                const float x_value = x[offset];
+                dy_sum_value += dy_value;
+                dy_centered_sum_value += dy_value * (x_value - mean_value);
+                dy_sum_block[j] = dy_sum_value;
+                dy_centered_sum_block[j] = dy_centered_sum_value;
             }
         }
-        const uint vector_end_2 = count - (count % 16);
-        for (uint j_3 = 0; j_3 < vector_end_2; j_3 += 16) {
-            const float16 dy_sum_value_4 = vload16(0, dy_sum_block + j_3);
-            const float16 dy_centered_sum_value_4 = vload16(0, dy_centered_sum_block + j_3);
-            const float16 variance_value = vload16(0, variance + first + j_3);
-            const float16 dscale_value = dy_centered_sum_value_4
+        const uint vector_end = count - count % 16;
+        for (uint j = 0; j < vector_end; j += 16) {
+            const float16 dy_sum_value = vload16(0, dy_sum_block + j);
+            const float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + j);
+            const float16 variance_value = vload16(0, variance + first + j);
+            const float16 dscale_value = dy_centered_sum_value
                 * (1.0f / sqrt(variance_value + 0.001f));
-            vstore16(dy_sum_value_4, 0, dbias + first + j_3);
-            vstore16(dscale_value, 0, dscale + first + j_3);
+            vstore16(dy_sum_value, 0, dbias + first + j);
+            vstore16(dscale_value, 0, dscale + first + j);
         }
-        for (uint j_3 = vector_end_2; j_3 < count; ++j_3) {
-            const float dy_sum_value_4 = dy_sum_block[j_3];
-            const float dy_centered_sum_value_4 = dy_centered_sum_block[j_3];
-            const float variance_value = variance[first + j_3];
-            const float dscale_value = dy_centered_sum_value_4
+        for (uint j = vector_end; j < count; ++j) {
+            const float dy_sum_value = dy_sum_block[j];
+            const float dy_centered_sum_value = dy_centered_sum_block[j];
+            const float variance_value = variance[first + j];
+            const float dscale_value = dy_centered_sum_value
                 * (1.0f / sqrt(variance_value + 0.001f));
-            dbias[first + j_3] = dy_sum_value_4;
-            dscale[first + j_3] = dscale_value;
+            dbias[first + j] = dy_sum_value;
+            dscale[first + j] = dscale_value;
         }
-        const uint vector_end_3 = count - (count % 16);
-        for (uint j_4 = 0; j_4 < vector_end_3; j_4 += 16) {
-            const float16 scale_value = vload16(0, scale + first + j_4);
-            const float16 variance_value_1 = vload16(0, variance + first + j_4);
-            const float16 factor = variance_value_1 + 0.001f;
+        for (uint j = 0; j < vector_end; j += 16) {
+            const float16 scale_value = vload16(0, scale + first + j);
+            const float16 variance_value = vload16(0, variance + first + j);
+            const float16 factor = variance_value + 0.001f;
             const float16 factor_1 = scale_value * (1.0f / sqrt(factor));
-            const float16 dy_sum_value_5 = vload16(0, dy_sum_block + j_4);
-            const float16 factor_2 = dy_sum_value_5 / 50.0f;
-            const float16 dy_centered_sum_value_5 = vload16(0, dy_centered_sum_block + j_4);
-            const float16 factor_3 = dy_centered_sum_value_5 / 50.0f;
-            vstore16(factor, 0, factors + j_4);
-            vstore16(factor_1, 0, factors_1 + j_4);
-            vstore16(factor_2, 0, factors_2 + j_4);
-            vstore16(factor_3, 0, factors_3 + j_4);
+            const float16 dy_sum_value = vload16(0, dy_sum_block + j);
+            const float16 factor_2 = dy_sum_value / 50.0f;
+            const float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + j);
+            const float16 factor_3 = dy_centered_sum_value / 50.0f;
+            vstore16(factor, 0, factors + j);
+            vstore16(factor_1, 0, factors_1 + j);
+            vstore16(factor_2, 0, factors_2 + j);
+            vstore16(factor_3, 0, factors_3 + j);
         }
-        for (uint j_4 = vector_end_3; j_4 < count; ++j_4) {
-            const float scale_value = scale[first + j_4];
-            const float variance_value_1 = variance[first + j_4];
-            const float factor = variance_value_1 + 0.001f;
+        for (uint j = vector_end; j < count; ++j) {
+            const float scale_value = scale[first + j];
+            const float variance_value = variance[first + j];
+            const float factor = variance_value + 0.001f;
             const float factor_1 = scale_value * (1.0f / sqrt(factor));
-            const float dy_sum_value_5 = dy_sum_block[j_4];
-            const float factor_2 = dy_sum_value_5 / 50.0f;
-            const float dy_centered_sum_value_5 = dy_centered_sum_block[j_4];
-            const float factor_3 = dy_centered_sum_value_5 / 50.0f;
-            factors[j_4] = factor;
-            factors_1[j_4] = factor_1;
-            factors_2[j_4] = factor_2;
-            factors_3[j_4] = factor_3;
+            const float dy_sum_value = dy_sum_block[j];
+            const float factor_2 = dy_sum_value / 50.0f;
+            const float dy_centered_sum_value = dy_centered_sum_block[j];
+            const float factor_3 = dy_centered_sum_value / 50.0f;
+            factors[j] = factor;
+            factors_1[j] = factor_1;
+            factors_2[j] = factor_2;
+            factors_3[j] = factor_3;
         }
-        for (uint band_1 = 0; band_1 < 48; band_1 += 4) {
-            const uint i0_3 = 44 - band_1;
-            const uint vector_end_4 = count - (count % 16);
-            for (uint j_5 = 0; j_5 < vector_end_4; j_5 += 16) {
-                const float16 factor_4 = vload16(0, factors + j_5);
-                const float16 factor_5 = vload16(0, factors_1 + j_5);
-                const float16 factor_6 = vload16(0, factors_2 + j_5);
-                const float16 mean_value_1 = vload16(0, mean + first + j_5);
-                const float16 factor_7 = vload16(0, factors_3 + j_5);
+        for (uint band = 0; band < 48; band += 4) {
+            const uint i0 = 44 - band;
+            for (uint j = 0; j < vector_end; j += 16) {
+                const float16 factor = vload16(0, factors + j);
+                const float16 factor_1 = vload16(0, factors_1 + j);
+                const float16 factor_2 = vload16(0, factors_2 + j);
+                const float16 mean_value = vload16(0, mean + first + j);
+                const float16 factor_3 = vload16(0, factors_3 + j);
                 #pragma unroll
-                for (uint i0_4 = i0_3; i0_4 < (i0_3 + 4); ++i0_4) {
-                    const float16 dy_value_1 = vload16(0, dy + (first + j_5) + (i0_4 * 300));
-                    const float16 x_value_1 = vload16(0, x + (first + j_5) + (i0_4 * 300));
-                    const float16 dx_value = factor_5
-                        * ((dy_value_1 - factor_6) - (((x_value_1 - mean_value_1) * factor_7) / factor_4));
-                    vstore16(dx_value, 0, dx + (first + j_5) + (i0_4 * 300));
+                for (uint i0_1 = i0; i0_1 < (i0 + 4); ++i0_1) {
+                    const uint offset = first + j + i0_1 * 300;
+                    const float16 dy_value = vload16(0, dy + offset);
+                    const float16 x_value = vload16(0, x + offset);
+                    const float16 dx_value = factor_1
+                        * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
+                    vstore16(dx_value, 0, dx + offset);
                 }
             }
-            for (uint j_5 = vector_end_4; j_5 < count; ++j_5) {
-                const float factor_4 = factors[j_5];
-                const float factor_5 = factors_1[j_5];
-                const float factor_6 = factors_2[j_5];
-                const float mean_value_1 = mean[first + j_5];
-                const float factor_7 = factors_3[j_5];
+            for (uint j = vector_end; j < count; ++j) {
+                const float factor = factors[j];
+                const float factor_1 = factors_1[j];
+                const float factor_2 = factors_2[j];
+                const float mean_value = mean[first + j];
+                const float factor_3 = factors_3[j];
                 #pragma unroll
-                for (uint i0_5 = i0_3; i0_5 < (i0_3 + 4); ++i0_5) {
-                    const float dy_value_1 = dy[(first + j_5) + (i0_5 * 300)];
-                    const float x_value_1 = x[(first + j_5) + (i0_5 * 300)];
-                    const float dx_value = factor_5
-                        * ((dy_value_1 - factor_6) - (((x_value_1 - mean_value_1) * factor_7) / factor_4));
-                    dx[(first + j_5) + (i0_5 * 300)] = dx_value;
+                for (uint i0_1 = i0; i0_1 < (i0 + 4); ++i0_1) {
+                    const uint offset = first + j + i0_1 * 300;
+                    const float dy_value = dy[offset];
+                    const float x_value = x[offset];
+                    const float dx_value = factor_1
+                        * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
+                    dx[offset] = dx_value;
                 }
             }
         }
-        for (uint i0_6 = 48; i0_6 < 50; ++i0_6) {
-            const uint vector_end_5 = count - (count % 16);
-            for (uint j_6 = 0; j_6 < vector_end_5; j_6 += 16) {
-                const float16 factor_4 = vload16(0, factors + j_6);
-                const float16 factor_5 = vload16(0, factors_1 + j_6);
-                const float16 factor_6 = vload16(0, factors_2 + j_6);
-                const float16 mean_value_1 = vload16(0, mean + first + j_6);
-                const float16 factor_7 = vload16(0, factors_3 + j_6);
-                const float16 dy_value_1 = vload16(0, dy + (first + j_6) + (i0_6 * 300));
-                const float16 x_value_1 = vload16(0, x + (first + j_6) + (i0_6 * 300));
-                const float16 dx_value = factor_5
-                    * ((dy_value_1 - factor_6) - (((x_value_1 - mean_value_1) * factor_7) / factor_4));
-                vstore16(dx_value, 0, dx + (first + j_6) + (i0_6 * 300));
+        for (uint i0 = 48; i0 < 50; ++i0) {
+            for (uint j = 0; j < vector_end; j += 16) {
+                const float16 factor = vload16(0, factors + j);
+                const float16 factor_1 = vload16(0, factors_1 + j);
+                const float16 factor_2 = vload16(0, factors_2 + j);
+                const float16 mean_value = vload16(0, mean + first + j);
+                const float16 factor_3 = vload16(0, factors_3 + j);
+                const uint offset = first + j + i0 * 300;
+                const float16 dy_value = vload16(0, dy + offset);
+                const float16 x_value = vload16(0, x + offset);
+                const float16 dx_value = factor_1
+                    * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
+                vstore16(dx_value, 0, dx + offset);
             }
-            for (uint j_6 = vector_end_5; j_6 < count; ++j_6) {
-                const float factor_4 = factors[j_6];
-                const float factor_5 = factors_1[j_6];
-                const float factor_6 = factors_2[j_6];
-                const float mean_value_1 = mean[first + j_6];
-                const float factor_7 = factors_3[j_6];
-                const float dy_value_1 = dy[(first + j_6) + (i0_6 * 300)];
-                const float x_value_1 = x[(first + j_6) + (i0_6 * 300)];
-                const float dx_value = factor_5
-                    * ((dy_value_1 - factor_6) - (((x_value_1 - mean_value_1) * factor_7) / factor_4));
-                dx[(first + j_6) + (i0_6 * 300)] = dx_value;
+            for (uint j = vector_end; j < count; ++j) {
+                const float factor = factors[j];
+                const float factor_1 = factors_1[j];
+                const float factor_2 = factors_2[j];
+                const float mean_value = mean[first + j];
+                const float factor_3 = factors_3[j];
+                const uint offset = first + j + i0 * 300;
+                const float dy_value = dy[offset];
+                const float x_value = x[offset];
+                const float dx_value = factor_1
+                    * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
+                dx[offset] = dx_value;
             }
         }
     }

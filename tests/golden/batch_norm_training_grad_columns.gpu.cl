@@ -4,9 +4,9 @@
 //     dy_centered_sum[i0, i1] = sum[r0 < 50](dy[r0, i1] * (x[r0, i1] - mean[0, i1]))
 //     dbias[i0, i1] = dy_sum[0, i1]
 //     dscale[i0, i1] = dy_centered_sum[0, i1] * (1 / sqrt(variance[0, i1] + 0.001))
-//     dx[i0, i1] = (scale[0, i1] * (1 / sqrt(variance[0, i1] + 0.001))) * ((dy[i0, i1] - (dy_sum[0,
-//         i1] / 50)) - (((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0,
-//         i1] + 0.001)))
+//     dx[i0, i1] = scale[0, i1] * (1 / sqrt(variance[0, i1] + 0.001)) *
+//         (dy[i0, i1] - dy_sum[0, i1] / 50 -
+//         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Launch 10 groups of 256 work items; a group computes 32 outputs, with 8 lanes on each.
 //   argument 0: x, float32, read
@@ -36,53 +36,54 @@ __kernel void batch_norm_training_grad(
     __local float dy_centered_sum_lanes[256];
     const uint row = (uint)get_local_id(0) / 32;
     const uint column = (uint)get_local_id(0) % 32;
-    const uint output = ((uint)get_group_id(0) * 32) + column;
+    const uint output = (uint)get_group_id(0) * 32 + column;
     const uint at = min(output, 299u);
     const float mean_value = mean[at];
     float dy_sum_value = 0.0f;
     float dy_centered_sum_value = 0.0f;
 
     for (uint element = row; element < 50; element += 8) {
-        const float dy_value = dy[at + (element * 300)];
-        const float x_value = x[at + (element * 300)];
+        const uint offset = at + element * 300;
+        const float dy_value = dy[offset];
+        const float x_value = x[offset];
         dy_sum_value += dy_value;
-        dy_centered_sum_value += (dy_value * (x_value - mean_value));
+        dy_centered_sum_value += dy_value * (x_value - mean_value);
     }
     dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
     dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint width = 4; width > 0; width /= 2) {
         if (row < width) {
-            dy_sum_value += dy_sum_lanes[(uint)get_local_id(0) + (width * 32)];
+            dy_sum_value += dy_sum_lanes[(uint)get_local_id(0) + width * 32];
             dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_lanes[(uint)get_local_id(0) + (width * 32)];
+            dy_centered_sum_value += dy_centered_sum_lanes[(uint)get_local_id(0) + width * 32];
             dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     dy_sum_value = dy_sum_lanes[column];
     dy_centered_sum_value = dy_centered_sum_lanes[column];
-    if ((row == 0) && (output < 300)) {
+    if (row == 0 && output < 300) {
         const float variance_value = variance[at];
         const float dscale_value = dy_centered_sum_value * (1.0f / sqrt(variance_value + 0.001f));
         dbias[at] = dy_sum_value;
         dscale[at] = dscale_value;
     }
     const float scale_value = scale[at];
-    const float variance_value_1 = variance[at];
-    const float value = variance_value_1 + 0.001f;
+    const float variance_value = variance[at];
+    const float value = variance_value + 0.001f;
     const float value_1 = scale_value * (1.0f / sqrt(value));
     const float value_2 = dy_sum_value / 50.0f;
-    const float mean_value_1 = mean[at];
     const float value_3 = dy_centered_sum_value / 50.0f;
 
-    for (uint element_1 = row; element_1 < 50; element_1 += 8) {
-        const float dy_value_1 = dy[at + (element_1 * 300)];
-        const float x_value_1 = x[at + (element_1 * 300)];
+    for (uint element = row; element < 50; element += 8) {
+        const uint offset = at + element * 300;
+        const float dy_value = dy[offset];
+        const float x_value = x[offset];
         const float dx_value = value_1
-            * ((dy_value_1 - value_2) - (((x_value_1 - mean_value_1) * value_3) / value));
+            * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
         if (output < 300) {
-            dx[at + (element_1 * 300)] = dx_value;
+            dx[offset] = dx_value;
         }
     }
 }

@@ -4,9 +4,9 @@
 //     dy_centered_sum[i0, i1] = sum[r0 < 50](dy[r0, i1] * (x[r0, i1] - mean[0, i1]))
 //     dbias[i0, i1] = dy_sum[0, i1]
 //     dscale[i0, i1] = dy_centered_sum[0, i1] * (1 / sqrt(variance[0, i1] + 0.001))
-//     dx[i0, i1] = (scale[0, i1] * (1 / sqrt(variance[0, i1] + 0.001))) * ((dy[i0, i1] - (dy_sum[0,
-//         i1] / 50)) - (((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0,
-//         i1] + 0.001)))
+//     dx[i0, i1] = scale[0, i1] * (1 / sqrt(variance[0, i1] + 0.001)) *
+//         (dy[i0, i1] - dy_sum[0, i1] / 50 -
+//         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Dispatch 10 groups of 256 threads; a group computes 32 outputs, with 8 lanes on each.
 //   t0: x, float32, read
@@ -37,33 +37,34 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint row = lane_id / 32;
     const uint column = lane_id % 32;
-    const uint output = (group_id.x * 32) + column;
+    const uint output = group_id.x * 32 + column;
     const uint at = min(output, 299u);
     precise const float mean_value = mean[at];
     precise float dy_sum_value = 0.0f;
     precise float dy_centered_sum_value = 0.0f;
 
     for (uint element = row; element < 50; element += 8) {
-        precise const float dy_value = dy[at + (element * 300)];
-        precise const float x_value = x[at + (element * 300)];
+        const uint offset = at + element * 300;
+        precise const float dy_value = dy[offset];
+        precise const float x_value = x[offset];
         dy_sum_value += dy_value;
-        dy_centered_sum_value += (dy_value * (x_value - mean_value));
+        dy_centered_sum_value += dy_value * (x_value - mean_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
     GroupMemoryBarrierWithGroupSync();
     for (uint width = 4; width > 0; width /= 2) {
         if (row < width) {
-            dy_sum_value += dy_sum_lanes[lane_id + (width * 32)];
+            dy_sum_value += dy_sum_lanes[lane_id + width * 32];
             dy_sum_lanes[lane_id] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_lanes[lane_id + (width * 32)];
+            dy_centered_sum_value += dy_centered_sum_lanes[lane_id + width * 32];
             dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
         }
         GroupMemoryBarrierWithGroupSync();
     }
     dy_sum_value = dy_sum_lanes[column];
     dy_centered_sum_value = dy_centered_sum_lanes[column];
-    if ((row == 0) && (output < 300)) {
+    if (row == 0 && output < 300) {
         precise const float variance_value = variance[at];
         precise const float dscale_value = dy_centered_sum_value
             * (1.0f / sqrt(variance_value + 0.001f));
@@ -71,20 +72,20 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         dscale[at] = dscale_value;
     }
     precise const float scale_value = scale[at];
-    precise const float variance_value_1 = variance[at];
-    precise const float value = variance_value_1 + 0.001f;
+    precise const float variance_value = variance[at];
+    precise const float value = variance_value + 0.001f;
     precise const float value_1 = scale_value * (1.0f / sqrt(value));
     precise const float value_2 = dy_sum_value / 50.0f;
-    precise const float mean_value_1 = mean[at];
     precise const float value_3 = dy_centered_sum_value / 50.0f;
 
-    for (uint element_1 = row; element_1 < 50; element_1 += 8) {
-        precise const float dy_value_1 = dy[at + (element_1 * 300)];
-        precise const float x_value_1 = x[at + (element_1 * 300)];
+    for (uint element = row; element < 50; element += 8) {
+        const uint offset = at + element * 300;
+        precise const float dy_value = dy[offset];
+        precise const float x_value = x[offset];
         precise const float dx_value = value_1
-            * ((dy_value_1 - value_2) - (((x_value_1 - mean_value_1) * value_3) / value));
+            * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
         if (output < 300) {
-            dx[at + (element_1 * 300)] = dx_value;
+            dx[offset] = dx_value;
         }
     }
 }

@@ -32,7 +32,7 @@ __kernel void clamp_(
     for (uint i0 = 0; i0 < 4; ++i0) {
         for (uint i1 = 0; i1 < 5; ++i1) {
             const double low_value = low[i1];
-            const uint row_start = (i0 * 30) + (i1 * 6);
+            const uint row_start = i0 * 30 + i1 * 6;
             for (uint i = 0; i < 6; ++i) {
                 const double x_value = x[row_start + i];
                 const double y_value = min_double(max_double(x_value, low_value), (double)INFINITY);

@@ -30,11 +30,11 @@ __kernel void clamp_(
 )
 {
     const uint group = (uint)get_group_id(0);
-    const uint first = (group * 1024) + (uint)get_local_id(0);
+    const uint first = group * 1024 + (uint)get_local_id(0);
 
     #pragma unroll
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < 120) {
             const uint i1 = (i / 6) % 5;
             const double x_value = x[i];

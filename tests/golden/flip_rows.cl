@@ -17,7 +17,7 @@ __kernel void flip_rows(
     for (uint i0 = 0; i0 < 5; ++i0) {
         const uint row_start = i0 * 7;
         for (uint i = 0; i < 7; ++i) {
-            const float input = Input[(6 - i) + row_start];
+            const float input = Input[6 - i + row_start];
             Output[row_start + i] = input;
         }
     }

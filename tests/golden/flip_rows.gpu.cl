@@ -15,15 +15,15 @@ __kernel void flip_rows(
 )
 {
     const uint group = (uint)get_group_id(0);
-    const uint first = (group * 1024) + (uint)get_local_id(0);
+    const uint first = group * 1024 + (uint)get_local_id(0);
 
     #pragma unroll
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < 35) {
             const uint i0 = i / 7;
             const uint i1 = i % 7;
-            const float input = Input[(6 - i1) + (i0 * 7)];
+            const float input = Input[6 - i1 + i0 * 7];
             Output[i] = input;
         }
     }

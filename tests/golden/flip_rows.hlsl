@@ -15,14 +15,14 @@ RWStructuredBuffer<float> Output : register(u0);
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint group = group_id.x;
-    const uint first = (group * 1024) + lane_id;
+    const uint first = group * 1024 + lane_id;
 
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < 35) {
             const uint i0 = i / 7;
             const uint i1 = i % 7;
-            precise const float input = Input[(6 - i1) + (i0 * 7)];
+            precise const float input = Input[6 - i1 + i0 * 7];
             Output[i] = input;
         }
     }

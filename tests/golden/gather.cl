@@ -22,7 +22,7 @@ __kernel void gather(
         const int position = min(max((indices < 0) ? (int)((uint)indices + (uint)6) : indices, 0), 5);
         const int row_start = i0 * 5;
         for (int i = 0; i < 5; ++i) {
-            const float input = Input[(position * 5) + i];
+            const float input = Input[position * 5 + i];
             Output[row_start + i] = input;
         }
     }

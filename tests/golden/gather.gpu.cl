@@ -18,16 +18,16 @@ __kernel void gather(
 )
 {
     const int group = (int)get_group_id(0);
-    const int first = (group * 1024) + (int)get_local_id(0);
+    const int first = group * 1024 + (int)get_local_id(0);
 
     #pragma unroll
     for (int k = 0; k < 4; ++k) {
-        const int i = first + (k * 256);
+        const int i = first + k * 256;
         if (i < 60) {
             const int i0 = i / 5;
             const int i1 = i % 5;
             const int indices = Indices[i0];
-            const float input = Input[(min(max((indices < 0) ? (int)((uint)indices + (uint)6) : indices, 0), 5) * 5) + i1];
+            const float input = Input[min(max((indices < 0) ? (int)((uint)indices + (uint)6) : indices, 0), 5) * 5 + i1];
             Output[i] = input;
         }
     }

@@ -75,9 +75,9 @@ __kernel void average(
     const uint end = min(begin + 32768, n);
     const bool streaming = n >= 1258292;
     const uint lead = streaming ? (uint)(-(ulong)quotient % 64 / 4) : 0u;
-    const bool streaming_1 = streaming && ((uint)(-(ulong)shifted % 64 / 4) == lead);
+    const bool streaming_1 = streaming && (uint)(-(ulong)shifted % 64 / 4) == lead;
     const uint vector_begin = min(begin + lead, end);
-    const uint vector_end = end - ((end - vector_begin) % 16);
+    const uint vector_end = end - (end - vector_begin) % 16;
 
     for (uint i = begin; i < vector_begin; ++i) {
         const int a_value = a[i];

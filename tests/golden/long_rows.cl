@@ -21,7 +21,7 @@ __kernel void scale_rows(
     const uint end = min(begin + 32768, 70001u);
     const float scale_value = scale[row];
     const uint row_start = row * 70001;
-    const uint vector_end = end - ((end - begin) % 16);
+    const uint vector_end = end - (end - begin) % 16;
 
     for (uint i = begin; i < vector_end; i += 16) {
         const float16 x_value = vload16(0, x + row_start + i);

@@ -17,10 +17,10 @@ RWStructuredBuffer<float> y : register(u0);
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint group = group_id.x;
-    const uint first = (group * 1024) + lane_id;
+    const uint first = group * 1024 + lane_id;
 
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < 210003) {
             const uint i0 = i / 70001;
             precise const float x_value = x[i];

@@ -38,10 +38,10 @@ uint narrow_bfloat16(const float value)
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint group = group_id.y * 65535 + group_id.x;
-    const uint first = (group * 1024) + lane_id;
+    const uint first = group * 1024 + lane_id;
 
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < n) {
             precise const float input = widen_bfloat16(InputTensor[i]);
             precise const float input_gradient = widen_bfloat16(InputGradientTensor[i]);

@@ -49,14 +49,14 @@ uint narrow_float16(const float value)
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint group = group_id.y * 65535 + group_id.x;
-    const uint first = (group * 512) + lane_id;
+    const uint first = group * 512 + lane_id;
 
     for (uint k = 0; k < 2; ++k) {
-        const uint pair = first + (k * 256);
-        if ((pair * 2) < n) {
+        const uint pair = first + k * 256;
+        if (pair * 2 < n) {
             uint output_gradient_word = 0u;
             for (uint side = 0; side < 2; ++side) {
-                const uint i = (pair * 2) + side;
+                const uint i = pair * 2 + side;
                 if (i < n) {
                     precise const float input = half_float16(InputTensor[i / 2], i);
                     precise const float input_gradient = half_float16(InputGradientTensor[i / 2], i);

@@ -63,7 +63,7 @@ __kernel void ACTIVATION_RELU_GRAD(
     const bool streaming = n >= 4194304;
     const uint lead = streaming ? (uint)(-(ulong)OutputGradientTensor % 64 / 2) : 0u;
     const uint vector_begin = min(begin + lead, end);
-    const uint vector_end = end - ((end - vector_begin) % 16);
+    const uint vector_end = end - (end - vector_begin) % 16;
 
     for (uint i = begin; i < vector_begin; ++i) {
         const float input = vload_half(i, InputTensor);

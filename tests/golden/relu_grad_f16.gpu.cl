@@ -20,11 +20,11 @@ __kernel void ACTIVATION_RELU_GRAD(
 )
 {
     const uint group = (uint)get_group_id(0);
-    const uint first = (group * 1024) + (uint)get_local_id(0);
+    const uint first = group * 1024 + (uint)get_local_id(0);
 
     #pragma unroll
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < n) {
             const float input = vload_half(i, InputTensor);
             const float input_gradient = vload_half(i, InputGradientTensor);

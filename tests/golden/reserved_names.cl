@@ -72,10 +72,10 @@ __kernel void kernel_(
     const uint end = min(begin + 32768, n);
     const bool streaming = n >= 1048576;
     const uint lead = streaming ? (uint)(-(ulong)out % 64 / 4) : 0u;
-    const bool streaming_1 = streaming && ((uint)(-(ulong)t_vload16 % 64 / 4) == lead);
-    const bool streaming_2 = streaming && ((uint)(-(ulong)main_ % 64 / 4) == lead);
+    const bool streaming_1 = streaming && (uint)(-(ulong)t_vload16 % 64 / 4) == lead;
+    const bool streaming_2 = streaming && (uint)(-(ulong)main_ % 64 / 4) == lead;
     const uint vector_begin = min(begin + lead, end);
-    const uint vector_end = end - ((end - vector_begin) % 16);
+    const uint vector_end = end - (end - vector_begin) % 16;
 
     for (uint i_1 = begin; i_1 < vector_begin; ++i_1) {
         const float float4_value = float4_[i_1];

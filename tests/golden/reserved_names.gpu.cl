@@ -39,11 +39,11 @@ __kernel void kernel_(
 )
 {
     const uint group = (uint)get_group_id(0);
-    const uint first = (group * 1024) + (uint)get_local_id(0);
+    const uint first = group * 1024 + (uint)get_local_id(0);
 
     #pragma unroll
     for (uint k = 0; k < 4; ++k) {
-        const uint i_1 = first + (k * 256);
+        const uint i_1 = first + k * 256;
         if (i_1 < n) {
             const float float4_value = float4_[i_1];
             const float point_value = point[i_1];

@@ -45,10 +45,10 @@ float sign_float(const float x)
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint group = group_id.y * 65535 + group_id.x;
-    const uint first = (group * 1024) + lane_id;
+    const uint first = group * 1024 + lane_id;
 
     for (uint k = 0; k < 4; ++k) {
-        const uint i_1 = first + (k * 256);
+        const uint i_1 = first + k * 256;
         if (i_1 < n) {
             precise const float float4_value = float4_[i_1];
             precise const float point_value = point_[i_1];

@@ -44,7 +44,7 @@ __kernel void SCALE(
     const bool streaming = n >= 3145728;
     const uint lead = streaming ? (uint)(-(ulong)OutputTensor % 64 / 4) : 0u;
     const uint vector_begin = min(begin + lead, end);
-    const uint vector_end = end - ((end - vector_begin) % 16);
+    const uint vector_end = end - (end - vector_begin) % 16;
 
     for (uint i = begin; i < vector_begin; ++i) {
         const float input = InputTensor[i];

@@ -69,10 +69,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float scale = ScaleTensor[0];
     precise const float value = portable_exp(-scale);
     const uint group = group_id.y * 65535 + group_id.x;
-    const uint first = (group * 1024) + lane_id;
+    const uint first = group * 1024 + lane_id;
 
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < n) {
             precise const float input = InputTensor[i];
             precise const float output = input * value;

@@ -71,14 +71,13 @@ __kernel void softmax_rows(
         vstore16((float16)(0.0f), 0, total_total);
         float16 total_value = 0.0f;
         float4 total_rest = 0.0f;
-        const uint row_start_1 = block * 200;
-        for (uint i_1 = 0; i_1 < 192; i_1 += 16) {
-            const float16 x_1 = vload16(0, X + row_start_1 + i_1);
-            total_value += exp(x_1 - most_value_1);
+        for (uint i = 0; i < 192; i += 16) {
+            const float16 x = vload16(0, X + row_start + i);
+            total_value += exp(x - most_value_1);
         }
-        for (uint i_1 = 192; i_1 < 200; i_1 += 4) {
-            const float4 x_1 = vload4(0, X + row_start_1 + i_1);
-            total_rest += exp(x_1 - most_value_1);
+        for (uint i = 192; i < 200; i += 4) {
+            const float4 x = vload4(0, X + row_start + i);
+            total_rest += exp(x - most_value_1);
         }
         vstore16(vload16(0, total_total) + total_value, 0, total_total);
         vstore4(vload4(0, total_total) + total_rest, 0, total_total);
@@ -87,16 +86,15 @@ __kernel void softmax_rows(
         vstore2(vload2(0, total_total) + vload2(0, total_total + 2), 0, total_total);
         total_total[0] = total_total[0] + total_total[1];
         const float total_value_1 = total_total[0];
-        const uint row_start_2 = block * 200;
-        for (uint i_2 = 0; i_2 < 192; i_2 += 16) {
-            const float16 x_2 = vload16(0, X + row_start_2 + i_2);
-            const float16 y = exp(x_2 - most_value_1) / total_value_1;
-            vstore16(y, 0, Y + row_start_2 + i_2);
+        for (uint i = 0; i < 192; i += 16) {
+            const float16 x = vload16(0, X + row_start + i);
+            const float16 y = exp(x - most_value_1) / total_value_1;
+            vstore16(y, 0, Y + row_start + i);
         }
-        for (uint i_2 = 192; i_2 < 200; i_2 += 4) {
-            const float4 x_2 = vload4(0, X + row_start_2 + i_2);
-            const float4 y = exp(x_2 - most_value_1) / total_value_1;
-            vstore4(y, 0, Y + row_start_2 + i_2);
+        for (uint i = 192; i < 200; i += 4) {
+            const float4 x = vload4(0, X + row_start + i);
+            const float4 y = exp(x - most_value_1) / total_value_1;
+            vstore4(y, 0, Y + row_start + i);
         }
     }
 }

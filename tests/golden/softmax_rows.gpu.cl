@@ -26,18 +26,18 @@ __kernel void softmax_rows(
     __local float total_lanes[256];
     const uint row = (uint)get_local_id(0) / 4;
     const uint column = (uint)get_local_id(0) % 4;
-    const uint output = ((uint)get_group_id(0) * 4) + column;
+    const uint output = (uint)get_group_id(0) * 4 + column;
     float most_value = (-INFINITY);
 
     for (uint element = row; element < 200; element += 64) {
-        const float x = X[(output * 200) + element];
+        const float x = X[output * 200 + element];
         most_value = max_float(most_value, x);
     }
     most_lanes[(uint)get_local_id(0)] = most_value;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint width = 32; width > 0; width /= 2) {
         if (row < width) {
-            most_value = max_float(most_value, most_lanes[(uint)get_local_id(0) + (width * 4)]);
+            most_value = max_float(most_value, most_lanes[(uint)get_local_id(0) + width * 4]);
             most_lanes[(uint)get_local_id(0)] = most_value;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -45,24 +45,25 @@ __kernel void softmax_rows(
     most_value = most_lanes[column];
     float total_value = 0.0f;
 
-    for (uint element_1 = row; element_1 < 200; element_1 += 64) {
-        const float x_1 = X[(output * 200) + element_1];
-        total_value += exp(x_1 - most_value);
+    for (uint element = row; element < 200; element += 64) {
+        const float x = X[output * 200 + element];
+        total_value += exp(x - most_value);
     }
     total_lanes[(uint)get_local_id(0)] = total_value;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint width_1 = 32; width_1 > 0; width_1 /= 2) {
-        if (row < width_1) {
-            total_value += total_lanes[(uint)get_local_id(0) + (width_1 * 4)];
+    for (uint width = 32; width > 0; width /= 2) {
+        if (row < width) {
+            total_value += total_lanes[(uint)get_local_id(0) + width * 4];
             total_lanes[(uint)get_local_id(0)] = total_value;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     total_value = total_lanes[column];
 
-    for (uint element_2 = row; element_2 < 200; element_2 += 64) {
-        const float x_2 = X[(output * 200) + element_2];
-        const float y = exp(x_2 - most_value) / total_value;
-        Y[(output * 200) + element_2] = y;
+    for (uint element = row; element < 200; element += 64) {
+        const uint offset = output * 200 + element;
+        const float x = X[offset];
+        const float y = exp(x - most_value) / total_value;
+        Y[offset] = y;
     }
 }

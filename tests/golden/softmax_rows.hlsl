@@ -71,18 +71,18 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint row = lane_id / 4;
     const uint column = lane_id % 4;
-    const uint output = (group_id.x * 4) + column;
+    const uint output = group_id.x * 4 + column;
     precise float most_value = asfloat(0xff800000);
 
     for (uint element = row; element < 200; element += 64) {
-        precise const float x = X[(output * 200) + element];
+        precise const float x = X[output * 200 + element];
         most_value = max_float(most_value, x);
     }
     most_lanes[lane_id] = most_value;
     GroupMemoryBarrierWithGroupSync();
     for (uint width = 32; width > 0; width /= 2) {
         if (row < width) {
-            most_value = max_float(most_value, most_lanes[lane_id + (width * 4)]);
+            most_value = max_float(most_value, most_lanes[lane_id + width * 4]);
             most_lanes[lane_id] = most_value;
         }
         GroupMemoryBarrierWithGroupSync();
@@ -90,24 +90,25 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     most_value = most_lanes[column];
     precise float total_value = 0.0f;
 
-    for (uint element_1 = row; element_1 < 200; element_1 += 64) {
-        precise const float x_1 = X[(output * 200) + element_1];
-        total_value += portable_exp(x_1 - most_value);
+    for (uint element = row; element < 200; element += 64) {
+        precise const float x = X[output * 200 + element];
+        total_value += portable_exp(x - most_value);
     }
     total_lanes[lane_id] = total_value;
     GroupMemoryBarrierWithGroupSync();
-    for (uint width_1 = 32; width_1 > 0; width_1 /= 2) {
-        if (row < width_1) {
-            total_value += total_lanes[lane_id + (width_1 * 4)];
+    for (uint width = 32; width > 0; width /= 2) {
+        if (row < width) {
+            total_value += total_lanes[lane_id + width * 4];
             total_lanes[lane_id] = total_value;
         }
         GroupMemoryBarrierWithGroupSync();
     }
     total_value = total_lanes[column];
 
-    for (uint element_2 = row; element_2 < 200; element_2 += 64) {
-        precise const float x_2 = X[(output * 200) + element_2];
-        precise const float y = portable_exp(x_2 - most_value) / total_value;
-        Y[(output * 200) + element_2] = y;
+    for (uint element = row; element < 200; element += 64) {
+        const uint offset = output * 200 + element;
+        precise const float x = X[offset];
+        precise const float y = portable_exp(x - most_value) / total_value;
+        Y[offset] = y;
     }
 }

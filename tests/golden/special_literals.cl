@@ -51,7 +51,7 @@ __kernel void special(
     const bool streaming = n >= 3145728;
     const uint lead = streaming ? (uint)(-(ulong)y % 64 / 4) : 0u;
     const uint vector_begin = min(begin + lead, end);
-    const uint vector_end = end - ((end - vector_begin) % 16);
+    const uint vector_end = end - (end - vector_begin) % 16;
 
     for (uint i = begin; i < vector_begin; ++i) {
         const float x_value = x[i];

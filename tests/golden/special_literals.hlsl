@@ -35,10 +35,10 @@ float min_float(const float a, const float b)
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint group = group_id.y * 65535 + group_id.x;
-    const uint first = (group * 1024) + lane_id;
+    const uint first = group * 1024 + lane_id;
 
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < n) {
             precise const float x_value = x[i];
             precise const float y_value = isnan_float(x_value)

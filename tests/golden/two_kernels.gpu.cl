@@ -17,18 +17,18 @@ __kernel void centered_1(
     __local float total_exact_lanes[256];
     const uint row = (uint)get_local_id(0) / 16;
     const uint column = (uint)get_local_id(0) % 16;
-    const uint output = ((uint)get_group_id(0) * 16) + column;
+    const uint output = (uint)get_group_id(0) * 16 + column;
     float total_exact_value = 0.0f;
 
     for (uint element = row; element < 40; element += 16) {
-        const float x_value = vload_half((output * 40) + element, x);
+        const float x_value = vload_half(output * 40 + element, x);
         total_exact_value += x_value;
     }
     total_exact_lanes[(uint)get_local_id(0)] = total_exact_value;
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint width = 8; width > 0; width /= 2) {
         if (row < width) {
-            total_exact_value += total_exact_lanes[(uint)get_local_id(0) + (width * 16)];
+            total_exact_value += total_exact_lanes[(uint)get_local_id(0) + width * 16];
             total_exact_lanes[(uint)get_local_id(0)] = total_exact_value;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -66,11 +66,11 @@ __kernel void centered_2(
 )
 {
     const uint group = (uint)get_group_id(0);
-    const uint first = (group * 1024) + (uint)get_local_id(0);
+    const uint first = group * 1024 + (uint)get_local_id(0);
 
     #pragma unroll
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < 2560) {
             const uint i0 = i / 40;
             const float x_value = vload_half(i, x);

@@ -18,18 +18,18 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint row = lane_id / 16;
     const uint column = lane_id % 16;
-    const uint output = (group_id.x * 16) + column;
+    const uint output = group_id.x * 16 + column;
     precise float total_exact_value = 0.0f;
 
     for (uint element = row; element < 40; element += 16) {
-        precise const float x_value = (float)x[(output * 40) + element];
+        precise const float x_value = (float)x[output * 40 + element];
         total_exact_value += x_value;
     }
     total_exact_lanes[lane_id] = total_exact_value;
     GroupMemoryBarrierWithGroupSync();
     for (uint width = 8; width > 0; width /= 2) {
         if (row < width) {
-            total_exact_value += total_exact_lanes[lane_id + (width * 16)];
+            total_exact_value += total_exact_lanes[lane_id + width * 16];
             total_exact_lanes[lane_id] = total_exact_value;
         }
         GroupMemoryBarrierWithGroupSync();
@@ -73,10 +73,10 @@ float round_float16(const float value)
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     const uint group = group_id.x;
-    const uint first = (group * 1024) + lane_id;
+    const uint first = group * 1024 + lane_id;
 
     for (uint k = 0; k < 4; ++k) {
-        const uint i = first + (k * 256);
+        const uint i = first + k * 256;
         if (i < 2560) {
             const uint i0 = i / 40;
             precise const float x_value = (float)x[i];

@@ -230,7 +230,7 @@ def test_local_names(tensor: str, name: str) -> None:
 
 def test_names_are_numbered() -> None:
     names = Names(["i"])
-    assert [names.take("i"), names.take("j"), names.take("i")] == ["i_1", "j", "i_2"]
+    assert [names.take("i"), names.take("j"), names.take("i")] == ["i#1", "j", "i#2"]
 
 
 @pytest.mark.parametrize(

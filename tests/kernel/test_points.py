@@ -66,7 +66,7 @@ def test_index_types(largest: int, reach: tuple[float, float], index: IndexType)
 def test_conditions_stand_before_the_reads_they_protect() -> None:
     text = source("first_above", "hlsl")
     bounds = text.index("Bounds[")
-    test, read, compared = text.index(">= 2"), text.index("Input[("), text.index("> bounds")
+    test, read, compared = text.index(">= 2"), text.index("Input[position"), text.index("> bounds")
     assert bounds < text.index("for (") < test < read < compared
 
 

@@ -1,0 +1,175 @@
+"""Names the positions in buffers, and the parts of positions, that stand in several places.
+
+A position is written out wherever an element is read or stored. Where the same one, or the same
+part of several, serves more than once, it gets a name in the outermost scope that has all it is
+computed from in sight.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.rewrite import (
+    NUMBER,
+    Change,
+    find_body,
+    find_defined,
+    list_expressions,
+    list_operands,
+    map_expressions,
+    map_operands,
+    replace_body,
+    walk,
+)
+from dmlc.scalars import DataType
+
+_WORTH = 2
+"""Operations from which on a position is worth a name of its own."""
+
+
+def name_offsets(statements: Sequence[k.Statement]) -> tuple[k.Statement, ...]:
+    """The statements of a kernel, with names for what their positions share."""
+    return _Offsets().write(statements, set(), {})
+
+
+@dataclasses.dataclass(slots=True)
+class _Uses:
+    """Where a part of positions stands."""
+
+    first: int
+    """The number of the first statement that needs it."""
+    count: int = 0
+    around: dict[k.Expression, None] = dataclasses.field(default_factory=dict[k.Expression, None])
+    """The larger parts that it is in."""
+
+
+class _Offsets:
+    def __init__(self) -> None:
+        self._count = 0
+        self._variables: set[str] = set()
+
+    def write(
+        self,
+        statements: Sequence[k.Statement],
+        visible: set[str],
+        known: Mapping[k.Expression, k.Expression],
+    ) -> tuple[k.Statement, ...]:
+        """The statements, with names for what they share. `visible` are the locals around them,
+        and `known` the positions that have a name there."""
+        here = set(visible)
+        for statement in statements:
+            if isinstance(statement, k.Variable):
+                self._variables.add(statement.local.name)
+            elif isinstance(statement, k.Let):
+                here.add(statement.local.name)
+        chosen = self._choose(statements, here)
+        named = dict(known)
+
+        def change(expression: k.Expression) -> k.Expression:
+            if expression.type.dtype is DataType.INDEX and isinstance(expression, k.Operate):
+                return named.get(expression) or map_operands(expression, change)
+            return map_operands(expression, change)
+
+        made: list[k.Statement] = []
+        for number, statement in enumerate(statements):
+            for expression in (e for e, first in chosen.items() if first == number):
+                if expression not in named:
+                    local = k.Local(f"offset{NUMBER}{self._count}", expression.type)
+                    self._count += 1
+                    here.add(local.name)
+                    made.append(k.Let(local, map_operands(expression, change)))
+                    named[expression] = local
+            changed = self._change_all(statement, change) if named else statement
+            if isinstance(statement, k.Let) and self._names_position(statement.value, here):
+                named.setdefault(statement.value, statement.local)
+                named.setdefault(map_operands(statement.value, change), statement.local)
+            body = find_body(changed)
+            if body:
+                variable = find_defined(changed)
+                inside = here if variable is None else here | {variable.name}
+                changed = replace_body(changed, self.write(body, inside, named))
+            made.append(changed)
+        return tuple(made)
+
+    def _change_all(self, statement: k.Statement, change: Change) -> k.Statement:
+        changed = map_expressions(statement, change)
+        body = find_body(changed)
+        if not body:
+            return changed
+        return replace_body(changed, [self._change_all(s, change) for s in body])
+
+    def _choose(
+        self, statements: Sequence[k.Statement], visible: set[str]
+    ) -> dict[k.Expression, int]:
+        """What is worth a name among these statements, smaller parts first, each with the number
+        of the statement that needs it first."""
+        uses: dict[k.Expression, _Uses] = {}
+        for number, statement in enumerate(statements):
+            for place in _list_places(statement):
+                self._count_parts(place, visible, uses, number)
+        found = [
+            part
+            for part, used in uses.items()
+            if used.count > 1
+            and _measure(part) >= _WORTH
+            and not any(uses[outer].count == used.count for outer in used.around)
+        ]
+        found.sort(key=_measure)
+        return {part: uses[part].first for part in found}
+
+    def _count_parts(
+        self,
+        place: k.Expression,
+        visible: set[str],
+        uses: dict[k.Expression, _Uses],
+        number: int,
+    ) -> None:
+        pending: list[tuple[k.Expression, k.Expression | None]] = [(place, None)]
+        while pending:
+            part, outer = pending.pop()
+            if not isinstance(part, k.Operate):
+                continue
+            fits = self._fits(part, visible)
+            if fits:
+                used = uses.setdefault(part, _Uses(number))
+                used.count += 1
+                if outer is not None:
+                    used.around[outer] = None
+            pending += [(o, part if fits else None) for o in part.operands]
+
+    def _names_position(self, value: k.Expression, visible: set[str]) -> bool:
+        return isinstance(value, k.Operate) and self._fits(value, visible)
+
+    def _fits(self, part: k.Expression, visible: set[str]) -> bool:
+        """Whether a position is of arithmetic alone, on what is in sight."""
+        for each in walk(part):
+            if each.type.dtype is not DataType.INDEX or isinstance(
+                each, k.Load | k.Element | k.Choose | k.Convert
+            ):
+                return False
+            if isinstance(each, k.Local) and (
+                each.name not in visible or each.name in self._variables
+            ):
+                return False
+        return True
+
+
+def _list_places(statement: k.Statement) -> list[k.Expression]:
+    """The positions in buffers that a statement names, and those of its body."""
+    found: list[k.Expression] = []
+    if isinstance(statement, k.Store | k.Prefetch | k.StoreWord):
+        found.append(statement.index)
+    for expression in list_expressions(statement):
+        found += [each.index for each in walk(expression) if isinstance(each, k.Load)]
+    for inner in find_body(statement):
+        found += _list_places(inner)
+    return found
+
+
+def _measure(expression: k.Expression) -> int:
+    """The operations in an expression."""
+    return isinstance(expression, k.Operate) + sum(
+        _measure(operand) for operand in list_operands(expression)
+    )

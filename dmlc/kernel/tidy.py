@@ -1,0 +1,131 @@
+"""Makes a kernel read as if one person had written all of it.
+
+Phases and loops are written one by one, each as if it were alone. Here what an outer scope has at
+hand already is used again; positions in buffers that are needed more than once get a name (see
+`offsets`); and names are numbered only where another of that name is in sight.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Mapping, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.offsets import name_offsets
+from dmlc.kernel.rewrite import (
+    NUMBER,
+    define,
+    find_body,
+    find_defined,
+    map_expressions,
+    map_operands,
+    replace_body,
+    walk,
+)
+
+
+def tidy(kernel: k.Kernel) -> k.Kernel:
+    """The same kernel, of the same values, for people to read."""
+    taken = {b.name for b in kernel.buffers} | {s.name for s, _ in kernel.scalars}
+    arrays: dict[str, str] = {}
+    for array in kernel.arrays:
+        arrays[array.name] = _choose(array.name, taken)
+        taken.add(arrays[array.name])
+    fixed = {b.name for b in kernel.buffers if b.access is k.Access.READ}
+    body = name_offsets(kernel.body)
+    return dataclasses.replace(
+        kernel,
+        body=_Naming(fixed, arrays).write(body, {}, {}, taken),
+        arrays=tuple(dataclasses.replace(a, name=arrays[a.name]) for a in kernel.arrays),
+    )
+
+
+class _Naming:
+    """Leaves out what is computed again where it is in sight, and cannot have changed; and gives
+    every local the shortest name that nothing else in sight has."""
+
+    def __init__(self, fixed: Container[str], arrays: Mapping[str, str]) -> None:
+        self._fixed = fixed
+        """The buffers that nobody writes to."""
+        self._arrays = arrays
+        self._variables: set[k.Local] = set()
+
+    def write(
+        self,
+        statements: Sequence[k.Statement],
+        names: Mapping[str, k.Local],
+        known: Mapping[k.Expression, k.Local],
+        taken: set[str],
+    ) -> tuple[k.Statement, ...]:
+        """The statements with new names. `names` has those in sight, by the old ones, and `known`
+        what they are the values of."""
+        names, known, taken = dict(names), dict(known), set(taken)
+
+        def change(expression: k.Expression) -> k.Expression:
+            if isinstance(expression, k.Local):
+                return names[expression.name]
+            changed = map_operands(expression, change)
+            if isinstance(changed, k.Element):
+                return k.Element(self._arrays[changed.array], changed.index, changed.type)
+            return changed
+
+        made: list[k.Statement] = []
+        for each in statements:
+            statement = map_expressions(each, change)
+            if isinstance(statement, k.Put):
+                statement = dataclasses.replace(statement, array=self._arrays[statement.array])
+            stays = isinstance(statement, k.Let) and self._stays(statement.value)
+            if isinstance(statement, k.Let) and stays:
+                value = statement.value
+                found = value if isinstance(value, k.Local) else known.get(value)
+                if found is not None:
+                    names[statement.local.name] = found
+                    continue
+            local, body = find_defined(statement), find_body(statement)
+            if local is None:
+                if body:
+                    statement = replace_body(statement, self.write(body, names, known, taken))
+                made.append(statement)
+                continue
+            given = k.Local(_choose(local.name, taken), local.type)
+            statement = define(statement, given)
+            if body:
+                inside = {**names, local.name: given}
+                statement = replace_body(
+                    statement, self.write(body, inside, known, taken | {given.name})
+                )
+            else:
+                names[local.name] = given
+                taken.add(given.name)
+                if isinstance(statement, k.Variable):
+                    self._variables.add(given)
+                else:
+                    self._variables.discard(given)
+            if isinstance(statement, k.Let) and stays:
+                known[statement.value] = given
+            made.append(statement)
+        return tuple(made)
+
+    def _stays(self, value: k.Expression) -> bool:
+        """Whether a value is the same wherever its locals are in sight. A literal has no need of
+        that."""
+        if isinstance(value, k.Literal):
+            return False
+        for each in walk(value):
+            if isinstance(each, k.Element):
+                return False
+            if isinstance(each, k.Load) and each.buffer not in self._fixed:
+                return False
+            if isinstance(each, k.Local) and each in self._variables:
+                return False
+        return True
+
+
+def _choose(name: str, taken: set[str]) -> str:
+    """A name as it was wanted, or numbered where that is taken."""
+    wanted = chosen = name.partition(NUMBER)[0]
+    number = 0
+    while chosen in taken:
+        number += 1
+        chosen = f"{wanted}_{number}"
+    return chosen
