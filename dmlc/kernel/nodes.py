@@ -297,6 +297,8 @@ class Buffer:
     count: int | None = None
     """The number of elements, where this is no tensor of the function but memory between two of
     its kernels."""
+    bytes: int | None = None
+    """What the kernel touches of it; None where that is known at run time only."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
