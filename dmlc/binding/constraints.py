@@ -299,11 +299,14 @@ def _fixed_conflict(tensor: BoundTensor, size: int) -> Diagnostic:
 
 
 def match_dimensions(pattern: tuple[Dimension, ...], rank: int) -> tuple[Dimension, ...] | None:
-    """The dimensions that a tensor of this rank has, optional ones left out at the front."""
+    """The dimensions that a tensor of this rank has: of the optional ones the first are left out,
+    as `{ N, C, [D], [H], W }` has it; None where these are not enough, or too many."""
     spare = len(pattern) - rank
-    if spare < 0 or not all(d.optional for d in pattern[:spare]):
+    optional = [k for k, dimension in enumerate(pattern) if dimension.optional]
+    if not 0 <= spare <= len(optional):
         return None
-    return pattern[spare:]
+    left_out = optional[:spare]
+    return tuple(d for k, d in enumerate(pattern) if k not in left_out)
 
 
 def show_dimensions(pattern: tuple[Dimension, ...]) -> str:

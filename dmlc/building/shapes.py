@@ -29,9 +29,27 @@ def infer_output(
     if shape is None and output.dimensions is not None:
         shape = _from_dimensions(operator, output, given)
     dtypes = [given[n].data_type for n in _alike(operator, output, "DataType") if n in given]
-    if not dtypes and len(output.dtypes) == 1:
-        dtypes = list(output.dtypes)
+    if not dtypes:
+        dtypes = [_permitted_type(operator, output, given)]
     return shape, next((t for t in dtypes if t is not None), None)
+
+
+def _permitted_type(
+    operator: OperatorDefinition, output: TensorDefinition, given: Mapping[str, Value]
+) -> DataType | None:
+    """The data type that the tables leave an output, as binding chooses it: of several, one that
+    an input has, or the first. None where an input's is not known."""
+    known = {name: value.data_type for name, value in given.items()}
+    choices: dict[DataType, None] = {}
+    for combination in operator.combinations:
+        types = combination.types
+        if output.name not in types or any(known[n] is None for n in known if n in types):
+            continue
+        if all(dtype in types[name] for name, dtype in known.items() if name in types):
+            choices |= dict.fromkeys(types[output.name])
+    if not choices and len(output.dtypes) == 1:
+        choices = dict.fromkeys(output.dtypes)
+    return next((t for t in (*known.values(), *choices) if t in choices), None)
 
 
 def _alike(operator: OperatorDefinition, output: TensorDefinition, fact: str) -> list[str]:

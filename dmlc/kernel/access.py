@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from dmlc import ir
+from dmlc.ir.affine import Affine, find_affine
 from dmlc.ir.positions import (
     MOST_POINTS,
     count_points,
@@ -22,14 +23,6 @@ from dmlc.ir.positions import (
 from dmlc.ir.ranges import Interval, instruction_range, table_ranges
 from dmlc.kernel.schedule import RUN_TIME_COUNT
 from dmlc.scalars import DataType
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Affine:
-    """`constant + sum(index * factor)`."""
-
-    constant: int
-    factors: tuple[tuple[ir.Index, int], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,51 +89,6 @@ def _choose_form(form: Affine | None, reach: Interval, size: ir.Extent) -> Affin
 
 def _is_within(reach: Interval, size: ir.Extent) -> bool:
     return isinstance(size, str) or (reach[0] >= 0 and reach[1] < max(size, 1))
-
-
-def find_affine(body: ir.Body) -> tuple[Affine | None, ...]:
-    """Each INDEX value as a sum of indices times constants, where it is one."""
-    found: list[Affine | None] = []
-    for instruction in body.instructions:
-        given = [found[o] for o in ir.operands(instruction)]
-        form: Affine | None = None
-        match instruction:
-            case ir.Index():
-                form = Affine(0, ((instruction, 1),))
-            case ir.Constant(dtype=DataType.INDEX, value=value):
-                form = Affine(int(value))
-            case ir.Apply(operation=operation, dtype=DataType.INDEX):
-                known = [g for g in given if g is not None]
-                if len(known) == len(given):
-                    form = _combine(operation.name, known)
-            case _:
-                pass
-        found.append(form)
-    return tuple(found)
-
-
-def _combine(name: str, given: Sequence[Affine]) -> Affine | None:
-    match name:
-        case "add":
-            return _sum(given[0], given[1], 1)
-        case "sub":
-            return _sum(given[0], given[1], -1)
-        case "neg":
-            return _sum(Affine(0), given[0], -1)
-        case "mul" if not given[0].factors:
-            return _sum(Affine(0), given[1], given[0].constant)
-        case "mul" if not given[1].factors:
-            return _sum(Affine(0), given[0], given[1].constant)
-        case _:
-            return None
-
-
-def _sum(left: Affine, right: Affine, factor: int) -> Affine:
-    factors = dict(left.factors)
-    for index, times in right.factors:
-        factors[index] = factors.get(index, 0) + times * factor
-    kept = tuple((index, times) for index, times in factors.items() if times)
-    return Affine(left.constant + factor * right.constant, kept)
 
 
 def find_ranges(stage: ir.Stage, tables: Mapping[str, Interval]) -> tuple[Interval, ...]:

@@ -47,7 +47,7 @@ class Builder:
         self.profile = profile
         self.limits = limits
         self.names = names or Names(b.name for b in buffers)
-        self._bytes = sum(b.dtype.bytes for b in buffers)
+        self._buffers = buffers
         self.scalars: tuple[tuple[k.Scalar, int | str], ...] = ()
         self.arrays: list[k.Array] = []
 
@@ -169,7 +169,7 @@ class Builder:
         A streaming store needs an aligned vector. The kernel's own steps keep to that where rows
         start on cache lines; whether the buffer does is seen at run time.
         """
-        if not self.is_large:
+        if not self._weighs(1):
             return {}, []
         streaming: dict[str, k.Expression] = {}
         flags: list[k.Statement] = []
@@ -209,14 +209,25 @@ class Builder:
 
     @property
     def is_large(self) -> bool:
-        """Whether so much memory is moved that stores had better pass the caches by."""
-        least = self._least_streamed()
-        return least is not None and self.count() >= least
+        """Whether so much memory is touched that reading and writing had better take turns: a
+        third of what it takes for stores to pass the caches by."""
+        return self._weighs(3)
+
+    def _weighs(self, times: int) -> bool:
+        """Whether so many times the memory that the kernel touches is more than caches keep."""
+        threshold = self.profile.streaming_bytes
+        touched = sum(b.bytes or 0 for b in self._buffers)
+        return threshold is not None and times * touched >= threshold
 
     def _least_streamed(self) -> int | None:
-        """The number of elements from which on stores may pass the caches by."""
+        """The number of elements of a packed run from which on stores may pass the caches by."""
         threshold = self.profile.streaming_bytes
-        return None if threshold is None else -(-threshold // self._bytes)
+        if threshold is None:
+            return None
+        walked = {view.tensor for view, steps in self.walk.strides.items() if any(steps)}
+        fixed = sum(b.bytes or 0 for b in self._buffers if b.name not in walked)
+        each = sum(b.dtype.bytes for b in self._buffers if b.name in walked)
+        return max(0, -(-(threshold - fixed) // each))
 
     def _streamed(self) -> list[View]:
         """The results that may be streamed: a mask is a vector only once it is narrowed to

@@ -21,7 +21,7 @@ def lower_run(b: Builder) -> Shape:
     group = k.Position(k.Geometry.GROUP)
     begin = b.let("begin", multiply(group, per_item))
     end = b.let("end", operate("min", add(begin.local, index(per_item)), count))
-    streaming, lead, flags = b.streaming_run(count)
+    streaming, lead, flags = b.streaming_run(count) if _takes_vectors(b, 0) else ({}, None, [])
     body: list[k.Statement] = [*emitter.lets(0, b.fixed), begin, end, *flags]
     start: k.Expression = begin.local
     if lead is not None:
@@ -55,7 +55,8 @@ def lower_nest(b: Builder) -> Shape:
     words = f"each computes {run * inner:,} elements"
     depths = {axis: 1 if axis < split else axis - split + 2 for axis in range(last + 1)}
     emitter = Emitter(b.elements, b.names, b.depth(lambda axis: depths[axis]))
-    streaming, flags = b.streaming()
+    in_vectors = _takes_vectors(b, last) or _narrows(b, last)
+    streaming, flags = b.streaming() if in_vectors else ({}, [])
     body: list[k.Statement] = [*emitter.lets(0, b.fixed), *flags]
 
     def make(block: k.Expression) -> list[k.Statement]:
@@ -74,7 +75,7 @@ def _nest_pieces(b: Builder, sizes: tuple[int, ...]) -> Shape:
     launch = k.Launch(rows * pieces, 1, 1)
     words = f"each computes {per_item:,} elements of a row"
     emitter = Emitter(b.elements, b.names, b.depth(lambda axis: 1 if axis < last else 2))
-    streaming, flags = b.streaming()
+    streaming, flags = b.streaming() if _takes_vectors(b, last) else ({}, [])
     body: list[k.Statement] = [*emitter.lets(0, b.fixed), *flags]
     piece: k.Expression = k.Position(k.Geometry.GROUP)
     known: dict[int, k.Expression] = {}
@@ -140,8 +141,8 @@ def _loop_vectors(
         made = emitter.lets(level, position, width)
         return (*made, *emitter.stores(position, width, streaming))
 
-    if b.elements.has_positions or any(step > 1 for step in steps.values()):
-        if _narrows(b, steps) and isinstance(stop, k.Literal):
+    if not _takes_vectors(b, axis):
+        if _narrows(b, axis) and isinstance(stop, k.Literal):
             return _loop_blocks(b, emitter, level, at, int(stop.value), streaming)
         return [k.For(variable, start, stop, 1, inner(1))]
     if isinstance(stop, k.Literal):
@@ -165,11 +166,19 @@ def _loop_vectors(
     ]
 
 
-def _narrows(b: Builder, steps: dict[View, int]) -> bool:
-    """Whether results that lie side by side are stored in 16 bits: converting them one by one
-    takes longer than most of what they are computed from."""
+def _takes_vectors(b: Builder, axis: int) -> bool:
+    """Whether neighbours along an axis are computed together: all lies side by side there, and
+    nothing depends on where it is."""
+    steps = (strides[axis] for strides in b.walk.strides.values())
+    return not b.elements.has_positions and all(step <= 1 for step in steps)
+
+
+def _narrows(b: Builder, axis: int) -> bool:
+    """Whether results that lie side by side along an axis are stored in 16 bits: converting them
+    one by one takes longer than most of what they are computed from."""
     results = [view for view, _ in b.elements.results]
-    return all(steps[v] == 1 for v in results) and any(v.dtype.is_storage_only for v in results)
+    beside = all(b.walk.strides[view][axis] == 1 for view in results)
+    return beside and any(view.dtype.is_storage_only for view in results)
 
 
 def _loop_blocks(

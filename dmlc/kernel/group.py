@@ -19,6 +19,7 @@ from dmlc.kernel import reduce_cpu, reduce_gpu
 from dmlc.kernel.build import CACHE_LINE
 from dmlc.kernel.element import Gather, Read, View
 from dmlc.kernel.emit import Names
+from dmlc.kernel.footprint import count_steps, measure_footprint
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import ACCESS, check_limits, find_gathered, find_index, lower
 from dmlc.kernel.phases import Phase, collect_phases, fold_parts, part_members, store_parts
@@ -248,8 +249,7 @@ def _measure_effort(phases: Sequence[Phase]) -> float:
     stored: dict[str, int] = {}
     for phase in phases:
         for view in phase.elements.buffers():
-            steps = zip(phase.space.sizes, phase.space.walk.strides[view], strict=True)
-            count = math.prod(size for size, step in steps if step)
+            count = count_steps(phase.space.walk, view) or 0
             computed += count * view.dtype.compute.bytes
             stored[view.tensor] = max(stored.get(view.tensor, 0), count * view.dtype.bytes)
     return max(1.0, computed / max(1, sum(stored.values())))
@@ -268,16 +268,17 @@ def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buf
         written.update({v.tensor: v for v, _ in phase.elements.results if not v.near})
         for view in phase.elements.buffers():
             sizes[view.tensor] = max(sizes.get(view.tensor, 0), _reach(phase, view))
+    touched = measure_footprint(function, [(p.elements, p.space.walk) for p in phases])
     tensors = function.tensors()
     made = [
-        k.Buffer(name, tensor.dtype, ACCESS[name in read, name in written])
+        k.Buffer(name, tensor.dtype, ACCESS[name in read, name in written], None, touched[name])
         for name, tensor in tensors.items()
         if name in read or name in written
     ]
     for name, view in (read | written).items():
         if name not in tensors:
             access = ACCESS[name in read, name in written]
-            made.append(k.Buffer(name, view.dtype, access, sizes[name]))
+            made.append(k.Buffer(name, view.dtype, access, sizes[name], touched[name]))
     return tuple(made)
 
 

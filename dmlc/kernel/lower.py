@@ -17,6 +17,7 @@ from dmlc.kernel.build import Builder
 from dmlc.kernel.collapse import Walk, collapse
 from dmlc.kernel.cpu import lower_nest, lower_run
 from dmlc.kernel.element import Elements, Gather, Read, collect_elements, tensor_strides
+from dmlc.kernel.footprint import measure_footprint
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.gpu import lower_flat
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile
@@ -38,7 +39,7 @@ def lower(
     """
     elements = collect_elements(function, stages, near)
     walk = collapse(elements)
-    buffers = _list_buffers(function, elements)
+    buffers = _list_buffers(function, elements, walk)
     count = walk.count if isinstance(walk.count, int) else 0
     offset = max(_largest_offset(walk), find_gathered(function, elements) - 1)
     reached = max(count, offset + 1)
@@ -74,12 +75,13 @@ ACCESS = {
 """By whether a buffer is read and whether it is written."""
 
 
-def _list_buffers(function: ir.Function, elements: Elements) -> tuple[k.Buffer, ...]:
+def _list_buffers(function: ir.Function, elements: Elements, walk: Walk) -> tuple[k.Buffer, ...]:
     """The tensors a kernel touches, in the function's order."""
+    touched = measure_footprint(function, [(elements, walk)])
     read = {v.view.tensor for v in elements.values if isinstance(v, Read | Gather)}
     written = {view.tensor for view, _ in elements.results}
     return tuple(
-        k.Buffer(name, tensor.dtype, ACCESS[name in read, name in written])
+        k.Buffer(name, tensor.dtype, ACCESS[name in read, name in written], None, touched[name])
         for name, tensor in function.tensors().items()
         if name in read or name in written
     )

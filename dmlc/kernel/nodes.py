@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 from typing import TypeAlias
 
 from dmlc.scalars import DataType, Operation
@@ -34,9 +35,22 @@ BOOL = Type(DataType.BOOL)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Literal:
+    """A number as it stands. Two are equal when they are the same bits: -0.0 is not 0.0, and every
+    NaN is the one NaN."""
+
     type: Type
     value: bool | int | float
     """One value; a vector literal repeats it."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Literal) or self.type != other.type:
+            return False
+        if self.value == other.value:
+            return math.copysign(1, self.value) == math.copysign(1, other.value)
+        return math.isnan(self.value) and math.isnan(other.value)
+
+    def __hash__(self) -> int:
+        return hash((self.type, 0 if math.isnan(self.value) else self.value))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -283,6 +297,8 @@ class Buffer:
     count: int | None = None
     """The number of elements, where this is no tensor of the function but memory between two of
     its kernels."""
+    bytes: int | None = None
+    """What the kernel touches of it; None where that is known at run time only."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

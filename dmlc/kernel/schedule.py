@@ -24,7 +24,7 @@ class Profile:
     lanes: int
     """Elements per vector; 1 where each work item works on scalars."""
     streaming_bytes: int | None
-    """Stores pass the caches by once a kernel moves this many bytes; None: never."""
+    """Stores pass the caches by once a kernel touches this many bytes of memory; None: never."""
     groups: int
     """Work groups that keep the device busy: with fewer, large reductions are folded in pieces."""
     piece: int
@@ -58,7 +58,7 @@ CPU = Profile(
     near_bytes=1 << 18,
 )
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
-last-level cache still holds the result of a kernel that moves less than 24 MiB, so that writing
+last-level cache still holds the result of a kernel that touches less than 24 MiB, so that writing
 around it would slow down whoever reads next."""
 
 GPU = Profile(

@@ -209,9 +209,6 @@ def _dimensions(
             return None, None
         size = None if item.group(3) is None else int(item.group(3))
         dimensions.append(Dimension(item.group(2), size, bool(item.group(1))))
-    required = next((i for i, d in enumerate(dimensions) if not d.optional), len(dimensions))
-    if any(d.optional for d in dimensions[required:]):
-        _fail(diagnostics, "only the first dimensions may be left out", cell.span)
     return None, tuple(dimensions)
 
 

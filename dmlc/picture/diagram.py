@@ -58,8 +58,8 @@ class Transfer:
     bytes: int | None
     """Of all times together."""
     text: str
-    """The bytes as people write them: `25.7 MB`, or how many times that; where a size is known
-    at run time only, `4 B` times its name."""
+    """The bytes as people write them: `25.7 MB`, or how many times that where it is the whole
+    tensor; where a size is known at run time only, `4 B` times its name."""
     times: int = 1
 
 
@@ -269,7 +269,9 @@ def _transfer(move: Move, size: int | None, tensors: Mapping[str, Tensor]) -> Tr
     tensor = tensors[move.tensor]
     if size is None or tensor.bytes is None:
         return Transfer(tensor.name, None, tensor.open_bytes)
-    times = size // tensor.bytes if tensor.bytes else 1
+    if not size or size % tensor.bytes:
+        return Transfer(tensor.name, size, show_bytes(size))
+    times = size // tensor.bytes
     text = show_bytes(tensor.bytes)
     return Transfer(tensor.name, size, text if times == 1 else f"{times} {TIMES} {text}", times)
 

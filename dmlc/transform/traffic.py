@@ -1,7 +1,7 @@
 """Counts the bytes that kernels of some stages read and write, tensor by tensor.
 
-What counts is memory as a whole, each tensor once in every pass over it; what caches save is not
-known here.
+What counts is memory as a whole, each element once in every pass over it; what caches save is not
+known here. Which elements of a tensor are read, `parts_read` says.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections.abc import Container, Iterable
 
 from dmlc.ir import Function, Load, Parameter, Stage, Table
+from dmlc.transform.parts_read import Reader, count_read
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,19 +30,39 @@ def list_moves(
     """What one pass of these stages moves: every tensor that they read and do not compute, and
     then every stage itself, but for those `near`, which the kernel has at hand.
 
-    An element that a stride of 0 repeats is counted once, and a tensor as a whole even where a
-    part is read.
+    An element that a stride of 0 repeats is counted once. Of a tensor that is read in part, the
+    part counts, exactly where positions along each axis are index-only and no index drives two
+    axes, as in slices, windows and strides; conditions that tie axes together are not looked at.
+    Where that is not so, as where elements say what is read, the tensor counts as a whole.
     """
     tensors = function.tensors()
+    tables = {t.name: t for t in function.tables}
     own = dict.fromkeys(stages)
-    read: dict[str, None] = {}
+    read: dict[str, list[tuple[Reader, Load]]] = {}
     for name in own:
         stage = tensors[name]
         if isinstance(stage, Stage):
-            read |= {i.tensor: None for i in stage.body.instructions if isinstance(i, Load)}
-    incoming = [Move(n, read=count_bytes(tensors[n])) for n in read if n not in own]
+            reader = Reader(stage, tables)
+            for load in stage.body.instructions:
+                if isinstance(load, Load) and load.tensor not in own:
+                    read.setdefault(load.tensor, []).append((reader, load))
+    incoming = [Move(n, read=_count_bytes_read(tensors[n], loads)) for n, loads in read.items()]
     outgoing = [Move(n, written=count_bytes(tensors[n])) for n in own]
     return tuple(m for m in (*incoming, *outgoing) if m.tensor not in near)
+
+
+def _count_bytes_read(
+    tensor: Parameter | Table | Stage, reads: list[tuple[Reader, Load]]
+) -> int | None:
+    """The bytes of the elements that some loads read, each once; None where a size is known at
+    run time only."""
+    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
+    sizes = [e for e in extents if isinstance(e, int)]
+    if len(sizes) != len(extents):
+        return None
+    strides = None if isinstance(tensor, Stage) else tensor.strides
+    repeated = [False] * len(sizes) if strides is None else [stride == 0 for stride in strides]
+    return count_read(reads, sizes, repeated) * tensor.dtype.bytes
 
 
 def add_moves(moves: Iterable[Move]) -> tuple[Move, ...]:

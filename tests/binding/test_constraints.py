@@ -149,6 +149,22 @@ def test_dimension_patterns() -> None:
     assert refusal(front, {"X": f32(1, 2, 3, 4)}).message.startswith("'X' has 1 to 3 dimensions")
 
 
+def test_which_optional_dimensions_are_left_out() -> None:
+    """The first ones, wherever they are."""
+    op = declare(
+        "Y = X + B",
+        "X | Input | 3 to 5 | FLOAT32 | { N, C, [D], [H], W }",
+        "B | Input | 3 to 5 | FLOAT32 | { 1, C, [1], [1], 1 }",
+        "Y | Output | 3 to 5 | FLOAT32 | { N, C, [D], [H], W }",
+    )
+    for space in ((7,), (6, 7), (5, 6, 7)):
+        ones = (1,) * len(space)
+        given = {"X": f32(2, 3, *space), "B": f32(1, 3, *ones)}
+        assert op.bind(given).stages[0].domain == (2, 3, *space)
+        found = refusal(op, {**given, "B": f32(1, 4, *ones)})
+        assert found.message == "dimension 'C' is 3 in 'X' but 4 in 'B'"
+
+
 def test_outputs_may_not_overlap() -> None:
     op = declare("Y = X", X, Y)
     assert op.bind({"X": f32(2, 3, strides=(0, 0)), "Y": f32(2, 3, strides=(1, 2))})

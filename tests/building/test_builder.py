@@ -80,6 +80,9 @@ def test_values_know_their_types_and_sizes() -> None:
     assert repr(g.directml.ACTIVATION_RELU(InputTensor=x)) == "<value FLOAT16[N, 2 * C]>"
     target: Any = g.onednn.MatMul(src=row, weights=row)
     assert repr(target) == "<value FLOAT32[?]>"
+    assert repr(g.onednn.MatMul(src=x, weights=x)) == "<value FLOAT16[?]>"
+    assert repr(g.onednn.MatMul(src=row, weights=x)) == "<value FLOAT16[?]>"
+    assert repr(g.onednn.MatMul(src=x, weights=x + k)) == "<value ?[?]>"
 
 
 def test_what_is_read_once_stands_where_it_is_read() -> None:

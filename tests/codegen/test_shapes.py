@@ -130,7 +130,7 @@ def test_strides(
 @pytest.mark.parametrize("profile", PROFILES)
 def test_streaming_rows(profile: str) -> None:
     """Rows on cache lines in a tensor large enough that its stores pass the caches by."""
-    function = make_function((40, 64, 1024), b_ones=(0, 2))
+    function = make_function((50, 64, 1024), b_ones=(0, 2))
     source = compile(function, "opencl", profile).kernels[0].source
     assert ("__builtin_nontemporal_store" in source) == (profile == "cpu")
     check(function, profile)
@@ -164,3 +164,16 @@ def test_large_results_at_any_place_in_memory(dtype: DataType, offset: int) -> N
     np.testing.assert_array_equal(out.view(bits), expected.view(bits))
     assert not memory[:offset].any()
     assert not memory[offset + count :].any()
+
+
+@pytest.mark.parametrize("offset", [0, 3])
+def test_large_results_that_depend_on_where_they_are(offset: int) -> None:
+    """Computed one by one, and all of them: no vector waits for aligned memory."""
+    count = (24 << 20) // 4 + 40_003
+    function = ir.parse(f"func @f() -> (%y) {{ %y: s32[i0 < {count}] = cast(i0, s32) }}")
+    memory = np.full(count + 64, -1, np.int32)
+    out = memory[offset : offset + count]
+    opencl.load(compile(function, "opencl"))({}, {"y": out})
+    np.testing.assert_array_equal(out, np.arange(count, dtype=np.int32))
+    assert (memory[:offset] == -1).all()
+    assert (memory[offset + count :] == -1).all()

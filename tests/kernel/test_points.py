@@ -6,7 +6,8 @@ import pytest
 
 from dmlc import ir
 from dmlc.codegen.opencl import OPENCL
-from dmlc.kernel.access import Affine, find_affine, read_positions
+from dmlc.ir.affine import Affine, find_affine
+from dmlc.kernel.access import read_positions
 from dmlc.kernel.element import Gather, Read, collect_elements
 from dmlc.kernel.lower import IndexType, find_index
 from dmlc.kernel.schedule import RUN_TIME_COUNT

@@ -64,6 +64,23 @@ def test_another_name_for_the_same_is_left_out() -> None:
     assert made == ["let a: f32 = x[0]:f32", "store y[0] = a"]
 
 
+def test_a_negative_zero_is_not_a_positive_one() -> None:
+    value = k.Local("a", FLOAT)
+    sums = [let(f"s#{n}", apply("add", value, k.Literal(FLOAT, n))) for n in (0.0, -0.0, 0.0)]
+    made = lines(k.Let(value, load("x", number(0))), *sums)
+    assert made == [
+        "let a: f32 = x[0]:f32",
+        "let s: f32 = add(a, 0.0)",
+        "let s_1: f32 = add(a, -0.0)",
+    ]
+
+
+def test_every_nan_is_the_one_nan() -> None:
+    assert k.Literal(FLOAT, float("nan")) == k.Literal(FLOAT, -float("nan"))
+    assert len({k.Literal(FLOAT, float("nan")), k.Literal(FLOAT, float("nan"))}) == 1
+    assert k.Literal(FLOAT, 1.0) != k.Literal(k.Type(DataType.FLOAT64), 1.0)
+
+
 def test_what_was_in_an_inner_scope_is_computed_again() -> None:
     found = k.Local("a", FLOAT)
     test = k.Operate(OPERATIONS["lt"], (number(1), number(2)), k.BOOL)

@@ -35,16 +35,13 @@ def test_tensors_as_the_pages_have_them() -> None:
             HEADER,
             "| --- | :--- | ---: | --- | --- |",
             "| **InputTensor** | Input | { InputDimensions[] } | 1 to 8 | FLOAT32, FLOAT16 |",
-            "| `Scale` | Optional input | { 1, C, [H], 1 } | 4 | f32 |",
+            "| `Scale` | Optional input | { 1, C, [H], 1 } | 3 to 4 | f32 |",
             "| Out | Array of outputs | | 2, 4 to 5 | s8 and f16 |",
             "| Plain | Output | { [N], C } | | |",
         ),
         diagnostics,
     )
-    # `{ 1, C, [H], 1 }` leaves out what is not at the front.
-    assert messages(diagnostics) == [
-        ("only the first dimensions may be left out", "{ 1, C, [H], 1 }")
-    ]
+    assert messages(diagnostics) == []
     first, scale, out, last = found
     assert (first.name, first.output, first.optional, first.array) == (
         "InputTensor", False, False, False,
@@ -54,9 +51,10 @@ def test_tensors_as_the_pages_have_them() -> None:
     assert first.dtypes == (F32, F16)
     assert scale.optional
     assert not scale.output
-    assert scale.ranks == (4,)
+    assert scale.ranks == (3, 4)
     assert scale.dimensions is not None
     assert [d.name or d.size for d in scale.dimensions] == [1, "C", "H", 1]
+    assert [d.optional for d in scale.dimensions] == [False, False, True, False]
     assert out.array
     assert out.output
     assert out.ranks == (2, 4, 5)

@@ -423,11 +423,13 @@ def _reduce(node: Node, inputs: list[Any], device: str) -> list[Array]:
 
 def _gemm(node: Node, inputs: list[Any], device: str) -> list[Array]:
     a, b, c = inputs[:3]
-    third = None if c is None else c.reshape([1] * (2 - c.ndim) + list(c.shape))
+    turned = {name: bool(node.get(f"trans{name}", 0)) for name in "AB"}
+    sizes = (a.shape[turned["A"]], b.shape[not turned["B"]])
+    third = None if c is None else np.broadcast_to(c, sizes)
     given = {"ATensor": a, "BTensor": b, "CTensor": third}
     settings = {"Alpha": node.get("alpha", 1.0), "Beta": node.get("beta", 1.0)}
-    for name in ("transA", "transB"):
-        settings[f"Trans{name[-1]}"] = "TRANSPOSE" if node.get(name, 0) else "NONE"
+    for name, transposed in turned.items():
+        settings[f"Trans{name}"] = "TRANSPOSE" if transposed else "NONE"
     return [run("directml.GEMM", given, settings, device=device)["OutputTensor"]]
 
 

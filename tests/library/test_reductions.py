@@ -193,6 +193,34 @@ def test_onednn_softmaxes(axis: int, dtype: npt.DTypeLike, device: str) -> None:
     check(found, wide(dy) - np.exp(wide(logged)) * wide(dy).sum(axis, keepdims=True))
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_onednn_softmaxes_give_other_types(device: str) -> None:
+    """Narrow elements are worked on in FLOAT32, so a wide result has that precision."""
+    bf16 = np.dtype(ml_dtypes.bfloat16)
+    for given, wanted in ((bf16, np.float32), (np.float16, np.float32), (np.float32, bf16),
+                          (np.float32, np.float16)):  # fmt: skip
+        x = normal(3, 7, dtype=given)
+        y = softmax(wide(x), (1,))
+        found = run("onednn.SoftMax", {"src": x}, {}, {"dst": np.empty((3, 7), wanted)}, device)
+        assert found["dst"].dtype == wanted
+        check(found["dst"], y)
+    y = y.astype(bf16)
+    outputs = {"diff_src": np.empty((3, 7), np.float32)}
+    found = run("onednn.SoftMaxBackward", {"diff_dst": y, "dst": y}, {}, outputs, device)
+    summed = (wide(y) * wide(y)).sum(1, keepdims=True)
+    check(found["diff_src"], wide(y) * (wide(y) - summed))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_softmax_of_what_is_masked(device: str) -> None:
+    x = np.array([[0, -np.inf, 1], [-np.inf] * 3], np.float32)
+    with np.errstate(invalid="ignore"):
+        plain = softmax(x, (1,))
+    for mode, expected in (("none", plain), ("inf_as_zero", np.nan_to_num(plain))):
+        found = run("onednn.SoftMax", {"src": x}, {"mode": mode}, device=device)["dst"]
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_softmax_neither_overflows_nor_vanishes() -> None:
     x = np.array([[60000, 0, -60000], [-60000, -60000, -60000]], np.float16)
     found = run("directml.ACTIVATION_SOFTMAX1", {"InputTensor": x}, {"Axes": [1]})["OutputTensor"]
