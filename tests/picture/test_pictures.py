@@ -295,7 +295,7 @@ before fusion: 4 kernels · 50.3 KB moved · 8.4 KB of scratch memory
      1   in   8.2 KB   out    256 B  m = max over axis 1 of X
      2   in   8.4 KB   out   8.2 KB  e = exp(X - m)
      3   in   8.2 KB   out    256 B  s = sum over axis 1 of e
-     4   in   8.6 KB   out   8.2 KB  Y = (e / s) + bias
+     4   in   8.6 KB   out   8.2 KB  Y = e / s + bias
 
 after fusion: 1 kernel instead of 4 · 32.9 KB moved instead of 50.3 KB ·
               no scratch memory instead of 8.4 KB
