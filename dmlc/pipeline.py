@@ -16,7 +16,7 @@ from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Limits, Profile, find_profile
 from dmlc.program import Program
-from dmlc.report import Report, make_report
+from dmlc.report import Report, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
 from dmlc.transform.budget import Budget
 from dmlc.transform.factor import take_out_factors
@@ -45,8 +45,7 @@ def compile(
     dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
     fusion, kernels = _lower(function, dialect, shape)
-    every = tuple(kernel for made in kernels for kernel in made)
-    return render(fusion.function, every, dialect, shape, root_signature=root_signature)
+    return _render(function, fusion, kernels, dialect, shape, root_signature)
 
 
 def explain(function: Function, target: str = "opencl", profile: str | None = None) -> Report:
@@ -55,9 +54,8 @@ def explain(function: Function, target: str = "opencl", profile: str | None = No
     dialect = find_dialect(target)
     shape = find_profile(profile or dialect.profiles[0])
     fusion, kernels = _lower(function, dialect, shape)
-    every = tuple(kernel for made in kernels for kernel in made)
-    program = render(fusion.function, every, dialect, shape)
-    return make_report(function, fusion, [len(made) for made in kernels], program)
+    program = _render(function, fusion, kernels, dialect, shape)
+    return make_report(function, fusion, kernels, program)
 
 
 def find_fusion(function: Function, target: str = "opencl", profile: str | None = None) -> Fusion:
@@ -112,6 +110,26 @@ def _lower(
         lower_group(fusion.function, group, shape, dialect.limits) for group in fusion.groups
     )
     return fusion, kernels
+
+
+def _render(
+    function: Function,
+    fusion: Fusion,
+    kernels: tuple[tuple[Kernel, ...], ...],
+    dialect: Dialect,
+    shape: Profile,
+    root_signature: bool = True,
+) -> Program:
+    """The program of a function as it was bound, from the kernels of each group."""
+    return render(
+        fusion.function,
+        tuple(kernel for made in kernels for kernel in made),
+        dialect,
+        shape,
+        root_signature=root_signature,
+        origins=find_origins(fusion, kernels),
+        unfused=count_unfused(function),
+    )
 
 
 def _fuse(rewritten: Function, dialect: Dialect, shape: Profile) -> Fusion:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jinja2
 
@@ -33,10 +33,12 @@ from dmlc.program import (
     BufferBinding,
     Dispatch,
     KernelSource,
+    Origin,
     Program,
     Role,
     ScalarBinding,
     TensorSpec,
+    Unfused,
     list_sharing,
 )
 from dmlc.resources import resource_path
@@ -73,8 +75,11 @@ def render(
     profile: Profile,
     *,
     root_signature: bool = True,
+    origins: Sequence[Origin] = (),
+    unfused: Unfused | None = None,
 ) -> Program:
-    """The program of a function's kernels, in execution order.
+    """The program of a function's kernels, in execution order; `origins` says of each what it was
+    made of, and `unfused` what there was before.
 
     HLSL carries its root signature, unless a host that makes its own wants it left out.
     """
@@ -100,7 +105,16 @@ def render(
         after = tuple(sorted(before))
         name = kernel.name if len(kernels) == 1 else f"{kernel.name}_{number + 1}"
         sources.append(
-            _render_kernel(function, kernel, name, after, dialect, tensors, root_signature)
+            _render_kernel(
+                function,
+                kernel,
+                name,
+                after,
+                dialect,
+                tensors,
+                root_signature,
+                origins[number] if origins else Origin(),
+            )
         )
         for buffer in kernel.buffers:
             if buffer.access is not k.Access.READ:
@@ -114,6 +128,7 @@ def render(
         RUN_TIME_COUNT,
         is_elementwise(function),
         max((kernel.effort for kernel in kernels), default=1.0),
+        unfused,
     )
 
 
@@ -249,6 +264,7 @@ def _render_kernel(
     dialect: Dialect,
     tensors: tuple[TensorSpec, ...],
     root_signature: bool,
+    origin: Origin,
 ) -> KernelSource:
     reserved = _reserved_names(dialect)
     mangler = Mangler(reserved)
@@ -312,6 +328,7 @@ def _render_kernel(
         Dispatch(launch.count, launch.per_group, launch.group_size, launch.row),
         after,
         dialect.shader_model,
+        origin,
     )
 
 

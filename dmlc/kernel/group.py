@@ -43,20 +43,42 @@ def lower_group(
     _check_words(function, group, limits)
     if group.row is not None:
         rows = collect_rows(function, group)
-        return (_make_kernel(function, rows.used, group.stages, profile, limits, rows=rows),)
+        names = _name_members(group.passes)
+        return (_make_kernel(function, rows.used, group.stages, names, profile, limits, rows=rows),)
     phases = collect_phases(
         function, group.kept, group.passes, _list_stored(function, group.stages)
     )
-    fits = not _needs_points(phases) and _keeps_busy(phases, profile)
-    if fits and len(_list_buffers(function, phases)) <= limits.buffers:
-        return (_make_kernel(function, phases, group.stages, profile, limits),)
+    apart = _find_obstacle(function, phases, profile, limits)
+    if not apart:
+        names = _name_members(group.passes)
+        return (_make_kernel(function, phases, group.stages, names, profile, limits),)
     kernels: list[k.Kernel] = []
     passes: Sequence[Pass] = group.passes
     if _needs_points(phases):
         passes = _part_guards(function, passes)
     for steps in _split(passes):
         kernels += _lower_step(function, group.kept, steps, profile, limits)
-    return tuple(kernels)
+    if len(kernels) == 1:
+        return tuple(kernels)
+    return tuple(dataclasses.replace(kernel, apart=apart) for kernel in kernels)
+
+
+def _find_obstacle(
+    function: ir.Function, phases: Sequence[Phase], profile: Profile, limits: Limits
+) -> str:
+    """Why one kernel cannot have all phases, in words; nothing where it can."""
+    if _needs_points(phases):
+        return "it takes several kernels, for values depend on the positions of points"
+    if not _keeps_busy(phases, profile):
+        return "it takes several kernels, for there are too few outputs to share out"
+    if len(_list_buffers(function, phases)) > limits.buffers:
+        return f"it takes several kernels, for one may have no more than {limits.buffers} buffers"
+    return ""
+
+
+def _name_members(passes: Sequence[Pass]) -> tuple[tuple[str, ...], ...]:
+    """The stages of each pass."""
+    return tuple(tuple(member.stage for member in each.members) for each in passes)
 
 
 def _needs_points(phases: Sequence[Phase]) -> bool:
@@ -122,13 +144,13 @@ def _lower_step(
     points = _needs_points(phases)
     folded = None if points else _cut_up(phases, profile)
     if folded is None:
-        return [_make_kernel(function, phases, stages, profile, limits)]
-    names = tuple(member.stage for member in steps[0].members)
+        return [_make_kernel(function, phases, stages, _name_members(steps), profile, limits)]
+    (names, *derived) = _name_members(steps)
     first = store_parts(phases[0], folded)
     second = (fold_parts(phases[0], folded), *phases[1:])
     return [
-        _make_kernel(function, first, names, profile, limits, folded.kept_sizes[0]),
-        _make_kernel(function, second, stages, profile, limits),
+        _make_kernel(function, first, names, (names,), profile, limits, folded.kept_sizes[0]),
+        _make_kernel(function, second, stages, tuple(derived), profile, limits),
     ]
 
 
@@ -174,12 +196,14 @@ def _make_kernel(
     function: ir.Function,
     phases: Sequence[Phase],
     stages: tuple[str, ...],
+    passes: tuple[tuple[str, ...], ...],
     profile: Profile,
     limits: Limits,
     pieces: int | None = None,
     rows: Rows | None = None,
 ) -> k.Kernel:
-    """One kernel of some phases. With `pieces`, it folds these, and another folds the rest."""
+    """One kernel of some phases, which read what the stages in `passes` do. With `pieces`, it
+    folds these, and another folds the rest."""
     buffers = _list_buffers(function, phases)
     reached = max(
         max(_largest_offset(phase), find_gathered(function, phase.elements)) for phase in phases
@@ -212,6 +236,8 @@ def _make_kernel(
         arrays,
         _measure_effort(phases) if rows is None else rows.measure_effort(),
         index.signed,
+        stages,
+        passes,
     )
 
 

@@ -61,6 +61,8 @@ def lower(
         shape.walk,
         tuple(builder.arrays),
         index_signed=index.signed,
+        stages=stages,
+        passes=(stages,),
     )
 
 

@@ -27,14 +27,14 @@ _USUAL = Budget()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Group:
-    """The stages of one kernel, and a sentence that says why they are one.
+    """The stages of one kernel, and the clauses of a sentence that says why they are one.
 
     Where some of them are reductions, `passes` says in which order they run over the `kept`
     points; the kernels may still be several, where there are too few points to share out.
     """
 
     stages: tuple[str, ...]
-    reason: str
+    reasons: tuple[str, ...]
     kept: tuple[int, ...] = ()
     passes: tuple[Pass, ...] = ()
     inlined: tuple[str, ...] = ()
@@ -44,6 +44,10 @@ class Group:
     row: str | None = None
     """The first stage, where it is a reduction that the second alone reads, along its last axis
     only: then a kernel keeps no more than one row of it at a time."""
+
+    @property
+    def reason(self) -> str:
+        return "; ".join(self.reasons)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,15 +116,15 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
         inlined = tuple(dict.fromkeys(n for name in whole for n in drawn.computed[name][::-1]))
         inlined = tuple(n for n in inlined if n not in whole)
         near = tuple(n for n in whole if n not in results and read_in.get(n) == {place})
-        reason = explain(found, homes, inlined, near, drawn.reasons, results)
+        reasons = explain(found, homes, inlined, near, drawn.reasons, results)
         passes: tuple[Pass, ...] = ()
         kept: tuple[int, ...] = ()
         if isinstance(made_of, Draft):
             passes, kept = made_of.passes(), made_of.kept
         if row is not None:
             passes = (*Draft(stages[row]).passes(), *passes)
-            reason += f"; a row of %{row} at a time is kept at hand for it"
-        groups.append(Group(whole, reason, kept, passes, inlined, near, row))
+            reasons = (*reasons, f"a row of %{row} at a time is kept at hand for it")
+        groups.append(Group(whole, reasons, kept, passes, inlined, near, row))
     fused = drop_unsound_pairs(dataclasses.replace(function, stages=drawn.stages))
     pairs = tuple(p for p in fused.in_place if not _is_read_later(p, drawn.stages, homes))
     at_hand = {name for group in groups for name in group.near}

@@ -17,10 +17,10 @@ def explain(
     near: Sequence[str],
     reasons: Mapping[str, str],
     results: set[str],
-) -> str:
-    """Why these stages are a group. `homes` has every stage that belongs to a group, `inlined`
-    names what they compute where they read it, and `near` those of them that take no memory;
-    `reasons` says why some stages are stored."""
+) -> tuple[str, ...]:
+    """Why these stages are a group, clause by clause. `homes` has every stage that belongs to a
+    group, `inlined` names what they compute where they read it, and `near` those of them that take
+    no memory; `reasons` says why some stages are stored."""
     folds = [s for s in stages if s.reduction is not None]
     first = folds[0] if folds else stages[0]
     clauses: list[str] = []
@@ -52,7 +52,7 @@ def explain(
         clauses.append(f"the kernel runs after {_list(waits)} {_is(list(waits))} stored")
     if inlined:
         clauses.append(f"{_list(inlined)} {_is(inlined)} computed where read")
-    return "; ".join(clauses)
+    return tuple(clauses)
 
 
 def _list(names: Iterable[str]) -> str:
