@@ -88,9 +88,9 @@ def rewrite(function: Function, longest_row: int = 0) -> Function:
     verify(separated, "separate", simplified)
     narrowed = narrow(separated)
     verify(narrowed, "narrow", separated)
-    simplified = simplify(narrowed)
+    simplified = simplify(narrowed, simplified)
     verify(simplified, "simplify", narrowed)
-    factored = simplify(take_out_factors(simplified))
+    factored = simplify(take_out_factors(simplified), simplified)
     verify(factored, "take_out_factors", simplified)
     return factored
 

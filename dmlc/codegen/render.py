@@ -93,6 +93,7 @@ def render(
     writers: dict[str, int] = {}
     users: dict[str, list[int]] = {}
     sharing = list_sharing(tensors)
+    in_place = [t for t in tensors if t.in_place]
     for number, kernel in enumerate(kernels):
         read = [b.name for b in kernel.buffers if b.access is not k.Access.WRITE]
         before = {writers[name] for name in read if name in writers}
@@ -111,7 +112,7 @@ def render(
                 name,
                 after,
                 dialect,
-                tensors,
+                in_place,
                 root_signature,
                 origins[number] if origins else Origin(),
             )
@@ -262,7 +263,7 @@ def _render_kernel(
     name: str,
     after: tuple[int, ...],
     dialect: Dialect,
-    tensors: tuple[TensorSpec, ...],
+    in_place: Sequence[TensorSpec],
     root_signature: bool,
     origin: Origin,
 ) -> KernelSource:
@@ -295,7 +296,10 @@ def _render_kernel(
     scalar_views = tuple(
         ScalarView(s.name, speller.index_type, s.slot, "the number of elements") for s in scalars
     )
-    code = "\n".join([*(b.type for b in shown), *speller.helpers.values(), *body])
+    arguments: list[str] = []
+    if dialect.shader_model:
+        code = "\n".join([*(b.type for b in shown), *speller.helpers.values(), *body])
+        arguments = dxil_arguments(code, entry_point, dialect.shader_model)
     source = _template(dialect.template).render(
         operator=make_comment(function.name),
         version=VERSION,
@@ -306,8 +310,8 @@ def _render_kernel(
         scalars=scalar_views,
         in_place=[
             f"{make_comment(t.name)} may be stored over {_join(t.in_place)}"
-            for t in tensors
-            if t.in_place and any(b.tensor == t.name and b.written for b in buffers)
+            for t in in_place
+            if any(b.tensor == t.name and b.written for b in buffers)
         ],
         uses_double=DataType.FLOAT64 in speller.dtypes,
         uses_streaming=any(name.startswith("stream") for name in speller.helpers),
@@ -317,7 +321,7 @@ def _render_kernel(
         shared_arrays=shared,
         body=body,
         root_signature=_root_signature(buffers, scalars) if root_signature else None,
-        arguments=" ".join(dxil_arguments(code, entry_point, dialect.shader_model)),
+        arguments=" ".join(arguments),
     )
     return KernelSource(
         make_file_stem(name),

@@ -44,6 +44,7 @@ from dmlc.source import InternalError, Span
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 Tensor: TypeAlias = Parameter | Table | Stage
 
+_VERIFIED = "verified"
 _LARGEST_LABEL = 9999
 _LARGEST_SIZE = 2**63 - 1
 
@@ -60,9 +61,13 @@ class Fault:
 def verify(function: Function, pass_name: str = "", verified: Function | None = None) -> None:
     """Raises `InternalError` if the function breaks a rule of the IR. `pass_name` is what made
     it, and `verified` what it was made from, if that has been through here: stages that are still
-    the same objects, and read what they read, are not looked into again."""
+    the same objects, and read what they read, are not looked into again. Neither is a function that
+    has been through here itself."""
+    if _VERIFIED in function.marks:
+        return
     fault = find_fault(function, verified)
     if fault is None:
+        function.marks.add(_VERIFIED)
         return
     after = f" after {pass_name}" if pass_name else ""
     place = ""
@@ -256,15 +261,18 @@ def _check_body(
     if not 0 <= body.result < count or not (body.guard is None or 0 <= body.guard < count):
         return Fault(name, "its result or its guard is no value", stage.span)
     ranges: list[Interval] = []
+    types: list[T] = []
     for number, instruction in enumerate(body.instructions):
         node = f"{name}, value {number}"
-        if any(not 0 <= o < number for o in operands(instruction)):
+        numbers = operands(instruction)
+        if numbers and not 0 <= min(numbers) <= max(numbers) < number:
             return Fault(node, "an operand is not defined before it", stage.span)
-        given = [value_type(body.instructions[o]) for o in operands(instruction)]
+        given = [types[o] for o in numbers]
         why = _check_instruction(stage, instruction, given, ranges, known)
         if why:
             return Fault(node, why, stage.span)
         ranges.append(instruction_range(stage, instruction, ranges, reach))
+        types.append(value_type(instruction))
     if body.guard is not None and value_type(body.instructions[body.guard]) is not T.BOOL:
         return Fault(name, "its guard is no BOOL", stage.span)
     if Body.make(body.instructions, body.result, body.guard) != body:

@@ -102,9 +102,10 @@ def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:
 
 def _check_words(function: ir.Function, group: Group, limits: Limits) -> None:
     """Raises `UnsupportedError` for what would be stored half a word at a time."""
-    stored = _list_stored(function, group.stages)
-    for stage in function.stages:
-        if stage.name in stored and stage.dtype in limits.word_types:
+    stored = _list_stored(function, group.stages) if limits.word_types else set[str]()
+    for name in function.sort_tensors(stored):
+        stage = function.stage(name)
+        if stage is not None and stage.dtype in limits.word_types:
             raise UnsupportedError(
                 f"'{stage.name}' is {stage.dtype.name} and computed from a reduction, and without "
                 "16-bit types kernels store two elements at a time",
@@ -157,8 +158,7 @@ def _lower_step(
 def _list_stored(function: ir.Function, stages: Sequence[str]) -> set[str]:
     """The stages among some that need memory: they leave, or others read them."""
     own, readers = set(stages), function.readers()
-    results = {r.name for r in function.results}
-    return {n for n in own if n in results or not own.issuperset(readers.get(n, ()))}
+    return {n for n in own if function.result(n) or not own.issuperset(readers.get(n, ()))}
 
 
 def _count_groups(phases: Sequence[Phase], profile: Profile) -> int:
@@ -269,9 +269,8 @@ def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buf
             sizes[view.tensor] = max(sizes.get(view.tensor, 0), _reach(phase, view))
     tensors = function.tensors()
     made = [
-        k.Buffer(name, tensor.dtype, ACCESS[name in read, name in written])
-        for name, tensor in tensors.items()
-        if name in read or name in written
+        k.Buffer(name, tensors[name].dtype, ACCESS[name in read, name in written])
+        for name in function.sort_tensors(n for n in read | written if n in tensors)
     ]
     for name, view in (read | written).items():
         if name not in tensors:

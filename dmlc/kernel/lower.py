@@ -78,10 +78,10 @@ def _list_buffers(function: ir.Function, elements: Elements) -> tuple[k.Buffer, 
     """The tensors a kernel touches, in the function's order."""
     read = {v.view.tensor for v in elements.values if isinstance(v, Read | Gather)}
     written = {view.tensor for view, _ in elements.results}
+    tensors = function.tensors()
     return tuple(
-        k.Buffer(name, tensor.dtype, ACCESS[name in read, name in written])
-        for name, tensor in function.tensors().items()
-        if name in read or name in written
+        k.Buffer(name, tensors[name].dtype, ACCESS[name in read, name in written])
+        for name in function.sort_tensors(read | written)
     )
 
 
