@@ -156,6 +156,10 @@ class Body:
     result: int
     guard: int | None = None
     """A BOOL value: where it is false, the point takes no part in the reduction."""
+    _loads: list[tuple[Load, ...]] = dataclasses.field(
+        default_factory=list[tuple[Load, ...]], init=False, compare=False, repr=False
+    )
+    """What `loads` gives, once it has been asked."""
 
     @staticmethod
     def make(instructions: Sequence[Instruction], result: int, guard: int | None = None) -> Body:
@@ -198,7 +202,9 @@ class Body:
         return value_type(self.instructions[self.result])
 
     def loads(self) -> tuple[Load, ...]:
-        return tuple([i for i in self.instructions if isinstance(i, Load)])
+        if not self._loads:
+            self._loads.append(tuple([i for i in self.instructions if isinstance(i, Load)]))
+        return self._loads[0]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

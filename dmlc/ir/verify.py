@@ -81,10 +81,13 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
     has in common with a `verified` one is."""
     if not _NAME.fullmatch(function.name):
         return Fault("function", f"{function.name!r} is no name", function.span)
+    seen: Mapping[str, Tensor] = {} if verified is None else verified.tensors()
     known: dict[str, Tensor] = {}
     symbols: list[str] = []
     for parameter in function.parameters:
-        fault = _check_definition(parameter, parameter.extents, known) or _check_layout(parameter)
+        fault = _check_name(parameter, known)
+        if fault is None and seen.get(parameter.name) is not parameter:
+            fault = _check_definition(parameter, parameter.extents) or _check_layout(parameter)
         if fault is not None:
             return fault
         known[parameter.name] = parameter
@@ -93,16 +96,18 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
         names = " and ".join(symbols)
         return Fault("function", f"it has several run-time sizes, {names}", function.span)
     for table in function.tables:
-        fault = _check_definition(table, table.extents, known) or _check_table(table)
+        fault = _check_name(table, known)
+        if fault is None and seen.get(table.name) is not table:
+            fault = _check_definition(table, table.extents) or _check_table(table)
         if fault is not None:
             return fault
         known[table.name] = table
     reach = table_ranges(function.tables)
-    seen: Mapping[str, Tensor] = {} if verified is None else verified.tensors()
     for stage in function.stages:
-        fault = _check_definition(stage, stage.domain, known)
+        fault = _check_name(stage, known)
         if fault is None and not _is_seen(stage, known, seen):
-            fault = _check_stage(stage, known, symbols, reach)
+            fault = _check_definition(stage, stage.domain)
+            fault = fault or _check_stage(stage, known, symbols, reach)
         if fault is not None:
             return fault
         known[stage.name] = stage
@@ -135,15 +140,17 @@ def find_stage_fault(function: Function, stage: Stage) -> Fault | None:
     return _check_stage(stage, function.tensors(), function.symbols(), reach)
 
 
-def _check_definition(
-    node: Tensor, extents: tuple[Extent, ...], known: Mapping[str, object]
-) -> Fault | None:
-    """What a parameter and a stage have in common."""
-    name = f"%{node.name}"
+def _check_name(node: Tensor, known: Mapping[str, object]) -> Fault | None:
     if not _NAME.fullmatch(node.name):
-        return Fault(name, "this is no name", node.span)
+        return Fault(f"%{node.name}", "this is no name", node.span)
     if node.name in known:
-        return Fault(name, "it is defined twice", node.span)
+        return Fault(f"%{node.name}", "it is defined twice", node.span)
+    return None
+
+
+def _check_definition(node: Tensor, extents: tuple[Extent, ...]) -> Fault | None:
+    """What parameters, tables and stages have in common."""
+    name = f"%{node.name}"
     if node.dtype is T.INDEX:
         return Fault(name, "a tensor holds no INDEX", node.span)
     if len(extents) > 1 and any(isinstance(e, str) for e in extents):
