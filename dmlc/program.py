@@ -164,8 +164,8 @@ class KernelSource:
     scalars: tuple[ScalarBinding, ...]
     dispatch: Dispatch
     after: tuple[int, ...] = ()
-    """Numbers of earlier kernels whose stores this one reads, or which use memory that it stores
-    over: a barrier stands between."""
+    """Numbers of earlier kernels whose stores this one reads, or which last used memory that it
+    stores over: a barrier stands between. Those that used it before are waited for by these."""
     shader_model: str = ""
     """HLSL: the shader model it is written for, as in `6.2`."""
     origin: Origin = Origin()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import jinja2
 
 from dmlc import ir
-from dmlc.buffer_plan import Need, plan_buffers
+from dmlc.buffer_plan import Need, Occupants, plan_buffers
 from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.hlsl import HLSL_6_0, HLSL_6_2
 from dmlc.codegen.names import (
@@ -39,7 +39,6 @@ from dmlc.program import (
     ScalarBinding,
     TensorSpec,
     Unfused,
-    list_sharing,
 )
 from dmlc.resources import resource_path
 from dmlc.scalars import DataType
@@ -92,7 +91,8 @@ def render(
     sources: list[KernelSource] = []
     writers: dict[str, int] = {}
     users: dict[str, list[int]] = {}
-    sharing = list_sharing(tensors)
+    places = {t.name: (t.offset, t.bytes or 0) for t in tensors if t.offset is not None}
+    occupants = Occupants()
     in_place = [t for t in tensors if t.in_place]
     for number, kernel in enumerate(kernels):
         read = [b.name for b in kernel.buffers if b.access is not k.Access.WRITE]
@@ -100,8 +100,8 @@ def render(
         for buffer in kernel.buffers:
             # Whoever used the memory of what is stored now has to be done with it.
             if buffer.access is not k.Access.READ and buffer.name not in writers:
-                for other in sharing.get(buffer.name, ()):
-                    before.update(n for n in users.get(other, ()) if n < number)
+                for other in occupants.replace(buffer.name, *places.get(buffer.name, (0, 0))):
+                    before.update(n for n in users[other] if n < number)
             users.setdefault(buffer.name, []).append(number)
         after = tuple(sorted(before))
         name = kernel.name if len(kernels) == 1 else f"{kernel.name}_{number + 1}"
