@@ -9,6 +9,7 @@ from __future__ import annotations
 from dmlc.codegen.dialect import Dialect, Unsupported
 from dmlc.codegen.render import find_dialect, render
 from dmlc.codegen.support import check_support
+from dmlc.collection import rare_searches
 from dmlc.ir import Function
 from dmlc.ir.verify import verify
 from dmlc.kernel.group import lower_group
@@ -27,6 +28,7 @@ from dmlc.transform.simplify import simplify
 from dmlc.transform.widen import widen_booleans
 
 
+@rare_searches()
 def compile(
     function: Function,
     target: str = "opencl",
@@ -48,6 +50,7 @@ def compile(
     return _render(function, fusion, kernels, dialect, shape, root_signature)
 
 
+@rare_searches()
 def explain(function: Function, target: str = "opencl", profile: str | None = None) -> Report:
     """What `compile` makes of a function, and why: bytes and kernels before and after fusion.
     Raises as `compile` does."""
