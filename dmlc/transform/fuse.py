@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.ir import Function, Stage
 from dmlc.transform.budget import Budget
-from dmlc.transform.draw_in import draw_in
+from dmlc.transform.draw_in import Drawn, draw_in
 from dmlc.transform.grouping import Plain, find_rows, group_stages
 from dmlc.transform.passes import Draft, Pass
 from dmlc.transform.reasons import explain
@@ -85,6 +85,33 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     dropped. Takes time in proportion to the function's size.
     """
     function = carry_rounding(function)
+    parted = _part(function, longest_row, budget)
+    groups = _describe_groups(function, parted)
+    return Fusion(_store(function, parted, groups), groups, function)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Parted:
+    """The stages that are left, and the kernels they are in."""
+
+    drawn: Drawn
+    members: Sequence[Plain | Draft]
+    """What each kernel has of them."""
+    homes: Mapping[str, tuple[int, int]]
+    """The kernel of each, and the pass of it."""
+    rows: Mapping[str, str]
+    """Reductions of which their reader keeps a row, with that reader."""
+    read_in: Mapping[str, set[int]]
+    """The kernels that read each tensor."""
+
+
+def _part(function: Function, longest_row: int, budget: Budget) -> _Parted:
+    """Draws in what needs no memory of its own, and groups the rest.
+
+    What several stages share needs none as long as these are in one kernel, which shows when they
+    have been grouped. Where some of it is wanted elsewhere, that is shared no longer, and all is
+    grouped once more.
+    """
     results = {r.name for r in function.results}
     inlinable = {s.name: s for s in function.stages if is_inlinable(s)}
     weighed = weigh(function, inlinable, budget)
@@ -93,30 +120,41 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
         drawn = draw_in(function, inlinable, weighed.stored, shared, budget)
         rows = find_rows(drawn.stages, results, longest_row)
         members, homes = group_stages(drawn.stages, results, rows, budget)
-        read_in = _find_readers(drawn.stages, homes)
-        apart = [
-            name
-            for name, is_one in shared.items()
-            if name in homes
-            and not (is_one and isinstance(members[homes[name][0]], Plain))
-            and read_in.get(name, set()) - {homes[name][0]}
-        ]
+        parted = _Parted(drawn, members, homes, rows, _find_readers(drawn.stages, homes))
+        apart = [name for name, is_one in shared.items() if _is_apart(name, is_one, parted)]
         if not apart:
-            break
+            return parted
         for name in apart:
             del shared[name]
-    groups: list[Group] = []
-    readers = {reader: row for row, reader in rows.items()}
+
+
+def _is_apart(name: str, is_one: bool, parted: _Parted) -> bool:
+    """Whether a shared stage is wanted outside its kernel; `is_one` says that it would not be, but
+    for how large kernels get."""
+    if name not in parted.homes:
+        return False
+    home = parted.homes[name][0]
+    if is_one and isinstance(parted.members[home], Plain):
+        return False
+    return bool(parted.read_in.get(name, set()) - {home})
+
+
+def _describe_groups(function: Function, parted: _Parted) -> tuple[Group, ...]:
+    """The kernels, with what each computes, keeps at hand and goes through, and why."""
+    results = {r.name for r in function.results}
+    drawn = parted.drawn
+    readers = {reader: row for row, reader in parted.rows.items()}
     stages = {s.name: s for s in drawn.stages}
-    for place, made_of in enumerate(members):
+    groups: list[Group] = []
+    for place, made_of in enumerate(parted.members):
         found = made_of.stages
         names = tuple(s.name for s in found)
         row = readers.get(names[0])
         whole = names if row is None else (row, *names)
         inlined = tuple(dict.fromkeys(n for name in whole for n in drawn.computed[name][::-1]))
         inlined = tuple(n for n in inlined if n not in whole)
-        near = tuple(n for n in whole if n not in results and read_in.get(n) == {place})
-        reasons = explain(found, homes, inlined, near, drawn.reasons, results)
+        near = tuple(n for n in whole if n not in results and parted.read_in.get(n) == {place})
+        reasons = explain(found, parted.homes, inlined, near, drawn.reasons, results)
         passes: tuple[Pass, ...] = ()
         kept: tuple[int, ...] = ()
         if isinstance(made_of, Draft):
@@ -125,11 +163,17 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
             passes = (*Draft(stages[row]).passes(), *passes)
             reasons = (*reasons, f"a row of %{row} at a time is kept at hand for it")
         groups.append(Group(whole, reasons, kept, passes, inlined, near, row))
-    fused = drop_unsound_pairs(dataclasses.replace(function, stages=drawn.stages))
-    pairs = tuple(p for p in fused.in_place if not _is_read_later(p, drawn.stages, homes))
+    return tuple(groups)
+
+
+def _store(function: Function, parted: _Parted, groups: Sequence[Group]) -> Function:
+    """The function of the stages that are left, as they are stored: without pairs of `in_place`
+    that no longer hold, and rounded to what memory holds."""
+    stages, homes = parted.drawn.stages, parted.homes
+    fused = drop_unsound_pairs(dataclasses.replace(function, stages=stages))
+    pairs = tuple(p for p in fused.in_place if not _is_read_later(p, stages, homes))
     at_hand = {name for group in groups for name in group.near}
-    stored = store_rounded(dataclasses.replace(fused, in_place=pairs), at_hand)
-    return Fusion(stored, tuple(groups), function)
+    return store_rounded(dataclasses.replace(fused, in_place=pairs), at_hand)
 
 
 def is_inlinable(stage: Stage) -> bool:
