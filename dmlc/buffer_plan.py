@@ -55,3 +55,28 @@ def _take_over(need: Need, live: list[tuple[int, int, Need]]) -> int | None:
             del live[number]
             return start
     return None
+
+
+class Occupants:
+    """The tensors that lie, or last lay, in each part of the allocation, as kernels run."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[int, int, str]] = []
+
+    def replace(self, name: str, start: int, size: int) -> list[str]:
+        """Takes some bytes for a tensor. Gives those that had a part of them: whoever used these
+        has to be done, and so have all before them, for whom these had to wait."""
+        if size == 0:
+            return []
+        end = start + size
+        gone: dict[str, None] = {}
+        kept: list[tuple[int, int, str]] = []
+        for part in self._parts:
+            first, last, other = part
+            if last <= start or end <= first:
+                kept.append(part)
+                continue
+            gone[other] = None
+            kept += [(a, b, other) for a, b in ((first, start), (end, last)) if a < b]
+        self._parts = [*kept, (start, end, name)]
+        return list(gone)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from dmlc import library
 from dmlc.binding import Module, Operator
+from dmlc.collection import rare_searches
 from dmlc.language.check import check_file, check_text
 
 __all__ = ["load", "operator", "operators", "parse"]
@@ -54,11 +55,13 @@ def operator(name: str) -> Operator:
     return _built_in(name)
 
 
+@rare_searches()
 def load(path: str | os.PathLike[str]) -> Module:
     """The operators and graphs of a `.dml` file. Raises `DmlcError` with every mistake in it."""
     return Module.of(check_file(pathlib.Path(path), library.BUILT_IN))
 
 
+@rare_searches()
 def parse(text: str, filename: str = "<text>") -> Module:
     """The operators and graphs of a `.dml` text; `filename` is what messages call it, and where
     its imports are relative to."""

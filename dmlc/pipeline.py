@@ -9,6 +9,7 @@ from __future__ import annotations
 from dmlc.codegen.dialect import Dialect, Unsupported
 from dmlc.codegen.render import find_dialect, render
 from dmlc.codegen.support import check_support
+from dmlc.collection import rare_searches
 from dmlc.ir import Function
 from dmlc.ir.verify import verify
 from dmlc.kernel.group import lower_group
@@ -16,7 +17,7 @@ from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Limits, Profile, find_profile
 from dmlc.program import Program
-from dmlc.report import Report, make_report
+from dmlc.report import Report, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
 from dmlc.transform.budget import Budget
 from dmlc.transform.factor import take_out_factors
@@ -27,6 +28,7 @@ from dmlc.transform.simplify import simplify
 from dmlc.transform.widen import widen_booleans
 
 
+@rare_searches()
 def compile(
     function: Function,
     target: str = "opencl",
@@ -45,19 +47,18 @@ def compile(
     dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
     fusion, kernels = _lower(function, dialect, shape)
-    every = tuple(kernel for made in kernels for kernel in made)
-    return render(fusion.function, every, dialect, shape, root_signature=root_signature)
+    return _render(function, fusion, kernels, dialect, shape, root_signature)
 
 
+@rare_searches()
 def explain(function: Function, target: str = "opencl", profile: str | None = None) -> Report:
     """What `compile` makes of a function, and why: bytes and kernels before and after fusion.
     Raises as `compile` does."""
     dialect = find_dialect(target)
     shape = find_profile(profile or dialect.profiles[0])
     fusion, kernels = _lower(function, dialect, shape)
-    every = tuple(kernel for made in kernels for kernel in made)
-    program = render(fusion.function, every, dialect, shape)
-    return make_report(function, fusion, [len(made) for made in kernels], program)
+    program = _render(function, fusion, kernels, dialect, shape)
+    return make_report(function, fusion, kernels, program)
 
 
 def find_fusion(function: Function, target: str = "opencl", profile: str | None = None) -> Fusion:
@@ -97,9 +98,9 @@ def rewrite(function: Function, longest_row: int = 0) -> Function:
     verify(separated, "separate", simplified)
     narrowed = narrow(separated)
     verify(narrowed, "narrow", separated)
-    simplified = simplify(narrowed)
+    simplified = simplify(narrowed, simplified)
     verify(simplified, "simplify", narrowed)
-    factored = simplify(take_out_factors(simplified))
+    factored = simplify(take_out_factors(simplified), simplified)
     verify(factored, "take_out_factors", simplified)
     return factored
 
@@ -119,6 +120,26 @@ def _lower(
         lower_group(fusion.function, group, shape, dialect.limits) for group in fusion.groups
     )
     return fusion, kernels
+
+
+def _render(
+    function: Function,
+    fusion: Fusion,
+    kernels: tuple[tuple[Kernel, ...], ...],
+    dialect: Dialect,
+    shape: Profile,
+    root_signature: bool = True,
+) -> Program:
+    """The program of a function as it was bound, from the kernels of each group."""
+    return render(
+        fusion.function,
+        tuple(kernel for made in kernels for kernel in made),
+        dialect,
+        shape,
+        root_signature=root_signature,
+        origins=find_origins(fusion, kernels),
+        unfused=count_unfused(function),
+    )
 
 
 def _fuse(rewritten: Function, dialect: Dialect, shape: Profile) -> Fusion:

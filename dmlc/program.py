@@ -131,6 +131,28 @@ class Dispatch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Origin:
+    """What part of the compiled function a kernel computes."""
+
+    stages: tuple[str, ...] = ()
+    """The stages it stores or folds, by name. What it computes where it reads it has none."""
+    reasons: tuple[str, ...] = ()
+    """Why fusion put them together, and kept others apart: clauses of a sentence."""
+    traffic: tuple[int, int] | None = None
+    """The bytes it reads and writes, a tensor as a whole in every pass over it; None where a size
+    is known at run time only."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unfused:
+    """What the compiled function is without fusion: each stage a kernel of its own."""
+
+    kernels: int
+    traffic: tuple[int, int] | None
+    """The bytes read and written in all, as those of an `Origin`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class KernelSource:
     """One kernel: its source text (a whole file), entry point, arguments and launch."""
 
@@ -142,10 +164,11 @@ class KernelSource:
     scalars: tuple[ScalarBinding, ...]
     dispatch: Dispatch
     after: tuple[int, ...] = ()
-    """Numbers of earlier kernels whose stores this one reads, or which use memory that it stores
-    over: a barrier stands between."""
+    """Numbers of earlier kernels whose stores this one reads, or which last used memory that it
+    stores over: a barrier stands between. Those that used it before are waited for by these."""
     shader_model: str = ""
     """HLSL: the shader model it is written for, as in `6.2`."""
+    origin: Origin = Origin()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -167,6 +190,8 @@ class Program:
     effort: float = 1.0
     """About how much longer it takes than moving the bytes of its tensors once. A hint for a host
     that has several ways to run it; the manifest leaves it out."""
+    unfused: Unfused | None = None
+    """None where kernels were written by hand."""
 
     def tensor(self, name: str) -> TensorSpec:
         return next(t for t in self.tensors if t.name == name)
@@ -192,6 +217,22 @@ class Program:
         """The size of the allocation that scratch with an offset lies in."""
         placed = [(t.offset, t.bytes) for t in self.scratch]
         return max((at + size for at, size in placed if at is not None and size), default=0)
+
+    @property
+    def peak_scratch(self) -> int | None:
+        """The most bytes that memory between kernels takes; None where a size is known at run
+        time only."""
+        return None if any(t.offset is None for t in self.scratch) else self.scratch_bytes
+
+    @property
+    def traffic(self) -> tuple[int, int] | None:
+        """The bytes read and written by all kernels; None where a size is known at run time
+        only."""
+        found = [kernel.origin.traffic for kernel in self.kernels]
+        known = [each for each in found if each is not None]
+        if len(known) < len(found):
+            return None
+        return sum(read for read, _ in known), sum(written for _, written in known)
 
     def scratch_homes(self) -> dict[str, str]:
         """For hosts that bind whole buffers only: for each scratch tensor with an offset, the
@@ -229,9 +270,20 @@ class Program:
             "kernels": [self._describe_kernel(kernel) for kernel in self.kernels],
             "scratch_bytes": self.scratch_bytes,
             "elementwise": self.elementwise,
+            "fusion": self._describe_fusion(),
             "order": "kernels run in the order listed; a barrier stands between a kernel and those "
             "it names in 'after'",
             **({"signing": _SIGNING} if self.target == "hlsl" else {}),
+        }
+
+    def _describe_fusion(self) -> dict[str, Any] | None:
+        if self.unfused is None:
+            return None
+        before = self.unfused
+        return {
+            "before": {"kernels": before.kernels, **_describe_traffic(before.traffic)},
+            "after": {"kernels": len(self.kernels), **_describe_traffic(self.traffic)},
+            "peak_scratch": self.peak_scratch,
         }
 
     def _describe_kernel(self, kernel: KernelSource) -> dict[str, Any]:
@@ -244,6 +296,9 @@ class Program:
             "group_size": [kernel.dispatch.group_size, 1, 1],
             "dispatch": _describe_dispatch(kernel.dispatch),
             "after": [self.kernels[number].name for number in kernel.after],
+            "stages": list(kernel.origin.stages),
+            "reasons": list(kernel.origin.reasons),
+            **_describe_traffic(kernel.origin.traffic),
         }
         if self.target == "hlsl":
             source, model = kernel.source, kernel.shader_model
@@ -375,6 +430,11 @@ def _describe_scratch(tensor: TensorSpec) -> dict[str, Any]:
 def _list_values(tensor: TensorSpec) -> list[bool | int | float | str]:
     """A constant's elements as JSON spells them; what it cannot is a string, as `"inf"`."""
     return [str(v) if isinstance(v, float) and not math.isfinite(v) else v for v in tensor.values]
+
+
+def _describe_traffic(traffic: tuple[int, int] | None) -> dict[str, int | None]:
+    read, written = traffic or (None, None)
+    return {"bytes_read": read, "bytes_written": written}
 
 
 def _describe_dispatch(dispatch: Dispatch) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """What fusion did to a function, as plain data: each stage as a kernel of its own, and then the
 kernels there are, the bytes each moves, and why it is one.
 
-Pictures, texts and the manifest say the same because they are made from this. Bytes are those of
-tensors as a whole, in every pass over them; what caches save is not known here.
+Pictures and texts are made from the report, and the manifest from the same counts. Bytes are those
+of tensors as a whole, in every pass over them; what caches save is not known here.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from dmlc.ir import Function
-from dmlc.program import Program
-from dmlc.transform.fuse import Fusion
-from dmlc.transform.traffic import Move, list_moves, total
+from dmlc.kernel.nodes import Access, Buffer, Kernel
+from dmlc.program import Origin, Program, Unfused
+from dmlc.transform.fuse import Fusion, Group
+from dmlc.transform.traffic import Move, add_moves, count_bytes, list_moves, total
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,24 +84,75 @@ class Report:
 
 
 def make_report(
-    function: Function, fusion: Fusion, kernels: Sequence[int], program: Program
+    function: Function, fusion: Fusion, kernels: Sequence[Sequence[Kernel]], program: Program
 ) -> Report:
-    """The report of a function as it was bound; `kernels` says how many kernels of the program
-    each group has become, group by group."""
+    """The report of a function as it was bound; `kernels` are those that each group has become,
+    group by group, and in this order those of the program."""
     before = tuple(
         Work((s.name,), (), (), (), "a kernel of its own", list_moves(function, (s.name,)))
         for s in function.stages
     )
     after: list[Work] = []
-    first = 0
-    for group, count in zip(fusion.groups, kernels, strict=True):
-        names = tuple(k.name for k in program.kernels[first : first + count])
-        first += count
-        moves = fusion.list_moves(group)
-        after.append(Work(group.stages, group.inlined, group.near, names, group.reason, moves))
+    names = iter([k.name for k in program.kernels])
+    for group, made in zip(fusion.groups, kernels, strict=True):
+        stored = {b.name for kernel in made for b in kernel.buffers}
+        near = tuple(n for n in group.near if n not in stored)
+        moves = add_moves(m for kernel in made for m in list_kernel_moves(fusion.function, kernel))
+        own = tuple(next(names) for _ in made)
+        reason = "; ".join(_list_reasons(group, made[0]))
+        after.append(Work(group.stages, group.inlined, near, own, reason, moves))
     scratch = tuple(Scratch(t.name, t.bytes, t.offset, t.lifetime) for t in program.scratch)
-    peak = None if any(s.offset is None for s in scratch) else program.scratch_bytes
+    peak = program.peak_scratch
     return Report(function.name, before, tuple(after), scratch, peak, function, fusion)
+
+
+def find_origins(fusion: Fusion, kernels: Sequence[Sequence[Kernel]]) -> list[Origin]:
+    """What each kernel was made of, group by group."""
+    return [
+        Origin(
+            kernel.stages,
+            _list_reasons(group, kernel),
+            total(list_kernel_moves(fusion.function, kernel)),
+        )
+        for group, made in zip(fusion.groups, kernels, strict=True)
+        for kernel in made
+    ]
+
+
+def count_unfused(function: Function) -> Unfused:
+    """What a function as it was bound moves with each stage as a kernel of its own."""
+    moves = [m for s in function.stages for m in list_moves(function, (s.name,))]
+    return Unfused(len(function.stages), total(moves))
+
+
+def list_kernel_moves(function: Function, kernel: Kernel) -> tuple[Move, ...]:
+    """The bytes that a kernel of a function reads and writes, by tensor. What several of its
+    passes read counts for each; what it has at hand takes no memory, nor what it computes."""
+    tensors = function.tensors()
+    read = {b.name for b in kernel.buffers if b.access is not Access.WRITE}
+    moves = [
+        move
+        for members in kernel.passes
+        for move in list_moves(function, members)
+        if move.tensor in read and move.tensor not in members
+    ]
+    for buffer in kernel.buffers:
+        if buffer.count is not None and buffer.name in read:
+            moves.append(Move(buffer.name, _count_elements(buffer)))
+        if buffer.access is not Access.READ:
+            known = tensors.get(buffer.name)
+            size = _count_elements(buffer) if known is None else count_bytes(known)
+            moves.append(Move(buffer.name, written=size))
+    return add_moves(moves)
+
+
+def _count_elements(buffer: Buffer) -> int:
+    """The bytes of memory between two kernels."""
+    return (buffer.count or 0) * buffer.dtype.bytes
+
+
+def _list_reasons(group: Group, kernel: Kernel) -> tuple[str, ...]:
+    return (*group.reasons, kernel.apart) if kernel.apart else group.reasons
 
 
 def _describe_work(work: Work) -> dict[str, Any]:

@@ -59,32 +59,21 @@ class DataType(enum.Enum):
         self.kind = kind
         self.dtype = dtype
         """The NumPy type of an array that stores it."""
-
-    @property
-    def bytes(self) -> int:
+        self.bytes = dtype.itemsize
         """Bytes per element in memory (1 for BOOL)."""
-        return self.dtype.itemsize
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind is Kind.FLOAT
-
-    @property
-    def is_integer(self) -> bool:
+        self.is_float = kind is Kind.FLOAT
+        self.is_integer = kind in (Kind.SIGNED, Kind.UNSIGNED)
         """A tensor's integer, signed or not; neither BOOL nor INDEX."""
-        return self.kind in (Kind.SIGNED, Kind.UNSIGNED)
+        self.is_storage_only = self.is_float and self.bytes == 2
+        """True where a value is widened on load and rounded on store."""
+
+    # There is one object of each type; an enumeration's own hash is that of its name, in Python.
+    __hash__ = object.__hash__
 
     @property
     def compute(self) -> DataType:
         """The type values of this type are computed in: the two 16-bit floats widen to FLOAT32."""
-        if self in (DataType.FLOAT16, DataType.BFLOAT16):
-            return DataType.FLOAT32
-        return self
-
-    @property
-    def is_storage_only(self) -> bool:
-        """True where a value is widened on load and rounded on store."""
-        return self.compute is not self
+        return DataType.FLOAT32 if self.is_storage_only else self
 
 
 TENSOR_TYPES: tuple[DataType, ...] = tuple(t for t in DataType if t is not DataType.INDEX)

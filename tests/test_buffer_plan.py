@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlc import ir
-from dmlc.buffer_plan import ALIGNMENT, Need, plan_buffers
+from dmlc.buffer_plan import ALIGNMENT, Need, Occupants, plan_buffers
 from dmlc.codegen.hlsl import HLSL_6_2
 from dmlc.codegen.opencl import OPENCL
 from dmlc.codegen.render import render
@@ -69,3 +69,27 @@ def test_a_stage_lies_over_the_one_it_alone_reads_where_a_buffer_may_be_both() -
         assert program.scratch_bytes == peak
     # In HLSL the third lies where the first does, which the second kernel reads.
     assert [kernel.after for kernel in program.kernels] == [(), (0,), (0, 1), (2,)]
+
+
+def test_kernels_wait_for_those_that_last_used_their_memory() -> None:
+    occupants = Occupants()
+    assert occupants.replace("a", 0, 100) == []
+    assert occupants.replace("b", 256, 100) == []
+    assert occupants.replace("empty", 256, 0) == []
+    # It takes the middle of one, whose rest stays.
+    assert occupants.replace("c", 20, 30) == ["a"]
+    assert occupants.replace("d", 0, 300) == ["a", "b", "c"]
+    assert occupants.replace("e", 20, 30) == ["d"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=30))
+def test_whoever_had_a_byte_before_is_waited_for(drawn: list[tuple[int, int]]) -> None:
+    occupants = Occupants()
+    waits: dict[str, set[str]] = {}
+    taken: list[tuple[int, int, str]] = []
+    for number, (start, size) in enumerate(drawn):
+        gone = occupants.replace(str(number), start, size)
+        waits[str(number)] = set(gone).union(*(waits[name] for name in gone))
+        before = {n for s, e, n in taken if s < start + size and start < e and size and s < e}
+        assert before <= waits[str(number)]
+        taken.append((start, start + size, str(number)))

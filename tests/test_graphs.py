@@ -222,7 +222,25 @@ def parse_lines(parameters: str, lines: list[str], results: list[str]) -> Functi
     return ir.parse(f"func @large({parameters}) -> ({names}) {{\n" + "\n".join(lines) + "\n}")
 
 
-@pytest.mark.parametrize("make", [chain, outputs, layers])
+def crossed(count: int) -> Function:
+    """Sums along one axis and then the other by turns, each subtracted: every one is a kernel."""
+    lines: list[str] = []
+    before = "X"
+    for k in range(count // 4):
+        kept, folded = ("i0", "r1") if k % 2 else ("i1", "r0")
+        place = "%{0}[r0, i0]" if folded == "r0" else "%{0}[i0, r1]"
+        size, other = (8, 16) if k % 2 else (16, 8)
+        lines += [
+            f"%a{k}: f32[i0 < 8, i1 < 16] = mul(%{before}[i0, i1], %Y[i0, i1])",
+            f"%s{k}: f32[i0 < {size}] = sum[{folded} < {other}] {place.format(f'a{k}')}",
+            f"%b{k}: f32[i0 < 8, i1 < 16] = sub(%a{k}[i0, i1], %s{k}[{kept}])",
+            f"%c{k}: f32[i0 < 8, i1 < 16] = max(%b{k}[i0, i1], 0.0)",
+        ]
+        before = f"c{k}"
+    return parse_lines("%X: f32[8, 16], %Y: f32[8, 16]", lines, [before])
+
+
+@pytest.mark.parametrize("make", [chain, outputs, layers, crossed])
 def test_compile_time_is_linear(make: Callable[[int], Function]) -> None:
     seconds: dict[int, float] = {}
     for count in (30, 80, 400):
@@ -231,6 +249,15 @@ def test_compile_time_is_linear(make: Callable[[int], Function]) -> None:
         compile(function)
         seconds[count] = time.process_time() - start
     assert seconds[400] < 12 * seconds[80] + 0.3
+
+
+def test_kernels_wait_for_few_others_however_many_there_are() -> None:
+    waits: dict[int, int] = {}
+    for count in (120, 480):
+        program = compile(crossed(count))
+        assert len(program.kernels) >= count // 4
+        waits[count] = max(len(kernel.after) for kernel in program.kernels)
+    assert waits[480] <= waits[120] + 4
 
 
 def test_a_graph_too_large_for_a_kernel_is_parted() -> None:

@@ -81,10 +81,19 @@ def test_opencl_manifest() -> None:
                 "dispatch": {"rule": "ceil(n / 32768) groups along x", "count": "n",
                              "per_group": 32768, "row": None, "groups": None},
                 "after": [],
+                "stages": ["dX"],
+                "reasons": ["%dX leaves the function"],
+                "bytes_read": None,
+                "bytes_written": None,
             }
         ],
         "scratch_bytes": 0,
         "elementwise": True,
+        "fusion": {
+            "before": {"kernels": 1, "bytes_read": None, "bytes_written": None},
+            "after": {"kernels": 1, "bytes_read": None, "bytes_written": None},
+            "peak_scratch": 0,
+        },
         "order": "kernels run in the order listed; a barrier stands between a kernel and those it "
                  "names in 'after'",
     }  # fmt: skip

@@ -14,6 +14,7 @@ from dmlc.binding.graph_statements import lower_graph
 from dmlc.binding.operator import Description
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import TensorDesc, read_sizes
+from dmlc.collection import rare_searches
 from dmlc.language import syntax
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
 from dmlc.source import Diagnostic, DmlcError, Note, unknown_name
@@ -47,6 +48,7 @@ class Graph:
         """The names of its symbols, in the order declared."""
         return tuple(s.text for s in self.definition.syntax.symbols)
 
+    @rare_searches()
     def bind(
         self,
         tensors: Mapping[str, Description] | None = None,

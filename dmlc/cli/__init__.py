@@ -7,7 +7,6 @@ or tool is missing.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import NoReturn
 import click
 
 from dmlc import __version__
+from dmlc.collection import rare_searches
 from dmlc.source import DmlcError, InternalError, UnavailableError
 
 COMMANDS = {
@@ -31,8 +31,6 @@ COMMANDS = {
     "devices": "List the devices that programs can run on.",
 }
 """Every command, and its line in `dmlc --help`."""
-
-_OBJECTS_BETWEEN_COLLECTIONS = 100_000
 
 
 class _Commands(click.Group):
@@ -64,10 +62,9 @@ def group() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point of the command; leaves with the exit status."""
-    # What a compiler makes lives as long as its process: searching it for cycles costs a tenth of
-    # a whole run, and finds none.
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    sys.exit(run(arguments))
+    with rare_searches():
+        status = run(arguments)
+    sys.exit(status)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 import dmlc
+from dmlc import interop, runtime
 from dmlc.cli.arguments import (
     bind_subject,
     bindings,
@@ -17,10 +19,11 @@ from dmlc.cli.arguments import (
     read_tensors,
 )
 from dmlc.files import write_files
-from dmlc.interop.dxdispatch import DispatchModel, make_model
 from dmlc.program import combine_manifests, write_programs
-from dmlc.runtime.hlsl import compile_files
 from dmlc.shader_model import SHADER_MODELS
+
+if TYPE_CHECKING:
+    from dmlc.interop.dxdispatch import DispatchModel
 
 _TARGETS = ("hlsl", "opencl")
 
@@ -76,7 +79,7 @@ def command(
     model: DispatchModel | None = None
     if dxdispatch:
         subject = find_subject(operator)
-        model = make_model(
+        model = interop.dxdispatch.make_model(
             subject,
             read_tensors(tensors),
             read_attributes(attributes, subject),
@@ -84,9 +87,10 @@ def command(
             shader_model=shader_model,
         )
     if directory is not None:
-        compiled = {
-            n: c for p in programs if p.target == "hlsl" for n, c in compile_files(p).items()
-        }
+        compiled: dict[str, bytes] = {}
+        for program in programs:
+            if program.target == "hlsl":
+                compiled |= runtime.hlsl.compile_files(program)
         paths = write_programs(programs, directory, compiled)
         if model is not None:
             files = model.all_files(programs[0].name)

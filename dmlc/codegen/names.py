@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 
 _LONGEST = 64
 
 
+@functools.lru_cache(4096)
 def make_identifier(name: str) -> str:
     """A name of letters, digits and single underscores that starts with a letter, at most 64
     characters long. Names that are such already stay as they are."""

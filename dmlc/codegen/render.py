@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jinja2
 
 from dmlc import ir
-from dmlc.buffer_plan import Need, plan_buffers
+from dmlc.buffer_plan import Need, Occupants, plan_buffers
 from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.hlsl import HLSL_6_0, HLSL_6_2
 from dmlc.codegen.names import (
@@ -34,11 +34,12 @@ from dmlc.program import (
     BufferBinding,
     Dispatch,
     KernelSource,
+    Origin,
     Program,
     Role,
     ScalarBinding,
     TensorSpec,
-    list_sharing,
+    Unfused,
 )
 from dmlc.resources import resource_path
 from dmlc.scalars import DataType
@@ -74,8 +75,11 @@ def render(
     profile: Profile,
     *,
     root_signature: bool = True,
+    origins: Sequence[Origin] = (),
+    unfused: Unfused | None = None,
 ) -> Program:
-    """The program of a function's kernels, in execution order.
+    """The program of a function's kernels, in execution order; `origins` says of each what it was
+    made of, and `unfused` what there was before.
 
     HLSL carries its root signature, unless a host that makes its own wants it left out.
     """
@@ -88,20 +92,31 @@ def render(
     sources: list[KernelSource] = []
     writers: dict[str, int] = {}
     users: dict[str, list[int]] = {}
-    sharing = list_sharing(tensors)
+    places = {t.name: (t.offset, t.bytes or 0) for t in tensors if t.offset is not None}
+    occupants = Occupants()
+    in_place = [t for t in tensors if t.in_place]
     for number, kernel in enumerate(kernels):
         read = [b.name for b in kernel.buffers if b.access is not k.Access.WRITE]
         before = {writers[name] for name in read if name in writers}
         for buffer in kernel.buffers:
             # Whoever used the memory of what is stored now has to be done with it.
             if buffer.access is not k.Access.READ and buffer.name not in writers:
-                for other in sharing.get(buffer.name, ()):
-                    before.update(n for n in users.get(other, ()) if n < number)
+                for other in occupants.replace(buffer.name, *places.get(buffer.name, (0, 0))):
+                    before.update(n for n in users[other] if n < number)
             users.setdefault(buffer.name, []).append(number)
         after = tuple(sorted(before))
         name = kernel.name if len(kernels) == 1 else f"{kernel.name}_{number + 1}"
         sources.append(
-            _render_kernel(function, kernel, name, after, dialect, tensors, root_signature)
+            _render_kernel(
+                function,
+                kernel,
+                name,
+                after,
+                dialect,
+                in_place,
+                root_signature,
+                origins[number] if origins else Origin(),
+            )
         )
         for buffer in kernel.buffers:
             if buffer.access is not k.Access.READ:
@@ -115,6 +130,7 @@ def render(
         RUN_TIME_COUNT,
         is_elementwise(function),
         max((kernel.effort for kernel in kernels), default=1.0),
+        unfused,
     )
 
 
@@ -248,8 +264,9 @@ def _render_kernel(
     name: str,
     after: tuple[int, ...],
     dialect: Dialect,
-    tensors: tuple[TensorSpec, ...],
+    in_place: Sequence[TensorSpec],
     root_signature: bool,
+    origin: Origin,
 ) -> KernelSource:
     reserved = _reserved_names(dialect)
     mangler = Mangler(reserved)
@@ -280,7 +297,10 @@ def _render_kernel(
     scalar_views = tuple(
         ScalarView(s.name, speller.index_type, s.slot, "the number of elements") for s in scalars
     )
-    code = "\n".join([*(b.type for b in shown), *speller.helpers.values(), *body])
+    arguments: list[str] = []
+    if dialect.shader_model:
+        code = "\n".join([*(b.type for b in shown), *speller.helpers.values(), *body])
+        arguments = dxil_arguments(code, entry_point, dialect.shader_model)
     source = _template(dialect.template).render(
         operator=make_comment(function.name),
         version=VERSION,
@@ -291,8 +311,8 @@ def _render_kernel(
         scalars=scalar_views,
         in_place=[
             f"{make_comment(t.name)} may be stored over {_join(t.in_place)}"
-            for t in tensors
-            if t.in_place and any(b.tensor == t.name and b.written for b in buffers)
+            for t in in_place
+            if any(b.tensor == t.name and b.written for b in buffers)
         ],
         uses_double=DataType.FLOAT64 in speller.dtypes,
         uses_streaming=any(name.startswith("stream") for name in speller.helpers),
@@ -302,7 +322,7 @@ def _render_kernel(
         shared_arrays=shared,
         body=body,
         root_signature=_root_signature(buffers, scalars) if root_signature else None,
-        arguments=" ".join(dxil_arguments(code, entry_point, dialect.shader_model)),
+        arguments=" ".join(arguments),
     )
     return KernelSource(
         make_file_stem(name),
@@ -313,6 +333,7 @@ def _render_kernel(
         Dispatch(launch.count, launch.per_group, launch.group_size, launch.row),
         after,
         dialect.shader_model,
+        origin,
     )
 
 

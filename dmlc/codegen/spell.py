@@ -6,11 +6,11 @@ wide a mask is, are decided here. What a whole file looks like is the template's
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 import string
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from dmlc.codegen.dialect import Dialect, Entry, Helper, Spelling, Unsupported
 from dmlc.codegen.names import Mangler
@@ -28,8 +28,7 @@ _SIGNED = {1: DataType.INT8, 2: DataType.INT16, 4: DataType.INT32, 8: DataType.I
 _UNSIGNED = {1: DataType.UINT8, 2: DataType.UINT16, 4: DataType.UINT32, 8: DataType.UINT64}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """Spelled code. A vector of booleans is a mask of integers `mask` bytes wide."""
 
     text: str

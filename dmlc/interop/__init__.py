@@ -1,1 +1,18 @@
-"""What dmlc exchanges with other tools."""
+"""What dmlc exchanges with other tools. The modules below are imported when they are first used."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dmlc.interop import dxdispatch
+
+__all__ = ["dxdispatch"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name not in __all__:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return importlib.import_module(f"{__name__}.{name}")

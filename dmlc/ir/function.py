@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dmlc.ir.nodes import Parameter, Result, Stage, Table
 from dmlc.ir.print import print_fields
@@ -35,6 +35,17 @@ class Function:
         default_factory=dict[str, tuple[str, ...]], init=False, compare=False, repr=False
     )
     """The same for `readers`."""
+    _order: dict[str, int] = dataclasses.field(
+        default_factory=dict[str, int], init=False, compare=False, repr=False
+    )
+    _results: dict[str, Result] = dataclasses.field(
+        default_factory=dict[str, Result], init=False, compare=False, repr=False
+    )
+    marks: set[str] = dataclasses.field(
+        default_factory=set[str], init=False, compare=False, repr=False
+    )
+    """What has been found out about it, for good: it is as it is. The verifier keeps here that it
+    breaks no rule."""
 
     def parameter(self, name: str) -> Parameter | None:
         return next((p for p in self.parameters if p.name == name), None)
@@ -42,6 +53,11 @@ class Function:
     def stage(self, name: str) -> Stage | None:
         found = self.tensors().get(name)
         return found if isinstance(found, Stage) else None
+
+    def result(self, name: str) -> Result | None:
+        if not self._results:
+            self._results.update({r.name: r for r in self.results})
+        return self._results.get(name)
 
     def symbols(self) -> tuple[str, ...]:
         """The run-time sizes, in order of first use."""
@@ -59,6 +75,12 @@ class Function:
                 {t.name: t for t in (*self.parameters, *self.tables, *self.stages)}
             )
         return self._tensors
+
+    def sort_tensors(self, names: Iterable[str]) -> list[str]:
+        """Tensors of the function, in its order."""
+        if not self._order:
+            self._order.update({name: number for number, name in enumerate(self.tensors())})
+        return sorted(names, key=self._order.__getitem__)
 
     def readers(self) -> Mapping[str, tuple[str, ...]]:
         """The stages that read each tensor that is read, in order."""

@@ -104,13 +104,14 @@ Instruction: TypeAlias = Constant | Index | Load | Apply | Select | Cast
 
 def operands(instruction: Instruction) -> tuple[int, ...]:
     """The values an instruction reads, in evaluation order."""
+    # Passes spend much of their time here and below: what is most common comes first.
     match instruction:
-        case Constant() | Index():
-            return ()
-        case Load():
-            return instruction.indices
         case Apply():
             return instruction.operands
+        case Load():
+            return instruction.indices
+        case Constant() | Index():
+            return ()
         case Select():
             return (instruction.condition, instruction.then, instruction.otherwise)
         case Cast():
@@ -118,14 +119,18 @@ def operands(instruction: Instruction) -> tuple[int, ...]:
 
 
 def with_operands(instruction: Instruction, new: tuple[int, ...]) -> Instruction:
-    """The same instruction on other values."""
+    """The same instruction on other values; itself where they are its own."""
     match instruction:
+        case Apply():
+            if new == instruction.operands:
+                return instruction
+            return Apply(instruction.operation, new, instruction.dtype)
+        case Load():
+            if new == instruction.indices:
+                return instruction
+            return Load(instruction.tensor, new, instruction.dtype)
         case Constant() | Index():
             return instruction
-        case Load():
-            return Load(instruction.tensor, new, instruction.dtype)
-        case Apply():
-            return Apply(instruction.operation, new, instruction.dtype)
         case Select():
             return Select(new[0], new[1], new[2], instruction.dtype)
         case Cast():
@@ -151,6 +156,10 @@ class Body:
     result: int
     guard: int | None = None
     """A BOOL value: where it is false, the point takes no part in the reduction."""
+    _loads: list[tuple[Load, ...]] = dataclasses.field(
+        default_factory=list[tuple[Load, ...]], init=False, compare=False, repr=False
+    )
+    """What `loads` gives, once it has been asked."""
 
     @staticmethod
     def make(instructions: Sequence[Instruction], result: int, guard: int | None = None) -> Body:
@@ -158,7 +167,7 @@ class Body:
 
         Operands may stand before or after their uses, as long as no value depends on itself.
         """
-        order: list[int] = []
+        made: list[Instruction] = []
         number: dict[int, int] = {}
         leaves: dict[Instruction, int] = {}
         pending = [result] if guard is None else [result, guard]
@@ -167,24 +176,25 @@ class Body:
             if value in number:
                 pending.pop()
                 continue
-            missing = [o for o in operands(instructions[value]) if o not in number]
+            instruction = instructions[value]
+            given = operands(instruction)
+            missing = [o for o in given if o not in number]
             if missing:
                 pending.extend(reversed(missing))
                 continue
             pending.pop()
-            instruction = instructions[value]
+            if given:
+                number[value] = len(made)
+                made.append(with_operands(instruction, tuple([number[o] for o in given])))
+                continue
             if isinstance(instruction, Constant | Index):
                 if instruction in leaves:
                     number[value] = leaves[instruction]
                     continue
-                leaves[instruction] = len(order)
-            number[value] = len(order)
-            order.append(value)
-        made = tuple(
-            with_operands(instructions[v], tuple(number[o] for o in operands(instructions[v])))
-            for v in order
-        )
-        return Body(made, number[result], None if guard is None else number[guard])
+                leaves[instruction] = len(made)
+            number[value] = len(made)
+            made.append(instruction)
+        return Body(tuple(made), number[result], None if guard is None else number[guard])
 
     @property
     def dtype(self) -> DataType:
@@ -192,7 +202,9 @@ class Body:
         return value_type(self.instructions[self.result])
 
     def loads(self) -> tuple[Load, ...]:
-        return tuple(i for i in self.instructions if isinstance(i, Load))
+        if not self._loads:
+            self._loads.append(tuple([i for i in self.instructions if isinstance(i, Load)]))
+        return self._loads[0]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ from dmlc.source import InternalError, Span
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 Tensor: TypeAlias = Parameter | Table | Stage
 
+_VERIFIED = "verified"
 _LARGEST_LABEL = 9999
 _LARGEST_SIZE = 2**63 - 1
 
@@ -60,9 +61,13 @@ class Fault:
 def verify(function: Function, pass_name: str = "", verified: Function | None = None) -> None:
     """Raises `InternalError` if the function breaks a rule of the IR. `pass_name` is what made
     it, and `verified` what it was made from, if that has been through here: stages that are still
-    the same objects, and read what they read, are not looked into again."""
+    the same objects, and read what they read, are not looked into again. Neither is a function that
+    has been through here itself."""
+    if _VERIFIED in function.marks:
+        return
     fault = find_fault(function, verified)
     if fault is None:
+        function.marks.add(_VERIFIED)
         return
     after = f" after {pass_name}" if pass_name else ""
     place = ""
@@ -76,10 +81,13 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
     has in common with a `verified` one is."""
     if not _NAME.fullmatch(function.name):
         return Fault("function", f"{function.name!r} is no name", function.span)
+    seen: Mapping[str, Tensor] = {} if verified is None else verified.tensors()
     known: dict[str, Tensor] = {}
     symbols: list[str] = []
     for parameter in function.parameters:
-        fault = _check_definition(parameter, parameter.extents, known) or _check_layout(parameter)
+        fault = _check_name(parameter, known)
+        if fault is None and seen.get(parameter.name) is not parameter:
+            fault = _check_definition(parameter, parameter.extents) or _check_layout(parameter)
         if fault is not None:
             return fault
         known[parameter.name] = parameter
@@ -88,16 +96,18 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
         names = " and ".join(symbols)
         return Fault("function", f"it has several run-time sizes, {names}", function.span)
     for table in function.tables:
-        fault = _check_definition(table, table.extents, known) or _check_table(table)
+        fault = _check_name(table, known)
+        if fault is None and seen.get(table.name) is not table:
+            fault = _check_definition(table, table.extents) or _check_table(table)
         if fault is not None:
             return fault
         known[table.name] = table
     reach = table_ranges(function.tables)
-    seen: Mapping[str, Tensor] = {} if verified is None else verified.tensors()
     for stage in function.stages:
-        fault = _check_definition(stage, stage.domain, known)
+        fault = _check_name(stage, known)
         if fault is None and not _is_seen(stage, known, seen):
-            fault = _check_stage(stage, known, symbols, reach)
+            fault = _check_definition(stage, stage.domain)
+            fault = fault or _check_stage(stage, known, symbols, reach)
         if fault is not None:
             return fault
         known[stage.name] = stage
@@ -130,15 +140,17 @@ def find_stage_fault(function: Function, stage: Stage) -> Fault | None:
     return _check_stage(stage, function.tensors(), function.symbols(), reach)
 
 
-def _check_definition(
-    node: Tensor, extents: tuple[Extent, ...], known: Mapping[str, object]
-) -> Fault | None:
-    """What a parameter and a stage have in common."""
-    name = f"%{node.name}"
+def _check_name(node: Tensor, known: Mapping[str, object]) -> Fault | None:
     if not _NAME.fullmatch(node.name):
-        return Fault(name, "this is no name", node.span)
+        return Fault(f"%{node.name}", "this is no name", node.span)
     if node.name in known:
-        return Fault(name, "it is defined twice", node.span)
+        return Fault(f"%{node.name}", "it is defined twice", node.span)
+    return None
+
+
+def _check_definition(node: Tensor, extents: tuple[Extent, ...]) -> Fault | None:
+    """What parameters, tables and stages have in common."""
+    name = f"%{node.name}"
     if node.dtype is T.INDEX:
         return Fault(name, "a tensor holds no INDEX", node.span)
     if len(extents) > 1 and any(isinstance(e, str) for e in extents):
@@ -256,15 +268,18 @@ def _check_body(
     if not 0 <= body.result < count or not (body.guard is None or 0 <= body.guard < count):
         return Fault(name, "its result or its guard is no value", stage.span)
     ranges: list[Interval] = []
+    types: list[T] = []
     for number, instruction in enumerate(body.instructions):
         node = f"{name}, value {number}"
-        if any(not 0 <= o < number for o in operands(instruction)):
+        numbers = operands(instruction)
+        if numbers and not 0 <= min(numbers) <= max(numbers) < number:
             return Fault(node, "an operand is not defined before it", stage.span)
-        given = [value_type(body.instructions[o]) for o in operands(instruction)]
+        given = [types[o] for o in numbers]
         why = _check_instruction(stage, instruction, given, ranges, known)
         if why:
             return Fault(node, why, stage.span)
         ranges.append(instruction_range(stage, instruction, ranges, reach))
+        types.append(value_type(instruction))
     if body.guard is not None and value_type(body.instructions[body.guard]) is not T.BOOL:
         return Fault(name, "its guard is no BOOL", stage.span)
     if Body.make(body.instructions, body.result, body.guard) != body:

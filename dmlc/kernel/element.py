@@ -242,7 +242,7 @@ def tensor_strides(function: ir.Function, name: str) -> tuple[int, ...]:
     """The strides a tensor of the function is stored with, in elements."""
     tensor = function.tensors()[name]
     if isinstance(tensor, ir.Stage):
-        result = next((r for r in function.results if r.name == name), None)
+        result = function.result(name)
         extents, strides = tensor.domain, result.strides if result else None
     else:
         extents, strides = tensor.extents, tensor.strides

@@ -9,6 +9,7 @@ can be held to the rounding written.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
 
@@ -47,6 +48,7 @@ def local_name(tensor: str) -> str:
     return words if words != tensor else f"{tensor}_value"
 
 
+@functools.lru_cache(4096)
 def split_words(tensor: str) -> str:
     """A tensor's name in small letters, for names to be made of."""
     name = tensor.partition("#")[0]
@@ -268,6 +270,7 @@ def _list_deciding(elements: Elements) -> frozenset[int]:
 # Index arithmetic ----------------------------------------------------------------------------
 
 
+@functools.lru_cache(4096)
 def index(value: int) -> k.Literal:
     return k.Literal(k.INDEX, value)
 

@@ -14,6 +14,7 @@ import numpy as np
 from dmlc import ir
 from dmlc.kernel.infix import needs_parentheses
 from dmlc.scalars import DataType
+from dmlc.source import InternalError
 
 _LONGEST = 600
 """Characters of a formula in a comment; a longer one is only summed up."""
@@ -38,7 +39,9 @@ class _Text:
 
 def describe_stage(function: ir.Function, name: str) -> str:
     """The formula of a stage."""
-    stage = next(s for s in function.stages if s.name == name)
+    stage = function.stage(name)
+    if stage is None:
+        raise InternalError(f"a kernel names a stage that is not there: {name}")
     axes = ", ".join(f"i{axis}" for axis in range(len(stage.domain)))
     text, guard = spell_body(stage.body, _read_element, _LONGEST)
     if stage.reduction is not None:

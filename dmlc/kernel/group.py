@@ -49,20 +49,42 @@ def lower_group(
     _check_words(function, group, limits)
     if group.row is not None:
         rows = collect_rows(function, group)
-        return (_make_kernel(function, rows.used, group.stages, profile, limits, rows=rows),)
+        names = _name_members(group.passes)
+        return (_make_kernel(function, rows.used, group.stages, names, profile, limits, rows=rows),)
     phases = collect_phases(
         function, group.kept, group.passes, _list_stored(function, group.stages)
     )
-    fits = not _needs_points(phases) and _keeps_busy(phases, profile)
-    if fits and len(_list_buffers(function, phases)) <= limits.buffers:
-        return (_make_kernel(function, phases, group.stages, profile, limits),)
+    apart = _find_obstacle(function, phases, profile, limits)
+    if not apart:
+        names = _name_members(group.passes)
+        return (_make_kernel(function, phases, group.stages, names, profile, limits),)
     kernels: list[k.Kernel] = []
     passes: Sequence[Pass] = group.passes
     if _needs_points(phases):
         passes = _part_guards(function, passes)
     for steps in _split(passes):
         kernels += _lower_step(function, group.kept, steps, profile, limits)
-    return tuple(kernels)
+    if len(kernels) == 1:
+        return tuple(kernels)
+    return tuple(dataclasses.replace(kernel, apart=apart) for kernel in kernels)
+
+
+def _find_obstacle(
+    function: ir.Function, phases: Sequence[Phase], profile: Profile, limits: Limits
+) -> str:
+    """Why one kernel cannot have all phases, in words; nothing where it can."""
+    if _needs_points(phases):
+        return "it takes several kernels, for values depend on the positions of points"
+    if not _keeps_busy(phases, profile):
+        return "it takes several kernels, for there are too few outputs to share out"
+    if len(_list_buffers(function, phases)) > limits.buffers:
+        return f"it takes several kernels, for one may have no more than {limits.buffers} buffers"
+    return ""
+
+
+def _name_members(passes: Sequence[Pass]) -> tuple[tuple[str, ...], ...]:
+    """The stages of each pass."""
+    return tuple(tuple(member.stage for member in each.members) for each in passes)
 
 
 def _needs_points(phases: Sequence[Phase]) -> bool:
@@ -86,9 +108,10 @@ def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:
 
 def _check_words(function: ir.Function, group: Group, limits: Limits) -> None:
     """Raises `UnsupportedError` for what would be stored half a word at a time."""
-    stored = _list_stored(function, group.stages)
-    for stage in function.stages:
-        if stage.name in stored and stage.dtype in limits.word_types:
+    stored = _list_stored(function, group.stages) if limits.word_types else set[str]()
+    for name in function.sort_tensors(stored):
+        stage = function.stage(name)
+        if stage is not None and stage.dtype in limits.word_types:
             raise UnsupportedError(
                 f"'{stage.name}' is {stage.dtype.name} and computed from a reduction, and without "
                 "16-bit types kernels store two elements at a time",
@@ -134,23 +157,22 @@ def _lower_step(
         return [k for each in apart for k in _lower_step(function, kept, each, profile, limits)]
     folded = None if points else _cut_up(phases, profile)
     if folded is None:
-        return [_make_kernel(function, phases, stages, profile, limits)]
+        return [_make_kernel(function, phases, stages, _name_members(steps), profile, limits)]
     on_way, folds = part_members(function, steps[0])
     names = tuple(member.stage for member in (*on_way, *folds))
     rest = tuple(name for name in stages if name not in names[: len(on_way)])
     first = store_parts(phases[0], folded)
     second = (fold_parts(phases[0], folded), *phases[1:])
     return [
-        _make_kernel(function, first, names, profile, limits, folded.kept_sizes[0]),
-        _make_kernel(function, second, rest, profile, limits),
+        _make_kernel(function, first, names, (names,), profile, limits, folded.kept_sizes[0]),
+        _make_kernel(function, second, rest, _name_members(steps[1:]), profile, limits),
     ]
 
 
 def _list_stored(function: ir.Function, stages: Sequence[str]) -> set[str]:
     """The stages among some that need memory: they leave, or others read them."""
     own, readers = set(stages), function.readers()
-    results = {r.name for r in function.results}
-    return {n for n in own if n in results or not own.issuperset(readers.get(n, ()))}
+    return {n for n in own if function.result(n) or not own.issuperset(readers.get(n, ()))}
 
 
 def _count_groups(phases: Sequence[Phase], profile: Profile) -> int:
@@ -201,12 +223,14 @@ def _make_kernel(
     function: ir.Function,
     phases: Sequence[Phase],
     stages: tuple[str, ...],
+    passes: tuple[tuple[str, ...], ...],
     profile: Profile,
     limits: Limits,
     pieces: int | None = None,
     rows: Rows | None = None,
 ) -> k.Kernel:
-    """One kernel of some phases. With `pieces`, it folds these, and another folds the rest."""
+    """One kernel of some phases, which read what the stages in `passes` do. With `pieces`, it
+    folds these, and another folds the rest."""
     buffers = _list_buffers(function, phases)
     reached = max(
         max(_largest_offset(phase), find_gathered(function, phase.elements)) for phase in phases
@@ -239,6 +263,8 @@ def _make_kernel(
         arrays,
         _measure_effort(phases) if rows is None else rows.measure_effort(),
         index.signed,
+        stages,
+        passes,
     )
     return tidy(made)
 
@@ -271,9 +297,10 @@ def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buf
     touched = measure_footprint(function, [(p.elements, p.space.walk) for p in phases])
     tensors = function.tensors()
     made = [
-        k.Buffer(name, tensor.dtype, ACCESS[name in read, name in written], None, touched[name])
-        for name, tensor in tensors.items()
-        if name in read or name in written
+        k.Buffer(
+            name, tensors[name].dtype, ACCESS[name in read, name in written], None, touched[name]
+        )
+        for name in function.sort_tensors(n for n in read | written if n in tensors)
     ]
     for name, view in (read | written).items():
         if name not in tensors:

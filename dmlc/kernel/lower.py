@@ -63,6 +63,8 @@ def lower(
         shape.walk,
         tuple(builder.arrays),
         index_signed=index.signed,
+        stages=stages,
+        passes=(stages,),
     )
     return tidy(made)
 
@@ -80,10 +82,12 @@ def _list_buffers(function: ir.Function, elements: Elements, walk: Walk) -> tupl
     touched = measure_footprint(function, [(elements, walk)])
     read = {v.view.tensor for v in elements.values if isinstance(v, Read | Gather)}
     written = {view.tensor for view, _ in elements.results}
+    tensors = function.tensors()
     return tuple(
-        k.Buffer(name, tensor.dtype, ACCESS[name in read, name in written], None, touched[name])
-        for name, tensor in function.tensors().items()
-        if name in read or name in written
+        k.Buffer(
+            name, tensors[name].dtype, ACCESS[name in read, name in written], None, touched[name]
+        )
+        for name in function.sort_tensors(read | written)
     )
 
 

@@ -343,3 +343,9 @@ class Kernel:
     computed in; 1 where it moves every byte once and computes little."""
     index_signed: bool = False
     """Whether positions may be negative on the way."""
+    stages: tuple[str, ...] = ()
+    """The stages of the function that it computes, or folds a part of."""
+    passes: tuple[tuple[str, ...], ...] = ()
+    """Those of them whose operands it reads, pass by pass over its points."""
+    apart: str = ""
+    """For a person: why it is but one of the kernels of its group, where that has several."""

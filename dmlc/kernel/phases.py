@@ -112,9 +112,9 @@ def collect_phases(
 
 def part_members(function: ir.Function, folds: Pass) -> tuple[list[Member], list[Member]]:
     """What a pass that folds computes on the way, and its reductions."""
-    reductions = {s.name for s in function.stages if s.reduction is not None}
-    on_way = [m for m in folds.members if m.stage not in reductions]
-    return on_way, [m for m in folds.members if m.stage in reductions]
+    stages = {m: function.stage(m.stage) for m in folds.members}
+    reductions = [m for m, s in stages.items() if s is not None and s.reduction is not None]
+    return [m for m in folds.members if m not in reductions], reductions
 
 
 def make_gathered(

@@ -38,7 +38,7 @@ class Space:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        return tuple(e for e in self.walk.sizes if isinstance(e, int))
+        return tuple([e for e in self.walk.sizes if isinstance(e, int)])
 
     @property
     def inner(self) -> tuple[int, ...]:
@@ -47,11 +47,13 @@ class Space:
 
     @property
     def kept_sizes(self) -> tuple[int, ...]:
-        return tuple(self.sizes[axis] for axis in self.kept)
+        sizes = self.sizes
+        return tuple([sizes[axis] for axis in self.kept])
 
     @property
     def inner_count(self) -> int:
-        return math.prod(self.sizes[axis] for axis in self.inner)
+        sizes = self.sizes
+        return math.prod([sizes[axis] for axis in self.inner])
 
 
 def arrange(passes: Sequence[Elements], kept: int) -> tuple[Space, ...]:

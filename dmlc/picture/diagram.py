@@ -18,7 +18,7 @@ from dmlc.picture.formula import summarize
 from dmlc.picture.lettering import TIMES, show_bytes
 from dmlc.report import Report, Work
 from dmlc.source import Span
-from dmlc.transform.traffic import Move, count_bytes
+from dmlc.transform.traffic import Move, add_moves, count_bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,14 +84,16 @@ class Kernel:
     reads: tuple[Transfer, ...]
     writes: tuple[Transfer, ...]
     reason: str = ""
+    inside: tuple[Move, ...] = ()
+    """What its launches hand to one another in memory."""
 
     @property
     def read_bytes(self) -> int | None:
-        return add(t.bytes for t in self.reads)
+        return add((*(t.bytes for t in self.reads), *(m.read for m in self.inside)))
 
     @property
     def written_bytes(self) -> int | None:
-        return add(t.bytes for t in self.writes)
+        return add((*(t.bytes for t in self.writes), *(m.written for m in self.inside)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -205,13 +207,15 @@ def _place(span: Span) -> tuple[str, int, int]:
 
 
 def _list_kernels(
-    works: Iterable[Work], whole: Function, stored: Function, origins: _Origins
+    works: Sequence[Work], whole: Function, stored: Function, origins: _Origins
 ) -> tuple[Kernel, ...]:
     """The kernels that compute `stored`, with the stages that they have from `whole`."""
     kernels: list[Kernel] = []
     originals = {s.name: s for s in whole.stages}
     stages = {s.name: s for s in stored.stages}
     tensors = {n: _describe(t) for n, t in stored.tensors().items()}
+    wanted = {r.name for r in stored.results}
+    wanted.update(m.tensor for w in works for m in w.moves if m.tensor not in w.stages)
     order = {s.name: at for at, s in enumerate((*whole.stages, *stored.stages))}
     first = 1
     for work in works:
@@ -223,16 +227,20 @@ def _list_kernels(
         first += launches
         steps, wires = _join(work, originals, stages)
         steps.sort(key=lambda s: order[s.name])
-        own = set(work.stages)
+        read = [m for m in work.moves if m.written == 0 and m.tensor not in work.stages]
+        written = [m for m in work.moves if m.tensor in work.stages and m.tensor in wanted]
+        inside = [m for m in work.moves if m not in read and m not in written]
+        inside += [Move(m.tensor, m.read) for m in written if m.read]
         kernels.append(
             Kernel(
                 label,
                 launches,
                 tuple(_make_step(s, origins) for s in steps),
                 tuple(wires),
-                tuple(_transfer(m, m.read, tensors) for m in work.moves if m.tensor not in own),
-                tuple(_transfer(m, m.written, tensors) for m in work.moves if m.tensor in own),
+                tuple(_transfer(m, m.read, tensors) for m in read),
+                tuple(_transfer(m, m.written, tensors) for m in written),
                 work.reason,
+                add_moves(inside),
             )
         )
     return tuple(kernels)

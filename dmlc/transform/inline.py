@@ -81,13 +81,13 @@ def inline_within(
 
     def add(instruction: Instruction) -> int:
         nonlocal counted
-        if instruction not in numbers:
+        number = numbers.setdefault(instruction, len(instructions))
+        if number == len(instructions):
             counted += 1
-            numbers[instruction] = len(instructions)
             instructions.append(instruction)
             if isinstance(instruction, Load):
                 loaded[instruction.tensor] = None
-        return numbers[instruction]
+        return number
 
     while frames:
         frame = frames[-1]
@@ -107,7 +107,7 @@ def inline_within(
             computed[frame.key] = add(frame.key)
             continue
         instruction = frame.body.instructions[len(frame.numbers)]
-        moved = with_operands(instruction, tuple(frame.numbers[o] for o in operands(instruction)))
+        moved = with_operands(instruction, tuple([frame.numbers[o] for o in operands(instruction)]))
         if isinstance(moved, Index) and frame.positions is not None:
             frame.numbers.append(frame.positions[moved.axis])
         elif not isinstance(moved, Load) or moved.tensor not in inlined or moved.tensor in left:

@@ -130,6 +130,8 @@ def narrow_stage(stage: Stage, tables: Tables, *, listed: bool = True) -> Stage:
 def _drop_certain(stage: Stage) -> Stage:
     """A stage without the conditions of its guard that hold at every point."""
     body = stage.body
+    if body.guard is None:
+        return stage
     conditions = list_conjuncts(body)
     index_only, dependencies = find_index_only(body), find_dependencies(body)
     certain: list[int] = []

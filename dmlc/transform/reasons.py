@@ -18,10 +18,11 @@ def explain(
     reasons: Mapping[str, str],
     results: set[str],
     on_way: Sequence[str] = (),
-) -> str:
-    """Why these stages are a group. `homes` has every stage that belongs to a group, `inlined`
-    names what they compute where they read it, and `near` those of them that take no memory;
-    `on_way` are those computed in passes that fold. `reasons` says why some stages are stored."""
+) -> tuple[str, ...]:
+    """Why these stages are a group, clause by clause. `homes` has every stage that belongs to a
+    group, `inlined` names what they compute where they read it, and `near` those of them that take
+    no memory; `on_way` are those computed in passes that fold. `reasons` says why some stages are
+    stored."""
     folds = [s for s in stages if s.reduction is not None]
     first = folds[0] if folds else stages[0]
     clauses: list[str] = []
@@ -68,7 +69,7 @@ def explain(
         clauses.append(f"the kernel runs after {_list(waits)} {_is(list(waits))} stored")
     if inlined:
         clauses.append(f"{_list(inlined)} {_is(inlined)} computed where read")
-    return "; ".join(dict.fromkeys(clauses))
+    return tuple(dict.fromkeys(clauses))
 
 
 def _list(names: Iterable[str]) -> str:

@@ -8,16 +8,19 @@ What shares a kernel is `fuse`'s question.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
+    Apply,
     Body,
+    Cast,
     Constant,
     Function,
     Instruction,
     Load,
     Parameter,
+    Select,
     Stage,
     Table,
     check_in_place,
@@ -32,27 +35,31 @@ _ALWAYS = Constant(DataType.BOOL, True)
 """A guard that lets every point through is no guard."""
 
 
-def simplify(function: Function) -> Function:
+def simplify(function: Function, simplified: Function | None = None) -> Function:
     """The same function with constants folded, common values shared and dead stages gone.
 
-    Linear in the number of instructions. Pairs of `in_place` that no longer hold, because a copy
-    between was removed, are dropped.
+    `simplified` is what it was made from, if that has been through here: stages that are still the
+    same objects are not looked into again. Linear in the number of instructions. Pairs of
+    `in_place` that no longer hold, because a copy between was removed, are dropped.
     """
     results = {r.name for r in function.results}
     replaced: dict[str, str] = {}
-    first: dict[tuple[object, ...], str] = {}
+    twins = _Twins()
+    done: Mapping[str, Parameter | Table | Stage]
+    done = {} if simplified is None else simplified.tensors()
     promoted: dict[str, str] = {}
     stages: list[Stage] = []
     tensors = function.tensors()
     for stage in function.stages:
-        made = drop_empty_reduction(_with_body(stage, simplify_body(stage.body, replaced)))
+        made = stage
+        if done.get(stage.name) is not stage or _reads_any(stage, replaced):
+            made = drop_empty_reduction(_with_body(stage, simplify_body(stage.body, replaced)))
         if stage.name not in results:
             source = _copied(made, tensors)
             if source is not None:
                 replaced[stage.name] = source
                 continue
-        key = (made.dtype, made.domain, made.body, made.reduction)
-        twin = first.setdefault(key, stage.name)
+        twin = twins.find(made)
         if twin != stage.name:
             if stage.name not in results:
                 replaced[stage.name] = twin
@@ -64,6 +71,30 @@ def simplify(function: Function) -> Function:
         stages.append(made)
     named = [_rename(stage, promoted) for stage in stages]
     return drop_unsound_pairs(dataclasses.replace(function, stages=list_live(named, results)))
+
+
+class _Twins:
+    """Finds stages that compute the same. To hash a body takes time, and those alone are that read
+    the same tensors."""
+
+    def __init__(self) -> None:
+        self._alone: dict[tuple[object, ...], Stage] = {}
+        self._names: dict[tuple[object, ...], str] = {}
+
+    def find(self, stage: Stage) -> str:
+        """The first stage that computes the same; the stage itself where there is none."""
+        look = (stage.dtype, stage.domain, tuple([load.tensor for load in stage.body.loads()]))
+        other = self._alone.setdefault(look, stage)
+        if other is stage:
+            return stage.name
+        if (look,) not in self._names:
+            self._names[(look,)] = other.name
+            self._names[look, other.body, other.reduction] = other.name
+        return self._names.setdefault((look, stage.body, stage.reduction), stage.name)
+
+
+def _reads_any(stage: Stage, names: Mapping[str, str]) -> bool:
+    return bool(names) and any(load.tensor in names for load in stage.body.loads())
 
 
 def _with_body(stage: Stage, body: Body) -> Stage:
@@ -106,7 +137,7 @@ def _rename(stage: Stage, names: Mapping[str, str]) -> Stage:
 
 def redirect_loads(stage: Stage, replaced: Mapping[str, str]) -> Stage:
     """A stage that reads other tensors in place of some; the stage itself where it reads none."""
-    if not any(load.tensor in replaced for load in stage.body.loads()):
+    if not _reads_any(stage, replaced):
         return stage
     made = tuple(
         dataclasses.replace(i, tensor=replaced.get(i.tensor, i.tensor))
@@ -143,18 +174,33 @@ class Builder:
 
     def add(self, instruction: Instruction) -> int:
         """The number of the value an instruction gives, after every rule that applies to it."""
-        while instruction not in self._numbers:
-            for rule in RULES:
-                found = rule(instruction, self.instructions)
-                if isinstance(found, int):
-                    return found
-                if found is not None:
-                    instruction = found
-                    break
-            else:
-                self._numbers[instruction] = len(self.instructions)
+        while True:
+            # To hash an instruction takes time: it is done once for each.
+            number = self._numbers.setdefault(instruction, len(self.instructions))
+            if number < len(self.instructions):
+                return number
+            found = _apply_rules(instruction, self.instructions)
+            if found is None:
                 self.instructions.append(instruction)
-        return self._numbers[instruction]
+                return number
+            del self._numbers[instruction]
+            if isinstance(found, int):
+                return found
+            instruction = found
+
+
+def _apply_rules(
+    instruction: Instruction, values: Sequence[Instruction]
+) -> int | Instruction | None:
+    """What the first rule that applies makes of an instruction; None where none does."""
+    # Rules are about these alone.
+    if not isinstance(instruction, Apply | Select | Cast):
+        return None
+    for rule in RULES:
+        found = rule(instruction, values)
+        if found is not None:
+            return found
+    return None
 
 
 def simplify_body(body: Body, replaced: Mapping[str, str]) -> Body:
@@ -163,7 +209,7 @@ def simplify_body(body: Body, replaced: Mapping[str, str]) -> Body:
     builder = Builder()
     numbers: list[int] = []
     for instruction in body.instructions:
-        moved = with_operands(instruction, tuple(numbers[o] for o in operands(instruction)))
+        moved = with_operands(instruction, tuple([numbers[o] for o in operands(instruction)]))
         if isinstance(moved, Load) and moved.tensor in replaced:
             moved = dataclasses.replace(moved, tensor=replaced[moved.tensor])
         numbers.append(builder.add(moved))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from dmlc.ir import Constant, Extent, Function, Index, Load, Stage, reads_own_place
 from dmlc.transform.budget import Budget, count_operations
@@ -27,8 +28,7 @@ _SHARED_SIZE = 12
 """Instructions from which on a stage that several of one kernel want is told apart from them."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Pass:
+class _Pass(NamedTuple):
     """Stages that probably run over their points together."""
 
     points: tuple[Extent, ...]
@@ -128,6 +128,7 @@ def _find_wants(
     """What wants each inlinable stage, found from the results backwards. `decide` says of a stage
     for which that is known whether it is stored."""
     wants: dict[str, _Want] = {}
+    points = {stage.name: _count_points(stage) for stage in function.stages}
     for reader in reversed(function.stages):
         kept = reader.name in results or reader.name not in inlinable
         own = wants.get(reader.name)
@@ -136,17 +137,17 @@ def _find_wants(
         if own is not None and decide(reader, own):
             own, kept = None, True
         passes = dict(own.passes) if own is not None else {}
-        count = _count_points(reader)
+        count = points[reader.name]
         if kept:
             passes[_find_pass(reader, levels[reader.name])] = count
         for name, loads in _list_reads(reader, inlinable).items():
             stage = inlinable[name]
             want = wants.setdefault(name, _Want())
             for wanted, times in passes.items():
-                want.add(wanted, _count_wanted(reader, stage, loads, wanted, times))
+                want.add(wanted, _count_wanted(reader, points[name], loads, wanted, times))
             want.places = max(want.places, len(loads) * (1 if own is None else own.places))
             want.fewest = min(want.fewest, len(passes))
-            want.grows = want.grows or len(loads) > 1 or count > _count_points(stage)
+            want.grows = want.grows or len(loads) > 1 or count > points[name]
             if stage.domain == reader.domain and all(reads_own_place(reader, i) for i in loads):
                 owners = {reader.name: None} if kept else own.owners if own is not None else {}
                 for owner in owners:
@@ -163,11 +164,9 @@ def _list_reads(reader: Stage, inlinable: Mapping[str, Stage]) -> dict[str, list
     return found
 
 
-def _count_wanted(
-    reader: Stage, stage: Stage, loads: list[Load], wanted: _Pass, times: float
-) -> float:
-    """How often a pass computes a stage that a reader, which it computes so many times, reads."""
-    own = _count_points(stage)
+def _count_wanted(reader: Stage, own: int, loads: list[Load], wanted: _Pass, times: float) -> float:
+    """How often a pass computes a stage of so many points of its `own` that a reader, which it
+    computes so many times, reads."""
     count = times * len(loads)
     if len(loads) > 1 or count <= own or not _is_repeated(reader, loads[0]):
         return count
@@ -204,7 +203,7 @@ def _find_pass(stage: Stage, level: int) -> _Pass:
 
 def _count_points(stage: Stage) -> int:
     folded = () if stage.reduction is None else (extent for _, extent in stage.reduction.axes)
-    return math.prod(_size(e) for e in (*stage.domain, *folded))
+    return math.prod([_size(e) for e in (*stage.domain, *folded)])
 
 
 def _size(extent: Extent) -> int:
