@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dmlc import ir
+from dmlc.picture import draw
 from dmlc.picture.diagram import Kernel, Transfer, Wire, find_peak, list_calls, make_diagram
 from dmlc.picture.formula import summarize
 from dmlc.pipeline import explain
@@ -133,3 +134,22 @@ def test_peak_of_memory_between_kernels() -> None:
 def test_formulas_name_tensors_where_they_are_read_in_place(stage: str, formula: str) -> None:
     function = ir.parse(f"func @f(%X: f32[4, 4], %b: f32[4]) -> (%Y) {{ {stage} }}")
     assert summarize(function.stages[0]) == formula
+
+
+def test_what_launches_hand_to_one_another_counts_and_has_no_tag() -> None:
+    function = ir.parse("""func @f(%X: f32[4194304]) -> (%S, %Y) {
+      %S: f32[i0 < 1] = sum[r0 < 4194304] %X[r0]
+      %Y: f32[i0 < 4194304] = mul(%X[i0], %S[0])
+    }""")
+    report = explain(function, "hlsl")
+    diagram = make_diagram(report)
+    (kernel,) = diagram.after.kernels
+    assert kernel.launches > 1
+    assert (kernel.read_bytes, kernel.written_bytes) == report.after[0].traffic()
+    parts, total = kernel.inside
+    assert (parts.tensor, parts.read) == ("S_parts", parts.written)
+    # The sum leaves the function too: its tag says that it is written.
+    assert (total.tensor, total.written) == ("S", 0)
+    assert [t.tensor for t in kernel.reads] == ["X"]
+    assert [t.tensor for t in kernel.writes] == ["S", "Y"]
+    assert "between   S_parts, S" in draw(report, "text", ("after",))
