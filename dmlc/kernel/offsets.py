@@ -31,7 +31,7 @@ _WORTH = 2
 
 def name_offsets(statements: Sequence[k.Statement]) -> tuple[k.Statement, ...]:
     """The statements of a kernel, with names for what their positions share."""
-    return _Offsets().write(statements, set(), {})
+    return _Offsets().write(statements, set())
 
 
 @dataclasses.dataclass(slots=True)
@@ -49,23 +49,21 @@ class _Offsets:
     def __init__(self) -> None:
         self._count = 0
         self._variables: set[str] = set()
+        self._places: dict[int, tuple[k.Statement, tuple[k.Expression, ...]]] = {}
 
     def write(
-        self,
-        statements: Sequence[k.Statement],
-        visible: set[str],
-        known: Mapping[k.Expression, k.Expression],
+        self, statements: Sequence[k.Statement], visible: set[str]
     ) -> tuple[k.Statement, ...]:
-        """The statements, with names for what they share. `visible` are the locals around them,
-        and `known` the positions that have a name there."""
+        """The statements, with names for what they share; `visible` are the locals around them."""
         here = set(visible)
         for statement in statements:
             if isinstance(statement, k.Variable):
                 self._variables.add(statement.local.name)
             elif isinstance(statement, k.Let):
                 here.add(statement.local.name)
-        chosen = self._choose(statements, here)
-        named = dict(known)
+        uses = self._count_uses(statements, here)
+        chosen = _choose(uses)
+        named: dict[k.Expression, k.Expression] = {}
 
         def change(expression: k.Expression) -> k.Expression:
             if expression.type.dtype is DataType.INDEX and isinstance(expression, k.Operate):
@@ -82,14 +80,14 @@ class _Offsets:
                     made.append(k.Let(local, map_operands(expression, change)))
                     named[expression] = local
             changed = self._change_all(statement, change) if named else statement
-            if isinstance(statement, k.Let) and self._names_position(statement.value, here):
+            if isinstance(statement, k.Let) and statement.value in uses:
+                # It has a name already, from here on.
                 named.setdefault(statement.value, statement.local)
-                named.setdefault(map_operands(statement.value, change), statement.local)
             body = find_body(changed)
             if body:
                 variable = find_defined(changed)
                 inside = here if variable is None else here | {variable.name}
-                changed = replace_body(changed, self.write(body, inside, named))
+                changed = replace_body(changed, self.write(body, inside))
             made.append(changed)
         return tuple(made)
 
@@ -100,24 +98,15 @@ class _Offsets:
             return changed
         return replace_body(changed, [self._change_all(s, change) for s in body])
 
-    def _choose(
+    def _count_uses(
         self, statements: Sequence[k.Statement], visible: set[str]
-    ) -> dict[k.Expression, int]:
-        """What is worth a name among these statements, smaller parts first, each with the number
-        of the statement that needs it first."""
+    ) -> dict[k.Expression, _Uses]:
+        """The parts of positions that could have a name among these statements."""
         uses: dict[k.Expression, _Uses] = {}
         for number, statement in enumerate(statements):
-            for place in _list_places(statement):
+            for place in self._list_places(statement):
                 self._count_parts(place, visible, uses, number)
-        found = [
-            part
-            for part, used in uses.items()
-            if used.count > 1
-            and _measure(part) >= _WORTH
-            and not any(uses[outer].count == used.count for outer in used.around)
-        ]
-        found.sort(key=_measure)
-        return {part: uses[part].first for part in found}
+        return uses
 
     def _count_parts(
         self,
@@ -139,8 +128,21 @@ class _Offsets:
                     used.around[outer] = None
             pending += [(o, part if fits else None) for o in part.operands]
 
-    def _names_position(self, value: k.Expression, visible: set[str]) -> bool:
-        return isinstance(value, k.Operate) and self._fits(value, visible)
+    def _list_places(self, statement: k.Statement) -> tuple[k.Expression, ...]:
+        """The positions in buffers that a statement names, and those of its body."""
+        known = self._places.get(id(statement))
+        if known is not None:
+            return known[1]
+        found: list[k.Expression] = []
+        if isinstance(statement, k.Store | k.Prefetch | k.StoreWord):
+            found.append(statement.index)
+        for expression in list_expressions(statement):
+            found += [each.index for each in walk(expression) if isinstance(each, k.Load)]
+        for inner in find_body(statement):
+            found += self._list_places(inner)
+        # With the statement, so that no other comes to have its identity.
+        self._places[id(statement)] = statement, tuple(found)
+        return tuple(found)
 
     def _fits(self, part: k.Expression, visible: set[str]) -> bool:
         """Whether a position is of arithmetic alone, on what is in sight."""
@@ -156,16 +158,18 @@ class _Offsets:
         return True
 
 
-def _list_places(statement: k.Statement) -> list[k.Expression]:
-    """The positions in buffers that a statement names, and those of its body."""
-    found: list[k.Expression] = []
-    if isinstance(statement, k.Store | k.Prefetch | k.StoreWord):
-        found.append(statement.index)
-    for expression in list_expressions(statement):
-        found += [each.index for each in walk(expression) if isinstance(each, k.Load)]
-    for inner in find_body(statement):
-        found += _list_places(inner)
-    return found
+def _choose(uses: Mapping[k.Expression, _Uses]) -> dict[k.Expression, int]:
+    """What is worth a name, smaller parts first, each with the number of the statement that needs
+    it first."""
+    found = [
+        part
+        for part, used in uses.items()
+        if used.count > 1
+        and _measure(part) >= _WORTH
+        and not any(uses[outer].count == used.count for outer in used.around)
+    ]
+    found.sort(key=_measure)
+    return {part: uses[part].first for part in found}
 
 
 def _measure(expression: k.Expression) -> int:

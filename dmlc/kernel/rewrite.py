@@ -91,29 +91,33 @@ def list_expressions(statement: k.Statement) -> tuple[k.Expression, ...]:
 
 
 def map_expressions(statement: k.Statement, change: Change) -> k.Statement:
-    """The same statement of changed expressions; its body, and what it defines, stay."""
+    """The same statement of changed expressions: itself, where none of them changes. Its body, and
+    what it defines, stay."""
+    expressions = list_expressions(statement)
+    changed = tuple(map(change, expressions))
+    if all(map(operator.is_, expressions, changed)):
+        return statement
     match statement:
-        case k.Let(local=local, value=value):
-            return k.Let(local, change(value))
-        case k.Variable(local=local, value=value):
-            return k.Variable(local, change(value))
-        case k.Assign(local=local, value=value):
-            return k.Assign(_local(change(local)), change(value))
-        case k.Put(array=array, index=index, value=value):
-            return k.Put(array, change(index), change(value))
-        case k.Store(buffer=buffer, index=index, value=value, streaming=streaming):
-            streams = None if streaming is None else change(streaming)
-            return k.Store(buffer, change(index), change(value), streams)
-        case k.Prefetch(buffer=buffer, index=index):
-            return k.Prefetch(buffer, change(index))
-        case k.PutHalf(word=word, buffer=buffer, half=half, value=value):
-            return k.PutHalf(_local(change(word)), buffer, change(half), change(value))
-        case k.StoreWord(buffer=buffer, index=index, word=word):
-            return k.StoreWord(buffer, change(index), _local(change(word)))
-        case k.For(start=start, stop=stop):
-            return dataclasses.replace(statement, start=change(start), stop=change(stop))
-        case k.If(condition=condition, then=then):
-            return k.If(change(condition), then)
+        case k.Let(local=local):
+            return k.Let(local, *changed)
+        case k.Variable(local=local):
+            return k.Variable(local, *changed)
+        case k.Assign():
+            return k.Assign(_local(changed[0]), changed[1])
+        case k.Put(array=array):
+            return k.Put(array, *changed)
+        case k.Store(buffer=buffer):
+            return k.Store(buffer, *changed)
+        case k.Prefetch(buffer=buffer):
+            return k.Prefetch(buffer, *changed)
+        case k.PutHalf(buffer=buffer):
+            return k.PutHalf(_local(changed[0]), buffer, *changed[1:])
+        case k.StoreWord(buffer=buffer):
+            return k.StoreWord(buffer, changed[0], _local(changed[1]))
+        case k.For():
+            return dataclasses.replace(statement, start=changed[0], stop=changed[1])
+        case k.If(then=then):
+            return k.If(changed[0], then)
         case k.Halve() | k.Barrier():
             return statement
 
@@ -152,7 +156,10 @@ def find_body(statement: k.Statement) -> tuple[k.Statement, ...]:
 
 
 def replace_body(statement: k.Statement, body: Sequence[k.Statement]) -> k.Statement:
-    """The same statement with others in it."""
+    """The same statement with others in it: itself, where they are those that it has."""
+    before = find_body(statement)
+    if len(body) == len(before) and all(map(operator.is_, body, before)):
+        return statement
     match statement:
         case k.For() | k.Halve():
             return dataclasses.replace(statement, body=tuple(body))

@@ -23,7 +23,7 @@ __kernel void space_to_depth(
             for (uint i2 = 0; i2 < 2; ++i2) {
                 const uint position_4 = i2 * 2 + position_2;
                 const uint row_start = i0 * 72;
-                const uint row_start_1 = row_start + i1 * 6 + i2 * 3;
+                const uint row_start_1 = i0 * 72 + i1 * 6 + i2 * 3;
                 for (uint i = 0; i < 3; ++i) {
                     const float input = Input[position * 24 + position_4 * 6 + (i * 2 + position_3) + row_start];
                     Output[row_start_1 + i] = input;
