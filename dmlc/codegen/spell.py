@@ -116,7 +116,8 @@ class Speller:
                 return [head, *self.spell_statements(then, depth + 1), f"{indent}}}"]
             case k.For():
                 name = self._names.spell(statement.variable.name)
-                start, stop = self.spell(statement.start).text, self.spell(statement.stop).inner
+                start = self.spell(statement.start).text
+                stop = self.spell(statement.stop).beside("<", is_first=False)
                 step = f"++{name}" if statement.step == 1 else f"{name} += {statement.step}"
                 head = f"for ({self.index_type} {name} = {start}; {name} < {stop}; {step}) {{"
                 if statement.backwards:

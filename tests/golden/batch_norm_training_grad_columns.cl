@@ -52,7 +52,7 @@ __kernel void batch_norm_training_grad(
                 float16 dy_sum_value = vload16(0, dy_sum_block + j);
                 float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + j);
                 #pragma unroll
-                for (uint i0 = band; i0 < (band + 4); ++i0) {
+                for (uint i0 = band; i0 < band + 4; ++i0) {
                     const uint offset = first + j + i0 * 300;
                     const float16 dy_value = vload16(0, dy + offset);
                     const float16 x_value = vload16(0, x + offset);
@@ -67,7 +67,7 @@ __kernel void batch_norm_training_grad(
                 float dy_sum_value = dy_sum_block[j];
                 float dy_centered_sum_value = dy_centered_sum_block[j];
                 #pragma unroll
-                for (uint i0 = band; i0 < (band + 4); ++i0) {
+                for (uint i0 = band; i0 < band + 4; ++i0) {
                     const uint offset = first + j + i0 * 300;
                     const float dy_value = dy[offset];
                     const float x_value = x[offset];
@@ -161,7 +161,7 @@ __kernel void batch_norm_training_grad(
                 const float16 mean_value = vload16(0, mean + first + j);
                 const float16 factor_3 = vload16(0, factors_3 + j);
                 #pragma unroll
-                for (uint i0_1 = i0; i0_1 < (i0 + 4); ++i0_1) {
+                for (uint i0_1 = i0; i0_1 < i0 + 4; ++i0_1) {
                     const uint offset = first + j + i0_1 * 300;
                     const float16 dy_value = vload16(0, dy + offset);
                     const float16 x_value = vload16(0, x + offset);
@@ -177,7 +177,7 @@ __kernel void batch_norm_training_grad(
                 const float mean_value = mean[first + j];
                 const float factor_3 = factors_3[j];
                 #pragma unroll
-                for (uint i0_1 = i0; i0_1 < (i0 + 4); ++i0_1) {
+                for (uint i0_1 = i0; i0_1 < i0 + 4; ++i0_1) {
                     const uint offset = first + j + i0_1 * 300;
                     const float dy_value = dy[offset];
                     const float x_value = x[offset];
