@@ -65,7 +65,7 @@ def collect_phases(
 ) -> tuple[Phase, ...]:
     """The phases of some passes. Of what these fold, and compute on the way, that in `stored` has
     memory."""
-    types = {s.name: s.dtype for s in function.stages}
+    tensors = function.tensors()
     near: dict[str, DataType] = {}
     made: list[tuple[Elements, tuple[Gathered, ...]]] = []
     pending: Collector | None = None
@@ -91,10 +91,11 @@ def collect_phases(
         numbers = [collector.add_fold(m.stage, dict(m.axes)) for m in members]
         elements = collector.elements()
         folds = [
-            (m.stage, types[m.stage], number) for m, number in zip(members, numbers, strict=True)
+            (m.stage, tensors[m.stage].dtype, number)
+            for m, number in zip(members, numbers, strict=True)
         ]
         made.append((elements, make_gathered(elements, folds)))
-        near = near | {m.stage: types[m.stage] for m in members}
+        near = near | {m.stage: tensors[m.stage].dtype for m in members}
         stores = [m for m in members if m.stage in stored]
         if stores:
             pending = Collector(function, kept, near, len(kept))

@@ -78,13 +78,15 @@ def find_rows(stages: Sequence[Stage], results: set[str], longest_row: int) -> d
         for name in dict.fromkeys(load.tensor for load in stage.body.loads()):
             readers.setdefault(name, []).append(stage)
     found: dict[str, str] = {}
+    taken: set[str] = set()
     for stage in stages:
         reader, *others = readers.get(stage.name, [stage])
         length = stage.domain[-1] if stage.domain else None
         short = isinstance(length, int) and length <= longest_row
-        alone = not others and stage.name not in results and stage.name not in found.values()
-        if short and alone and reader.name not in found.values() and _folds_along(stage, reader):
+        alone = not others and stage.name not in results and stage.name not in taken
+        if short and alone and reader.name not in taken and _folds_along(stage, reader):
             found[stage.name] = reader.name
+            taken.add(reader.name)
     return found
 
 
