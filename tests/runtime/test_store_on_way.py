@@ -12,7 +12,7 @@ import pytest
 
 import dmlc
 from dmlc.pipeline import compile, explain
-from dmlc.program import KernelSource, Role, Program
+from dmlc.program import KernelSource, Program, Role
 from dmlc.reference import evaluate
 from dmlc.runtime import opencl, vulkan
 from dmlc.scalars import Array
