@@ -42,8 +42,8 @@ def check_description(
     if len(desc.sizes) not in definition.ranks:
         diagnostics.append(
             Diagnostic(
-                f"'{name}' has {show_ranks(definition.ranks)} dimensions, but its sizes "
-                f"{show_sizes(desc.sizes)} are {len(desc.sizes)}",
+                f"'{name}' takes {show_ranks(definition.ranks)} dimensions, and is given "
+                f"{len(desc.sizes)}: {show_sizes(desc.sizes)}",
                 None,
                 declared,
             )
@@ -255,8 +255,8 @@ def unify_dimensions(binding: Binding, diagnostics: Diagnostics) -> None:
         if matched is None:
             diagnostics.append(
                 Diagnostic(
-                    f"'{tensor.name}' has dimensions {show_dimensions(pattern)}, but its sizes "
-                    f"{show_sizes(tensor.sizes)} are {len(tensor.sizes)}",
+                    f"'{tensor.name}' takes dimensions {show_dimensions(pattern)}, and is given "
+                    f"{len(tensor.sizes)}: {show_sizes(tensor.sizes)}",
                     None,
                     (Note("declared here", tensor.definition.span),),
                 )

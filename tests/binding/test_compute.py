@@ -414,7 +414,7 @@ def test_sizes_of_outputs_are_inferred() -> None:
         "declared here",
     )
     narrow = declare("Y = X", X, "Y | Output | 4 | FLOAT32")
-    assert refusal(narrow, {"X": f32(2)}).message.startswith("'Y' has 4 dimensions")
+    assert refusal(narrow, {"X": f32(2)}).message.startswith("'Y' takes 4 dimensions")
 
 
 def test_sizes_come_from_sentences_and_dimensions() -> None:

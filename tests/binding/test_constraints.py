@@ -87,8 +87,8 @@ def test_descriptions_against_their_rows() -> None:
     assert [says(d) for d in found] == [
         ("unknown tensor 'W'", "known here: X, Y"),
         ("'X' cannot be INT32: it is FLOAT32 or FLOAT16", "declared here"),
-        ("'X' has 2 to 4 dimensions, but its sizes [1] are 1", "declared here"),
-        ("'Y' has 2 or 4 dimensions, but its sizes [1, 1, 1] are 3", "declared here"),
+        ("'X' takes 2 to 4 dimensions, and is given 1: [1]", "declared here"),
+        ("'Y' takes 2 or 4 dimensions, and is given 3: [1, 1, 1]", "declared here"),
     ]
 
 
@@ -146,7 +146,7 @@ def test_dimension_patterns() -> None:
         "Y = X", "X | Input | | FLOAT32 | { [N], [C], W }", "Y | Output | 1 to 8 | FLOAT32"
     )
     assert front.bind({"X": f32(2)})
-    assert refusal(front, {"X": f32(1, 2, 3, 4)}).message.startswith("'X' has 1 to 3 dimensions")
+    assert refusal(front, {"X": f32(1, 2, 3, 4)}).message.startswith("'X' takes 1 to 3 dimensions")
 
 
 def test_which_optional_dimensions_are_left_out() -> None:
@@ -189,7 +189,7 @@ def test_feature_levels() -> None:
     leveled = type(op)(from_text.operators["OP"])
     assert leveled.bind({"X": f32(2)})
     assert leveled.bind({"X": f32(1, 1, 1, 2)}, level="L_2_1")
-    assert refusal(leveled, {"X": f32(2)}, level="L_2_1").message.startswith("'X' has 4 dim")
+    assert refusal(leveled, {"X": f32(2)}, level="L_2_1").message.startswith("'X' takes 4 dim")
     assert refusal(leveled, {"X": f32(2)}, level="L_0_9").message == (
         "'OP' is not in L_0_9: it was introduced in L_1_0"
     )

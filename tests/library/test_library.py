@@ -122,7 +122,7 @@ def test_relu_takes_what_its_feature_level_takes() -> None:
     assert op.bind(integers).stages[0].dtype is DataType.INT8
     with pytest.raises(DmlcError, match="'InputTensor' cannot be INT8"):
         op.bind(integers, level="DML_FEATURE_LEVEL_4_0")
-    with pytest.raises(DmlcError, match="has 4 or 5 dimensions"):
+    with pytest.raises(DmlcError, match="takes 4 or 5 dimensions"):
         op.bind({"InputTensor": TensorDesc("FLOAT32", (2,))}, level="DML_FEATURE_LEVEL_2_0")
 
 

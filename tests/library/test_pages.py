@@ -179,7 +179,7 @@ REFUSED: list[tuple[str, dict[str, tuple[int, ...]], dict[str, object], str]] = 
                      "BiasTensor": (1, 1, 1)}, {**PLAIN}, "dimension 'OutputChannelCount' is"),
     ("CONVOLUTION", {"InputTensor": (1, 2, 5), "FilterTensor": (4, 2, 3),
                      "BiasTensor": (1, 4, 3)}, {**PLAIN}, "so a size must be 1"),
-    ("DIAGONAL_MATRIX", {"OutputTensor": (2, 2, 2, 3, 3)}, {}, "has 2 to 4 dimensions"),
+    ("DIAGONAL_MATRIX", {"OutputTensor": (2, 2, 2, 3, 3)}, {}, "takes 2 to 4 dimensions"),
 ]  # fmt: skip
 
 
