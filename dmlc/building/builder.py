@@ -230,9 +230,8 @@ class GraphBuilder:
         if like is not None:
             other = as_value(like, self._record)
             if other.role in (Role.EXPRESSION, Role.OUTPUT) and id(other) not in self._names:
-                self._names[id(other)] = take_name(
-                    "like", self._taken
-                )  # Only a name may stand there.
+                # Only a name may stand there.
+                self._names[id(other)] = take_name("like", self._taken)
             return Value(
                 self._record,
                 Role.EXPRESSION,

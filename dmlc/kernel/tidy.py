@@ -26,11 +26,9 @@ from dmlc.kernel.rewrite import (
 
 def tidy(kernel: k.Kernel) -> k.Kernel:
     """The same kernel, of the same values, for people to read."""
-    taken = {b.name for b in kernel.buffers} | {s.name for s, _ in kernel.scalars}
-    arrays: dict[str, str] = {}
-    for array in kernel.arrays:
-        arrays[array.name] = _choose(array.name, taken)
-        taken.add(arrays[array.name])
+    taken = dict.fromkeys([b.name for b in kernel.buffers], 0)
+    taken |= dict.fromkeys([s.name for s, _ in kernel.scalars], 0)
+    arrays = {array.name: _take(array.name, taken) for array in kernel.arrays}
     fixed = {b.name for b in kernel.buffers if b.access is k.Access.READ}
     body = name_offsets(kernel.body)
     return dataclasses.replace(
@@ -55,11 +53,11 @@ class _Naming:
         statements: Sequence[k.Statement],
         names: Mapping[str, k.Local],
         known: Mapping[k.Expression, k.Local],
-        taken: set[str],
+        taken: dict[str, int],
     ) -> tuple[k.Statement, ...]:
-        """The statements with new names. `names` has those in sight, by the old ones, and `known`
-        what they are the values of."""
-        names, known, taken = dict(names), dict(known), set(taken)
+        """The statements with new names. `names` has those in sight, by the old ones, `known` what
+        they are the values of, and `taken` the last number that each was given."""
+        names, known, taken = dict(names), dict(known), dict(taken)
 
         def change(expression: k.Expression) -> k.Expression:
             if isinstance(expression, k.Local):
@@ -87,16 +85,15 @@ class _Naming:
                     statement = replace_body(statement, self.write(body, names, known, taken))
                 made.append(statement)
                 continue
-            given = k.Local(_choose(local.name, taken), local.type)
+            # A loop's own variable is in sight in its body alone.
+            around = dict(taken) if body else taken
+            given = k.Local(_take(local.name, around), local.type)
             statement = define(statement, given)
             if body:
                 inside = {**names, local.name: given}
-                statement = replace_body(
-                    statement, self.write(body, inside, known, taken | {given.name})
-                )
+                statement = replace_body(statement, self.write(body, inside, known, around))
             else:
                 names[local.name] = given
-                taken.add(given.name)
                 if isinstance(statement, k.Variable):
                     self._variables.add(given)
                 else:
@@ -121,11 +118,15 @@ class _Naming:
         return True
 
 
-def _choose(name: str, taken: set[str]) -> str:
-    """A name as it was wanted, or numbered where that is taken."""
+def _take(name: str, taken: dict[str, int]) -> str:
+    """A name as it was wanted, or numbered where that is taken; it is from here on. `taken` has
+    the last number that each name was given."""
     wanted = chosen = name.partition(NUMBER)[0]
-    number = 0
-    while chosen in taken:
-        number += 1
-        chosen = f"{wanted}_{number}"
+    if wanted in taken:
+        number = taken[wanted]
+        while chosen in taken:
+            number += 1
+            chosen = f"{wanted}_{number}"
+        taken[wanted] = number
+    taken[chosen] = 0
     return chosen
