@@ -99,6 +99,8 @@ class Dialect:
     """How `{w}`, a word that two elements share, takes the value `{a}` as its half `{h}` (0 or 1):
     for the types that buffers hold so."""
     helpers: Mapping[str, Helper]
+    """By key, or by key and number of lanes as in `load_half_x8`, where vectors of so many have one
+    of their own."""
     helper_names: str
     """A pattern of the helpers' names."""
     zeros: Mapping[DataType, str]
@@ -114,6 +116,8 @@ class Dialect:
     of lanes."""
     puts: Spelling
     """The same, with `{a}` for the value."""
+    shuffles: Entry
+    """A vector of `{lanes}` of the vectors `{a}` and `{b}`, numbered from those of `{a}` on."""
     shared: str
     """What stands before an array that a group shares."""
     barrier: str

@@ -254,6 +254,7 @@ HLSL_6_2 = Dialect(
     variable=_variable,
     elements=Spelling("{p}[{i}]"),
     puts=Spelling("{p}[{i}] = {a};"),
+    shuffles=Unsupported("HLSL has no vectors of eight"),
     shared="groupshared",
     barrier="GroupMemoryBarrierWithGroupSync();",
     # Not `[unroll]`: the copies that DXC makes for it lose `precise` in SPIR-V.

@@ -402,6 +402,28 @@ static void $H(const float16 value, __global half *to)
 }""",
             typed=False,
         ),
+        "load_half_x8": Helper(
+            """\
+// Widened from a copy: PoCL takes the address of any vector of halves for an aligned one.
+static float8 $H(__global const half *from)
+{
+    const ushort8 bits = vload8(0, (__global const ushort *)from);
+    return vload_half8(0, (const half *)&bits);
+}""",
+            typed=False,
+        ),
+        "store_half_x8": Helper(
+            """\
+// Rounds to nearest even, and stores a copy, as halves are loaded.
+static void $H(const float8 value, __global half *to)
+{
+    typedef ushort8 anywhere __attribute__((aligned(2)));
+    ushort8 bits;
+    vstore_half8_rte(value, 0, (half *)&bits);
+    *(__global anywhere *)to = bits;
+}""",
+            typed=False,
+        ),
         "widen_bfloat16": Helper(
             """\
 // A bfloat16 is the upper half of a float.
@@ -443,6 +465,17 @@ static $T $H(const $T value)
     return as_$T((bits & 0x7fffffffu) > 0x7f800000u ? bits : rounded);
 }""",
             typed=False,
+        ),
+        "shuffle": Helper(
+            """\
+// Lanes of two vectors, those of b numbered on. PoCL's shuffle2 goes lane by lane.
+#ifdef __clang__
+#define $H(a, b, i0, i1, i2, i3, i4, i5, i6, i7) \\
+    __builtin_shufflevector(a, b, i0, i1, i2, i3, i4, i5, i6, i7)
+#else
+#define $H(a, b, i0, i1, i2, i3, i4, i5, i6, i7) \\
+    shuffle2(a, b, ($U)(i0, i1, i2, i3, i4, i5, i6, i7))
+#endif"""
         ),
         "store": Helper(_SMALL_STORE % ("$T", "value")),
         "store_bfloat16": Helper(
@@ -558,6 +591,7 @@ OPENCL = Dialect(
     variable=_variable,
     elements=Spelling("{p}[{i}]", vector="vload{n}(0, {at})"),
     puts=Spelling("{p}[{i}] = {a};", vector="vstore{n}({a}, 0, {at});"),
+    shuffles=Spelling("{H}({a}, {b}, {lanes})", helper="shuffle"),
     shared="__local",
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
     unroll="#pragma unroll",

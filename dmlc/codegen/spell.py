@@ -12,7 +12,7 @@ import string
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dmlc.codegen.dialect import Dialect, Entry, Helper, Spelling, Unsupported
+from dmlc.codegen.dialect import Dialect, Entry, Spelling, Unsupported
 from dmlc.codegen.names import Mangler
 from dmlc.kernel import nodes as k
 from dmlc.kernel.infix import needs_parentheses
@@ -261,6 +261,12 @@ class Speller:
                 places = self._place_element(array, index, lanes)
                 spelling = self._dialect.elements
                 return Text(self._fill(spelling, places, DataType.INDEX, lanes, DataType.INDEX))
+            case k.Join(low=low, high=high):
+                name = self._type_name(expression.type.dtype, expression.type.lanes)
+                pieces = (f"({name})({self.spell(low).text},", f"{self.spell(high).text})")
+                return Text(" ".join(pieces), pieces=pieces)
+            case k.Shuffle():
+                return self._spell_shuffle(expression)
             case k.Lead(buffer=buffer, bytes=bytes_):
                 places = {"p": self._names.spell(buffer), "n": bytes_, "I": self.index_type}
                 size = self._buffers[buffer].dtype.bytes
@@ -390,6 +396,18 @@ class Speller:
         pieces = (condition.inner, f"? {then.inner}", f": {otherwise.inner}")
         return Text(" ".join(pieces), True, mask, pieces)
 
+    def _spell_shuffle(self, shuffle: k.Shuffle) -> Text:
+        dtype, lanes = shuffle.type.dtype, shuffle.type.lanes
+        entry = self._dialect.shuffles
+        if isinstance(entry, Unsupported):
+            raise InternalError(f"a shuffle reached the renderer: {entry.reason}")
+        places: dict[str, str | int] = {
+            "a": self.spell_vector(shuffle.first).text,
+            "b": self.spell_vector(shuffle.second).text,
+            "lanes": ", ".join(map(str, shuffle.lanes)),
+        }
+        return Text(self._fill(entry, places, dtype, lanes, dtype))
+
     def _spell_conversion(self, expression: k.Convert) -> Text:
         source, target = expression.operand.type.dtype, expression.type.dtype
         lanes = expression.type.lanes
@@ -451,7 +469,8 @@ class Speller:
     def _use_helper(self, key: str, dtype: DataType, lanes: int, storage: DataType) -> str:
         """The name of a helper for a type; its text joins those the file needs."""
         type_name = self._type_name(dtype, lanes)
-        helper: Helper = self._dialect.helpers[key]
+        helpers = self._dialect.helpers
+        helper = helpers.get(f"{key}_x{lanes}") or helpers[key]
         suffix = f"_{type_name}" if helper.typed else f"_x{lanes}" if lanes > 1 else ""
         name = key + suffix
         if name in self.helpers:

@@ -141,6 +141,26 @@ class Element:
     type: Type
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Join:
+    """A vector of two vectors of half its lanes."""
+
+    low: Expression
+    high: Expression
+    type: Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shuffle:
+    """A vector of lanes of two vectors of its type: those of `second` are numbered on after those
+    of `first`."""
+
+    first: Expression
+    second: Expression
+    lanes: tuple[int, ...]
+    type: Type
+
+
 Expression: TypeAlias = (
     Literal
     | Local
@@ -153,6 +173,8 @@ Expression: TypeAlias = (
     | Broadcast
     | Lead
     | Element
+    | Join
+    | Shuffle
 )
 
 

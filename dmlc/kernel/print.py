@@ -108,5 +108,10 @@ def _expression(node: k.Expression) -> str:
             return f"broadcast({_expression(node.operand)}, {_type(node.type)})"
         case k.Element():
             return f"{node.array}[{_expression(node.index)}]:{_type(node.type)}"
+        case k.Join():
+            return f"join({_expression(node.low)}, {_expression(node.high)})"
+        case k.Shuffle():
+            lanes = ", ".join(map(str, node.lanes))
+            return f"shuffle({_expression(node.first)}, {_expression(node.second)}; {lanes})"
         case k.Lead():
             return f"lead({node.buffer}, {node.bytes})"

@@ -30,6 +30,10 @@ def list_operands(expression: k.Expression) -> tuple[k.Expression, ...]:
             return (operand,)
         case k.Choose():
             return expression.condition, expression.then, expression.otherwise
+        case k.Join(low=low, high=high):
+            return low, high
+        case k.Shuffle(first=first, second=second):
+            return first, second
 
 
 def map_operands(expression: k.Expression, change: Change) -> k.Expression:
@@ -52,6 +56,12 @@ def map_operands(expression: k.Expression, change: Change) -> k.Expression:
         case k.Choose():
             condition, then, otherwise = changed
             return k.Choose(condition, then, otherwise, expression.type)
+        case k.Join():
+            low, high = changed
+            return k.Join(low, high, expression.type)
+        case k.Shuffle(lanes=lanes):
+            first, second = changed
+            return k.Shuffle(first, second, lanes, expression.type)
         case k.Local() | k.Literal() | k.Scalar() | k.Position() | k.Lead():
             return expression
 

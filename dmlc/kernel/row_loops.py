@@ -37,9 +37,18 @@ from dmlc.kernel.points import Known, enter, gather
 from dmlc.kernel.rows import Copied, Rows
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.scalars import OPERATIONS
+from dmlc.source import InternalError
+from dmlc.transform.pick import HALF, LANES, Pattern, Picks
 
 _FOUR = 4
 """The lanes of shorter vectors, for what long ones leave over."""
+
+_ROWS_AT_ONCE = 4
+"""Rows that are made before they are folded along, at most. Loads of what was only just stored
+have to wait, unless each has one store's elements."""
+
+_MOST_AT_ONCE = 4096
+"""Elements of rows that are at hand at once, at most, where it is more than one."""
 
 
 def lower_rows(
@@ -50,14 +59,28 @@ def lower_rows(
     blocks = math.prod(outer)
     work = sum(p.space.inner_count for p in rows.phases)
     run = max(1, min(profile.per_item // max(1, work), -(-blocks // profile.groups)))
-    writer = _Writer(rows, names, profile, limits, buffers)
+    writer = _Writer(rows, names, profile, limits, buffers, min(run, _ROWS_AT_ONCE))
+    at_once = writer.at_once
+    run = run // at_once * at_once
 
-    def make(block: k.Expression) -> list[k.Statement]:
+    def enter(
+        block: k.Expression, write: Callable[[Known], list[k.Statement]]
+    ) -> list[k.Statement]:
         known: Known = {}
         made = writer.builder.decompose(block, list(enumerate(outer)), known)
-        return made + writer.write(known)
+        return made + write(known)
 
-    body = [*writer.copy_tables(), *writer.builder.share_blocks(blocks, run, make)]
+    def make(block: k.Expression) -> list[k.Statement]:
+        if at_once == 1:
+            return enter(block, lambda known: writer.make_row(known) + writer.fold_row(known))
+        first = multiply(block, at_once)
+        return [
+            writer.loop_rows(lambda row: enter(add(first, row), writer.make_row)),
+            writer.loop_rows(lambda row: enter(add(first, row), writer.fold_row)),
+        ]
+
+    shared = writer.builder.share_blocks(blocks // at_once, run // at_once, make)
+    body = [*writer.copy_tables(), *writer.fill_ends(), *shared]
     width = rows.stored.space.sizes[-1]
     outputs = f"{width:,} output{'' if width == 1 else 's'}"
     what = f"a row of {outputs}" if run == 1 else f"{run:,} rows of {outputs}"
@@ -74,41 +97,110 @@ class _Writer:
         profile: Profile,
         limits: Limits,
         buffers: tuple[k.Buffer, ...],
+        most_at_once: int,
     ) -> None:
         self._rows = rows
         self._names = names
         self._lanes = profile.lanes
         self._near: dict[str, Near] = {}
+        self._row_size = rows.row.space.sizes[len(rows.row.space.kept)]
+        first, end = (0, 0) if rows.picks is None else rows.picks.reach
+        self._front = _round_up(max(0, -first))
+        """Zeros before a row."""
+        end = self._front + max(end, self._row_size)
+        self._pitch = self._row_size if rows.picks is None else _round_up(end)
+        """The elements from one row at hand to the next."""
+        self.at_once = self._count_at_once(most_at_once)
+        """How many rows are made before they are folded along."""
+        self._row: k.Expression = index(0)
+        """Which of the rows at hand it is."""
         self._builders = [
             Builder(p.elements, p.space.walk, profile, limits, buffers, names) for p in rows.phases
         ]
-        self.arrays = tuple(
-            self._make_array(p, p.space.sizes[len(p.space.kept)]) for p in (rows.row, rows.total)
-        )
+        self._row_array = self._make_array(rows.row, self._pitch * self.at_once, self._place)
         self._copies = tuple(self._make_copy(copied) for copied in rows.copied)
-        self.arrays += self._copies
+        self.arrays = (self._row_array, *self._copies)
+        self._total_array: k.Array | None = None
+        if not self._stores_picked:
+            size = rows.stored.space.sizes[-1]
+            size = size if rows.picks is None else _round_up(size)
+            self._total_array = self._make_array(rows.total, size, lambda place: place)
+            self.arrays = (self._row_array, self._total_array, *self._copies)
 
     @property
     def builder(self) -> Builder:
         return self._builders[0]
 
-    def write(self, known: Known) -> list[k.Statement]:
-        """A row, from the positions along the outer axes."""
-        body = self._make_row(known)
-        begin, end = self._rows.stretch
+    @property
+    def _stores_picked(self) -> bool:
+        """Whether outputs leave as vectors, as soon as they are made of the row."""
+        rows = self._rows
+        whole = rows.stored.space.sizes[-1] % LANES == 0 and rows.repeats_in_rows
+        return rows.picks is not None and whole and _runs_in_vectors(rows.stored)
+
+    def _count_at_once(self, most: int) -> int:
+        """So many rows at once that they come out even."""
+        if self._rows.picks is None:
+            return 1
+        blocks = math.prod(self._rows.row.space.kept_sizes)
+        most = min(most, max(1, _MOST_AT_ONCE // self._pitch))
+        return max(n for n in range(1, most + 1) if blocks % n == 0)
+
+    def _place(self, place: k.Expression) -> k.Expression:
+        """Where an element of the row is in the array."""
+        return add(multiply(self._row, self._pitch), place, index(self._front))
+
+    def loop_rows(self, write: Callable[[k.Expression], list[k.Statement]]) -> k.Statement:
+        """A loop over the rows at hand."""
+        row = k.Local(self._names.take("row"), k.INDEX)
+        self._row = row
+        return k.For(row, index(0), index(self.at_once), 1, tuple(write(row)))
+
+    def fill_ends(self) -> list[k.Statement]:
+        """Zeros on both sides of the rows, and behind the copies of tables."""
+        if self._rows.picks is None:
+            return []
+
+        def fill(row: k.Expression) -> list[k.Statement]:
+            before = self._fill(self._row_array, row, 0, self._front)
+            end = self._front + self._row_size
+            return before + self._fill(self._row_array, row, end, self._pitch)
+
+        filled: list[k.Statement] = fill(index(0))
+        if filled and self.at_once > 1:
+            filled = [self.loop_rows(fill)]
+        for copied, array in zip(self._rows.copied, self._copies, strict=True):
+            filled += self._fill(array, index(0), copied.count, array.size)
+        return filled
+
+    def _fill(self, array: k.Array, row: k.Expression, first: int, last: int) -> list[k.Statement]:
+        """Zeros at some places of a row of an array."""
+        if first == last:
+            return []
+        place = k.Local(self._names.take("x"), k.INDEX)
+        zero = k.Literal(k.Type(array.dtype), 0.0 if array.dtype.is_float else 0)
+        put = k.Put(array.name, add(multiply(row, self._pitch), place), zero)
+        return [k.For(place, index(first), index(last), 1, (put,))]
+
+    def fold_row(self, known: Known) -> list[k.Statement]:
+        """What is folded along a row at hand, and leaves; from the positions along the outer
+        axes."""
+        body: list[k.Statement] = []
+        (begin, end), picks = self._rows.stretch, self._rows.picks
         size = self._rows.stored.space.sizes[-1]
         if begin:
             body.append(self._fold(1, known, (0, begin), 1))
-        if begin < end:
+        if begin < end and picks is not None:
+            body += self._pick_out(picks, known)
+        elif begin < end:
             body.append(self._write_out(known, (begin, end)))
         if end < size:
             body.append(self._fold(1, known, (end, size), 1))
-        body += self._store(known, size)
-        return body
+        return body if self._stores_picked else body + self._store(known, size)
 
-    def _make_row(self, known: Known) -> list[k.Statement]:
-        """The row that is folded along."""
-        size = self._rows.row.space.sizes[len(self._rows.row.space.kept)]
+    def make_row(self, known: Known) -> list[k.Statement]:
+        """The row that is folded along, from the positions along the outer axes."""
+        size = self._row_size
         loops = self._share(self._rows.row, size)
         folded = [self._fold(0, known, (first, last), lanes) for lanes, first, last in loops]
         phases, (begin, end) = self._rows.written_rows, self._rows.row_stretch
@@ -157,25 +249,29 @@ class _Writer:
             position = self._position(number, known, {len(phase.space.kept): place})
             inside = emitter.lets(2, position, lanes)
             ((_, value),) = phase.elements.results
-            inside.append(k.Put(self.arrays[0].name, place, emitter.value(value, lanes)))
+            put = k.Put(self._row_array.name, self._place(place), emitter.value(value, lanes))
+            inside.append(put)
             body.append(k.For(place, index(first), index(last), lanes, tuple(inside)))
         return body
 
-    def _make_array(self, phase: Phase, size: int) -> k.Array:
-        """The array that holds a fold along a row."""
+    def _make_array(
+        self, phase: Phase, size: int, find: Callable[[k.Expression], k.Expression]
+    ) -> k.Array:
+        """The array that holds a fold along a row, each at the place that is found for it."""
         (gathered,) = phase.gathered
         (stage, dtype) = gathered.stages[0]
         name = self._names.take(f"{split_words(stage)}_row")
         array = k.Array(name, dtype.compute, size)
         self._near[stage] = lambda place, lanes: k.Element(
-            array.name, place, k.Type(array.dtype, lanes)
+            array.name, find(place), k.Type(array.dtype, lanes)
         )
         return array
 
     def _make_copy(self, copied: Copied) -> k.Array:
         """The array that holds a part of a table."""
         name = self._names.take(local_name(copied.view.tensor))
-        array = k.Array(name, copied.dtype, copied.count)
+        size = copied.count if self._rows.picks is None else _round_up(copied.count)
+        array = k.Array(name, copied.dtype, size)
         self._near[copied.name] = lambda place, lanes: k.Element(
             name, place, k.Type(copied.dtype, lanes)
         )
@@ -257,9 +353,98 @@ class _Writer:
             k.Variable(state, start(slot, lanes)),
             *self._open(number, emitter, known, {along: place}, conditions, lanes,
                         lambda: loop(along + 1, {along: place})),
-            k.Put(self.arrays[number].name, place, finish(gathered.fold, (state,), slot.dtype)),
+            self._put_fold(number, place, finish(gathered.fold, (state,), slot.dtype)),
         ]  # fmt: skip
         return k.For(place, index(bounds[0]), index(bounds[1]), lanes, tuple(body))
+
+    def _put_fold(self, number: int, place: k.Expression, value: k.Expression) -> k.Statement:
+        if number == 0:
+            return k.Put(self._row_array.name, self._place(place), value)
+        return self._put_total(place, value)
+
+    def _put_total(self, place: k.Expression, value: k.Expression) -> k.Statement:
+        if self._total_array is None:
+            raise InternalError("outputs that leave at once have no array")
+        return k.Put(self._total_array.name, place, value)
+
+    def _pick_out(self, picks: Picks, known: Known) -> list[k.Statement]:
+        """The outputs that are computed in vectors made of the row."""
+        phase = self._rows.written[0]
+        emitter, outside = self._emitter(3), self._position(3, known, {})
+        before = emitter.lets(0, outside) + emitter.lets(1, outside)
+        place = k.Local(self._names.take("x"), k.INDEX)
+        inside = self._load_picks(picks, place)
+        position = self._position(3, known, {len(phase.space.kept): place})
+        inside += emitter.lets(2, position, LANES)
+        ((_, number),) = phase.elements.results
+        value = emitter.value(number, LANES)
+        if self._stores_picked:
+            self._near[self._rows.total.gathered[0].name] = lambda place, lanes: value
+            around, stored = self._store_at(known, place, LANES)
+            before += around
+            inside += stored
+        else:
+            inside.append(self._put_total(place, value))
+        first, last = self._rows.stretch
+        return [*before, k.For(place, index(first), index(last), LANES, tuple(inside))]
+
+    def _load_picks(self, picks: Picks, place: k.Expression) -> list[k.Statement]:
+        """What vectors are made of, at an output that is the first of one: loads, from which
+        `_near` has what is picked."""
+        shared = math.gcd(LANES, picks.step)
+        turn = place if shared == LANES else operate("div", place, index(LANES // shared))
+        low, high = picks.starts
+        moved = add(multiply(self._row, self._pitch), multiply(turn, picks.step // shared))
+        start = self.builder.let("start", add(moved, index(self._front + low)))
+        array = self._row_array
+        half, whole = k.Type(array.dtype, HALF), k.Type(array.dtype, LANES)
+
+        def load(offset: int, type: k.Type) -> k.Expression:
+            return k.Element(array.name, add(start.local, index(offset)), type)
+
+        lets = [start]
+        for offset in range(0, HALF * picks.loads, HALF):
+            value = load(offset, whole)
+            if high != low + HALF:
+                value = k.Join(load(offset, half), load(offset + high - low, half), whole)
+            lets.append(self.builder.let("elements", value))
+        loaded = [let.local for let in lets[1:]]
+        for name, pattern in picks.patterns.items():
+            named, picked = self._shuffle(pattern, picks.starts, loaded, whole)
+            lets += named
+            self._near[name] = lambda place, lanes, picked=picked: picked
+        return list[k.Statement](lets)
+
+    def _shuffle(
+        self, pattern: Pattern, starts: tuple[int, int], loaded: Sequence[k.Local], whole: k.Type
+    ) -> tuple[list[k.Let], k.Expression]:
+        """A vector of picked lanes of those that are loaded, and of zeros; and the steps to it,
+        where it takes more than one shuffle."""
+        lanes: list[tuple[int, int]] = []
+        for lane, place in enumerate(pattern):
+            half = lane // HALF
+            number, further = (len(loaded), lane % HALF)
+            if place is not None:
+                number, further = divmod(place - starts[half], HALF)
+            lanes.append((number, half * HALF + further))
+        zero = k.Literal(k.Type(whole.dtype), 0.0 if whole.dtype.is_float else 0)
+        vectors: list[k.Expression] = [*loaded, k.Broadcast(zero, whole)]
+        first, *others = sorted({source for source, _ in lanes})
+        made, lets = vectors[first], list[k.Let]()
+        # What is not taken yet stays anything.
+        taken = [further if source == first else n for n, (source, further) in enumerate(lanes)]
+        if not others and taken != list(range(LANES)):
+            made = k.Shuffle(made, made, tuple(taken), whole)
+        for other in others:
+            if isinstance(made, k.Shuffle):
+                lets.append(self.builder.let("elements", made))
+                made = lets[-1].local
+            for lane, (source, further) in enumerate(lanes):
+                if source == other:
+                    taken[lane] = LANES + further
+            made = k.Shuffle(made, vectors[other], tuple(taken), whole)
+            taken = list(range(LANES))
+        return lets, made
 
     def _write_out(self, known: Known, bounds: tuple[int, int]) -> k.Statement:
         """The stretch of a row in which the same points are folded again and again."""
@@ -274,7 +459,7 @@ class _Writer:
                 body += emitter.lets(level, position, rest=True)
             ((_, value),) = written.elements.results
             place = add(multiply(turn, period), index(begin + phase))
-            body.append(k.Put(self.arrays[1].name, place, emitter.value(value)))
+            body.append(self._put_total(place, emitter.value(value)))
         turns = (end - begin) // period
         return k.For(turn, index(0), index(turns), 1, tuple(body))
 
@@ -297,19 +482,31 @@ class _Writer:
 
     def _store(self, known: Known, size: int) -> list[k.Statement]:
         """What leaves."""
-        phase, along = self._rows.stored, len(self._rows.stored.space.kept)
-        emitter, outside = self._emitter(2), self._position(2, known, {})
-        body = emitter.lets(0, outside) + emitter.lets(1, outside)
-        for lanes, first, last in self._share(phase, size):
+        body: list[k.Statement] = []
+        for lanes, first, last in self._share(self._rows.stored, size):
             place = k.Local(self._names.take("x"), k.INDEX)
-            at = self._position(2, known, {along: place})
-
-            def position(view: View, place: k.Local = place, at: Position = at) -> k.Expression:
-                return place if view.near else at(view)
-
-            inside = emitter.lets(2, position, lanes) + emitter.stores(position, lanes, {})
-            body.append(k.For(place, index(first), index(last), lanes, tuple(inside)))
+            before, inside = self._store_at(known, place, lanes)
+            body += [*before, k.For(place, index(first), index(last), lanes, tuple(inside))]
         return body
+
+    def _store_at(
+        self, known: Known, place: k.Expression, lanes: int
+    ) -> tuple[list[k.Statement], list[k.Statement]]:
+        """What leaves at a place of a row: what is done before the loop over these, and in it."""
+        along = len(self._rows.stored.space.kept)
+        emitter, outside = self._emitter(2), self._position(2, known, {})
+        at = self._position(2, known, {along: place})
+
+        def position(view: View) -> k.Expression:
+            return place if view.near else at(view)
+
+        before = emitter.lets(0, outside) + emitter.lets(1, outside)
+        return before, emitter.lets(2, position, lanes) + emitter.stores(position, lanes, {})
+
+
+def _round_up(count: int) -> int:
+    """To a whole number of vectors."""
+    return -(-count // LANES) * LANES
 
 
 def _runs_in_vectors(phase: Phase) -> bool:

@@ -4,8 +4,9 @@ The reader of a reduction may walk along its last axis alone, as a resampling do
 columns first and rows next. Then no more than one row of it is wanted at a time. A work item
 makes that row in an array of its own, in vectors where memory lies so; folds along it output by
 output; and stores the outputs, with what derives from them point by point, in vectors again.
-Where either fold takes the same few points of most outputs, these are written out (`unroll`). How
-the loops are written is `row_loops`' business.
+Where either fold takes the same few points of most outputs, these are written out (`unroll`), or
+the outputs are computed in vectors made of what a row has at hand (`pick`). How the loops are
+written is `row_loops`' business.
 """
 
 from __future__ import annotations
@@ -14,18 +15,22 @@ import dataclasses
 from collections.abc import Sequence
 
 from dmlc import ir
+from dmlc.kernel.collapse import Walk
 from dmlc.kernel.element import (
     Collector,
     Elements,
+    Gather,
+    Place,
     Read,
     Value,
     View,
 )
 from dmlc.kernel.phases import Gathered, Phase, make_gathered
-from dmlc.kernel.space import arrange_rows
+from dmlc.kernel.space import Space, arrange_rows
 from dmlc.scalars import DataType
 from dmlc.source import InternalError
 from dmlc.transform.fuse import Group
+from dmlc.transform.pick import LANES, Picks, pick
 from dmlc.transform.unroll import Stretch, unroll
 
 _VECTOR_GAIN = 4
@@ -44,6 +49,13 @@ class Copied:
     dtype: DataType
     count: int
 
+    @property
+    def phase(self) -> Phase:
+        """The reads that copy it."""
+        elements = Elements((self.count,), (Read(self.view, self.dtype),), ())
+        walk = Walk((self.count,), {self.view: self.view.strides[-1:]}, packed=False)
+        return Phase(elements, Space(walk, ()))
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rows:
@@ -59,6 +71,9 @@ class Rows:
     """What it is there, in turn; each has one value. The position along a row is the turn."""
     copied: tuple[Copied, ...] = ()
     """The parts of tables that these read."""
+    picks: Picks | None = None
+    """How vectors of outputs are made of the row: then there is one of `written`, and the position
+    along a row is the output."""
     row_stretch: tuple[int, int] = (0, 0)
     """The same of `row`, but along the innermost of the outer axes."""
     written_rows: tuple[Phase, ...] = ()
@@ -86,14 +101,17 @@ class Rows:
     def used(self) -> tuple[Phase, ...]:
         """Those of the phases whose tensors a kernel reads."""
         unused = [self.row] if self.repeats_over_rows else []
-        if self.repeats_in_rows and not self.copied:
+        copies: list[Phase] = []
+        if self.repeats_in_rows:
             unused.append(self.total)
-        return tuple(p for p in self.phases if not any(p is u for u in unused))
+            copies = [copied.phase for copied in self.copied]
+        return (*(p for p in self.phases if not any(p is u for u in unused)), *copies)
 
     def measure_effort(self) -> float:
         """The bytes that terms come to, by those of the outputs; what is computed in vectors
         counts for less."""
-        terms = self.row.space.inner_count / _VECTOR_GAIN + self.total.space.inner_count
+        along = self.total.space.inner_count / (1 if self.picks is None else _VECTOR_GAIN)
+        terms = self.row.space.inner_count / _VECTOR_GAIN + along
         outputs = self.stored.space.inner_count
         read = sum(p.space.inner_count for p in (self.row, self.stored))
         return max(1.0, (terms + outputs) * _VECTOR_GAIN / max(1, read))
@@ -111,11 +129,23 @@ def collect_rows(function: ir.Function, group: Group) -> Rows:
         _collect_stored(function, group.stages[1:], lead),
     ]
     last = len(row.domain) - 1
-    written = unroll(function, total, last)
     copied: dict[View, Copied] = {}
-    for stage in () if written is None else written.stages:
-        elements = _collect_written(function, stage, lead, row.name)
-        made.append((_copy_tables(elements, function, copied), ()))
+    picks = pick(function, total, row.name)
+    written = None
+    if picks is not None:
+        ragged = picks.last % LANES != 0
+        elements = _collect_picked(function, picks, lead)
+        elements = _copy_tables(elements, function, copied, every=ragged)
+        if _goes_in_vectors(elements, ragged=ragged):
+            made.append((elements, ()))
+            written = Stretch(picks.first, picks.last, (picks.stage,))
+        else:
+            picks, copied = None, {}
+    if picks is None:
+        written = unroll(function, total, last)
+        for stage in () if written is None else written.stages:
+            elements = _collect_written(function, stage, lead, row.name)
+            made.append((_copy_tables(elements, function, copied), ()))
     inside = None
     if lead and lead[-1] == last - 1:
         signed = not _hides_zeros(total, row.name)
@@ -138,6 +168,7 @@ def collect_rows(function: ir.Function, group: Group) -> Rows:
             stretch=bounds,
             written=tuple(phases[3:end]),
             copied=tuple(copied.values()),
+            picks=picks,
         )
     if inside is not None:
         bounds = (inside.first, inside.last)
@@ -216,22 +247,61 @@ def _collect_written(
     axes[ir.Index(len(stage.domain) - 1)] = len(lead)
     collector = Collector(dataclasses.replace(function, stages=stages), domain, row=row)
     collector.add_stage(stage.name, axes)
-    elements = collector.elements()
-    # It goes into the array of what is folded, not into memory.
+    return _keep_near(collector.elements())
+
+
+def _collect_picked(function: ir.Function, picks: Picks, lead: tuple[int, ...]) -> Elements:
+    """A fold whose terms are picked from the row, as scalar work over the outer axes and the last
+    one."""
+    stage = picks.stage
+    size = stage.domain[-1:]
+    dtypes = {
+        load.tensor: load.dtype for load in stage.body.loads() if load.tensor in picks.patterns
+    }
+    parameters = [ir.Parameter(name, dtype, size) for name, dtype in dtypes.items()]
+    stages = tuple(stage if s.name == stage.name else s for s in function.stages)
+    changed = dataclasses.replace(
+        function, parameters=(*function.parameters, *parameters), stages=stages
+    )
+    domain = (*(stage.domain[axis] for axis in lead), *size)
+    axes = {ir.Index(axis): place for place, axis in enumerate((*lead, len(stage.domain) - 1))}
+    collector = Collector(changed, domain, dtypes, len(domain))
+    collector.add_stage(stage.name, axes)
+    return _keep_near(collector.elements())
+
+
+def _keep_near(elements: Elements) -> Elements:
+    """The same scalar work, whose results are at hand and not in memory."""
     results = tuple((dataclasses.replace(v, near=True), n) for v, n in elements.results)
     return dataclasses.replace(elements, results=results)
 
 
-def _copy_tables(elements: Elements, function: ir.Function, copied: dict[View, Copied]) -> Elements:
+def _goes_in_vectors(elements: Elements, *, ragged: bool) -> bool:
+    """Whether places side by side along the last dimension can be computed at once; where they are
+    `ragged`, some are beyond its end, and no buffer is read there."""
+    for value in elements.values:
+        if isinstance(value, Gather):
+            return False
+        step = value.view.strides[-1] if isinstance(value, Read | Place) else 0
+        near = isinstance(value, Read) and value.view.near
+        if step not in (0, 1) or (step and not near and (ragged or isinstance(value, Place))):
+            return False
+    return True
+
+
+def _copy_tables(
+    elements: Elements, function: ir.Function, copied: dict[View, Copied], *, every: bool = False
+) -> Elements:
     """The same scalar work with tables read from copies, where it takes one element for each
-    place along the last dimension, and these do not lie side by side. `copied` has those made."""
+    place along the last dimension, and these do not lie side by side; or with `every` such table.
+    `copied` has those made."""
     tables = {table.name for table in function.tables}
     count = elements.domain[-1]
     values: list[Value] = []
     for value in elements.values:
         if isinstance(value, Read) and value.view.tensor in tables and isinstance(count, int):
             view = value.view
-            if view.strides[-1] > 1 and not any(view.strides[:-1]):
+            if view.strides[-1] > 1 - every and not any(view.strides[:-1]):
                 name = f"{view.tensor}#{view.offset}+{view.strides[-1]}"
                 copied.setdefault(view, Copied(name, view, value.dtype, count))
                 unit = (*view.strides[:-1], 1)

@@ -95,7 +95,7 @@ def _part_along(stage: Stage, row: Index) -> _Parts | None:
         found = [i for i in dependencies[value] if i.reduced]
         return index_only[value] and found == [row] and place in dependencies[value]
 
-    factors, conditions = _list_factors(body), list_conjuncts(body)
+    factors, conditions = list_factors(body), list_conjuncts(body)
     parts = _Parts(
         row,
         tuple(f for f in factors if is_weight(f)),
@@ -110,7 +110,7 @@ def _part_along(stage: Stage, row: Index) -> _Parts | None:
     return parts
 
 
-def _list_factors(body: Body) -> list[int]:
+def list_factors(body: Body) -> list[int]:
     """The values whose product a body's result is, in the order written."""
     found: list[int] = []
     pending = [body.result]

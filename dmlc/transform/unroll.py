@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -58,6 +59,111 @@ class Stretch:
     stages: tuple[Stage, ...]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Terms:
+    """The points that a reduction folds, as they are known at each place along an axis."""
+
+    stage: Stage
+    over: tuple[Index, ...]
+    """The axis, and those of the reduction."""
+    holds: Array
+    """Whether a point is folded: an axis for each of `over`."""
+    steady: Mapping[int, Array]
+    """What each position is, and each load of a table gives, at every place and point; those that
+    depend on other axes are left out."""
+
+    def find_first(self, *, signed_zeros: bool) -> bool | int | float:
+        """What the fold starts from; without `signed_zeros` a sum may start from a negative one,
+        which no addition shows."""
+        reduction, dtype = self.stage.reduction, self.stage.body.dtype
+        combiner = "sum" if reduction is None else reduction.combiner
+        if combiner == "sum" and dtype.is_float and not signed_zeros:
+            return -0.0
+        return combiner_identity(combiner, dtype)
+
+    def write(
+        self,
+        places: range,
+        first: bool | int | float,
+        at_hand: Mapping[tuple[int, tuple[int, ...]], str] = MappingProxyType({}),
+    ) -> tuple[Stage, int]:
+        """The stage without its reduction, right at some places, where the same points pass; and
+        the number of tables and positions that do not go up by equal steps from place to place.
+        The number of the place is the position along the axis.
+
+        A load that is `at_hand`, by its number and the point, has for each place an element of the
+        tensor named there; then a point needs to pass at one of the places only, and only where it
+        does are the others right.
+        """
+        stage, reduction, body = self.stage, self.stage.reduction, self.stage.body
+        if reduction is None:
+            return stage, 0
+        builder = Builder()
+        total = builder.add(Constant(body.dtype, first))
+        turn = builder.add(self.over[0])
+        rows = np.asarray(places)
+        positions = {i for load in body.loads() for i in load.indices}
+        uneven = 0
+        for point in itertools.product(*(range(n) for n in self.holds.shape[1:])):
+            passes = self.holds[(rows, *point)]
+            if not passes.any():
+                continue
+            fixed = dict(zip(self.over[1:], point, strict=True))
+            numbers: list[int] = []
+            for number, instruction in enumerate(body.instructions):
+                if isinstance(instruction, Index) and instruction in fixed:
+                    numbers.append(builder.add(Constant(DataType.INDEX, fixed[instruction])))
+                    continue
+                if isinstance(instruction, Load) and (number, point) in at_hand:
+                    found = Load(at_hand[number, point], (turn,), instruction.dtype)
+                    numbers.append(builder.add(found))
+                    continue
+                if number in self.steady:
+                    values = self.steady[number][(rows, *point)]
+                    line = _write_line(builder, instruction, values, turn, passes)
+                    if line is not None:
+                        numbers.append(line)
+                        continue
+                    uneven += number in positions or isinstance(instruction, Load)
+                given = tuple(numbers[o] for o in operands(instruction))
+                numbers.append(builder.add(with_operands(instruction, given)))
+            term = numbers[body.result]
+            total = builder.add(Apply(COMBINERS[reduction.combiner], (total, term), body.dtype))
+        made = Body.make(builder.instructions, total)
+        axis = self.over[0].axis
+        domain = (*stage.domain[:axis], len(places), *stage.domain[axis + 1 :])
+        made_of = dataclasses.replace(
+            stage, dtype=body.dtype, domain=domain, body=made, reduction=None
+        )
+        return made_of, uneven
+
+
+def list_terms(function: Function, stage: Stage, axis: int) -> Terms | None:
+    """The points that a reduction folds along an axis; None where they are too many to write out,
+    or which they are depends on more than the place along it."""
+    reduction, body = stage.reduction, stage.body
+    if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
+        return None
+    if body.dtype is DataType.BOOL:
+        return None
+    over = (Index(axis), *(Index(label, reduced=True) for label, _ in reduction.axes))
+    extents = [stage.extent(index) for index in over]
+    if count_points(stage, over) > MOST_POINTS or any(e == 0 for e in extents):
+        return None
+    size, *inner = (e for e in extents if isinstance(e, int))
+    if np.prod(inner) > _MOST_TERMS:
+        return None
+    tables = {t.name: t.array() for t in function.tables}
+    conditions = list_conjuncts(body)
+    known, dependencies = find_index_only(body, tables), find_dependencies(body)
+    if not all(known[c] and set(dependencies[c]) <= set(over) for c in conditions):
+        return None
+    holds = np.ones((size, *inner), np.bool_)
+    for found in evaluate_positions(stage, conditions, over, tables):
+        holds = holds & found
+    return Terms(stage, over, holds, _list_steady(stage, over, tables))
+
+
 def unroll(
     function: Function,
     stage: Stage,
@@ -73,30 +179,13 @@ def unroll(
     these the one that repeats first. Without `signed_zeros` a sum of negative zeros may stay one,
     where the fold, which starts from 0, gives a positive one: one addition fewer.
     """
-    reduction, body = stage.reduction, stage.body
-    if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
+    terms = list_terms(function, stage, axis)
+    if terms is None:
         return None
-    if body.dtype is DataType.BOOL:
-        return None
-    over = (Index(axis), *(Index(label, reduced=True) for label, _ in reduction.axes))  # fmt: skip
-    extents = [stage.extent(index) for index in over]
-    if count_points(stage, over) > MOST_POINTS or any(e == 0 for e in extents):
-        return None
-    size, *inner = (e for e in extents if isinstance(e, int))
-    if np.prod(inner) > _MOST_TERMS:
-        return None
-    tables = {t.name: t.array() for t in function.tables}
-    conditions = list_conjuncts(body)
-    known, dependencies = find_index_only(body, tables), find_dependencies(body)
-    if not all(known[c] and set(dependencies[c]) <= set(over) for c in conditions):
-        return None
-    holds = np.ones((size, *inner), np.bool_)
-    for found in evaluate_positions(stage, conditions, over, tables):
-        holds = holds & found
-    steady = _list_steady(stage, over, tables)
+    size, first_value = len(terms.holds), terms.find_first(signed_zeros=signed_zeros)
     found = [
         (first, last, period)
-        for first, last, period in _find_stretches(holds.reshape(size, -1), longest_period)
+        for first, last, period in _find_stretches(terms.holds.reshape(size, -1), longest_period)
         if last - first >= max(2 * period, size // 2)
     ]
     if not found:
@@ -107,8 +196,7 @@ def unroll(
         if last - first <= longest - period:
             continue
         made = [
-            _write_out(stage, over, holds, range(first + phase, last, period), steady, signed_zeros)
-            for phase in range(period)
+            terms.write(range(first + phase, last, period), first_value) for phase in range(period)
         ]
         uneven = sum(number for _, number in made)
         written.append((uneven, Stretch(first, last, tuple(stage for stage, _ in made))))
@@ -129,61 +217,15 @@ def _find_stretches(holds: Array, longest_period: int) -> Iterator[tuple[int, in
         yield best
 
 
-def _write_out(
-    stage: Stage,
-    over: tuple[Index, ...],
-    holds: Array,
-    places: range,
-    steady: Mapping[int, Array],
-    signed_zeros: bool,
-) -> tuple[Stage, int]:
-    """The stage without its reduction, right at some places, where the same points pass; and the
-    number of tables and positions that do not go up by equal steps from place to place."""
-    reduction, body = stage.reduction, stage.body
-    if reduction is None:
-        return stage, 0
-    dtype = body.dtype
-    first = combiner_identity(reduction.combiner, dtype)
-    if reduction.combiner == "sum" and dtype.is_float and not signed_zeros:
-        first = -0.0
-    builder = Builder()
-    total = builder.add(Constant(dtype, first))
-    turn = builder.add(over[0])
-    rows = np.asarray(places)
-    positions = {i for load in body.loads() for i in load.indices}
-    uneven = 0
-    for point in itertools.product(*(range(n) for n in holds.shape[1:])):
-        if not holds[(places[0], *point)]:
-            continue
-        fixed = dict(zip(over[1:], point, strict=True))
-        numbers: list[int] = []
-        for number, instruction in enumerate(body.instructions):
-            if isinstance(instruction, Index) and instruction in fixed:
-                numbers.append(builder.add(Constant(DataType.INDEX, fixed[instruction])))
-                continue
-            if number in steady:
-                values = steady[number][(rows, *point)]
-                line = _write_line(builder, instruction, values, turn)
-                if line is not None:
-                    numbers.append(line)
-                    continue
-                uneven += number in positions or isinstance(instruction, Load)
-            given = tuple(numbers[o] for o in operands(instruction))
-            numbers.append(builder.add(with_operands(instruction, given)))
-        term = numbers[body.result]
-        total = builder.add(Apply(COMBINERS[reduction.combiner], (total, term), dtype))
-    made = Body.make(builder.instructions, total)
-    axis = over[0].axis
-    domain = (*stage.domain[:axis], len(places), *stage.domain[axis + 1 :])
-    made_of = dataclasses.replace(stage, dtype=dtype, domain=domain, body=made, reduction=None)
-    return made_of, uneven
-
-
-def _write_line(builder: Builder, instruction: Instruction, values: Array, turn: int) -> int | None:
-    """A value that is the same in every turn, or a position that goes up by equal steps."""
+def _write_line(
+    builder: Builder, instruction: Instruction, values: Array, turn: int, passes: Array
+) -> int | None:
+    """A value that is the same in every turn that passes, or a position that goes up by equal
+    steps."""
     dtype = value_type(instruction)
-    if np.ptp(values) == 0:
-        return builder.add(Constant(dtype, values[0].item()))
+    right = values[passes]
+    if np.ptp(right) == 0:
+        return builder.add(Constant(dtype, right[0].item()))
     steps = np.diff(values)
     if dtype is not DataType.INDEX or np.ptp(steps) != 0:
         return None

@@ -10,6 +10,8 @@ from dmlc import ir
 from dmlc.codegen.render import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.group import lower_group
+from dmlc.kernel.rewrite import list_expressions
+from dmlc.kernel.rewrite import walk as walk_expression
 from dmlc.kernel.schedule import CPU, GPU, Profile
 from dmlc.pipeline import rewrite
 from dmlc.transform.fuse import Fusion, fuse
@@ -41,7 +43,7 @@ def walk(statements: Sequence[k.Statement]) -> Iterator[k.Statement]:
 
 
 def test_a_row_at_a_time_is_all_there_is_of_it() -> None:
-    (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1))
+    (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1, "f64"))
     assert [(a.name, a.size) for a in kernel.arrays] == [("y_rows_row", 80), ("y_row", 40)]
     assert [b.name for b in kernel.buffers] == ["x", "y"]
     assert kernel.launch.count == 3 * 20
@@ -49,7 +51,7 @@ def test_a_row_at_a_time_is_all_there_is_of_it() -> None:
 
 
 def test_rows_are_made_and_stored_in_vectors() -> None:
-    (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1))
+    (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1, "f64"))
     puts = [s for s in walk(kernel.body) if isinstance(s, k.Put) and s.array == "y_rows_row"]
     assert {p.value.type.lanes for p in puts} == {16}
     stores = [s for s in walk(kernel.body) if isinstance(s, k.Store)]
@@ -57,7 +59,7 @@ def test_rows_are_made_and_stored_in_vectors() -> None:
 
 
 def test_inner_rows_and_outputs_are_written_out() -> None:
-    (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1))
+    (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1, "f64"))
     loops = [s for s in walk(kernel.body) if isinstance(s, k.For)]
     bounds = [
         (s.start.value, s.stop.value, s.step)
@@ -66,6 +68,48 @@ def test_inner_rows_and_outputs_are_written_out() -> None:
     ]
     # One output at either edge, and the others without a loop over their points.
     assert {(0, 1, 1), (0, 38, 1), (39, 40, 1)} <= set(bounds)
+
+
+def find_shuffles(statements: Sequence[k.Statement]) -> list[k.Shuffle]:
+    return [
+        each
+        for statement in walk(statements)
+        for expression in list_expressions(statement)
+        for each in walk_expression(expression)
+        if isinstance(each, k.Shuffle)
+    ]
+
+
+def test_outputs_are_picked_from_four_rows_and_leave_as_vectors() -> None:
+    (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1))
+    # Eight zeros before a row of eighty, and as many behind it, which vectors reach into.
+    assert [(a.name, a.size) for a in kernel.arrays] == [("y_rows_row", 4 * 96)]
+    assert [b.name for b in kernel.buffers] == ["x", "y"]
+    assert kernel.launch.count == 3 * 20
+    assert kernel.launch.per_group % 4 == 0
+    stores = [s for s in walk(kernel.body) if isinstance(s, k.Store)]
+    assert [s.value.type.lanes for s in stores] == [8]
+    lanes = {s.lanes for s in find_shuffles(kernel.body)}
+    assert len(lanes) == 6
+    # Every second element, from either of the first two; what reaches further takes a third load.
+    assert {(0, 2, 8, 10, 4, 6, 12, 14), (1, 3, 9, 11, 5, 7, 13, 15)} < lanes
+
+
+def test_outputs_that_fill_no_vector_go_by_an_array() -> None:
+    (kernel,) = lower(make_windows(20, 37, 3, (3, 2), 1))
+    assert [a.name for a in kernel.arrays] == ["y_rows_row", "y_row"]
+    row, total = kernel.arrays
+    assert row.size % 4 == 0
+    assert total.size == 40
+    stores = [s for s in walk(kernel.body) if isinstance(s, k.Store)]
+    assert [s.value.type.lanes for s in stores] == [16, 4, 1]
+
+
+def test_rows_that_do_not_come_out_even_are_made_one_by_one() -> None:
+    even = TWO.format(more="", lead="i0", extra="")
+    odd = even.replace("f32[6,", "f32[7,").replace("i0 < 6", "i0 < 7").replace("i1 < 18", "i1 < 11")
+    sizes = [kernel.arrays[0].size for text in (even, odd) for kernel in lower(ir.parse(text))]
+    assert sizes == [4 * 40, 40]
 
 
 def test_what_derives_from_the_outputs_is_computed_with_them() -> None:

@@ -1,0 +1,206 @@
+"""Finds out which elements of a row vectors of outputs are made of.
+
+Outputs of a resampling that lie side by side fold elements of a row that do not: the first terms
+of eight of them are at 0, 2, 3, 5, 6, 8, 9 and 11, say. The next eight find theirs as many further
+on as these, lane by lane, so that one pattern serves the whole row: a vector is loads and fixed
+shuffles. A lane whose point the guard leaves out takes a zero, and so does a position beyond the
+row, for the row may have zeros on either side; then no guard is left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+
+import numpy as np
+
+from dmlc.ir import Function, Load, Stage
+from dmlc.ir.positions import evaluate_positions, find_dependencies, find_index_only
+from dmlc.scalars import Array
+from dmlc.transform.separate import list_factors
+from dmlc.transform.unroll import Terms, list_terms
+
+LANES = 8
+"""Outputs that are computed at once."""
+
+HALF = LANES // 2
+"""The lanes that processors shuffle among each other at little cost, and so the elements that are
+loaded together."""
+
+_MOST_LOADS = 4
+"""Loads that either half of a vector is made of, at most."""
+
+Pattern = tuple[int | None, ...]
+"""For each lane of the first vector, which element of the row it takes; None where it is a zero.
+Before the row, and behind it, there are zeros too."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Picks:
+    """The outputs `first .. last` of a row, where their reduction is made of such vectors. `first`
+    is the first lane of one, and `last` the end of the row or of one."""
+
+    first: int
+    last: int
+    stage: Stage
+    """It has no reduction, and stands for those outputs alone. Where it loads what `patterns`
+    names, each output has an element of the row."""
+    step: int
+    """How many elements further on each lane finds its own in the next vector."""
+    patterns: Mapping[str, Pattern]
+
+    @property
+    def starts(self) -> tuple[int, int]:
+        """The lowest position that either half of the first vector takes."""
+        halves = ([p[:HALF] for p in self.patterns.values()],
+                  [p[HALF:] for p in self.patterns.values()])  # fmt: skip
+        low, high = ([p for part in half for p in part if p is not None] for half in halves)
+        return min(low, default=0), min(high, default=0)
+
+    @property
+    def loads(self) -> int:
+        """How many times that many elements side by side either half is made of."""
+        starts = self.starts
+        return 1 + max(
+            (place - starts[lane // HALF]) // HALF
+            for pattern in self.patterns.values()
+            for lane, place in enumerate(pattern)
+            if place is not None
+        )
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The first position that is loaded, and the end of them, in the vectors from that of the
+        first output to that of `last`. They may lie beyond the row."""
+        starts = self.starts
+        end = max(starts) + HALF * self.loads
+        return min(starts), end + self.step * ((self.last - 1) // LANES)
+
+
+def pick(function: Function, stage: Stage, row: str) -> Picks | None:
+    """How a reduction along the last axis of `row` goes in vectors; None where it is not the same
+    over most of the row, or its values are not of 32 bits."""
+    axis = len(stage.domain) - 1
+    terms = list_terms(function, stage, axis)
+    if terms is None or stage.body.dtype.bytes != 4 or len(terms.holds) < 2 * LANES:
+        return None
+    loads = [n for n, i in enumerate(stage.body.instructions) if _reads(i, row)]
+    size = _find_size(function, row)
+    if not loads or size is None:
+        return None
+    zeros = _takes_zeros(function, terms, loads)
+    patterns: dict[Pattern, str] = {}
+    at_hand: dict[tuple[int, tuple[int, ...]], str] = {}
+    steps: set[int] = set()
+    good = np.ones(-(-len(terms.holds) // LANES), np.bool_)
+    for number, point in itertools.product(loads, _list_points(terms)):
+        places = _find_places(terms, number)
+        if places is None:
+            return None
+        seen = _find_pattern(places[(..., *point)], terms.holds[(..., *point)])
+        if seen is None:
+            return None
+        pattern, step = seen
+        steps.add(step)
+        good &= _list_good(pattern, step, places[(..., *point)], terms.holds[(..., *point)],
+                           size if zeros else None)  # fmt: skip
+        at_hand[number, point] = patterns.setdefault(pattern, f"{row}#{len(patterns)}")
+    stretch = _find_longest(good)
+    if len(steps) != 1 or stretch is None:
+        return None
+    first_value = terms.find_first(signed_zeros=True)
+    written, _ = terms.write(range(len(terms.holds)), first_value, at_hand)
+    first, last = (LANES * n for n in stretch)
+    named = {name: pattern for pattern, name in patterns.items()}
+    found = Picks(first, min(last, len(terms.holds)), written, steps.pop(), named)
+    return found if found.loads <= _MOST_LOADS else None
+
+
+def _reads(instruction: object, row: str) -> bool:
+    return isinstance(instruction, Load) and instruction.tensor == row
+
+
+def _find_size(function: Function, row: str) -> int | None:
+    stage = function.stage(row)
+    size = None if stage is None else stage.domain[-1]
+    return size if isinstance(size, int) else None
+
+
+def _list_points(terms: Terms) -> list[tuple[int, ...]]:
+    """The points that are folded anywhere."""
+    inner = terms.holds.shape[1:]
+    return [
+        point
+        for point in itertools.product(*(range(n) for n in inner))
+        if terms.holds[(..., *point)].any()
+    ]
+
+
+def _takes_zeros(function: Function, terms: Terms, loads: list[int]) -> bool:
+    """Whether a sum stays as it is where a term has a zero for the element of the row: that is a
+    factor of the term, and the others are finite."""
+    stage, reduction = terms.stage, terms.stage.reduction
+    if reduction is None or reduction.combiner != "sum" or len(loads) != 1:
+        return False
+    tables = {t.name: t.array() for t in function.tables}
+    known, dependencies = find_index_only(stage.body, tables), find_dependencies(stage.body)
+    factors = list_factors(stage.body)
+    others = [f for f in factors if f != loads[0]]
+    if len(others) != len(factors) - 1:
+        return False
+    if not all(known[f] and set(dependencies[f]) <= set(terms.over) for f in others):
+        return False
+    found = evaluate_positions(stage, others, terms.over, tables)
+    return all(bool(np.isfinite(values).all()) for values in found)
+
+
+def _find_places(terms: Terms, load: int) -> Array | None:
+    """Where along the row a load is, at every place and point; None where that depends on more."""
+    instruction = terms.stage.body.instructions[load]
+    if not isinstance(instruction, Load):
+        return None
+    found = terms.steady.get(instruction.indices[-1])
+    return None if found is None else np.broadcast_to(found, terms.holds.shape)
+
+
+def _find_pattern(places: Array, holds: Array) -> tuple[Pattern, int] | None:
+    """The pattern of the vector in the middle, as that of the first, and the step. `places` are
+    positions, and `holds` says which of them are taken."""
+    middle = len(places) // LANES // 2 * LANES
+    before = middle - LANES
+    lanes = np.arange(LANES)
+    both = holds[middle + lanes] & holds[before + lanes]
+    steps = np.unique((places[middle + lanes] - places[before + lanes])[both])
+    if len(steps) != 1 or steps[0] < 0:
+        return None
+    step = int(steps[0])
+    return tuple(
+        int(places[middle + lane]) - step * (middle // LANES) if holds[middle + lane] else None
+        for lane in range(LANES)
+    ), step
+
+
+def _list_good(pattern: Pattern, step: int, places: Array, holds: Array, size: int | None) -> Array:
+    """For each vector whether the pattern is right there: in lanes that take no element it gives a
+    zero or, where there are zeros beside the row of so many elements, a position beyond it."""
+    vectors = -(-len(places) // LANES)
+    good = np.ones(vectors, np.bool_)
+    for place, (position, taken) in enumerate(zip(places.tolist(), holds.tolist(), strict=True)):
+        vector, lane = divmod(place, LANES)
+        start = pattern[lane]
+        found = None if start is None else start + step * vector
+        if taken:
+            good[vector] &= found == position
+        else:
+            beyond = found is None or size is None or not 0 <= found < size
+            good[vector] &= size is not None and beyond
+    return good
+
+
+def _find_longest(good: Array) -> tuple[int, int] | None:
+    """The longest run of vectors that are right, if that is most of them."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]]).astype(np.int8)))
+    runs = [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+    first, last = max(runs, key=lambda run: run[1] - run[0], default=(0, 0))
+    return (first, last) if 2 * (last - first) > len(good) else None
