@@ -33,12 +33,13 @@ from dmlc.kernel.emit import (
     split_words,
 )
 from dmlc.kernel.phases import Phase
+from dmlc.kernel.picked import load_patterns
 from dmlc.kernel.points import Known, enter, gather
 from dmlc.kernel.rows import Copied, Rows
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.scalars import OPERATIONS
 from dmlc.source import InternalError
-from dmlc.transform.pick import HALF, LANES, Pattern, Picks
+from dmlc.transform.pick import LANES, Picks
 
 _FOUR = 4
 """The lanes of shorter vectors, for what long ones leave over."""
@@ -391,60 +392,17 @@ class _Writer:
     def _load_picks(self, picks: Picks, place: k.Expression) -> list[k.Statement]:
         """What vectors are made of, at an output that is the first of one: loads, from which
         `_near` has what is picked."""
-        shared = math.gcd(LANES, picks.step)
-        turn = place if shared == LANES else operate("div", place, index(LANES // shared))
-        low, high = picks.starts
-        moved = add(multiply(self._row, self._pitch), multiply(turn, picks.step // shared))
-        start = self.builder.let("start", add(moved, index(self._front + low)))
-        array = self._row_array
-        half, whole = k.Type(array.dtype, HALF), k.Type(array.dtype, LANES)
+        base, array = multiply(self._row, self._pitch), self._row_array
 
-        def load(offset: int, type: k.Type) -> k.Expression:
-            return k.Element(array.name, add(start.local, index(offset)), type)
+        def load(place: k.Expression, lanes: int) -> k.Expression:
+            return k.Element(array.name, place, k.Type(array.dtype, lanes))
 
-        lets = [start]
-        for offset in range(0, HALF * picks.loads, HALF):
-            value = load(offset, whole)
-            if high != low + HALF:
-                value = k.Join(load(offset, half), load(offset + high - low, half), whole)
-            lets.append(self.builder.let("elements", value))
-        loaded = [let.local for let in lets[1:]]
-        for name, pattern in picks.patterns.items():
-            named, picked = self._shuffle(pattern, picks.starts, loaded, whole)
-            lets += named
-            self._near[name] = lambda place, lanes, picked=picked: picked
+        lets, picked = load_patterns(
+            picks.patterns, place, base, self._front, load, self.builder.let
+        )
+        for name, value in picked.items():
+            self._near[name] = lambda place, lanes, value=value: value
         return list[k.Statement](lets)
-
-    def _shuffle(
-        self, pattern: Pattern, starts: tuple[int, int], loaded: Sequence[k.Local], whole: k.Type
-    ) -> tuple[list[k.Let], k.Expression]:
-        """A vector of picked lanes of those that are loaded, and of zeros; and the steps to it,
-        where it takes more than one shuffle."""
-        lanes: list[tuple[int, int]] = []
-        for lane, place in enumerate(pattern):
-            half = lane // HALF
-            number, further = (len(loaded), lane % HALF)
-            if place is not None:
-                number, further = divmod(place - starts[half], HALF)
-            lanes.append((number, half * HALF + further))
-        zero = k.Literal(k.Type(whole.dtype), 0.0 if whole.dtype.is_float else 0)
-        vectors: list[k.Expression] = [*loaded, k.Broadcast(zero, whole)]
-        first, *others = sorted({source for source, _ in lanes})
-        made, lets = vectors[first], list[k.Let]()
-        # What is not taken yet stays anything.
-        taken = [further if source == first else n for n, (source, further) in enumerate(lanes)]
-        if not others and taken != list(range(LANES)):
-            made = k.Shuffle(made, made, tuple(taken), whole)
-        for other in others:
-            if isinstance(made, k.Shuffle):
-                lets.append(self.builder.let("elements", made))
-                made = lets[-1].local
-            for lane, (source, further) in enumerate(lanes):
-                if source == other:
-                    taken[lane] = LANES + further
-            made = k.Shuffle(made, vectors[other], tuple(taken), whole)
-            taken = list(range(LANES))
-        return lets, made
 
     def _write_out(self, known: Known, bounds: tuple[int, int]) -> k.Statement:
         """The stretch of a row in which the same points are folded again and again."""

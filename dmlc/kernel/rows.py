@@ -256,7 +256,9 @@ def _collect_picked(function: ir.Function, picks: Picks, lead: tuple[int, ...]) 
     stage = picks.stage
     size = stage.domain[-1:]
     dtypes = {
-        load.tensor: load.dtype for load in stage.body.loads() if load.tensor in picks.patterns
+        load.tensor: load.dtype
+        for load in stage.body.loads()
+        if load.tensor in picks.patterns.named
     }
     parameters = [ir.Parameter(name, dtype, size) for name, dtype in dtypes.items()]
     stages = tuple(stage if s.name == stage.name else s for s in function.stages)

@@ -37,24 +37,17 @@ Before the row, and behind it, there are zeros too."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Picks:
-    """The outputs `first .. last` of a row, where their reduction is made of such vectors. `first`
-    is the first lane of one, and `last` the end of the row or of one."""
+class Patterns:
+    """What vectors are made of that read the same elements."""
 
-    first: int
-    last: int
-    stage: Stage
-    """It has no reduction, and stands for those outputs alone. Where it loads what `patterns`
-    names, each output has an element of the row."""
     step: int
     """How many elements further on each lane finds its own in the next vector."""
-    patterns: Mapping[str, Pattern]
+    named: Mapping[str, Pattern]
 
     @property
     def starts(self) -> tuple[int, int]:
         """The lowest position that either half of the first vector takes."""
-        halves = ([p[:HALF] for p in self.patterns.values()],
-                  [p[HALF:] for p in self.patterns.values()])  # fmt: skip
+        halves = ([p[:HALF] for p in self.named.values()], [p[HALF:] for p in self.named.values()])
         low, high = ([p for part in half for p in part if p is not None] for half in halves)
         return min(low, default=0), min(high, default=0)
 
@@ -64,18 +57,41 @@ class Picks:
         starts = self.starts
         return 1 + max(
             (place - starts[lane // HALF]) // HALF
-            for pattern in self.patterns.values()
+            for pattern in self.named.values()
             for lane, place in enumerate(pattern)
             if place is not None
         )
 
     @property
+    def is_worth_it(self) -> bool:
+        """Whether it takes few enough loads."""
+        return self.loads <= _MOST_LOADS
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The first position that is loaded for the first vector, and the end of them."""
+        starts = self.starts
+        return min(starts), max(starts) + HALF * self.loads
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Picks:
+    """The outputs `first .. last` of a row, where their reduction is made of such vectors. `first`
+    is the first lane of one, and `last` the end of the row or of one."""
+
+    first: int
+    last: int
+    stage: Stage
+    """It has no reduction, and stands for those outputs alone. Where it loads what `patterns`
+    names, each output has an element of the row."""
+    patterns: Patterns
+
+    @property
     def reach(self) -> tuple[int, int]:
         """The first position that is loaded, and the end of them, in the vectors from that of the
         first output to that of `last`. They may lie beyond the row."""
-        starts = self.starts
-        end = max(starts) + HALF * self.loads
-        return min(starts), end + self.step * ((self.last - 1) // LANES)
+        start, end = self.patterns.reach
+        return start, end + self.patterns.step * ((self.last - 1) // LANES)
 
 
 def pick(function: Function, stage: Stage, row: str) -> Picks | None:
@@ -98,23 +114,24 @@ def pick(function: Function, stage: Stage, row: str) -> Picks | None:
         places = _find_places(terms, number)
         if places is None:
             return None
-        seen = _find_pattern(places[(..., *point)], terms.holds[(..., *point)])
+        seen = find_pattern(places[(..., *point)], terms.holds[(..., *point)])
         if seen is None:
             return None
         pattern, step = seen
         steps.add(step)
-        good &= _list_good(pattern, step, places[(..., *point)], terms.holds[(..., *point)],
+        good &= list_good(pattern, step, places[(..., *point)], terms.holds[(..., *point)],
                            size if zeros else None)  # fmt: skip
         at_hand[number, point] = patterns.setdefault(pattern, f"{row}#{len(patterns)}")
-    stretch = _find_longest(good)
+    stretch = find_longest(good)
     if len(steps) != 1 or stretch is None:
         return None
     first_value = terms.find_first(signed_zeros=True)
     written, _ = terms.write(range(len(terms.holds)), first_value, at_hand)
     first, last = (LANES * n for n in stretch)
     named = {name: pattern for pattern, name in patterns.items()}
-    found = Picks(first, min(last, len(terms.holds)), written, steps.pop(), named)
-    return found if found.loads <= _MOST_LOADS else None
+    found = Patterns(steps.pop(), named)
+    last = min(last, len(terms.holds))
+    return Picks(first, last, written, found) if found.is_worth_it else None
 
 
 def _reads(instruction: object, row: str) -> bool:
@@ -164,7 +181,7 @@ def _find_places(terms: Terms, load: int) -> Array | None:
     return None if found is None else np.broadcast_to(found, terms.holds.shape)
 
 
-def _find_pattern(places: Array, holds: Array) -> tuple[Pattern, int] | None:
+def find_pattern(places: Array, holds: Array) -> tuple[Pattern, int] | None:
     """The pattern of the vector in the middle, as that of the first, and the step. `places` are
     positions, and `holds` says which of them are taken."""
     middle = len(places) // LANES // 2 * LANES
@@ -181,7 +198,7 @@ def _find_pattern(places: Array, holds: Array) -> tuple[Pattern, int] | None:
     ), step
 
 
-def _list_good(pattern: Pattern, step: int, places: Array, holds: Array, size: int | None) -> Array:
+def list_good(pattern: Pattern, step: int, places: Array, holds: Array, size: int | None) -> Array:
     """For each vector whether the pattern is right there: in lanes that take no element it gives a
     zero or, where there are zeros beside the row of so many elements, a position beyond it."""
     vectors = -(-len(places) // LANES)
@@ -198,7 +215,7 @@ def _list_good(pattern: Pattern, step: int, places: Array, holds: Array, size: i
     return good
 
 
-def _find_longest(good: Array) -> tuple[int, int] | None:
+def find_longest(good: Array) -> tuple[int, int] | None:
     """The longest run of vectors that are right, if that is most of them."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]]).astype(np.int8)))
     runs = [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]

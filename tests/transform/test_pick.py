@@ -36,9 +36,12 @@ def pick_sums(function: ir.Function) -> Picks | None:
 def test_two_outputs_for_every_three_elements() -> None:
     picks = pick_sums(make_sums(40, 2, (3, 2)))
     assert picks is not None
-    assert (picks.first, picks.last, picks.step) == (0, 40, 12)
-    assert list(picks.patterns.values()) == [(0, 1, 3, 4, 6, 7, 9, 10), (1, 2, 4, 5, 7, 8, 10, 11)]
-    assert (picks.starts, picks.loads) == ((0, 6), 2)
+    assert (picks.first, picks.last, picks.patterns.step) == (0, 40, 12)
+    assert list(picks.patterns.named.values()) == [
+        (0, 1, 3, 4, 6, 7, 9, 10),
+        (1, 2, 4, 5, 7, 8, 10, 11),
+    ]
+    assert (picks.patterns.starts, picks.patterns.loads) == ((0, 6), 2)
     assert picks.stage.reduction is None
     assert picks.stage.body.guard is None
 
@@ -47,7 +50,7 @@ def test_beyond_the_row_there_are_zeros() -> None:
     picks = pick_sums(make_sums(40, 3, (1, 1), 1))
     assert picks is not None
     assert (picks.first, picks.last) == (0, 40)
-    assert next(iter(picks.patterns.values())) == (-1, 0, 1, 2, 3, 4, 5, 6)
+    assert next(iter(picks.patterns.named.values())) == (-1, 0, 1, 2, 3, 4, 5, 6)
     low, high = picks.reach
     assert low == -1
     assert high > 40
@@ -61,7 +64,7 @@ def test_lanes_that_take_nothing_are_zeros() -> None:
     )
     picks = pick_sums(function)
     assert picks is not None
-    assert set(picks.patterns.values()) == {
+    assert set(picks.patterns.named.values()) == {
         (0, 2, 3, 5, 6, 8, 9, 11), (1, None, 4, None, 7, None, 10, None),
     }  # fmt: skip
 
@@ -152,15 +155,15 @@ def test_it_is_the_same_sum(columns: int, window: int, step: tuple[int, int], pa
                      {"x": x.astype(np.float32)})  # fmt: skip
     # Each pattern as a tensor of what it picks, for every output.
     sizes = total.domain
-    picked = {name: np.zeros(sizes, np.float32) for name in picks.patterns}
-    for name, pattern in picks.patterns.items():
+    picked = {name: np.zeros(sizes, np.float32) for name in picks.patterns.named}
+    for name, pattern in picks.patterns.named.items():
         for *outer, output in itertools.product(*map(range, sizes)):
             vector, lane = divmod(output, LANES)
             start = pattern[lane]
-            place = None if start is None else start + picks.step * vector
+            place = None if start is None else start + picks.patterns.step * vector
             picked[name][(*outer, output)] = read_row(found[row.name][tuple(outer)], place)
             if place is not None:
-                assert place >= picks.starts[lane // HALF] + picks.step * vector
+                assert place >= picks.patterns.starts[lane // HALF] + picks.patterns.step * vector
     assert picks.stage.body.guard is None
     lifted = lift(function, picks)
     verify(lifted)
@@ -174,7 +177,7 @@ def test_it_is_the_same_sum(columns: int, window: int, step: tuple[int, int], pa
 def lift(function: ir.Function, picks: Picks) -> ir.Function:
     """A function of the picked elements alone, each with all axes."""
     stage = picks.stage
-    names = {name: f"p{n}" for n, name in enumerate(picks.patterns)}
+    names = {name: f"p{n}" for n, name in enumerate(picks.patterns.named)}
     outer = [ir.Index(axis) for axis in range(len(stage.domain) - 1)]
     shift = len(outer)
     instructions: list[ir.Instruction] = [*outer]

@@ -1,0 +1,88 @@
+"""Vectors whose lanes lie apart: loads of what lies side by side, and shuffles of these.
+
+Which element each lane takes is `pick`'s business.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.emit import add, index, multiply, operate
+from dmlc.transform.pick import HALF, LANES, Pattern, Patterns
+
+Load = Callable[[k.Expression, int], k.Expression]
+"""So many elements side by side, from a place on."""
+
+
+def load_patterns(
+    patterns: Patterns,
+    place: k.Expression,
+    base: k.Expression,
+    front: int,
+    load: Load,
+    name: Callable[[str, k.Expression], k.Let],
+) -> tuple[list[k.Let], dict[str, k.Expression]]:
+    """The vector of each pattern where `place` is the output of the first lane, a whole number of
+    vectors on; and what is loaded for them. Positions
+    count from `base` and `front`."""
+    shared = math.gcd(LANES, patterns.step)
+    turn = place if shared == LANES else operate("div", place, index(LANES // shared))
+    low, high = patterns.starts
+    moved = add(base, multiply(turn, patterns.step // shared), index(max(0, front + low)))
+    if front + low < 0:
+        moved = operate("sub", moved, index(-front - low))
+    start = name("start", moved)
+    lets = [start]
+    for offset in range(0, HALF * patterns.loads, HALF):
+        first = add(start.local, index(offset))
+        if high == low + HALF:
+            value = load(first, LANES)
+        else:
+            second = load(add(start.local, index(offset + high - low)), HALF)
+            part = load(first, HALF)
+            value = k.Join(part, second, k.Type(part.type.dtype, LANES))
+        lets.append(name("elements", value))
+    loaded = [let.local for let in lets[1:]]
+    picked: dict[str, k.Expression] = {}
+    for wanted, pattern in patterns.named.items():
+        steps, picked[wanted] = _shuffle(pattern, patterns.starts, loaded, name)
+        lets += steps
+    return lets, picked
+
+
+def _shuffle(
+    pattern: Pattern,
+    starts: tuple[int, int],
+    loaded: Sequence[k.Local],
+    name: Callable[[str, k.Expression], k.Let],
+) -> tuple[list[k.Let], k.Expression]:
+    """A vector of picked lanes of those that are loaded, and of zeros; and the steps to it, where
+    it takes more than one shuffle."""
+    whole = loaded[0].type
+    lanes: list[tuple[int, int]] = []
+    for lane, place in enumerate(pattern):
+        half = lane // HALF
+        number, further = (len(loaded), lane % HALF)
+        if place is not None:
+            number, further = divmod(place - starts[half], HALF)
+        lanes.append((number, half * HALF + further))
+    zero = k.Literal(k.Type(whole.dtype), 0.0 if whole.dtype.is_float else 0)
+    vectors: list[k.Expression] = [*loaded, k.Broadcast(zero, whole)]
+    first, *others = sorted({source for source, _ in lanes})
+    made, lets = vectors[first], list[k.Let]()
+    # What is not taken yet stays anything.
+    taken = [further if source == first else n for n, (source, further) in enumerate(lanes)]
+    if not others and taken != list(range(LANES)):
+        made = k.Shuffle(made, made, tuple(taken), whole)
+    for other in others:
+        if isinstance(made, k.Shuffle):
+            lets.append(name("elements", made))
+            made = lets[-1].local
+        for lane, (source, further) in enumerate(lanes):
+            if source == other:
+                taken[lane] = LANES + further
+        made = k.Shuffle(made, vectors[other], tuple(taken), whole)
+        taken = list(range(LANES))
+    return lets, made
