@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.build import Builder, Shape
 from dmlc.kernel.element import View
-from dmlc.kernel.emit import Emitter, Position, add, index, multiply, operate, split_words
+from dmlc.kernel.emit import Emitter, Near, Position, add, index, multiply, operate, split_words
+from dmlc.kernel.pick_reads import PickedReads, Source, pick_reads
+from dmlc.kernel.picked import load_patterns
 from dmlc.kernel.tiles import find_crossing_axis, lower_tiles
+from dmlc.transform.pick import LANES
 
 
 def lower_run(b: Builder) -> Shape:
@@ -55,7 +58,8 @@ def lower_nest(b: Builder) -> Shape:
     words = f"each computes {run * inner:,} elements"
     depths = {axis: 1 if axis < split else axis - split + 2 for axis in range(last + 1)}
     emitter = Emitter(b.elements, b.names, b.depth(lambda axis: depths[axis]))
-    in_vectors = _takes_vectors(b, last) or _narrows(b, last)
+    picked = None if _takes_vectors(b, last) else pick_reads(b.elements, b.walk, last)
+    in_vectors = _takes_vectors(b, last) or _narrows(b, last) or picked is not None
     streaming, flags = b.streaming() if in_vectors else ({}, [])
     body: list[k.Statement] = [*emitter.lets(0, b.fixed), *flags]
 
@@ -63,7 +67,7 @@ def lower_nest(b: Builder) -> Shape:
         known: dict[int, k.Expression] = {}
         inside = b.decompose(block, list(enumerate(sizes[:split])), known)
         inside += emitter.lets(1, b.at(known))
-        return inside + _nest(b, emitter, split, split, known, streaming)
+        return inside + _nest(b, emitter, split, split, known, streaming, picked)
 
     return Shape(launch, words, body + b.share_blocks(blocks, run, make))
 
@@ -74,8 +78,12 @@ def _nest_pieces(b: Builder, sizes: tuple[int, ...]) -> Shape:
     rows, pieces = math.prod(sizes[:-1]), -(-sizes[-1] // per_item)
     launch = k.Launch(rows * pieces, 1, 1)
     words = f"each computes {per_item:,} elements of a row"
-    emitter = Emitter(b.elements, b.names, b.depth(lambda axis: 1 if axis < last else 2))
-    streaming, flags = b.streaming() if _takes_vectors(b, last) else ({}, [])
+    depths = {axis: 1 if axis < last else 2 for axis in range(last + 1)}
+    emitter = Emitter(b.elements, b.names, b.depth(depths.__getitem__))
+    picked = None if _takes_vectors(b, last) else pick_reads(b.elements, b.walk, last)
+    picked = None if picked is None or picked.first else picked
+    in_vectors = _takes_vectors(b, last) or picked is not None
+    streaming, flags = b.streaming() if in_vectors else ({}, [])
     body: list[k.Statement] = [*emitter.lets(0, b.fixed), *flags]
     piece: k.Expression = k.Position(k.Geometry.GROUP)
     known: dict[int, k.Expression] = {}
@@ -88,7 +96,17 @@ def _nest_pieces(b: Builder, sizes: tuple[int, ...]) -> Shape:
     end = b.let("end", stop)
     body += [begin, end, *emitter.lets(1, b.at(known))]
     bases = b.bases(known, last, body)
-    body += _loop_vectors(b, emitter, 2, last, bases, begin.local, end.local, streaming)
+    if picked is None:
+        body += _loop_vectors(b, emitter, 2, last, bases, begin.local, end.local, streaming)
+        return Shape(launch, words, body)
+    whole: k.Expression = end.local
+    if picked.last < sizes[last]:
+        whole = operate("max", begin.local, operate("min", end.local, index(picked.last)))
+        vector_end = b.let("vector_end", whole)
+        body.append(vector_end)
+        whole = vector_end.local
+    body += _loop_picked(b, picked, depths, known, begin.local, whole, streaming)
+    body += _loop_places(b, emitter, 2, last, bases, whole, end.local)
     return Shape(launch, words, body)
 
 
@@ -99,6 +117,7 @@ def _nest(
     axis: int,
     known: dict[int, k.Expression],
     streaming: dict[str, k.Expression],
+    picked: PickedReads | None,
 ) -> list[k.Statement]:
     """The loops over dimensions `axis` and further in."""
     sizes = b.sizes()
@@ -106,12 +125,19 @@ def _nest(
     body: list[k.Statement] = []
     if axis == len(sizes) - 1:
         bases = b.bases(known, axis, body)
-        start, stop = index(0), index(sizes[axis])
-        return body + _loop_vectors(b, emitter, level, axis, bases, start, stop, streaming)
+        if picked is None:
+            start, stop = index(0), index(sizes[axis])
+            return body + _loop_vectors(b, emitter, level, axis, bases, start, stop, streaming)
+        first, stop, size = index(picked.first), index(picked.last), index(sizes[axis])
+        depths = {a: 1 if a < split else a - split + 2 for a in range(axis + 1)}
+        before = _loop_places(b, emitter, level, axis, bases, index(0), first)
+        vectors = _loop_picked(b, picked, depths, known, first, stop, streaming)
+        after = _loop_places(b, emitter, level, axis, bases, stop, size)
+        return body + before + vectors + after
     variable = k.Local(b.names.take(f"i{axis}"), k.INDEX)
     inner = {**known, axis: variable}
     body += emitter.lets(level, b.at(inner))
-    body += _nest(b, emitter, split, axis + 1, inner, streaming)
+    body += _nest(b, emitter, split, axis + 1, inner, streaming, picked)
     return [k.For(variable, index(0), index(sizes[axis]), 1, tuple(body))]
 
 
@@ -130,10 +156,9 @@ def _loop_vectors(
     from `begin` (where that is not `start` itself) and after."""
     lanes = b.profile.lanes
     variable = k.Local(b.names.take("i"), k.INDEX)
-    steps = {view: strides[axis] for view, strides in b.walk.strides.items()}
 
     def at(place: k.Expression) -> Position:
-        return lambda view: add(bases.get(view, index(view.offset)), multiply(place, steps[view]))
+        return _place_at(b, axis, bases, place)
 
     position = at(variable)
 
@@ -164,6 +189,88 @@ def _loop_vectors(
         k.For(variable, start, middle.local, lanes, inner(lanes)),
         k.For(variable, middle.local, stop, 1, inner(1)),
     ]
+
+
+def _loop_places(
+    b: Builder,
+    emitter: Emitter,
+    level: int,
+    axis: int,
+    bases: dict[View, k.Expression],
+    first: k.Expression,
+    last: k.Expression,
+) -> list[k.Statement]:
+    """The innermost loop over some places, one by one."""
+    if first == last:
+        return []
+    variable = k.Local(b.names.take("i"), k.INDEX)
+    position = _place_at(b, axis, bases, variable)
+    made = (*emitter.lets(level, position), *emitter.stores(position, 1, {}))
+    return [k.For(variable, first, last, 1, made)]
+
+
+def _loop_picked(
+    b: Builder,
+    picked: PickedReads,
+    depths: Mapping[int, int],
+    known: dict[int, k.Expression],
+    first: k.Expression,
+    last: k.Expression,
+    streaming: dict[str, k.Expression],
+) -> list[k.Statement]:
+    """The innermost loop over places whose reads are picked from a few loads. `depths` gives the
+    scope that each axis is walked in."""
+    work = b.change(picked.elements, picked.walk)
+    axis = len(b.sizes()) - 1
+    level = depths[axis]
+    place = k.Local(b.names.take("i"), k.INDEX)
+    loads: list[k.Statement] = []
+
+    def pick(source: Source) -> Callable[[str, k.Expression], k.Expression]:
+        made: dict[str, k.Expression] = {}
+
+        def load(at: k.Expression, lanes: int) -> k.Expression:
+            return k.Load(source.tensor, at, k.Type(source.dtype, lanes))
+
+        def find(name: str, base: k.Expression) -> k.Expression:
+            if not made:
+                lets, found = load_patterns(source.patterns, place, base, 0, load, b.let)
+                loads.extend(lets)
+                made.update(found)
+            return made[name]
+
+        return find
+
+    near: dict[str, Near] = {}
+    for source in picked.sources:
+        find = pick(source)
+        for name in source.patterns.named:
+            near[name] = _bind(find, name)
+    emitter = Emitter(work.elements, b.names, work.depth(depths.__getitem__), near)
+    body: list[k.Statement] = []
+    for outer in range(level):
+        body += emitter.lets(outer, work.at(known))
+    bases = work.bases(known, axis, body)
+    at = _place_at(work, axis, bases, place)
+
+    def position(view: View) -> k.Expression:
+        return bases.get(view, index(view.offset)) if view.near else at(view)
+
+    lets = emitter.lets(level, position, LANES)
+    inside = (*loads, *lets, *emitter.stores(position, LANES, streaming))
+    return [*body, k.For(place, first, last, LANES, inside)]
+
+
+def _bind(find: Callable[[str, k.Expression], k.Expression], name: str) -> Near:
+    return lambda base, lanes: find(name, base)
+
+
+def _place_at(
+    b: Builder, axis: int, bases: dict[View, k.Expression], place: k.Expression
+) -> Position:
+    """Positions at a place along the innermost axis."""
+    steps = {view: strides[axis] for view, strides in b.walk.strides.items()}
+    return lambda view: add(bases.get(view, index(view.offset)), multiply(place, steps[view]))
 
 
 def _takes_vectors(b: Builder, axis: int) -> bool:

@@ -18,6 +18,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.element import Elements, Gather, Place, Read, Value, View, operands
 from dmlc.kernel.rewrite import NUMBER
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.transform.pick import PICKED
 
 _LONGEST_EXPRESSION = 6
 """Operations in one expression, at most: longer ones are cut into named steps."""
@@ -43,7 +44,8 @@ class Names:
 
 def local_name(tensor: str) -> str:
     """A name for an element of a tensor: `InputGradientTensor` gives `input_gradient`. What is no
-    tensor's name ends in `#` and a note, which is dropped."""
+    tensor's name ends in `#` and a note, which is dropped; so is what follows `PICKED`."""
+    tensor = tensor.partition(PICKED)[0]
     words = split_words(tensor)
     return words if words != tensor else f"{tensor}_value"
 

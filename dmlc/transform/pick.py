@@ -24,6 +24,9 @@ from dmlc.transform.unroll import Terms, list_terms
 LANES = 8
 """Outputs that are computed at once."""
 
+PICKED = "@"
+"""Stands between a tensor's name and a number, where vectors are made of its elements."""
+
 HALF = LANES // 2
 """The lanes that processors shuffle among each other at little cost, and so the elements that are
 loaded together."""
@@ -46,9 +49,13 @@ class Patterns:
 
     @property
     def starts(self) -> tuple[int, int]:
-        """The lowest position that either half of the first vector takes."""
+        """Where either half of the first vector starts to load: the lowest position that it takes,
+        or that both do where one load has it all."""
         halves = ([p[:HALF] for p in self.named.values()], [p[HALF:] for p in self.named.values()])
         low, high = ([p for part in half for p in part if p is not None] for half in halves)
+        both = low + high
+        if max(both) - min(both) < HALF:
+            return min(both), min(both)
         return min(low, default=0), min(high, default=0)
 
     @property
@@ -121,7 +128,7 @@ def pick(function: Function, stage: Stage, row: str) -> Picks | None:
         steps.add(step)
         good &= list_good(pattern, step, places[(..., *point)], terms.holds[(..., *point)],
                            size if zeros else None)  # fmt: skip
-        at_hand[number, point] = patterns.setdefault(pattern, f"{row}#{len(patterns)}")
+        at_hand[number, point] = patterns.setdefault(pattern, f"{row}{PICKED}{len(patterns)}")
     stretch = find_longest(good)
     if len(steps) != 1 or stretch is None:
         return None
@@ -201,17 +208,15 @@ def find_pattern(places: Array, holds: Array) -> tuple[Pattern, int] | None:
 def list_good(pattern: Pattern, step: int, places: Array, holds: Array, size: int | None) -> Array:
     """For each vector whether the pattern is right there: in lanes that take no element it gives a
     zero or, where there are zeros beside the row of so many elements, a position beyond it."""
-    vectors = -(-len(places) // LANES)
-    good = np.ones(vectors, np.bool_)
-    for place, (position, taken) in enumerate(zip(places.tolist(), holds.tolist(), strict=True)):
-        vector, lane = divmod(place, LANES)
-        start = pattern[lane]
-        found = None if start is None else start + step * vector
-        if taken:
-            good[vector] &= found == position
-        else:
-            beyond = found is None or size is None or not 0 <= found < size
-            good[vector] &= size is not None and beyond
+    vectors, lanes = divmod(np.arange(len(places)), LANES)
+    starts = np.array([0 if start is None else start for start in pattern])
+    empty = np.array([start is None for start in pattern])[lanes]
+    found = starts[lanes] + step * vectors
+    right = holds & ~empty & (found == places)
+    if size is not None:
+        right |= ~holds & (empty | (found < 0) | (found >= size))
+    good = np.ones(-(-len(places) // LANES), np.bool_)
+    np.logical_and.at(good, vectors, right)
     return good
 
 

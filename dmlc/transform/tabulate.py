@@ -1,10 +1,10 @@
 """Evaluates at compile time what depends on positions alone, and leaves it in tables.
 
 Fractions, such as weights, become tables over the one or two axes they depend on, or constants
-where they do not vary; what no point uses is not looked at. Positions that come from fractions
-become whole-number formulas where these are exact, and tables elsewhere. Reductions that read no
-tensor are evaluated whole. Whole-number arithmetic stays arithmetic: kernels compute it as quickly
-as they would read it.
+where they do not vary; what no point uses is not looked at. So do counts that serve as fractions,
+where they do not vary. Positions that come from fractions become whole-number formulas where these
+are exact, and tables elsewhere. Reductions that read no tensor are evaluated whole. Other
+whole-number arithmetic stays arithmetic: kernels compute it as quickly as they would read it.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _list_roots(stage: Stage) -> list[int]:
     chosen = [
         index_only[number]
         and 1 <= len(dependencies[number]) <= 2
-        and costs[number] >= _LEAST_COST
+        and (costs[number] >= _LEAST_COST or _is_counted(body.instructions, number))
         and _is_fraction(body.instructions, number)
         for number in range(len(body.instructions))
     ]
@@ -196,6 +196,16 @@ def _is_fraction(instructions: Sequence[Instruction], number: int) -> bool:
     if isinstance(instruction, Cast) and instruction.dtype is DataType.INDEX:
         return value_type(instructions[instruction.operand]).is_float
     return value_type(instruction).is_float
+
+
+def _is_counted(instructions: Sequence[Instruction], number: int) -> bool:
+    """Whether a value is a whole number that was computed, as a fraction: how many elements are
+    in a window, which may be the same everywhere."""
+    instruction = instructions[number]
+    if not isinstance(instruction, Cast) or not instruction.dtype.is_float:
+        return False
+    operand = instructions[instruction.operand]
+    return isinstance(operand, Apply) and not operand.dtype.is_float
 
 
 def _count_costs(instructions: Sequence[Instruction]) -> list[int]:
@@ -221,7 +231,8 @@ def _replace(builder: Builder, stage: Stage, tables: Tables, root: int) -> int |
         return _replace_position(builder, stage, tables, values, over)
     values, kept = _drop_axes(values, _find_used(stage, root, over), over)
     worth = values.size * _READ_AGAIN <= _count_all(stage) and values.size <= _MOST_VALUES
-    if kept and not worth:
+    dear = _count_costs(stage.body.instructions)[root] >= _LEAST_COST
+    if kept and not (worth and dear):
         return None
     return _read(builder, stage, tables, "weights", values, kept)
 
