@@ -1,0 +1,123 @@
+"""How element-wise kernels are shaped that read what does not lie side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from dmlc import ir
+from dmlc.codegen.render import find_dialect
+from dmlc.kernel import nodes as k
+from dmlc.kernel.lower import lower
+from dmlc.kernel.rewrite import list_expressions
+from dmlc.kernel.rewrite import walk as walk_expression
+from dmlc.kernel.schedule import CPU, GPU, Profile
+
+LIMITS = find_dialect("opencl").limits
+
+
+def make(place: str, columns: int, outputs: int, dtype: str = "f32", more: str = "") -> ir.Function:
+    return ir.parse(f"""
+        func @f(%x: {dtype}[5, {columns}]{more}) -> (%y) {{
+          %y: {dtype}[i0 < 5, i1 < {outputs}] = {place}
+        }}""")
+
+
+def make_kernel(function: ir.Function, profile: Profile = CPU) -> k.Kernel:
+    return lower(function, ("y",), profile, LIMITS)
+
+
+def walk(statements: Sequence[k.Statement]) -> Iterator[k.Statement]:
+    for statement in statements:
+        yield statement
+        if isinstance(statement, k.For):
+            yield from walk(statement.body)
+        elif isinstance(statement, k.If):
+            yield from walk(statement.then)
+
+
+def list_loops(kernel: k.Kernel) -> list[tuple[object, object, int]]:
+    """Start, end and step of the innermost loops."""
+    loops = [s for s in walk(kernel.body) if isinstance(s, k.For)]
+    return [
+        (s.start.value, s.stop.value, s.step)
+        for s in loops
+        if not any(isinstance(inner, k.For) for inner in s.body)
+        and isinstance(s.start, k.Literal)
+        and isinstance(s.stop, k.Literal)
+    ]
+
+
+def list_shuffles(kernel: k.Kernel) -> list[tuple[int, ...]]:
+    return [
+        each.lanes
+        for statement in walk(kernel.body)
+        for expression in list_expressions(statement)
+        for each in walk_expression(expression)
+        if isinstance(each, k.Shuffle)
+    ]
+
+
+def test_each_element_twice() -> None:
+    kernel = make_kernel(make("neg(%x[i0, div(i1, 2)])", 20, 40))
+    assert list_loops(kernel) == [(0, 40, 8)]
+    # One load of four has it all, for either half.
+    assert list_shuffles(kernel) == [(0, 0, 1, 1, 6, 6, 7, 7)]
+
+
+def test_the_last_vector_is_left_where_loads_would_leave_the_tensor() -> None:
+    kernel = make_kernel(make("neg(%x[i0, mul(i1, 2)])", 79, 40))
+    assert list_loops(kernel) == [(0, 32, 8), (32, 40, 1)]
+    # Neighbours of what is read: the same loads serve both, and end where the tensor does.
+    both = make_kernel(make("add(%x[i0, mul(i1, 2)], %x[i0, add(mul(i1, 2), 1)])", 80, 40))
+    assert list_loops(both) == [(0, 200, 8)]
+    assert list_shuffles(both) == [(0, 2, 8, 10, 4, 6, 12, 14), (1, 3, 9, 11, 5, 7, 13, 15)]
+    loads = [s for s in walk(both.body) if isinstance(s, k.Let) and isinstance(s.value, k.Join)]
+    assert len(loads) == 2
+
+
+def test_places_held_at_the_edges_are_computed_one_by_one() -> None:
+    clamped = "neg(%x[i0, min(max(sub(div(i1, 2), 1), 0), 17)])"
+    kernel = make_kernel(make(clamped, 18, 40))
+    assert list_loops(kernel) == [(0, 8, 1), (8, 32, 8), (32, 40, 1)]
+
+
+def test_what_lies_side_by_side_is_read_as_ever() -> None:
+    kernel = make_kernel(
+        make("mul(%x[i0, div(i1, 2)], %w[i0, i1])", 20, 40, more=", %w: f32[5, 40]")
+    )
+    lanes = {
+        each.type.lanes
+        for statement in walk(kernel.body)
+        for expression in list_expressions(statement)
+        for each in walk_expression(expression)
+        if isinstance(each, k.Load) and each.buffer == "w"
+    }
+    assert lanes == {8}
+
+
+@pytest.mark.parametrize(
+    ("place", "dtype"),
+    [
+        ("select(ge(i1, 3), %x[i0, div(i1, 2)], 1.0)", "f32"),  # a position decides
+        ("%x[i0, div(mul(i1, 3), 5)]", "f32"),  # does not repeat after eight
+        ("%x[i0, cast(cast(i1, f32), index)]", "f64"),
+        ("%x[i0, div(i1, 2)]", "f64"),  # no 32 bits
+        ("%x[i0, div(i1, add(i0, 1))]", "f32"),  # depends on the row
+    ],
+)
+def test_what_is_computed_one_by_one(place: str, dtype: str) -> None:
+    kernel = make_kernel(make(place, 40, 40, dtype))
+    assert not list_shuffles(kernel)
+
+
+def test_a_gpu_reads_element_by_element() -> None:
+    assert not list_shuffles(make_kernel(make("neg(%x[i0, div(i1, 2)])", 20, 40), GPU))
+
+
+def test_long_rows_are_cut_into_whole_vectors() -> None:
+    kernel = make_kernel(make("neg(%x[i0, div(i1, 2)])", 20_003, 40_006))
+    assert list_shuffles(kernel)
+    steps = [s.step for s in walk(kernel.body) if isinstance(s, k.For)]
+    assert steps == [8, 1]
