@@ -406,7 +406,9 @@ class Speller:
             "b": self.spell_vector(shuffle.second).text,
             "lanes": ", ".join(map(str, shuffle.lanes)),
         }
-        return Text(self._fill(entry, places, dtype, lanes, dtype))
+        text = self._fill(entry, places, dtype, lanes, dtype)
+        cut = text.index(str(places["lanes"]))
+        return Text(text, pieces=(text[:cut].rstrip(), text[cut:]))
 
     def _spell_conversion(self, expression: k.Convert) -> Text:
         source, target = expression.operand.type.dtype, expression.type.dtype
