@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
@@ -65,6 +66,9 @@ Position = Callable[[View], k.Expression]
 Near = Callable[[k.Expression, int], k.Expression]
 """A value at hand, from the position of its view and the number of lanes wanted."""
 
+Spread = Callable[[k.Load], tuple[Sequence[k.Statement], k.Expression]]
+"""A vector of elements that lie apart, from the load of the first: the steps to it, and itself."""
+
 
 class Emitter:
     """Writes the statements of one kernel's values, scope by scope.
@@ -72,7 +76,7 @@ class Emitter:
     `depth` gives the scope a view changes in: 0 where it stands still over the whole kernel. `wide`
     says whether a view changes along a vector, where scopes with vectors have views that do not.
     `guarded` is the outermost scope in which reads may stand that a fold's guard protects. Values
-    `apart` are never written.
+    `apart` are never written. The lanes of reads that `spread` has, by their numbers, lie apart.
     """
 
     def __init__(
@@ -84,10 +88,12 @@ class Emitter:
         wide: Callable[[View], bool] = lambda view: True,
         guarded: int = 0,
         apart: Container[int] = (),
+        spread: Mapping[int, Spread] = MappingProxyType({}),
     ) -> None:
         self._elements = elements
         self._wide = wide
         self._near = near or {}
+        self._spread = spread
         self._levels: list[int] = []
         self._uses = [0] * len(elements.values)
         self._used_below = [False] * len(elements.values)
@@ -149,6 +155,9 @@ class Emitter:
             if number in self._written or number in self._apart:
                 continue
             made = self._express(value, known, position, lanes)
+            if lanes > 1 and number in self._spread and isinstance(made, k.Load):
+                steps, made = self._spread[number](made)
+                statements += steps
             size = 1 + sum(sizes.get(o, 0) for o in operands(value))
             rounding = _is_arithmetic(value) or any(rounds.get(o, False) for o in operands(value))
             if isinstance(value, ir.Constant) or isinstance(made, k.Local):

@@ -23,7 +23,7 @@ from dmlc.kernel.footprint import count_steps, measure_footprint
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import ACCESS, check_limits, find_gathered, find_index, lower
 from dmlc.kernel.phases import Phase, collect_phases, fold_parts, part_members, store_parts
-from dmlc.kernel.points import lower_points
+from dmlc.kernel.points import find_together, lower_points
 from dmlc.kernel.row_loops import lower_rows
 from dmlc.kernel.rows import Rows, collect_rows
 from dmlc.kernel.schedule import Limits, Profile
@@ -35,6 +35,12 @@ from dmlc.transform.passes import Pass
 
 _PIECES = 4
 """Groups of a fold in pieces, by those that keep a device busy."""
+
+_SHORT_ROW = 4
+"""Elements of a row that a vector across rows folds sooner than one along it, at most."""
+
+_SMALL_WINDOW = 64
+"""Points of so few rows, at most."""
 
 
 def lower_group(
@@ -91,6 +97,19 @@ def _needs_points(phases: Sequence[Phase]) -> bool:
     """Whether a work item has to fold its outputs point by point: where something depends on the
     positions of points."""
     return any(p.has_positions for p in phases)
+
+
+def _folds_small_windows(function: ir.Function, phases: Sequence[Phase], profile: Profile) -> bool:
+    """Whether each output folds a few short rows, shorter than a vector, and neighbours go
+    together: vectors along the rows would stay all but empty."""
+    first, space = phases[0], phases[0].space
+    if profile.lanes == 1 or first.elements.results or not space.kept or not space.inner:
+        return False
+    innermost = len(space.sizes) - 1
+    short = innermost in space.inner and space.sizes[innermost] <= _SHORT_ROW
+    if not short or space.inner_count > _SMALL_WINDOW:
+        return False
+    return find_together(function, phases) is not None
 
 
 def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:
@@ -240,8 +259,8 @@ def _make_kernel(
     arrays: tuple[k.Array, ...] = ()
     if rows is not None:
         shape, arrays = lower_rows(rows, names, profile, limits, buffers)
-    elif _needs_points(phases):
-        shape = lower_points(phases, names, profile, limits, buffers)
+    elif _needs_points(phases) or _folds_small_windows(function, phases, profile):
+        shape = lower_points(function, phases, names, profile, limits, buffers)
     else:
         write = reduce_gpu.lower_groups if profile.lanes == 1 else reduce_cpu.lower_items
         shape, arrays = write(phases, names, profile, limits, buffers)

@@ -52,6 +52,23 @@ def load_patterns(
     return lets, picked
 
 
+def spread_load(
+    pattern: Pattern, first: k.Load, name: Callable[[str, k.Expression], k.Let]
+) -> tuple[list[k.Let], k.Expression]:
+    """The vector whose lanes are so far from the element that is loaded, and what is loaded for
+    it."""
+
+    def load(place: k.Expression, lanes: int) -> k.Expression:
+        return k.Load(first.buffer, place, k.Type(first.type.dtype, lanes))
+
+    if pattern == tuple(range(LANES)):
+        return [], load(first.index, LANES)
+    if not any(pattern):
+        return [], load(first.index, 1)
+    lets, picked = load_patterns(Patterns(0, {"": pattern}), index(0), first.index, 0, load, name)
+    return lets, picked[""]
+
+
 def _shuffle(
     pattern: Pattern,
     starts: tuple[int, int],

@@ -3,7 +3,7 @@
 On a GPU a work item has one output, on a CPU a run of them; the loops over the folded points are
 inside, in the order of the axes. A condition of the guard is tested as soon as what it depends on
 is known, before the reads that it protects. Nothing is shared between work items, and each stores
-its own elements alone.
+its own elements alone. On a CPU neighbouring outputs go together where `lanes` finds that they can.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulate import contribute, finish, merge, start
 from dmlc.kernel.build import Builder, Shape
@@ -20,21 +21,26 @@ from dmlc.kernel.emit import (
     Names,
     Near,
     Position,
+    Spread,
     add,
     index,
     local_name,
     multiply,
     operate,
 )
+from dmlc.kernel.lanes import Lanes, find_lanes
 from dmlc.kernel.phases import Gathered, Phase
+from dmlc.kernel.picked import spread_load
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.scalars import OPERATIONS
+from dmlc.transform.pick import LANES, Pattern
 
 Known = dict[int, k.Expression]
 """The index along each axis that is known."""
 
 
 def lower_points(
+    function: ir.Function,
     phases: Sequence[Phase],
     names: Names,
     profile: Profile,
@@ -46,7 +52,7 @@ def lower_points(
     near: dict[str, Near] = {}
     if profile.lanes == 1:
         return _lower_flat(phases, builders, near)
-    return _lower_runs(phases, builders, near)
+    return _lower_runs(function, phases, builders, near)
 
 
 def _lower_flat(
@@ -75,7 +81,10 @@ def _lower_flat(
 
 
 def _lower_runs(
-    phases: Sequence[Phase], builders: Sequence[Builder], near: dict[str, Near]
+    function: ir.Function,
+    phases: Sequence[Phase],
+    builders: Sequence[Builder],
+    near: dict[str, Near],
 ) -> Shape:
     """A work item per run of outputs: loops over the inner axes of the outputs."""
     b, kept = builders[0], phases[0].space.kept_sizes
@@ -85,33 +94,91 @@ def _lower_runs(
         split -= 1
     inner, blocks = math.prod(kept[split:]), math.prod(kept[:split])
     run = min(max(1, share // inner), blocks)
-    writer = _Output(phases, builders, near, max(1, len(kept)))
-    body = writer.open(0, {})
+    stretches = _list_stretches(function, phases, builders, near, split)
+    writers = [writer for *_, writer in stretches]
+
+    def open_all(level: int, known: Known) -> list[k.Statement]:
+        return [statement for writer in writers for statement in writer.open(level, known)]
+
+    body = open_all(0, {})
 
     def loop(place: int, known: Known) -> list[k.Statement]:
         if place == len(kept):
-            return writer.write(known)
+            return writers[0].write(known)
+        if place == len(kept) - 1:
+            return [each for s in stretches for each in walk_row(*s, place, known)]
         variable = k.Local(b.names.take(f"i{place}"), k.INDEX)
         at: k.Expression = variable if kept[place] > 1 else index(0)
         further = {**known, place: at}
-        made = writer.open(place + 1, further) + loop(place + 1, further)
+        made = open_all(place + 1, further) + loop(place + 1, further)
         if kept[place] == 1:
             return made
         return [k.For(variable, index(0), index(kept[place]), 1, tuple(made))]
+
+    def walk_row(
+        first: int, last: int, writer: _Output, place: int, known: Known
+    ) -> list[k.Statement]:
+        variable = k.Local(b.names.take(f"i{place}"), k.INDEX)
+        at: k.Expression = variable if kept[place] > 1 else index(0)
+        made: list[k.Statement] = []
+        step = writer.lanes
+        if (last - first) % step:
+            # The last vector takes some outputs of the one before once more.
+            output, variable = variable, k.Local(b.names.take("x"), k.INDEX)
+            made.append(k.Let(output, operate("min", variable, index(last - step))))
+            at = output
+        further: Known = {**known, place: at}
+        made += writer.open(place + 1, further) + writer.write(further)
+        if kept[place] == 1:
+            return made
+        return [k.For(variable, index(first), index(last), step, tuple(made))]
 
     def make(block: k.Expression) -> list[k.Statement]:
         known: Known = {}
         made = b.decompose(block, list(enumerate(kept[:split])), known)
         for level in range(1, split + 1):
-            made += writer.open(level, known)
+            made += open_all(level, known)
         if not kept:
-            made += writer.open(1, known)
+            made += open_all(1, known)
         return made + loop(split, known)
 
     body += b.share_blocks(blocks, run, make)
     outputs = run * inner
     words = f"each computes {outputs:,} output{'' if outputs == 1 else 's'}"
     return Shape(k.Launch(blocks, run, 1), words, body)
+
+
+def find_together(function: ir.Function, phases: Sequence[Phase]) -> Lanes | None:
+    """Which outputs go together along the innermost of their axes; None where few do."""
+    if not phases[0].space.kept:
+        return None
+    work = [(p.elements, p.space.walk, p.space.kept[-1]) for p in phases]
+    tables = {table.name: table.array() for table in function.tables}
+    # What a result is computed from may lie in the result's own memory.
+    return find_lanes(work, tables, again=not function.in_place)
+
+
+def _list_stretches(
+    function: ir.Function,
+    phases: Sequence[Phase],
+    builders: Sequence[Builder],
+    near: dict[str, Near],
+    split: int,
+) -> list[tuple[int, int, _Output]]:
+    """The stretches of the outputs' innermost axis, and who writes each: in vectors where outputs
+    can go together, one by one elsewhere."""
+    kept = phases[0].space.kept_sizes
+    depth = max(1, len(kept))
+    size = kept[-1] if kept else 1
+    found = find_together(function, phases) if split < len(kept) else None
+    if found is None:
+        return [(0, size, _Output(phases, builders, near, depth))]
+    bounds = [(0, found.first, None), (found.first, found.last, found), (found.last, size, None)]
+    return [
+        (first, last, _Output(phases, builders, near, depth, lanes))
+        for first, last, lanes in bounds
+        if first < last
+    ]
 
 
 def _share(phases: Sequence[Phase], profile: Profile) -> int:
@@ -131,16 +198,21 @@ class _Output:
         builders: Sequence[Builder],
         near: dict[str, Near],
         depth: int,
+        together: Lanes | None = None,
     ) -> None:
         self._phases = phases
         self._builders = builders
         self._near = near
         self._depth = depth
+        self._together = together
+        self.lanes = 1 if together is None else LANES
+        """The outputs that are written at once."""
         self._emitter = self._make_emitter(0, depth)
 
     def open(self, level: int, known: Known) -> list[k.Statement]:
         """The values of the fold that belong to a scope of the kept axes."""
-        return _open(self._emitter, level, self._position(0, known, {}))
+        lanes = self.lanes if level == self._depth else 1
+        return _open(self._emitter, level, self._position(0, known, {}), lanes)
 
     def write(self, known: Known) -> list[k.Statement]:
         """Everything after that."""
@@ -148,11 +220,11 @@ class _Output:
         for number in range(1, len(self._phases)):
             emitter = self._make_emitter(number, 1)
             position = self._position(number, known, {})
-            body += _open(emitter, 0, position) + _open(emitter, 1, position)
+            body += _open(emitter, 0, position) + _open(emitter, 1, position, self.lanes)
             if self._phases[number].gathered:
                 body += self._fold(number, emitter, known, 1)
             else:
-                body += emitter.stores(position, 1, {})
+                body += emitter.stores(position, self.lanes, {})
         return body
 
     def _make_emitter(self, number: int, depth: int) -> Emitter:
@@ -164,6 +236,7 @@ class _Output:
         scope = builder.depth(levels.__getitem__)
         names = builder.names
         plain = Emitter(phase.elements, names, scope)
+        patterns = {} if self._together is None else self._together.patterns[number]
         guards = [f.guard for f in phase.elements.folds if f.guard is not None]
         guarded = max(depth + 1, *(plain.level(g) for g in guards), 0)
         return Emitter(
@@ -171,9 +244,14 @@ class _Output:
             names,
             scope,
             self._near,
-            guarded=guarded,
-            apart=list_joins(phase.elements),
+            lambda view: bool(space.kept) and bool(space.walk.strides[view][space.kept[-1]]),
+            guarded,
+            list_joins(phase.elements),
+            {n: self._spread(pattern) for n, pattern in patterns.items()},
         )
+
+    def _spread(self, pattern: Pattern) -> Spread:
+        return lambda first: spread_load(pattern, first, self._builders[0].let)
 
     def _position(self, number: int, known: Known, inner: Known) -> Position:
         kept = self._phases[number].space.kept
@@ -184,16 +262,20 @@ class _Output:
         """The loops over the points of one output, and what they fold, at hand afterwards."""
         phase, b = self._phases[number], self._builders[number]
         elements, space = phase.elements, phase.space
-        conditions = list_conditions(elements)
+        certain = frozenset[int]() if self._together is None else self._together.certain[number]
+        conditions = [c for c in list_conditions(elements) if c not in certain]
         states = [
             tuple(
-                k.Local(b.names.take(f"{local_name(g.name)}{slot.suffix}"), k.Type(slot.dtype))
+                k.Local(
+                    b.names.take(f"{local_name(g.name)}{slot.suffix}"),
+                    k.Type(slot.dtype, self.lanes),
+                )
                 for slot in g.slots
             )
             for g in phase.gathered
         ]
         body: list[k.Statement] = [
-            k.Variable(local, start(slot))
+            k.Variable(local, start(slot, self.lanes))
             for gathered, state in zip(phase.gathered, states, strict=True)
             for local, slot in zip(state, gathered.slots, strict=True)
         ]
@@ -202,7 +284,7 @@ class _Output:
             if place == len(space.inner):
                 made: list[k.Statement] = []
                 for gathered, state in zip(phase.gathered, states, strict=True):
-                    made += gather(b, emitter, gathered, state)
+                    made += gather(b, emitter, gathered, state, self.lanes)
                 return made
             axis, level = space.inner[place], depth + 1 + place
             variable = k.Local(b.names.take(f"k{place}" if place else "k"), k.INDEX)
@@ -210,14 +292,15 @@ class _Output:
             further = {**inner, axis: at}
             position = self._position(number, known, further)
             here = [c for c in conditions if emitter.level(c) == level]
-            made = enter(elements, emitter, level, position, here, lambda: loop(place + 1, further))
+            made = enter(elements, emitter, level, position, here,
+                         lambda: loop(place + 1, further), self.lanes)  # fmt: skip
             if space.sizes[axis] == 1:
                 return made
             return [k.For(variable, index(0), index(space.sizes[axis]), 1, tuple(made))]
 
         above = [c for c in conditions if emitter.level(c) <= depth]
         position = self._position(number, known, {})
-        body += enter(elements, emitter, depth, position, above, lambda: loop(0, {}))
+        body += enter(elements, emitter, depth, position, above, lambda: loop(0, {}), self.lanes)
         for gathered, state in zip(phase.gathered, states, strict=True):
             self._keep(b, gathered, state, body)
         return body

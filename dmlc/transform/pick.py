@@ -220,9 +220,9 @@ def list_good(pattern: Pattern, step: int, places: Array, holds: Array, size: in
     return good
 
 
-def find_longest(good: Array) -> tuple[int, int] | None:
-    """The longest run of vectors that are right, if that is most of them."""
+def find_longest(good: Array, least: float = 0.5) -> tuple[int, int] | None:
+    """The longest run of vectors that are right, if that is more than the `least` part of them."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]]).astype(np.int8)))
     runs = [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
     first, last = max(runs, key=lambda run: run[1] - run[0], default=(0, 0))
-    return (first, last) if 2 * (last - first) > len(good) else None
+    return (first, last) if last - first > least * len(good) else None

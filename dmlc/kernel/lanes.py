@@ -1,0 +1,288 @@
+"""Which outputs that lie side by side can be folded at once, where positions matter.
+
+A vector of outputs goes through the points of a fold together. Positions are computed for its first
+lane: the others read so many elements further on, alike in every vector, and whatever else depends
+on where an output is, a guard or a count, has to be the same in all lanes. That is so inside an
+image, and is not at its edges.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dmlc import ir
+from dmlc.ir.positions import evaluate_instruction
+from dmlc.kernel.collapse import Walk
+from dmlc.kernel.element import (
+    Elements,
+    Gather,
+    Place,
+    Read,
+    Value,
+    list_conditions,
+    list_joins,
+    operands,
+)
+from dmlc.scalars import Array, DataType, convert
+from dmlc.transform.pick import LANES, Pattern, Patterns, find_longest
+
+_MOST_POINTS = 1 << 20
+"""Points that a value is evaluated at, at most."""
+
+_NOTHING = ir.Body((), 0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lanes:
+    """The outputs `first .. last` along an axis, at least one vector of which go together. Where
+    they are no whole number of vectors, the last one starts earlier, among outputs of the one
+    before."""
+
+    first: int
+    last: int
+    patterns: tuple[dict[int, Pattern], ...]
+    """For each piece of work, by the numbers of reads: how far from the element of the first lane
+    those of all are."""
+    certain: tuple[frozenset[int], ...]
+    """For each piece of work the conditions that hold for all of these outputs."""
+
+
+def find_lanes(
+    work: Sequence[tuple[Elements, Walk, int]], tables: Mapping[str, Array], *, again: bool
+) -> Lanes | None:
+    """What goes in vectors of several pieces of work over the same outputs, each with the number
+    of the axis along which these lie; None where that is less than half. `again` says whether an
+    output may be computed twice."""
+    size = min(_size(walk, axis) for _, walk, axis in work)
+    if size < 2 * LANES:
+        return None
+    finders = [_Finder(*each, size, tables) for each in work]
+    if not all(finder.find() for finder in finders):
+        return None
+    best: Lanes | None = None
+    for start in range(LANES):
+        found = _find_stretch(finders, start, size, again)
+        if found is None:
+            continue
+        if best is None or found.last - found.first > best.last - best.first:
+            best = found
+    return best if best is not None and 2 * (best.last - best.first) > size else None
+
+
+def _find_stretch(finders: Sequence[_Finder], start: int, size: int, again: bool) -> Lanes | None:
+    """The outputs that go together, where vectors start that many behind whole ones."""
+    middle = start + (size - LANES - start) // LANES // 2 * LANES
+    good = np.ones(size - LANES + 1, np.bool_)
+    patterns: list[dict[int, Pattern]] = []
+    for finder in finders:
+        made = finder.choose(middle, good)
+        if made is None:
+            return None
+        patterns.append(made)
+    run = find_longest(good[start::LANES], least=0)
+    if run is None:
+        return None
+    first, last = (start + LANES * n for n in run)
+    more = np.flatnonzero(good[last - LANES : last])
+    last += int(more[-1]) if again else 0
+    certain = tuple(finder.list_certain(first, last) for finder in finders)
+    return Lanes(first, last, tuple(patterns), certain)
+
+
+def _size(walk: Walk, axis: int) -> int:
+    size = walk.sizes[axis]
+    return size if isinstance(size, int) else 0
+
+
+@dataclasses.dataclass(slots=True)
+class _Apart:
+    """How far apart the lanes of a read are."""
+
+    dtype: DataType
+    lanes: Array
+    """For a vector that starts at each output, of its lanes from the first."""
+    starts: Array
+    """The furthest that the first lane of each reads along the axis, at any point."""
+    end: int
+    """The end of what is read at all."""
+
+    @staticmethod
+    def make_common(vectors: int, dtype: DataType) -> _Apart:
+        """One element for all lanes, that of the first."""
+        nothing = np.zeros(vectors, np.int64)
+        return _Apart(dtype, np.zeros((vectors, LANES), np.int64), nothing, 1)
+
+
+class _Finder:
+    """Looks at one piece of work: at vectors that start at each of its outputs along an axis."""
+
+    def __init__(
+        self, elements: Elements, walk: Walk, axis: int, size: int, tables: Mapping[str, Array]
+    ) -> None:
+        self._elements = elements
+        self._tables = tables
+        self._walk = walk
+        self._axis = axis
+        self._good = np.ones(size - LANES + 1, np.bool_)
+        """The vectors whose lanes have in common all that they need to."""
+        self._apart: dict[int, _Apart] = {}
+        self._moves: list[bool] = []
+        """Whether a value depends on the axis."""
+        self._known: list[Array | None] = []
+        """What depends on positions alone, with an axis for each of the walk; an extent is 1 where
+        it does not depend on that one."""
+        for value in elements.values:
+            self._moves.append(self._find_moves(value))
+            self._known.append(self._evaluate(value))
+
+    def find(self) -> bool:
+        """Looks at it; gives whether any outputs may go together."""
+        elements, axis = self._elements, self._axis
+        if any(f.place is not None or f.dtype is DataType.BOOL for f in elements.folds):
+            return False
+        if len({fold.guard for fold in elements.folds}) > 1:
+            return False
+        joins, conditions = list_joins(elements), list_conditions(elements)
+        if any(self._walk.strides[view][axis] != 1 for view, _ in elements.results):
+            return False
+        if any(self._moves[c] and self._known[c] is None for c in conditions):
+            return False
+        valid = self._join([c for c in conditions if self._moves[c]])
+        for number, value in enumerate(elements.values):
+            if not self._moves[number] or number in joins:
+                continue
+            known = self._known[number]
+            if known is not None and isinstance(value, Read) and value.dtype.is_integer:
+                # A count or a place that a table has: one for all lanes.
+                self._keep_common(known)
+                self._apart[number] = _Apart.make_common(len(self._good), value.dtype)
+            elif isinstance(value, Read | Gather):
+                if not value.view.near and not self._add_read(number, value, valid):
+                    return False
+            elif known is None:
+                if isinstance(value, Place) or value.dtype is DataType.INDEX:
+                    return False  # A position that nobody knows, or the number of a point.
+            elif value.dtype is not DataType.INDEX:
+                self._keep_common(known)
+        return bool(self._good.any())
+
+    def _keep_common(self, known: Array) -> None:
+        """Leaves out the vectors in which something is not the same in all lanes."""
+        lanes = self._part(known)
+        self._good &= (lanes == lanes[..., :1]).all(axis=-1).all(axis=0)
+
+    def choose(self, middle: int, good: Array) -> dict[int, Pattern] | None:
+        """The pattern of each read in the vector that starts in the `middle`; which others are no
+        `good` is noted. None where one takes too many loads."""
+        good &= self._good
+        patterns: dict[int, Pattern] = {}
+        for number, apart in self._apart.items():
+            lanes = apart.lanes[middle]
+            pattern: Pattern = tuple(int(n) for n in lanes)
+            good &= (apart.lanes == lanes).all(axis=-1)
+            patterns[number] = pattern
+            if pattern == tuple(range(LANES)) or not any(pattern):
+                continue
+            loads = Patterns(0, {"": pattern})
+            if not loads.is_worth_it or apart.dtype.bytes != 4:
+                return None
+            # What lies between two elements that are read is in the tensor too.
+            good &= apart.starts + loads.reach[1] <= apart.end
+        return patterns
+
+    def list_certain(self, first: int, last: int) -> frozenset[int]:
+        """The conditions that hold for some outputs, whatever the point."""
+        found: list[int] = []
+        for condition in list_conditions(self._elements):
+            known = self._known[condition]
+            if known is not None and self._moves[condition]:
+                holds = np.moveaxis(known, self._axis, -1)[..., first:last]
+                found += [condition] if bool(holds.all()) else []
+        return frozenset(found)
+
+    def _find_moves(self, value: Value) -> bool:
+        if isinstance(value, Read | Gather | Place) and self._walk.strides[value.view][self._axis]:
+            return True
+        return any(self._moves[o] for o in operands(value))
+
+    def _evaluate(self, value: Value) -> Array | None:
+        rank = len(self._walk.sizes)
+        if isinstance(value, ir.Constant):
+            return np.asarray(value.value, value.dtype.dtype).reshape((1,) * rank)
+        if isinstance(value, Read) and value.view.tensor in self._tables:
+            packed = self._tables[value.view.tensor].ravel()
+            return packed[self._walk_along(value) + value.view.offset]
+        if isinstance(value, Read | Gather):
+            return None
+        if isinstance(value, Place):
+            if value.dtype is not DataType.INDEX:
+                return None
+            return self._walk_along(value) + value.view.offset
+        given: list[Array] = []
+        for operand in operands(value):
+            known = self._known[operand]
+            if known is None:
+                return None
+            given.append(known)
+        if math.prod(np.broadcast_shapes(*(g.shape for g in given))) > _MOST_POINTS:
+            return None
+        if isinstance(value, ir.Cast):
+            same = self._elements.values[value.operand].dtype is value.dtype
+            return given[0] if same else np.asarray(convert(given[0], value.dtype))
+        with np.errstate(all="ignore"):
+            return evaluate_instruction(value, given, {}, _NOTHING)
+
+    def _walk_along(self, value: Place | Read | Gather, only: int | None = None) -> Array:
+        """Where a view is at every place, but for its offset; of one axis `only`, if given."""
+        rank = len(self._walk.sizes)
+        found = np.zeros((1,) * rank, np.int64)
+        for axis, step in enumerate(self._walk.strides[value.view]):
+            if step and only in (None, axis):
+                shape = [1] * rank
+                shape[axis] = _size(self._walk, axis)
+                found = found + step * np.arange(shape[axis], dtype=np.int64).reshape(shape)
+        return found
+
+    def _join(self, conditions: Sequence[int]) -> Array:
+        """Where conditions hold."""
+        holds = np.ones((1,) * len(self._walk.sizes), np.bool_)
+        for condition in conditions:
+            known = self._known[condition]
+            if known is not None:
+                holds = holds & known
+        return holds
+
+    def _add_read(self, number: int, value: Read | Gather, valid: Array) -> bool:
+        """Notes how far apart the lanes of a read are; gives whether that is the same at every
+        point."""
+        places = self._walk_along(value, self._axis)
+        for term, stride in value.terms if isinstance(value, Gather) else ():
+            if self._moves[term]:
+                known = self._known[term]
+                if known is None:
+                    return False
+                places = places + stride * known
+        if math.prod(np.broadcast_shapes(places.shape, valid.shape)) > _MOST_POINTS:
+            return False
+        lanes = self._part(places)
+        apart = lanes - lanes[..., :1]
+        self._good &= (apart == apart[0]).all(axis=-1).all(axis=0)
+        reached, taken = np.broadcast_arrays(places, valid)
+        if not taken.any():
+            return False
+        lowest = int(reached.min())
+        end = int(reached[taken].max()) + 1
+        starts = np.where(self._part(taken).any(axis=-1), self._part(reached)[..., 0], lowest)
+        self._apart[number] = _Apart(value.dtype, apart[0], starts.max(axis=0), end)
+        return True
+
+    def _part(self, known: Array) -> Array:
+        """Something known at other points, for a vector that starts at each output, in its
+        lanes."""
+        moved = np.moveaxis(known, self._axis, -1)
+        every = np.lib.stride_tricks.sliding_window_view(moved, LANES, axis=-1)
+        return every.reshape(-1, *every.shape[-2:])
