@@ -51,10 +51,6 @@ class Builder:
         self.scalars: tuple[tuple[k.Scalar, int | str], ...] = ()
         self.arrays: list[k.Array] = []
 
-    def change(self, elements: Elements, walk: Walk) -> Builder:
-        """One for other work of the same kernel."""
-        return Builder(elements, walk, self.profile, self.limits, self._buffers, self.names)
-
     def sizes(self) -> tuple[int, ...]:
         return tuple(e for e in self.walk.sizes if isinstance(e, int))
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.build import Builder, Shape
 from dmlc.kernel.element import View
-from dmlc.kernel.emit import Emitter, Near, Position, add, index, multiply, operate, split_words
-from dmlc.kernel.pick_reads import PickedReads, Source, pick_reads
-from dmlc.kernel.picked import load_patterns
+from dmlc.kernel.emit import Emitter, Position, add, index, multiply, operate, split_words
+from dmlc.kernel.lanes import Lanes, find_lanes
+from dmlc.kernel.picked import spread_loads, start_again
 from dmlc.kernel.tiles import find_crossing_axis, lower_tiles
 from dmlc.transform.pick import LANES
 
@@ -38,7 +39,7 @@ def lower_run(b: Builder) -> Shape:
     return Shape(launch, words, body + loops)
 
 
-def lower_nest(b: Builder) -> Shape:
+def lower_nest(function: ir.Function, b: Builder) -> Shape:
     """Constant loops over the inner dimensions; the outer ones are found from the number of
     the work item."""
     crossing = find_crossing_axis(b)
@@ -50,7 +51,7 @@ def lower_nest(b: Builder) -> Shape:
     while split > 0 and math.prod(sizes[split - 1 :]) <= per_item:
         split -= 1
     if sizes[last] > per_item:
-        return _nest_pieces(b, sizes)
+        return _nest_pieces(function, b, sizes)
     inner = math.prod(sizes[split:])
     blocks = math.prod(sizes[:split])
     run = min(max(1, per_item // inner), blocks)
@@ -58,21 +59,24 @@ def lower_nest(b: Builder) -> Shape:
     words = f"each computes {run * inner:,} elements"
     depths = {axis: 1 if axis < split else axis - split + 2 for axis in range(last + 1)}
     emitter = Emitter(b.elements, b.names, b.depth(lambda axis: depths[axis]))
-    picked = None if _takes_vectors(b, last) else pick_reads(b.elements, b.walk, last)
-    in_vectors = _takes_vectors(b, last) or _narrows(b, last) or picked is not None
-    streaming, flags = b.streaming() if in_vectors else ({}, [])
+    streaming, flags = b.streaming()
+    lanes = None
+    if not _takes_vectors(b, last):
+        lanes = _find_lanes(function, b, aligned=bool(streaming))
+        if lanes is None and not _narrows(b, last):
+            streaming, flags = {}, []
     body: list[k.Statement] = [*emitter.lets(0, b.fixed), *flags]
 
     def make(block: k.Expression) -> list[k.Statement]:
         known: dict[int, k.Expression] = {}
         inside = b.decompose(block, list(enumerate(sizes[:split])), known)
         inside += emitter.lets(1, b.at(known))
-        return inside + _nest(b, emitter, split, split, known, streaming, picked)
+        return inside + _nest(b, emitter, split, split, known, streaming, lanes)
 
     return Shape(launch, words, body + b.share_blocks(blocks, run, make))
 
 
-def _nest_pieces(b: Builder, sizes: tuple[int, ...]) -> Shape:
+def _nest_pieces(function: ir.Function, b: Builder, sizes: tuple[int, ...]) -> Shape:
     """Rows longer than a work item's share are cut into pieces."""
     last, per_item = len(sizes) - 1, b.profile.per_item
     rows, pieces = math.prod(sizes[:-1]), -(-sizes[-1] // per_item)
@@ -80,9 +84,11 @@ def _nest_pieces(b: Builder, sizes: tuple[int, ...]) -> Shape:
     words = f"each computes {per_item:,} elements of a row"
     depths = {axis: 1 if axis < last else 2 for axis in range(last + 1)}
     emitter = Emitter(b.elements, b.names, b.depth(depths.__getitem__))
-    picked = None if _takes_vectors(b, last) else pick_reads(b.elements, b.walk, last)
-    picked = None if picked is None or picked.first else picked
-    in_vectors = _takes_vectors(b, last) or picked is not None
+    lanes = None
+    if not _takes_vectors(b, last):
+        lanes = _find_lanes(function, b, aligned=True)
+        lanes = None if lanes is None or lanes.first else lanes
+    in_vectors = _takes_vectors(b, last) or lanes is not None
     streaming, flags = b.streaming() if in_vectors else ({}, [])
     body: list[k.Statement] = [*emitter.lets(0, b.fixed), *flags]
     piece: k.Expression = k.Position(k.Geometry.GROUP)
@@ -96,16 +102,16 @@ def _nest_pieces(b: Builder, sizes: tuple[int, ...]) -> Shape:
     end = b.let("end", stop)
     body += [begin, end, *emitter.lets(1, b.at(known))]
     bases = b.bases(known, last, body)
-    if picked is None:
+    if lanes is None:
         body += _loop_vectors(b, emitter, 2, last, bases, begin.local, end.local, streaming)
         return Shape(launch, words, body)
     whole: k.Expression = end.local
-    if picked.last < sizes[last]:
-        whole = operate("max", begin.local, operate("min", end.local, index(picked.last)))
+    if lanes.last < sizes[last]:
+        whole = operate("max", begin.local, operate("min", end.local, index(lanes.last)))
         vector_end = b.let("vector_end", whole)
         body.append(vector_end)
         whole = vector_end.local
-    body += _loop_picked(b, picked, depths, known, begin.local, whole, streaming)
+    body += _loop_lanes(b, lanes, depths, known, bases, begin.local, whole, streaming)
     body += _loop_places(b, emitter, 2, last, bases, whole, end.local)
     return Shape(launch, words, body)
 
@@ -117,7 +123,7 @@ def _nest(
     axis: int,
     known: dict[int, k.Expression],
     streaming: dict[str, k.Expression],
-    picked: PickedReads | None,
+    lanes: Lanes | None,
 ) -> list[k.Statement]:
     """The loops over dimensions `axis` and further in."""
     sizes = b.sizes()
@@ -125,19 +131,19 @@ def _nest(
     body: list[k.Statement] = []
     if axis == len(sizes) - 1:
         bases = b.bases(known, axis, body)
-        if picked is None:
+        if lanes is None:
             start, stop = index(0), index(sizes[axis])
             return body + _loop_vectors(b, emitter, level, axis, bases, start, stop, streaming)
-        first, stop, size = index(picked.first), index(picked.last), index(sizes[axis])
+        first, stop, size = index(lanes.first), index(lanes.last), index(sizes[axis])
         depths = {a: 1 if a < split else a - split + 2 for a in range(axis + 1)}
         before = _loop_places(b, emitter, level, axis, bases, index(0), first)
-        vectors = _loop_picked(b, picked, depths, known, first, stop, streaming)
+        vectors = _loop_lanes(b, lanes, depths, known, bases, first, stop, streaming)
         after = _loop_places(b, emitter, level, axis, bases, stop, size)
         return body + before + vectors + after
     variable = k.Local(b.names.take(f"i{axis}"), k.INDEX)
     inner = {**known, axis: variable}
     body += emitter.lets(level, b.at(inner))
-    body += _nest(b, emitter, split, axis + 1, inner, streaming, picked)
+    body += _nest(b, emitter, split, axis + 1, inner, streaming, lanes)
     return [k.For(variable, index(0), index(sizes[axis]), 1, tuple(body))]
 
 
@@ -209,60 +215,47 @@ def _loop_places(
     return [k.For(variable, first, last, 1, made)]
 
 
-def _loop_picked(
+def _find_lanes(function: ir.Function, b: Builder, *, aligned: bool) -> Lanes | None:
+    """Which places along the innermost axis go together. Of floats that are read at even steps,
+    compilers make vectors as good."""
+    small = any(view.dtype.bytes < 4 for view in b.elements.buffers())
+    if not small and not b.elements.has_positions:
+        return None
+    return find_lanes(function, [(b.elements, b.walk, len(b.sizes()) - 1)], aligned=aligned)
+
+
+def _loop_lanes(
     b: Builder,
-    picked: PickedReads,
+    lanes: Lanes,
     depths: Mapping[int, int],
     known: dict[int, k.Expression],
+    bases: dict[View, k.Expression],
     first: k.Expression,
     last: k.Expression,
     streaming: dict[str, k.Expression],
 ) -> list[k.Statement]:
-    """The innermost loop over places whose reads are picked from a few loads. `depths` gives the
-    scope that each axis is walked in."""
-    work = b.change(picked.elements, picked.walk)
+    """The innermost loop over places that go together, though their reads lie apart. `depths` gives
+    the scope that each axis is walked in."""
     axis = len(b.sizes()) - 1
-    level = depths[axis]
-    place = k.Local(b.names.take("i"), k.INDEX)
-    loads: list[k.Statement] = []
-
-    def pick(source: Source) -> Callable[[str, k.Expression], k.Expression]:
-        made: dict[str, k.Expression] = {}
-
-        def load(at: k.Expression, lanes: int) -> k.Expression:
-            return k.Load(source.tensor, at, k.Type(source.dtype, lanes))
-
-        def find(name: str, base: k.Expression) -> k.Expression:
-            if not made:
-                lets, found = load_patterns(source.patterns, place, base, 0, load, b.let)
-                loads.extend(lets)
-                made.update(found)
-            return made[name]
-
-        return find
-
-    near: dict[str, Near] = {}
-    for source in picked.sources:
-        find = pick(source)
-        for name in source.patterns.named:
-            near[name] = _bind(find, name)
-    emitter = Emitter(work.elements, b.names, work.depth(depths.__getitem__), near)
+    (patterns,) = lanes.patterns
+    emitter = Emitter(
+        b.elements,
+        b.names,
+        b.depth(depths.__getitem__),
+        wide=lambda view: bool(b.walk.strides[view][axis]),
+        spread=spread_loads(patterns, b.let),
+    )
     body: list[k.Statement] = []
-    for outer in range(level):
-        body += emitter.lets(outer, work.at(known))
-    bases = work.bases(known, axis, body)
-    at = _place_at(work, axis, bases, place)
-
-    def position(view: View) -> k.Expression:
-        return bases.get(view, index(view.offset)) if view.near else at(view)
-
-    lets = emitter.lets(level, position, LANES)
-    inside = (*loads, *lets, *emitter.stores(position, LANES, streaming))
-    return [*body, k.For(place, first, last, LANES, inside)]
-
-
-def _bind(find: Callable[[str, k.Expression], k.Expression], name: str) -> Near:
-    return lambda base, lanes: find(name, base)
+    for outer in range(depths[axis]):
+        body += emitter.lets(outer, b.at(known))
+    place = k.Local(b.names.take("i"), k.INDEX)
+    position = _place_at(b, axis, bases, place)
+    variable, inside = place, list[k.Statement]()
+    if (lanes.last - lanes.first) % LANES:
+        variable, inside = start_again(b, place, lanes.last)
+    inside += emitter.lets(depths[axis], position, LANES)
+    inside += emitter.stores(position, LANES, streaming)
+    return [*body, k.For(variable, first, last, LANES, tuple(inside))]
 
 
 def _place_at(

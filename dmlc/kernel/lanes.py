@@ -1,9 +1,9 @@
-"""Which outputs that lie side by side can be folded at once, where positions matter.
+"""Which outputs that lie side by side can be computed at once, where positions matter.
 
-A vector of outputs goes through the points of a fold together. Positions are computed for its first
-lane: the others read so many elements further on, alike in every vector, and whatever else depends
-on where an output is, a guard or a count, has to be the same in all lanes. That is so inside an
-image, and is not at its edges.
+Positions are computed for the first lane of a vector: the others read so many elements further on,
+alike in every vector, and whatever else depends on where an output is, a guard or a count, has to
+be the same in all lanes. That is so inside an image, and is not at its edges. A fold goes through
+its points for all lanes together.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ from dmlc.kernel.element import (
 from dmlc.scalars import Array, DataType, convert
 from dmlc.transform.pick import LANES, Pattern, Patterns, find_longest
 
-_MOST_POINTS = 1 << 20
+_MOST_POINTS = 1 << 18
 """Points that a value is evaluated at, at most."""
+
+_LONGEST = 1 << 16
+"""Outputs along an axis that are looked at one by one, at most."""
 
 _NOTHING = ir.Body((), 0)
 
@@ -52,25 +55,50 @@ class Lanes:
 
 
 def find_lanes(
-    work: Sequence[tuple[Elements, Walk, int]], tables: Mapping[str, Array], *, again: bool
+    function: ir.Function, work: Sequence[tuple[Elements, Walk, int]], *, aligned: bool = False
 ) -> Lanes | None:
     """What goes in vectors of several pieces of work over the same outputs, each with the number
-    of the axis along which these lie; None where that is less than half. `again` says whether an
-    output may be computed twice."""
+    of the axis along which these lie; None where that is less than half. With `aligned` vectors
+    start where whole ones do, and there is a whole number of them."""
     size = min(_size(walk, axis) for _, walk, axis in work)
     if size < 2 * LANES:
         return None
+    if size > _LONGEST:
+        return _find_far(function, work, size, aligned)
+    tables = {table.name: table.array() for table in function.tables}
     finders = [_Finder(*each, size, tables) for each in work]
     if not all(finder.find() for finder in finders):
         return None
+    # What a result is computed from may lie in the result's own memory.
+    again = not aligned and not function.in_place
     best: Lanes | None = None
-    for start in range(LANES):
+    for start in range(1 if aligned else LANES):
         found = _find_stretch(finders, start, size, again)
         if found is None:
             continue
         if best is None or found.last - found.first > best.last - best.first:
             best = found
     return best if best is not None and 2 * (best.last - best.first) > size else None
+
+
+def _find_far(
+    function: ir.Function, work: Sequence[tuple[Elements, Walk, int]], size: int, aligned: bool
+) -> Lanes | None:
+    """The same along an axis that is too long to look at all of it: where nothing depends on
+    positions, all but the ends of it is alike."""
+    if any(elements.has_positions for elements, *_ in work):
+        return None
+    short = 8 * LANES + size % LANES
+    shortened = [
+        (
+            elements,
+            dataclasses.replace(walk, sizes=(*walk.sizes[:axis], short, *walk.sizes[axis + 1 :])),
+            axis,
+        )
+        for elements, walk, axis in work
+    ]
+    found = find_lanes(function, shortened, aligned=aligned)
+    return None if found is None else dataclasses.replace(found, last=found.last + size - short)
 
 
 def _find_stretch(finders: Sequence[_Finder], start: int, size: int, again: bool) -> Lanes | None:

@@ -51,7 +51,7 @@ def lower(
     elif walk.packed:
         shape = lower_run(builder)
     else:
-        shape = lower_nest(builder)
+        shape = lower_nest(function, builder)
     made = k.Kernel(
         function.name,
         buffers,

@@ -6,10 +6,11 @@ Which element each lane takes is `pick`'s business.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.emit import add, index, multiply, operate
+from dmlc.kernel.build import Builder
+from dmlc.kernel.emit import Spread, add, index, multiply, operate
 from dmlc.transform.pick import HALF, LANES, Pattern, Patterns
 
 Load = Callable[[k.Expression, int], k.Expression]
@@ -52,21 +53,36 @@ def load_patterns(
     return lets, picked
 
 
-def spread_load(
-    pattern: Pattern, first: k.Load, name: Callable[[str, k.Expression], k.Let]
-) -> tuple[list[k.Let], k.Expression]:
-    """The vector whose lanes are so far from the element that is loaded, and what is loaded for
-    it."""
+def spread_loads(
+    patterns: Mapping[int, Pattern], name: Callable[[str, k.Expression], k.Let]
+) -> dict[int, Spread]:
+    """For an `Emitter`, how the reads of each number go in vectors whose lanes are so far from the
+    first."""
+    return {number: _spread(pattern, name) for number, pattern in patterns.items()}
 
-    def load(place: k.Expression, lanes: int) -> k.Expression:
-        return k.Load(first.buffer, place, k.Type(first.type.dtype, lanes))
 
-    if pattern == tuple(range(LANES)):
-        return [], load(first.index, LANES)
-    if not any(pattern):
-        return [], load(first.index, 1)
-    lets, picked = load_patterns(Patterns(0, {"": pattern}), index(0), first.index, 0, load, name)
-    return lets, picked[""]
+def _spread(pattern: Pattern, name: Callable[[str, k.Expression], k.Let]) -> Spread:
+    def spread(first: k.Load) -> tuple[list[k.Let], k.Expression]:
+        def load(place: k.Expression, lanes: int) -> k.Expression:
+            return k.Load(first.buffer, place, k.Type(first.type.dtype, lanes))
+
+        if pattern == tuple(range(LANES)):
+            return [], load(first.index, LANES)
+        if not any(pattern):
+            return [], load(first.index, 1)
+        alone = Patterns(0, {"": pattern})
+        lets, picked = load_patterns(alone, index(0), first.index, 0, load, name)
+        return lets, picked[""]
+
+    return spread
+
+
+def start_again(b: Builder, output: k.Local, last: int) -> tuple[k.Local, list[k.Statement]]:
+    """The variable of a loop by vectors up to an output that is no end of one, and what gives the
+    first `output` of each: the last vector takes some outputs of the one before once more."""
+    variable = k.Local(b.names.take("x"), k.INDEX)
+    start = operate("min", variable, index(last - LANES))
+    return variable, [k.Let(output, start)]
 
 
 def _shuffle(

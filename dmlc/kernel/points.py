@@ -21,7 +21,6 @@ from dmlc.kernel.emit import (
     Names,
     Near,
     Position,
-    Spread,
     add,
     index,
     local_name,
@@ -30,10 +29,10 @@ from dmlc.kernel.emit import (
 )
 from dmlc.kernel.lanes import Lanes, find_lanes
 from dmlc.kernel.phases import Gathered, Phase
-from dmlc.kernel.picked import spread_load
+from dmlc.kernel.picked import spread_loads, start_again
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.scalars import OPERATIONS
-from dmlc.transform.pick import LANES, Pattern
+from dmlc.transform.pick import LANES
 
 Known = dict[int, k.Expression]
 """The index along each axis that is known."""
@@ -123,10 +122,7 @@ def _lower_runs(
         made: list[k.Statement] = []
         step = writer.lanes
         if (last - first) % step:
-            # The last vector takes some outputs of the one before once more.
-            output, variable = variable, k.Local(b.names.take("x"), k.INDEX)
-            made.append(k.Let(output, operate("min", variable, index(last - step))))
-            at = output
+            variable, made = start_again(b, variable, last)
         further: Known = {**known, place: at}
         made += writer.open(place + 1, further) + writer.write(further)
         if kept[place] == 1:
@@ -153,9 +149,7 @@ def find_together(function: ir.Function, phases: Sequence[Phase]) -> Lanes | Non
     if not phases[0].space.kept:
         return None
     work = [(p.elements, p.space.walk, p.space.kept[-1]) for p in phases]
-    tables = {table.name: table.array() for table in function.tables}
-    # What a result is computed from may lie in the result's own memory.
-    return find_lanes(work, tables, again=not function.in_place)
+    return find_lanes(function, work)
 
 
 def _list_stretches(
@@ -247,11 +241,8 @@ class _Output:
             lambda view: bool(space.kept) and bool(space.walk.strides[view][space.kept[-1]]),
             guarded,
             list_joins(phase.elements),
-            {n: self._spread(pattern) for n, pattern in patterns.items()},
+            spread_loads(patterns, builder.let),
         )
-
-    def _spread(self, pattern: Pattern) -> Spread:
-        return lambda first: spread_load(pattern, first, self._builders[0].let)
 
     def _position(self, number: int, known: Known, inner: Known) -> Position:
         kept = self._phases[number].space.kept

@@ -66,6 +66,13 @@ static float round_half(const float value)
     return vload_half(0, (const half *)&bits);
 }
 
+// Widened from a copy: PoCL takes the address of any vector of halves for an aligned one.
+static float8 load_half_x8(__global const half *from)
+{
+    const ushort8 bits = vload8(0, (__global const ushort *)from);
+    return vload_half8(0, (const half *)&bits);
+}
+
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void centered_2(
     __global const half *x,
@@ -77,10 +84,10 @@ __kernel void centered_2(
         const float total_exact_value = total_exact[63 - i0];
         const float value = round_half(total_exact_value);
         const uint row_start = i0 * 40;
-        for (uint i = 0; i < 40; ++i) {
-            const float x_value = vload_half(row_start + i, x);
-            const float y_value = x_value - value;
-            y[row_start + i] = y_value;
+        for (uint i = 0; i < 40; i += 8) {
+            const float8 x_value = load_half_x8(x + row_start + i);
+            const float8 y_value = x_value - value;
+            vstore8(y_value, 0, y + row_start + i);
         }
     }
 }

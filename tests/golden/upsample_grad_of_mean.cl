@@ -38,7 +38,7 @@ __kernel void upsample_grad_of_mean(
             const uint row_start = i0 * 160;
             const uint row_start_1 = i0 * 640 + i1 * 32;
             for (uint i = 0; i < 32; i += 8) {
-                const uint start = position * 16 + row_start + i / 2;
+                const uint start = position * 16 + i / 2 + row_start;
                 const float8 elements = (float8)(vload_half4(0, dY + start),
                     vload_half4(0, dY + start));
                 const float8 d_y = shuffle_float8(elements, elements, 0, 0, 1, 1, 6, 6, 7, 7);
