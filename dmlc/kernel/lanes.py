@@ -69,8 +69,7 @@ def find_lanes(
     finders = [_Finder(*each, size, tables) for each in work]
     if not all(finder.find() for finder in finders):
         return None
-    # What a result is computed from may lie in the result's own memory.
-    again = not aligned and not function.in_place
+    again = not aligned and not function.in_place and not _reads_own_places(work)
     best: Lanes | None = None
     for start in range(1 if aligned else LANES):
         found = _find_stretch(finders, start, size, again)
@@ -79,6 +78,16 @@ def find_lanes(
         if best is None or found.last - found.first > best.last - best.first:
             best = found
     return best if best is not None and 2 * (best.last - best.first) > size else None
+
+
+def _reads_own_places(work: Sequence[tuple[Elements, Walk, int]]) -> bool:
+    """Whether a result may lie in memory that it is computed from: then it is computed once."""
+    for elements, walk, _ in work:
+        results = {(walk.strides[view], view.offset) for view, _ in elements.results}
+        reads = [v.view for v in elements.values if isinstance(v, Read) and not v.view.near]
+        if any((walk.strides[view], view.offset) in results for view in reads):
+            return True
+    return False
 
 
 def _find_far(

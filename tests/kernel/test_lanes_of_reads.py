@@ -78,6 +78,13 @@ def test_places_held_at_the_edges_are_computed_one_by_one() -> None:
     assert list_loops(kernel) == [(0, 2, 1), (2, 38, 8), (38, 40, 1)]
 
 
+def test_what_may_lie_in_the_result_is_read_once() -> None:
+    own = make("add(%z[i0, i1], %x[i0, div(i1, 2)])", 19, 38, more=", %z: f32[5, 38]")
+    assert list_loops(make_kernel(own)) == [(0, 32, 8), (32, 38, 1)]
+    other = make("add(%z[i0, 0], %x[i0, div(i1, 2)])", 19, 38, more=", %z: f32[5, 1]")
+    assert list_loops(make_kernel(other)) == [(0, 38, 8)]
+
+
 def test_inside_an_image_padding_is_the_same_in_all_lanes() -> None:
     padded = "select(and(ge(i1, 3), lt(i1, 35)), %x[i0, min(max(sub(i1, 3), 0), 31)], 1.0)"
     kernel = make_kernel(make(padded, 32, 40))
