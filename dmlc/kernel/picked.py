@@ -25,9 +25,8 @@ def load_patterns(
     load: Load,
     name: Callable[[str, k.Expression], k.Let],
 ) -> tuple[list[k.Let], dict[str, k.Expression]]:
-    """The vector of each pattern where `place` is the output of the first lane, a whole number of
-    vectors on; and what is loaded for them. Positions
-    count from `base` and `front`."""
+    """What is loaded where `place` is the output of the first lane, a whole number of vectors on,
+    and the vector of each pattern. Positions count from `base` and `front`."""
     shared = math.gcd(LANES, patterns.step)
     turn = place if shared == LANES else operate("div", place, index(LANES // shared))
     low, high = patterns.starts

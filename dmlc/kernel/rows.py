@@ -298,12 +298,12 @@ def _copy_tables(
     place along the last dimension, and these do not lie side by side; or with `every` such table.
     `copied` has those made."""
     tables = {table.name for table in function.tables}
-    count = elements.domain[-1]
+    count, least = elements.domain[-1], 1 if every else 2
     values: list[Value] = []
     for value in elements.values:
         if isinstance(value, Read) and value.view.tensor in tables and isinstance(count, int):
             view = value.view
-            if view.strides[-1] > 1 - every and not any(view.strides[:-1]):
+            if view.strides[-1] >= least and not any(view.strides[:-1]):
                 name = f"{view.tensor}#{view.offset}+{view.strides[-1]}"
                 copied.setdefault(view, Copied(name, view, value.dtype, count))
                 unit = (*view.strides[:-1], 1)
