@@ -121,12 +121,12 @@ def pick(function: Function, stage: Stage, row: str) -> Picks | None:
         places = _find_places(terms, number)
         if places is None:
             return None
-        seen = find_pattern(places[(..., *point)], terms.holds[(..., *point)])
+        seen = _find_pattern(places[(..., *point)], terms.holds[(..., *point)])
         if seen is None:
             return None
         pattern, step = seen
         steps.add(step)
-        good &= list_good(pattern, step, places[(..., *point)], terms.holds[(..., *point)],
+        good &= _list_good(pattern, step, places[(..., *point)], terms.holds[(..., *point)],
                            size if zeros else None)  # fmt: skip
         at_hand[number, point] = patterns.setdefault(pattern, f"{row}{PICKED}{len(patterns)}")
     stretch = find_longest(good)
@@ -188,7 +188,7 @@ def _find_places(terms: Terms, load: int) -> Array | None:
     return None if found is None else np.broadcast_to(found, terms.holds.shape)
 
 
-def find_pattern(places: Array, holds: Array) -> tuple[Pattern, int] | None:
+def _find_pattern(places: Array, holds: Array) -> tuple[Pattern, int] | None:
     """The pattern of the vector in the middle, as that of the first, and the step. `places` are
     positions, and `holds` says which of them are taken."""
     middle = len(places) // LANES // 2 * LANES
@@ -205,7 +205,7 @@ def find_pattern(places: Array, holds: Array) -> tuple[Pattern, int] | None:
     ), step
 
 
-def list_good(pattern: Pattern, step: int, places: Array, holds: Array, size: int | None) -> Array:
+def _list_good(pattern: Pattern, step: int, places: Array, holds: Array, size: int | None) -> Array:
     """For each vector whether the pattern is right there: in lanes that take no element it gives a
     zero or, where there are zeros beside the row of so many elements, a position beyond it."""
     vectors, lanes = divmod(np.arange(len(places)), LANES)
