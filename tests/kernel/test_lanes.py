@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 import pytest
 
 from dmlc import ir
@@ -13,6 +11,7 @@ from dmlc.kernel.group import lower_group
 from dmlc.kernel.schedule import CPU
 from dmlc.pipeline import rewrite
 from dmlc.transform.fuse import fuse
+from tests.kernel.statements import walk
 
 LIMITS = find_dialect("opencl").limits
 
@@ -57,15 +56,6 @@ def lower(function: ir.Function) -> k.Kernel:
         for kernel in lower_group(fusion.function, group, CPU, LIMITS)
     )
     return kernel
-
-
-def walk(statements: Sequence[k.Statement]) -> Iterator[k.Statement]:
-    for statement in statements:
-        yield statement
-        if isinstance(statement, k.For):
-            yield from walk(statement.body)
-        elif isinstance(statement, k.If):
-            yield from walk(statement.then)
 
 
 def list_rows(kernel: k.Kernel) -> list[tuple[object, object, int]]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 import pytest
 
 from dmlc import ir
 from dmlc.codegen.render import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.lower import lower
-from dmlc.kernel.rewrite import list_expressions
-from dmlc.kernel.rewrite import walk as walk_expression
 from dmlc.kernel.schedule import CPU, GPU, Profile
+from tests.kernel.statements import list_parts, list_shuffles, walk
 
 LIMITS = find_dialect("opencl").limits
 
@@ -28,15 +25,6 @@ def make_kernel(function: ir.Function, profile: Profile = CPU) -> k.Kernel:
     return lower(function, ("y",), profile, LIMITS)
 
 
-def walk(statements: Sequence[k.Statement]) -> Iterator[k.Statement]:
-    for statement in statements:
-        yield statement
-        if isinstance(statement, k.For):
-            yield from walk(statement.body)
-        elif isinstance(statement, k.If):
-            yield from walk(statement.then)
-
-
 def list_loops(kernel: k.Kernel) -> list[tuple[object, object, int]]:
     """Start, end and step of the innermost loops."""
     loops = [s for s in walk(kernel.body) if isinstance(s, k.For)]
@@ -46,16 +34,6 @@ def list_loops(kernel: k.Kernel) -> list[tuple[object, object, int]]:
         if not any(isinstance(inner, k.For) for inner in s.body)
         and isinstance(s.start, k.Literal)
         and isinstance(s.stop, k.Literal)
-    ]
-
-
-def list_shuffles(kernel: k.Kernel) -> list[tuple[int, ...]]:
-    return [
-        each.lanes
-        for statement in walk(kernel.body)
-        for expression in list_expressions(statement)
-        for each in walk_expression(expression)
-        if isinstance(each, k.Shuffle)
     ]
 
 
@@ -98,9 +76,7 @@ def test_what_lies_side_by_side_is_read_as_ever() -> None:
     )
     lanes = {
         each.type.lanes
-        for statement in walk(kernel.body)
-        for expression in list_expressions(statement)
-        for each in walk_expression(expression)
+        for each in list_parts(kernel.body)
         if isinstance(each, k.Load) and each.buffer == "w"
     }
     assert lanes == {8}

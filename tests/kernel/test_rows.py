@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 import pytest
 
 from dmlc import ir
 from dmlc.codegen.render import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.group import lower_group
-from dmlc.kernel.rewrite import list_expressions
-from dmlc.kernel.rewrite import walk as walk_expression
 from dmlc.kernel.schedule import CPU, GPU, Profile
 from dmlc.pipeline import rewrite
 from dmlc.transform.fuse import Fusion, fuse
+from tests.kernel.statements import list_shuffles, walk
 from tests.windows import make_windows
 
 LIMITS = find_dialect("opencl").limits
@@ -31,15 +28,6 @@ def lower(function: ir.Function, profile: Profile = CPU) -> tuple[k.Kernel, ...]
         for group in fusion.groups
         for kernel in lower_group(fusion.function, group, profile, LIMITS)
     )
-
-
-def walk(statements: Sequence[k.Statement]) -> Iterator[k.Statement]:
-    for statement in statements:
-        yield statement
-        if isinstance(statement, k.For):
-            yield from walk(statement.body)
-        elif isinstance(statement, k.If):
-            yield from walk(statement.then)
 
 
 def test_a_row_at_a_time_is_all_there_is_of_it() -> None:
@@ -70,16 +58,6 @@ def test_inner_rows_and_outputs_are_written_out() -> None:
     assert {(0, 1, 1), (0, 38, 1), (39, 40, 1)} <= set(bounds)
 
 
-def find_shuffles(statements: Sequence[k.Statement]) -> list[k.Shuffle]:
-    return [
-        each
-        for statement in walk(statements)
-        for expression in list_expressions(statement)
-        for each in walk_expression(expression)
-        if isinstance(each, k.Shuffle)
-    ]
-
-
 def test_outputs_are_picked_from_four_rows_and_leave_as_vectors() -> None:
     (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1))
     # Eight zeros before a row of eighty, and as many behind it, which vectors reach into.
@@ -89,7 +67,7 @@ def test_outputs_are_picked_from_four_rows_and_leave_as_vectors() -> None:
     assert kernel.launch.per_group % 4 == 0
     stores = [s for s in walk(kernel.body) if isinstance(s, k.Store)]
     assert [s.value.type.lanes for s in stores] == [8]
-    lanes = {s.lanes for s in find_shuffles(kernel.body)}
+    lanes = set(list_shuffles(kernel))
     assert len(lanes) == 6
     # Every second element, from either of the first two; what reaches further takes a third load.
     assert {(0, 2, 8, 10, 4, 6, 12, 14), (1, 3, 9, 11, 5, 7, 13, 15)} < lanes
