@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 import pytest
 
 from dmlc import ir
@@ -15,6 +13,7 @@ from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import lower
 from dmlc.kernel.schedule import CPU, GPU, RUN_TIME_COUNT, Profile, find_profile
 from dmlc.source import InternalError, UnknownNameError
+from tests.kernel.statements import walk
 
 LIMITS = {name: find_dialect(name).limits for name in ("opencl", "hlsl")}
 
@@ -26,15 +25,6 @@ def make(text: str, profile: Profile = CPU, target: str = "opencl") -> k.Kernel:
 
 def packed(count: int | str) -> str:
     return f"func @f(%x: f32[{count}]) -> (%y) {{ %y: f32[i0 < {count}] = neg(%x[i0]) }}"
-
-
-def walk(statements: Sequence[k.Statement]) -> Iterator[k.Statement]:
-    for statement in statements:
-        yield statement
-        if isinstance(statement, k.For):
-            yield from walk(statement.body)
-        if isinstance(statement, k.If):
-            yield from walk(statement.then)
 
 
 def find_loops(kernel: k.Kernel) -> list[k.For]:

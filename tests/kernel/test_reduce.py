@@ -16,6 +16,7 @@ from dmlc.kernel.schedule import CPU, GPU, Profile
 from dmlc.scalars import DataType
 from dmlc.transform.fuse import fuse
 from dmlc.transform.simplify import simplify
+from tests.kernel.statements import walk
 from tests.reductions import Shape, batch_norm_training_grad, every_combiner, folded_result
 
 LIMITS = {name: find_dialect(name).limits for name in ("opencl", "hlsl")}
@@ -34,18 +35,6 @@ def lower(
 
 def fold(sizes: Sequence[int], kept: Sequence[int], combiner: str = "sum") -> ir.Function:
     return every_combiner(DataType.FLOAT32, Shape(tuple(sizes), tuple(kept)), [combiner])
-
-
-def walk(statements: Sequence[k.Statement]) -> Iterator[k.Statement]:
-    for statement in statements:
-        yield statement
-        match statement:
-            case k.For() | k.Halve():
-                yield from walk(statement.body)
-            case k.If():
-                yield from walk(statement.then)
-            case _:
-                pass
 
 
 def loops(kernel: k.Kernel) -> list[k.For]:
