@@ -70,10 +70,23 @@ def find_fusion(function: Function, target: str = "opencl", profile: str | None 
 
 def describe_kernels(function: Function, target: str, profile: str | None = None) -> str:
     """The kernel IR that `compile` renders, as text for people. Raises as `compile` does."""
-    dialect = find_dialect(target)
+    _, kernels = make_kernels(function, target, profile)
+    return "\n\n".join(map(print_kernel, kernels))
+
+
+def make_kernels(
+    function: Function,
+    target: str = "opencl",
+    profile: str | None = None,
+    *,
+    shader_model: str | None = None,
+) -> tuple[Function, tuple[Kernel, ...]]:
+    """The function as fusion leaves it, and its kernels in execution order, as `compile` renders
+    them. Raises as `compile` does."""
+    dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
-    _, kernels = _lower(function, dialect, shape)
-    return "\n\n".join(print_kernel(kernel) for made in kernels for kernel in made)
+    fusion, kernels = _lower(function, dialect, shape)
+    return fusion.function, tuple(kernel for made in kernels for kernel in made)
 
 
 def make_budget(shape: Profile, limits: Limits) -> Budget:
