@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -149,7 +149,7 @@ class _Launch:
     # Statements ---------------------------------------------------------------------------
 
     @contextmanager
-    def _scope(self) -> Iterator[None]:
+    def _scope(self) -> Generator[None]:
         """What is named inside is out of sight after it; what is assigned stays."""
         outside = tuple(self._known)
         yield
