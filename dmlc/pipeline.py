@@ -6,6 +6,8 @@ stages) -> render -> Program
 
 from __future__ import annotations
 
+import itertools
+
 from dmlc.codegen.dialect import Dialect, Unsupported
 from dmlc.codegen.render import find_dialect, render
 from dmlc.codegen.support import check_support
@@ -16,6 +18,7 @@ from dmlc.kernel.group import lower_group
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Limits, Profile, find_profile
+from dmlc.kernel.verify import verify_kernel
 from dmlc.program import Program
 from dmlc.report import Report, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
@@ -132,6 +135,8 @@ def _lower(
     kernels = tuple(
         lower_group(fusion.function, group, shape, dialect.limits) for group in fusion.groups
     )
+    for kernel in itertools.chain.from_iterable(kernels):
+        verify_kernel(kernel, "lower")
     return fusion, kernels
 
 
