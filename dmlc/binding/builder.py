@@ -160,7 +160,8 @@ class Builder(abc.ABC):
         else:
             limits = np.iinfo(to.dtype)
             if not limits.min <= value <= limits.max:
-                raise DmlcError(f"{value} does not fit {to.name}", span)
+                what = "a position" if to is DataType.INDEX else to.name
+                raise DmlcError(f"{value} does not fit {what}", span)
             made = value
         return self._add(Node(Form.CONSTANT, made, (), to, None))
 

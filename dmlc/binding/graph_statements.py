@@ -26,6 +26,7 @@ from dmlc.binding.indexing import Indexing
 from dmlc.binding.inline import drop_unread, rename_stage
 from dmlc.binding.nodes import Element, Emission, Form, Pack, Value, Weak
 from dmlc.binding.operator import Description, Operator
+from dmlc.binding.packs import find_entry
 from dmlc.binding.stages import StageMaker, find_in_place
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import TensorDesc, show_sizes
@@ -301,13 +302,14 @@ class _GraphEvaluator(Evaluator):
         if not isinstance(found, tuple):
             return (yield super()._index(expression, scope))
         number = whole_number((yield self._visit(expression.indices[0], scope)))
-        if number is None or not 0 <= number < len(found):
+        entry = None if number is None else find_entry(number, len(found))
+        if entry is None:
             raise DmlcError(
                 f"{span_text(base.span)} has {len(found)} tensors: pick one by its number, 0 to "
                 f"{len(found) - 1}",
                 expression.span,
             )
-        return found[number]
+        return found[entry]
 
     def _output(self, expression: syntax.Member) -> _Output | None:
         base = expression.base
@@ -362,7 +364,10 @@ class _GraphEvaluator(Evaluator):
                     descs.append(desc)
                 described[label] = descs if listed else descs[0]
         named = self.statement is not None and expression is self.statement.value
+        declared = [t for t in operator.levels[-1].tensors if t.output]
         wanted = self.read.get(stem, ()) if named else ()
+        if len(declared) == 1:
+            wanted = (declared[0].name,)  # The call itself reads it.
         self._scope = scope
         try:
             function = self._bind(operator, described, attributes, wanted)
@@ -371,9 +376,10 @@ class _GraphEvaluator(Evaluator):
         outputs = lowering.inline(operator, stem, function, tensors, expression.span)
         if named:
             self.outputs[stem] = outputs
-        only = next(iter(outputs.values()))
-        # What has several outputs is never read as a whole: the checker refuses it.
-        return only if isinstance(only, Element) else only[0]
+        # What has several outputs, of which none may be read, is never read as a whole: the
+        # checker refuses it.
+        only = next(iter(outputs.values()), ())
+        return only if isinstance(only, Element) else Pack(only)
 
     def _bind(
         self,

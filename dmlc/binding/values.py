@@ -36,6 +36,8 @@ Constant: TypeAlias = Scalar | tuple["Constant", ...]
 """A compile-time value; a tuple is an array."""
 
 _LARGEST = 2**64
+_ROUNDINGS = ("floor", "ceil", "round", "trunc")
+"""Operations that make whole numbers of real ones."""
 
 
 def describe(value: Constant) -> str:
@@ -117,7 +119,12 @@ def _apply_scalars(operation: Operation, given: list[Scalar], span: Span) -> Sca
         raise DmlcError(f"{spell(operation)} takes integers, but one operand is a fraction", span)
     with np.errstate(all="ignore"):
         result = operation.evaluate(*(np.asarray(v, np.float64) for v in numbers))
-    return bool(result) if operation.gives_bool else float(result)
+    if operation.gives_bool:
+        return bool(result)
+    rounded = float(result)
+    if operation.name in _ROUNDINGS and abs(rounded) < _LARGEST:
+        return int(rounded)  # A zero loses its sign: a whole number has none.
+    return rounded
 
 
 def _apply_booleans(operation: Operation, given: list[Scalar], span: Span) -> bool:
