@@ -185,8 +185,8 @@ class Operation:
     symbol: str | None = None
     """The infix or prefix spelling in the operator language, if it has one."""
     rounds_to: DataType | None = None
-    """The 16-bit type whose values alone the result takes, as storing and loading it would. Passes
-    make such operations; the operator language has no name for them."""
+    """The 16-bit type whose values alone the result takes, as storing and loading it would: what
+    `cast(x, FLOAT16)` does. Passes make such operations too."""
 
     def __repr__(self) -> str:
         return f"Operation({self.name})"

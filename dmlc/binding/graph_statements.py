@@ -163,8 +163,9 @@ class _GraphLowering(StageMaker):
             return DataType.INT32
         if isinstance(dtype, DataType) and dtype is not DataType.FLOAT32:
             return dtype
-        read = (self.types[name] for name in self.builder.tensors_of(value))
-        found = dict.fromkeys(t for t in read if t.compute is DataType.FLOAT32)
+        found = dict.fromkeys(
+            t for t in self.builder.list_types(value, self.types) if t.compute is DataType.FLOAT32
+        )
         return next(iter(found)) if len(found) == 1 else DataType.FLOAT32
 
     def describe(self, value: Element) -> tuple[str, TensorDesc]:
@@ -445,21 +446,17 @@ class _GraphEvaluator(Evaluator):
             return found
         return self.lowering.hold(found, name, value.span)
 
-    def _cast(self, expression: syntax.Call, scope: Scope) -> Step[Value]:
-        """A conversion to a type that is computed in float32 is a tensor of that type."""
-        found: Value = yield super()._cast(expression, scope)
-        if not isinstance(found, Element) or self._built().shape(found) is None:
-            return found
-        to: Value = yield self._visit(expression.arguments[1].value, scope, DataType.FLOAT32)
-        self._scope = scope
-        if not isinstance(to, DataType) or to.compute is not DataType.FLOAT32:
-            return found
-        converted = self._built().node(found).form is Form.CAST
-        if self.lowering.storage(found) is to and not converted:
-            return found
-        name = self._stem(expression, "cast")
-        return self.lowering.add_stage(name, to, found, self._built().shape(found) or (),
-                                       expression.span)  # fmt: skip
+    def _convert(self, value: Value, to: DataType, span: Span) -> Value:
+        """A cast of a tensor is a tensor of the type it names: `cast(x, FLOAT32)` of a FLOAT16 one
+        too, though nothing is computed then."""
+        builder = self._built()
+        if not isinstance(value, Element) or builder.shape(value) is None:
+            return super()._convert(value, to, span)
+        tensor = builder.loaded(value)
+        if tensor is not None and self.lowering.types[tensor] is to:
+            return value
+        made = builder.cast(value, to, span)
+        return builder.name_type(value, to) if made == value else made
 
 
 def _read_outputs(graph: syntax.Graph) -> Mapping[str, Sequence[str]]:

@@ -90,6 +90,7 @@ class StageMaker:
         """A stage that holds the value, and a load of it. `indexed` has the index variables along
         its axes, where it is defined by index."""
         builder = self.builder
+        value = builder.drop_rounding(value, dtype)
         variables = () if indexed is None else indexed.variables
         fold = builder.find_fold(value)
         if fold is not None and not self.can_be(fold, dtype, domain, indexed):

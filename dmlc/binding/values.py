@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc.language.definitions import EnumDefinition
-from dmlc.scalars import DataType, Operands, Operation
+from dmlc.scalars import DataType, Operands, Operation, convert
 from dmlc.source import DmlcError, Span
 
 
@@ -207,7 +207,8 @@ def cast_constant(value: Scalar, to: DataType, span: Span) -> bool | int | float
     if to is DataType.BOOL:
         return value != 0
     if to.is_float:
-        return round_float(float(value), to.compute)
+        made = round_float(float(value), to.compute)
+        return float(convert(np.asarray(made), to)) if to.is_storage_only else made
     limits = np.iinfo(to.dtype)
     if isinstance(value, float):
         bounded = 0.0 if math.isnan(value) else min(max(value, -(2.0**65)), 2.0**65)
