@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from dmlc.binding.builder import span_text
 from dmlc.binding.facts import Binding, ir_name
+from dmlc.binding.guards import list_conditions
 from dmlc.binding.indexing import Indexing
 from dmlc.binding.nodes import Element, Pack, Value
 from dmlc.binding.packs import Expansion, entries, find_entry, make_array, zip_arrays
@@ -52,10 +53,21 @@ class Scope:
     """The index variables bound around this place, in functions and their callers together."""
     expansion: Expansion | None = None
     """The `...` that this place is expanded by, if it is: arrays stand for one entry."""
+    guards: tuple[Element, ...] = ()
+    """What the `where` of the reduction around this place says: points where it does not hold are
+    left out."""
+    conditions: tuple[Element, ...] = ()
+    """What else holds where the value at this place counts: it chooses between values."""
 
     def outside(self) -> Scope:
         """The same names where arrays stand for themselves."""
         return dataclasses.replace(self, expansion=None)
+
+    def under(self, conditions: tuple[Element, ...]) -> Scope:
+        """The same names where further conditions hold."""
+        if not conditions:
+            return self
+        return dataclasses.replace(self, conditions=(*self.conditions, *conditions))
 
     def entry(self, value: Value, span: Span) -> Value:
         """An array's entry along the axis at hand, inside an expansion; anything else as it is."""
@@ -200,6 +212,8 @@ class Expressions(abc.ABC):
             return scope.entry(self.binding.attributes[name], expression.span)
         if self.binding.operator.attribute(name) is not None:
             raise DmlcError(())  # Its value was refused already.
+        if self.binding.names_dimension(name):
+            return scope.entry(self.binding.dimension(name, expression.span), expression.span)
         if isinstance(expected, EnumValue):
             raise DmlcError(
                 unknown_name(
@@ -314,7 +328,10 @@ class Expressions(abc.ABC):
             if symbol in ("&&", "||") and isinstance(left, bool) and left == (symbol == "||"):
                 return left
             compared = left if symbol in ("==", "!=") else None
-            right = yield self._visit(expression.right, scope, compared)
+            inner = scope
+            if symbol in ("&&", "||"):
+                inner = self._under(scope, left, symbol == "&&")
+            right = yield self._visit(expression.right, inner, compared)
         if symbol in ("&&", "||"):
             self._scope = scope
             return self._join(symbol, left, right, expression.span, expression.left.span)
@@ -357,10 +374,17 @@ class Expressions(abc.ABC):
                 f"{span_text(expression.condition.span)} is {describe(condition)}",
                 expression.condition.span,
             )
-        then: Value = yield self._visit(expression.then, scope)
-        otherwise: Value = yield self._visit(expression.otherwise, scope)
+        then: Value = yield self._visit(expression.then, self._under(scope, condition, True))
+        otherwise: Value
+        otherwise = yield self._visit(expression.otherwise, self._under(scope, condition, False))
         self._scope = scope
         return self._select(condition, then, otherwise, expression)
+
+    def _under(self, scope: Scope, condition: Value, holds: bool) -> Scope:
+        """The scope of what counts only where a condition holds, or does not."""
+        if self.builder is None:
+            return scope
+        return scope.under(list_conditions(self.builder, condition, holds))
 
     def _select(
         self, condition: Value, then: Value, otherwise: Value, expression: syntax.Ternary

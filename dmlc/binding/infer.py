@@ -11,9 +11,9 @@ from __future__ import annotations
 import dataclasses
 
 from dmlc.binding.compute import infer_outputs
-from dmlc.binding.constraints import check_shapes, holds, match_dimensions
+from dmlc.binding.constraints import check_shapes, holds
 from dmlc.binding.evaluate import Evaluator
-from dmlc.binding.facts import Binding, BoundTensor
+from dmlc.binding.facts import Binding, BoundTensor, name_sizes
 from dmlc.binding.tensors import MAXIMUM_RANK, find_excess
 from dmlc.binding.values import Constant, show, whole_number
 from dmlc.language import syntax
@@ -236,7 +236,7 @@ def _spread_sizes(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
     changed = True
     while changed:
         changed = False
-        named = _named_sizes(tensors)
+        named = name_sizes(tensors.values())
         for tensor in list(tensors.values()):
             if tensor.sizes is not None:
                 continue
@@ -260,15 +260,3 @@ def _spread_sizes(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
             if sizes is not None:
                 tensors[tensor.name] = dataclasses.replace(tensor, sizes=sizes)
                 changed = True
-
-
-def _named_sizes(tensors: dict[str, BoundTensor]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for tensor in tensors.values():
-        if tensor.sizes is None or tensor.definition.dimensions is None:
-            continue
-        matched = match_dimensions(tensor.definition.dimensions, len(tensor.sizes))
-        for dimension, size in zip(matched or (), tensor.sizes, strict=matched is not None):
-            if dimension.name is not None:
-                found.setdefault(dimension.name, size)
-    return found
