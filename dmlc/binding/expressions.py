@@ -21,6 +21,7 @@ from dmlc.binding.guards import list_conditions
 from dmlc.binding.indexing import Indexing
 from dmlc.binding.nodes import Element, Pack, Value
 from dmlc.binding.packs import Expansion, entries, find_entry, make_array, zip_arrays
+from dmlc.binding.untaken import TypeFinder
 from dmlc.binding.values import Constant, EnumValue, apply_constant, describe, whole_number
 from dmlc.ir import packed_strides
 from dmlc.language import syntax
@@ -364,9 +365,11 @@ class Expressions(abc.ABC):
     ) -> Step[Value]:
         condition: Value = yield self._visit(expression.condition, scope)
         if isinstance(condition, bool):
-            chosen = expression.then if condition else expression.otherwise
+            chosen, other = expression.then, expression.otherwise
+            if not condition:
+                chosen, other = other, chosen
             value: Value = yield self._visit(chosen, scope, expected)
-            return value
+            return self._take_type(value, other, scope, chosen.span)
         self._scope = scope
         if not isinstance(condition, Element) and not isinstance(condition, tuple | Pack):
             raise DmlcError(
@@ -379,6 +382,24 @@ class Expressions(abc.ABC):
         otherwise = yield self._visit(expression.otherwise, self._under(scope, condition, False))
         self._scope = scope
         return self._select(condition, then, otherwise, expression)
+
+    def _take_type(
+        self, value: Value, other: syntax.Expression, scope: Scope, span: Span
+    ) -> Value:
+        """A number that is chosen, in the type that the side not chosen has."""
+        number = value if isinstance(value, Element) else whole_number(value)
+        builder = self.builder
+        if builder is None or number is None or not builder.takes_type(value):
+            return value
+        finder = TypeFinder(self.binding, builder, self.functions, self.locals)
+        types = finder.find(other, scope.parameters)
+        if len(types) == 1:
+            try:
+                return builder.adapt(value, next(iter(types)), span)
+            except DmlcError:
+                return value  # A fraction stays one where the other side has whole numbers.
+        every_float = bool(types) and all(t.is_float for t in types)
+        return float(number) if every_float and isinstance(number, int) else value
 
     def _under(self, scope: Scope, condition: Value, holds: bool) -> Scope:
         """The scope of what counts only where a condition holds, or does not."""

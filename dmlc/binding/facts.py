@@ -53,6 +53,10 @@ class Binding:
     """Every tensor of the feature level in use, present or not."""
     symbolic: bool
     """True where no sizes are given: each tensor is a run of `n` elements."""
+    absent: Mapping[str, tuple[DataType, ...]] = dataclasses.field(
+        default_factory=dict[str, tuple[DataType, ...]]
+    )
+    """The data types that each input which does not take part might have."""
 
     def members(self, row: str) -> list[BoundTensor]:
         """The tensors that take part under a name of the table: the entries of an array."""

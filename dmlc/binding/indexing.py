@@ -11,6 +11,8 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from dmlc import ir
 from dmlc.binding.builder import span_text
 from dmlc.binding.folding import Folding
@@ -93,6 +95,10 @@ class Indexing(Folding):
         node = self.node(value)
         if node.form is Form.CONSTANT:
             return self._number(int(node.payload))
+        if node.form is Form.CAST and self.nodes[node.operands[0]].dtype is _INDEX:
+            position = Element(node.operands[0])
+            if isinstance(node.dtype, DataType) and _holds(node.dtype, self.interval(position)):
+                return position  # It was a number of some type for a while, and is the same.
         if node.form is Form.APPLY and node.payload in ("min", "max"):
             # Bounds are kept as bounds of positions, which what is read is held to.
             given = [self.position(Element(o), span) for o in node.operands]
@@ -431,6 +437,14 @@ class Indexing(Folding):
                 rest = self._whole("mod", rest, self._number(max(size, 1)))
             made.append(rest)
         return Pack(tuple(made))
+
+
+def _holds(dtype: DataType, reach: Interval) -> bool:
+    """Whether an integer type has every number of an interval."""
+    if not dtype.is_integer:
+        return False
+    limits = np.iinfo(dtype.dtype)
+    return limits.min <= reach[0] and reach[1] <= limits.max
 
 
 def _widens(source: object, target: object) -> bool:
