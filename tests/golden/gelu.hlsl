@@ -60,9 +60,10 @@ float portable_half_exp(const float x)
     return result;
 }
 
+// |y| with the sign of x, -0 and NaN included.
 float portable_with_sign_of(const float y, const float x)
 {
-    precise float result = asfloat(asuint(abs(y)) | (asuint(x) & 0x80000000u));
+    precise float result = (asint(asuint(x)) < 0) ? (-abs(y)) : abs(y);
     return result;
 }
 
