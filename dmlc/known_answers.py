@@ -121,8 +121,9 @@ _SHEETS = (
 
 _REVISION = hashlib.sha256(repr(_SHEETS).encode()).hexdigest()[:16]
 _verdicts = Verdicts(cache_folder() / "devices")
-_right: dict[AnyDevice, None] = {}
-"""The devices of this process that computed rightly."""
+_settled: dict[int, AnyDevice] = {}
+"""The devices of this process that need no further thought, by identity: hashing a device would
+take longer than the rest of a look-up."""
 _said: dict[AnyDevice, None] = {}
 """Those that the user was warned of."""
 
@@ -150,12 +151,12 @@ def find_trusted(device: str) -> AnyDevice | None:
     wrongly and was not named.
     """
     found = find_device(device)
-    if found is None or found in _right:
+    if found is None or _settled.get(id(found)) is found:
         return found
     with _process.lock:
         wrong = find_wrong_answers(found)
         if not wrong:
-            _right[found] = None
+            _settled[id(found)] = found
         elif not _insists(device, found):
             raise UnavailableError(
                 f"{selector_of(found)}, {found}, computes wrongly: {wrong[0]}",
@@ -185,8 +186,8 @@ def advise(device: AnyDevice) -> list[str]:
 
 
 def find_wrong_answers(device: AnyDevice) -> tuple[str, ...]:
-    """What a device gets wrong, a sentence each: found out once per device, driver, processor and
-    version of dmlc, and kept in the user's cache folder."""
+    """What a device gets wrong, a sentence each. That it gets nothing wrong is found out once per
+    device, driver, processor and version of dmlc, and kept in the user's cache folder."""
     with _process.lock:
         return _verdicts.find(identify(device), lambda: _ask(device))
 

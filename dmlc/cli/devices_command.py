@@ -27,7 +27,7 @@ def command(as_json: bool, check: bool) -> int:
     """List the devices that programs can run on, and how to get what is missing.
 
     With --check, each runs small kernels whose answers are known; the exit status is 1 where one
-    is wrong. What was found is kept, and asked again with another driver or processor.
+    is wrong.
     """
     missing: list[DmlcError] = []
     found: list[AnyDevice] = []

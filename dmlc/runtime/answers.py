@@ -2,8 +2,8 @@
 
 Drivers have compilers with bugs of their own, and what such a device gives looks like any result.
 This module asks and keeps what came of it; which programs are asked, its callers decide. A verdict
-holds for one device, driver, processor and choice of instructions, so it is kept on disk and found
-out once.
+holds for one device, driver, processor and choice of instructions: that a device is right is kept
+on disk, and found out once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Protocol
 
 import numpy as np
 
@@ -95,7 +95,11 @@ def _describe(question: Question, name: str, found: Array, place: int, count: in
 
 
 class Verdicts:
-    """What was found of devices, in this process and on disk."""
+    """What was found of devices: in this process, and on disk of those that are right.
+
+    A wrong device is asked again by each process that wants it, so that nothing has to be cleared
+    where a driver, or this package, was mended in place.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -104,39 +108,28 @@ class Verdicts:
     def find(
         self, identity: Mapping[str, str], find_out: Callable[[], tuple[str, ...]]
     ) -> tuple[str, ...]:
-        """What a device gets wrong: as it is known, or else as `find_out` says. `identity` names
-        all that a verdict depends on."""
-        text = json.dumps(identity, sort_keys=True)
+        """What a device gets wrong: nothing where that is known, or else what `find_out` says.
+        `identity` names all that a verdict depends on."""
+        text = json.dumps(identity, indent=2, sort_keys=True)
         if text not in self._known:
             name = hashlib.sha256(text.encode()).hexdigest()[:32] + ".json"
-            wrong = self._read(name, identity)
-            if wrong is None:
+            wrong: tuple[str, ...] = ()
+            if not self._is_right(name, text):
                 wrong = find_out()
-                self._write(name, identity, wrong)
+                if not wrong:
+                    self._keep(name, text)
             self._known[text] = wrong
         return self._known[text]
 
-    def _read(self, name: str, identity: Mapping[str, str]) -> tuple[str, ...] | None:
-        """What is on disk; None where there is nothing, or nothing that can be trusted."""
+    def _is_right(self, name: str, text: str) -> bool:
         try:
-            kept: Any = json.loads((self._folder / name).read_text(encoding="utf-8"))
+            return (self._folder / name).read_text(encoding="utf-8") == text
         except (OSError, ValueError):
-            return None
-        if not isinstance(kept, dict):
-            return None
-        content = cast("dict[str, Any]", kept)
-        wrong = content.get("wrong")
-        if content.get("identity") != dict(identity) or not isinstance(wrong, list):
-            return None
-        sentences = cast("list[object]", wrong)
-        if not all(isinstance(s, str) for s in sentences):
-            return None
-        return tuple(cast("list[str]", sentences))
+            return False
 
-    def _write(self, name: str, identity: Mapping[str, str], wrong: tuple[str, ...]) -> None:
-        content = {"identity": dict(identity), "wrong": list(wrong)}
+    def _keep(self, name: str, text: str) -> None:
         try:
-            write_files(self._folder, {name: json.dumps(content, indent=2).encode()})
+            write_files(self._folder, {name: text.encode()})
         except DmlcError:
             # A home that cannot be written to: the next process finds out again.
             return

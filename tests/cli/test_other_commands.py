@@ -293,7 +293,7 @@ def test_a_device_that_is_wrong_is_warned_of(dmlc: Dmlc, monkeypatch: pytest.Mon
     def lie(_: object) -> tuple[str, ...]:
         return ("tanh is 3, not 1",)
 
-    for name in ("_right", "_said"):
+    for name in ("_settled", "_said"):
         monkeypatch.setattr(known_answers, name, {})
     monkeypatch.delenv("PYOPENCL_CTX", raising=False)
     monkeypatch.setattr(known_answers, "find_wrong_answers", lie)

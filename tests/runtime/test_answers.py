@@ -89,35 +89,33 @@ def count_calls(wrong: tuple[str, ...]) -> tuple[list[int], Callable[[], tuple[s
     return calls, find_out
 
 
-@pytest.mark.parametrize("wrong", [(), ("tanh is wrong", "pow is wrong")])
-def test_a_verdict_is_found_out_once(wrong: tuple[str, ...], tmp_path: Path) -> None:
-    calls, find_out = count_calls(wrong)
+def test_that_a_device_is_right_is_found_out_once(tmp_path: Path) -> None:
+    calls, find_out = count_calls(())
     verdicts = Verdicts(tmp_path / "deep")
     for _ in range(2):
-        assert verdicts.find(IDENTITY, find_out) == wrong
-        assert Verdicts(tmp_path / "deep").find(IDENTITY, find_out) == wrong
+        assert verdicts.find(IDENTITY, find_out) == ()
+        assert Verdicts(tmp_path / "deep").find(IDENTITY, find_out) == ()
     assert len(calls) == 1
-    assert len(list((tmp_path / "deep").iterdir())) == 1
+    (kept,) = (tmp_path / "deep").iterdir()
+    assert json.loads(kept.read_text()) == IDENTITY
     for changed in ({"driver": "2"}, {"device": "B"}):
-        assert verdicts.find(IDENTITY | changed, find_out) == wrong
+        assert verdicts.find(IDENTITY | changed, find_out) == ()
     assert len(calls) == 3
 
 
-@pytest.mark.parametrize(
-    "damaged",
-    ["", "[]", "{}", '{"wrong": []}', '{"identity": {"device": "A", "driver": "1"}, "wrong": [3]}',
-     '{"identity": {"device": "B"}, "wrong": []}'],
-)  # fmt: skip
-def test_what_is_kept_and_cannot_be_trusted_is_found_out_again(
-    damaged: str, tmp_path: Path
-) -> None:
-    calls, find_out = count_calls(("no",))
-    Verdicts(tmp_path).find(IDENTITY, find_out)
+def test_that_a_device_is_wrong_is_found_out_by_each_process(tmp_path: Path) -> None:
+    calls, find_out = count_calls(("tanh is wrong", "pow is wrong"))
+    verdicts = Verdicts(tmp_path)
+    for _ in range(2):
+        assert verdicts.find(IDENTITY, find_out) == ("tanh is wrong", "pow is wrong")
+    assert len(calls) == 1
+    assert Verdicts(tmp_path).find(IDENTITY, lambda: ()) == ()
+    # Another driver's kept verdict, or a damaged one, says nothing.
     (kept,) = tmp_path.iterdir()
-    kept.write_text(damaged)
-    assert Verdicts(tmp_path).find(IDENTITY, find_out) == ("no",)
-    assert len(calls) == 2
-    assert json.loads(kept.read_text()) == {"identity": IDENTITY, "wrong": ["no"]}
+    for damaged in (b"", b"{}", b"\xff", kept.read_bytes().replace(b"A", b"B")):
+        kept.write_bytes(damaged)
+        assert Verdicts(tmp_path).find(IDENTITY, find_out) == ("tanh is wrong", "pow is wrong")
+    assert len(calls) == 5
 
 
 def test_a_folder_that_cannot_be_written_to_is_done_without(tmp_path: Path) -> None:
