@@ -1,8 +1,9 @@
 """Proves that what a stage reads by index lies inside its tensors.
 
 Positions that depend on index variables alone are evaluated over their extents where intervals do
-not tell, with the stage's guard known to hold. What is not proved is the author's mistake, and
-names the read, the axis, its size and how far the position reaches.
+not tell, with the stage's guard known to hold. What other conditions keep inside, `guards` has held
+inside by now. What is not proved is the author's mistake, and names the read, the axis, its size
+and how far the position reaches where its conditions hold.
 """
 
 from __future__ import annotations

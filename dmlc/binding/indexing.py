@@ -1,8 +1,8 @@
 """Index notation as nodes: index variables, reads at positions, reductions over variables.
 
 Positions are INDEX values, whole numbers; what is not known to be one is refused. How far a
-position reaches is worked out here for `else` and for divisions; that every read stays inside is
-`bounds`' to prove.
+position reaches is worked out here for `else`, for `guards` and for divisions; that every read
+stays inside is `bounds`' to prove.
 """
 
 from __future__ import annotations

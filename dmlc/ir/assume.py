@@ -156,12 +156,13 @@ def _compare_difference(
 ) -> None:
     """Adds what a comparison of two positions says of their differences."""
     for value, instruction in enumerate(body.instructions):
-        if isinstance(instruction, Apply) and instruction.operation.name == "sub":
-            if instruction.dtype is DataType.INDEX and symbol in _DIFFERENCES:
-                if instruction.operands == (left, right):
-                    _add(body, value, _DIFFERENCES[symbol], known)
-                elif instruction.operands == (right, left):
-                    _add(body, value, _DIFFERENCES[_SWAPPED[symbol]], known)
+        if not isinstance(instruction, Apply) or instruction.dtype is not DataType.INDEX:
+            continue
+        if instruction.operation.name != "sub":
+            continue
+        for pair, compared in (((left, right), symbol), ((right, left), _SWAPPED[symbol])):
+            if instruction.operands == pair and compared in _DIFFERENCES:
+                _add(body, value, _DIFFERENCES[compared], known)
 
 
 def _step(bound: Bound, direction: int, real: bool) -> Bound:
