@@ -115,7 +115,9 @@ def test_an_extent_may_be_0_where_positions_are_computed(name: str) -> None:
 
 @pytest.mark.parametrize("shape", reductions.SHAPES)
 def test_an_extent_may_be_0_in_a_reduction(shape: str) -> None:
-    text = str(reductions.every_combiner(DataType.FLOAT32, reductions.SHAPES[shape], ["sum", "max"]))
+    text = str(
+        reductions.every_combiner(DataType.FLOAT32, reductions.SHAPES[shape], ["sum", "max"])
+    )
     made = list(empty(text))
     assert made
     for function in made:
@@ -154,9 +156,7 @@ def test_an_extent_may_be_0_in_an_operator(name: str) -> None:
         ranks = {n: len(d.sizes or ()) for n, d in given.items()}
         for axis in range(max(ranks.values())):
             for chosen in (tuple(given), *((n,) for n in given)):
-                changed = {
-                    n: _empty_axis(d, axis) if n in chosen else d for n, d in given.items()
-                }
+                changed = {n: _empty_axis(d, axis) if n in chosen else d for n, d in given.items()}
                 with contextlib.suppress(DmlcError):
                     function = operator.bind(changed, case.attributes)
                     seen.setdefault(str(function), function)
