@@ -16,7 +16,7 @@ from dmlc.binding.builder import span_text
 from dmlc.binding.indexing import Indexing, Place
 from dmlc.binding.nodes import Emission
 from dmlc.ir.positions import find_reach
-from dmlc.ir.ranges import Interval, instruction_range, stage_range
+from dmlc.ir.ranges import Interval, Ranges, stage_range
 from dmlc.source import Diagnostic, DmlcError
 
 
@@ -32,9 +32,9 @@ def check_reads(
     # In the order of the emission, where each read has a known place.
     body = ir.Body(emission.instructions, emission.result, emission.guard)
     probe = ir.Stage(stage.name, stage.dtype, stage.domain, body, stage.reduction)
-    ranges: list[Interval] = []
+    ranges = Ranges(probe, builder.ranges)
     for instruction in body.instructions:
-        ranges.append(instruction_range(probe, instruction, ranges, builder.ranges))
+        ranges.add(instruction)
     whole = stage_range(probe, ranges)
     if whole is not None:
         builder.ranges[stage.name] = whole
