@@ -276,19 +276,24 @@ def _fail(where: str, expected: str, found: object) -> DmlcError:
 
 
 def _read_function(node: _Node) -> Function:
-    pairs = node.list("in_place")
-    for pair in pairs:
-        if not isinstance(pair, list) or [type(n) for n in cast(list[Any], pair)] != [str, str]:
-            raise node.fail("in_place", "pairs of a result and a parameter", pair)
+    pairs = [_read_pair(node, pair) for pair in node.list("in_place")]
     tables = node.list("tables") if "tables" in node.content else []
     return Function(
         node.string("name"),
         tuple(_read_parameter(p) for p in node.list("parameters")),
         tuple(_read_stage(s) for s in node.list("stages")),
         tuple(_read_result(r) for r in node.list("results")),
-        tuple((str(pair[0]), str(pair[1])) for pair in pairs),
+        tuple(pairs),
         tables=tuple(_read_table(t) for t in tables),
     )
+
+
+def _read_pair(node: _Node, value: object) -> tuple[str, str]:
+    match cast(Any, value):
+        case [str(result), str(parameter)]:
+            return result, parameter
+        case _:
+            raise node.fail("in_place", "pairs of a result and a parameter", value)
 
 
 def _read_parameter(value: object) -> Parameter:
@@ -340,10 +345,12 @@ def _read_reduction(stage: _Node) -> Reduction | None:
     node = _Node.read(value, f"{stage.where}, its reduction", ("combiner", "axes"))
     axes: list[tuple[int, Extent]] = []
     for axis in node.list("axes"):
-        if not isinstance(axis, list) or len(cast(list[Any], axis)) != 2:
-            raise node.fail("axes", "an axis' label and extent", axis)
-        label, extent = cast(list[Any], axis)
-        axes.append((node.as_integer("axes", label), node.as_extent("axes", extent)))
+        match axis:
+            case [label, extent]:
+                pair = node.as_integer("axes", label), node.as_extent("axes", extent)
+                axes.append(pair)
+            case _:
+                raise node.fail("axes", "an axis' label and extent", axis)
     return Reduction(node.string("combiner"), tuple(axes))
 
 
