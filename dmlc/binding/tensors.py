@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Sequence
 
+import numpy.typing as npt
+
 from dmlc.ir import packed_strides
-from dmlc.scalars import DataType, data_type_names, find_data_type
-from dmlc.source import DmlcError, unknown_name
+from dmlc.parameters import expect_integer, expect_items
+from dmlc.scalars import DataType, as_data_type
+from dmlc.source import DmlcError
 
 MAXIMUM_RANK = 8
 _LARGEST_OFFSET = 2**63 - 1
@@ -18,6 +20,7 @@ _LARGEST_OFFSET = 2**63 - 1
 class TensorDesc:
     """Data type, sizes and strides of a tensor.
 
+    `data_type` is a `DataType`, a name such as `"FLOAT32"` or `"f32"`, or NumPy's type or dtype.
     `sizes` has 1 to 8 dimensions of 0 or more elements, or is None to leave them open.
     `strides` are in elements, 0 or more, one per dimension; None means packed, last dimension
     fastest. A stride of 0 repeats the same element. Raises `DmlcError` for anything else.
@@ -29,11 +32,11 @@ class TensorDesc:
 
     def __init__(
         self,
-        data_type: DataType | str,
+        data_type: DataType | str | npt.DTypeLike,
         sizes: Sequence[int] | None = None,
         strides: Sequence[int] | None = None,
     ) -> None:
-        object.__setattr__(self, "data_type", _as_data_type(data_type))
+        object.__setattr__(self, "data_type", as_data_type("data_type", data_type))
         object.__setattr__(self, "sizes", None if sizes is None else read_sizes(sizes))
         object.__setattr__(self, "strides", None)
         if strides is not None:
@@ -86,27 +89,18 @@ def show_sizes(sizes: Sequence[int | str]) -> str:
     return f"[{', '.join(map(str, sizes))}]"
 
 
-def _as_data_type(given: DataType | str) -> DataType:
-    found = given if isinstance(given, DataType) else find_data_type(given)
-    if found is None or found is DataType.INDEX:
-        raise DmlcError(unknown_name("data type", str(given), data_type_names()))
-    return found
-
-
-def _as_integers(what: str, given: Sequence[int]) -> tuple[int, ...]:
-    made: list[int] = []
-    for value in given:
-        try:
-            made.append(operator.index(value))
-        except TypeError:
-            raise DmlcError(f"{what} must be integers, but one is {value!r}") from None
+def _as_integers(what: str, given: object) -> tuple[int, ...]:
+    made = [
+        expect_integer(f"each of {what}", value)
+        for value in expect_items(what, given, "a list of whole numbers")
+    ]
     for value in made:
         if value < 0:
             raise DmlcError(f"{what} must not be negative, but one is {value}")
     return tuple(made)
 
 
-def read_sizes(given: Sequence[int]) -> tuple[int, ...]:
+def read_sizes(given: object) -> tuple[int, ...]:
     """Sizes a tensor may have: 1 to 8, each 0 or more. Raises `DmlcError`."""
     sizes = _as_integers("sizes", given)
     if not 1 <= len(sizes) <= MAXIMUM_RANK:
@@ -114,7 +108,7 @@ def read_sizes(given: Sequence[int]) -> tuple[int, ...]:
     return sizes
 
 
-def _as_strides(given: Sequence[int], sizes: tuple[int, ...] | None) -> tuple[int, ...]:
+def _as_strides(given: object, sizes: tuple[int, ...] | None) -> tuple[int, ...]:
     strides = _as_integers("strides", given)
     if sizes is None:
         raise DmlcError("strides need sizes: give both, or neither")

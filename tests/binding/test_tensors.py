@@ -57,11 +57,11 @@ def test_stored_strides_say_only_what_is_not_packed(
     ("arguments", "message"),
     [
         (("FLOAT33", (1,)), "unknown data type 'FLOAT33'"),
-        ((DataType.INDEX, (1,)), "unknown data type 'DataType.INDEX'"),
+        ((DataType.INDEX, (1,)), "data_type is INDEX, which no tensor can hold"),
         (("FLOAT32", ()), "a tensor has 1 to 8 dimensions, but sizes has 0"),
         (("FLOAT32", (1,) * 9), "a tensor has 1 to 8 dimensions, but sizes has 9"),
         (("FLOAT32", (2, -1)), "sizes must not be negative, but one is -1"),
-        (("FLOAT32", (2.5,)), "sizes must be integers, but one is 2.5"),
+        (("FLOAT32", (2.5,)), "each of sizes must be a whole number, not 2.5"),
         (("FLOAT32", (2, 3), (1,)), "2 sizes need 2 strides, but there are 1"),
         (("FLOAT32", (2,), (-1,)), "strides must not be negative, but one is -1"),
         (("FLOAT32", None, (1,)), "strides need sizes: give both, or neither"),
