@@ -54,6 +54,7 @@ def command(
     tensors: tuple[str, ...],
     attributes: tuple[str, ...],
     dimensions: tuple[str, ...],
+    folders: tuple[str, ...],
     target: str,
     profile: str | None,
     shader_model: str,
@@ -69,7 +70,7 @@ def command(
     """
     if dxdispatch and (directory is None or target == "opencl"):
         raise click.UsageError("--dxdispatch needs -o DIR and the target hlsl")
-    function = bind_subject(operator, tensors, attributes, dimensions)
+    function = bind_subject(operator, tensors, attributes, dimensions, folders)
     targets = _TARGETS if target == "all" else (target,)
     models = {"hlsl": shader_model}
     programs = [
@@ -78,7 +79,7 @@ def command(
     ]
     model: DispatchModel | None = None
     if dxdispatch:
-        subject = find_subject(operator)
+        subject = find_subject(operator, folders)
         model = interop.dxdispatch.make_model(
             subject,
             read_tensors(tensors),
