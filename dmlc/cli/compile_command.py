@@ -110,5 +110,5 @@ def _show_next_steps(name: str, model: DispatchModel) -> None:
     """What to do with a model, on the machine it is meant for."""
     click.echo("on Windows, in the folder dxdispatch:", err=True)
     click.echo(f"  dxdispatch.exe {name}.json", err=True)
-    for actual, expected in model.comparisons:
-        click.echo(f"  dmlc compare {actual} {expected}", err=True)
+    for comparison in model.comparisons:
+        click.echo(f"  dmlc compare {' '.join(comparison.arguments())}", err=True)
