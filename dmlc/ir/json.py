@@ -30,6 +30,7 @@ from dmlc.ir.nodes import (
     Table,
 )
 from dmlc.ir.verify import find_fault
+from dmlc.parameters import expect, expect_text
 from dmlc.scalars import OPERATIONS, DataType, find_data_type
 from dmlc.source import DmlcError, unknown_name
 
@@ -40,6 +41,7 @@ _Object = dict[str, Any]
 
 def to_json(function: Function) -> str:
     """The function as JSON text, one stage after another, indented by two."""
+    expect("function", function, Function, "an ir.Function")
     content: _Object = {
         "version": VERSION,
         "name": function.name,
@@ -128,7 +130,7 @@ def from_json(text: str) -> Function:
     """The function that `to_json` wrote. Raises `DmlcError` on anything that is no well-formed
     function."""
     try:
-        content = json.loads(text)
+        content = json.loads(expect_text("text", text))
     except (ValueError, RecursionError) as error:
         raise DmlcError(f"the text is not JSON: {error}") from error
     whole = _Node.of(content, "the function")

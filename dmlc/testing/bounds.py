@@ -33,6 +33,7 @@ from dmlc.ir import (
 from dmlc.ir.nodes import POSITIONAL_COMBINERS
 from dmlc.ir.positions import find_index_only
 from dmlc.oracle import find_expected
+from dmlc.parameters import expect
 from dmlc.scalars import OPERATIONS, Array, DataType, Operation
 
 _EXACT = frozenset(
@@ -68,7 +69,7 @@ def bound_errors(function: Function, inputs: Mapping[str, Array]) -> dict[str, A
 
     `inputs` are those of `reference.evaluate`, and what it raises is raised.
     """
-    errors = make_error_function(function)
+    errors = make_error_function(expect("function", function, Function, "an ir.Function"))
     found = find_expected(errors, inputs)
     return {
         result.name: found[error.name]
