@@ -24,6 +24,7 @@ from dmlc.transform.factor import take_out_factors
 from dmlc.transform.fuse import Fusion, fuse
 from dmlc.transform.narrow import narrow
 from dmlc.transform.separate import separate
+from dmlc.transform.settle import Settled, settle
 from dmlc.transform.simplify import simplify
 from dmlc.transform.widen import widen_booleans
 
@@ -94,9 +95,11 @@ def rewrite(function: Function, longest_row: int = 0) -> Function:
     of sums."""
     simplified = simplify(function)
     verify(simplified, "simplify", function)
-    separated = separate(simplified, longest_row)
-    verify(separated, "separate", simplified)
-    narrowed = narrow(separated)
+    settled = settle(simplified)
+    verify(settled.function, "settle", simplified)
+    separated = separate(settled.function, longest_row, settled.known)
+    verify(separated, "separate", settled.function)
+    narrowed = narrow(separated, Settled(separated, settled.known))
     verify(narrowed, "narrow", separated)
     simplified = simplify(narrowed, simplified)
     verify(simplified, "simplify", narrowed)

@@ -7,7 +7,7 @@ where nothing is known; they only ever err outwards.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -91,6 +91,17 @@ def stage_range(stage: Stage, found: Sequence[Interval]) -> Interval | None:
         return None
     points = math.prod(e if isinstance(e, int) else math.inf for _, e in reduction.axes)
     return 0, max(points - 1, 0)
+
+
+def number_ranges(stages: Iterable[Stage]) -> dict[str, Interval]:
+    """The interval of each stage that gives the numbers of points."""
+    found: dict[str, Interval] = {}
+    for stage in stages:
+        if stage.reduction is not None and stage.reduction.combiner in POSITIONAL_COMBINERS:
+            reach = stage_range(stage, ())
+            if reach is not None:
+                found[stage.name] = reach
+    return found
 
 
 def _limits(dtype: DataType) -> Interval | None:

@@ -36,7 +36,7 @@ from dmlc.ir.nodes import (
     value_type,
 )
 from dmlc.ir.positions import find_reach
-from dmlc.ir.ranges import Interval, instruction_range, stage_range, table_ranges
+from dmlc.ir.ranges import Interval, instruction_range, number_ranges, stage_range, table_ranges
 from dmlc.scalars import COMBINERS, OPERATIONS, Operands
 from dmlc.scalars import DataType as T
 from dmlc.source import InternalError, Span
@@ -136,7 +136,7 @@ def _is_alike(tensor: Tensor, before: Tensor) -> bool:
 
 def find_stage_fault(function: Function, stage: Stage) -> Fault | None:
     """The first rule that one stage breaks, with the tensors of a function to read."""
-    reach = table_ranges(function.tables)
+    reach = table_ranges(function.tables) | number_ranges(function.stages)
     return _check_stage(stage, function.tensors(), function.symbols(), reach)
 
 
