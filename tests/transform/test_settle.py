@@ -11,6 +11,7 @@ import dmlc
 from dmlc import DataType, TensorDesc, ir
 from dmlc.kernel.schedule import CPU
 from dmlc.pipeline import compile, rewrite
+from dmlc.program import Role
 from dmlc.reference import evaluate
 from dmlc.transform.settle import settle
 
@@ -117,3 +118,21 @@ def test_kernels_have_no_dense_weights(profile: str) -> None:
     program = compile(bind_example(64, 128), "opencl", profile)
     tables = [t for t in program.tensors if t.values]
     assert sum(len(t.values) for t in tables) <= 2 * 64 * 8
+
+
+def test_what_ends_a_fold_is_stored_in_its_place() -> None:
+    """The place of a window's largest is computed once, not by each of its elements."""
+    function = ir.parse("""func @f(%x: f32[40, 64], %dy: f32[40, 32]) -> (%dx) {
+      %largest: s32[i0 < 40, i1 < 32] = argmax[r0 < 64] {
+        v0 = sub(r0, mul(i1, 2))
+        where and(ge(v0, 0), lt(v0, 2))
+        %x[i0, r0]
+      }
+      %dx: f32[i0 < 40, i1 < 64] = {
+        v0 = div(i1, 2)
+        select(eq(%largest[i0, v0], cast(i1, s32)), %dy[i0, v0], 0.0)
+      }
+    }""")
+    program = compile(function, "opencl", "gpu")
+    assert [t.name for t in program.tensors if t.role is Role.SCRATCH] == ["largest"]
+    assert len(program.kernels) == 2
