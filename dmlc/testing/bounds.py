@@ -94,7 +94,13 @@ def make_error_function(function: Function) -> Function:
             last = _close(stage, sources, _free(f"{stage.name}_bound", taken))
             stages.append(last)
             results.append(Result(last.name))
-    return Function(function.name, function.parameters, tuple(stages), tuple(results))
+    return Function(
+        function.name,
+        function.parameters,
+        tuple(stages),
+        tuple(results),
+        tables=function.tables,
+    )
 
 
 def _free(wanted: str, taken: set[str]) -> str:
@@ -124,10 +130,20 @@ class _Maker:
         self._sources = sources
         self._numbers: dict[Instruction, int] = {}
         self.errors: list[int | None] = []
-        # What depends on positions alone is known at compile time, and the same everywhere.
-        exact = find_index_only(body)
+        index_only = find_index_only(body)
         for number, instruction in enumerate(body.instructions):
-            self.errors.append(None if exact[number] else self._find(number, instruction))
+            exact = index_only[number] and not self._differs(instruction)
+            self.errors.append(None if exact else self._find(number, instruction))
+
+    def _differs(self, instruction: Instruction) -> bool:
+        """Whether a value that depends on positions alone may differ from device to device: where
+        it is made of a transcendental function, and is no position or choice itself. All others
+        are computed alike everywhere."""
+        if not value_type(instruction).is_float:
+            return False
+        if isinstance(instruction, Apply) and instruction.operation.transcendental:
+            return True
+        return any(self.errors[operand] is not None for operand in operands(instruction))
 
     # Instructions -------------------------------------------------------------------------
 

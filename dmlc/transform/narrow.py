@@ -44,6 +44,7 @@ from dmlc.ir.positions import (
 )
 from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import OPERATIONS, Array, DataType, combiner_identity
+from dmlc.transform.clamp import clamp_reads
 from dmlc.transform.give_places import find_positions, give_places
 from dmlc.transform.settle import Settled, compute_within, settle
 from dmlc.transform.simplify import Builder, drop_unsound_pairs, list_live
@@ -73,9 +74,9 @@ def narrow(function: Function, settled: Settled | None = None) -> Function:
         if made.name not in results and _is_read(made, tables):
             read[made.name] = made
         stages.append(made)
-    live = list_live(stages, results)
-    whole = dataclasses.replace(function, stages=live, tables=function.tables)
-    return drop_unsound_pairs(tables.attach(whole))
+    whole = tables.attach(dataclasses.replace(function, stages=list_live(stages, results)))
+    clamped = clamp_reads(whole, whole.stages)
+    return drop_unsound_pairs(dataclasses.replace(whole, stages=clamped))
 
 
 def _narrow_soundly(

@@ -49,6 +49,14 @@ def test_whole_numbers_and_booleans_are_exact() -> None:
     assert bound("isnan(%X[i0])", f32(1.5, math.nan), "bool") == [0, 0]
 
 
+def test_functions_of_positions_differ_from_device_to_device() -> None:
+    near, far = bound("exp(cast(i0, f32))", f32(0, 0))
+    assert 0 < near < far
+    # What is rounded alike everywhere is exact, and so is what positions decide.
+    assert bound("mul(cast(i0, f32), 0.3)", f32(0, 0)) == [0, 0]
+    assert bound("select(gt(exp(cast(i0, f32)), 2.0), %X[i0], 0.0)", f32(1, 1)) == [0, 0]
+
+
 def test_one_operation_may_be_off_by_its_rounding_and_the_results() -> None:
     (found,) = bound("add(%X[i0], %Y[i0])", f32(1.5))
     assert found == pytest.approx(2 * 3 * EPSILON)
@@ -151,3 +159,14 @@ def test_a_device_keeps_to_the_bound_and_the_bound_to_its_purpose(formula: str) 
     allowed = bound_errors(function, inputs)["Z"]
     assert np.all(np.abs(found - expected) <= allowed)
     assert np.median(allowed / np.abs(expected)) < 5e-5, "nobody is served by a bound this wide"
+
+
+def test_what_a_table_holds_is_exact() -> None:
+    function = ir.parse("""func @f(%X: f32[3]) -> (%Y, %Z) {
+      table %t: f32[3] = {1.0, 0.5, 0.25}
+      %Y: f32[i0 < 3] = %t[i0]
+      %Z: f32[i0 < 3] = mul(%t[i0], %X[i0])
+    }""")
+    found = bound_errors(function, {"X": f32(1, 2, 3)})
+    assert found["Y"].tolist() == [0, 0, 0]
+    np.testing.assert_allclose(found["Z"], 2 * EPSILON * np.array([1, 1, 0.75]), 1e-6)
