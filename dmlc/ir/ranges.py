@@ -24,6 +24,7 @@ from dmlc.ir.nodes import (
     Index,
     Instruction,
     Load,
+    Reduction,
     Select,
     Stage,
     Table,
@@ -174,8 +175,7 @@ def stage_range(stage: Stage, found: Ranges) -> Interval | None:
         return found[stage.body.result] if stage.dtype.is_integer else None
     if reduction.combiner not in POSITIONAL_COMBINERS:
         return None
-    points = math.prod(e if isinstance(e, int) else math.inf for _, e in reduction.axes)
-    return 0, max(points - 1, 0)
+    return _number_range(reduction)
 
 
 def number_ranges(stages: Iterable[Stage]) -> dict[str, Interval]:
@@ -183,10 +183,13 @@ def number_ranges(stages: Iterable[Stage]) -> dict[str, Interval]:
     found: dict[str, Interval] = {}
     for stage in stages:
         if stage.reduction is not None and stage.reduction.combiner in POSITIONAL_COMBINERS:
-            reach = stage_range(stage, ())
-            if reach is not None:
-                found[stage.name] = reach
+            found[stage.name] = _number_range(stage.reduction)
     return found
+
+
+def _number_range(reduction: Reduction) -> Interval:
+    points = math.prod(e if isinstance(e, int) else math.inf for _, e in reduction.axes)
+    return 0, max(points - 1, 0)
 
 
 def _limits(dtype: DataType) -> Interval | None:
