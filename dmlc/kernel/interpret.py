@@ -389,7 +389,7 @@ class _Launch:
             case k.Broadcast():
                 return np.repeat(self._evaluate(node.operand, active)[:, None], lanes, axis=1)
             case k.Numbers(values=values):
-                return np.array([values], self._dtype(node.type.dtype))
+                return np.array([values], np.int64).astype(self._dtype(node.type.dtype))
             case k.Lead(buffer=buffer, bytes=size):
                 element = self._buffers[buffer].dtype.bytes
                 lead = -self._memories[buffer].misaligned * element % size // element
