@@ -100,6 +100,11 @@ class Elements:
             for v in self.values
         )
 
+    @property
+    def has_guarded_reads(self) -> bool:
+        """Whether some reads may be made only where a fold's guard holds."""
+        return any(isinstance(v, Gather) and v.guarded for v in self.values)
+
     def views(self) -> tuple[View, ...]:
         """Every view, reads first, in order of first use."""
         reads = {v.view: None for v in self.values if isinstance(v, Read | Place | Gather)}
@@ -121,6 +126,33 @@ def operands(value: Value) -> tuple[int, ...]:
     if isinstance(value, Gather):
         return tuple(number for number, _ in value.terms)
     return () if isinstance(value, Read | Place) else ir.operands(value)
+
+
+def find_moving(
+    elements: Elements, strides: Mapping[View, tuple[int, ...]], axis: int
+) -> tuple[bool, ...]:
+    """For each value whether it changes along an axis, by the strides of the views."""
+    moving: list[bool] = []
+    for value in elements.values:
+        own = isinstance(value, Read | Place | Gather) and strides[value.view][axis] != 0
+        moving.append(own or any(moving[operand] for operand in operands(value)))
+    return tuple(moving)
+
+
+def find_steps(elements: Elements) -> dict[View, tuple[int, ...]]:
+    """How far a step along each dimension takes each view: its stride, and more for a read at
+    computed positions, each of which is taken to move by one where it moves."""
+    strides = {view: view.strides for view in elements.views()}
+    gathers = [value for value in elements.values if isinstance(value, Gather)]
+    found = {view: list(steps) for view, steps in strides.items()}
+    for axis in range(len(elements.domain) if gathers else 0):
+        moving = find_moving(elements, strides, axis)
+        for gather in gathers:
+            terms = sum(step for number, step in gather.terms if moving[number])
+            found[gather.view][axis] = max(
+                found[gather.view][axis], gather.view.strides[axis] + terms
+            )
+    return {view: tuple(steps) for view, steps in found.items()}
 
 
 def list_needed(elements: Elements, root: int) -> frozenset[int]:
@@ -146,6 +178,12 @@ def list_conditions(elements: Elements) -> tuple[int, ...]:
         )
 
     return tuple(sorted(found, key=reads))
+
+
+def list_stored(elements: Elements) -> frozenset[int]:
+    """The values that the results are computed from, and these."""
+    needed = (list_needed(elements, number) for _, number in elements.results)
+    return frozenset().union(*needed)
 
 
 def list_joins(elements: Elements) -> frozenset[int]:

@@ -77,6 +77,8 @@ class Emitter:
     says whether a view changes along a vector, where scopes with vectors have views that do not.
     `guarded` is the outermost scope in which reads may stand that a fold's guard protects. Values
     `apart` are never written. The lanes of reads that `spread` has, by their numbers, lie apart.
+    Where vectors are `numbered`, so are positions: each lane has its own. Elsewhere all lanes have
+    that of the first.
     """
 
     def __init__(
@@ -89,11 +91,13 @@ class Emitter:
         guarded: int = 0,
         apart: Container[int] = (),
         spread: Mapping[int, Spread] = MappingProxyType({}),
+        numbered: bool = False,
     ) -> None:
         self._elements = elements
         self._wide = wide
         self._near = near or {}
         self._spread = spread
+        self._numbered = numbered
         self._levels: list[int] = []
         self._uses = [0] * len(elements.values)
         self._used_below = [False] * len(elements.values)
@@ -180,6 +184,10 @@ class Emitter:
             self._written.update(known)
         return statements
 
+    def forget(self, level: int) -> None:
+        """Has a scope that was written piece by piece written again."""
+        self._written -= {n for n in self._written if self._levels[n] == level}
+
     def value(self, number: int, lanes: int = 1) -> k.Expression:
         """A value, from the scope written last."""
         return self._widen(self._known[number], lanes)
@@ -222,10 +230,12 @@ class Emitter:
                 return k.Literal(k.Type(value.dtype), value.value)
             case Place():
                 place = position(value.view)
+                if lanes > 1 and self._numbered and self._wide(value.view):
+                    place = _number(place, lanes)
                 return (
                     place
                     if place.type.dtype is value.dtype
-                    else k.Convert(place, k.Type(value.dtype))
+                    else k.Convert(place, k.Type(value.dtype, place.type.lanes))
                 )
             case Read():
                 index = position(value.view)
@@ -260,6 +270,12 @@ class Emitter:
         if operand.type.lanes == lanes:
             return operand
         return k.Broadcast(operand, k.Type(operand.type.dtype, lanes))
+
+
+def _number(first: k.Expression, lanes: int) -> k.Expression:
+    """The positions of lanes side by side, from that of the first."""
+    whole = k.Type(DataType.INDEX, lanes)
+    return k.Operate(OPERATIONS["add"], (k.Broadcast(first, whole), k.Iota(whole)), whole)
 
 
 def _is_arithmetic(value: Value) -> bool:

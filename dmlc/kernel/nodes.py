@@ -123,6 +123,13 @@ class Broadcast:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Iota:
+    """The number of each lane of a vector, from 0."""
+
+    type: Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Lead:
     """How many elements of a buffer stand before the first one whose address is a multiple of
     so many bytes: seen at run time, below `bytes` / element size."""
@@ -171,6 +178,7 @@ Expression: TypeAlias = (
     | Choose
     | Convert
     | Broadcast
+    | Iota
     | Lead
     | Element
     | Join

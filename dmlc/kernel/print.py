@@ -113,5 +113,7 @@ def _expression(node: k.Expression) -> str:
         case k.Shuffle():
             lanes = ", ".join(map(str, node.lanes))
             return f"shuffle({_expression(node.first)}, {_expression(node.second)}; {lanes})"
+        case k.Iota():
+            return f"iota({_type(node.type)})"
         case k.Lead():
             return f"lead({node.buffer}, {node.bytes})"
