@@ -181,12 +181,14 @@ class Emitter:
         if lanes == 1 or around:
             self._outer.update(known)
         if only is not None or rest:
-            self._written.update(known)
+            self._written.update(n for n in known if self._levels[n] == level)
         return statements
 
     def forget(self, level: int) -> None:
         """Has a scope that was written piece by piece written again."""
-        self._written -= {n for n in self._written if self._levels[n] == level}
+        own = [n for n in self._written if self._levels[n] == level]
+        self._written.difference_update(own)
+        self._outer = {n: made for n, made in self._outer.items() if n not in own}
 
     def value(self, number: int, lanes: int = 1) -> k.Expression:
         """A value, from the scope written last."""

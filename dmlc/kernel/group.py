@@ -57,12 +57,10 @@ def lower_group(
         rows = collect_rows(function, group)
         names = _name_members(group.passes)
         return (_make_kernel(function, rows.used, group.stages, names, profile, limits, rows=rows),)
-    stored = _list_stored(function, group.stages)
-    phases = collect_phases(function, group.kept, group.passes, stored)
+    phases, alone = _arrange(function, group.kept, group.passes, group.stages, profile)
     apart = _find_obstacle(function, phases, profile, limits)
     if not apart:
         names = _name_members(group.passes)
-        alone = _folds_small_windows(function, phases, profile)
         return (_make_kernel(function, phases, group.stages, names, profile, limits, alone),)
     kernels: list[k.Kernel] = []
     passes: Sequence[Pass] = group.passes
@@ -100,30 +98,37 @@ def _arrange(
     stages: Sequence[str],
     profile: Profile,
 ) -> tuple[tuple[Phase, ...], bool]:
-    """The phases of a fold and of what derives from it, and whether work items fold outputs of
-    their own, one after the other. That suits reads at computed positions, and guards of
-    positions, as long as there are outputs enough to share out."""
+    """The phases of some passes, and whether work items fold outputs of their own, one after the
+    other. That suits a fold, and what derives from it output by output, that depend on positions,
+    as long as there are outputs enough to share out; elsewhere work items share what they fold."""
     stored = _list_stored(function, stages)
     phases = collect_phases(function, kept, steps, stored)
-    first, space = phases[0], phases[0].space
-    if not (first.has_computed_reads or first.tests_guard) or first.elements.results:
+    first, *derived = phases
+    is_plain = not any(p.has_positions for p in phases) or first.elements.results
+    if is_plain or not all(p.is_kept for p in derived):
         return phases, _folds_small_windows(function, phases, profile)
-    outputs, points = math.prod(space.kept_sizes), space.inner_count
-    if profile.lanes == 1:
-        enough = outputs >= profile.groups * profile.group_size
-        alone = enough or points <= max(outputs, profile.piece // profile.group_size)
-    else:
-        alone = outputs >= profile.groups or outputs * points <= profile.piece
-        alone = alone and (
-            points <= _SMALL_WINDOW or not reduce_cpu.goes_in_vectors(phases, profile)
-        )
-    if alone:
-        return collect_phases(function, kept, steps, stored, as_written=True), True
-    if profile.lanes > 1 and outputs >= profile.groups:
-        written = collect_phases(function, kept, steps, stored, as_written=True)
-        if find_together(function, written) is not None:
-            return written, True
-    return phases, False
+    written = collect_phases(function, kept, steps, stored, as_written=True)
+    alone = _suits_alone(first, profile)
+    if not alone and profile.lanes > 1 and not _has_few_outputs(first, profile):
+        in_vectors = reduce_cpu.goes_in_vectors(phases, profile)
+        alone = not in_vectors or find_together(function, written) is not None
+    return (written, True) if alone else (phases, False)
+
+
+def _has_few_outputs(fold: Phase, profile: Profile) -> bool:
+    """Whether a fold has more points than one group is worth, and too few outputs to share out."""
+    outputs = math.prod(fold.space.kept_sizes)
+    return outputs < profile.groups and outputs * fold.space.inner_count > profile.piece
+
+
+def _suits_alone(fold: Phase, profile: Profile) -> bool:
+    """Whether nothing is won where work items share the points of an output: these are few, or on
+    a GPU no more than the outputs."""
+    outputs, points = math.prod(fold.space.kept_sizes), fold.space.inner_count
+    if profile.lanes > 1:
+        return points <= _SMALL_WINDOW and not _has_few_outputs(fold, profile)
+    enough = outputs >= profile.groups * profile.group_size
+    return enough or points <= max(outputs, profile.piece // profile.group_size)
 
 
 def _folds_small_windows(function: ir.Function, phases: Sequence[Phase], profile: Profile) -> bool:
