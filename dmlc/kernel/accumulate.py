@@ -96,7 +96,7 @@ def merge(
         beats = _both("or", beats, _both("and", new, _call("not", old)))
         ties = _both("or", ties, _both("and", new, old))
     better = _both("or", beats, _both("and", ties, _compare("lt", other[1], mine[1])))
-    chosen = k.Local(name("better"), k.BOOL)
+    chosen = k.Local(name("better"), better.type)
     statements.append(k.Let(chosen, better))
     return statements, tuple(
         k.Choose(chosen, theirs, own, own.type)

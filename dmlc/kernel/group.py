@@ -108,10 +108,14 @@ def _arrange(
     if is_plain or not all(p.is_kept for p in derived):
         return phases, _folds_small_windows(function, phases, profile)
     written = collect_phases(function, kept, steps, stored, as_written=True)
-    alone = _suits_alone(first, profile)
-    if not alone and profile.lanes > 1 and not _has_few_outputs(first, profile):
-        in_vectors = reduce_cpu.goes_in_vectors(phases, profile)
-        alone = not in_vectors or find_together(function, written) is not None
+    if _suits_alone(first, profile):
+        return written, True
+    if profile.lanes == 1:
+        return phases, False
+    in_vectors = reduce_cpu.goes_in_vectors(phases, profile)
+    if _has_few_outputs(first, profile):
+        return phases if in_vectors else written, False
+    alone = not in_vectors or find_together(function, written) is not None
     return (written, True) if alone else (phases, False)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.accumulate import contribute, finish, is_positional, merge, start
+from dmlc.kernel.accumulate import contribute, finish, merge, start
 from dmlc.kernel.element import list_stored
 from dmlc.kernel.emit import Near, Position, add, index, local_name, multiply, split_words
 from dmlc.kernel.item_loops import Bounds, Hold, Known, Loops
@@ -206,8 +206,7 @@ class Folds(Loops):
         totals: Sequence[Sequence[str]],
     ) -> k.Statement:
         size = next(a.size for a in self.item.arrays if a.name == states[0][0])
-        positional = any(is_positional(g.fold) for g in gathered)
-        lanes = self.item.profile.lanes if size > 1 and not positional else 1
+        lanes = self.item.profile.lanes if size > 1 else 1
         number = k.Local(self.item.names.take("j"), k.INDEX)
         body: list[k.Statement] = []
         for each, arrays, sums in zip(gathered, states, totals, strict=True):

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.accumulate import is_positional
-from dmlc.kernel.element import Gather, View, find_moving, list_conditions, list_joins
+from dmlc.kernel.element import Gather, View, lies_together, list_conditions, list_joins
 from dmlc.kernel.emit import Emitter, Position, add, index, multiply, operate
 from dmlc.kernel.guards import enter
 from dmlc.kernel.item import Item
@@ -330,12 +329,19 @@ class Loops:
         return [(lanes, first, middle), (1, middle, stop)]
 
     def _bases(self, known: Known, statements: list[k.Statement]) -> dict[View, k.Expression]:
-        """What each view's position starts from, named where it takes arithmetic."""
+        """What each view's position starts from, named where it takes arithmetic. Reads at computed
+        positions that have been made by then need none."""
         at = self.builder.at(known)
         named: dict[k.Expression, k.Local] = {}
         bases: dict[View, k.Expression] = {}
+        first = (0 if self.in_bands else 1) + len(self.axes)
+        made = {
+            value.view
+            for number, value in enumerate(self.phase.elements.values)
+            if isinstance(value, Gather) and self.emitter.level(number) < first
+        }
         for view in self.phase.elements.views():
-            if view.near:
+            if view.near or view in made:
                 continue
             base = at(view)
             if isinstance(base, k.Operate):
@@ -461,16 +467,8 @@ class Loops:
 
 
 def choose_lanes(phase: Phase, axis: int, long: int, profile: Profile) -> int:
-    """How many of so many points along an axis make one vector: several where each has its own
-    place in what is read, next to the one before, or the same."""
-    elements, strides = phase.elements, phase.space.walk.strides
-    if elements.has_guarded_reads or any(is_positional(g.fold) for g in phase.gathered):
-        return 1
-    if any(strides[view][axis] not in (0, 1) for view in elements.views() if not view.near):
-        return 1
-    moving = find_moving(elements, strides, axis)
-    gathers = [value for value in elements.values if isinstance(value, Gather)]
-    if any(moving[number] for gather in gathers for number, _ in gather.terms):
+    """How many of so many points along an axis make one vector."""
+    if not lies_together(phase.elements, phase.space.walk.strides, axis):
         return 1
     return next((width for width in (profile.lanes, _FOUR) if width <= long), 1)
 
