@@ -196,8 +196,7 @@ def list_conditions(elements: Elements) -> tuple[int, ...]:
 
 def list_stored(elements: Elements) -> frozenset[int]:
     """The values that the results are computed from, and these."""
-    needed = (list_needed(elements, number) for _, number in elements.results)
-    return frozenset().union(*needed)
+    return frozenset(n for _, root in elements.results for n in list_needed(elements, root))
 
 
 def list_joins(elements: Elements) -> frozenset[int]:

@@ -58,7 +58,7 @@ class Space:
 
 
 def arrange(passes: Sequence[Elements], kept: int, as_written: bool = False) -> tuple[Space, ...]:
-    """The spaces of passes over the same `kept` first dimensions, in the order of memory, or in that
+    """The spaces of passes over the same `kept` first dimensions: in the order of memory, or
     `as_written`.
 
     A pass that folds has an inner dimension, if need be one of a single point.

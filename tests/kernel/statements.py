@@ -41,7 +41,8 @@ def count_threads(kernel: k.Kernel) -> int:
 def count_steps(kernel: k.Kernel) -> int:
     """How often the first work item goes through the innermost statements of its loops: what it
     does one after the other."""
-    return _count_steps(kernel.body, {})
+    counts = {scalar.name: count for scalar, count in kernel.scalars if isinstance(count, int)}
+    return _count_steps(kernel.body, counts)
 
 
 def _count_steps(statements: Sequence[k.Statement], known: dict[str, int]) -> int:
@@ -73,10 +74,13 @@ def _evaluate(expression: k.Expression, known: dict[str, int]) -> int | None:
     match expression:
         case k.Literal(value=value):
             return int(value)
-        case k.Local(name=name):
+        case k.Local(name=name) | k.Scalar(name=name):
             return known.get(name)
         case k.Position() | k.Lead():
             return 0
+        case k.Choose(then=then, otherwise=otherwise):
+            found = _evaluate(then, known)
+            return found if found == _evaluate(otherwise, known) else None
         case k.Operate(operation=operation, operands=operands):
             given = [_evaluate(operand, known) for operand in operands]
             if any(number is None for number in given):
