@@ -58,15 +58,16 @@ def lower_group(
         names = _name_members(group.passes)
         return (_make_kernel(function, rows.used, group.stages, names, profile, limits, rows=rows),)
     phases, alone = _arrange(function, group.kept, group.passes, group.stages, profile)
-    apart = _find_obstacle(function, phases, profile, limits)
-    if not apart:
-        names = _name_members(group.passes)
-        return (_make_kernel(function, phases, group.stages, names, profile, limits, alone),)
-    kernels: list[k.Kernel] = []
     passes: Sequence[Pass] = group.passes
     if any(p.tests_guard for p in phases):
         passes = _part_guards(function, passes)
-    for steps in _split(passes):
+    parts = _split(passes)
+    apart = _find_obstacle(function, phases, len(parts), profile, limits)
+    if not apart:
+        names = _name_members(passes)
+        return (_make_kernel(function, phases, group.stages, names, profile, limits, alone),)
+    kernels: list[k.Kernel] = []
+    for steps in parts:
         kernels += _lower_step(function, group.kept, steps, profile, limits)
     if len(kernels) == 1:
         return tuple(kernels)
@@ -74,10 +75,15 @@ def lower_group(
 
 
 def _find_obstacle(
-    function: ir.Function, phases: Sequence[Phase], profile: Profile, limits: Limits
+    function: ir.Function,
+    phases: Sequence[Phase],
+    parts: int,
+    profile: Profile,
+    limits: Limits,
 ) -> str:
-    """Why one kernel cannot have all phases, in words; nothing where it can."""
-    if any(p.has_computed_reads or p.tests_guard for p in phases):
+    """Why one kernel cannot have all phases, which are so many folds with what derives from each,
+    in words; nothing where it can."""
+    if parts > 1 and any(p.has_computed_reads or p.tests_guard for p in phases):
         return "it takes several kernels, for what is read depends on the positions of points"
     if not _keeps_busy(phases, profile):
         return "it takes several kernels, for there are too few outputs to share out"
@@ -115,7 +121,8 @@ def _arrange(
     in_vectors = reduce_cpu.goes_in_vectors(phases, profile)
     if _has_few_outputs(first, profile):
         return phases if in_vectors else written, False
-    alone = not in_vectors or find_together(function, written) is not None
+    # What a guard leaves out may be most of the points: loops of an output's own skip it.
+    alone = not in_vectors or first.tests_guard or find_together(function, written) is not None
     return (written, True) if alone else (phases, False)
 
 
