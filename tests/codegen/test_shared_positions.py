@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dmlc
 from dmlc import ir
 from dmlc.pipeline import compile
 from dmlc.reference import evaluate
@@ -53,3 +54,11 @@ def test_types(name: str, dtype: str, profile: str) -> None:
 )
 def test_any_sizes(name: str, a: int, b: int, c: int, profile: str) -> None:
     check(read(name, a, b, c), profile)
+
+
+@pytest.mark.parametrize("name", ["label", "groups", "window", "first_of_most", "far_positions"])
+def test_shaders(name: str) -> None:
+    function = read(name, 41, 937, 5)
+    inputs = positions.make_inputs(function)
+    got = dmlc.run(function, inputs, device="vulkan")
+    assert positions.find_differences(got, evaluate(function, inputs)) == []
