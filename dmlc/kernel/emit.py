@@ -186,7 +186,7 @@ class Emitter:
 
     def forget(self, level: int) -> None:
         """Has a scope that was written piece by piece written again."""
-        own = [n for n in self._written if self._levels[n] == level]
+        own = {n for n in self._written if self._levels[n] == level}
         self._written.difference_update(own)
         self._outer = {n: made for n, made in self._outer.items() if n not in own}
 

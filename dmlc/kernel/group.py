@@ -84,7 +84,7 @@ def _find_obstacle(
     """Why one kernel cannot have all phases, which are so many folds with what derives from each,
     in words; nothing where it can."""
     if parts > 1 and any(p.has_computed_reads or p.tests_guard for p in phases):
-        return "it takes several kernels, for what is read depends on the positions of points"
+        return "it takes several kernels, for values depend on the positions of points"
     if not _keeps_busy(phases, profile):
         return "it takes several kernels, for there are too few outputs to share out"
     if len(_list_buffers(function, phases)) > limits.buffers:

@@ -335,13 +335,13 @@ class Loops:
         named: dict[k.Expression, k.Local] = {}
         bases: dict[View, k.Expression] = {}
         first = (0 if self.in_bands else 1) + len(self.axes)
-        made = {
-            value.view
-            for number, value in enumerate(self.phase.elements.values)
-            if isinstance(value, Gather) and self.emitter.level(number) < first
-        }
+        gathers = [
+            (n, v) for n, v in enumerate(self.phase.elements.values) if isinstance(v, Gather)
+        ]
+        inside = {value.view for number, value in gathers if self.emitter.level(number) >= first}
+        outside = {value.view for _, value in gathers} - inside
         for view in self.phase.elements.views():
-            if view.near or view in made:
+            if view.near or view in outside:
                 continue
             base = at(view)
             if isinstance(base, k.Operate):
