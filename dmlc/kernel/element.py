@@ -153,22 +153,6 @@ def lies_together(elements: Elements, strides: Mapping[View, tuple[int, ...]], a
     return not any(moving[number] for gather in gathers for number, _ in gather.terms)
 
 
-def find_steps(elements: Elements) -> dict[View, tuple[int, ...]]:
-    """How far a step along each dimension takes each view: its stride, and more for a read at
-    computed positions, each of which is taken to move by one where it moves."""
-    strides = {view: view.strides for view in elements.views()}
-    gathers = [value for value in elements.values if isinstance(value, Gather)]
-    found = {view: list(steps) for view, steps in strides.items()}
-    for axis in range(len(elements.domain) if gathers else 0):
-        moving = find_moving(elements, strides, axis)
-        for gather in gathers:
-            terms = sum(step for number, step in gather.terms if moving[number])
-            found[gather.view][axis] = max(
-                found[gather.view][axis], gather.view.strides[axis] + terms
-            )
-    return {view: tuple(steps) for view, steps in found.items()}
-
-
 def list_needed(elements: Elements, root: int) -> frozenset[int]:
     """The values that one is computed from, and itself."""
     needed = {root}

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from dmlc.kernel.collapse import Walk
-from dmlc.kernel.element import Elements, View, find_steps
+from dmlc.kernel.element import Elements, Gather, View, find_moving
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ Ranked: TypeAlias = list[tuple[View, tuple[int, ...]]]
 
 def _rank(elements: Elements, domain: tuple[int, ...]) -> Ranked:
     """What a pass walks through, the largest first; a result before what is as large."""
-    steps = find_steps(elements)
+    steps = _find_steps(elements)
     views = [v for v in elements.views() if not v.near]
     stored = {view for view, _ in elements.results}
 
@@ -142,6 +142,22 @@ def _rank(elements: Elements, domain: tuple[int, ...]) -> Ranked:
 
     ranked = sorted(dict.fromkeys(views), key=reach, reverse=True)
     return [(view, steps[view]) for view in ranked]
+
+
+def _find_steps(elements: Elements) -> dict[View, tuple[int, ...]]:
+    """How far a step along each dimension takes each view: its stride, and more for a read at
+    computed positions, each of which is taken to move by one where it moves."""
+    strides = {view: view.strides for view in elements.views()}
+    gathers = [value for value in elements.values if isinstance(value, Gather)]
+    found = {view: list(steps) for view, steps in strides.items()}
+    for axis in range(len(elements.domain) if gathers else 0):
+        moving = find_moving(elements, strides, axis)
+        for gather in gathers:
+            terms = sum(step for number, step in gather.terms if moving[number])
+            found[gather.view][axis] = max(
+                found[gather.view][axis], gather.view.strides[axis] + terms
+            )
+    return {view: tuple(steps) for view, steps in found.items()}
 
 
 def _sort(ranked: Ranked, rank: int) -> list[int]:
