@@ -16,11 +16,12 @@ import numpy as np
 
 from dmlc.binding import Graph, Operator, TensorDesc, ir_name
 from dmlc.catalog import operator
+from dmlc.devices import AnyDevice, AnyExecutable, load_function, load_on
 from dmlc.ir import Function
+from dmlc.known_answers import find_trusted
 from dmlc.oracle import find_expected
 from dmlc.pipeline import compile
 from dmlc.program import Program, Role, TensorSpec
-from dmlc.runtime import d3d12, opencl, vulkan
 from dmlc.runtime.arrays import (
     Array,
     Shape,
@@ -29,17 +30,12 @@ from dmlc.runtime.arrays import (
     check_output,
     show_shape,
 )
-from dmlc.runtime.d3d12 import D3D12Device
-from dmlc.runtime.opencl.device import Device, DeviceKind
-from dmlc.runtime.opencl.executable import Executable
 from dmlc.runtime.report import Report
-from dmlc.runtime.vulkan import VulkanDevice
 from dmlc.scalars import TENSOR_TYPES, DataType, data_type_of
 from dmlc.source import (
     Diagnostic,
     DmlcError,
     UnsupportedError,
-    unknown_name,
 )
 
 __all__ = [
@@ -52,7 +48,6 @@ __all__ = [
 Subject: TypeAlias = str | Operator | Graph | Function
 Outputs: TypeAlias = Mapping[str, Array | Sequence[int]]
 
-_DEVICE_WORDS = ("opencl", "vulkan", "d3d12", "reference")
 _PLANS_KEPT = 1024
 
 
@@ -68,32 +63,6 @@ class Results(dict[str, Array]):
 # Devices --------------------------------------------------------------------------------------
 
 
-AnyDevice: TypeAlias = Device | VulkanDevice | D3D12Device
-AnyExecutable: TypeAlias = Executable | vulkan.Executable | d3d12.Executable
-
-
-def _find_device(device: str) -> AnyDevice | None:
-    """The device that a device text means, or None for the reference."""
-    head = device.partition(":")[0]
-    if device == "reference":
-        return None
-    if head == "opencl":
-        return opencl.find_device(device)
-    if head == "vulkan":
-        return vulkan.find_device(device)
-    if head == "d3d12":
-        return d3d12.find_device(device)
-    raise DmlcError(unknown_name("device", device, _DEVICE_WORDS))
-
-
-def _load_on(program: Program, device: AnyDevice) -> AnyExecutable:
-    if isinstance(device, VulkanDevice):
-        return vulkan.load_on(program, device)
-    if isinstance(device, D3D12Device):
-        return d3d12.load_on(program, device)
-    return opencl.load_on(program, device)
-
-
 def load_program(program: Program, device: str = "opencl") -> AnyExecutable:
     """Builds a program on a device: `opencl`, `vulkan` or `d3d12`, each also followed by `:` and
     an index or part of a name. OpenCL runs programs for the target `opencl`, the others those for
@@ -102,13 +71,13 @@ def load_program(program: Program, device: str = "opencl") -> AnyExecutable:
     Raises `UnavailableError` where there is no such device, and `UnsupportedError` where the
     device does not run programs for that target.
     """
-    found = _find_device(device)
+    found = find_trusted(device)
     if found is None:
         raise UnsupportedError(
             "the reference evaluates functions, not compiled programs",
             notes=["dmlc.run(function, inputs, device='reference') does that"],
         )
-    return _load_on(program, found)
+    return load_on(program, found)
 
 
 # Running --------------------------------------------------------------------------------------
@@ -140,7 +109,7 @@ def run(
     given = _spell_entries(listed, inputs)
     arrays = {name: _as_array(name, value) for name, value in given.items() if value is not None}
     wanted = cast("Outputs", _spell_entries(listed, outputs or {}))
-    call = _Call(resolved, arrays, attributes or {}, wanted, dims or {}, _find_device(device))
+    call = _Call(resolved, arrays, attributes or {}, wanted, dims or {}, find_trusted(device))
     found = call.run()
     if not listed:
         return found
@@ -328,7 +297,7 @@ class _Call:
             general = self._general_executable(subject)
             if general is not None:
                 return _Plan(subject, function, general)
-        return _Plan(subject, function, _load(function, self.device))
+        return _Plan(subject, function, load_function(function, self.device))
 
     def _bind(self, subject: Operator) -> Function:
         tensors = {**self.arrays, **self._given()}
@@ -380,7 +349,7 @@ class _Call:
         except DmlcError:
             # Bound to sizes it is fine, so it needs them: the function bound to them serves.
             return None
-        executable = _load(function, self.device)
+        executable = load_function(function, self.device)
         largest = max(a.size for a in tensors.values())
         return executable if largest <= executable.program.max_count else None
 
@@ -466,14 +435,3 @@ def _result_specs(function: Function) -> tuple[TensorSpec, ...]:
         TensorSpec(r.name, Role.OUTPUT, stages[r.name].dtype, stages[r.name].domain)
         for r in function.results
     )
-
-
-@functools.lru_cache(maxsize=256)
-def _load(function: Function, device: AnyDevice) -> AnyExecutable:
-    if isinstance(device, VulkanDevice):
-        return vulkan.load_on(compile(function, "hlsl"), device)
-    if isinstance(device, D3D12Device):
-        # compushady brings a root signature of its own.
-        return d3d12.load_on(compile(function, "hlsl", root_signature=False), device)
-    profile = "gpu" if device.kind is DeviceKind.GPU else "cpu"
-    return opencl.load_on(compile(function, "opencl", profile), device)

@@ -1,10 +1,11 @@
-"""Writes output files: all of them, or none."""
+"""Writes files, all of them or none; and where those are kept that can be made again."""
 
 from __future__ import annotations
 
 import errno
 import os
 import shutil
+import sys
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,3 +45,14 @@ def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> list[Pa
         for temporary, _ in pending:
             temporary.unlink(missing_ok=True)
     return [path for _, path in pending]
+
+
+def cache_folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
+    """The user's folder for what dmlc can find out again. It may not be there yet."""
+    if platform == "win32":
+        base = environment.get("LOCALAPPDATA") or "~/AppData/Local"
+    elif platform == "darwin":
+        base = "~/Library/Caches"
+    else:
+        base = environment.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "dmlc"

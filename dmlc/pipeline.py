@@ -1,10 +1,12 @@
 """The compiler in one line: from a bound function to a program.
 
-tensor IR -> simplify -> narrow -> take out factors -> fuse -> kernel IR (lower, per group of
-stages) -> render -> Program
+tensor IR -> simplify -> narrow -> take out factors -> saturate positions -> fuse -> kernel IR
+(lower, per group of stages) -> render -> Program
 """
 
 from __future__ import annotations
+
+import itertools
 
 from dmlc.codegen.dialect import Dialect, Unsupported
 from dmlc.codegen.render import find_dialect, render
@@ -16,6 +18,7 @@ from dmlc.kernel.group import lower_group
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Limits, Profile, find_profile
+from dmlc.kernel.verify import verify_kernel
 from dmlc.program import Program
 from dmlc.report import Report, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
@@ -23,6 +26,7 @@ from dmlc.transform.budget import Budget
 from dmlc.transform.factor import take_out_factors
 from dmlc.transform.fuse import Fusion, fuse
 from dmlc.transform.narrow import narrow
+from dmlc.transform.saturate import saturate_positions
 from dmlc.transform.separate import separate
 from dmlc.transform.simplify import simplify
 from dmlc.transform.widen import widen_booleans
@@ -70,10 +74,23 @@ def find_fusion(function: Function, target: str = "opencl", profile: str | None 
 
 def describe_kernels(function: Function, target: str, profile: str | None = None) -> str:
     """The kernel IR that `compile` renders, as text for people. Raises as `compile` does."""
-    dialect = find_dialect(target)
+    _, kernels = make_kernels(function, target, profile)
+    return "\n\n".join(map(print_kernel, kernels))
+
+
+def make_kernels(
+    function: Function,
+    target: str = "opencl",
+    profile: str | None = None,
+    *,
+    shader_model: str | None = None,
+) -> tuple[Function, tuple[Kernel, ...]]:
+    """The function as fusion leaves it, and its kernels in execution order, as `compile` renders
+    them. Raises as `compile` does."""
+    dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
-    _, kernels = _lower(function, dialect, shape)
-    return "\n\n".join(print_kernel(kernel) for made in kernels for kernel in made)
+    fusion, kernels = _lower(function, dialect, shape)
+    return fusion.function, tuple(kernel for made in kernels for kernel in made)
 
 
 def make_budget(shape: Profile, limits: Limits) -> Budget:
@@ -90,8 +107,8 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
 
 def rewrite(function: Function, longest_row: int = 0) -> Function:
     """The passes before fusion, of a verified function: simplified, with sums over rows of at most
-    `longest_row` elements taken by themselves, with short reductions, and with factors taken out
-    of sums."""
+    `longest_row` elements taken by themselves, with short reductions, with factors taken out of
+    sums, and with positions of 32 bits."""
     simplified = simplify(function)
     verify(simplified, "simplify", function)
     separated = separate(simplified, longest_row)
@@ -102,7 +119,9 @@ def rewrite(function: Function, longest_row: int = 0) -> Function:
     verify(simplified, "simplify", narrowed)
     factored = simplify(take_out_factors(simplified), simplified)
     verify(factored, "take_out_factors", simplified)
-    return factored
+    saturated = saturate_positions(factored)
+    verify(saturated, "saturate_positions", factored)
+    return saturated
 
 
 def _lower(
@@ -119,6 +138,8 @@ def _lower(
     kernels = tuple(
         lower_group(fusion.function, group, shape, dialect.limits) for group in fusion.groups
     )
+    for kernel in itertools.chain.from_iterable(kernels):
+        verify_kernel(kernel, "lower")
     return fusion, kernels
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlc.files import write_files
+from dmlc.files import cache_folder, write_files
 from dmlc.source import DmlcError
 
 
@@ -58,3 +58,17 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
         assert raised.value.diagnostics[0].notes[0].message == (
             "give an output folder that you may write to"
         )
+
+
+@pytest.mark.parametrize(
+    ("environment", "platform", "folder"),
+    [
+        ({"XDG_CACHE_HOME": "/c"}, "linux", "/c/dmlc"),
+        ({}, "linux", "~/.cache/dmlc"),
+        ({"LOCALAPPDATA": "/local"}, "win32", "/local/dmlc"),
+        ({}, "win32", "~/AppData/Local/dmlc"),
+        ({"XDG_CACHE_HOME": "/c"}, "darwin", "~/Library/Caches/dmlc"),
+    ],
+)
+def test_the_users_cache_folder(environment: dict[str, str], platform: str, folder: str) -> None:
+    assert cache_folder(environment, platform) == Path(folder).expanduser()

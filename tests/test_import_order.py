@@ -17,7 +17,7 @@ ORDER = (
     "collection", "source", "resources", "files", "scalars", "language", "library", "ir", "binding",
     "catalog", "building", "transform", "reference", "oracle", "kernel", "shader_model",
     "buffer_plan", "program", "report", "codegen", "pipeline", "picture", "runtime", "interop",
-    "api", "testing", "cli", "__main__",
+    "devices", "known_answers", "api", "testing", "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 

@@ -1,8 +1,9 @@
 """Proves that what a stage reads by index lies inside its tensors.
 
 Positions that depend on index variables alone are evaluated over their extents where intervals do
-not tell, with the stage's guard known to hold. What is not proved is the author's mistake, and
-names the read, the axis, its size and how far the position reaches.
+not tell, with the stage's guard known to hold. What other conditions keep inside, `guards` has held
+inside by now. What is not proved is the author's mistake, and names the read, the axis, its size
+and how far the position reaches where its conditions hold.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dmlc.binding.builder import span_text
 from dmlc.binding.indexing import Indexing, Place
 from dmlc.binding.nodes import Emission
 from dmlc.ir.positions import find_reach
-from dmlc.ir.ranges import Interval, instruction_range, stage_range
+from dmlc.ir.ranges import Interval, Ranges, stage_range
 from dmlc.source import Diagnostic, DmlcError
 
 
@@ -31,9 +32,9 @@ def check_reads(
     # In the order of the emission, where each read has a known place.
     body = ir.Body(emission.instructions, emission.result, emission.guard)
     probe = ir.Stage(stage.name, stage.dtype, stage.domain, body, stage.reduction)
-    ranges: list[Interval] = []
+    ranges = Ranges(probe, builder.ranges)
     for instruction in body.instructions:
-        ranges.append(instruction_range(probe, instruction, ranges, builder.ranges))
+        ranges.add(instruction)
     whole = stage_range(probe, ranges)
     if whole is not None:
         builder.ranges[stage.name] = whole
@@ -60,6 +61,10 @@ def check_reads(
 
 
 def _leaves(place: Place, axis: int, size: int, reach: Interval) -> Diagnostic:
+    if place.reach:
+        # The same read may stand in several places, some of which are right.
+        low, high = (max(reach[0], place.reach[axis][0]), min(reach[1], place.reach[axis][1]))
+        reach = (low, high) if low < 0 or high >= size else reach
     if math.isinf(reach[0]) and math.isinf(reach[1]):
         where = "at positions that are not known at compile time"
         cure = "clamp the position, or give a value for what lies outside with 'else'"

@@ -7,12 +7,12 @@ of the stages that hold values.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dmlc import ir
 from dmlc.binding.builder import Builder, type_name
 from dmlc.binding.nodes import Element, Emission, Form, Node, ValueType, Weak, emit_body
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import OPERATIONS, DataType, find_data_type
 from dmlc.source import DmlcError, InternalError, Span
 
 
@@ -94,9 +94,16 @@ class Folding(Builder):
     ) -> Emission:
         """The computation of one element of `domain`; every shape in it broadcasts to that.
         `variables` are the index variables along its axes, if it is defined by index."""
+        return self.emit_values([root], domain, variables)
+
+    def emit_values(
+        self, roots: Sequence[Element], domain: tuple[ir.Extent, ...], variables: Sequence[int]
+    ) -> Emission:
+        """The same under a guard, the second of the roots if there are two."""
         view = tuple(ir.Index(axis) for axis in range(len(domain)))
         places = {v: ir.Index(axis) for axis, v in enumerate(variables)}
-        return emit_body(self.nodes, self._held, [root.node], domain, view, places)
+        numbers = [root.node for root in roots]
+        return emit_body(self.nodes, self._held, numbers, domain, view, places)
 
     def emit_fold(self, fold: Node, variables: Sequence[int]) -> Emission:
         """The computation of what a fold folds, at a point of its domain and its axes; that of its
@@ -124,10 +131,11 @@ class Folding(Builder):
         shape = self.nodes[fold.operands[0]].shape or ()
         return ir.Reduction(str(fold.payload), tuple((a, shape[a]) for a in fold.axes))
 
-    def tensors_of(self, value: Element) -> list[str]:
-        """The tensors whose elements a value is computed from; those that only decide between
-        values, or are compared, are left out."""
-        found: dict[str, None] = {}
+    def list_types(self, value: Element, types: Mapping[str, DataType]) -> list[DataType]:
+        """The types that a value is computed from: those that casts name, and those of the tensors
+        whose elements are read, which `types` has. What only decides between values, or is
+        compared, is left out."""
+        found: dict[DataType, None] = {}
         seen: set[int] = set()
         pending = [value.node]
         while pending:
@@ -136,8 +144,12 @@ class Folding(Builder):
             if number in seen or node.dtype is DataType.BOOL:
                 continue
             seen.add(number)
+            named = find_data_type(str(node.payload)) if node.form is Form.CAST else None
             if node.form in (Form.LOAD, Form.READ):
-                found[str(node.payload)] = None
+                named = types[str(node.payload)]
+            if named is not None:
+                found[named] = None
+                continue
             pending.extend(reversed(node.operands))
         return list(found)
 

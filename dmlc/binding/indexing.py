@@ -1,8 +1,8 @@
 """Index notation as nodes: index variables, reads at positions, reductions over variables.
 
 Positions are INDEX values, whole numbers; what is not known to be one is refused. How far a
-position reaches is worked out here for `else` and for divisions; that every read stays inside is
-`bounds`' to prove.
+position reaches is worked out here for `else`, for `guards` and for divisions; that every read
+stays inside is `bounds`' to prove.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from dmlc import ir
 from dmlc.binding.builder import span_text
 from dmlc.binding.folding import Folding
 from dmlc.binding.nodes import Element, Form, Node, Pack, Value, Variable, Weak
 from dmlc.binding.values import describe, is_number, show, whole_number
 from dmlc.ir.positions import find_reach
-from dmlc.ir.ranges import UNKNOWN, Interval, instruction_range
+from dmlc.ir.ranges import UNKNOWN, Interval, Ranges
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import DmlcError, Note, Span
 
@@ -34,6 +36,8 @@ class Place:
     span: Span
     positions: tuple[Span, ...]
     notes: tuple[Note, ...]
+    reach: tuple[Interval, ...] = ()
+    """How far each position reaches where the conditions around it hold."""
 
 
 class Indexing(Folding):
@@ -91,6 +95,10 @@ class Indexing(Folding):
         node = self.node(value)
         if node.form is Form.CONSTANT:
             return self._number(int(node.payload))
+        if node.form is Form.CAST and self.nodes[node.operands[0]].dtype is _INDEX:
+            position = Element(node.operands[0])
+            if isinstance(node.dtype, DataType) and _holds(node.dtype, self.interval(position)):
+                return position  # It was a number of some type for a while, and is the same.
         if node.form is Form.APPLY and node.payload in ("min", "max"):
             # Bounds are kept as bounds of positions, which what is read is held to.
             given = [self.position(Element(o), span) for o in node.operands]
@@ -173,6 +181,10 @@ class Indexing(Folding):
         dtype = operation.result_type(_INDEX)
         return self._make_apply(operation, operands, dtype, None, soft=True)
 
+    def negate(self, condition: Element) -> Element:
+        """The condition that holds where another does not."""
+        return self._whole("not", condition)
+
     def _choose(self, condition: Element, then: Element, otherwise: Element) -> Element:
         numbers = (condition.node, then.node, otherwise.node)
         return self._add(Node(Form.SELECT, "select", numbers, _INDEX, None, soft=True))
@@ -181,32 +193,35 @@ class Indexing(Folding):
 
     def interval(self, value: Element) -> Interval:
         """An interval that an INDEX value lies in, wherever its variables stand."""
-        stage = self._probe(value)
+        stage = self.probe(value)
         if stage is None:
             return UNKNOWN
-        found: list[Interval] = []
+        found = Ranges(stage, self.ranges)
         for instruction in stage.body.instructions:
-            found.append(instruction_range(stage, instruction, found, self.ranges))
+            found.add(instruction)
         return found[stage.body.result]
 
     def reach(self, value: Element, size: int) -> Interval:
         """The smallest and largest value of an INDEX value that depends on positions alone, or
         what `interval` says if that lies below `size` and above 0."""
         found = self.interval(value)
-        stage = self._probe(value)
+        stage = self.probe(value)
         if stage is None or (found[0] >= 0 and found[1] < size):
             return found
         exact = find_reach(stage, stage.body.result, size)
         return max(found[0], exact[0]), min(found[1], exact[1])
 
-    def _probe(self, value: Element) -> ir.Stage | None:
-        """A stage that computes a value at every point of the variables it depends on; None
-        where that needs other stages first."""
-        node = self.nodes[value.node]
+    def probe(self, value: Element, conditions: Sequence[Element] = ()) -> ir.Stage | None:
+        """A stage that computes a value at every point of the variables it depends on, under those
+        conditions that can be computed; None where the value needs other stages first."""
         if self.list_folds(value):
             return None
-        domain = tuple(self.variables[v].extent for v in node.free)
-        body = self.emit_value(value, domain, node.free).body()
+        ready = [c for c in conditions if not self.list_folds(c)]
+        roots = [value] if not ready else [value, self._join(ready)]
+        free = {v: None for root in roots for v in self.node(root).free}
+        variables = sorted(free, key=self._variable_order)
+        domain = tuple(self.variables[v].extent for v in variables)
+        body = self.emit_values(roots, domain, variables).body()
         return ir.Stage("position", DataType.INT64, domain, body)
 
     # Reads --------------------------------------------------------------------------------
@@ -231,16 +246,16 @@ class Indexing(Folding):
         span: Span,
     ) -> Value:
         """The same where the positions lie inside a tensor of these sizes, and `otherwise`
-        elsewhere."""
+        elsewhere. It has the tensor's type, whichever of the two is all there is."""
         if 0 in sizes:
-            return otherwise
+            return self._take_type(otherwise, dtype.compute, span)
         inside: list[Element] = []
         kept: list[Element] = []
         for position, size in zip(positions, sizes, strict=True):
             zero, last = self._number(0), self._number(size - 1)
             low, high = self.reach(position, size)
             if high < 0 or low >= size:
-                return otherwise
+                return self._take_type(otherwise, dtype.compute, span)
             bounded = position
             if low < 0:
                 inside.append(self._whole("ge", position, zero))
@@ -254,6 +269,11 @@ class Indexing(Folding):
             return value
         condition = self._join(inside)
         return self.select((condition, value, otherwise), (span, span, span), span)
+
+    def _take_type(self, value: Value, to: DataType, span: Span) -> Element:
+        """A value in the type of a tensor, as if it were an element of it."""
+        adapted = self.adapt(value, to, span)
+        return self._add(dataclasses.replace(self.node(adapted), soft=False))
 
     def keep_inside(self, position: Element, size: int) -> Element:
         """A position, or the nearest place of an axis of that size where it lies outside."""
@@ -422,6 +442,14 @@ class Indexing(Folding):
                 rest = self._whole("mod", rest, self._number(max(size, 1)))
             made.append(rest)
         return Pack(tuple(made))
+
+
+def _holds(dtype: DataType, reach: Interval) -> bool:
+    """Whether an integer type has every number of an interval."""
+    if not dtype.is_integer:
+        return False
+    limits = np.iinfo(dtype.dtype)
+    return limits.min <= reach[0] and reach[1] <= limits.max
 
 
 def _widens(source: object, target: object) -> bool:

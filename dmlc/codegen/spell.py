@@ -38,6 +38,8 @@ class Text(NamedTuple):
     """The same text where a long line may be broken."""
     operator: str = ""
     """The operator of infix text that is nothing but two operands and it."""
+    promoted: bool = False
+    """Whether the language takes it for a wider type than it has, and a call for another one."""
 
     def beside(self, operator: str, *, is_first: bool) -> str:
         """As an operand of an operator, on its left or on its right."""
@@ -267,8 +269,8 @@ class Speller:
                 return Text(" ".join(pieces), pieces=pieces)
             case k.Shuffle():
                 return self._spell_shuffle(expression)
-            case k.Iota(type=type_):
-                numbers = ", ".join(map(str, range(type_.lanes)))
+            case k.Numbers(values=values, type=type_):
+                numbers = ", ".join(map(str, values))
                 return Text(f"({self._type_name(type_.dtype, type_.lanes)})({numbers})")
             case k.Lead(buffer=buffer, bytes=bytes_):
                 places = {"p": self._names.spell(buffer), "n": bytes_, "I": self.index_type}
@@ -361,7 +363,10 @@ class Speller:
         inner = [p.beside(operator, is_first=n == 0) for n, p in enumerate(plain)]
         places: dict[str, str | int] = {
             **{str(n): text for n, text in enumerate(inner)},
-            **{letter: w.text for letter, w in zip("ab", wide, strict=False)},
+            **{
+                letter: f"({self._type_name(dtype, lanes)})({w.text})" if w.promoted else w.text
+                for letter, w in zip("ab", wide, strict=False)
+            },
         }
         text = self._fill(entry, places, dtype, lanes, dtype)
         pieces = ()
@@ -399,7 +404,8 @@ class Speller:
             width = mask or self._measure(expression.type.dtype)
             condition = self._convert_mask(condition, width, lanes)
         pieces = (condition.inner, f"? {then.inner}", f": {otherwise.inner}")
-        return Text(" ".join(pieces), True, mask, pieces)
+        promoted = lanes == 1 and expression.type.dtype in self._dialect.promoted
+        return Text(" ".join(pieces), True, mask, pieces, promoted=promoted)
 
     def _spell_shuffle(self, shuffle: k.Shuffle) -> Text:
         dtype, lanes = shuffle.type.dtype, shuffle.type.lanes

@@ -94,9 +94,10 @@ class Elements:
 
     @property
     def has_positions(self) -> bool:
-        """Whether something depends on where a point is, other than what it reads evenly."""
+        """Whether something depends on where a point is, other than what it reads evenly; or is a
+        position itself."""
         return any(
-            isinstance(v, Gather) or (isinstance(v, Place) and v.dtype is DataType.INDEX)
+            isinstance(v, Gather) or (isinstance(v, Place | ir.Cast) and v.dtype is DataType.INDEX)
             for v in self.values
         )
 
@@ -423,7 +424,7 @@ class Collector:
         return folded if isinstance(folded, ir.Constant) else value
 
     def _index(self, index: ir.Index, axes: Mapping[ir.Index, int]) -> Value:
-        if index not in axes:
+        if index not in axes or self._domain[axes[index]] == 1:
             return ir.Constant(DataType.INDEX, 0)
         strides = tuple(int(axis == axes[index]) for axis in range(len(self._domain)))
         return Place(View("", DataType.INDEX, strides), DataType.INDEX)
@@ -454,8 +455,13 @@ class Collector:
             steps = (0,) * (len(steps) - 1) + (1,)
         for step, number, form in zip(steps, load.indices, positions.list_forms(load), strict=True):
             if form is None:
+                known = self._values[numbers[number]]
+                if isinstance(known, ir.Constant) and positions.is_inside(load, number):
+                    offset += int(known.value) * step
+                    continue
                 terms[numbers[number]] = terms.get(numbers[number], 0) + step
-                guarded = guarded or not positions.is_inside(load, number)
+                # Without a guard the verifier has seen to it at every point.
+                guarded |= stage.body.guard is not None and not positions.is_inside(load, number)
                 continue
             offset += form.constant * step
             for index, factor in form.factors:

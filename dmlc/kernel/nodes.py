@@ -123,9 +123,10 @@ class Broadcast:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Iota:
-    """The number of each lane of a vector, from 0."""
+class Numbers:
+    """A vector of whole numbers, one for each lane."""
 
+    values: tuple[int, ...]
     type: Type
 
 
@@ -178,7 +179,7 @@ Expression: TypeAlias = (
     | Choose
     | Convert
     | Broadcast
-    | Iota
+    | Numbers
     | Lead
     | Element
     | Join

@@ -25,6 +25,11 @@ def print_kernel(kernel: k.Kernel) -> str:
     return "\n".join(lines)
 
 
+def print_expression(node: k.Expression) -> str:
+    """The text of an expression, on one line."""
+    return _expression(node)
+
+
 def _type(type: k.Type) -> str:
     return type.dtype.short if type.lanes == 1 else f"{type.dtype.short}x{type.lanes}"
 
@@ -113,7 +118,7 @@ def _expression(node: k.Expression) -> str:
         case k.Shuffle():
             lanes = ", ".join(map(str, node.lanes))
             return f"shuffle({_expression(node.first)}, {_expression(node.second)}; {lanes})"
-        case k.Iota():
-            return f"iota({_type(node.type)})"
+        case k.Numbers():
+            return f"{_type(node.type)}({', '.join(map(str, node.values))})"
         case k.Lead():
             return f"lead({node.buffer}, {node.bytes})"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import stat
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dmlc as package
-from dmlc import ir
+from dmlc import ir, known_answers
 from dmlc.cli import devices_command
 from dmlc.runtime.opencl.device import Device, DeviceKind, Memory
 from dmlc.runtime.vulkan import VulkanDevice
@@ -264,6 +265,49 @@ def test_devices(dmlc: Dmlc) -> None:
     assert listed[0]["selector"] == "opencl:0"
     assert any("compute units" in fact for fact in listed[0]["facts"])
     assert listed[-1]["selector"] == "vulkan:0"
+
+
+def test_devices_are_checked(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = dmlc("devices", "--check")
+    assert found.status == 0
+    said = found.out.splitlines()
+    assert len(said) == 2 * len(dmlc("devices").out.splitlines())
+    assert set(said[1::2]) == {"    every known answer is right"}
+    assert [row["wrong"] for row in json.loads(dmlc("devices", "--check", "--json").out)] == [
+        [] for _ in said[::2]
+    ]
+
+    def lie(device: object) -> tuple[str, ...]:
+        if isinstance(device, VulkanDevice):
+            raise UnavailableError("no DXC")
+        return ("tanh is 3, not 1", "pow is wrong")
+
+    monkeypatch.setattr(devices_command, "find_wrong_answers", lie)
+    found = dmlc("devices", "--check")
+    assert found.status == 1
+    assert found.out.splitlines()[1:3] == ["    tanh is 3, not 1", "    pow is wrong"]
+    assert found.out.endswith("    cannot be checked: no DXC\n")
+
+
+def test_a_device_that_is_wrong_is_warned_of(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lie(_: object) -> tuple[str, ...]:
+        return ("tanh is 3, not 1",)
+
+    for name in ("_settled", "_said"):
+        monkeypatch.setattr(known_answers, name, {})
+    monkeypatch.delenv("PYOPENCL_CTX", raising=False)
+    monkeypatch.setattr(known_answers, "find_wrong_answers", lie)
+    np.save("x.npy", np.ones((2, 3), np.float32))
+    run = ["run", GRAD, *(f"--input={n}=x.npy" for n in ("InputTensor", "InputGradientTensor"))]
+    found = dmlc(*run)
+    assert (found.status, found.out) == (3, "")
+    assert "computes wrongly: tanh is 3, not 1" in found.err
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        found = dmlc(*run, "--device", "opencl:0")
+    assert found.status == 0
+    (line,) = [line for line in found.err.splitlines() if "wrongly" in line]
+    assert line.startswith("warning: opencl:0, ")
 
 
 def test_devices_that_are_made_up(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,4 +171,4 @@ def test_places_are_folded_in_vectors(combiner: str) -> None:
     }}""")
     (kernel,) = lower(function, CPU)
     assert count_lanes(kernel) == CPU.lanes
-    assert any(isinstance(part, k.Iota) for part in list_parts(kernel.body))
+    assert any(isinstance(part, k.Numbers) for part in list_parts(kernel.body))
