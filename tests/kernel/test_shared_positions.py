@@ -12,8 +12,11 @@ from dmlc import ir
 from dmlc.codegen.render import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.group import lower_group
+from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.schedule import CPU, GPU, Profile
-from dmlc.pipeline import find_fusion
+from dmlc.pipeline import find_fusion, make_kernels
+from dmlc.reference import evaluate
+from tests import positions
 from tests.kernel.statements import count_steps, count_threads, list_parts, walk
 from tests.shared_positions import FUNCTIONS, read
 
@@ -172,3 +175,23 @@ def test_places_are_folded_in_vectors(combiner: str) -> None:
     (kernel,) = lower(function, CPU)
     assert count_lanes(kernel) == CPU.lanes
     assert any(isinstance(part, k.Numbers) for part in list_parts(kernel.body))
+
+
+ON_TARGETS = [
+    (name, target)
+    for name in FUNCTIONS
+    for target in ("opencl", "hlsl")
+    if (name, target) != ("any_and_all", "hlsl")  # Shaders have no buffers of bytes.
+]
+
+
+@pytest.mark.parametrize("sizes", [(9, 300, 5), (37, 1, 16), (3, 1100, 1)])
+@pytest.mark.parametrize(("name", "target"), ON_TARGETS)
+def test_no_lane_reads_outside_or_races(
+    name: str, target: str, sizes: tuple[int, int, int]
+) -> None:
+    function = read(name, *sizes)
+    inputs = positions.make_inputs(function)
+    fused, kernels = make_kernels(function, target)
+    got = run_kernels(fused, kernels, inputs, misaligned=1)
+    assert positions.find_differences(got, evaluate(function, inputs)) == []
