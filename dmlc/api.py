@@ -7,19 +7,21 @@ lazily. Calls that look alike share what was compiled for the first of them.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 
 from dmlc.binding import Graph, Operator, TensorDesc, ir_name
+from dmlc.binding.graph import read_dims
+from dmlc.binding.operator import read_attributes
 from dmlc.catalog import operator
 from dmlc.devices import AnyDevice, AnyExecutable, load_function, load_on
 from dmlc.ir import Function
 from dmlc.known_answers import find_trusted
 from dmlc.oracle import find_expected
+from dmlc.parameters import expect, wrong_kind
 from dmlc.pipeline import compile
 from dmlc.program import Program, Role, TensorSpec
 from dmlc.runtime.arrays import (
@@ -28,10 +30,13 @@ from dmlc.runtime.arrays import (
     buffer_strides,
     check_names,
     check_output,
+    name_inputs,
+    name_outputs,
+    read_sizes,
     show_shape,
 )
 from dmlc.runtime.report import Report
-from dmlc.scalars import TENSOR_TYPES, DataType, data_type_of
+from dmlc.scalars import TENSOR_TYPES, held_type
 from dmlc.source import (
     Diagnostic,
     DmlcError,
@@ -71,6 +76,7 @@ def load_program(program: Program, device: str = "opencl") -> AnyExecutable:
     Raises `UnavailableError` where there is no such device, and `UnsupportedError` where the
     device does not run programs for that target.
     """
+    expect("program", program, Program, "a dmlc.Program, which dmlc.compile gives")
     found = find_trusted(device)
     if found is None:
         raise UnsupportedError(
@@ -85,7 +91,7 @@ def load_program(program: Program, device: str = "opencl") -> AnyExecutable:
 
 def run(
     subject: Subject,
-    inputs: Mapping[str, object],
+    inputs: Mapping[str, object] | Sequence[object],
     attributes: Mapping[str, object] | None = None,
     outputs: Outputs | None = None,
     device: str = "opencl",
@@ -96,7 +102,8 @@ def run(
     `subject` is the name of a built-in operator, an `Operator`, a `Graph`, or an `ir.Function`.
     `dims` states those symbols of a graph that the arrays' sizes leave open. `inputs`
     maps tensor names to NumPy arrays of the very data types to be used, of any strides; an
-    optional input may be None. `outputs` may map names to arrays to write into, or to sizes. An
+    optional input may be None. It may also be a list with an entry for every input, in the order
+    of the table. `outputs` may map names to arrays to write into, or to sizes. An
     array of tensors is a list, or given one by one: `InputTensors[0]`. `device` is `opencl`,
     `opencl:<index or part of a name>`, `vulkan` or `d3d12` (the HLSL itself) with the same, or
     `reference`.
@@ -106,10 +113,14 @@ def run(
     """
     resolved = _resolve(subject)
     listed = _list_arrays(resolved)
-    given = _spell_entries(listed, inputs)
+    given = _spell_entries(listed, name_inputs(_input_names(resolved), inputs))
     arrays = {name: _as_array(name, value) for name, value in given.items() if value is not None}
-    wanted = cast("Outputs", _spell_entries(listed, outputs or {}))
-    call = _Call(resolved, arrays, attributes or {}, wanted, dims or {}, find_trusted(device))
+    wanted: dict[str, Array | Sequence[int]] = {
+        name: cast(Array, value) if isinstance(value, np.ndarray) else read_sizes(name, value)
+        for name, value in _spell_entries(listed, name_outputs(outputs)).items()
+    }
+    values = read_attributes(attributes)
+    call = _Call(resolved, arrays, values, wanted, read_dims(dims), find_trusted(device))
     found = call.run()
     if not listed:
         return found
@@ -147,11 +158,17 @@ def _show_entry(listed: tuple[str, ...], name: str) -> str:
 def _resolve(subject: object) -> Operator | Graph | Function:
     found = operator(subject) if isinstance(subject, str) else subject
     if not isinstance(found, (Operator, Graph, Function)):
-        raise DmlcError(
-            "run takes an operator, its name, a graph, or an ir.Function, not a "
-            f"{type(subject).__name__}"
-        )
+        raise wrong_kind("subject", "an operator, its name, a graph, or an ir.Function", subject)
     return found
+
+
+def _input_names(subject: Operator | Graph | Function) -> tuple[str, ...]:
+    """The inputs in the order that a list gives them."""
+    if isinstance(subject, Operator):
+        return tuple(t.name for t in subject.definition.levels[-1].tensors if not t.output)
+    if isinstance(subject, Graph):
+        return subject.inputs
+    return tuple(p.name for p in subject.parameters)
 
 
 def _as_array(name: str, value: object) -> Array:
@@ -171,16 +188,11 @@ def _as_array(name: str, value: object) -> Array:
 
 
 def _check_data_type(name: str, array: Array) -> None:
-    if _held_type(array.dtype) is None:
+    if held_type(array.dtype) is None:
         raise DmlcError(
             f"the array given for {name} holds {array.dtype}, which no tensor can hold",
             notes=[f"tensors hold {', '.join(t.name for t in TENSOR_TYPES)}"],
         )
-
-
-@functools.lru_cache(maxsize=64)
-def _held_type(dtype: np.dtype[Any]) -> DataType | None:
-    return data_type_of(dtype) if dtype.kind in "biufV" else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -401,7 +413,7 @@ def _of_rank_one(array: Array) -> Array:
 def _describe(array: Array) -> TensorDesc:
     """An array as a tensor: with its strides where a buffer can express them; else as packed,
     which it will be when a run has copied it."""
-    dtype = _held_type(array.dtype)
+    dtype = held_type(array.dtype)
     if dtype is None:
         raise DmlcError(f"no tensor can hold {array.dtype}")
     if array.flags.c_contiguous or array.size == 0:

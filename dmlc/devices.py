@@ -11,6 +11,7 @@ import functools
 from typing import TypeAlias
 
 from dmlc.ir import Function
+from dmlc.parameters import expect_text
 from dmlc.pipeline import compile
 from dmlc.program import Program
 from dmlc.runtime import d3d12, opencl, vulkan
@@ -28,6 +29,7 @@ _WORDS = ("opencl", "vulkan", "d3d12", "reference")
 
 def find_device(device: str) -> AnyDevice | None:
     """The device that a device text means, or None for the reference."""
+    expect_text("device", device, "the name of a device, such as 'opencl'")
     head = device.partition(":")[0]
     if device == "reference":
         return None

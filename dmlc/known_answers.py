@@ -177,7 +177,7 @@ def _insists(text: str, found: AnyDevice) -> bool:
 
 def advise(device: AnyDevice) -> list[str]:
     """What to do about a device that computes wrongly."""
-    notes = [f"the device is {device.note}"] if device.note else []
+    notes = [f"its driver runs {device.note}"] if device.note else []
     return [
         *notes,
         "use another device or a newer driver; `dmlc devices --check` says which devices are right",

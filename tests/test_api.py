@@ -387,7 +387,7 @@ def test_outputs_that_do_not_fit(device: str) -> None:
 
 
 def test_things_that_do_not_run() -> None:
-    with pytest.raises(dmlc.DmlcError, match=r"run takes an operator.*not a int"):
+    with pytest.raises(dmlc.DmlcError, match=r"subject must be an operator.*, not 3"):
         dmlc.run(cast(Any, 3), {})
 
 

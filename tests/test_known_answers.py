@@ -122,7 +122,7 @@ def test_what_was_chosen_for_the_driver_is_told(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(known_answers, "find_device", find)
     monkeypatch.setattr(known_answers, "load_on", Liar(np.float64))
-    with pytest.raises(UnavailableError, match="note: the device is with AVX-512, started first"):
+    with pytest.raises(UnavailableError, match="note: its driver runs with AVX-512, started first"):
         find_trusted("opencl")
 
 

@@ -180,7 +180,7 @@ def test_the_users_library_stands(fake: Any, monkeypatch: pytest.MonkeyPatch) ->
     platform = FakePlatform(POCL, POCL_AND_LLVM.format(15), device("pthread-skylake-avx512", CPU))
     (found,) = fake(platform)
     assert platform.libraries_asked_with == ["avx512"]
-    assert found.note.startswith("POCL_KERNELLIB_NAME=avx512 as you set it")
+    assert found.note.startswith("with POCL_KERNELLIB_NAME=avx512, as you set it")
 
 
 def test_a_pocl_that_was_opened_before_says_so(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
