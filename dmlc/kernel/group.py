@@ -123,8 +123,10 @@ def _arrange(
     if _has_few_outputs(first, profile):
         return phases if in_vectors else written, False
     # What a guard leaves out may be most of the points: loops of an output's own skip it.
-    alone = not in_vectors or first.tests_guard or find_together(function, written) is not None
-    return (written, True) if alone else (phases, False)
+    alone = not in_vectors or first.tests_guard
+    if alone or find_together(function, written, profile) is not None:
+        return written, True
+    return phases, False
 
 
 def _has_few_outputs(fold: Phase, profile: Profile) -> bool:
@@ -153,7 +155,7 @@ def _folds_small_windows(function: ir.Function, phases: Sequence[Phase], profile
     short = innermost in space.inner and space.sizes[innermost] <= _SHORT_ROW
     if not short or space.inner_count > _SMALL_WINDOW:
         return False
-    return find_together(function, phases) is not None
+    return find_together(function, phases, profile) is not None
 
 
 def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:

@@ -94,7 +94,7 @@ def _lower_runs(
         split -= 1
     inner, blocks = math.prod(kept[split:]), math.prod(kept[:split])
     run = min(max(1, share // inner), blocks)
-    stretches = _list_stretches(function, phases, builders, near, split)
+    stretches = _list_stretches(function, phases, builders, near)
     writers = [writer for *_, writer in stretches]
 
     def open_all(level: int, known: Known) -> list[k.Statement]:
@@ -145,9 +145,11 @@ def _lower_runs(
     return Shape(k.Launch(blocks, run, 1), words, body)
 
 
-def find_together(function: ir.Function, phases: Sequence[Phase]) -> Lanes | None:
-    """Which outputs go together along the innermost of their axes; None where few do."""
-    if not phases[0].space.kept:
+def find_together(function: ir.Function, phases: Sequence[Phase], profile: Profile) -> Lanes | None:
+    """Which outputs of a work item go together along the innermost of their axes; None where few
+    do, or where work items have no more than a part of the axis."""
+    kept = phases[0].space.kept_sizes
+    if not kept or kept[-1] > _share(phases, profile):
         return None
     work = [(p.elements, p.space.walk, p.space.kept[-1]) for p in phases]
     return find_lanes(function, work)
@@ -158,14 +160,13 @@ def _list_stretches(
     phases: Sequence[Phase],
     builders: Sequence[Builder],
     near: dict[str, Near],
-    split: int,
 ) -> list[tuple[int, int, _Output]]:
     """The stretches of the outputs' innermost axis, and who writes each: in vectors where outputs
     can go together, one by one elsewhere."""
     kept = phases[0].space.kept_sizes
     depth = max(1, len(kept))
     size = kept[-1] if kept else 1
-    found = find_together(function, phases) if split < len(kept) else None
+    found = find_together(function, phases, builders[0].profile)
     if found is None:
         return [(0, size, _Output(phases, builders, near, depth))]
     bounds = [(0, found.first, None), (found.first, found.last, found), (found.last, size, None)]

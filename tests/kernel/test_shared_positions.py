@@ -111,7 +111,7 @@ def test_many_points_are_shared_out_on_a_cpu(name: str) -> None:
 
 
 IN_VECTORS = (
-    "label", "groups", "rows_elsewhere", "triangle", "any_and_all", "product", "applied",
+    "label", "groups", "rows_elsewhere", "triangle", "any_and_all", "applied",
     "weighted", "far_positions", "derived",
 )  # fmt: skip
 
