@@ -1,0 +1,141 @@
+"""Runs a case everywhere and holds the results against what they may be."""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dmlc.source import DmlcError, UnsupportedError
+from tests.fuzz.cases import Case
+from tests.fuzz.devices import BACKENDS, Backend
+from tests.fuzz.possible import Array, Values, Wholes, find_wrong
+from tests.fuzz.shrink import shrink
+
+
+class Finding(AssertionError):
+    """A case that fails: what kind of failure, where, and how to see it again."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclasses.dataclass
+class Checker:
+    """Runs cases. Once one fails on a backend, that alone is looked at: cases are shrunk then."""
+
+    backends: Sequence[str] = tuple(BACKENDS)
+    ran: Counter[str] = dataclasses.field(default_factory=Counter)
+    failing: str | None = None
+    kind: str | None = None
+    last: Finding | None = None
+
+    def check(self, case: Case) -> None:
+        """Raises `Finding`."""
+        names = [self.failing] if self.failing in BACKENDS else list(self.backends)
+        try:
+            function = case.bind()
+        except Exception as problem:
+            self._fail("bind", case, "bind", problem)
+            return
+        inputs = case.inputs()
+        expected: dict[object, dict[str, Values]] = {}
+        for name in names:
+            backend = BACKENDS[name]
+            if backend.rules not in expected:
+                expected[backend.rules] = case.expected(backend.rules, inputs)
+            self._run(case, backend, function, inputs, expected[backend.rules])
+
+    def fails(self, case: Case) -> bool:
+        """Whether a case fails as the last one that failed did."""
+        try:
+            self.check(case)
+        except Finding as finding:
+            self.last = finding
+            return True
+        return False
+
+    def shrink(self, case: Case, finding: Finding, seconds: float = 60.0) -> Finding:
+        """The finding on the smallest case that shows it."""
+        self.last = finding
+        shrink(case, self.fails, seconds)
+        return self.last
+
+    def _run(self, case, backend: Backend, function, inputs, expected) -> None:
+        try:
+            got = backend.run(function, inputs)
+        except UnsupportedError:
+            if backend.name.startswith("vulkan"):
+                self.ran[f"{backend.name}, refused"] += 1
+                return
+            raise
+        except Exception as problem:
+            self._fail(backend.name, case, backend.name, problem)
+            return
+        self.ran[backend.name] += len(got)
+        for name, values in expected.items():
+            wrong = find_wrong(values, got[name])
+            if wrong.any():
+                self._differ(case, backend, name, values, got[name], wrong, inputs)
+
+    def _fail(self, failing: str, case: Case, where: str, problem: Exception) -> None:
+        frames = traceback.extract_tb(problem.__traceback__)
+        last = frames[-1]
+        kind = f"{where}: {type(problem).__name__}"
+        if isinstance(problem, DmlcError):
+            kind += f" {str(problem).splitlines()[0][-120:]}"
+        else:
+            kind += f" in {last.filename.rsplit('/', 1)[-1]} {last.name}"
+        self._raise(failing, kind, f"{kind}\n{problem}\n{describe(case)}")
+
+    def _differ(self, case, backend: Backend, name, values, got, wrong, inputs) -> None:
+        place = tuple(int(i) for i in np.argwhere(wrong)[0])
+        kind = f"{backend.name}: wrong {got.dtype}"
+        lines = [
+            f"{kind}: {int(wrong.sum())} of {got.size} elements of {name}, "
+            f"first {name}{list(place)} = {got[place]!r}, {_show_possible(values, place)}",
+        ]
+        lines += [
+            f"  {n}{list(p)} = {a[p]!r}"
+            for n, a in inputs.items()
+            for p in [_nearest(place, a.shape)]
+            if p is not None
+        ]
+        self._raise(backend.name, kind, "\n".join([*lines, describe(case)]))
+
+    def _raise(self, failing: str, kind: str, message: str) -> None:
+        if self.kind is not None and kind != self.kind:
+            return  # Another failure: this one is being shrunk.
+        self.failing, self.kind = failing, kind
+        raise Finding(kind, message)
+
+
+def _nearest(place: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    if len(place) != len(shape) or 0 in shape:
+        return None
+    return tuple(min(p, n - 1) for p, n in zip(place, shape, strict=True))
+
+
+def _show_possible(values: Values, place: tuple[int, ...]) -> str:
+    if isinstance(values, Wholes):
+        return f"and must be {values.value[place]!r}"
+    low, high, nan = (np.broadcast_to(a, np.broadcast_shapes(values.low.shape))[place]
+                      for a in (values.low, values.high, values.nan))  # fmt: skip
+    if low > high:
+        return "and must be nan"
+    return f"and must lie in {low!r} to {high!r}{', or be nan' if nan else ''}"
+
+
+def describe(case: Case) -> str:
+    """The case as text, and the call that shows it again."""
+    made = [f"{t.name}={t.dtype.name}{list(t.sizes)} {t.style} {t.order or ''}" for t in case.tensors]
+    return "\n".join(
+        [f"seed {case.seed}, open {case.open}, sizes {list(case.sizes)}; " + ", ".join(made), case.text()]
+    )
+
+
+__all__ = ["Array", "Checker", "Finding", "Mapping"]
