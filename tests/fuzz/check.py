@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -87,7 +88,7 @@ class Checker:
         last = frames[-1]
         kind = f"{where}: {type(problem).__name__}"
         if isinstance(problem, DmlcError):
-            kind += f" {str(problem).splitlines()[0][-120:]}"
+            kind += f" {_bare(problem)}"
         else:
             kind += f" in {last.filename.rsplit('/', 1)[-1]} {last.name}"
         self._raise(failing, kind, f"{kind}\n{problem}\n{describe(case)}")
@@ -112,6 +113,13 @@ class Checker:
             return  # Another failure: this one is being shrunk.
         self.failing, self.kind = failing, kind
         raise Finding(kind, message)
+
+
+def _bare(problem: Exception) -> str:
+    """What an error says, without names and numbers."""
+    first = str(problem).splitlines()[0]
+    first = re.sub(r"^\S*: error: |pthread\S*|F_\d+", "", first)
+    return re.sub(r"'[^']*'|-?\d+", "_", first)[:120]
 
 
 def _nearest(place: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -34,6 +34,7 @@ from tests.fuzz.trees import (
     Read,
     Reduce,
     Variable,
+    walk,
 )
 
 Variables = tuple[tuple[str, int], ...]
@@ -99,10 +100,10 @@ class _Walk:
                 shape[place] = extent
                 return known_wholes(T.INDEX, np.arange(extent).reshape(shape))
             case Apply():
+                if node.dtype is T.INDEX and node.name in ("floor", "ceil", "trunc"):
+                    return self.round_quotient(node)
                 kind = self.kind_of(node)
                 given = [self.take(o, kind) for o in node.operands]
-                if kind is T.INDEX and node.name in ("div", "floor", "ceil", "trunc"):
-                    return self.round_quotient(node)
                 return apply(rules, node.name, *given)
             case Cast():
                 return cast(rules, self.find(node.operand), node.dtype)
@@ -125,12 +126,7 @@ class _Walk:
         given = [o.dtype for o in node.operands if not o.free]
         if given:
             return given[0]
-        if node.soft or node.dtype is T.BOOL:
-            kinds = {o.dtype for o in node.operands}
-            if kinds == {T.INDEX}:
-                return T.INDEX
-            return next(k for k in (T.FLOAT32, *kinds) if k in kinds)
-        return node.dtype if node.dtype is not T.BOOL else node.operands[0].dtype
+        return node.operands[0].dtype if node.dtype is T.BOOL else node.dtype
 
     def take(self, node: Node, dtype: T) -> Values:
         """An operand in the type of what it meets."""
@@ -138,7 +134,21 @@ class _Walk:
         return value if value.dtype is dtype else cast(PLACES, value, dtype)
 
     def round_quotient(self, node: Apply) -> Values:
-        raise NotImplementedError(node)
+        """`floor(a / b)` of whole numbers, which is exact."""
+        (quotient,) = node.operands
+        assert isinstance(quotient, Apply)
+        a, b = (self.take(o, T.INDEX) for o in quotient.operands)
+        assert isinstance(a, Wholes)
+        assert isinstance(b, Wholes)
+        down = a.value // b.value
+        match node.name:
+            case "floor":
+                made = down
+            case "ceil":
+                made = -(-a.value // b.value)
+            case _:
+                made = np.where((a.value < 0) != (b.value < 0), -(-a.value // b.value), down)
+        return Wholes(T.INDEX, made, a.known & b.known)
 
     # Whole tensors -------------------------------------------------------------------------
 
@@ -183,7 +193,92 @@ class _Walk:
     # Index notation ------------------------------------------------------------------------
 
     def read(self, node: Read) -> Values:
-        raise NotImplementedError(node)
+        tensor = self.run.tensors[node.name]
+        held = tensor.low if isinstance(tensor, Floats) else tensor.value
+        inside, known = np.asarray(True), np.asarray(True)
+        places: list[Array] = []
+        for position, size in zip(node.positions, held.shape, strict=True):
+            found = _place(self.find(position))
+            inside = inside & (found.value >= 0) & (found.value < size)
+            known = known & found.known
+            places.append(np.clip(found.value, 0, max(size - 1, 0)))
+        if 0 in held.shape:
+            assert node.otherwise is not None
+            return self.take(node.otherwise, node.dtype)
+        at = tuple(np.broadcast_arrays(*places))
+
+        def pick(a: Array) -> Array:
+            return np.broadcast_to(a, held.shape)[at]
+
+        if isinstance(tensor, Wholes):
+            value: Values = Wholes(tensor.dtype, pick(tensor.value), pick(tensor.known) & known)
+        else:
+            low = pick(tensor.low)
+            high, nan = low if tensor.exact else pick(tensor.high), pick(tensor.nan)
+            if not known.all():
+                low = np.where(known, low, -np.inf)
+                high, nan = np.where(known, high, np.inf), np.where(known, nan, True)
+            top, least = pick(np.asarray(tensor.top)), pick(np.asarray(tensor.least))
+            value = Floats(tensor.dtype, low, high, nan, top, least)
+        if node.otherwise is None:
+            return value
+        otherwise = self.take(node.otherwise, node.dtype)
+        return select(Wholes(T.BOOL, inside, known), value, otherwise)
 
     def reduce(self, node: Reduce) -> Values:
-        raise NotImplementedError(node)
+        over = (*self.over, *node.variables)
+        inner = _Walk(self.run, over)
+        guard: Wholes | None = None
+        if node.condition is not None:
+            condition = inner.find(node.condition)
+            assert isinstance(condition, Wholes)
+            guard = condition
+        value = inner.find(node.body)
+        if value.dtype is T.INDEX and node.combiner == "mean":
+            value = cast(PLACES, value, node.dtype)
+        shape, count = inner.shape, len(node.variables)
+        rules = self.run.rules
+        if node.combiner in ("sum", "mean"):
+            value = inner.leave_out(node.body, value)
+        if node.combiner == "mean":
+            return folds.mean(rules, value, guard, shape, count)
+        made = folds.fold(rules, node.combiner, value, guard, shape, count)
+        return cast(PLACES, made, node.dtype)
+
+    def leave_out(self, body: Node, value: Values) -> Values:
+        """The terms of a sum, those with a factor that depends on positions alone and is 0 being
+        0, whatever the others are."""
+        if not isinstance(value, Floats) or body.placed:
+            return value
+        left = np.asarray(False)
+        pending = [body]
+        while pending:
+            factor = pending.pop()
+            if factor.placed:
+                if any(isinstance(n, Variable) for n in walk(factor)):
+                    found = self.find(factor)
+                    zero = found.value == 0 if isinstance(found, Wholes) else found.low == 0
+                    left = left | zero
+            elif isinstance(factor, Apply) and factor.name == "mul":
+                pending += factor.operands
+            elif isinstance(factor, Apply) and factor.name in ("div", "neg"):
+                pending.append(factor.operands[0])
+            elif isinstance(factor, Cast) and factor.dtype is T.FLOAT64:
+                pending.append(factor.operand)
+        if not left.any():
+            return value
+        low = np.where(left, 0.0, value.low)
+        return Floats(
+            value.dtype, low, np.where(left, 0.0, value.high), np.where(left, False, value.nan),
+            value.top, value.least,
+        )  # fmt: skip
+
+
+def _place(value: Values) -> Wholes:
+    """A position: a number beyond every tensor stays beyond it."""
+    if isinstance(value, Floats):
+        return _place(cast(PLACES, value, T.INT64))
+    if value.dtype is T.UINT64:
+        least = np.minimum(value.value, np.uint64(2**62))
+        return Wholes(T.INDEX, least.astype(np.int64), value.known)
+    return Wholes(T.INDEX, value.value.astype(np.int64), value.known)
