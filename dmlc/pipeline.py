@@ -6,6 +6,8 @@ stages) -> render -> Program
 
 from __future__ import annotations
 
+import itertools
+
 from dmlc.codegen.dialect import Dialect, Unsupported
 from dmlc.codegen.render import find_dialect, render
 from dmlc.codegen.support import check_support
@@ -16,6 +18,7 @@ from dmlc.kernel.group import lower_group
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Limits, Profile, find_profile
+from dmlc.kernel.verify import verify_kernel
 from dmlc.program import Program
 from dmlc.report import Report, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
@@ -70,10 +73,23 @@ def find_fusion(function: Function, target: str = "opencl", profile: str | None 
 
 def describe_kernels(function: Function, target: str, profile: str | None = None) -> str:
     """The kernel IR that `compile` renders, as text for people. Raises as `compile` does."""
-    dialect = find_dialect(target)
+    _, kernels = make_kernels(function, target, profile)
+    return "\n\n".join(map(print_kernel, kernels))
+
+
+def make_kernels(
+    function: Function,
+    target: str = "opencl",
+    profile: str | None = None,
+    *,
+    shader_model: str | None = None,
+) -> tuple[Function, tuple[Kernel, ...]]:
+    """The function as fusion leaves it, and its kernels in execution order, as `compile` renders
+    them. Raises as `compile` does."""
+    dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
-    _, kernels = _lower(function, dialect, shape)
-    return "\n\n".join(print_kernel(kernel) for made in kernels for kernel in made)
+    fusion, kernels = _lower(function, dialect, shape)
+    return fusion.function, tuple(kernel for made in kernels for kernel in made)
 
 
 def make_budget(shape: Profile, limits: Limits) -> Budget:
@@ -119,6 +135,8 @@ def _lower(
     kernels = tuple(
         lower_group(fusion.function, group, shape, dialect.limits) for group in fusion.groups
     )
+    for kernel in itertools.chain.from_iterable(kernels):
+        verify_kernel(kernel, "lower")
     return fusion, kernels
 
 

@@ -4,7 +4,8 @@ The NumPy function of an operation is its definition: the reference evaluator ca
 constant folder calls it, and every backend is tested against it. The rules come from IEEE 754
 and the choices are: `min`, `max` propagate NaN and keep the first operand on a tie; `sign`
 keeps zeros; integers wrap; integer division truncates, and dividing by zero gives 0;
-conversion from float to integer truncates and saturates, NaN giving 0.
+conversion from float to integer truncates and saturates, NaN giving 0; between integers it
+wraps, but a position saturates too, so that what lies beyond all ends stays there.
 """
 
 from __future__ import annotations
@@ -76,6 +77,9 @@ class DataType(enum.Enum):
         return DataType.FLOAT32 if self.is_storage_only else self
 
 
+LARGEST_INDEX = int(np.iinfo(DataType.INDEX.dtype).max)
+"""The largest position: a conversion to INDEX of what is larger gives this."""
+
 TENSOR_TYPES: tuple[DataType, ...] = tuple(t for t in DataType if t is not DataType.INDEX)
 """The types a tensor may hold."""
 
@@ -117,6 +121,8 @@ def convert(values: Array, to: DataType) -> Array:
         return source != 0
     if to.kind in (Kind.SIGNED, Kind.UNSIGNED, Kind.INDEX) and source.dtype.kind not in "biu":
         return _saturate(source, to)
+    if to.kind is Kind.INDEX and source.dtype == np.uint64:
+        source = np.minimum(source, np.uint64(LARGEST_INDEX))
     with np.errstate(all="ignore"):
         return source.astype(to.dtype)
 
@@ -185,8 +191,8 @@ class Operation:
     symbol: str | None = None
     """The infix or prefix spelling in the operator language, if it has one."""
     rounds_to: DataType | None = None
-    """The 16-bit type whose values alone the result takes, as storing and loading it would. Passes
-    make such operations; the operator language has no name for them."""
+    """The 16-bit type whose values alone the result takes, as storing and loading it would: what
+    `cast(x, FLOAT16)` does. Passes make such operations too."""
 
     def __repr__(self) -> str:
         return f"Operation({self.name})"

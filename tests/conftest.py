@@ -1,5 +1,6 @@
 """What every test folder shares: the option that rewrites golden files, quick builds on PoCL,
-Vulkan under its validation layer, and a way out of coverage's sight."""
+drivers started as the runtime starts them, Vulkan under its validation layer, and a way out of
+coverage's sight."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import is_hypothesis_test
 
+from dmlc.runtime import opencl
 from dmlc.runtime.vulkan import set_validation
 from tests.quick_builds import quick_builds
 
@@ -39,6 +41,13 @@ def check_golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"{path.name} differs; see `make golden`"
 
     return check
+
+
+@pytest.fixture(autouse=True, scope="session")
+def opencl_instructions() -> None:
+    """Some tests talk to OpenCL past the runtime: what it chooses for drivers, by asking for their
+    devices first, is chosen for those too."""
+    opencl.devices()
 
 
 @pytest.fixture(autouse=True, scope="session")

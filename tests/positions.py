@@ -206,6 +206,58 @@ FUNCTIONS = {
           %Output: f32[i0 < 3, i1 < 8] =
             add(cast(%all[i0, i1], f32), mul(cast(%any[i0, i1], f32), 2.0))
         }""",
+    "short_rows": """
+        func @short_rows(%X: f32[7, 33, 3]) -> (%Y) {
+          %sum: f32[i0 < 33, i1 < 3] = sum[r0 < 7] %X[r0, i0, i1]
+          %all: f32[i0 < 7, i1 < 33] = sum[r0 < 3] add(%X[i0, i1, r0], %sum[i1, r0])
+          %most: f32[i0 < 33] = max[r0 < 3] %sum[i0, r0]
+          %Y: f32[i0 < 7, i1 < 33] = add(%all[i0, i1], %most[i1])
+        }""",
+    "short_windows": """
+        func @short_windows(%X: f32[32, 50], %Z: f32[7, 32, 48]) -> (%Y) {
+          %most: f32[i0 < 32, i1 < 48] = max[r0 < 3] %X[i0, add(i1, r0)]
+          %Y: f32[i0 < 7, i1 < 32, i2 < 48] = add(%Z[i0, i1, i2], %most[i1, i2])
+        }""",
+    "even_after_a_sum": """
+        func @even_after_a_sum(%X: f32[16]) -> (%Y) {
+          %sum: f32[i0 < 9] = sum[r0 < 4, r1 < 2 where and(gt(r0, i0), gt(r1, r0))] %X[r1]
+          %Y: f32[i0 < 9] = mul(%sum[i0], %X[sub(i0, mod(i0, 2))])
+        }""",
+    "every_second_of_a_sum": """
+        func @every_second_of_a_sum(%X: f32[9, 16]) -> (%Y) {
+          %sum: f32[i0 < 9] = sum[r0 < 4] %X[i0, r0]
+          %Y: f32[i0 < 9, i1 < 16] = mul(%sum[i0], %X[sub(i0, mod(i0, 2)), sub(i1, mod(i1, 4))])
+        }""",
+    "even_at_unknown": """
+        func @even_at_unknown(%X: f32[8], %J: s32[4]) -> (%Y) {
+          %even: f32[i0 < 8] = mul(%X[sub(i0, mod(i0, 2))], 2.0)
+          %Y: f32[i0 < 4] = %even[min(max(cast(%J[i0], index), 0), 7)]
+        }""",
+    "else_at_unknown": """
+        func @else_at_unknown(%X: f32[8], %J: s32[4]) -> (%Y) {
+          %square: f32[i0 < 9, i1 < 9] =
+            select(lt(mul(i0, i1), 8), %X[min(mul(i0, i1), 7)], -2.0)
+          %even: f32[i0 < 9] = %square[i0, sub(i0, mod(i0, 2))]
+          %Y: f32[i0 < 4] = sum[r0 < 3] %even[min(max(add(cast(%J[i0], index), r0), 0), 8)]
+        }""",
+    "fraction_at_unknown": """
+        func @fraction_at_unknown(%X: f32[9], %J: s32[4]) -> (%Y) {
+          %part: f32[i0 < 8, i1 < 3] = {
+            v0 = mul(ceil(div(add(cast(i0, f32), 0.5), 2.5)), cast(i1, f32))
+            select(lt(v0, 8.5), %X[cast(v0, index)], -2.0)
+          }
+          %Y: f32[i0 < 4] = %part[min(max(cast(%J[i0], index), 0), 7), mod(i0, 3)]
+        }""",
+    "guarded_factor": """
+        func @guarded_factor(%X: f32[5], %Z: f32[2]) -> (%Y) {
+          %Y: f32[i0 < 9] = sum[r0 < 2 where lt(i0, 5)] mul(%X[i0], %Z[r0])
+        }""",
+    "factor_at_unknown": """
+        func @factor_at_unknown(%X: f32[8], %Z: f32[2], %J: s32[4]) -> (%Y) {
+          %even: f32[i0 < 8, i1 < 2] = mul(%X[sub(i0, mod(i0, 2))], %Z[i1])
+          %Y: f32[i0 < 4] = sum[r0 < 2]
+            mul(%even[min(max(cast(%J[i0], index), 0), 7), r0], %Z[r0])
+        }""",
     "operations": """
         func @operations(%Input: f32[40]) -> (%Output) {
           %Output: s32[i0 < 9, i1 < 7] = add(

@@ -11,7 +11,7 @@ from typing import TypeGuard
 from dmlc import ir
 from dmlc.binding.builder import join_shapes, span_text
 from dmlc.binding.nodes import Pack, Value
-from dmlc.binding.packs import entries
+from dmlc.binding.packs import entries, find_entry
 from dmlc.binding.tensors import MAXIMUM_RANK, show_sizes
 from dmlc.source import DmlcError, Span
 
@@ -34,8 +34,8 @@ def read_axes(value: Value, rank: int, span: Span) -> list[int]:
 def _settle(axes: tuple[int, ...], rank: int, whose: str, span: Span) -> list[int]:
     found: dict[int, int] = {}
     for axis in axes:
-        settled = axis + rank if axis < 0 else axis
-        if not 0 <= settled < rank:
+        settled = find_entry(axis, rank)
+        if settled is None:
             raise DmlcError(f"axis {axis} is not among the axes of {whose}", span)
         if settled in found:
             first = found[settled]

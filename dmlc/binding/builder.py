@@ -160,7 +160,8 @@ class Builder(abc.ABC):
         else:
             limits = np.iinfo(to.dtype)
             if not limits.min <= value <= limits.max:
-                raise DmlcError(f"{value} does not fit {to.name}", span)
+                what = "a position" if to is DataType.INDEX else to.name
+                raise DmlcError(f"{value} does not fit {what}", span)
             made = value
         return self._add(Node(Form.CONSTANT, made, (), to, None))
 
@@ -339,15 +340,32 @@ class Builder(abc.ABC):
         return self._add(Node(Form.SELECT, "select", numbers, dtype, shape, soft=soft))
 
     def cast(self, value: Element, to: DataType, span: Span) -> Element:
-        """A conversion to a type's compute type; rounding to 16 bits happens where it is stored."""
+        """What `cast(x, TYPE)` gives: a value of the compute type of a type, which for a 16-bit
+        float is rounded to what that type holds."""
         found = self.dtype(value)
         if isinstance(found, Weak):
             weak_to = DataType.INT64 if found is Weak.INTEGER else DataType.FLOAT32
             value = self._adapt_weak(value, to.compute if to.is_float else weak_to, span)
             found = self.dtype(value)
-        if found is to.compute and not self.nodes[value.node].soft:
+        if found is to and not self.nodes[value.node].soft:
             return value
+        return self.name_type(value, to)
+
+    def name_type(self, value: Element, to: DataType) -> Element:
+        """The same also where nothing is computed, for those who ask for the types of casts."""
         return self._add(Node(Form.CAST, to.name, (value.node,), to.compute, self.shape(value)))
+
+    def drop_rounding(self, value: Element, stored: DataType) -> Element:
+        """A value that is stored in a type, without a cast to that type: to store it rounds it."""
+        node = self.nodes[value.node]
+        if node.form is not Form.CAST or node.payload != stored.name:
+            return value
+        operand = Element(node.operands[0])
+        return operand if self.dtype(operand) is node.dtype else self._convert(operand, node.dtype)
+
+    def _convert(self, value: Element, to: DataType) -> Element:
+        """A conversion that no one has written."""
+        return self._add(Node(Form.CAST, "", (value.node,), to, self.shape(value)))
 
     # Shapes -------------------------------------------------------------------------------
 
@@ -390,7 +408,7 @@ class Builder(abc.ABC):
         found = self._add(dataclasses.replace(node, dtype=kind))
         if to is DataType.INDEX:
             return self._add(Node(Form.CAST, to.name, (found.node,), to, node.shape, soft=True))
-        return found if kind is to else self.cast(found, to, span)
+        return found if kind is to else self._convert(found, to)
 
     def points(self, node: Node) -> int:
         """The number of values that a fold folds into one."""

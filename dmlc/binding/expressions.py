@@ -19,7 +19,7 @@ from dmlc.binding.builder import span_text
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.indexing import Indexing
 from dmlc.binding.nodes import Element, Pack, Value
-from dmlc.binding.packs import Expansion, entries, make_array, zip_arrays
+from dmlc.binding.packs import Expansion, entries, find_entry, make_array, zip_arrays
 from dmlc.binding.values import Constant, EnumValue, apply_constant, describe, whole_number
 from dmlc.ir import packed_strides
 from dmlc.language import syntax
@@ -262,11 +262,12 @@ class Expressions(abc.ABC):
             raise DmlcError(
                 "which tensor of an array it is must be known at compile time", expression.span
             )
-        if not 0 <= number < count:
+        entry = find_entry(number, count)
+        if entry is None:
             raise DmlcError(
                 f"'{array}' has {count} tensors, and this is number {number}", expression.span
             )
-        return f"{array}[{number}]"
+        return f"{array}[{entry}]"
 
     def _fact(self, name: str, expression: syntax.Member) -> Value:
         fact, span = expression.member.text, expression.span

@@ -7,12 +7,12 @@ of the stages that hold values.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dmlc import ir
 from dmlc.binding.builder import Builder, type_name
 from dmlc.binding.nodes import Element, Emission, Form, Node, ValueType, Weak, emit_body
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import OPERATIONS, DataType, find_data_type
 from dmlc.source import DmlcError, InternalError, Span
 
 
@@ -124,10 +124,11 @@ class Folding(Builder):
         shape = self.nodes[fold.operands[0]].shape or ()
         return ir.Reduction(str(fold.payload), tuple((a, shape[a]) for a in fold.axes))
 
-    def tensors_of(self, value: Element) -> list[str]:
-        """The tensors whose elements a value is computed from; those that only decide between
-        values, or are compared, are left out."""
-        found: dict[str, None] = {}
+    def list_types(self, value: Element, types: Mapping[str, DataType]) -> list[DataType]:
+        """The types that a value is computed from: those that casts name, and those of the tensors
+        whose elements are read, which `types` has. What only decides between values, or is
+        compared, is left out."""
+        found: dict[DataType, None] = {}
         seen: set[int] = set()
         pending = [value.node]
         while pending:
@@ -136,8 +137,12 @@ class Folding(Builder):
             if number in seen or node.dtype is DataType.BOOL:
                 continue
             seen.add(number)
+            named = find_data_type(str(node.payload)) if node.form is Form.CAST else None
             if node.form in (Form.LOAD, Form.READ):
-                found[str(node.payload)] = None
+                named = types[str(node.payload)]
+            if named is not None:
+                found[named] = None
+                continue
             pending.extend(reversed(node.operands))
         return list(found)
 

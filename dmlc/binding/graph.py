@@ -74,7 +74,7 @@ class Graph:
         surroundings = _surroundings(self.definition)
         symbols = Symbols(self.definition.syntax, surroundings)
         symbols.state(dims or {})
-        symbols.infer({n: s for n in self.inputs if n in given and (s := _sizes(given[n]))})
+        symbols.infer({n: s for n in self.inputs if n in given and (s := _sizes(n, given[n]))})
         diagnostics += symbols.diagnostics
         if not diagnostics:
             symbols.require(list(_declared_sizes(self.definition.syntax)))
@@ -122,8 +122,10 @@ def _raise(diagnostics: list[Diagnostic]) -> None:
         raise DmlcError(list(dict.fromkeys(diagnostics))[:_MOST_ERRORS])
 
 
-def _sizes(description: Description) -> tuple[int, ...] | None:
-    return description.sizes if isinstance(description, TensorDesc) else read_sizes(description)
+def _sizes(name: str, description: Description) -> tuple[int, ...] | None:
+    if isinstance(description, TensorDesc):
+        return description.sizes
+    return read_sizes(description, name)
 
 
 def _declared_sizes(graph: syntax.Graph) -> list[syntax.Expression]:

@@ -26,6 +26,7 @@ from dmlc.binding.indexing import Indexing
 from dmlc.binding.inline import drop_unread, rename_stage
 from dmlc.binding.nodes import Element, Emission, Form, Pack, Value, Weak
 from dmlc.binding.operator import Description, Operator
+from dmlc.binding.packs import find_entry
 from dmlc.binding.stages import StageMaker, find_in_place
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import TensorDesc, show_sizes
@@ -162,8 +163,9 @@ class _GraphLowering(StageMaker):
             return DataType.INT32
         if isinstance(dtype, DataType) and dtype is not DataType.FLOAT32:
             return dtype
-        read = (self.types[name] for name in self.builder.tensors_of(value))
-        found = dict.fromkeys(t for t in read if t.compute is DataType.FLOAT32)
+        found = dict.fromkeys(
+            t for t in self.builder.list_types(value, self.types) if t.compute is DataType.FLOAT32
+        )
         return next(iter(found)) if len(found) == 1 else DataType.FLOAT32
 
     def describe(self, value: Element) -> tuple[str, TensorDesc]:
@@ -301,13 +303,14 @@ class _GraphEvaluator(Evaluator):
         if not isinstance(found, tuple):
             return (yield super()._index(expression, scope))
         number = whole_number((yield self._visit(expression.indices[0], scope)))
-        if number is None or not 0 <= number < len(found):
+        entry = None if number is None else find_entry(number, len(found))
+        if entry is None:
             raise DmlcError(
                 f"{span_text(base.span)} has {len(found)} tensors: pick one by its number, 0 to "
                 f"{len(found) - 1}",
                 expression.span,
             )
-        return found[number]
+        return found[entry]
 
     def _output(self, expression: syntax.Member) -> _Output | None:
         base = expression.base
@@ -362,7 +365,10 @@ class _GraphEvaluator(Evaluator):
                     descs.append(desc)
                 described[label] = descs if listed else descs[0]
         named = self.statement is not None and expression is self.statement.value
+        declared = [t for t in operator.levels[-1].tensors if t.output]
         wanted = self.read.get(stem, ()) if named else ()
+        if len(declared) == 1:
+            wanted = (declared[0].name,)  # The call itself reads it.
         self._scope = scope
         try:
             function = self._bind(operator, described, attributes, wanted)
@@ -371,9 +377,10 @@ class _GraphEvaluator(Evaluator):
         outputs = lowering.inline(operator, stem, function, tensors, expression.span)
         if named:
             self.outputs[stem] = outputs
-        only = next(iter(outputs.values()))
-        # What has several outputs is never read as a whole: the checker refuses it.
-        return only if isinstance(only, Element) else only[0]
+        # What has several outputs, of which none may be read, is never read as a whole: the
+        # checker refuses it.
+        only = next(iter(outputs.values()), ())
+        return only if isinstance(only, Element) else Pack(only)
 
     def _bind(
         self,
@@ -439,21 +446,17 @@ class _GraphEvaluator(Evaluator):
             return found
         return self.lowering.hold(found, name, value.span)
 
-    def _cast(self, expression: syntax.Call, scope: Scope) -> Step[Value]:
-        """A conversion to a type that is computed in float32 is a tensor of that type."""
-        found: Value = yield super()._cast(expression, scope)
-        if not isinstance(found, Element) or self._built().shape(found) is None:
-            return found
-        to: Value = yield self._visit(expression.arguments[1].value, scope, DataType.FLOAT32)
-        self._scope = scope
-        if not isinstance(to, DataType) or to.compute is not DataType.FLOAT32:
-            return found
-        converted = self._built().node(found).form is Form.CAST
-        if self.lowering.storage(found) is to and not converted:
-            return found
-        name = self._stem(expression, "cast")
-        return self.lowering.add_stage(name, to, found, self._built().shape(found) or (),
-                                       expression.span)  # fmt: skip
+    def _convert(self, value: Value, to: DataType, span: Span) -> Value:
+        """A cast of a tensor is a tensor of the type it names: `cast(x, FLOAT32)` of a FLOAT16 one
+        too, though nothing is computed then."""
+        builder = self._built()
+        if not isinstance(value, Element) or builder.shape(value) is None:
+            return super()._convert(value, to, span)
+        tensor = builder.loaded(value)
+        if tensor is not None and self.lowering.types[tensor] is to:
+            return value
+        made = builder.cast(value, to, span)
+        return builder.name_type(value, to) if made == value else made
 
 
 def _read_outputs(graph: syntax.Graph) -> Mapping[str, Sequence[str]]:

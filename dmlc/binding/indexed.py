@@ -12,7 +12,7 @@ from dmlc.binding.builder import span_text
 from dmlc.binding.expressions import Expressions, Scope
 from dmlc.binding.indexing import Place
 from dmlc.binding.nodes import Element, Pack, Value
-from dmlc.binding.packs import EmptyPack, Expansion, entries, make_array
+from dmlc.binding.packs import EmptyPack, Expansion, entries, find_entry, make_array
 from dmlc.binding.values import describe, show, whole_number
 from dmlc.language import syntax
 from dmlc.language.walk import Step
@@ -84,13 +84,15 @@ class Indexed(Expressions):
         if isinstance(position, bool) or not isinstance(position, int):
             raise DmlcError("an array's index must be a compile-time integer", span)
         items = entries(array)
-        if not 0 <= position < len(items):
+        entry = find_entry(position, len(items))
+        if entry is None:
+            plural = "value" if len(items) == 1 else "values"
             raise DmlcError(
                 f"index {position} is out of bounds: {span_text(expression.base.span)} has "
-                f"{len(items)} values",
+                f"{len(items)} {plural}",
                 span,
             )
-        return items[position]
+        return items[entry]
 
     def _read(self, expression: syntax.Index, base: Element, scope: Scope) -> Step[Value]:
         """An element of a tensor, or of a computation on whole tensors."""

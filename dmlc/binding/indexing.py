@@ -231,16 +231,16 @@ class Indexing(Folding):
         span: Span,
     ) -> Value:
         """The same where the positions lie inside a tensor of these sizes, and `otherwise`
-        elsewhere."""
+        elsewhere. It has the tensor's type, whichever of the two is all there is."""
         if 0 in sizes:
-            return otherwise
+            return self._take_type(otherwise, dtype.compute, span)
         inside: list[Element] = []
         kept: list[Element] = []
         for position, size in zip(positions, sizes, strict=True):
             zero, last = self._number(0), self._number(size - 1)
             low, high = self.reach(position, size)
             if high < 0 or low >= size:
-                return otherwise
+                return self._take_type(otherwise, dtype.compute, span)
             bounded = position
             if low < 0:
                 inside.append(self._whole("ge", position, zero))
@@ -254,6 +254,11 @@ class Indexing(Folding):
             return value
         condition = self._join(inside)
         return self.select((condition, value, otherwise), (span, span, span), span)
+
+    def _take_type(self, value: Value, to: DataType, span: Span) -> Element:
+        """A value in the type of a tensor, as if it were an element of it."""
+        adapted = self.adapt(value, to, span)
+        return self._add(dataclasses.replace(self.node(adapted), soft=False))
 
     def keep_inside(self, position: Element, size: int) -> Element:
         """A position, or the nearest place of an axis of that size where it lies outside."""

@@ -14,7 +14,7 @@ from dmlc.binding.compute import infer_outputs
 from dmlc.binding.constraints import check_shapes, holds, match_dimensions
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, BoundTensor
-from dmlc.binding.tensors import MAXIMUM_RANK
+from dmlc.binding.tensors import MAXIMUM_RANK, find_excess
 from dmlc.binding.values import Constant, show, whole_number
 from dmlc.language import syntax
 from dmlc.language.walk import subexpressions
@@ -132,6 +132,10 @@ def infer_sizes(binding: Binding, diagnostics: list[Diagnostic]) -> Binding:
             diagnostics.append(Diagnostic(message, None, (note,)))
         else:
             sizes = tuple(e for e in shape if isinstance(e, int))
+            excess = find_excess(sizes)
+            if excess is not None:
+                place = tensors[name].definition.span
+                raise DmlcError(f"output '{name}' is too large: {excess}", place)
             tensors[name] = dataclasses.replace(tensors[name], sizes=sizes)
     return dataclasses.replace(binding, tensors=tensors)
 
@@ -208,7 +212,11 @@ def _read_sizes(value: Constant, name: str, span: Span) -> tuple[int, ...] | Non
         raise DmlcError(
             f"the sizes of output '{name}' come to {show(value)}, which no tensor has", span
         )
-    return tuple(s for s in sizes if s is not None)
+    whole = tuple(s for s in sizes if s is not None)
+    excess = find_excess(whole)
+    if excess is not None:
+        raise DmlcError(f"output '{name}' is too large: {excess}", span)
+    return whole
 
 
 def _spread_sizes(binding: Binding, tensors: dict[str, BoundTensor]) -> None:

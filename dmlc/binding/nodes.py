@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.binding.values import Constant
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import OPERATIONS, ROUNDINGS, DataType, find_data_type
 from dmlc.source import InternalError
 
 Shape: TypeAlias = tuple[ir.Extent, ...] | None
@@ -75,7 +75,8 @@ class Form(enum.Enum):
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
     """`payload` is a constant's value, the tensor a load or a read reads, the name of an
-    operation, the combiner of a fold or a reduction, the number of an index variable."""
+    operation, the combiner of a fold or a reduction, the number of an index variable, the data type
+    that a cast names; nothing where a conversion is not written."""
 
     form: Form
     payload: bool | int | float | str
@@ -214,6 +215,18 @@ class _Emitter:
         self.instructions.append(instruction)
         return len(self.instructions) - 1
 
+    def cast(self, node: Node, operand: int) -> int:
+        """A conversion to a compute type, and the rounding to a 16-bit type that is named."""
+        if self.nodes[node.operands[0]].dtype is not node.dtype and isinstance(
+            node.dtype, DataType
+        ):
+            operand = self.add(ir.Cast(operand, node.dtype))
+        named = find_data_type(str(node.payload))
+        rounding = None if named is None else ROUNDINGS.get(named)
+        if rounding is None:
+            return operand
+        return self.add(ir.Apply(rounding, (operand,), DataType.FLOAT32))
+
     def emit(self, number: int, operands: tuple[int, ...]) -> int:
         node = self.nodes[number]
         if isinstance(node.dtype, Weak):
@@ -228,7 +241,7 @@ class _Emitter:
             case Form.SELECT:
                 return self.add(ir.Select(operands[0], operands[1], operands[2], node.dtype))
             case Form.CAST:
-                return self.add(ir.Cast(operands[0], node.dtype))
+                return self.cast(node, operands[0])
             case Form.MOVE:
                 return operands[0]
             case Form.INDEX:

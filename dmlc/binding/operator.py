@@ -189,7 +189,7 @@ def _start(
     diagnostics += [
         unknown_name("tensor", name, definitions) for name in given if name not in definitions
     ]
-    sizes = {n: _sizes_of(d) for n, d in given.items()}
+    sizes = {n: _sizes_of(n, d) for n, d in given.items()}
     symbolic = all(found is None for found in sizes.values())
     bound: dict[str, BoundTensor] = {}
     for tensor in table.tensors:
@@ -212,10 +212,10 @@ def _start(
     return Binding(definition, bound, values, definitions, symbolic)
 
 
-def _sizes_of(description: Description) -> tuple[int, ...] | None:
+def _sizes_of(name: str, description: Description) -> tuple[int, ...] | None:
     if isinstance(description, TensorDesc):
         return description.sizes
-    return read_sizes(description)
+    return read_sizes(description, name)
 
 
 def _check_given(
@@ -223,7 +223,7 @@ def _check_given(
 ) -> None:
     if desc is None:
         message = f"required tensor '{tensor.name}' is not given"
-    elif _sizes_of(desc) is None:
+    elif _sizes_of(tensor.name, desc) is None:
         message = f"input '{tensor.name}' has no sizes, but other tensors have"
     else:
         return

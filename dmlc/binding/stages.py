@@ -15,9 +15,10 @@ from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.indexing import Indexing
 from dmlc.binding.nodes import Element, Emission, Form, Node, Value, Weak
+from dmlc.binding.tensors import find_excess
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
-from dmlc.source import InternalError, Span
+from dmlc.source import DmlcError, InternalError, Span
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class StageMaker:
         """A stage that holds the value, and a load of it. `indexed` has the index variables along
         its axes, where it is defined by index."""
         builder = self.builder
+        value = builder.drop_rounding(value, dtype)
         variables = () if indexed is None else indexed.variables
         fold = builder.find_fold(value)
         if fold is not None and not self.can_be(fold, dtype, domain, indexed):
@@ -121,6 +123,14 @@ class StageMaker:
         return fold.shape == domain if fold.form is Form.FOLD else indexed is not None
 
     def append(self, stage: ir.Stage, emission: Emission) -> None:
+        axes = () if stage.reduction is None else stage.reduction.axes
+        for what, sizes in (
+            (f"'{stage.name}'", stage.domain),
+            ("this reduction", tuple(extent for _, extent in axes)),
+        ):
+            excess = find_excess(sizes)
+            if excess is not None:
+                raise DmlcError(f"{what} is too large: {excess}", stage.span)
         check_reads(self.builder, stage, emission, self.extents)
         self.stages.append(stage)
         self.extents[stage.name] = stage.domain

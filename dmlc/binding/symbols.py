@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dmlc.binding.builder import span_text
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
-from dmlc.binding.tensors import TensorDesc, show_sizes
+from dmlc.binding.tensors import TensorDesc, find_excess, show_sizes
 from dmlc.binding.values import show, whole_number
 from dmlc.language import syntax
 from dmlc.language.walk import subexpressions
@@ -51,7 +51,7 @@ class Symbols:
                 )
                 continue
             try:
-                whole = operator.index(size)
+                whole = -1 if isinstance(size, bool) else operator.index(size)
             except TypeError:
                 whole = -1
             if not 0 <= whole <= _LARGEST_SIZE:
@@ -112,7 +112,11 @@ class Symbols:
         dtype = find_data_type(declared.dtype.text)
         if dtype is None or dtype is DataType.INDEX:
             raise InternalError("a checked type is known", declared.span)
-        return TensorDesc(dtype, [self._size(size) for size in declared.sizes])
+        sizes = [self._size(size) for size in declared.sizes]
+        excess = find_excess(sizes)
+        if excess is not None:
+            raise DmlcError(f"{span_text(declared.span)} is too large: {excess}", declared.span)
+        return TensorDesc(dtype, sizes)
 
     # One symbol -----------------------------------------------------------------------------
 

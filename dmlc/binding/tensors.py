@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 from collections.abc import Sequence
 
@@ -11,7 +12,8 @@ from dmlc.scalars import DataType, data_type_names, find_data_type
 from dmlc.source import DmlcError, unknown_name
 
 MAXIMUM_RANK = 8
-_LARGEST_OFFSET = 2**63 - 1
+LARGEST_SIZE = 2**63 - 1
+"""The largest size and stride, and the most elements a tensor may have or reach over."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, init=False)
@@ -38,9 +40,11 @@ class TensorDesc:
         object.__setattr__(self, "strides", None)
         if strides is not None:
             object.__setattr__(self, "strides", _as_strides(strides, self.sizes))
-        if self.sizes is not None and self.last_offset > _LARGEST_OFFSET:
+        if self.sizes is not None and self.last_offset >= LARGEST_SIZE:
             raise DmlcError(
-                f"a tensor of {show_sizes(self.sizes)} elements is larger than 2^63 elements"
+                f"a tensor of sizes {show_sizes(self.sizes)} and strides "
+                f"{show_sizes(self.strides or ())} reaches over {self.last_offset + 1} elements, "
+                f"and {LARGEST_SIZE} is the most"
             )
 
     @property
@@ -93,25 +97,45 @@ def _as_data_type(given: DataType | str) -> DataType:
     return found
 
 
-def _as_integers(what: str, given: Sequence[int]) -> tuple[int, ...]:
+def _as_integers(what: str, given: Sequence[int], whose: str = "") -> tuple[int, ...]:
     made: list[int] = []
-    for value in given:
+    for axis, value in enumerate(given):
+        along = f"along axis {axis} it is"
         try:
+            if isinstance(value, bool):
+                raise TypeError
             made.append(operator.index(value))
         except TypeError:
-            raise DmlcError(f"{what} must be integers, but one is {value!r}") from None
-    for value in made:
-        if value < 0:
-            raise DmlcError(f"{what} must not be negative, but one is {value}")
+            raise DmlcError(f"{whose}{what} must be integers, but {along} {value!r}") from None
+        if made[-1] < 0:
+            raise DmlcError(f"{whose}{what} must not be negative, but {along} {value}")
+        if made[-1] > LARGEST_SIZE:
+            raise DmlcError(f"{whose}{what} are at most {LARGEST_SIZE}, but {along} {value}")
     return tuple(made)
 
 
-def read_sizes(given: Sequence[int]) -> tuple[int, ...]:
-    """Sizes a tensor may have: 1 to 8, each 0 or more. Raises `DmlcError`."""
-    sizes = _as_integers("sizes", given)
+def read_sizes(given: Sequence[int], name: str | None = None) -> tuple[int, ...]:
+    """Sizes a tensor may have: 1 to 8, each 0 or more, `LARGEST_SIZE` elements together at most.
+    `name` is the tensor's, for messages. Raises `DmlcError`."""
+    whose = "" if name is None else f"tensor '{name}': "
+    sizes = _as_integers("sizes", given, whose)
     if not 1 <= len(sizes) <= MAXIMUM_RANK:
-        raise DmlcError(f"a tensor has 1 to {MAXIMUM_RANK} dimensions, but sizes has {len(sizes)}")
+        raise DmlcError(
+            f"{whose}a tensor has 1 to {MAXIMUM_RANK} dimensions, but sizes has {len(sizes)}"
+        )
+    excess = find_excess(sizes)
+    if excess is not None:
+        raise DmlcError(f"{whose}{excess}")
     return sizes
+
+
+def find_excess(sizes: Sequence[int | str]) -> str | None:
+    """What is wrong with sizes that are more elements than a tensor may have; None for others. An
+    empty axis does not make up for large ones: no array has such sizes."""
+    count = math.prod(max(size, 1) for size in sizes if isinstance(size, int))
+    if count <= LARGEST_SIZE:
+        return None
+    return f"sizes {show_sizes(sizes)} are {count} elements, and {LARGEST_SIZE} is the most"
 
 
 def _as_strides(given: Sequence[int], sizes: tuple[int, ...] | None) -> tuple[int, ...]:

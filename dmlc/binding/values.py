@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc.language.definitions import EnumDefinition
-from dmlc.scalars import DataType, Operands, Operation
+from dmlc.scalars import DataType, Operands, Operation, convert
 from dmlc.source import DmlcError, Span
 
 
@@ -36,6 +36,8 @@ Constant: TypeAlias = Scalar | tuple["Constant", ...]
 """A compile-time value; a tuple is an array."""
 
 _LARGEST = 2**64
+_ROUNDINGS = ("floor", "ceil", "round", "trunc")
+"""Operations that make whole numbers of real ones."""
 
 
 def describe(value: Constant) -> str:
@@ -117,7 +119,12 @@ def _apply_scalars(operation: Operation, given: list[Scalar], span: Span) -> Sca
         raise DmlcError(f"{spell(operation)} takes integers, but one operand is a fraction", span)
     with np.errstate(all="ignore"):
         result = operation.evaluate(*(np.asarray(v, np.float64) for v in numbers))
-    return bool(result) if operation.gives_bool else float(result)
+    if operation.gives_bool:
+        return bool(result)
+    rounded = float(result)
+    if operation.name in _ROUNDINGS and abs(rounded) < _LARGEST:
+        return int(rounded)  # A zero loses its sign: a whole number has none.
+    return rounded
 
 
 def _apply_booleans(operation: Operation, given: list[Scalar], span: Span) -> bool:
@@ -200,7 +207,8 @@ def cast_constant(value: Scalar, to: DataType, span: Span) -> bool | int | float
     if to is DataType.BOOL:
         return value != 0
     if to.is_float:
-        return round_float(float(value), to.compute)
+        made = round_float(float(value), to.compute)
+        return float(convert(np.asarray(made), to)) if to.is_storage_only else made
     limits = np.iinfo(to.dtype)
     if isinstance(value, float):
         bounded = 0.0 if math.isnan(value) else min(max(value, -(2.0**65)), 2.0**65)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from dmlc.language import syntax
+from dmlc.language.limits import LARGEST_INTEGER
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import DmlcError, Source, Span
 
@@ -180,6 +181,12 @@ def literal(given: object) -> syntax.Expression:
             notes=["arrays are given to the graph when it runs: declare them with input(...)"],
         )
     value = int(given) if isinstance(given, numbers.Integral) else float(given)
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        raise DmlcError(
+            f"a number is larger than any integer type holds: the largest is {LARGEST_INTEGER}, "
+            "of UINT64",
+            notes=["write float(...) where a fraction may stand"],
+        )
     text = repr(value).lstrip("-")
     positive = syntax.Literal(text, type(value)(text), NOWHERE)
     return syntax.Unary("-", positive, NOWHERE) if repr(value).startswith("-") else positive

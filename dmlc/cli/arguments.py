@@ -11,6 +11,7 @@ import click
 
 import dmlc
 from dmlc import ir
+from dmlc.binding.tensors import read_sizes
 from dmlc.source import DmlcError, UnknownNameError, unknown_name
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -71,7 +72,7 @@ def read_dimensions(texts: Iterable[str], subject: dmlc.Operator | dmlc.Graph) -
                 "--tensor",
                 param_hint="'--dim'",
             )
-        if not re.fullmatch(r"[0-9]{1,18}", text):
+        if not re.fullmatch(r"[0-9]{1,20}", text):
             raise click.BadParameter(
                 f"expected a whole number for {name}, found '{text}'", param_hint="'--dim'"
             )
@@ -162,6 +163,8 @@ def _tensor(name: str, text: str) -> dmlc.TensorDesc:
             param_hint="'--tensor'",
         )
     sizes, strides = (_integers(match.group(group)) for group in ("sizes", "strides"))
+    if sizes is not None:
+        read_sizes(sizes, name)
     return dmlc.TensorDesc(match.group("type"), sizes, strides)
 
 
@@ -169,7 +172,7 @@ def _integers(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     parts = text.split(",")
-    if not all(re.fullmatch(r"[0-9]{1,18}", p) for p in parts):
+    if not all(re.fullmatch(r"[0-9]{1,20}", p) for p in parts):
         raise click.BadParameter(
             f"expected whole numbers separated by commas, found '{text}'", param_hint="'--tensor'"
         )

@@ -61,6 +61,7 @@ def _describe_opencl(device: Device) -> _Row:
             f"largest buffer {device.max_allocation >> 20:,} MiB",
             "float64" if device.float64 else "no float64",
             f"memory {device.memory.value}",
+            *([device.note] if device.note else []),
         ],
     }
 
@@ -73,6 +74,7 @@ def _describe_vulkan(device: VulkanDevice) -> _Row:
             f"Vulkan, {device.type.label}",
             f"largest binding {device.limits.storage_range >> 20:,} MiB",
             f"{device.limits.group_threads:,} threads per group",
+            *([device.note] if device.note else []),
         ],
     }
 

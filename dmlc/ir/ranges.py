@@ -26,7 +26,7 @@ from dmlc.ir.nodes import (
     Table,
     value_type,
 )
-from dmlc.scalars import DataType
+from dmlc.scalars import LARGEST_INDEX, DataType
 
 Bound: TypeAlias = int | float
 """An integer, or minus or plus infinity."""
@@ -64,10 +64,12 @@ def instruction_range(
         case Cast():
             source = value_type(stage.body.instructions[instruction.operand])
             given = (0, 1) if source is DataType.BOOL else earlier[instruction.operand]
+            if instruction.dtype is DataType.INDEX and source is DataType.UINT64:
+                given = min(given[0], LARGEST_INDEX), min(given[1], LARGEST_INDEX)
         case Apply():
             given = _apply(instruction.operation.name, [earlier[o] for o in instruction.operands])
     if limits == UNKNOWN and _LIMIT <= given[1] < math.inf:
-        return UNKNOWN  # A UINT64 wraps.
+        return UNKNOWN  # Beyond 64 bits positions wrap.
     # Beyond the type the arithmetic wraps, and nothing is known.
     return given if limits[0] <= given[0] and given[1] <= limits[1] else limits
 

@@ -11,11 +11,11 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 import numpy as np
 
 from dmlc.ir.function import Function
+from dmlc.ir.inside import Tensor, extents_of, find_outside, is_empty
 from dmlc.ir.nodes import (
     POSITIONAL_COMBINERS,
     Apply,
@@ -35,15 +35,12 @@ from dmlc.ir.nodes import (
     packed_strides,
     value_type,
 )
-from dmlc.ir.positions import find_reach
 from dmlc.ir.ranges import Interval, instruction_range, stage_range, table_ranges
 from dmlc.scalars import COMBINERS, OPERATIONS, Operands
 from dmlc.scalars import DataType as T
 from dmlc.source import InternalError, Span
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
-Tensor: TypeAlias = Parameter | Table | Stage
-
 _VERIFIED = "verified"
 _LARGEST_LABEL = 9999
 _LARGEST_SIZE = 2**63 - 1
@@ -362,7 +359,7 @@ def _check_load(
     tensor = known.get(load.tensor)
     if tensor is None:
         return f"%{load.tensor} is not defined before it"
-    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
+    extents = extents_of(tensor)
     if len(load.indices) != len(extents):
         return (
             f"%{load.tensor} is read at {len(load.indices)} positions, "
@@ -370,23 +367,17 @@ def _check_load(
         )
     if load.dtype is not tensor.dtype.compute:
         return f"a load of %{load.tensor} gives {tensor.dtype.compute.name}"
-    axes = stage.reduction.axes if stage.reduction is not None else ()
-    if 0 in stage.domain or any(extent == 0 for _, extent in axes):
+    if is_empty(stage):
         return None  # Nothing is read.
     for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
-        low, high = ranges[number]
-        if isinstance(extent, str):
-            position = stage.body.instructions[number]
-            if not isinstance(position, Index) or stage.extent(position) != extent:
-                return f"%{load.tensor} may be left: axis {axis} has the run-time size '{extent}'"
-        elif low < 0 or high >= extent:
-            reach = find_reach(stage, number, extent)
-            low, high = max(low, reach[0]), min(high, reach[1])
-            if low < 0 or high >= extent:
-                return (
-                    f"%{load.tensor} is left: axis {axis} has size {extent}, "
-                    f"read at {low} to {high}"
-                )
+        position = stage.body.instructions[number]
+        along = isinstance(position, Index) and stage.extent(position) == extent
+        if isinstance(extent, str) and not along:
+            return f"%{load.tensor} may be left: axis {axis} has the run-time size '{extent}'"
+    for axis, (low, high) in find_outside(stage, load, ranges, extents):
+        return (
+            f"%{load.tensor} is left: axis {axis} has size {extents[axis]}, read at {low} to {high}"
+        )
     return None
 
 

@@ -420,7 +420,8 @@ class Collector:
         for step, number, form in zip(steps, load.indices, positions.list_forms(load), strict=True):
             if form is None:
                 terms[numbers[number]] = terms.get(numbers[number], 0) + step
-                guarded = guarded or not positions.is_inside(load, number)
+                # Without a guard the verifier has seen to it at every point.
+                guarded |= stage.body.guard is not None and not positions.is_inside(load, number)
                 continue
             offset += form.constant * step
             for index, factor in form.factors:

@@ -18,7 +18,7 @@ from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.element import Elements, Gather, Place, Read, Value, View, operands
 from dmlc.kernel.rewrite import NUMBER
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import LARGEST_INDEX, OPERATIONS, DataType
 from dmlc.transform.pick import PICKED
 
 _LONGEST_EXPRESSION = 6
@@ -254,6 +254,11 @@ class Emitter:
                 operand = known[value.operand]
                 if operand.type.dtype is value.dtype:
                     return operand
+                if (operand.type.dtype, value.dtype) == (DataType.UINT64, DataType.INDEX):
+                    # A position saturates where the conversions of output languages wrap.
+                    most = k.Literal(k.Type(DataType.UINT64), LARGEST_INDEX)
+                    bounded = (operand, self._widen(most, operand.type.lanes))
+                    operand = k.Operate(OPERATIONS["min"], bounded, operand.type)
                 return k.Convert(operand, k.Type(value.dtype, operand.type.lanes))
 
     def _widen(self, operand: k.Expression, lanes: int) -> k.Expression:

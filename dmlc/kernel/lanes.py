@@ -203,6 +203,10 @@ class _Finder:
             elif known is None:
                 if isinstance(value, Place) or value.dtype is DataType.INDEX:
                     return False  # A position that nobody knows, or the number of a point.
+                for operand in filter(self._moves.__getitem__, operands(value)):
+                    position = self._known[operand]
+                    if position is not None and elements.values[operand].dtype is DataType.INDEX:
+                        self._keep_common(position)  # It is computed for the first lane alone.
             elif value.dtype is not DataType.INDEX:
                 self._keep_common(known)
         return bool(self._good.any())

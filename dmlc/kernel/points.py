@@ -218,8 +218,25 @@ class _Output:
             if self._phases[number].gathered:
                 body += self._fold(number, emitter, known, 1)
             else:
-                body += emitter.stores(position, self.lanes, {})
+                body += self._store(number, emitter, known, {})
         return body
+
+    def _store(
+        self, number: int, emitter: Emitter, known: Known, inner: Known
+    ) -> list[k.Statement]:
+        """The loops over the inner axes of a phase that folds nothing, but for those whose places
+        are known, and what it stores."""
+        space = self._phases[number].space
+        position = self._position(number, known, inner)
+        if len(inner) == len(space.inner):
+            return list(emitter.stores(position, self.lanes, {}))
+        axis = space.inner[len(inner)]
+        variable = k.Local(self._builders[number].names.take(f"i{axis}"), k.INDEX)
+        further = {**inner, axis: variable}
+        position = self._position(number, known, further)
+        made = _open(emitter, 1 + len(further), position, self.lanes)
+        made += self._store(number, emitter, known, further)
+        return [k.For(variable, index(0), index(space.sizes[axis]), 1, tuple(made))]
 
     def _make_emitter(self, number: int, depth: int) -> Emitter:
         """`depth` scopes know the kept axes, one after the other; then each inner axis has one."""

@@ -25,6 +25,11 @@ def print_kernel(kernel: k.Kernel) -> str:
     return "\n".join(lines)
 
 
+def print_expression(node: k.Expression) -> str:
+    """The text of an expression, on one line."""
+    return _expression(node)
+
+
 def _type(type: k.Type) -> str:
     return type.dtype.short if type.lanes == 1 else f"{type.dtype.short}x{type.lanes}"
 

@@ -13,11 +13,12 @@ from typing import Any, TypeAlias, cast
 
 from dmlc.language import syntax
 from dmlc.language.grammar import Token, Tree, is_tree
-from dmlc.language.limits import MAX_DEPTH, MAX_NAME, TOO_DEEP, TOO_DEEP_CURE
+from dmlc.language.limits import LARGEST_INTEGER, MAX_DEPTH, MAX_NAME, TOO_DEEP, TOO_DEEP_CURE
 from dmlc.source import Diagnostic, Note, Source, Span
 
 _Node: TypeAlias = Any
 """A node of `syntax`, a token, a list of them, or None for an optional part left out."""
+
 
 
 class Builder:
@@ -317,10 +318,17 @@ class Builder:
     # Expressions --------------------------------------------------------------------------
 
     def integer(self, token: Token) -> int:
-        if len(token) > 18:
-            self.fail("this number has more than 18 digits", self.span_of(token))
+        digits = token.lstrip("0")
+        # Digits are counted first: to read very many takes time.
+        if len(digits) > 20 or int(digits or "0") > LARGEST_INTEGER:
+            self.fail(
+                "this number is larger than any integer type holds: the largest is "
+                f"{LARGEST_INTEGER}, of UINT64",
+                self.span_of(token),
+                "write it with a point, as in 1e20, where a fraction may stand",
+            )
             return 0
-        return int(token)
+        return int(digits or "0")
 
     def make_literal(self, children: list[_Node], span: Span) -> syntax.Literal:
         token = cast(Token, children[0])

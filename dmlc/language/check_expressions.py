@@ -298,7 +298,7 @@ class Expressions(abc.ABC):
         for index in expression.indices:
             found: Kind = yield self._visit_index(index, place, kind.form is Form.ARRAY)
             indices.append(found)
-        otherwise: Kind = NUMBER
+        otherwise: Kind | None = None
         if expression.otherwise is not None:
             otherwise = yield self._visit(expression.otherwise, place)
         packs = any(isinstance(i, syntax.Pack) for i in expression.indices)
@@ -319,7 +319,8 @@ class Expressions(abc.ABC):
                 f"with {count} {'index' if count == 1 else 'indices'}",
                 expression.span,
             )
-        self._agree(kind, otherwise, expression.span, "a read and the value after 'else'")
+        if otherwise is not None:
+            self._agree(kind, otherwise, expression.span, "a read and the value after 'else'")
         return Kind(kind.what, Form.UNKNOWN if kind.form is Form.UNKNOWN else Form.SCALAR)
 
     def _visit_index(

@@ -180,6 +180,8 @@ class _GraphChecker(ExpressionChecker):
         outputs = _outputs(operator)
         if len(outputs) == 1 and not outputs[0].array:
             return True
+        if not outputs:
+            return False  # Its own check refuses it.
         entry = "[0]" if outputs[0].array else ""
         cure = f"as in {name}.{outputs[0].name}{entry}"
         self.fail(f"'{name}' has {_count(outputs)}: name one", span, cure)
@@ -269,6 +271,8 @@ class _GraphChecker(ExpressionChecker):
         if operator is None:
             return None
         outputs = {o.name: o for o in _outputs(operator)}
+        if not outputs:
+            return None  # Its own check refuses it.
         name = expression.member
         if name.text not in outputs:
             what = f"output of {operator.name}"
@@ -357,6 +361,8 @@ class _GraphChecker(ExpressionChecker):
         outputs = _outputs(operator)
         if len(outputs) == 1 and not outputs[0].array:
             return Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(outputs[0].ranks))
+        if not outputs:
+            return UNKNOWN  # Its own check refuses it.
         named = self.current is not None and self.current.value is expression
         if not named or (self.current is not None and self.current.output):
             entry = "[0]" if outputs[0].array else ""

@@ -105,6 +105,7 @@ class _OperatorChecker:
     def check_levels(self) -> tuple[TensorLevel, ...]:
         levels: dict[str | None, TensorLevel] = {}
         places: dict[str | None, Span] = {}
+        before = len(self.diagnostics)
         for section in self.operator.tensors:
             name = None if section.level is None else section.level.text
             place = section.span if section.level is None else section.level.span
@@ -121,12 +122,15 @@ class _OperatorChecker:
             places[name] = place
             for tensor in tensors:
                 self.add_tensor(tensor)
-        ordered = sorted(levels.values(), key=lambda t: level_order(t.level))
-        if not any(t.output for t in self.names.tensors.values()) and self.names.tensors:
-            self.fail(
-                f"operator '{self.operator.name.text}' has no output", self.operator.name.span
-            )
-        return tuple(ordered)
+        refused = len(self.diagnostics) > before
+        for name, level in levels.items():
+            # Where rows were refused, the output may be among them.
+            known = level.tensors or not refused
+            if known and not any(t.output for t in level.tensors):
+                where = "" if name is None else f" at {name}"
+                place = self.operator.name.span if name is None else places[name]
+                self.fail(f"operator '{self.operator.name.text}' has no output{where}", place)
+        return tuple(sorted(levels.values(), key=lambda t: level_order(t.level)))
 
     def add_tensor(self, tensor: TensorDefinition) -> None:
         """Notes a row; a tensor of several levels may have the ranks and types of any."""

@@ -15,6 +15,8 @@ MAX_DEPTH = 200
 """The deepest expression: parentheses, calls and operators in a row each add a level."""
 MAX_NAME = 128
 """The longest name, in characters."""
+LARGEST_INTEGER = 2**64 - 1
+"""The largest whole number: that of UINT64."""
 MAX_TOKENS = 100_000
 """How many words, numbers, marks, table cells and comments a text may have."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from dmlc.ir import Function, Stage
 from dmlc.transform.budget import Budget, count_loaded
+from dmlc.transform.clamp import clamp_reads
 from dmlc.transform.inline import MOST_PLACES, Inlined, TooManyPlacesError, inline_within
 from dmlc.transform.simplify import list_live
 
@@ -64,7 +65,8 @@ def draw_in(
         if s.name in bodies
     ]
     computed_in = {name: made.computed for name, made in bodies.items()}
-    return Drawn(list_live(made_of, results), computed_in, reasons)
+    live = list_live(made_of, results)
+    return Drawn(clamp_reads(function, live), computed_in, reasons)
 
 
 def _explain(stage: str, is_crowded: bool, budget: Budget) -> str:

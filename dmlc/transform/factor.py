@@ -18,8 +18,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dmlc.ir import Apply, Body, Function, Index, Instruction, Load, Stage, operands
+from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
+from dmlc.ir.ranges import Interval, table_ranges
 from dmlc.scalars import OPERATIONS
+from dmlc.transform.clamp import clamp_stage
 from dmlc.transform.inline import TooManyPlacesError, inline_stages
 from dmlc.transform.simplify import drop_unsound_pairs
 
@@ -47,8 +50,11 @@ def take_out_factors(function: Function) -> Function:
     names = {t.name: None for t in (*function.parameters, *function.stages)}
     earlier: dict[str, Stage] = {}
     stages: list[Stage] = []
+    reach = table_ranges(function.tables)
     for stage in function.stages:
         pair = _split(stage, earlier, names)
+        if pair is not None:
+            pair = _prove_reads(pair, function, reach)
         stages += [stage] if pair is None else pair
         earlier[stage.name] = stage
     if len(stages) == len(function.stages):
@@ -74,6 +80,18 @@ def _split(
     inner = Body.make(parted.instructions, parted.kept, parted.guard)
     total = Stage(name, stage.body.dtype, stage.domain, inner, reduction, stage.span)
     return [total, dataclasses.replace(stage, body=_apply(total, parted), reduction=None)]
+
+
+def _prove_reads(
+    pair: Sequence[Stage], function: Function, reach: Mapping[str, Interval]
+) -> list[Stage] | None:
+    """A sum and what multiplies it; None where the factors read what the sum's guard alone keeps
+    inside."""
+    total, outer = pair
+    known = {**function.tensors(), total.name: total}
+    if find_open_reads(outer, known, reach)[0]:
+        return None
+    return [clamp_stage(total, known, reach)[0], outer]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ from dmlc.ir.positions import (
 )
 from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import OPERATIONS, Array, DataType
+from dmlc.transform.clamp import clamp_reads
 from dmlc.transform.closed_form import FloorForm, fit_clamped, fit_floor
 from dmlc.transform.inline import TooManyPlacesError, inline_stages
 from dmlc.transform.simplify import Builder, drop_unsound_pairs, list_live
@@ -69,8 +70,9 @@ def narrow(function: Function) -> Function:
         if made.name not in results and _is_known(made, tables, known):
             known[made.name] = made
         stages.append(made)
-    whole = dataclasses.replace(function, stages=list_live(stages, results), tables=function.tables)
-    return drop_unsound_pairs(tables.attach(whole))
+    whole = tables.attach(dataclasses.replace(function, stages=list_live(stages, results)))
+    clamped = clamp_reads(whole, whole.stages)
+    return drop_unsound_pairs(dataclasses.replace(whole, stages=clamped))
 
 
 def _narrow_soundly(

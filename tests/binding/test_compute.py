@@ -281,7 +281,7 @@ def test_an_optional_output_is_computed_where_it_is_described() -> None:
 
 
 COMPILE_TIME = [
-    ("Y = X + X.Sizes[3]", "index 3 is out of bounds: 'X.Sizes' has 1 values"),
+    ("Y = X + X.Sizes[3]", "index 3 is out of bounds: 'X.Sizes' has 1 value"),
     ("Y = X + X.Sizes[0.5]", "an array's index must be a compile-time integer"),
     ("Y = X + 1 / 0", "division by zero in a compile-time expression"),
     ("Y = X + 999999999999999999 * 999",

@@ -60,13 +60,25 @@ def test_stored_strides_say_only_what_is_not_packed(
         ((DataType.INDEX, (1,)), "unknown data type 'DataType.INDEX'"),
         (("FLOAT32", ()), "a tensor has 1 to 8 dimensions, but sizes has 0"),
         (("FLOAT32", (1,) * 9), "a tensor has 1 to 8 dimensions, but sizes has 9"),
-        (("FLOAT32", (2, -1)), "sizes must not be negative, but one is -1"),
-        (("FLOAT32", (2.5,)), "sizes must be integers, but one is 2.5"),
+        (("FLOAT32", (2, -1)), "sizes must not be negative, but along axis 1 it is -1"),
+        (("FLOAT32", (2.5,)), "sizes must be integers, but along axis 0 it is 2.5"),
         (("FLOAT32", (2, 3), (1,)), "2 sizes need 2 strides, but there are 1"),
-        (("FLOAT32", (2,), (-1,)), "strides must not be negative, but one is -1"),
+        (("FLOAT32", (2,), (-1,)), "strides must not be negative, but along axis 0 it is -1"),
         (("FLOAT32", None, (1,)), "strides need sizes: give both, or neither"),
-        (("FLOAT32", (2**40, 2**40)), "a tensor of [1099511627776, 1099511627776] elements is "
-         "larger than 2^63 elements"),
+        (("FLOAT32", (True,)), "sizes must be integers, but along axis 0 it is True"),
+        (("FLOAT32", (2, 2**63)), "sizes are at most 9223372036854775807, but along axis 1 it is "
+         "9223372036854775808"),
+        (("FLOAT32", (2,), (2**63,)), "strides are at most 9223372036854775807, but along axis 0 "
+         "it is 9223372036854775808"),
+        (("FLOAT32", (2**40, 2**40)), "sizes [1099511627776, 1099511627776] are "
+         "1208925819614629174706176 elements, and 9223372036854775807 is the most"),
+        (("FLOAT32", (2**62, 2)), "sizes [4611686018427387904, 2] are 9223372036854775808 "
+         "elements, and 9223372036854775807 is the most"),
+        (("FLOAT32", (0, 2**62, 8)), "sizes [0, 4611686018427387904, 8] are 36893488147419103232 "
+         "elements, and 9223372036854775807 is the most"),
+        (("FLOAT32", (2,), (2**63 - 1,)), "a tensor of sizes [2] and strides "
+         "[9223372036854775807] reaches over 9223372036854775808 elements, and "
+         "9223372036854775807 is the most"),
     ],
 )  # fmt: skip
 def test_descriptions_that_cannot_be(arguments: tuple[Any, ...], message: str) -> None:

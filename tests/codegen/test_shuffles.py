@@ -9,7 +9,7 @@ import pytest
 from dmlc.pipeline import compile
 from dmlc.program import Program
 from dmlc.reference import evaluate
-from tests.codegen.test_golden import find_wrong, make_inputs, read_case
+from tests.goldens import find_wrong, make_inputs, read_case
 from tests.opencl_launch import run_program
 
 

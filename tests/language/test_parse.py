@@ -22,6 +22,12 @@ def read(text: str) -> syntax.File:
     return parse(Source("test.dml", text))
 
 
+_TOO_LARGE = (
+    "this number is larger than any integer type holds: the largest is 18446744073709551615, of "
+    "UINT64"
+)
+
+
 def mistakes(text: str) -> list[tuple[int, int, str]]:
     """Line, column and message of every mistake in a text."""
     with pytest.raises(DmlcError) as caught:
@@ -203,7 +209,8 @@ def test_escapes_in_texts() -> None:
         ('import "abc', (1, 8, "this text is not closed: expected '\"'")),
         ("/* abc", (1, 1, "this comment is not closed: expected '*/'")),
         ("a\x00b", (1, 2, "the character U+0000 cannot stand in a .dml file")),
-        ("enum E { A = 1234567890123456789 }", (1, 14, "this number has more than 18 digits")),
+        ("enum E { A = 18446744073709551616 }", (1, 14, _TOO_LARGE)),
+        ("function f(x) = x + " + "9" * 5000, (1, 21, _TOO_LARGE)),
         ("function f(x) = sum[k : 3]", (1, 17, "a reduction takes one expression in parentheses "
                                         "after its ']'")),
         ("function f(x) = sum[k : 3](x, y)", (1, 17, "a reduction takes one expression in "

@@ -4,6 +4,7 @@ numbers, of which every order of summing gives the same."""
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -76,3 +77,45 @@ def test_a_result_may_lie_in_what_it_is_computed_from() -> None:
     program = opencl.load(compile(function, "opencl", "cpu"))
     program(inputs, {"y": inputs["z"]})
     np.testing.assert_array_equal(inputs["z"], expected)
+
+
+UNKNOWN_PLACES = {
+    "a comparison": "select(eq(cast(%t[i0], index), i1), -1.0, 0.0)",
+    "one that an element joins": "select(and(ge(i1, cast(%t[i0], index)), lt(%x[i0, i1], 3.0)), "
+    "%x[i0, i1], 0.5)",
+    "a comparison as a number": "add(%x[i0, i1], cast(eq(cast(%t[i0], index), i1), f32))",
+    "the remainder of a position": "select(lt(cast(%t[i0], index), mod(i1, 8)), %x[i0, i1], 1.0)",
+    "a position as a float": "mul(cast(%t[i0], f32), cast(i1, f32))",
+    "a position as a whole number": "cast(add(cast(i1, s32), %t[i0]), f32)",
+    "a choice of positions": "cast(select(gt(%x[i0, i1], 3.0), i1, 0), f32)",
+    "the smaller position": "%x[i0, min(i1, max(min(cast(%t[i0], index), 99), 0))]",
+}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("folded", [False, True], ids=["stored", "folded"])
+@pytest.mark.parametrize("formula", UNKNOWN_PLACES.values(), ids=UNKNOWN_PLACES.keys())
+def test_what_a_position_meets_at_run_time_is_computed_for_each_lane(
+    formula: str, folded: bool, dtype: str
+) -> None:
+    over = "sum[r0 < 64] " if folded else ""
+    if folded:
+        formula = formula.replace("i0", "r0")
+    domain = "i0 < 1, i1 < 100" if folded else "i0 < 64, i1 < 100"
+    function = ir.parse(
+        f"func @f(%t: s32[64], %x: f32[64, 100]) -> (%y) {{\n"
+        f"  %y: {dtype}[{domain}] = {over}{formula}\n}}"
+    )
+    inputs = {**make_inputs(function), "t": np.arange(64, dtype=np.int32) * 37 % 101}
+    found = opencl.load(compile(function, "opencl", "cpu"))(inputs)["y"]
+    np.testing.assert_array_equal(found, evaluate(function, inputs)["y"])
+
+
+def test_positions_of_too_many_points_to_look_at_are_computed_for_each_lane() -> None:
+    function = ir.parse(
+        "func @f(%x: f32[520, 520]) -> (%y) {\n"
+        "  %y: f32[i0 < 520, i1 < 520] = select(le(i1, i0), %x[i0, i1], 0.0)\n}"
+    )
+    inputs = make_inputs(function)
+    found = opencl.load(compile(function, "opencl", "cpu"))(inputs)["y"]
+    np.testing.assert_array_equal(found, evaluate(function, inputs)["y"])

@@ -54,6 +54,8 @@ class Device:
     memory: Memory
     float64: bool
     """Whether kernels may compute in float64."""
+    note: str = ""
+    """What was chosen before its driver started, and why; empty for nothing."""
     part_alignment: int = 256
     """A part of a buffer begins at a multiple of this."""
     key: int = dataclasses.field(default=0, repr=False)

@@ -7,8 +7,9 @@ numbered arguments; which array goes where is its callers' business.
 PoCL, the CPU driver, has two interfaces to one processor: `pthread` uses every core and takes
 tens of microseconds to launch, `basic` uses one core and takes one or two. Where PoCL is there,
 both are opened (its variable POCL_DEVICES, if the user has not set it, is set for the moment the
-devices are first asked for), and small launches go to the second. pyopencl keeps compiled
-kernels on disk only for drivers that do not do so themselves; PYOPENCL_NO_CACHE turns that off.
+devices are first asked for), and small launches go to the second. Which instructions it may use is
+chosen at that moment too (see `instructions`). pyopencl keeps compiled kernels on disk only for
+drivers that do not do so themselves; PYOPENCL_NO_CACHE turns that off.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlc.program import KernelSource
+from dmlc.runtime.environment import setting
+from dmlc.runtime.instructions import POCL, Choice, Facts, choose, read_flags, started_note
 from dmlc.runtime.opencl.device import INSTALL_NOTE, Device, DeviceKind, Memory
 from dmlc.source import DmlcError, Source, Span, UnavailableError, UnsupportedError
 
@@ -38,6 +41,8 @@ BUILD_OPTIONS = ("-w",)
 _POCL = "Portable Computing Language"
 _POCL_RENAMED_DEVICES = 4
 """From this version on PoCL names its CPU devices otherwise, and is left as it is."""
+_POCL_MANY_LIBRARIES = "DISTRO"
+"""In the version of a PoCL that heeds POCL_KERNELLIB_NAME."""
 _SMALL_NAME = "basic-"
 _LARGE_NAME = "pthread-"
 
@@ -111,34 +116,43 @@ def _list_devices() -> list[Device]:
         return []
     found: list[Device] = []
     for number, platform in enumerate(platforms):
+        units = _pocl_units(platform)
+        choice = _choose_instructions(platform)
         try:
-            with _both_pocl_devices(platform) as both:
+            with setting("POCL_DEVICES", units), setting(choice.variable, choice.value):
                 handles = platform.get_devices()
         except cl.Error:
             # A platform without a device of its own: a GPU driver on a machine without its GPU.
             continue
-        pairs = _pair(handles) if both else [(handle, None) for handle in handles]
+        pairs = _pair(handles) if units else [(handle, None) for handle in handles]
         for handle, small in pairs:
-            found.append(_describe(handle, small, len(found), number))
+            found.append(_describe(handle, small, len(found), number, choice))
     return found
 
 
-@contextlib.contextmanager
-def _both_pocl_devices(platform: cl.Platform) -> Generator[bool]:
-    """Lets PoCL open both its CPU devices while its devices are first asked for.
-
-    Gives whether it was asked to. A choice that the user made in POCL_DEVICES stands.
-    """
+def _pocl_units(platform: cl.Platform) -> str | None:
+    """What POCL_DEVICES is to be while the devices are first asked for, so that PoCL opens both
+    its CPU devices; None to leave it. A choice that the user made stands."""
     version = re.search(r"PoCL (\d+)\.", platform.version)
     known = version is not None and int(version.group(1)) < _POCL_RENAMED_DEVICES
     if platform.name != _POCL or not known or "POCL_DEVICES" in os.environ:
-        yield False
-        return
-    os.environ["POCL_DEVICES"] = "pthread basic"
-    try:
-        yield True
-    finally:
-        del os.environ["POCL_DEVICES"]
+        return None
+    return "pthread basic"
+
+
+def _choose_instructions(platform: cl.Platform) -> Choice:
+    """What is done about a platform before its devices are first asked for. PoCL alone has a
+    choice, and only where it was built with libraries for several processors."""
+    llvm = re.search(r"\bLLVM (\d+)", platform.version)
+    able = platform.name == _POCL and _POCL_MANY_LIBRARIES in platform.version
+    version = int(llvm.group(1)) if llvm and able else None
+    return choose(POCL, Facts(read_flags(), version, os.environ))
+
+
+def _instructions_note(choice: Choice, name: str) -> str:
+    """What is said of a device: its name says what it is really built for."""
+    ignored = choice.value is not None and "avx512" in name
+    return started_note(POCL) if ignored else choice.note
 
 
 def _pair(handles: Sequence[cl.Device]) -> list[tuple[cl.Device, cl.Device | None]]:
@@ -151,7 +165,11 @@ def _pair(handles: Sequence[cl.Device]) -> list[tuple[cl.Device, cl.Device | Non
 
 
 def _describe(
-    handle: cl.Device, small: cl.Device | None, index: int, platform_index: int
+    handle: cl.Device,
+    small: cl.Device | None,
+    index: int,
+    platform_index: int,
+    choice: Choice,
 ) -> Device:
     cl = _pyopencl()
     kind = DeviceKind.OTHER
@@ -180,6 +198,7 @@ def _describe(
         max_group_size=handle.max_work_group_size,
         memory=memory,
         float64="cl_khr_fp64" in handle.extensions.split(),
+        note=_instructions_note(choice, handle.name) if kind is DeviceKind.CPU else "",
         key=keys[0],
         part_alignment=max(1, handle.mem_base_addr_align // 8),
         small_key=keys[1] if small is not None else None,

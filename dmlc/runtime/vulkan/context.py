@@ -7,6 +7,7 @@ makes its own, and never touches its parent's. What is made on a device lives in
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 import tempfile
@@ -14,6 +15,9 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
+from dmlc.runtime.environment import setting
+from dmlc.runtime.instructions import Choice
+from dmlc.runtime.vulkan import lavapipe
 from dmlc.runtime.vulkan.api import Vulkan, VulkanError, load_vulkan
 from dmlc.runtime.vulkan.device import (
     HOST_MEMORY_EXTENSION,
@@ -95,7 +99,12 @@ class Instance:
             enabledExtensionCount=len(extensions),
             ppEnabledExtensionNames=extensions,
         )
-        with _runtime_folder():
+        choice = lavapipe.choose_instructions()
+        # Some drivers look for a display server and complain where there is no such folder.
+        with (
+            setting("XDG_RUNTIME_DIR", tempfile.gettempdir()),
+            setting(choice.variable, choice.value),
+        ):
             try:
                 self.handle = api.get("vkCreateInstance", "VkInstance", asked, api.null)
                 self.physical = api.list_all(
@@ -112,7 +121,7 @@ class Instance:
         if create(self.handle, messenger, api.null, self._messenger):
             raise InternalError("the Vulkan loader refuses to pass messages on")
         described = (describe_device(api, p, k) for k, p in enumerate(self.physical))
-        self.devices = tuple(d for d in described if d is not None)
+        self.devices = tuple(_with_note(d, choice) for d in described if d is not None)
 
     def _unavailable(self, error: VulkanError) -> UnavailableError:
         notes = self.messages.take()
@@ -127,6 +136,13 @@ class Instance:
         destroy = self.api.extension_function(self.handle, "vkDestroyDebugUtilsMessengerEXT")
         destroy(self.handle, self._messenger[0], self.api.null)
         self.api.lib.vkDestroyInstance(self.handle, self.api.null)
+
+
+def _with_note(device: VulkanDevice, choice: Choice) -> VulkanDevice:
+    """A device with what was chosen for its driver."""
+    if not choice.note or not device.name.startswith(lavapipe.NAME):
+        return device
+    return dataclasses.replace(device, note=choice.note)
 
 
 def _check_layers(api: Vulkan) -> None:
@@ -170,19 +186,6 @@ def _message_callback(api: Vulkan, messages: Messages) -> Any:
         return 0
 
     return api.ffi.callback("PFN_vkDebugUtilsMessengerCallbackEXT", receive)
-
-
-@contextlib.contextmanager
-def _runtime_folder() -> Generator[None]:
-    """Some drivers look for a display server and complain where XDG_RUNTIME_DIR is not set."""
-    if "XDG_RUNTIME_DIR" in os.environ:
-        yield
-        return
-    os.environ["XDG_RUNTIME_DIR"] = tempfile.gettempdir()
-    try:
-        yield
-    finally:
-        del os.environ["XDG_RUNTIME_DIR"]
 
 
 class Context:

@@ -74,6 +74,8 @@ class VulkanDevice:
     """Nanoseconds per tick of its clock; None where it has none."""
     queue_family: int
     """The family of queues that kernels go to."""
+    note: str = ""
+    """What was chosen before its driver started, and why; empty for nothing."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.type.label}, {self.driver})"

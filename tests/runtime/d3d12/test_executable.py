@@ -28,7 +28,7 @@ from dmlc.runtime.d3d12.device import DeviceType
 from dmlc.runtime.d3d12.plan import build_shader, check_program, plan_windows
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, InternalError, UnavailableError, UnsupportedError
-from tests.codegen.test_golden import find_wrong, make_inputs, read_case
+from tests.goldens import find_wrong, make_inputs, read_case
 from tests.runtime.d3d12 import fake_compushady
 from tests.runtime.d3d12.fake_compushady import (
     HEAP_DEFAULT,

@@ -18,6 +18,7 @@ from dmlc.runtime.opencl.driver import open_session
 from dmlc.runtime.opencl.executable import Executable
 from dmlc.source import DmlcError, UnavailableError
 from tests.runtime import handmade
+from tests.runtime.test_instructions import AVX2, AVX512
 
 GPU, CPU, OTHER = 4, 2, 8
 
@@ -34,9 +35,11 @@ class FakePlatform:
         self.version = version
         self.devices = devices
         self.asked_with: list[str | None] = []
+        self.libraries_asked_with: list[str | None] = []
 
     def get_devices(self) -> list[SimpleNamespace]:
         self.asked_with.append(os.environ.get("POCL_DEVICES"))
+        self.libraries_asked_with.append(os.environ.get("POCL_KERNELLIB_NAME"))
         if not self.devices:
             raise FakeError("DEVICE_NOT_FOUND")
         for device in self.devices:
@@ -60,6 +63,7 @@ def device(name: str, kind: int, *, unified: bool = True, fp64: bool = True) -> 
 def fake(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Puts platforms in the place of the machine's: `fake(platform, ...)` gives the devices."""
     monkeypatch.delenv("POCL_DEVICES", raising=False)
+    monkeypatch.delenv("POCL_KERNELLIB_NAME", raising=False)
     monkeypatch.setattr(driver, "_state", driver._State())
 
     def use(*platforms: FakePlatform) -> tuple[driver.Device, ...]:
@@ -138,6 +142,60 @@ def test_a_later_pocl_and_a_choice_of_the_user_are_left_alone(
     )
     assert [d.name for d in fake(chosen)] == ["basic-x", "pthread-x"]
     assert os.environ["POCL_DEVICES"] == "basic pthread"
+
+
+POCL_AND_LLVM = "OpenCL 3.0 PoCL 3.1+debian  Linux, None+Asserts, RELOC, SPIR, LLVM {}.0.6, DISTRO"
+
+
+@pytest.mark.parametrize(
+    ("version", "flags", "library"),
+    [
+        (POCL_AND_LLVM.format(15), AVX512, "avx2"),
+        (POCL_AND_LLVM.format(19).replace("PoCL 3.1", "PoCL 6.0"), AVX512, "avx2"),
+        (POCL_AND_LLVM.format(15), AVX2, None),
+        (POCL_AND_LLVM.format(23), AVX512, None),
+        (POCL_AND_LLVM.format(15).replace(", DISTRO", ""), AVX512, None),
+    ],
+)
+def test_pocl_does_without_avx512_where_its_llvm_gets_it_wrong(
+    version: str,
+    flags: frozenset[str],
+    library: str | None,
+    fake: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(driver, "read_flags", lambda: flags)
+    platform = FakePlatform(POCL, version, device("pthread-haswell-x", CPU))
+    (found,) = fake(platform)
+    assert platform.libraries_asked_with == [library]
+    assert "POCL_KERNELLIB_NAME" not in os.environ
+    assert found.note.startswith("without AVX-512" if library else "")
+    assert bool(found.note) == bool(library)
+
+
+def test_the_users_library_stands(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POCL_KERNELLIB_NAME", "avx512")
+    monkeypatch.setattr(driver, "read_flags", lambda: AVX512)
+    platform = FakePlatform(POCL, POCL_AND_LLVM.format(15), device("pthread-skylake-avx512", CPU))
+    (found,) = fake(platform)
+    assert platform.libraries_asked_with == ["avx512"]
+    assert found.note.startswith("POCL_KERNELLIB_NAME=avx512 as you set it")
+
+
+def test_a_pocl_that_was_opened_before_says_so(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name shows what it was opened for, whatever is asked of it later."""
+    monkeypatch.setattr(driver, "read_flags", lambda: AVX512)
+    (found,) = fake(
+        FakePlatform(POCL, POCL_AND_LLVM.format(15), device("pthread-skylake-avx512", CPU))
+    )
+    assert found.note.startswith("with AVX-512, which its LLVM compiles wrongly: something else")
+
+
+def test_other_platforms_are_not_told_anything(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "read_flags", lambda: AVX512)
+    platform = FakePlatform("Vendor", POCL_AND_LLVM.format(15), device("gpu", GPU))
+    (found,) = fake(platform)
+    assert (platform.libraries_asked_with, found.note) == ([None], "")
 
 
 def test_devices_are_asked_for_once(fake: Any) -> None:

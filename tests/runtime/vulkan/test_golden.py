@@ -13,7 +13,7 @@ from dmlc.reference import evaluate
 from dmlc.runtime import dxc, vulkan
 from dmlc.runtime.hlsl import compile_kernel
 from dmlc.source import UnsupportedError
-from tests.codegen.test_golden import CASES, GOLDEN, find_wrong, make_inputs, read_case
+from tests.goldens import CASES, GOLDEN, find_wrong, make_inputs, read_case
 
 
 def runs_here(case: str) -> bool:

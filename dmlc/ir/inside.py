@@ -1,0 +1,61 @@
+"""Which reads of a stage can be proved inside the tensors they read.
+
+A position is inside where its interval is; failing that, where evaluating it at every point that
+the guard lets through says so. What a read that cannot be proved comes to is not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from dmlc.ir.nodes import Extent, Load, Parameter, Stage, Table
+from dmlc.ir.positions import find_reach
+from dmlc.ir.ranges import Interval, instruction_range, stage_range
+
+Tensor: TypeAlias = Parameter | Table | Stage
+
+
+def is_empty(stage: Stage) -> bool:
+    """Whether a stage has no point, so that nothing is read."""
+    axes = stage.reduction.axes if stage.reduction is not None else ()
+    return 0 in stage.domain or any(extent == 0 for _, extent in axes)
+
+
+def extents_of(tensor: Tensor) -> tuple[Extent, ...]:
+    return tensor.domain if isinstance(tensor, Stage) else tensor.extents
+
+
+def find_outside(
+    stage: Stage, load: Load, ranges: Sequence[Interval], extents: Sequence[Extent]
+) -> Iterator[tuple[int, Interval]]:
+    """The axes of fixed size along which a load cannot be proved inside, each with how far its
+    position may go. `ranges` are the intervals of the values before the load."""
+    if is_empty(stage):
+        return
+    for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
+        low, high = ranges[number]
+        if isinstance(extent, str) or (low >= 0 and high < extent):
+            continue
+        reach = find_reach(stage, number, extent)
+        low, high = max(low, reach[0]), min(high, reach[1])
+        if low < 0 or high >= extent:
+            yield axis, (low, high)
+
+
+def find_open_reads(
+    stage: Stage, known: Mapping[str, Tensor], reach: Mapping[str, Interval]
+) -> tuple[dict[int, tuple[int, ...]], Interval | None]:
+    """The reads of a stage that cannot be proved inside: by the value that loads, the axes. And
+    the interval that the stage's elements lie in, where it is known. `reach` has those of the
+    tensors in `known`."""
+    ranges: list[Interval] = []
+    found: dict[int, tuple[int, ...]] = {}
+    for number, instruction in enumerate(stage.body.instructions):
+        if isinstance(instruction, Load):
+            extents = extents_of(known[instruction.tensor])
+            axes = tuple(axis for axis, _ in find_outside(stage, instruction, ranges, extents))
+            if axes:
+                found[number] = axes
+        ranges.append(instruction_range(stage, instruction, ranges, reach))
+    return found, stage_range(stage, ranges)

@@ -1,0 +1,272 @@
+"""Checks a kernel: types, scopes, access to buffers, and barriers that all items of a group meet.
+
+Whatever makes or changes a kernel has this run after it. What needs values, such as a read outside
+a buffer or a race between work items, `interpret` finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.rewrite import list_expressions, list_operands
+from dmlc.scalars import DataType
+from dmlc.source import InternalError
+
+
+def verify_kernel(kernel: k.Kernel, step: str) -> None:
+    """Raises `InternalError`, naming the step that broke it, where a kernel breaks a rule."""
+    _Verifier(kernel, step).run()
+
+
+class _Verifier:
+    def __init__(self, kernel: k.Kernel, step: str) -> None:
+        self._kernel = kernel
+        self._step = step
+        self._buffers = {b.name: b for b in kernel.buffers}
+        self._arrays = {a.name: a for a in kernel.arrays}
+        self._scalars = {s.name: s.type for s, _ in kernel.scalars}
+        self._known: dict[str, k.Type] = {}
+        """The locals in sight."""
+        self._variables: set[str] = set()
+        """Those of them that may be assigned."""
+        self._varying: set[str] = set()
+        """Those of them that may differ between the items of a group."""
+        self._statement: k.Statement | None = None
+
+    def run(self) -> None:
+        kernel = self._kernel
+        names = [*self._buffers, *self._arrays, *self._scalars]
+        declared = len(kernel.buffers) + len(kernel.arrays) + len(kernel.scalars)
+        if len(dict.fromkeys(names)) != declared:
+            self._fail("two of its buffers, arrays and scalars have one name")
+        for array in kernel.arrays:
+            if array.size < 1:
+                self._fail(f"array '{array.name}' has {array.size} elements")
+        self._find_varying(kernel.body)
+        self._check_statements(kernel.body, varies=False)
+
+    # What differs between items ------------------------------------------------------------
+
+    def _find_varying(self, statements: Sequence[k.Statement]) -> None:
+        """Notes the locals that may differ between items; what is assigned later in a loop counts
+        where it is read earlier, so that this goes on until nothing is added."""
+        before = -1
+        while before != len(self._varying):
+            before = len(self._varying)
+            self._note_varying(statements, varies=False)
+
+    def _note_varying(self, statements: Sequence[k.Statement], *, varies: bool) -> None:
+        for statement in statements:
+            match statement:
+                case k.Let(local=local, value=value) | k.Variable(local=local, value=value):
+                    if self._varies(value):
+                        self._varying.add(local.name)
+                case k.Assign(local=local, value=value):
+                    if varies or self._varies(value):
+                        self._varying.add(local.name)
+                case k.PutHalf(word=word):
+                    self._varying.add(word.name)
+                case k.For(variable=variable, start=start, stop=stop, body=body):
+                    inside = varies or self._varies(start) or self._varies(stop)
+                    if inside:
+                        self._varying.add(variable.name)
+                    self._note_varying(body, varies=inside)
+                case k.Halve(body=body):
+                    self._note_varying(body, varies=varies)
+                case k.If(condition=condition, then=then):
+                    self._note_varying(then, varies=varies or self._varies(condition))
+                case k.Put() | k.Store() | k.StoreWord() | k.Prefetch() | k.Barrier():
+                    pass
+
+    def _varies(self, expression: k.Expression) -> bool:
+        """Whether items of a group may have different values of it."""
+        match expression:
+            case k.Literal() | k.Scalar() | k.Lead():
+                return False
+            case k.Position(geometry=geometry):
+                return geometry is k.Geometry.LANE and self._kernel.launch.group_size > 1
+            case k.Local(name=name):
+                return name in self._varying
+            case k.Load(buffer=buffer) if self._buffers[buffer].access is not k.Access.READ:
+                return True  # Another item may have written it by now.
+            case k.Element(array=array) if not self._arrays[array].shared:
+                return self._kernel.launch.group_size > 1
+            case _:
+                return any(map(self._varies, list_operands(expression)))
+
+    # Statements ---------------------------------------------------------------------------
+
+    def _check_statements(self, statements: Sequence[k.Statement], *, varies: bool) -> None:
+        outside = dict(self._known)
+        for statement in statements:
+            self._statement = statement
+            for expression in list_expressions(statement):
+                self._check(expression)
+            self._check_statement(statement, varies)
+        self._known = outside
+
+    def _check_statement(self, statement: k.Statement, varies: bool) -> None:
+        match statement:
+            case k.Let(local=local, value=value) | k.Variable(local=local, value=value):
+                self._expect(value, local.type)
+                self._define(local, assignable=isinstance(statement, k.Variable))
+            case k.Assign(local=local, value=value):
+                if local.name not in self._variables:
+                    self._fail(f"'{local.name}' is assigned, and is no variable")
+                self._expect(value, local.type)
+            case k.Put(array=array, index=index, value=value):
+                self._expect(index, k.INDEX)
+                self._expect(value, k.Type(self._array(array).dtype, value.type.lanes))
+            case k.Store(buffer=buffer, index=index, value=value, streaming=streaming):
+                self._expect(index, k.INDEX)
+                stored = self._buffer(buffer, written=True)
+                self._expect(value, k.Type(stored.dtype.compute, value.type.lanes))
+                if streaming is not None:
+                    self._expect(streaming, k.BOOL)
+            case k.Prefetch(buffer=buffer, index=index):
+                self._buffer(buffer, written=False)
+                self._expect(index, k.INDEX)
+            case k.PutHalf(word=word, buffer=buffer, half=half, value=value):
+                stored = self._buffer(buffer, written=True)
+                if stored.dtype.bytes != 2 or word.name not in self._variables:
+                    self._fail("half a word is put where no word is made")
+                self._expect(half, k.INDEX)
+                self._expect(value, k.Type(stored.dtype.compute))
+            case k.StoreWord(buffer=buffer, index=index, word=word):
+                if self._buffer(buffer, written=True).dtype.bytes != 2:
+                    self._fail(f"'{buffer}' does not hold two elements to a word")
+                self._expect(index, k.INDEX)
+                self._expect(word, k.Type(DataType.UINT32))
+            case k.Barrier():
+                if varies:
+                    self._fail("a barrier stands where items of a group go different ways")
+            case k.If(condition=condition, then=then):
+                self._expect(condition, k.BOOL)
+                self._check_statements(then, varies=varies or self._varies(condition))
+            case k.For(variable=variable, start=start, stop=stop, body=body):
+                self._expect(start, k.INDEX)
+                self._expect(stop, k.INDEX)
+                if statement.step < 1 or (statement.backwards and statement.step != 1):
+                    self._fail(f"a loop steps by {statement.step}")
+                apart = self._varies(start) or self._varies(stop)
+                self._check_loop(variable, body, varies or apart)
+            case k.Halve(variable=variable, body=body):
+                self._check_loop(variable, body, varies)
+
+    def _check_loop(self, variable: k.Local, body: Sequence[k.Statement], varies: bool) -> None:
+        if variable.type != k.INDEX:
+            self._fail(f"a loop counts in {_show(variable.type)}")
+        outside = dict(self._known)
+        self._define(variable, assignable=False)
+        self._check_statements(body, varies=varies)
+        self._known = outside
+
+    def _define(self, local: k.Local, *, assignable: bool) -> None:
+        taken = (self._known, self._buffers, self._arrays, self._scalars)
+        if any(local.name in names for names in taken):
+            self._fail(f"'{local.name}' is defined where another of that name is in sight")
+        self._known[local.name] = local.type
+        if assignable:
+            self._variables.add(local.name)
+        else:
+            self._variables.discard(local.name)
+
+    def _buffer(self, name: str, *, written: bool) -> k.Buffer:
+        if name not in self._buffers:
+            self._fail(f"there is no buffer '{name}'")
+        buffer = self._buffers[name]
+        if buffer.access is (k.Access.READ if written else k.Access.WRITE):
+            self._fail(f"'{name}' is not for {'writing' if written else 'reading'}")
+        return buffer
+
+    def _array(self, name: str) -> k.Array:
+        if name not in self._arrays:
+            self._fail(f"there is no array '{name}'")
+        return self._arrays[name]
+
+    # Expressions --------------------------------------------------------------------------
+
+    def _check(self, expression: k.Expression) -> None:
+        for operand in list_operands(expression):
+            self._check(operand)
+        made = expression.type
+        match expression:
+            case k.Local(name=name):
+                if self._known.get(name) != made:
+                    self._fail(f"'{name}' is no {_show(made)} in sight")
+            case k.Scalar(name=name):
+                if self._scalars.get(name) != made:
+                    self._fail(f"the kernel is given no {_show(made)} '{name}'")
+            case k.Literal(value=value):
+                self._check_literal(made.dtype, value)
+            case k.Position():
+                self._agree(expression, k.INDEX)
+            case k.Lead(buffer=buffer):
+                if buffer not in self._buffers:
+                    self._fail(f"there is no buffer '{buffer}'")
+                self._agree(expression, k.INDEX)
+            case k.Load(buffer=buffer, index=index):
+                self._expect(index, k.INDEX)
+                dtype = self._buffer(buffer, written=False).dtype.compute
+                self._agree(expression, k.Type(dtype, made.lanes))
+            case k.Element(array=array, index=index):
+                self._expect(index, k.INDEX)
+                self._agree(expression, k.Type(self._array(array).dtype, made.lanes))
+            case k.Operate(operation=operation, operands=operands):
+                first = operands[0].type
+                for operand in operands[1:]:
+                    self._expect(operand, first)
+                if len(operands) != operation.arity or not operation.operands.accept(first.dtype):
+                    self._fail(f"{operation.name} of {len(operands)} {_show(first)}")
+                result = operation.result_type(first.dtype)
+                self._agree(expression, k.Type(result, first.lanes))
+            case k.Choose(condition=condition, then=then, otherwise=otherwise):
+                self._expect(then, made)
+                self._expect(otherwise, made)
+                if condition.type not in (k.BOOL, k.Type(DataType.BOOL, made.lanes)):
+                    self._fail(f"a choice between {_show(made)} by {_show(condition.type)}")
+            case k.Convert(operand=operand):
+                self._expect(operand, k.Type(operand.type.dtype, made.lanes))
+            case k.Broadcast(operand=operand):
+                self._expect(operand, k.Type(made.dtype))
+            case k.Join(low=low, high=high):
+                self._expect(low, k.Type(made.dtype, made.lanes // 2))
+                self._expect(high, low.type)
+            case k.Shuffle(first=first, second=second, lanes=lanes):
+                self._expect(second, first.type)
+                self._agree(expression, k.Type(first.type.dtype, len(lanes)))
+                if not all(0 <= lane < 2 * first.type.lanes for lane in lanes):
+                    self._fail(f"a shuffle of lanes {lanes} of two {_show(first.type)}")
+
+    def _check_literal(self, dtype: DataType, value: bool | int | float) -> None:
+        if dtype.is_float or dtype is DataType.BOOL:
+            return
+        signed = self._kernel.index_signed
+        index = np.dtype(f"{'i' if signed else 'u'}{self._kernel.index_bits // 8}")
+        limits = np.iinfo(index if dtype is DataType.INDEX else dtype.dtype)
+        if not isinstance(value, int) or not limits.min <= value <= limits.max:
+            self._fail(f"{value} is no {dtype.short}")
+
+    def _expect(self, expression: k.Expression, type: k.Type) -> None:
+        """A part of the statement or expression at hand has a type."""
+        if expression.type != type:
+            self._fail(f"{_show(expression.type)} stands where {_show(type)} must")
+
+    def _agree(self, expression: k.Expression, type: k.Type) -> None:
+        """What an expression says of itself is what its parts make it."""
+        if expression.type != type:
+            self._fail(f"a value of {_show(type)} calls itself {_show(expression.type)}")
+
+    def _fail(self, what: str) -> NoReturn:
+        raise InternalError(
+            f"broken kernel after {self._step}: '{self._kernel.name}': {what}\n"
+            f"  in {self._statement}"
+        )
+
+
+def _show(type: k.Type) -> str:
+    return type.dtype.short if type.lanes == 1 else f"{type.dtype.short}x{type.lanes}"
