@@ -35,6 +35,8 @@ def read_options() -> argparse.Namespace:
                         help="failures that match are counted, and no more said of them")  # fmt: skip
     parser.add_argument("--shrink", type=float, default=60.0, metavar="SECONDS",
                         help="at most, to cut down a failing case")  # fmt: skip
+    parser.add_argument("--thorough", action="store_true",
+                        help="run every case on every device, and not each on one in its turn")  # fmt: skip
     parser.add_argument("--log", help="a file that totals and findings are written to as JSON lines")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -44,7 +46,8 @@ def work(options: argparse.Namespace) -> None:
     """One process's share: its totals and findings as a line of JSON."""
     kind = options.kind[0]
     with quick_opencl():
-        tally = run(kind, options.seed, options.batches, options.backend, options.known, options.shrink)
+        tally = run(kind, options.seed, options.batches, options.backend, options.known,
+                    options.shrink, not options.thorough)  # fmt: skip
     print("RESULT " + json.dumps({
         "kind": kind, "seed": options.seed, "batches": tally.batches, "ran": tally.ran,
         "known": tally.known, "findings": [[f.kind, str(f)] for f in tally.findings],
@@ -89,6 +92,7 @@ def start(options: argparse.Namespace, kind: str, seed: int, batches: int) -> di
     """Runs a process, and gives what it came to."""
     command = [sys.executable, "-m", "tests.fuzz", "--worker", "--kind", kind, "--seed", str(seed),
                "--batches", str(batches), "--shrink", str(options.shrink)]  # fmt: skip
+    command += ["--thorough"] if options.thorough else []
     for backend in options.backend or BACKENDS:
         command += ["--backend", backend]
     for pattern in options.known:

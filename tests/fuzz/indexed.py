@@ -113,7 +113,7 @@ class Drawing:
         for tensor in tensors:
             self.held[tensor.name] = (tensor.dtype, tensor.sizes)
         statements: list[Statement] = []
-        for number in range(draw(st.integers(1, 4))):
+        for number in range(draw(st.integers(2, 6))):
             if self.one_in(3):
                 dtype = draw(st.sampled_from(self.compute))
                 statements.append(self.statement(f"t{number}", dtype, None))

@@ -43,6 +43,7 @@ def run(
     backends: Sequence[str],
     known: Sequence[str] = (),
     shrink_seconds: float = 60.0,
+    turns: bool = False,
 ) -> Tally:
     """Checks so many batches. Failures that match a pattern of `known` are counted only."""
     tally = Tally()
@@ -59,7 +60,7 @@ def run(
     @given(KINDS[kind]())
     def check(case) -> None:
         tally.batches += 1
-        checker = Checker(backends, tally.ran)
+        checker = Checker(backends, tally.ran, turns)
         try:
             checker.check(case)
         except Finding as finding:
