@@ -60,6 +60,10 @@ def check_reads(
 
 
 def _leaves(place: Place, axis: int, size: int, reach: Interval) -> Diagnostic:
+    if place.reach:
+        # The same read may stand in several places, some of which are right.
+        low, high = (max(reach[0], place.reach[axis][0]), min(reach[1], place.reach[axis][1]))
+        reach = (low, high) if low < 0 or high >= size else reach
     if math.isinf(reach[0]) and math.isinf(reach[1]):
         where = "at positions that are not known at compile time"
         cure = "clamp the position, or give a value for what lies outside with 'else'"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from dmlc.binding.builder import span_text
 from dmlc.binding.evaluate import Evaluator
-from dmlc.binding.facts import Binding, BoundTensor
+from dmlc.binding.facts import Binding, BoundTensor, match_dimensions
 from dmlc.binding.tensors import TensorDesc, show_sizes
 from dmlc.binding.values import Constant, show
 from dmlc.ir.verify import overlaps
@@ -228,7 +228,10 @@ def _values_read(evaluator: Evaluator, condition: syntax.Expression) -> list[str
     for part in subexpressions(condition):
         attribute = isinstance(part, syntax.Reference) and part.name in evaluator.binding.attributes
         fact = isinstance(part, syntax.Member) and part.member.text in FACTS
-        if attribute or fact:
+        named = isinstance(part, syntax.Reference) and (
+            evaluator.binding.names_dimension(part.name)
+        )
+        if attribute or fact or named:
             name = " ".join(part.span.text.split())
             found[f"{name} is {show(evaluator.constant(part))}"] = None
     return list(found)
@@ -296,17 +299,6 @@ def _fixed_conflict(tensor: BoundTensor, size: int) -> Diagnostic:
         None,
         (Note("declared here", tensor.definition.span),),
     )
-
-
-def match_dimensions(pattern: tuple[Dimension, ...], rank: int) -> tuple[Dimension, ...] | None:
-    """The dimensions that a tensor of this rank has: of the optional ones the first are left out,
-    as `{ N, C, [D], [H], W }` has it; None where these are not enough, or too many."""
-    spare = len(pattern) - rank
-    optional = [k for k, dimension in enumerate(pattern) if dimension.optional]
-    if not 0 <= spare <= len(optional):
-        return None
-    left_out = optional[:spare]
-    return tuple(d for k, d in enumerate(pattern) if k not in left_out)
 
 
 def show_dimensions(pattern: tuple[Dimension, ...]) -> str:

@@ -7,6 +7,7 @@ once, however often the function uses it.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 
@@ -110,7 +111,7 @@ class Evaluator(TensorArrays):
                 "inlined: split it",
                 expression.span,
             )
-        inner = Scope(given, expression.span, scope, scope.depth, scope.expansion)
+        inner = dataclasses.replace(scope, parameters=given, call=expression.span, outer=scope)
         result: Value = yield self._visit(function.body, inner)
         self._scope = scope
         return result

@@ -17,9 +17,11 @@ from typing import TypeAlias
 
 from dmlc.binding.builder import span_text
 from dmlc.binding.facts import Binding, ir_name
+from dmlc.binding.guards import list_conditions
 from dmlc.binding.indexing import Indexing
 from dmlc.binding.nodes import Element, Pack, Value
 from dmlc.binding.packs import Expansion, entries, find_entry, make_array, zip_arrays
+from dmlc.binding.untaken import TypeFinder
 from dmlc.binding.values import Constant, EnumValue, apply_constant, describe, whole_number
 from dmlc.ir import packed_strides
 from dmlc.language import syntax
@@ -52,10 +54,21 @@ class Scope:
     """The index variables bound around this place, in functions and their callers together."""
     expansion: Expansion | None = None
     """The `...` that this place is expanded by, if it is: arrays stand for one entry."""
+    guards: tuple[Element, ...] = ()
+    """What the `where` of the reduction around this place says: points where it does not hold are
+    left out."""
+    conditions: tuple[Element, ...] = ()
+    """What else holds where the value at this place counts: it chooses between values."""
 
     def outside(self) -> Scope:
         """The same names where arrays stand for themselves."""
         return dataclasses.replace(self, expansion=None)
+
+    def under(self, conditions: tuple[Element, ...]) -> Scope:
+        """The same names where further conditions hold."""
+        if not conditions:
+            return self
+        return dataclasses.replace(self, conditions=(*self.conditions, *conditions))
 
     def entry(self, value: Value, span: Span) -> Value:
         """An array's entry along the axis at hand, inside an expansion; anything else as it is."""
@@ -200,6 +213,8 @@ class Expressions(abc.ABC):
             return scope.entry(self.binding.attributes[name], expression.span)
         if self.binding.operator.attribute(name) is not None:
             raise DmlcError(())  # Its value was refused already.
+        if self.binding.names_dimension(name):
+            return scope.entry(self.binding.dimension(name, expression.span), expression.span)
         if isinstance(expected, EnumValue):
             raise DmlcError(
                 unknown_name(
@@ -314,7 +329,10 @@ class Expressions(abc.ABC):
             if symbol in ("&&", "||") and isinstance(left, bool) and left == (symbol == "||"):
                 return left
             compared = left if symbol in ("==", "!=") else None
-            right = yield self._visit(expression.right, scope, compared)
+            inner = scope
+            if symbol in ("&&", "||"):
+                inner = self._under(scope, left, symbol == "&&")
+            right = yield self._visit(expression.right, inner, compared)
         if symbol in ("&&", "||"):
             self._scope = scope
             return self._join(symbol, left, right, expression.span, expression.left.span)
@@ -347,9 +365,11 @@ class Expressions(abc.ABC):
     ) -> Step[Value]:
         condition: Value = yield self._visit(expression.condition, scope)
         if isinstance(condition, bool):
-            chosen = expression.then if condition else expression.otherwise
+            chosen, other = expression.then, expression.otherwise
+            if not condition:
+                chosen, other = other, chosen
             value: Value = yield self._visit(chosen, scope, expected)
-            return value
+            return self._take_type(value, other, scope, chosen.span)
         self._scope = scope
         if not isinstance(condition, Element) and not isinstance(condition, tuple | Pack):
             raise DmlcError(
@@ -357,10 +377,35 @@ class Expressions(abc.ABC):
                 f"{span_text(expression.condition.span)} is {describe(condition)}",
                 expression.condition.span,
             )
-        then: Value = yield self._visit(expression.then, scope)
-        otherwise: Value = yield self._visit(expression.otherwise, scope)
+        then: Value = yield self._visit(expression.then, self._under(scope, condition, True))
+        otherwise: Value
+        otherwise = yield self._visit(expression.otherwise, self._under(scope, condition, False))
         self._scope = scope
         return self._select(condition, then, otherwise, expression)
+
+    def _take_type(
+        self, value: Value, other: syntax.Expression, scope: Scope, span: Span
+    ) -> Value:
+        """A number that is chosen, in the type that the side not chosen has."""
+        number = value if isinstance(value, Element) else whole_number(value)
+        builder = self.builder
+        if builder is None or number is None or not builder.takes_type(value):
+            return value
+        finder = TypeFinder(self.binding, builder, self.functions, self.locals)
+        types = finder.find(other, scope.parameters)
+        if len(types) == 1:
+            try:
+                return builder.adapt(value, next(iter(types)), span)
+            except DmlcError:
+                return value  # A fraction stays one where the other side has whole numbers.
+        every_float = bool(types) and all(t.is_float for t in types)
+        return float(number) if every_float and isinstance(number, int) else value
+
+    def _under(self, scope: Scope, condition: Value, holds: bool) -> Scope:
+        """The scope of what counts only where a condition holds, or does not."""
+        if self.builder is None:
+            return scope
+        return scope.under(list_conditions(self.builder, condition, holds))
 
     def _select(
         self, condition: Value, then: Value, otherwise: Value, expression: syntax.Ternary

@@ -7,11 +7,11 @@ caller's mistake, and says what to give.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dmlc import ir
 from dmlc.binding.values import Constant
-from dmlc.language.definitions import OperatorDefinition, TensorDefinition
+from dmlc.language.definitions import Dimension, OperatorDefinition, TensorDefinition
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, Span
 
@@ -53,6 +53,10 @@ class Binding:
     """Every tensor of the feature level in use, present or not."""
     symbolic: bool
     """True where no sizes are given: each tensor is a run of `n` elements."""
+    absent: Mapping[str, tuple[DataType, ...]] = dataclasses.field(
+        default_factory=dict[str, tuple[DataType, ...]]
+    )
+    """The data types that each input which does not take part might have."""
 
     def members(self, row: str) -> list[BoundTensor]:
         """The tensors that take part under a name of the table: the entries of an array."""
@@ -100,3 +104,56 @@ class Binding:
             self.tensor(name, span)
             return (SYMBOL,)
         return self.sizes(name, span)
+
+    # Names of sizes -------------------------------------------------------------------------
+
+    def names_dimension(self, name: str) -> bool:
+        """Whether the `Dimensions` column has a name, of a size or of a whole shape."""
+        return any(_declares(t, name) for t in self.definitions.values())
+
+    def dimension(self, name: str, span: Span) -> int | tuple[int, ...]:
+        """The size that a name of the `Dimensions` column stands for, or the sizes. Raises
+        `DmlcError` where no tensor at hand has it."""
+        having = [t for t in self.tensors.values() if _declares(t.definition, name)]
+        shape = next((t for t in having if t.definition.shape_name == name), None)
+        if shape is not None:
+            known = next((t for t in having if t.sizes is not None), shape)
+            return self.sizes(known.name, span)
+        found = name_sizes(having).get(name)
+        if found is not None:
+            return found
+        if having and all(t.sizes is None for t in having):
+            self.sizes(having[0].name, span)
+        raise DmlcError(
+            f"no tensor that is given has dimension '{name}', and this needs it",
+            span,
+            [f"ask first whether there is one, as in 'X.DimensionCount == 5 ? {name} : 1'"],
+        )
+
+
+def _declares(tensor: TensorDefinition, name: str) -> bool:
+    return tensor.shape_name == name or any(d.name == name for d in tensor.dimensions or ())
+
+
+def name_sizes(tensors: Iterable[BoundTensor]) -> dict[str, int]:
+    """What the names of the `Dimensions` column stand for, as far as sizes are known."""
+    found: dict[str, int] = {}
+    for tensor in tensors:
+        if tensor.sizes is None or tensor.definition.dimensions is None:
+            continue
+        matched = match_dimensions(tensor.definition.dimensions, len(tensor.sizes))
+        for dimension, size in zip(matched or (), tensor.sizes, strict=matched is not None):
+            if dimension.name is not None:
+                found.setdefault(dimension.name, size)
+    return found
+
+
+def match_dimensions(pattern: tuple[Dimension, ...], rank: int) -> tuple[Dimension, ...] | None:
+    """The dimensions that a tensor of this rank has: of the optional ones the first are left out,
+    as `{ N, C, [D], [H], W }` has it; None where these are not enough, or too many."""
+    spare = len(pattern) - rank
+    optional = [k for k, dimension in enumerate(pattern) if dimension.optional]
+    if not 0 <= spare <= len(optional):
+        return None
+    left_out = optional[:spare]
+    return tuple(d for k, d in enumerate(pattern) if k not in left_out)

@@ -94,9 +94,16 @@ class Folding(Builder):
     ) -> Emission:
         """The computation of one element of `domain`; every shape in it broadcasts to that.
         `variables` are the index variables along its axes, if it is defined by index."""
+        return self.emit_values([root], domain, variables)
+
+    def emit_values(
+        self, roots: Sequence[Element], domain: tuple[ir.Extent, ...], variables: Sequence[int]
+    ) -> Emission:
+        """The same under a guard, the second of the roots if there are two."""
         view = tuple(ir.Index(axis) for axis in range(len(domain)))
         places = {v: ir.Index(axis) for axis, v in enumerate(variables)}
-        return emit_body(self.nodes, self._held, [root.node], domain, view, places)
+        numbers = [root.node for root in roots]
+        return emit_body(self.nodes, self._held, numbers, domain, view, places)
 
     def emit_fold(self, fold: Node, variables: Sequence[int]) -> Emission:
         """The computation of what a fold folds, at a point of its domain and its axes; that of its

@@ -10,6 +10,7 @@ import dataclasses
 
 from dmlc.binding.builder import span_text
 from dmlc.binding.expressions import Expressions, Scope
+from dmlc.binding.guards import hold_inside, list_conditions
 from dmlc.binding.indexing import Place
 from dmlc.binding.nodes import Element, Pack, Value
 from dmlc.binding.packs import EmptyPack, Expansion, entries, find_entry, make_array
@@ -138,9 +139,19 @@ class Indexed(Expressions):
         tensor, dtype = self._held(base, expression.base.span)
         whole = [builder.position(p, s) for p, s in zip(positions, spans, strict=True)]
         place = Place(expression.span, tuple(spans), scope.notes())
-        if otherwise is None:
-            return builder.read(tensor, dtype, whole, place)
-        return builder.read_or(tensor, dtype, sizes, whole, otherwise, place, expression.span)
+        if otherwise is not None:
+            return builder.read_or(tensor, dtype, sizes, whole, otherwise, place, expression.span)
+        held = [
+            hold_inside(builder, position, size, scope.guards, scope.conditions)
+            for position, size in zip(whole, sizes, strict=True)
+        ]
+        reach = tuple(found for _, found in held)
+        if any(low > high for (low, high), size in zip(reach, sizes, strict=True) if size == 0):
+            # Nothing is there, and nothing is read: what stands for it is not used.
+            unused = False if dtype is DataType.BOOL else 0
+            return builder.adapt(unused, dtype.compute, expression.span)
+        place = dataclasses.replace(place, reach=reach)
+        return builder.read(tensor, dtype, [position for position, _ in held], place)
 
     def _held(self, value: Element, span: Span) -> tuple[str, DataType]:
         """The tensor that holds a value of a shape, and its type."""
@@ -211,18 +222,23 @@ class Indexed(Expressions):
             depth = scope.depth + len(variables)
             bound, names[name] = self.bind_variables(extents, depth, binding.pack)
             variables += bound
-        inner = Scope(
-            {**scope.parameters, **names},
-            None,
+        inner = dataclasses.replace(
             scope,
-            scope.depth + len(variables),
-            scope.expansion,
+            parameters={**scope.parameters, **names},
+            call=None,
+            outer=scope,
+            depth=scope.depth + len(variables),
+            # It is computed by itself, so that guards around it leave out no point of its own.
+            conditions=(*scope.conditions, *scope.guards),
+            guards=(),
         )
         condition: Value = True
         if expression.condition is not None:
             condition = yield self._visit(expression.condition, inner)
             self._scope = scope
             self._check_condition(condition, expression.condition.span)
+            guards = list_conditions(self.builder, condition, True)
+            inner = dataclasses.replace(inner, guards=guards)
         value: Value = yield self._visit(expression.body, inner)
         self._scope = scope
         if isinstance(value, tuple | Pack):

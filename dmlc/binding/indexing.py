@@ -11,6 +11,8 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from dmlc import ir
 from dmlc.binding.builder import span_text
 from dmlc.binding.folding import Folding
@@ -34,6 +36,8 @@ class Place:
     span: Span
     positions: tuple[Span, ...]
     notes: tuple[Note, ...]
+    reach: tuple[Interval, ...] = ()
+    """How far each position reaches where the conditions around it hold."""
 
 
 class Indexing(Folding):
@@ -91,6 +95,10 @@ class Indexing(Folding):
         node = self.node(value)
         if node.form is Form.CONSTANT:
             return self._number(int(node.payload))
+        if node.form is Form.CAST and self.nodes[node.operands[0]].dtype is _INDEX:
+            position = Element(node.operands[0])
+            if isinstance(node.dtype, DataType) and _holds(node.dtype, self.interval(position)):
+                return position  # It was a number of some type for a while, and is the same.
         if node.form is Form.APPLY and node.payload in ("min", "max"):
             # Bounds are kept as bounds of positions, which what is read is held to.
             given = [self.position(Element(o), span) for o in node.operands]
@@ -173,6 +181,10 @@ class Indexing(Folding):
         dtype = operation.result_type(_INDEX)
         return self._make_apply(operation, operands, dtype, None, soft=True)
 
+    def negate(self, condition: Element) -> Element:
+        """The condition that holds where another does not."""
+        return self._whole("not", condition)
+
     def _choose(self, condition: Element, then: Element, otherwise: Element) -> Element:
         numbers = (condition.node, then.node, otherwise.node)
         return self._add(Node(Form.SELECT, "select", numbers, _INDEX, None, soft=True))
@@ -181,7 +193,7 @@ class Indexing(Folding):
 
     def interval(self, value: Element) -> Interval:
         """An interval that an INDEX value lies in, wherever its variables stand."""
-        stage = self._probe(value)
+        stage = self.probe(value)
         if stage is None:
             return UNKNOWN
         found: list[Interval] = []
@@ -193,20 +205,23 @@ class Indexing(Folding):
         """The smallest and largest value of an INDEX value that depends on positions alone, or
         what `interval` says if that lies below `size` and above 0."""
         found = self.interval(value)
-        stage = self._probe(value)
+        stage = self.probe(value)
         if stage is None or (found[0] >= 0 and found[1] < size):
             return found
         exact = find_reach(stage, stage.body.result, size)
         return max(found[0], exact[0]), min(found[1], exact[1])
 
-    def _probe(self, value: Element) -> ir.Stage | None:
-        """A stage that computes a value at every point of the variables it depends on; None
-        where that needs other stages first."""
-        node = self.nodes[value.node]
+    def probe(self, value: Element, conditions: Sequence[Element] = ()) -> ir.Stage | None:
+        """A stage that computes a value at every point of the variables it depends on, under those
+        conditions that can be computed; None where the value needs other stages first."""
         if self.list_folds(value):
             return None
-        domain = tuple(self.variables[v].extent for v in node.free)
-        body = self.emit_value(value, domain, node.free).body()
+        ready = [c for c in conditions if not self.list_folds(c)]
+        roots = [value] if not ready else [value, self._join(ready)]
+        free = {v: None for root in roots for v in self.node(root).free}
+        variables = sorted(free, key=self._variable_order)
+        domain = tuple(self.variables[v].extent for v in variables)
+        body = self.emit_values(roots, domain, variables).body()
         return ir.Stage("position", DataType.INT64, domain, body)
 
     # Reads --------------------------------------------------------------------------------
@@ -427,6 +442,14 @@ class Indexing(Folding):
                 rest = self._whole("mod", rest, self._number(max(size, 1)))
             made.append(rest)
         return Pack(tuple(made))
+
+
+def _holds(dtype: DataType, reach: Interval) -> bool:
+    """Whether an integer type has every number of an interval."""
+    if not dtype.is_integer:
+        return False
+    limits = np.iinfo(dtype.dtype)
+    return limits.min <= reach[0] and reach[1] <= limits.max
 
 
 def _widens(source: object, target: object) -> bool:

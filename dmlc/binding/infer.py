@@ -11,12 +11,13 @@ from __future__ import annotations
 import dataclasses
 
 from dmlc.binding.compute import infer_outputs
-from dmlc.binding.constraints import check_shapes, holds, match_dimensions
+from dmlc.binding.constraints import check_shapes, holds
 from dmlc.binding.evaluate import Evaluator
-from dmlc.binding.facts import Binding, BoundTensor
+from dmlc.binding.facts import Binding, BoundTensor, name_sizes
 from dmlc.binding.tensors import MAXIMUM_RANK, find_excess
 from dmlc.binding.values import Constant, show, whole_number
 from dmlc.language import syntax
+from dmlc.language.definitions import TensorDefinition
 from dmlc.language.walk import subexpressions
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, DmlcError, Note, Span
@@ -29,12 +30,29 @@ def infer_types(binding: Binding) -> Binding:
         _spread_types(binding, tensors)
         open_tensor = next((t for t in tensors.values() if t.dtype is None), None)
         if open_tensor is None:
-            return dataclasses.replace(binding, tensors=tensors)
+            absent = {
+                n: _list_absent(binding, tensors, t)
+                for n, t in binding.definitions.items()
+                if n not in tensors and not t.output
+            }
+            return dataclasses.replace(binding, tensors=tensors, absent=absent)
         choices = _choices(binding, tensors, open_tensor)
         inputs = [t.dtype for t in tensors.values() if not t.definition.output]
         alike = [t for t in inputs if t in choices] if open_tensor.definition.output else []
         dtype = (*alike, *choices)[0]
         tensors[open_tensor.name] = dataclasses.replace(open_tensor, dtype=dtype)
+
+
+def _list_absent(
+    binding: Binding, tensors: dict[str, BoundTensor], definition: TensorDefinition
+) -> tuple[DataType, ...]:
+    """The types that an optional tensor which is not given might have beside the others."""
+    probe = BoundTensor(definition, None, None, None, False)
+    joined = {**tensors, definition.name: probe}
+    binding = dataclasses.replace(binding, tensors=joined)
+    _spread_types(binding, joined)
+    dtype = joined[definition.name].dtype
+    return (dtype,) if dtype is not None else _choices(binding, joined, probe)
 
 
 def _spread_types(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
@@ -236,7 +254,7 @@ def _spread_sizes(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
     changed = True
     while changed:
         changed = False
-        named = _named_sizes(tensors)
+        named = name_sizes(tensors.values())
         for tensor in list(tensors.values()):
             if tensor.sizes is not None:
                 continue
@@ -260,15 +278,3 @@ def _spread_sizes(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
             if sizes is not None:
                 tensors[tensor.name] = dataclasses.replace(tensor, sizes=sizes)
                 changed = True
-
-
-def _named_sizes(tensors: dict[str, BoundTensor]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for tensor in tensors.values():
-        if tensor.sizes is None or tensor.definition.dimensions is None:
-            continue
-        matched = match_dimensions(tensor.definition.dimensions, len(tensor.sizes))
-        for dimension, size in zip(matched or (), tensor.sizes, strict=matched is not None):
-            if dimension.name is not None:
-                found.setdefault(dimension.name, size)
-    return found

@@ -145,7 +145,7 @@ def expand_arrays(
 
 def _raise(diagnostics: list[Diagnostic]) -> None:
     if diagnostics:
-        raise DmlcError(diagnostics[:_MOST_ERRORS])
+        raise DmlcError(list(dict.fromkeys(diagnostics))[:_MOST_ERRORS])
 
 
 def _find_level(definition: OperatorDefinition, level: str | None) -> TensorLevel:

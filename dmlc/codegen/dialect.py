@@ -83,6 +83,8 @@ class Dialect:
     """A constant of a compute type, on one line, that reads back equal."""
     operations: Mapping[tuple[str, DataType], Entry]
     """By operation and operand type."""
+    promoted: frozenset[DataType]
+    """The types of which a choice between two scalars is taken for one of a wider type."""
     conversions: Mapping[tuple[DataType, DataType], Entry]
     """By compute types, from and to."""
     loads: Mapping[DataType, Spelling]

@@ -143,7 +143,10 @@ def clamp(x: Float, low: Float, high: Float) -> Float:
 
 
 def with_sign_of(y: Float, x: Float) -> Float:
-    return from_bits(bits(absolute(y)) | (bits(x) & 0x80000000))
+    """|y| with the sign of x, -0 and NaN included."""
+    # Not by `bits(y) | (bits(x) & sign)`: where a function returns x itself for NaN, LLVM makes
+    # one instruction of AVX-512 of both, and up to version 22 a wrong one.
+    return select(signed(bits(x)) < 0, -absolute(y), absolute(y))
 
 
 # Exponentials ---------------------------------------------------------------------------------

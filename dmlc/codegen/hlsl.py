@@ -1,7 +1,8 @@
 """The dialects of HLSL: StructuredBuffers and one constant buffer. Shader model 6.2 has native
 16-bit types; 6.0 has none, and buffers of such types hold two elements to a word.
 
-Every floating-point local is `precise`, so that DXC neither contracts nor re-associates. NaN is
+Every floating-point local is `precise`, so that DXC neither contracts nor re-associates, and all
+floating-point arithmetic makes the value of one. NaN is
 looked for in the bits of a value, which no compiler option can fold away. Transcendental functions
 are those of `float32`, which give the same bits on every device: HLSL's own differ from one to the
 next.
@@ -122,6 +123,9 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
             if signed:
                 return Spelling("max(min({a}, ({T})1), ({T})-1)")
             return Spelling("min({a}, ({T})1)")
+        case "neg":
+            # DXC makes x / -5 of -(x / 5), whatever the type, and the same of (-x) / 5.
+            return Spelling(f"{_literal(dtype, 0)} - {{0}}", compound=True)
         case "div" | "mod":
             return Spelling("{H}({a}, {b})", helper=f"{name}_{'signed' if signed else 'unsigned'}")
         case "shift_left" | "shift_right":
@@ -132,6 +136,13 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
             return Spelling(_INFIX[name], compound=True)
         case _:
             return Unsupported(f"integers have no '{name}'")
+
+
+_SPLIT = (
+    (T.INT64, T.FLOAT32), (T.UINT64, T.FLOAT32), (T.INT32, T.FLOAT64), (T.INT64, T.FLOAT64),
+    (T.UINT64, T.FLOAT64), (T.INT32, T.INT64),
+)  # fmt: skip
+"""The conversions that DXC or drivers get wrong in one step."""
 
 
 def _convert(source: DataType, target: DataType) -> Entry:
@@ -145,6 +156,11 @@ def _convert(source: DataType, target: DataType) -> Entry:
         return Spelling("({R})({a} ? 1 : 0)")
     if source.is_float and target.is_integer:
         return Spelling("{H}({a})", helper=f"{_short(source)}_to_{target.name.lower()}")
+    if (source, target) == (T.INT32, T.UINT64):
+        return Spelling("({R}){H}({a})", helper="int32_to_int64")
+    if (source, target) in _SPLIT:
+        name = _short(target) if target.is_float else target.name.lower()
+        return Spelling("{H}({a})", helper=f"{source.name.lower()}_to_{name}")
     return Spelling("({R}){0}")
 
 
@@ -215,6 +231,18 @@ def _reserved(name: str) -> bool:
 
 
 _OPERATIONS = make_table(_spell)
+
+_PRECISE = frozenset(
+    name
+    for (name, dtype), entry in _OPERATIONS.items()
+    if dtype is T.FLOAT32
+    and isinstance(entry, Spelling)
+    and entry.helper is None
+    and not OPERATIONS[name].gives_bool
+)
+"""What HLSL computes with floats by itself: `precise` is not followed into functions, nor through
+comparisons."""
+
 _CONVERSIONS = make_conversions(_convert)
 
 HLSL_6_2 = Dialect(
@@ -230,6 +258,7 @@ HLSL_6_2 = Dialect(
         elements_reason="structured buffers are indexed by 32 bits",
         index_bits=32,
         row=65535,
+        precise=_PRECISE,
     ),
     types=TYPES,
     index_types=MappingProxyType({(32, False): "uint", (32, True): "int", (64, True): "int64_t"}),
@@ -238,6 +267,7 @@ HLSL_6_2 = Dialect(
     storage=STORAGE,
     literal=_literal,
     operations=_OPERATIONS,
+    promoted=frozenset(),
     conversions=_CONVERSIONS,
     loads=LOADS,
     stores=STORES,

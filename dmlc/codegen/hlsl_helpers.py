@@ -176,9 +176,9 @@ float $H(const uint word, const uint i)
 {
     const uint bits = word >> (16 * (i % 2));
     const uint exponent = bits & 0x7c00;
-    const uint denormal = asuint((float)(bits & 0x03ff) * 5.9604645e-08f);
+    precise const float denormal = (float)(bits & 0x03ff) * 5.9604645e-08f;
     const uint normal = ((bits & 0x7fff) << 13) + (exponent == 0x7c00 ? 0x70000000 : 0x38000000);
-    return asfloat((exponent == 0 ? denormal : normal) | ((bits & 0x8000) << 16));
+    return asfloat((exponent == 0 ? asuint(denormal) : normal) | ((bits & 0x8000) << 16));
 }""",
     "half_bfloat16": """\
 // Element i of two bfloat16 to a word: a bfloat16 is the upper half of a float.
@@ -203,14 +203,86 @@ uint $H(const float value)
 }""",
 }
 
+_WIDE = {
+    "int32_to_int64": Helper(
+        """\
+// The high word by itself: Mesa 22 compares what it widened with literals wrongly.
+int64_t $H(const int x)
+{
+    return (int64_t)(((uint64_t)(uint)(x >> 31) << 32) | (uint64_t)(uint)x);
+}""",
+        typed=False,
+    ),
+    "int32_to_double": Helper(
+        """\
+// From an unsigned integer: Mesa 22 compares what it made of a signed one with 0 wrongly.
+double $H(const int x)
+{
+    precise const double result = (double)((uint)x ^ 0x80000000) - 2147483648.0L;
+    return result;
+}""",
+        typed=False,
+    ),
+    "int64_to_double": Helper(
+        """\
+// Rounded once, in the sum: drivers take an integer that was made a double and comes back for the
+// same integer.
+double $H(const int64_t x)
+{
+    precise const double high = (double)(int)(x >> 32) * 4294967296.0L;
+    precise const double result = high + (double)(uint)x;
+    return result;
+}""",
+        typed=False,
+    ),
+    "uint64_to_double": Helper(
+        """\
+// Rounded once, in the sum: drivers take an integer that was made a double and comes back for the
+// same integer.
+double $H(const uint64_t x)
+{
+    precise const double high = (double)(uint)(x >> 32) * 4294967296.0L;
+    precise const double result = high + (double)(uint)x;
+    return result;
+}""",
+        typed=False,
+    ),
+    "uint64_to_float": Helper(
+        """\
+// Rounded once, from the leading 32 bits: in SPIR-V, DXC converts the low word alone.
+float $H(const uint64_t x)
+{
+    const uint high = (uint)(x >> 32);
+    const uint shift = (high == 0) ? 0 : firstbithigh(high) + 1;
+    const uint lost = ((x >> shift) << shift == x) ? 0 : 1;
+    precise const float leading = (float)((uint)(x >> shift) | lost);
+    precise const float result = leading * asfloat((127 + shift) << 23);
+    return result;
+}""",
+        typed=False,
+    ),
+    "int64_to_float": Helper(
+        """\
+float $H(const int64_t x)
+{
+    precise const float size = $N((uint64_t)(x < 0ll ? 0ll - x : x));
+    precise const float result = (x < 0ll) ? -size : size;
+    return result;
+}""",
+        needs=("uint64_to_float",),
+        typed=False,
+    ),
+}
+
 _CONVERSION = """\
-// Rounds towards zero; out of range gives the nearest bound, NaN gives 0.
+// Rounds towards zero; out of range gives the nearest bound, NaN gives 0. Only what fits is
+// converted, in two steps: drivers take an integer that was made a float and comes back for the
+// same integer.
 {result} $H(const {source} x)
 {{
-    if (!({low} < x)) {{
-        return (x <= {low}) ? {least} : 0;
-    }}
-    return (x < {high}) ? ({result})x : {most};
+    const bool fits = {low} < x && x < {high};
+    const {result} whole = ({result})(fits ? x : {zero});
+    return fits ? whole : ((x <= {low}) ? {least} : ((x >= {high}) ? {most} : 0));
 }}"""
 
 
@@ -229,6 +301,7 @@ def _conversions() -> dict[str, Helper]:
                 _CONVERSION.format(
                     result=name,
                     source=source,
+                    zero=f"0.0{suffix}",
                     low=f"{float(limits.min)!r}{suffix}",
                     high=f"{float(int(limits.max) + 1)!r}{suffix}",
                     least=f"({name})({least})",
@@ -244,6 +317,7 @@ PLAIN: Mapping[str, Helper] = MappingProxyType(
     | {key: Helper(text, typed=False) for key, text in _DOUBLES.items()}
     | {key: Helper(text) for key, text in _INTEGERS.items()}
     | {key: Helper(text, typed=False) for key, text in _STORAGE.items()}
+    | _WIDE
     | _conversions()
 )
 """The helpers written here; the transcendental functions are translated when one is asked for."""

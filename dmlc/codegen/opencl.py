@@ -14,6 +14,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dmlc.codegen.dialect import (
+    INTEGERS,
     Dialect,
     Entry,
     Helper,
@@ -119,7 +120,7 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
         case "min" | "max":
             return Spelling(f"{name}({{a}}, {{b}})")
         case "abs":
-            return Spelling("as_{T}(abs({a}))" if signed else "{a}", compound=not signed)
+            return Spelling("{H}({a})", helper="abs") if signed else Spelling("{0}", compound=True)
         case "div" | "mod":
             return Spelling("{H}({a}, {b})", helper=f"{name}_{'signed' if signed else 'unsigned'}")
         case "sign":
@@ -321,6 +322,15 @@ static $T $H(const $T a, const $T b)
 static $T $H(const $T x)
 {
     return (x > 0) ? ($T)(1) : ((x < 0) ? ($T)(-1) : x);
+}"""
+        ),
+        "abs": Helper(
+            """\
+// The lowest $T stays as it is: compilers take abs() of it for positive.
+static $T $H(const $T x)
+{
+    const $T negated = as_$T(($U)(-as_$U(x)));
+    return (x < ($T)(0)) ? negated : x;
 }"""
         ),
         "sign_signed": Helper(
@@ -576,6 +586,7 @@ OPENCL = Dialect(
     storage=STORAGE,
     literal=_literal,
     operations=make_table(_spell),
+    promoted=frozenset(t for t in INTEGERS if t.bytes < 4),
     conversions=make_conversions(_convert),
     loads=LOADS,
     stores=STORES,

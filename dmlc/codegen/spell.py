@@ -38,6 +38,8 @@ class Text(NamedTuple):
     """The same text where a long line may be broken."""
     operator: str = ""
     """The operator of infix text that is nothing but two operands and it."""
+    promoted: bool = False
+    """Whether the language takes it for a wider type than it has, and a call for another one."""
 
     def beside(self, operator: str, *, is_first: bool) -> str:
         """As an operand of an operator, on its left or on its right."""
@@ -357,7 +359,10 @@ class Speller:
         inner = [p.beside(operator, is_first=n == 0) for n, p in enumerate(plain)]
         places: dict[str, str | int] = {
             **{str(n): text for n, text in enumerate(inner)},
-            **{letter: w.text for letter, w in zip("ab", wide, strict=False)},
+            **{
+                letter: f"({self._type_name(dtype, lanes)})({w.text})" if w.promoted else w.text
+                for letter, w in zip("ab", wide, strict=False)
+            },
         }
         text = self._fill(entry, places, dtype, lanes, dtype)
         pieces = ()
@@ -394,7 +399,8 @@ class Speller:
         if condition.mask:
             condition = self._convert_mask(condition, mask or expression.type.dtype.bytes, lanes)
         pieces = (condition.inner, f"? {then.inner}", f": {otherwise.inner}")
-        return Text(" ".join(pieces), True, mask, pieces)
+        promoted = lanes == 1 and expression.type.dtype in self._dialect.promoted
+        return Text(" ".join(pieces), True, mask, pieces, promoted=promoted)
 
     def _spell_shuffle(self, shuffle: k.Shuffle) -> Text:
         dtype, lanes = shuffle.type.dtype, shuffle.type.lanes

@@ -1,8 +1,9 @@
 """The functions of `float32` as HLSL: the same text, line for line, in another spelling.
 
 It knows exactly the language that `float32` is written in, and refuses anything else. Floats are
-declared `precise`, so that no compiler contracts or re-associates them. What a function returns
-together comes back through `out` parameters.
+declared `precise`, so that no compiler contracts or re-associates them; arithmetic that would not
+make the value of one, such as an argument's or what is compared, gets a local of its own. What a
+function returns together comes back through `out` parameters.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class _Value:
     text: str
     type: str
     number: Number = 0
+    computed: bool = False
+    """Of a float: whether arithmetic stands in the text."""
 
 
 @functools.cache
@@ -150,6 +153,8 @@ class _Translator:
         self.types: dict[str, str] = {}
         self.needs: dict[str, None] = {}
         self.lines: list[str] = []
+        self.taken = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
+        self.taken.update(a.arg for a in function.args.args)
 
     def refuse(self, node: ast.AST, why: str) -> InternalError:
         return InternalError(f"float32.{self.function.name}: {why}: {ast.unparse(node)}")
@@ -217,7 +222,7 @@ class _Translator:
         parameters, results = self.signatures[call.func.id]
         self.needs[PREFIX + call.func.id] = None
         given = [
-            _bare(self.spelled(self.expression(a), t))
+            _bare(self.spelled(self.named(self.expression(a)), t))
             for a, t in zip(call.args, parameters, strict=True)
         ]
         for target, kind in zip(targets, results, strict=True):
@@ -241,17 +246,19 @@ class _Translator:
                 value = self.expression(operand)
                 if value.type == "number":
                     return _Value("", "number", -value.number)
-                return _Value(f"(-{value.text})", value.type)
+                return _Value(f"(-{value.text})", value.type, computed=value.type == "float")
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
                 value = self.expression(operand)
                 mark = "!" if value.type == "bool" else "~"
                 return _Value(f"({mark}{value.text})", value.type)
             case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
-                return self.infix(node, left, right, _OPERATORS[type(operator)])
+                a, b = self.expression(left), self.expression(right)
+                return self.infix(node, a, b, _OPERATORS[type(operator)])
             case ast.Compare(left=left, ops=[compared], comparators=[right]) if (
                 type(compared) in _COMPARISONS
             ):
-                made = self.infix(node, left, right, _COMPARISONS[type(compared)])
+                a, b = self.named(self.expression(left)), self.named(self.expression(right))
+                made = self.infix(node, a, b, _COMPARISONS[type(compared)])
                 return _Value(made.text, "bool")
             case ast.Subscript(value=table, slice=place):
                 index = _bare(self.spelled(self.expression(place), "uint"))
@@ -272,32 +279,48 @@ class _Translator:
             raise self.refuse(node, "no constant")
         return _Value("", "number", value)
 
-    def infix(self, node: ast.expr, left: ast.expr, right: ast.expr, symbol: str) -> _Value:
-        a, b = self.expression(left), self.expression(right)
+    def infix(self, node: ast.expr, a: _Value, b: _Value, symbol: str) -> _Value:
         if symbol in ("<<", ">>"):
             distance = str(b.number) if b.type == "number" else b.text
             return _Value(f"({a.text} {symbol} {distance})", a.type)
         kind = self.common(node, a, b)
         if kind == "bool":
             symbol = _LOGICAL.get(symbol, symbol)
-        return _Value(f"({self.spelled(a, kind)} {symbol} {self.spelled(b, kind)})", kind)
+        text = f"({self.spelled(a, kind)} {symbol} {self.spelled(b, kind)})"
+        return _Value(text, kind, computed=kind == "float")
 
     def call(self, node: ast.expr, name: str, given: list[_Value]) -> _Value:
         if name == "select":
             condition, then, otherwise = given
             kind = self.common(node, then, otherwise)
             branches = f"{self.spelled(then, kind)} : {self.spelled(otherwise, kind)}"
-            return _Value(f"({condition.text} ? {branches})", kind)
+            computed = then.computed or otherwise.computed
+            return _Value(f"({condition.text} ? {branches})", kind, computed=computed)
         if name in _PRIMITIVES:
             pattern, kind = _PRIMITIVES[name]
             (argument,) = given
-            return _Value(pattern.format(_bare(argument.text)), kind)
+            if kind != "float":
+                argument = self.named(argument)
+            computed = name == "sqrt" or argument.computed
+            return _Value(pattern.format(_bare(argument.text)), kind, computed=computed)
         if name not in self.signatures:
             raise self.refuse(node, "not a function of this module")
         parameters, results = self.signatures[name]
         self.needs[PREFIX + name] = None
-        texts = [_bare(self.spelled(v, t)) for v, t in zip(given, parameters, strict=True)]
+        named = map(self.named, given)
+        texts = [_bare(self.spelled(v, t)) for v, t in zip(named, parameters, strict=True)]
         return _Value(f"{PREFIX}{name}({', '.join(texts)})", results[0])
+
+    def named(self, value: _Value) -> _Value:
+        """A value where `precise` would not reach it: arithmetic becomes a local first."""
+        if not value.computed:
+            return value
+        name = "value"
+        while name in self.taken:
+            name = f"value_{int(name[6:] or 0) + 1}"
+        self.taken.add(name)
+        self.assign(name, _bare(value.text), "float")
+        return _Value(name, "float")
 
     def common(self, node: ast.expr, *values: _Value) -> str:
         """The one type of some operands."""

@@ -388,7 +388,7 @@ class Collector:
         return folded if isinstance(folded, ir.Constant) else value
 
     def _index(self, index: ir.Index, axes: Mapping[ir.Index, int]) -> Value:
-        if index not in axes:
+        if index not in axes or self._domain[axes[index]] == 1:
             return ir.Constant(DataType.INDEX, 0)
         strides = tuple(int(axis == axes[index]) for axis in range(len(self._domain)))
         return Place(View("", DataType.INDEX, strides), DataType.INDEX)
@@ -419,6 +419,10 @@ class Collector:
             steps = (0,) * (len(steps) - 1) + (1,)
         for step, number, form in zip(steps, load.indices, positions.list_forms(load), strict=True):
             if form is None:
+                known = self._values[numbers[number]]
+                if isinstance(known, ir.Constant) and positions.is_inside(load, number):
+                    offset += int(known.value) * step
+                    continue
                 terms[numbers[number]] = terms.get(numbers[number], 0) + step
                 # Without a guard the verifier has seen to it at every point.
                 guarded |= stage.body.guard is not None and not positions.is_inside(load, number)

@@ -3,8 +3,7 @@
 A kernel body is a nest of scopes: the kernel itself, then one per loop. A value belongs to the
 innermost scope that one of its reads needs, so that what does not change in a loop is computed
 before it. What is used once is written in place; a read, a result, and what is used again get a
-name. So does floating-point arithmetic that is compared, for a name is where an output language
-can be held to the rounding written.
+name.
 """
 
 from __future__ import annotations
@@ -111,7 +110,6 @@ class Emitter:
                 self._uses[operand] += 1
                 if self._levels[operand] < level:
                     self._used_below[operand] = True
-        self._decides = _list_deciding(elements)
         self._results: dict[int, str] = {}
         for view, result in elements.results:
             self._uses[result] += 1
@@ -146,7 +144,6 @@ class Emitter:
         statements: list[k.Statement] = []
         known = dict(self._outer)
         sizes: dict[int, int] = {}
-        rounds: dict[int, bool] = {}
         for number, value in enumerate(self._elements.values):
             if self._levels[number] != level and not isinstance(value, ir.Constant):
                 continue
@@ -159,20 +156,14 @@ class Emitter:
                 steps, made = self._spread[number](made)
                 statements += steps
             size = 1 + sum(sizes.get(o, 0) for o in operands(value))
-            rounding = _is_arithmetic(value) or any(rounds.get(o, False) for o in operands(value))
             if isinstance(value, ir.Constant) or isinstance(made, k.Local):
                 size = 0
-            elif (
-                self._is_named(number, value)
-                or size > _LONGEST_EXPRESSION
-                or (rounding and number in self._decides)
-            ):
+            elif self._is_named(number, value) or size > _LONGEST_EXPRESSION:
                 local = k.Local(self._name(number, value), made.type)
                 statements.append(k.Let(local, made))
-                made, size, rounding = local, 0, False
+                made, size = local, 0
             known[number] = made
             sizes[number] = size
-            rounds[number] = rounding
         self._known = known
         if lanes == 1 or around:
             self._outer.update(known)
@@ -265,22 +256,6 @@ class Emitter:
         if operand.type.lanes == lanes:
             return operand
         return k.Broadcast(operand, k.Type(operand.type.dtype, lanes))
-
-
-def _is_arithmetic(value: Value) -> bool:
-    """Whether a value is computed in floating point, and so can be rounded differently."""
-    return isinstance(value, ir.Apply) and value.dtype.is_float
-
-
-def _list_deciding(elements: Elements) -> frozenset[int]:
-    """The values compared by others. Output languages pin the rounding of named locals only, so
-    what decides a branch is named before it is compared."""
-    return frozenset(
-        operand
-        for value in elements.values
-        if isinstance(value, ir.Apply) and value.operation.gives_bool
-        for operand in value.operands
-    )
 
 
 # Index arithmetic ----------------------------------------------------------------------------

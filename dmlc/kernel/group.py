@@ -24,6 +24,7 @@ from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import ACCESS, check_limits, find_gathered, find_index, lower
 from dmlc.kernel.phases import Phase, collect_phases, fold_parts, part_members, store_parts
 from dmlc.kernel.points import find_together, lower_points
+from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.row_loops import lower_rows
 from dmlc.kernel.rows import Rows, collect_rows
 from dmlc.kernel.schedule import Limits, Profile
@@ -285,7 +286,7 @@ def _make_kernel(
         stages,
         passes,
     )
-    return tidy(made)
+    return tidy(name_arithmetic(made, limits.precise))
 
 
 def _measure_effort(phases: Sequence[Phase]) -> float:

@@ -144,7 +144,8 @@ class _Launch:
         return self._index if dtype is DataType.INDEX else dtype.compute.dtype
 
     def run(self) -> None:
-        self._run_statements(self._kernel.body, np.ones(self._items.size, np.bool_))
+        if self._items.size:
+            self._run_statements(self._kernel.body, np.ones(self._items.size, np.bool_))
 
     # Statements ---------------------------------------------------------------------------
 

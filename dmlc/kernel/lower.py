@@ -20,6 +20,7 @@ from dmlc.kernel.element import Elements, Gather, Read, collect_elements, tensor
 from dmlc.kernel.footprint import measure_footprint
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.gpu import lower_flat
+from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile
 from dmlc.kernel.tidy import tidy
 from dmlc.source import UnsupportedError
@@ -66,7 +67,7 @@ def lower(
         stages=stages,
         passes=(stages,),
     )
-    return tidy(made)
+    return tidy(name_arithmetic(made, limits.precise))
 
 
 ACCESS = {

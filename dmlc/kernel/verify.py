@@ -43,6 +43,9 @@ class _Verifier:
         declared = len(kernel.buffers) + len(kernel.arrays) + len(kernel.scalars)
         if len(dict.fromkeys(names)) != declared:
             self._fail("two of its buffers, arrays and scalars have one name")
+        launch = kernel.launch
+        if min(launch.per_group, launch.group_size, launch.row or 1) < 1:
+            self._fail(f"it cannot be launched: {launch}")
         for array in kernel.arrays:
             if array.size < 1:
                 self._fail(f"array '{array.name}' has {array.size} elements")

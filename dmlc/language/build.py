@@ -20,7 +20,6 @@ _Node: TypeAlias = Any
 """A node of `syntax`, a token, a list of them, or None for an optional part left out."""
 
 
-
 class Builder:
     """Makes syntax nodes from lark's tree, bottom up and without recursion."""
 

@@ -170,6 +170,8 @@ class Expressions(abc.ABC):
         if name in names.attributes:
             kind = attribute_kind(names.attributes[name])
             return self._per_axis(kind, place)
+        if name in names.dimensions:
+            return self._per_axis(names.dimensions[name], place)
         return self._unknown(expression, expected)
 
     def _per_axis(self, kind: Kind, place: Place) -> Kind:
@@ -224,7 +226,7 @@ class Expressions(abc.ABC):
                 "compare it with an attribute of that type",
             )
         else:
-            known = [*names.locals, *names.tensors, *names.attributes]
+            known = [*names.locals, *names.tensors, *names.attributes, *names.dimensions]
             self.diagnostics.append(unknown_name("name", name, known, span))
         return UNKNOWN
 
@@ -250,7 +252,8 @@ class Expressions(abc.ABC):
         if not isinstance(base, syntax.Reference):
             return self.fail(f"only tensors have facts such as '.{member.text}'", expression.span)
         if base.name not in self.names.tensors:
-            if base.name in self.names.attributes or base.name in self.names.locals:
+            names = self.names
+            if any(base.name in n for n in (names.attributes, names.locals, names.dimensions)):
                 return self.fail(
                     f"only tensors have facts such as '.{member.text}', and '{base.name}' is none",
                     expression.span,
@@ -364,7 +367,9 @@ class Expressions(abc.ABC):
                 if kind is not None:
                     open_form = kind.form in (Form.ARRAY, Form.UNKNOWN)
                     return kind.pack or place.in_function or open_form
-                return name in self.names.attributes and self.names.attributes[name].is_array
+                if name in self.names.attributes:
+                    return self.names.attributes[name].is_array
+                return self.names.dimensions.get(name) == NUMBERS
             case _:
                 return False
 

@@ -19,7 +19,7 @@ from dmlc.language.definitions import (
     TensorLevel,
     arrays_of_length,
 )
-from dmlc.language.kinds import NUMBER, PACK, UNKNOWN, Form, Kind, Names, What, attribute_kind
+from dmlc.language.kinds import NUMBER, NUMBERS, PACK, UNKNOWN, Form, Kind, Names, What, attribute_kind
 from dmlc.language.tables import read_attributes, read_tensors, read_types
 from dmlc.language.vocabulary import BUILT_IN, SENTENCE_FACTS, find_member
 from dmlc.source import Diagnostic, Note, Span, unknown_name
@@ -134,6 +134,14 @@ class _OperatorChecker:
 
     def add_tensor(self, tensor: TensorDefinition) -> None:
         """Notes a row; a tensor of several levels may have the ranks and types of any."""
+        named = {d.name: NUMBER for d in tensor.dimensions or () if d.name is not None}
+        if tensor.shape_name is not None:
+            named[tensor.shape_name] = NUMBERS
+        for name, kind in named.items():
+            if self.names.dimensions.setdefault(name, kind) != kind:
+                self.fail(
+                    f"'{name}' names one size of one tensor and the shape of another", tensor.span
+                )
         known = self.names.tensors.get(tensor.name)
         if known is None:
             self.names.tensors[tensor.name] = tensor

@@ -98,6 +98,8 @@ class Names:
     attributes: dict[str, AttributeDefinition] = dataclasses.field(
         default_factory=dict[str, AttributeDefinition]
     )
+    dimensions: dict[str, Kind] = dataclasses.field(default_factory=dict[str, Kind])
+    """The names of sizes, and of whole shapes, that the `Dimensions` column has."""
     locals: dict[str, Kind] = dataclasses.field(default_factory=dict[str, Kind])
     """Locals and outputs that are defined by now."""
     later: dict[str, Span] = dataclasses.field(default_factory=dict[str, Span])

@@ -42,8 +42,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             precise const float input = InputTensor[i];
             precise const float mean = MeanTensor[i1];
             precise const float bias = BiasTensor[i1];
-            precise const float output = scale * portable_rsqrt(variance + 1e-05f) * (input - mean)
-                + bias;
+            precise const float value = variance + 1e-05f;
+            precise const float output = scale * portable_rsqrt(value) * (input - mean) + bias;
             OutputTensor[i] = output;
         }
     }

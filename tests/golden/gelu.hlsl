@@ -56,13 +56,15 @@ float portable_half_exp(const float x)
     precise float r;
     precise float p;
     portable_exp_parts(x, k, r, p);
-    precise float result = portable_scale(1.0f + (r + p), int(k) - 1);
+    precise float value = 1.0f + (r + p);
+    precise float result = portable_scale(value, int(k) - 1);
     return result;
 }
 
+// |y| with the sign of x, -0 and NaN included.
 float portable_with_sign_of(const float y, const float x)
 {
-    precise float result = asfloat(asuint(abs(y)) | (asuint(x) & 0x80000000u));
+    precise float result = (asint(asuint(x)) < 0) ? (-abs(y)) : abs(y);
     return result;
 }
 
@@ -76,7 +78,8 @@ float portable_erf(const float x)
     precise float b = portable_clamp(a, 0.0f, 4.0f);
     precise float e = 0.025029702f + (b * (-0.0041367807f + (b * (0.0004273508f + (b * -2.0477346e-05f)))));
     e = -1.129454f + (b * (-0.6334711f + (b * (-0.108142324f + (b * e)))));
-    precise float y = (a < 0.9f) ? near : (1.0f - (2.0f * portable_half_exp(0.00016215448f + (b * e))));
+    precise float value = 0.00016215448f + (b * e);
+    precise float y = (a < 0.9f) ? near : (1.0f - (2.0f * portable_half_exp(value)));
     precise float result = isnan(x) ? x : portable_with_sign_of(y, x);
     return result;
 }
@@ -92,7 +95,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint i = first + k * 256;
         if (i < n) {
             precise const float input = InputTensor[i];
-            precise const float output = 0.5f * input * (1.0f + portable_erf(input * 0.70710677f));
+            precise const float value = input * 0.70710677f;
+            precise const float output = 0.5f * input * (1.0f + portable_erf(value));
             OutputTensor[i] = output;
         }
     }

@@ -24,9 +24,9 @@ float half_float16(const uint word, const uint i)
 {
     const uint bits = word >> (16 * (i % 2));
     const uint exponent = bits & 0x7c00;
-    const uint denormal = asuint((float)(bits & 0x03ff) * 5.9604645e-08f);
+    precise const float denormal = (float)(bits & 0x03ff) * 5.9604645e-08f;
     const uint normal = ((bits & 0x7fff) << 13) + (exponent == 0x7c00 ? 0x70000000 : 0x38000000);
-    return asfloat((exponent == 0 ? denormal : normal) | ((bits & 0x8000) << 16));
+    return asfloat((exponent == 0 ? asuint(denormal) : normal) | ((bits & 0x8000) << 16));
 }
 
 // Rounds to the nearest float16, ties to even; NaN stays NaN.

@@ -57,7 +57,8 @@ float portable_exp(const float x)
     precise float r;
     precise float p;
     portable_exp_parts(portable_clamp(x, -104.0f, 89.0f), k, r, p);
-    precise float y = portable_scale(1.0f + (r + p), int(k));
+    precise float value = 1.0f + (r + p);
+    precise float y = portable_scale(value, int(k));
     precise float result = isnan(x) ? x : y;
     return result;
 }
@@ -67,7 +68,8 @@ float portable_exp(const float x)
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     precise const float scale = ScaleTensor[0];
-    precise const float value = portable_exp(-scale);
+    precise const float value = -scale;
+    precise const float value_1 = portable_exp(value);
     const uint group = group_id.y * 65535 + group_id.x;
     const uint first = group * 1024 + lane_id;
 
@@ -75,7 +77,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint i = first + k * 256;
         if (i < n) {
             precise const float input = InputTensor[i];
-            precise const float output = input * value;
+            precise const float output = input * value_1;
             OutputTensor[i] = output;
         }
     }

@@ -57,7 +57,8 @@ float portable_exp(const float x)
     precise float r;
     precise float p;
     portable_exp_parts(portable_clamp(x, -104.0f, 89.0f), k, r, p);
-    precise float y = portable_scale(1.0f + (r + p), int(k));
+    precise float value = 1.0f + (r + p);
+    precise float y = portable_scale(value, int(k));
     precise float result = isnan(x) ? x : y;
     return result;
 }
@@ -92,7 +93,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     for (uint element = row; element < 200; element += 64) {
         precise const float x = X[output * 200 + element];
-        total_value += portable_exp(x - most_value);
+        precise const float value = x - most_value;
+        total_value += portable_exp(value);
     }
     total_lanes[lane_id] = total_value;
     GroupMemoryBarrierWithGroupSync();
@@ -108,7 +110,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (uint element = row; element < 200; element += 64) {
         const uint offset = output * 200 + element;
         precise const float x = X[offset];
-        precise const float y = portable_exp(x - most_value) / total_value;
+        precise const float value = x - most_value;
+        precise const float y = portable_exp(value) / total_value;
         Y[offset] = y;
     }
 }

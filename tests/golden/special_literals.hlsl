@@ -41,9 +41,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint i = first + k * 256;
         if (i < n) {
             precise const float x_value = x[i];
+            precise const float value = x_value * 1e-45f;
             precise const float y_value = isnan_float(x_value)
                 ? asfloat(0x7fc00000)
-                : ((x_value > 3.4028235e+38f) ? asfloat(0xff800000) : min_float(x_value, x_value * 1e-45f));
+                : ((x_value > 3.4028235e+38f) ? asfloat(0xff800000) : min_float(x_value, value));
             y[i] = y_value;
         }
     }

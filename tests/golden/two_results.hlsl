@@ -63,20 +63,23 @@ float portable_half_exp(const float x)
     precise float r;
     precise float p;
     portable_exp_parts(x, k, r, p);
-    precise float result = portable_scale(1.0f + (r + p), int(k) - 1);
+    precise float value = 1.0f + (r + p);
+    precise float result = portable_scale(value, int(k) - 1);
     return result;
 }
 
+// |y| with the sign of x, -0 and NaN included.
 float portable_with_sign_of(const float y, const float x)
 {
-    precise float result = asfloat(asuint(abs(y)) | (asuint(x) & 0x80000000u));
+    precise float result = (asint(asuint(x)) < 0) ? (-abs(y)) : abs(y);
     return result;
 }
 
 float portable_tanh(const float x)
 {
     precise float a = abs(x);
-    precise float h = portable_half_exp(portable_clamp(2.0f * a, 0.0f, 40.0f));
+    precise float value = 2.0f * a;
+    precise float h = portable_half_exp(portable_clamp(value, 0.0f, 40.0f));
     precise float z = a * a;
     precise float c = -0.053846102f + (z * (0.021043718f + (z * -0.0062316353f)));
     precise float near = a + ((a * z) * (-0.33333316f + (z * (0.13332534f + (z * c)))));

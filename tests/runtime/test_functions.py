@@ -4,6 +4,10 @@ values: on Vulkan the bits of its definition, on OpenCL what the OpenCL specific
 from __future__ import annotations
 
 import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,3 +70,45 @@ def test_opencl_keeps_to_its_specification(name: str) -> None:
         [array[worst] for array in (*given.values(), actual)],
         expected[worst],
     )
+
+
+SIGNED = ("tanh", "sinh", "asin", "atan", "asinh", "atanh", "erf")
+"""Those that give a result the sign of their argument."""
+
+_SWEEP = f"""\
+import numpy as np
+from dmlc.codegen import float32
+from dmlc.pipeline import compile
+from dmlc.runtime import vulkan
+from tests.functions import SPECIAL
+from tests.runtime.test_functions import make_function
+for name in {SIGNED}:
+    found = vulkan.load(compile(make_function(name), "hlsl"))({{"A": SPECIAL}})["Y"]
+    with np.errstate(all="ignore"):
+        expected = getattr(float32, name)(SPECIAL)
+    same = found.view(np.int32) == expected.view(np.int32)
+    same |= np.isnan(found) & np.isnan(expected)
+    assert same.all(), (name, SPECIAL[~same], found[~same], expected[~same])
+"""
+
+
+def test_signs_are_right_whatever_instructions_the_driver_takes() -> None:
+    """Set to nothing, the variable keeps `instructions` from choosing: lavapipe takes AVX-512
+    where the processor has it, and puts no sign on by an instruction that LLVM gets wrong."""
+    done = subprocess.run(
+        [sys.executable, "-c", _SWEEP],
+        env=os.environ | {"GALLIUM_OVERRIDE_CPU_CAPS": ""},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_sign_is_put_on_whole() -> None:
+    """-0 and NaN have signs too."""
+    values = np.array([0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, np.nan, -np.nan], np.float32)
+    y, x = (a.ravel() for a in np.meshgrid(values, values))
+    found = float32.with_sign_of(y, x).view(np.uint32)
+    assert (found == np.copysign(y, x).view(np.uint32)).all()

@@ -1,0 +1,88 @@
+"""Keeps reads inside their tensors under the conditions around them.
+
+What `?:`, `&&`, `||` and `where` say of a position holds where the value that is read counts, and
+nowhere else: kernels compute both sides of a choice. So a read that only such a condition keeps
+inside is held inside, at the nearest place, as a read with `else` is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dmlc.binding.indexing import Indexing
+from dmlc.binding.nodes import Element, Form, Value
+from dmlc.ir.assume import assume_guard
+from dmlc.ir.positions import EMPTY, find_reach
+from dmlc.ir.ranges import Interval
+from dmlc.scalars import DataType
+
+
+def list_conditions(builder: Indexing, value: Value, holds: bool) -> tuple[Element, ...]:
+    """What is known of one place where a condition holds, or where it does not: conditions that
+    hold together. None for what is no condition at run time, or of whole tensors."""
+    found: list[Element] = []
+    pending = [(value, holds)] if isinstance(value, Element) else []
+    while pending:
+        element, wanted = pending.pop()
+        node = builder.node(element)
+        if node.dtype is not DataType.BOOL or node.shape is not None:
+            continue
+        operands = [Element(number) for number in node.operands]
+        if node.form is Form.APPLY and node.payload == "not":
+            pending.append((operands[0], not wanted))
+        elif node.form is Form.APPLY and node.payload == ("and" if wanted else "or"):
+            pending += [(operand, wanted) for operand in reversed(operands)]
+        else:
+            found.append(element if wanted else builder.negate(element))
+    return tuple(found)
+
+
+def hold_inside(
+    builder: Indexing,
+    position: Element,
+    size: int,
+    guards: Sequence[Element],
+    conditions: Sequence[Element],
+) -> tuple[Element, Interval]:
+    """A position as an axis of that size may be read at it, and how far it reaches where the
+    conditions hold. Where the `guards` do not, the point is left out and nothing is read; where
+    the other `conditions` do not, an element is read and not used."""
+    found = builder.reach(position, size)
+    if _is_inside(found, size) or not (guards or conditions):
+        return position, found
+    if guards:
+        found = _meet(found, _find_reach(builder, position, size, guards, compared=False))
+        if _is_inside(found, size):
+            return position, found
+    found = _meet(found, _find_reach(builder, position, size, (*guards, *conditions)))
+    if _is_inside(found, size) and size > 0:
+        return builder.keep_inside(position, size), found
+    return position, found
+
+
+def _find_reach(
+    builder: Indexing,
+    position: Element,
+    size: int,
+    conditions: Sequence[Element],
+    *,
+    compared: bool = True,
+) -> Interval:
+    """How far a position reaches where conditions hold. Those that elements of tensors decide
+    count where `compared`."""
+    stage = builder.probe(position, conditions)
+    if stage is None:
+        return builder.reach(position, size)
+    exact = find_reach(stage, stage.body.result, size)
+    if not compared:
+        return exact
+    known = assume_guard(stage, builder.ranges)
+    return EMPTY if known is None else _meet(exact, known[stage.body.result])
+
+
+def _is_inside(reach: Interval, size: int) -> bool:
+    return reach[0] >= 0 and reach[1] < size
+
+
+def _meet(first: Interval, second: Interval) -> Interval:
+    return max(first[0], second[0]), min(first[1], second[1])

@@ -1,0 +1,196 @@
+"""What is known of numbers where conditions hold: intervals, narrowed by comparisons.
+
+The conditions are those that a guard joins. `ranges` bounds the values of a body at every point;
+here they are bounded at the points that the guard lets through, whatever tensors they come from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from dmlc.ir.nodes import Apply, Body, Cast, Constant, Instruction, Stage, value_type
+from dmlc.ir.positions import list_conjuncts
+from dmlc.ir.ranges import UNKNOWN, Bound, Interval, instruction_range
+from dmlc.scalars import DataType
+
+_ROUNDS = 3
+"""How often conditions are looked at: what one says may narrow what another compares with."""
+_SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+_NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
+_DIFFERENCES: Mapping[str, Interval] = MappingProxyType(
+    {"lt": (-math.inf, -1), "le": (-math.inf, 0), "gt": (1, math.inf), "ge": (0, math.inf),
+     "eq": (0, 0)}
+)  # fmt: skip
+"""What the difference of two whole numbers is that compare so."""
+_ROUNDINGS: Mapping[str, Callable[[float], int]] = MappingProxyType(
+    {"floor": math.floor, "ceil": math.ceil, "round": round, "trunc": math.trunc}
+)
+
+
+def assume_guard(
+    stage: Stage, tables: Mapping[str, Interval] = MappingProxyType({})
+) -> list[Interval] | None:
+    """The interval of each value of a stage at the points that its guard lets through; None where
+    it lets none through. A float has one where conditions compare it with constants; if it may be
+    NaN there, 0 is inside, which NaN becomes as a whole number."""
+    known: dict[int, Interval] = {}
+    found = _spread(stage, known, tables)
+    for _ in range(_ROUNDS):
+        before = dict(known)
+        for condition in list_conjuncts(stage.body):
+            _narrow(stage.body, condition, found, known)
+        found = _spread(stage, known, tables)
+        if any(low > high for low, high in found):
+            return None
+        if known == before:
+            break
+    return found
+
+
+def _spread(
+    stage: Stage, known: Mapping[int, Interval], tables: Mapping[str, Interval]
+) -> list[Interval]:
+    """The intervals of all values, given what is known of some."""
+    found: list[Interval] = []
+    for number, instruction in enumerate(stage.body.instructions):
+        given = _bound(stage, instruction, found, tables)
+        found.append(_meet(given, known.get(number, UNKNOWN)))
+    return found
+
+
+def _meet(first: Interval, second: Interval) -> Interval:
+    return max(first[0], second[0]), min(first[1], second[1])
+
+
+def _bound(
+    stage: Stage,
+    instruction: Instruction,
+    found: Sequence[Interval],
+    tables: Mapping[str, Interval],
+) -> Interval:
+    """The interval of a value, given those of the values before it."""
+    match instruction:
+        case Constant(value=float() as value):
+            return UNKNOWN if math.isnan(value) else (value, value)
+        case Apply(operation=operation) if operation.name in _ROUNDINGS:
+            low, high = found[instruction.operands[0]]
+            rounding = _ROUNDINGS[operation.name]
+            return _round(rounding, low), _round(rounding, high)
+        case Cast(operand=operand, dtype=dtype) if (
+            value_type(stage.body.instructions[operand]).is_float and dtype is DataType.INDEX
+        ):
+            low, high = found[operand]
+            return _round(math.trunc, low), _round(math.trunc, high)
+        case _:
+            return instruction_range(stage, instruction, found, tables)
+
+
+def _round(rounding: Callable[[float], int], bound: Bound) -> Bound:
+    return bound if math.isinf(bound) else rounding(bound)
+
+
+def _narrow(
+    body: Body, condition: int, found: Sequence[Interval], known: dict[int, Interval]
+) -> None:
+    """Adds what a condition that holds says of the values it compares."""
+    pending = [(condition, True)]
+    while pending:
+        number, holds = pending.pop()
+        instruction = body.instructions[number]
+        if not isinstance(instruction, Apply):
+            continue
+        name = instruction.operation.name
+        if name == "not":
+            pending.append((instruction.operands[0], not holds))
+        elif name == ("and" if holds else "or"):
+            pending += [(operand, holds) for operand in instruction.operands]
+        elif name in _SWAPPED:
+            left, right = instruction.operands
+            if value_type(body.instructions[left]) is DataType.BOOL:
+                continue
+            compared = name if holds else _NEGATED[name]
+            for value, other, symbol in (
+                (left, right, compared), (right, left, _SWAPPED[compared])
+            ):  # fmt: skip
+                _learn(body, value, symbol, found[other], holds, found, known)
+            _compare_difference(body, left, right, compared, known)
+
+
+def _learn(
+    body: Body,
+    value: int,
+    symbol: str,
+    other: Interval,
+    holds: bool,
+    found: Sequence[Interval],
+    known: dict[int, Interval],
+) -> None:
+    """Adds that a value compares so with what lies in an interval. Where the comparison as it is
+    written does not hold, floats may be NaN."""
+    real = value_type(body.instructions[value]).is_float
+    low, high = other
+    match symbol:
+        case "lt":
+            said: Interval = (-math.inf, _step(high, -1, real))
+        case "le":
+            said = (-math.inf, high)
+        case "gt":
+            said = (_step(low, 1, real), math.inf)
+        case "ge":
+            said = (low, math.inf)
+        case "eq":
+            said = other
+        case _:
+            said = _cut(found[value], other) if low == high and not real else UNKNOWN
+    if real and not holds:
+        said = min(said[0], 0), max(said[1], 0)
+    _add(body, value, said, known)
+
+
+def _compare_difference(
+    body: Body, left: int, right: int, symbol: str, known: dict[int, Interval]
+) -> None:
+    """Adds what a comparison of two positions says of their differences."""
+    for value, instruction in enumerate(body.instructions):
+        if isinstance(instruction, Apply) and instruction.operation.name == "sub":
+            if instruction.dtype is DataType.INDEX and symbol in _DIFFERENCES:
+                if instruction.operands == (left, right):
+                    _add(body, value, _DIFFERENCES[symbol], known)
+                elif instruction.operands == (right, left):
+                    _add(body, value, _DIFFERENCES[_SWAPPED[symbol]], known)
+
+
+def _step(bound: Bound, direction: int, real: bool) -> Bound:
+    """The next number in a direction."""
+    if math.isinf(bound):
+        return bound
+    return math.nextafter(bound, direction * math.inf) if real else bound + direction
+
+
+def _cut(own: Interval, other: Interval) -> Interval:
+    """An interval without a number at one of its ends."""
+    low, high = own
+    return low + (low == other[0]), high - (high == other[0])
+
+
+def _add(body: Body, value: int, said: Interval, known: dict[int, Interval]) -> None:
+    """Notes an interval of a value, and of what it is converted from."""
+    while True:
+        known[value] = _meet(known.get(value, UNKNOWN), said)
+        instruction = body.instructions[value]
+        if not isinstance(instruction, Cast) or not _keeps(body, instruction):
+            return
+        value = instruction.operand
+
+
+def _keeps(body: Body, cast: Cast) -> bool:
+    """Whether a conversion gives every whole number as it is."""
+    source = value_type(body.instructions[cast.operand])
+    if not source.is_integer or not (cast.dtype.is_integer or cast.dtype is DataType.INDEX):
+        return False
+    held, limits = np.iinfo(source.dtype), np.iinfo(cast.dtype.dtype)
+    return limits.min <= held.min and held.max <= limits.max

@@ -1,0 +1,90 @@
+"""Names the floating-point arithmetic that an output language would round as it likes.
+
+HLSL keeps to the operations as written where they make the value of a `precise` local, and nowhere
+else: what is compared, converted to an integer or given to a function may be simplified as if
+floats were real numbers. So each such operand becomes a local of its own, right before the
+statement that needs it. What is only loaded, or a literal, stays where it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.rewrite import (
+    NUMBER,
+    find_body,
+    list_operands,
+    map_expressions,
+    map_operands,
+    replace_body,
+)
+
+EXACT = ("abs", "floor", "ceil", "round", "trunc")
+"""Operations that round nothing, and that nothing is wrongly made of."""
+
+
+def name_arithmetic(kernel: k.Kernel, precise: Collection[str] | None) -> k.Kernel:
+    """The same kernel, whose float arithmetic makes values of locals through the operations
+    `precise` alone. As it is, where that is None."""
+    if precise is None:
+        return kernel
+    return dataclasses.replace(kernel, body=tuple(_Arithmetic(precise).write(kernel.body)))
+
+
+class _Arithmetic:
+    def __init__(self, precise: Collection[str]) -> None:
+        self._precise = precise
+        self._count = 0
+        self._named: list[k.Statement] = []
+        """The locals that the statement at hand needs."""
+
+    def write(self, statements: Sequence[k.Statement]) -> list[k.Statement]:
+        made: list[k.Statement] = []
+        for statement in statements:
+            self._named = []
+            match statement:
+                case k.Let() | k.Variable() | k.Assign() if statement.local.type.dtype.is_float:
+                    changed = dataclasses.replace(statement, value=self._keep(statement.value))
+                case _:
+                    changed = map_expressions(statement, self._name)
+            made += [*self._named, changed]
+            if find_body(changed):
+                made[-1] = replace_body(changed, self.write(find_body(changed)))
+        return made
+
+    def _keep(self, expression: k.Expression) -> k.Expression:
+        """An expression that makes the value of a float local."""
+        if not self._passes(expression):
+            return map_operands(expression, self._name)
+        return map_operands(
+            expression, lambda o: self._keep(o) if o.type.dtype.is_float else self._name(o)
+        )
+
+    def _name(self, expression: k.Expression) -> k.Expression:
+        """An expression that stands anywhere else."""
+        if not self._computes(expression):
+            return map_operands(expression, self._name)
+        self._count += 1
+        local = k.Local(f"value{NUMBER}precise{self._count}", expression.type)
+        self._named.append(k.Let(local, self._keep(expression)))
+        return local
+
+    def _passes(self, expression: k.Expression) -> bool:
+        """Whether the float operands of a float make its value as it makes a local's."""
+        match expression:
+            case k.Operate(operation=operation):
+                return expression.type.dtype.is_float and operation.name in self._precise
+            case k.Choose() | k.Convert():
+                return expression.type.dtype.is_float
+            case _:
+                return False
+
+    def _computes(self, expression: k.Expression) -> bool:
+        """Whether a float is computed by arithmetic that may be simplified."""
+        if not self._passes(expression):
+            return False
+        if isinstance(expression, k.Operate) and expression.operation.name not in EXACT:
+            return True
+        return any(map(self._computes, list_operands(expression)))
