@@ -12,8 +12,8 @@ from dmlc.binding import TensorDesc
 from dmlc.catalog import parse
 from dmlc.ir import Function
 from dmlc.scalars import DataType as T
-from tests.fuzz.evaluate import Evaluation, spread
-from tests.fuzz.possible import Array, Rules, Values, is_float, limits, load, reload, store
+from tests.fuzz.evaluate import Evaluation
+from tests.fuzz.possible import Array, Rules, Values, is_float, limits, load, reload, spread, store
 from tests.fuzz.shrink import smaller_trees
 from tests.fuzz.trees import Name, Node, Read, show, walk
 
@@ -176,6 +176,15 @@ class Case:
             sized = output.indices is None and not self.open
             given[output.name] = TensorDesc(output.dtype, self.sizes if sized else None)
         return operator.bind(given)
+
+    def describe(self) -> str:
+        """The case as text, and what shows it again."""
+        made = [
+            f"{t.name}={t.dtype.name}{list(t.sizes)} {t.style} {t.order or ''}"
+            for t in self.tensors
+        ]
+        head = f"seed {self.seed}, open {self.open}, sizes {list(self.sizes)}; "
+        return head + ", ".join(made) + "\n" + self.text()
 
     def inputs(self) -> dict[str, Array]:
         return {t.name: t.make(self.seed) for t in self.tensors}

@@ -21,6 +21,7 @@ from tests.fuzz.possible import (
     cast,
     constant,
     known_wholes,
+    place_rules,
     select,
 )
 from tests.fuzz.trees import (
@@ -38,18 +39,6 @@ from tests.fuzz.trees import (
 )
 
 Variables = tuple[tuple[str, int], ...]
-
-
-def spread(v: Values, shape: tuple[int, ...]) -> Values:
-    """The values of every element of a shape."""
-    def wide(a: Array) -> Array:
-        return np.broadcast_to(a, shape)
-
-    if isinstance(v, Wholes):
-        return Wholes(v.dtype, wide(v.value), wide(v.known))
-    low = wide(v.low)
-    top, least = wide(np.asarray(v.top)), wide(np.asarray(v.least))
-    return Floats(v.dtype, low, low if v.exact else wide(v.high), wide(v.nan), top, least)
 
 
 @dataclasses.dataclass
@@ -87,7 +76,7 @@ class _Walk:
         return self.found[id(node)]
 
     def make(self, node: Node) -> Values:
-        rules = PLACES if node.placed else self.run.rules
+        rules = place_rules(self.run.rules) if node.placed else self.run.rules
         match node:
             case Name():
                 return self.run.tensors[node.name]
@@ -106,7 +95,10 @@ class _Walk:
                 given = [self.take(o, kind) for o in node.operands]
                 return apply(rules, node.name, *given)
             case Cast():
-                return cast(rules, self.find(node.operand), node.dtype)
+                made = cast(rules, self.find(node.operand), node.dtype)
+                if node.half is None:
+                    return made
+                return apply(rules, f"round_{node.half.name.lower()}", made)
             case Choose():
                 condition = self.find(node.condition)
                 assert isinstance(condition, Wholes)

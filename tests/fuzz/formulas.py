@@ -114,6 +114,8 @@ class Drawing:
                 name = f"t{number}"
                 dtype = draw(st.sampled_from(self.compute))
                 value = self.value(dtype, draw(st.integers(1, 3)))
+                if value.free:
+                    value = Cast(dtype, value)
                 if self.shape(value) is not None:
                     statements.append(Statement(name, value))
                     self.own[name] = (dtype, self.shape(value) or ())
@@ -167,6 +169,10 @@ class Drawing:
             condition = self.value(T.BOOL, depth - 1)
             return Choose(dtype, condition, self.value(dtype, depth - 1), self.value(dtype, depth - 1))
         if kind == "cast":
+            if dtype is T.FLOAT32 and draw(st.integers(0, 3)) == 0:
+                half = draw(st.sampled_from((T.FLOAT16, T.BFLOAT16)))
+                source = draw(st.sampled_from(self.compute))
+                return Cast(dtype, self.value(source, depth - 1), half)
             source = draw(st.sampled_from([t for t in self.compute if t is not dtype]))
             return Cast(dtype, self.value(source, depth - 1))
         if kind == "fold":

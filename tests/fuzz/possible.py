@@ -39,10 +39,16 @@ class Rules:
 
 
 REFERENCE = Rules(rounds=False, quotient=0.0, function=16.0)
-PLACES = Rules(rounds=True, quotient=0.0, function=0.0)
-"""What depends on positions alone: FLOAT32, operation by operation, on every device alike."""
 DEVICE = Rules(rounds=True)
 FLUSHING = Rules(rounds=True, flushes=True)
+PLACES = Rules(rounds=True, quotient=0.0, function=0.0)
+"""What depends on positions alone: FLOAT32, operation by operation, on every device alike."""
+
+
+def place_rules(rules: Rules) -> Rules:
+    """How what depends on positions alone is computed. A device that computes it itself, and does
+    not find it in a table, has its own functions."""
+    return PLACES if rules is REFERENCE else dataclasses.replace(PLACES, function=rules.function)
 
 _TINY = 2.0**-126
 
@@ -120,6 +126,18 @@ def constant(dtype: T, value: float | int | bool) -> Values:
     if dtype is T.FLOAT64:
         return known_floats(dtype, np.asarray(value, np.float64))
     return known_wholes(dtype, value)
+
+
+def spread(v: Values, shape: tuple[int, ...]) -> Values:
+    """The values of every element of a shape."""
+    def wide(a: Array) -> Array:
+        return np.broadcast_to(a, shape)
+
+    if isinstance(v, Wholes):
+        return Wholes(v.dtype, wide(v.value), wide(v.known))
+    low = wide(v.low)
+    top, least = wide(np.asarray(v.top)), wide(np.asarray(v.least))
+    return Floats(v.dtype, low, low if v.exact else wide(v.high), wide(v.nan), top, least)
 
 
 # Intervals ---------------------------------------------------------------------------------
@@ -659,6 +677,9 @@ def apply(rules: Rules, name: str, *given: Values) -> Values:
     if name in _MONOTONE:
         return _monotone(rules, name, a)
     match name:
+        case "round_float16" | "round_bfloat16":
+            half = T.FLOAT16 if name == "round_float16" else T.BFLOAT16
+            return reload(store(rules, a, half), half)
         case "neg":
             return _negate(rules, a)
         case "abs":

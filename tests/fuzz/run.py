@@ -17,11 +17,13 @@ from dmlc.runtime.opencl import driver
 from tests import quick_builds
 from tests.fuzz.check import Checker, Finding
 from tests.fuzz.formulas import formulas
+from tests.fuzz.functions import functions
 from tests.fuzz.indexed import indexed
 
 KINDS: dict[str, Callable[[], SearchStrategy]] = {
     "formulas": formulas,
     "indexed": indexed,
+    "functions": functions,
 }
 
 

@@ -94,7 +94,10 @@ class Apply(Node):
 
 @dataclasses.dataclass(frozen=True)
 class Cast(Node):
+    """A conversion; to a type of 16 bits, it rounds to what that type holds."""
+
     operand: Node
+    half: T | None = None
 
     @property
     def parts(self) -> tuple[Node, ...]:
@@ -234,7 +237,7 @@ def _show(node: Node) -> tuple[str, int]:
             if operand.free and isinstance(operand, Fold | Reduce):
                 bare = True
             text = show(operand if bare else _typed(operand))
-            return f"cast({text}, {node.dtype.name})", _ATOM
+            return f"cast({text}, {(node.half or node.dtype).name})", _ATOM
         case Choose():
             then, otherwise = node.then, node.otherwise
             if not node.soft:
