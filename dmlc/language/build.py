@@ -491,7 +491,7 @@ _SECTIONS = (
     "gradient of",
     "example",
 )
-_TEXT_OR_COMMENT = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(?P<comment>//[^\n]*|/\*.*?\*/)'
+_TEXT_OR_COMMENT = r'"[^"\\]*+(?:\\.[^"\\]*+)*"|(?P<comment>//[^\n]*|/\*.*?\*/)'
 _ESCAPES = {"n": "\n", "t": "\t"}
 
 

@@ -154,7 +154,7 @@ class _Part:
 
 _PIECE = re.compile(
     r"""
-      (?P<skip> "[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|$) | //[^\n]* | /\*(?:.*?\*/|.*) | ^[ \t]*\|[^\n]*\|)
+      (?P<skip> "[^"\\]*+(?:\\.[^"\\]*+)*(?:"|$) | //[^\n]* | /\*(?:.*?\*/|.*) | ^[ \t]*\|[^\n]*\|)
     | (?P<open> \{ )
     | (?P<close> \} )
     | (?P<section> ^[ \t]*+(?:operator|graph|enum|function|import|module|attributes|tensors|types
