@@ -258,6 +258,13 @@ class Emitter:
         return k.Broadcast(operand, k.Type(operand.type.dtype, lanes))
 
 
+def find_guarded(elements: Elements, names: Names, depth: Callable[[View], int], least: int) -> int:
+    """The outermost scope in which all conditions of the folds' guards have been tested, if that
+    is not outside `least`."""
+    plain = Emitter(elements, names, depth)
+    return max([least, *(plain.level(f.guard) for f in elements.folds if f.guard is not None)])
+
+
 # Index arithmetic ----------------------------------------------------------------------------
 
 
