@@ -1,7 +1,7 @@
 """The compiler in one line: from a bound function to a program.
 
-tensor IR -> simplify -> narrow -> take out factors -> fuse -> kernel IR (lower, per group of
-stages) -> render -> Program
+tensor IR -> simplify -> narrow -> take out factors -> saturate positions -> fuse -> kernel IR
+(lower, per group of stages) -> render -> Program
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dmlc.transform.budget import Budget
 from dmlc.transform.factor import take_out_factors
 from dmlc.transform.fuse import Fusion, fuse
 from dmlc.transform.narrow import narrow
+from dmlc.transform.saturate import saturate_positions
 from dmlc.transform.separate import separate
 from dmlc.transform.simplify import simplify
 from dmlc.transform.widen import widen_booleans
@@ -106,8 +107,8 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
 
 def rewrite(function: Function, longest_row: int = 0) -> Function:
     """The passes before fusion, of a verified function: simplified, with sums over rows of at most
-    `longest_row` elements taken by themselves, with short reductions, and with factors taken out
-    of sums."""
+    `longest_row` elements taken by themselves, with short reductions, with factors taken out of
+    sums, and with positions of 32 bits."""
     simplified = simplify(function)
     verify(simplified, "simplify", function)
     separated = separate(simplified, longest_row)
@@ -118,7 +119,9 @@ def rewrite(function: Function, longest_row: int = 0) -> Function:
     verify(simplified, "simplify", narrowed)
     factored = simplify(take_out_factors(simplified), simplified)
     verify(factored, "take_out_factors", simplified)
-    return factored
+    saturated = saturate_positions(factored)
+    verify(saturated, "saturate_positions", factored)
+    return saturated
 
 
 def _lower(

@@ -11,6 +11,7 @@ import dataclasses
 import enum
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from typing import Any, TypeAlias
 from dmlc import __version__
 from dmlc.files import write_files
 from dmlc.scalars import DataType
-from dmlc.shader_model import dxil_arguments
+from dmlc.shader_model import dxil_arguments, list_needs
 
 VERSION = __version__
 """The compiler's version, which generated files and manifests carry."""
@@ -294,6 +295,7 @@ class Program:
             "buffers": [self._describe_buffer(b) for b in kernel.buffers],
             "scalars": [self._describe_scalar(s) for s in kernel.scalars],
             "group_size": [kernel.dispatch.group_size, 1, 1],
+            "requires": self.list_needs(kernel),
             "dispatch": _describe_dispatch(kernel.dispatch),
             "after": [self.kernels[number].name for number in kernel.after],
             "stages": list(kernel.origin.stages),
@@ -313,6 +315,13 @@ class Program:
                 "view_alignment": 256,
             }
         return made
+
+    def list_needs(self, kernel: KernelSource) -> list[str]:
+        """What a kernel asks of a device that not every one has: `64-bit integers`,
+        `16-bit types` and `FLOAT64`, of which OpenCL C has the first two everywhere."""
+        if self.target == "hlsl":
+            return list_needs(kernel.source)
+        return ["FLOAT64"] if _DOUBLE.search(_COMMENT.sub("", kernel.source)) else []
 
     def _describe_buffer(self, buffer: BufferBinding) -> dict[str, Any]:
         access = {(True, False): "read", (False, True): "write", (True, True): "read_write"}
@@ -393,6 +402,9 @@ def combine_manifests(programs: Sequence[Program]) -> dict[str, Any]:
         "programs": [p.manifest() for p in programs],
     }
 
+
+_DOUBLE = re.compile(r"\bdouble\d*\b")
+_COMMENT = re.compile(r"//[^\n]*")
 
 _SUFFIXES = {"opencl": ".cl", "hlsl": ".hlsl"}
 

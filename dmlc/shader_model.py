@@ -1,4 +1,5 @@
-"""Shader models: which one generated HLSL is written for, and what its compiler has to be told.
+"""Shader models: which one generated HLSL is written for, what its compiler has to be told, and what
+it asks of a device.
 
 6.2 has 16-bit types, where a device supports them in full; 6.0 runs everywhere, and stores such
 values two to a word.
@@ -18,6 +19,20 @@ def needs_16bit_types(source: str) -> bool:
     """Whether HLSL uses 16-bit types. Asked for native ones, the compiler demands 16-bit
     arithmetic of every device that runs the shader, whether it is used or not."""
     return _NATIVE_16BIT.search(source) is not None
+
+
+_NEEDS = {
+    "64-bit integers": re.compile(r"\bu?int64_t[1-4]?\b"),
+    "16-bit types": _NATIVE_16BIT,
+    "FLOAT64": re.compile(r"\bdouble[1-4]?\b"),
+}
+_COMMENT = re.compile(r"//[^\n]*")
+
+
+def list_needs(source: str) -> list[str]:
+    """What HLSL uses that a device need not have: `64-bit integers`, `16-bit types`, `FLOAT64`."""
+    code = _COMMENT.sub("", source)
+    return [need for need, pattern in _NEEDS.items() if pattern.search(code)]
 
 
 def dxc_arguments(source: str, entry_point: str, shader_model: str) -> list[str]:

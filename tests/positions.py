@@ -48,6 +48,10 @@ FUNCTIONS = {
           %Output: s32[i0 < 4, i1 < 5] =
             %Input[min(max(cast(%Indices[i0], index), 0), 5), i1]
         }""",
+    "gather_wrapped": """
+        func @gather_wrapped(%Input: s32[6, 5], %Indices: u32[4]) -> (%Output) {
+          %Output: s32[i0 < 4, i1 < 5] = %Input[mod(cast(%Indices[i0], index), 6), i1]
+        }""",
     "gather_fraction": """
         func @gather_fraction(%Input: f32[9], %Places: f32[12]) -> (%Output) {
           %Output: f32[i0 < 12] = %Input[min(max(cast(floor(%Places[i0]), index), 0), 8)]

@@ -78,6 +78,7 @@ def test_opencl_manifest() -> None:
                 ],
                 "scalars": [{"name": "n", "value": "n", "type": "UINT32", "argument": 3}],
                 "group_size": [1, 1, 1],
+                "requires": [],
                 "dispatch": {"rule": "ceil(n / 32768) groups along x", "count": "n",
                              "per_group": 32768, "row": None, "groups": None},
                 "after": [],
@@ -116,6 +117,35 @@ def test_hlsl_manifest() -> None:
     assert kernel["constant_buffer"] == {"register": "b0", "bytes": 16, "view_alignment": 256}
     assert kernel["dispatch"]["row"] == 65535
     assert made["tensors"][2]["in_place"] == [], "D3D12 binds no buffer for both at once"
+
+
+GATHER = """func @f(%X: {dtype}[9], %P: {place}[4]) -> (%Y) {{
+  %Y: {dtype}[i0 < 4] = %X[{position}]
+}}"""
+CLAMPED = "min(max(cast(%P[i0], index), 0), 8)"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "place", "position", "needs"),
+    [
+        ("f32", "f32", CLAMPED, []),
+        ("f32", "u32", CLAMPED, []),
+        ("f32", "s32", CLAMPED, []),
+        ("f32", "s64", CLAMPED, ["64-bit integers"]),
+        ("f32", "u32", "mod(cast(%P[i0], index), 9)", ["64-bit integers"]),
+        ("f16", "s32", CLAMPED, ["16-bit types"]),
+        ("f64", "s32", CLAMPED, ["FLOAT64"]),
+        ("f64", "s64", CLAMPED, ["64-bit integers", "FLOAT64"]),
+    ],
+)
+def test_a_kernel_says_what_it_asks_of_a_device(
+    dtype: str, place: str, position: str, needs: list[str]
+) -> None:
+    text = GATHER.format(dtype=dtype, place=place, position=position)
+    (kernel,) = make(text, "hlsl")["kernels"]
+    assert kernel["requires"] == needs
+    (kernel,) = make(text)["kernels"]
+    assert kernel["requires"] == [need for need in needs if need == "FLOAT64"]
 
 
 def test_sizes_and_bytes() -> None:

@@ -1,8 +1,9 @@
 """Proves that what a stage reads by index lies inside its tensors.
 
 Positions that depend on index variables alone are evaluated over their extents where intervals do
-not tell, with the stage's guard known to hold. What is not proved is the author's mistake, and
-names the read, the axis, its size and how far the position reaches.
+not tell, with the stage's guard known to hold. What other conditions keep inside, `guards` has held
+inside by now. What is not proved is the author's mistake, and names the read, the axis, its size
+and how far the position reaches where its conditions hold.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dmlc.binding.builder import span_text
 from dmlc.binding.indexing import Indexing, Place
 from dmlc.binding.nodes import Emission
 from dmlc.ir.positions import find_reach
-from dmlc.ir.ranges import Interval, instruction_range, stage_range
+from dmlc.ir.ranges import Interval, Ranges, stage_range
 from dmlc.source import Diagnostic, DmlcError
 
 
@@ -31,9 +32,9 @@ def check_reads(
     # In the order of the emission, where each read has a known place.
     body = ir.Body(emission.instructions, emission.result, emission.guard)
     probe = ir.Stage(stage.name, stage.dtype, stage.domain, body, stage.reduction)
-    ranges: list[Interval] = []
+    ranges = Ranges(probe, builder.ranges)
     for instruction in body.instructions:
-        ranges.append(instruction_range(probe, instruction, ranges, builder.ranges))
+        ranges.add(instruction)
     whole = stage_range(probe, ranges)
     if whole is not None:
         builder.ranges[stage.name] = whole

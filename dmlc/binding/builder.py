@@ -360,8 +360,8 @@ class Builder(abc.ABC):
         node = self.nodes[value.node]
         if node.form is not Form.CAST or node.payload != stored.name:
             return value
-        operand = Element(node.operands[0])
-        return operand if self.dtype(operand) is node.dtype else self._convert(operand, node.dtype)
+        operand, compute = Element(node.operands[0]), stored.compute
+        return operand if self.dtype(operand) is compute else self._convert(operand, compute)
 
     def _convert(self, value: Element, to: DataType) -> Element:
         """A conversion that no one has written."""

@@ -383,9 +383,7 @@ class Expressions(abc.ABC):
         self._scope = scope
         return self._select(condition, then, otherwise, expression)
 
-    def _take_type(
-        self, value: Value, other: syntax.Expression, scope: Scope, span: Span
-    ) -> Value:
+    def _take_type(self, value: Value, other: syntax.Expression, scope: Scope, span: Span) -> Value:
         """A number that is chosen, in the type that the side not chosen has."""
         number = value if isinstance(value, Element) else whole_number(value)
         builder = self.builder

@@ -24,7 +24,7 @@ from dmlc.binding.expressions import Scope
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.indexing import Indexing
 from dmlc.binding.inline import drop_unread, rename_stage
-from dmlc.binding.nodes import Element, Emission, Form, Pack, Value, Weak
+from dmlc.binding.nodes import Element, Emission, Pack, Value, Weak
 from dmlc.binding.operator import Description, Operator
 from dmlc.binding.packs import find_entry
 from dmlc.binding.stages import StageMaker, find_in_place

@@ -73,11 +73,16 @@ def _find_reach(
     stage = builder.probe(position, conditions)
     if stage is None:
         return builder.reach(position, size)
-    exact = find_reach(stage, stage.body.result, size)
+    result = stage.body.result
     if not compared:
-        return exact
+        return find_reach(stage, result, size)
+    # Intervals first: to evaluate conditions at every point takes time.
     known = assume_guard(stage, builder.ranges)
-    return EMPTY if known is None else _meet(exact, known[stage.body.result])
+    if known is None:
+        return EMPTY
+    if _is_inside(known[result], size):
+        return known[result]
+    return _meet(known[result], find_reach(stage, result, size))
 
 
 def _is_inside(reach: Interval, size: int) -> bool:

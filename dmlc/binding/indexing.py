@@ -1,8 +1,8 @@
 """Index notation as nodes: index variables, reads at positions, reductions over variables.
 
 Positions are INDEX values, whole numbers; what is not known to be one is refused. How far a
-position reaches is worked out here for `else` and for divisions; that every read stays inside is
-`bounds`' to prove.
+position reaches is worked out here for `else`, for `guards` and for divisions; that every read
+stays inside is `bounds`' to prove.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dmlc.binding.folding import Folding
 from dmlc.binding.nodes import Element, Form, Node, Pack, Value, Variable, Weak
 from dmlc.binding.values import describe, is_number, show, whole_number
 from dmlc.ir.positions import find_reach
-from dmlc.ir.ranges import UNKNOWN, Interval, instruction_range
+from dmlc.ir.ranges import UNKNOWN, Interval, Ranges
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import DmlcError, Note, Span
 
@@ -196,9 +196,9 @@ class Indexing(Folding):
         stage = self.probe(value)
         if stage is None:
             return UNKNOWN
-        found: list[Interval] = []
+        found = Ranges(stage, self.ranges)
         for instruction in stage.body.instructions:
-            found.append(instruction_range(stage, instruction, found, self.ranges))
+            found.add(instruction)
         return found[stage.body.result]
 
     def reach(self, value: Element, size: int) -> Interval:

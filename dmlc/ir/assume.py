@@ -7,14 +7,14 @@ here they are bounded at the points that the guard lets through, whatever tensor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
 
-from dmlc.ir.nodes import Apply, Body, Cast, Constant, Instruction, Stage, value_type
+from dmlc.ir.nodes import Apply, Body, Cast, Stage, value_type
 from dmlc.ir.positions import list_conjuncts
-from dmlc.ir.ranges import UNKNOWN, Bound, Interval, instruction_range
+from dmlc.ir.ranges import UNKNOWN, Bound, Interval, Ranges
 from dmlc.scalars import DataType
 
 _ROUNDS = 3
@@ -26,9 +26,6 @@ _DIFFERENCES: Mapping[str, Interval] = MappingProxyType(
      "eq": (0, 0)}
 )  # fmt: skip
 """What the difference of two whole numbers is that compare so."""
-_ROUNDINGS: Mapping[str, Callable[[float], int]] = MappingProxyType(
-    {"floor": math.floor, "ceil": math.ceil, "round": round, "trunc": math.trunc}
-)
 
 
 def assume_guard(
@@ -39,26 +36,26 @@ def assume_guard(
     NaN there, 0 is inside, which NaN becomes as a whole number."""
     known: dict[int, Interval] = {}
     found = _spread(stage, known, tables)
+    values = range(len(stage.body.instructions))
     for _ in range(_ROUNDS):
         before = dict(known)
         for condition in list_conjuncts(stage.body):
             _narrow(stage.body, condition, found, known)
         found = _spread(stage, known, tables)
-        if any(low > high for low, high in found):
+        if any(low > high for low, high in map(found.bounds, values)):
             return None
         if known == before:
             break
-    return found
+    return [found.bounds(value) for value in values]
 
 
-def _spread(
-    stage: Stage, known: Mapping[int, Interval], tables: Mapping[str, Interval]
-) -> list[Interval]:
+def _spread(stage: Stage, known: Mapping[int, Interval], tables: Mapping[str, Interval]) -> Ranges:
     """The intervals of all values, given what is known of some."""
-    found: list[Interval] = []
-    for number, instruction in enumerate(stage.body.instructions):
-        given = _bound(stage, instruction, found, tables)
-        found.append(_meet(given, known.get(number, UNKNOWN)))
+    found = Ranges(stage, tables)
+    for value, instruction in enumerate(stage.body.instructions):
+        found.add(instruction)
+        if value in known:
+            found.narrow(value, known[value])
     return found
 
 
@@ -66,36 +63,7 @@ def _meet(first: Interval, second: Interval) -> Interval:
     return max(first[0], second[0]), min(first[1], second[1])
 
 
-def _bound(
-    stage: Stage,
-    instruction: Instruction,
-    found: Sequence[Interval],
-    tables: Mapping[str, Interval],
-) -> Interval:
-    """The interval of a value, given those of the values before it."""
-    match instruction:
-        case Constant(value=float() as value):
-            return UNKNOWN if math.isnan(value) else (value, value)
-        case Apply(operation=operation) if operation.name in _ROUNDINGS:
-            low, high = found[instruction.operands[0]]
-            rounding = _ROUNDINGS[operation.name]
-            return _round(rounding, low), _round(rounding, high)
-        case Cast(operand=operand, dtype=dtype) if (
-            value_type(stage.body.instructions[operand]).is_float and dtype is DataType.INDEX
-        ):
-            low, high = found[operand]
-            return _round(math.trunc, low), _round(math.trunc, high)
-        case _:
-            return instruction_range(stage, instruction, found, tables)
-
-
-def _round(rounding: Callable[[float], int], bound: Bound) -> Bound:
-    return bound if math.isinf(bound) else rounding(bound)
-
-
-def _narrow(
-    body: Body, condition: int, found: Sequence[Interval], known: dict[int, Interval]
-) -> None:
+def _narrow(body: Body, condition: int, found: Ranges, known: dict[int, Interval]) -> None:
     """Adds what a condition that holds says of the values it compares."""
     pending = [(condition, True)]
     while pending:
@@ -116,7 +84,7 @@ def _narrow(
             for value, other, symbol in (
                 (left, right, compared), (right, left, _SWAPPED[compared])
             ):  # fmt: skip
-                _learn(body, value, symbol, found[other], holds, found, known)
+                _learn(body, value, symbol, other, holds, found, known)
             _compare_difference(body, left, right, compared, known)
 
 
@@ -124,15 +92,17 @@ def _learn(
     body: Body,
     value: int,
     symbol: str,
-    other: Interval,
+    other: int,
     holds: bool,
-    found: Sequence[Interval],
+    found: Ranges,
     known: dict[int, Interval],
 ) -> None:
-    """Adds that a value compares so with what lies in an interval. Where the comparison as it is
-    written does not hold, floats may be NaN."""
+    """Adds that a value compares so with another. Where the comparison as it is written does not
+    hold, floats may be NaN."""
     real = value_type(body.instructions[value]).is_float
-    low, high = other
+    if not holds and found.may_be_nan(other):
+        return
+    low, high = within = found.bounds(other)
     match symbol:
         case "lt":
             said: Interval = (-math.inf, _step(high, -1, real))
@@ -143,9 +113,9 @@ def _learn(
         case "ge":
             said = (low, math.inf)
         case "eq":
-            said = other
+            said = within
         case _:
-            said = _cut(found[value], other) if low == high and not real else UNKNOWN
+            said = _cut(found[value], within) if low == high and not real else UNKNOWN
     if real and not holds:
         said = min(said[0], 0), max(said[1], 0)
     _add(body, value, said, known)
@@ -156,12 +126,13 @@ def _compare_difference(
 ) -> None:
     """Adds what a comparison of two positions says of their differences."""
     for value, instruction in enumerate(body.instructions):
-        if isinstance(instruction, Apply) and instruction.operation.name == "sub":
-            if instruction.dtype is DataType.INDEX and symbol in _DIFFERENCES:
-                if instruction.operands == (left, right):
-                    _add(body, value, _DIFFERENCES[symbol], known)
-                elif instruction.operands == (right, left):
-                    _add(body, value, _DIFFERENCES[_SWAPPED[symbol]], known)
+        if not isinstance(instruction, Apply) or instruction.dtype is not DataType.INDEX:
+            continue
+        if instruction.operation.name != "sub":
+            continue
+        for pair, compared in (((left, right), symbol), ((right, left), _SWAPPED[symbol])):
+            if instruction.operands == pair and compared in _DIFFERENCES:
+                _add(body, value, _DIFFERENCES[compared], known)
 
 
 def _step(bound: Bound, direction: int, real: bool) -> Bound:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from dmlc.ir.nodes import Extent, Load, Parameter, Stage, Table
 from dmlc.ir.positions import find_reach
-from dmlc.ir.ranges import Interval, instruction_range, stage_range
+from dmlc.ir.ranges import Interval, Ranges, stage_range
 
 Tensor: TypeAlias = Parameter | Table | Stage
 
@@ -27,7 +27,7 @@ def extents_of(tensor: Tensor) -> tuple[Extent, ...]:
 
 
 def find_outside(
-    stage: Stage, load: Load, ranges: Sequence[Interval], extents: Sequence[Extent]
+    stage: Stage, load: Load, ranges: Ranges, extents: Sequence[Extent]
 ) -> Iterator[tuple[int, Interval]]:
     """The axes of fixed size along which a load cannot be proved inside, each with how far its
     position may go. `ranges` are the intervals of the values before the load."""
@@ -49,7 +49,7 @@ def find_open_reads(
     """The reads of a stage that cannot be proved inside: by the value that loads, the axes. And
     the interval that the stage's elements lie in, where it is known. `reach` has those of the
     tensors in `known`."""
-    ranges: list[Interval] = []
+    ranges = Ranges(stage, reach)
     found: dict[int, tuple[int, ...]] = {}
     for number, instruction in enumerate(stage.body.instructions):
         if isinstance(instruction, Load):
@@ -57,5 +57,5 @@ def find_open_reads(
             axes = tuple(axis for axis, _ in find_outside(stage, instruction, ranges, extents))
             if axes:
                 found[number] = axes
-        ranges.append(instruction_range(stage, instruction, ranges, reach))
+        ranges.add(instruction)
     return found, stage_range(stage, ranges)

@@ -6,8 +6,10 @@ cannot spell are the strings `"inf"`, `"-inf"` and `"nan"`.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from typing import Any, cast
 
 from dmlc.ir.function import Function
@@ -129,203 +131,257 @@ def from_json(text: str) -> Function:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DmlcError(f"the text is not JSON: {error}") from error
-    reader = _Reader()
-    whole = reader.object(content, "the function")
-    version = reader.get(whole, "version", "the function")
+    whole = _Node.of(content, "the function")
+    version = whole.get("version")
     if version != VERSION:
         shown = repr(version)[:40]
         raise DmlcError(f"expected version {VERSION} of the IR's JSON form, found {shown}")
-    function = reader.function(whole)
+    whole.check(_FUNCTION, _OPTIONAL)
+    function = _read_function(whole)
     fault = find_fault(function)
     if fault is not None:
         raise DmlcError(f"this breaks a rule of the IR at {fault.node}: {fault.why}")
     return function
 
 
-class _Reader:
-    """Turns JSON values into nodes; `where` says what was being read, for messages."""
+_OPTIONAL = ("tables",)
+"""Fields that files without them are read with."""
+_FUNCTION = ("version", "name", "parameters", "stages", "results", "in_place", *_OPTIONAL)
+_FIELDS = {
+    "parameter": ("name", "dtype", "extents", "strides"),
+    "table": ("name", "dtype", "extents", "values"),
+    "stage": ("name", "dtype", "domain", "reduction", "body", "result", "guard"),
+    "result": ("name", "strides"),
+}
+"""The fields of what has a name, by what it is."""
+_INSTRUCTIONS = {
+    "constant": ("op", "dtype", "value"),
+    "index": ("op", "axis", "reduced"),
+    "load": ("op", "tensor", "indices", "dtype"),
+}
+"""The fields of the instructions that have no operands."""
+_OPERATION = ("op", "operands", "dtype")
+_ARITIES = {"select": 3, "cast": 1, **{o.name: o.arity for o in OPERATIONS.values()}}
 
-    def fail(self, where: str, expected: str, found: object) -> DmlcError:
-        shown = repr(found)
-        return DmlcError(f"{where}: expected {expected}, found {shown[:60]}")
 
-    def object(self, value: object, where: str) -> _Object:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Node:
+    """The fields of a JSON object, and where it stands, for messages."""
+
+    content: _Object
+    where: str
+
+    @staticmethod
+    def read(value: object, where: str, fields: Sequence[str]) -> _Node:
+        """An object that has these fields and no others."""
+        node = _Node.of(value, where)
+        node.check(fields)
+        return node
+
+    @staticmethod
+    def of(value: object, where: str) -> _Node:
         if not isinstance(value, dict):
-            raise self.fail(where, "an object", value)
-        return cast(_Object, value)
+            raise _fail(where, "an object", value)
+        return _Node(cast(_Object, value), where)
 
-    def get(self, content: _Object, key: str, where: str) -> Any:
-        if key not in content:
-            raise DmlcError(f"{where}: '{key}' is missing")
-        return content[key]
+    @staticmethod
+    def named(value: object, what: str) -> _Node:
+        """An object with a name, which messages call it by."""
+        article = f"a {what}"
+        name = _Node.of(value, article).string("name")
+        return _Node.read(value, f"{what} '{name}'", _FIELDS[what])
 
-    def list(self, value: object, where: str) -> list[Any]:
+    def check(self, fields: Sequence[str], optional: Sequence[str] = ()) -> None:
+        """Raises `DmlcError` for a field too many, or one that is missing."""
+        for key in self.content:
+            if key not in fields:
+                unknown = unknown_name("field", key, fields)
+                raise DmlcError(
+                    dataclasses.replace(unknown, message=f"{self.where}: {unknown.message}")
+                )
+        for key in fields:
+            if key not in optional:
+                self.get(key)
+
+    def get(self, key: str) -> Any:
+        if key not in self.content:
+            raise DmlcError(f"{self.where}: '{key}' is missing")
+        return self.content[key]
+
+    def fail(self, key: str, expected: str, found: object) -> DmlcError:
+        return _fail(self.where, f"{expected} for '{key}'", found)
+
+    def list(self, key: str) -> list[Any]:
+        value = self.get(key)
         if not isinstance(value, list):
-            raise self.fail(where, "a list", value)
+            raise self.fail(key, "a list", value)
         return cast(list[Any], value)
 
-    def integer(self, value: object, where: str) -> int:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise self.fail(where, "an integer", value)
-        return value
-
-    def string(self, value: object, where: str) -> str:
+    def string(self, key: str) -> str:
+        value = self.get(key)
         if not isinstance(value, str):
-            raise self.fail(where, "a string", value)
+            raise self.fail(key, "a string", value)
         return value
 
-    def extent(self, value: object, where: str) -> Extent:
-        return value if isinstance(value, str) else self.integer(value, where)
+    def boolean(self, key: str) -> bool:
+        value = self.get(key)
+        if not isinstance(value, bool):
+            raise self.fail(key, "true or false", value)
+        return value
 
-    def dtype(self, content: _Object, where: str) -> DataType:
-        name = self.string(self.get(content, "dtype", where), where)
+    def integer(self, key: str) -> int:
+        return self.as_integer(key, self.get(key))
+
+    def as_integer(self, key: str, value: object) -> int:
+        """A value of a field, or an item of it."""
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.fail(key, "an integer", value)
+        return value
+
+    def as_extent(self, key: str, value: object) -> Extent:
+        if isinstance(value, str):
+            return value
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.fail(key, "an integer or the name of a run-time size", value)
+        return value
+
+    def extents(self, key: str) -> tuple[Extent, ...]:
+        return tuple(self.as_extent(key, e) for e in self.list(key))
+
+    def strides(self) -> tuple[int, ...] | None:
+        if self.get("strides") is None:
+            return None
+        return tuple(self.as_integer("strides", s) for s in self.list("strides"))
+
+    def dtype(self) -> DataType:
+        name = self.string("dtype")
         found = DataType.INDEX if name == DataType.INDEX.name else find_data_type(name)
         if found is None:
-            raise self.fail(where, "a data type", name)
+            raise self.fail("dtype", "a data type", name)
         return found
 
-    def strides(self, content: _Object, where: str) -> tuple[int, ...] | None:
-        value = self.get(content, "strides", where)
-        if value is None:
-            return None
-        return tuple(self.integer(s, where) for s in self.list(value, where))
-
-    def function(self, content: _Object) -> Function:
-        where = "the function"
-        name = self.string(self.get(content, "name", where), where)
-        given = self.list(self.get(content, "parameters", where), where)
-        stages = self.list(self.get(content, "stages", where), where)
-        returned = self.list(self.get(content, "results", where), where)
-        pairs = [
-            [self.string(n, "in_place") for n in self.list(pair, "in_place")]
-            for pair in self.list(self.get(content, "in_place", where), where)
-        ]
-        if any(len(pair) != 2 for pair in pairs):
-            raise self.fail("in_place", "pairs of a result and a parameter", pairs)
-        return Function(
-            name,
-            tuple(self.parameter(p) for p in given),
-            tuple(self.stage(s) for s in stages),
-            tuple(self.result(r) for r in returned),
-            tuple((pair[0], pair[1]) for pair in pairs),
-            tables=tuple(self.table(t) for t in self.list(content.get("tables", []), where)),
-        )
-
-    def table(self, value: object) -> Table:
-        content = self.object(value, "a table")
-        name = self.string(self.get(content, "name", "a table"), "a table")
-        where = f"table '{name}'"
-        dtype = self.dtype(content, where)
-        extents = self.list(self.get(content, "extents", where), where)
-        values = self.list(self.get(content, "values", where), where)
-        return Table(
-            name,
-            dtype,
-            tuple(self.integer(e, where) for e in extents),
-            tuple(self.constant(dtype, v, where).value for v in values),
-        )
-
-    def parameter(self, value: object) -> Parameter:
-        content = self.object(value, "a parameter")
-        name = self.string(self.get(content, "name", "a parameter"), "a parameter")
-        where = f"parameter '{name}'"
-        extents = self.list(self.get(content, "extents", where), where)
-        return Parameter(
-            name,
-            self.dtype(content, where),
-            tuple(self.extent(e, where) for e in extents),
-            self.strides(content, where),
-        )
-
-    def result(self, value: object) -> Result:
-        content = self.object(value, "a result")
-        name = self.string(self.get(content, "name", "a result"), "a result")
-        return Result(name, self.strides(content, f"result '{name}'"))
-
-    def stage(self, value: object) -> Stage:
-        content = self.object(value, "a stage")
-        name = self.string(self.get(content, "name", "a stage"), "a stage")
-        where = f"stage '{name}'"
-        domain = self.list(self.get(content, "domain", where), where)
-        instructions = tuple(
-            self.instruction(i, number, where)
-            for number, i in enumerate(self.list(self.get(content, "body", where), where))
-        )
-        count = len(instructions)
-        guard = self.get(content, "guard", where)
-        return Stage(
-            name,
-            self.dtype(content, where),
-            tuple(self.extent(e, where) for e in domain),
-            Body.make(
-                instructions,
-                self.value(self.get(content, "result", where), count, where),
-                None if guard is None else self.value(guard, count, where),
-            ),
-            self.reduction(self.get(content, "reduction", where), where),
-        )
-
-    def reduction(self, value: object, where: str) -> Reduction | None:
-        if value is None:
-            return None
-        content = self.object(value, where)
-        combiner = self.string(self.get(content, "combiner", where), where)
-        axes: list[tuple[int, Extent]] = []
-        for axis in self.list(self.get(content, "axes", where), where):
-            pair = self.list(axis, where)
-            if len(pair) != 2:
-                raise self.fail(where, "an axis' label and extent", pair)
-            axes.append((self.integer(pair[0], where), self.extent(pair[1], where)))
-        return Reduction(combiner, tuple(axes))
-
-    def value(self, number: object, before: int, where: str) -> int:
-        found = self.integer(number, where)
+    def as_value(self, key: str, number: object, before: int) -> int:
+        """The number of an instruction among those before."""
+        found = self.as_integer(key, number)
         if not 0 <= found < before:
-            raise self.fail(where, f"the number of one of {before} earlier values", found)
+            raise self.fail(key, f"the number of one of {before} earlier values", found)
         return found
 
-    def instruction(self, value: object, number: int, where: str) -> Instruction:
-        content = self.object(value, where)
-        name = self.string(self.get(content, "op", where), where)
-        if name == "index":
-            axis = self.integer(self.get(content, "axis", where), where)
-            reduced = self.get(content, "reduced", where)
-            if not isinstance(reduced, bool):
-                raise self.fail(where, "true or false for 'reduced'", reduced)
-            return Index(axis, reduced)
-        dtype = self.dtype(content, where)
-        if name == "constant":
-            return self.constant(dtype, self.get(content, "value", where), where)
-        if name == "load":
-            tensor = self.string(self.get(content, "tensor", where), where)
-            indices = self.list(self.get(content, "indices", where), where)
-            return Load(tensor, tuple(self.value(i, number, where) for i in indices), dtype)
-        given = tuple(
-            self.value(o, number, where)
-            for o in self.list(self.get(content, "operands", where), where)
-        )
-        operation = OPERATIONS.get(name)
-        arity = {"select": 3, "cast": 1}.get(name, operation.arity if operation else -1)
-        if len(given) != arity:
-            if arity < 0:
-                raise DmlcError(unknown_name("operation", name, [*OPERATIONS, "select", "cast"]))
-            raise self.fail(where, f"{arity} operands of '{name}'", given)
-        if name == "select":
-            return Select(given[0], given[1], given[2], dtype)
-        if operation is None:
-            return Cast(given[0], dtype)
-        return Apply(operation, given, dtype)
+    def values(self, key: str, before: int) -> tuple[int, ...]:
+        return tuple(self.as_value(key, n, before) for n in self.list(key))
 
-    def constant(self, dtype: DataType, value: object, where: str) -> Constant:
-        if dtype is DataType.BOOL and isinstance(value, bool):
-            return Constant(dtype, value)
-        if dtype.is_float and value in ("inf", "-inf", "nan"):
-            return Constant(dtype, float(cast(str, value)))
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.fail(where, f"a {dtype.name}", value)
-        if dtype.is_float:
-            try:
-                return Constant(dtype, float(value))
-            except OverflowError as error:
-                raise self.fail(where, f"a {dtype.name}", value) from error
-        return Constant(dtype, self.integer(value, where))
+
+def _fail(where: str, expected: str, found: object) -> DmlcError:
+    return DmlcError(f"{where}: expected {expected}, found {repr(found)[:60]}")
+
+
+def _read_function(node: _Node) -> Function:
+    pairs = node.list("in_place")
+    for pair in pairs:
+        if not isinstance(pair, list) or [type(n) for n in cast(list[Any], pair)] != [str, str]:
+            raise node.fail("in_place", "pairs of a result and a parameter", pair)
+    tables = node.list("tables") if "tables" in node.content else []
+    return Function(
+        node.string("name"),
+        tuple(_read_parameter(p) for p in node.list("parameters")),
+        tuple(_read_stage(s) for s in node.list("stages")),
+        tuple(_read_result(r) for r in node.list("results")),
+        tuple((str(pair[0]), str(pair[1])) for pair in pairs),
+        tables=tuple(_read_table(t) for t in tables),
+    )
+
+
+def _read_parameter(value: object) -> Parameter:
+    node = _Node.named(value, "parameter")
+    return Parameter(node.string("name"), node.dtype(), node.extents("extents"), node.strides())
+
+
+def _read_result(value: object) -> Result:
+    node = _Node.named(value, "result")
+    return Result(node.string("name"), node.strides())
+
+
+def _read_table(value: object) -> Table:
+    node = _Node.named(value, "table")
+    dtype = node.dtype()
+    return Table(
+        node.string("name"),
+        dtype,
+        tuple(node.as_integer("extents", e) for e in node.list("extents")),
+        tuple(_read_constant(node, "values", dtype, v).value for v in node.list("values")),
+    )
+
+
+def _read_stage(value: object) -> Stage:
+    node = _Node.named(value, "stage")
+    instructions = tuple(
+        _read_instruction(i, number, f"{node.where}, value {number}")
+        for number, i in enumerate(node.list("body"))
+    )
+    count = len(instructions)
+    guard = node.get("guard")
+    return Stage(
+        node.string("name"),
+        node.dtype(),
+        node.extents("domain"),
+        Body.make(
+            instructions,
+            node.as_value("result", node.get("result"), count),
+            None if guard is None else node.as_value("guard", guard, count),
+        ),
+        _read_reduction(node),
+    )
+
+
+def _read_reduction(stage: _Node) -> Reduction | None:
+    value = stage.get("reduction")
+    if value is None:
+        return None
+    node = _Node.read(value, f"{stage.where}, its reduction", ("combiner", "axes"))
+    axes: list[tuple[int, Extent]] = []
+    for axis in node.list("axes"):
+        if not isinstance(axis, list) or len(cast(list[Any], axis)) != 2:
+            raise node.fail("axes", "an axis' label and extent", axis)
+        label, extent = cast(list[Any], axis)
+        axes.append((node.as_integer("axes", label), node.as_extent("axes", extent)))
+    return Reduction(node.string("combiner"), tuple(axes))
+
+
+def _read_instruction(value: object, number: int, where: str) -> Instruction:
+    name = _Node.of(value, where).string("op")
+    if name not in _INSTRUCTIONS and name not in _ARITIES:
+        unknown = unknown_name("operation", name, [*_ARITIES, *_INSTRUCTIONS])
+        raise DmlcError(dataclasses.replace(unknown, message=f"{where}: {unknown.message}"))
+    node = _Node.read(value, f"{where} ({name})", _INSTRUCTIONS.get(name, _OPERATION))
+    if name == "index":
+        return Index(node.integer("axis"), node.boolean("reduced"))
+    dtype = node.dtype()
+    if name == "constant":
+        return _read_constant(node, "value", dtype, node.get("value"))
+    if name == "load":
+        return Load(node.string("tensor"), node.values("indices", number), dtype)
+    given = node.values("operands", number)
+    if len(given) != _ARITIES[name]:
+        plural = "" if _ARITIES[name] == 1 else "s"
+        raise _fail(node.where, f"{_ARITIES[name]} operand{plural}", list(given))
+    if name == "select":
+        return Select(given[0], given[1], given[2], dtype)
+    if name == "cast":
+        return Cast(given[0], dtype)
+    return Apply(OPERATIONS[name], given, dtype)
+
+
+def _read_constant(node: _Node, key: str, dtype: DataType, value: object) -> Constant:
+    if dtype is DataType.BOOL and isinstance(value, bool):
+        return Constant(dtype, value)
+    if dtype.is_float and value in ("inf", "-inf", "nan"):
+        return Constant(dtype, float(cast(str, value)))
+    whole = isinstance(value, int) and not isinstance(value, bool) and dtype is not DataType.BOOL
+    if dtype.is_float and (whole or isinstance(value, float)):
+        try:
+            return Constant(dtype, float(cast(float, value)))
+        except OverflowError as error:
+            raise node.fail(key, f"a {dtype.name}", value) from error
+    if not whole or dtype.is_float:
+        raise node.fail(key, f"a {dtype.name}", value)
+    return Constant(dtype, cast(int, value))

@@ -1,7 +1,8 @@
 """Interval arithmetic over whole numbers: how far a position can reach.
 
 `verify` asks it whether a load stays inside its tensor. Bounds are exact integers, or infinite
-where nothing is known; they only ever err outwards.
+where nothing is known; they only ever err outwards. What is made of floats is as far as these
+reach, which is `fractions`' to say.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dmlc.ir import fractions
+from dmlc.ir.fractions import Fraction
 from dmlc.ir.nodes import (
     POSITIONAL_COMBINERS,
     Apply,
@@ -38,40 +41,120 @@ UNKNOWN: Interval = (-math.inf, math.inf)
 _LIMIT = 2**63
 
 
-def instruction_range(
-    stage: Stage,
-    instruction: Instruction,
-    earlier: Sequence[Interval],
-    tables: Mapping[str, Interval] = MappingProxyType({}),
-) -> Interval:
-    """The interval a whole number lies in, given those of the values before it; what is no whole
-    number has none. One read from a tensor lies in its type's, and so does one that wraps; one
-    read from a table lies among the table's: `tables` has those of each."""
-    limits = _limits(value_type(instruction))
-    if limits is None:
-        return UNKNOWN
-    match instruction:
-        case Constant():
-            return int(instruction.value), int(instruction.value)
-        case Index():
-            extent = stage.extent(instruction)
-            return (0, extent - 1) if isinstance(extent, int) else (0, math.inf)
-        case Load():
-            return tables.get(instruction.tensor, limits)
-        case Select():
-            then, otherwise = earlier[instruction.then], earlier[instruction.otherwise]
-            return min(then[0], otherwise[0]), max(then[1], otherwise[1])
-        case Cast():
-            source = value_type(stage.body.instructions[instruction.operand])
-            given = (0, 1) if source is DataType.BOOL else earlier[instruction.operand]
-            if instruction.dtype is DataType.INDEX and source is DataType.UINT64:
-                given = min(given[0], LARGEST_INDEX), min(given[1], LARGEST_INDEX)
-        case Apply():
-            given = _apply(instruction.operation.name, [earlier[o] for o in instruction.operands])
-    if limits == UNKNOWN and _LIMIT <= given[1] < math.inf:
-        return UNKNOWN  # Beyond 64 bits positions wrap.
-    # Beyond the type the arithmetic wraps, and nothing is known.
-    return given if limits[0] <= given[0] and given[1] <= limits[1] else limits
+class Ranges:
+    """The intervals of a body's values, one after the other: `add` takes them in order.
+
+    That of a whole number is given by its number; it is `UNKNOWN` for what is none. One read from
+    a tensor lies in its type's, and so does one that wraps; one read from a tensor that `known`
+    has lies in that one's.
+    """
+
+    def __init__(self, stage: Stage, known: Mapping[str, Interval] = MappingProxyType({})) -> None:
+        self._stage = stage
+        self._known = known
+        self._whole: list[Interval] = []
+        self._fractions: list[Fraction] = []
+
+    def __getitem__(self, value: int) -> Interval:
+        return self._whole[value]
+
+    def add(self, instruction: Instruction) -> Interval:
+        """Adds the next value, and gives its interval."""
+        is_float = value_type(instruction).is_float
+        self._fractions.append(self._find_fraction(instruction) if is_float else fractions.ANYTHING)
+        self._whole.append(self._find_whole(instruction))
+        return self._whole[-1]
+
+    def settle(self, value: int, found: Interval) -> None:
+        """Says what is known of a value otherwise."""
+        self._whole[value] = found
+
+    def bounds(self, value: int) -> Interval:
+        """The interval of a value, whole number or float, wherever it is not NaN."""
+        if not self._type(value).is_float:
+            return self[value]
+        return self._fractions[value].low, self._fractions[value].high
+
+    def may_be_nan(self, value: int) -> bool:
+        return self._type(value).is_float and self._fractions[value].nan
+
+    def narrow(self, value: int, said: Interval) -> None:
+        """Says that a value lies in an interval too. A float that may be NaN there has 0 in it,
+        which NaN becomes as a whole number."""
+        low, high = self.bounds(value)
+        low, high = max(low, said[0]), min(high, said[1])
+        if self._type(value).is_float:
+            nan = self._fractions[value].nan and said[0] <= 0 <= said[1]
+            self._fractions[value] = Fraction(float(low), float(high), nan)
+        else:
+            self._whole[value] = low, high
+
+    def _find_whole(self, instruction: Instruction) -> Interval:
+        limits = _limits(value_type(instruction))
+        if limits is None:
+            return UNKNOWN
+        match instruction:
+            case Constant():
+                return int(instruction.value), int(instruction.value)
+            case Index():
+                extent = self._stage.extent(instruction)
+                return (0, extent - 1) if isinstance(extent, int) else (0, math.inf)
+            case Load():
+                return self._known.get(instruction.tensor, limits)
+            case Select():
+                then, otherwise = self[instruction.then], self[instruction.otherwise]
+                return min(then[0], otherwise[0]), max(then[1], otherwise[1])
+            case Cast(operand=operand):
+                source = self._type(operand)
+                if source.is_float:
+                    return _truncate_fraction(self._fractions[operand], limits)
+                given = (0, 1) if source is DataType.BOOL else self[operand]
+                if instruction.dtype is DataType.INDEX and source is DataType.UINT64:
+                    given = min(given[0], LARGEST_INDEX), min(given[1], LARGEST_INDEX)
+            case Apply():
+                given = _apply(instruction.operation.name, [self[o] for o in instruction.operands])
+        if limits == UNKNOWN and _LIMIT <= given[1] < math.inf:
+            return UNKNOWN  # Beyond 64 bits positions wrap.
+        # Beyond the type the arithmetic wraps, and nothing is known.
+        return given if limits[0] <= given[0] and given[1] <= limits[1] else limits
+
+    def _find_fraction(self, instruction: Instruction) -> Fraction:
+        match instruction:
+            case Constant():
+                return fractions.constant(float(instruction.value))
+            case Select():
+                then, otherwise = (
+                    self._fractions[o] for o in (instruction.then, instruction.otherwise)
+                )
+                return then.joined(otherwise)
+            case Cast(operand=operand):
+                source = self._type(operand)
+                if source.is_float:
+                    return fractions.narrow(self._fractions[operand])
+                return fractions.convert_whole(
+                    *((0, 1) if source is DataType.BOOL else self[operand])
+                )
+            case Apply():
+                given = [self._fractions[o] for o in instruction.operands]
+                return fractions.apply(instruction.operation.name, given)
+            case _:
+                return fractions.ANYTHING
+
+    def _type(self, value: int) -> DataType:
+        return value_type(self._stage.body.instructions[value])
+
+
+def _truncate_fraction(given: Fraction, limits: Interval) -> Interval:
+    """A float as a whole number between two limits, which it is held to; NaN gives 0."""
+    low, high = (_hold(bound, limits) for bound in (given.low, given.high))
+    return (min(low, 0), max(high, 0)) if given.nan else (low, high)
+
+
+def _hold(bound: float, limits: Interval) -> Bound:
+    if math.isinf(bound):
+        return limits[0] if bound < 0 else limits[1]
+    low, high = (-_LIMIT, _LIMIT - 1) if limits == UNKNOWN else limits
+    return min(max(math.trunc(bound), low), high)
 
 
 def table_ranges(tables: Sequence[Table]) -> dict[str, Interval]:
@@ -83,7 +166,7 @@ def table_ranges(tables: Sequence[Table]) -> dict[str, Interval]:
     }
 
 
-def stage_range(stage: Stage, found: Sequence[Interval]) -> Interval | None:
+def stage_range(stage: Stage, found: Ranges) -> Interval | None:
     """The interval that the elements of a stage of whole numbers lie in, given those of its body's
     values; None where nothing is known but their type."""
     reduction = stage.reduction

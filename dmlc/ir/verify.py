@@ -35,7 +35,7 @@ from dmlc.ir.nodes import (
     packed_strides,
     value_type,
 )
-from dmlc.ir.ranges import Interval, instruction_range, stage_range, table_ranges
+from dmlc.ir.ranges import Interval, Ranges, stage_range, table_ranges
 from dmlc.scalars import COMBINERS, OPERATIONS, Operands
 from dmlc.scalars import DataType as T
 from dmlc.source import InternalError, Span
@@ -264,7 +264,7 @@ def _check_body(
     count = len(body.instructions)
     if not 0 <= body.result < count or not (body.guard is None or 0 <= body.guard < count):
         return Fault(name, "its result or its guard is no value", stage.span)
-    ranges: list[Interval] = []
+    ranges = Ranges(stage, reach)
     types: list[T] = []
     for number, instruction in enumerate(body.instructions):
         node = f"{name}, value {number}"
@@ -275,7 +275,7 @@ def _check_body(
         why = _check_instruction(stage, instruction, given, ranges, known)
         if why:
             return Fault(node, why, stage.span)
-        ranges.append(instruction_range(stage, instruction, ranges, reach))
+        ranges.add(instruction)
         types.append(value_type(instruction))
     if body.guard is not None and value_type(body.instructions[body.guard]) is not T.BOOL:
         return Fault(name, "its guard is no BOOL", stage.span)
@@ -291,7 +291,7 @@ def _check_instruction(
     stage: Stage,
     instruction: Instruction,
     given: list[T],
-    ranges: list[Interval],
+    ranges: Ranges,
     known: Mapping[str, Tensor],
 ) -> str | None:
     """What is wrong with an instruction whose operands have the types `given`, if anything."""
@@ -353,7 +353,7 @@ def _check_constant(constant: Constant) -> str | None:
 def _check_load(
     stage: Stage,
     load: Load,
-    ranges: list[Interval],
+    ranges: Ranges,
     known: Mapping[str, Tensor],
 ) -> str | None:
     tensor = known.get(load.tensor)

@@ -20,7 +20,7 @@ from dmlc.ir.positions import (
     find_dependencies,
     find_index_only,
 )
-from dmlc.ir.ranges import Interval, instruction_range, table_ranges
+from dmlc.ir.ranges import Interval, Ranges, table_ranges
 from dmlc.kernel.schedule import RUN_TIME_COUNT
 from dmlc.scalars import DataType
 
@@ -96,14 +96,15 @@ def find_ranges(stage: ir.Stage, tables: Mapping[str, Interval]) -> tuple[Interv
     evaluated, if it can be."""
     body = stage.body
     index_only, dependencies = find_index_only(body), find_dependencies(body)
-    found: list[Interval] = []
+    ranges, found = Ranges(stage, tables), list[Interval]()
     for number, instruction in enumerate(body.instructions):
-        reach = instruction_range(stage, instruction, found, tables)
+        reach = ranges.add(instruction)
         if ir.value_type(instruction) is DataType.INDEX and math.inf in (-reach[0], reach[1]):
             if index_only[number] and count_points(stage, dependencies[number]) <= MOST_POINTS:
                 (values,) = evaluate_positions(stage, [number])
                 reach = (int(values.min()), int(values.max())) if values.size else (0, 0)
             elif isinstance(instruction, ir.Index):
                 reach = (0, RUN_TIME_COUNT - 1)
+            ranges.settle(number, reach)
         found.append(reach)
     return tuple(found)

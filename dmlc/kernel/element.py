@@ -94,9 +94,10 @@ class Elements:
 
     @property
     def has_positions(self) -> bool:
-        """Whether something depends on where a point is, other than what it reads evenly."""
+        """Whether something depends on where a point is, other than what it reads evenly; or is a
+        position itself, which languages have no vectors of."""
         return any(
-            isinstance(v, Gather) or (isinstance(v, Place) and v.dtype is DataType.INDEX)
+            isinstance(v, Gather) or (isinstance(v, Place | ir.Cast) and v.dtype is DataType.INDEX)
             for v in self.values
         )
 

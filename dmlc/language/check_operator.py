@@ -19,7 +19,17 @@ from dmlc.language.definitions import (
     TensorLevel,
     arrays_of_length,
 )
-from dmlc.language.kinds import NUMBER, NUMBERS, PACK, UNKNOWN, Form, Kind, Names, What, attribute_kind
+from dmlc.language.kinds import (
+    NUMBER,
+    NUMBERS,
+    PACK,
+    UNKNOWN,
+    Form,
+    Kind,
+    Names,
+    What,
+    attribute_kind,
+)
 from dmlc.language.tables import read_attributes, read_tensors, read_types
 from dmlc.language.vocabulary import BUILT_IN, SENTENCE_FACTS, find_member
 from dmlc.source import Diagnostic, Note, Span, unknown_name

@@ -94,7 +94,13 @@ def make_error_function(function: Function) -> Function:
             last = _close(stage, sources, _free(f"{stage.name}_bound", taken))
             stages.append(last)
             results.append(Result(last.name))
-    return Function(function.name, function.parameters, tuple(stages), tuple(results))
+    return Function(
+        function.name,
+        function.parameters,
+        tuple(stages),
+        tuple(results),
+        tables=function.tables,
+    )
 
 
 def _free(wanted: str, taken: set[str]) -> str:

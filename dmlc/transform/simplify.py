@@ -53,7 +53,7 @@ def simplify(function: Function, simplified: Function | None = None) -> Function
     for stage in function.stages:
         made = stage
         if done.get(stage.name) is not stage or _reads_any(stage, replaced):
-            made = drop_empty_reduction(_with_body(stage, simplify_body(stage.body, replaced)))
+            made = drop_empty(_with_body(stage, simplify_body(stage.body, replaced)))
         if stage.name not in results:
             source = _copied(made, tensors)
             if source is not None:
@@ -102,18 +102,20 @@ def _with_body(stage: Stage, body: Body) -> Stage:
     return stage if body is stage.body else dataclasses.replace(stage, body=body)
 
 
-def drop_empty_reduction(stage: Stage) -> Stage:
-    """A reduction over no points is its combiner's identity, everywhere; the position it would
-    give is 0. Where there is no place to store it, there is nothing to fold either."""
-    reduction = stage.reduction
-    if reduction is None or 0 not in (*stage.domain, *(extent for _, extent in reduction.axes)):
+def drop_empty(stage: Stage) -> Stage:
+    """A stage of no element computes nothing, be it a constant: no pass has to look at the points
+    that it does not have. A reduction over no points is its combiner's identity, everywhere; the
+    position it would give is 0."""
+    reduction, compute = stage.reduction, stage.dtype.compute
+    if 0 in stage.domain:
+        nothing = Constant(compute, compute.dtype.type(0).item())
+    elif reduction is None or all(extent != 0 for _, extent in reduction.axes):
         return stage
-    compute = stage.dtype.compute
-    value: bool | int | float = 0
-    if reduction.combiner not in POSITIONAL_COMBINERS:
-        value = combiner_identity(reduction.combiner, compute)
-    body = Body.make((Constant(compute, value),), 0)
-    return dataclasses.replace(stage, body=body, reduction=None)
+    elif reduction.combiner in POSITIONAL_COMBINERS:
+        nothing = Constant(compute, 0)
+    else:
+        nothing = Constant(compute, combiner_identity(reduction.combiner, compute))
+    return dataclasses.replace(stage, body=Body.make((nothing,), 0), reduction=None)
 
 
 def _copied(stage: Stage, tensors: Mapping[str, Parameter | Table | Stage]) -> str | None:

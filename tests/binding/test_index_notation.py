@@ -78,6 +78,13 @@ CORRECT: list[tuple[str, tuple[int, ...], dict[str, object], Array, Array]] = [
     ("Y[i] = X[round(i * 0.5)]", (4,), {}, ONE, ONE[[0, 0, 1, 2]]),
     ("Y[i] = X[i % 2]", (4,), {}, ONE, ONE[[0, 1, 0, 1]]),
     ("Y[i] = X[i + 1] else 7", (4,), {}, ONE, np.array([2, 3, 4, 7])),
+    ("Y[i] = i > 0 ? X[i - 1] : 7", (4,), {}, ONE, np.array([7, 1, 2, 3])),
+    ("Y[i...] = all((i > 0)...) ? X[(i - 1)...] : 0", (2, 3), {}, TWO,
+     np.array([[0, 0, 0], [0, 1, 2]])),
+    ("Y[i] = X.Sizes[-1] * X[i]", (4,), {}, ONE, ONE * 4),
+    ("Y[i...] = X[i...] * X.Sizes[-1] + i[-1]", (2, 3), {}, TWO, TWO * 3 + [0, 1, 2]),
+    ("Y[i] = X[i] * Off[-2] + Off[[-1, 0]][0]", (4,), {"Off": [2, 3]}, ONE, ONE * 2 + 3),
+    ("Y[i] = X[i] * Off[floor(0.5)]", (4,), {"Off": [2, 3]}, ONE, ONE * 2),
     ("Y[i] = X[i - 1] else -X[0]", (4,), {}, ONE, np.array([-1, 1, 2, 3])),
     ("Y[i] = X[i + 9] else 7", (4,), {}, ONE, np.full(4, 7)),
     ("Y[i] = X[i] else 7", (4,), {}, ONE, ONE),
@@ -251,7 +258,23 @@ def test_sizes_come_from_stated_extents() -> None:
     assert compute("Y[i : 2, j : 5] = i + j", None, X=TWO).shape == (2, 5)
 
 
+_CURE = ": leave points out with 'where', or give a value for them with 'else'"
 MISTAKES: list[tuple[str, str, str]] = [
+    ("Y[i] = i > 0 ? X[i - 2] : 0", "i - 2", "'X[i - 2]' may leave its tensor: axis 0 has size 4, "
+     "and is read at -1 to 1" + _CURE),
+    ("Y[i] = i > 0 ? 0 : X[i - 1]", "i - 1", "'X[i - 1]' may leave its tensor: axis 0 has size 4, "
+     "and is read at -1" + _CURE),
+    ("Y[i] = i > 0 || X[0] > 0 ? X[i - 1] : 0", "i - 1", "'X[i - 1]' may leave its tensor: axis 0 "
+     "has size 4, and is read at -1 to 2" + _CURE),
+    ("Y[i] = X[i - 1] > 0 && i > 0 ? 1 : 0", "i - 1", "'X[i - 1]' may leave its tensor: axis 0 has "
+     "size 4, and is read at -1 to 2" + _CURE),
+    ("Y[i] = (i > 0 ? 1 : 0) * X[i - 1]", "i - 1", "'X[i - 1]' may leave its tensor: axis 0 has "
+     "size 4, and is read at -1 to 2" + _CURE),
+    ("A[i : 4] = i * 3 - 4\nY[i] = A[i] >= 0 ? X[A[i]] : 0", "A[i]", "'X[A[i]]' may leave its "
+     "tensor: axis 0 has size 4, and is read at 0 to 5" + _CURE),
+    ("Y[i] = X.Sizes[-2]", "-2", "index -2 is out of bounds: 'X.Sizes' has 1 value"),
+    ("Y[i] = Off[-3]", "-3", "index -3 is out of bounds: 'Off' has 2 values"),
+    ("Y[i] = X[18446744073709551615]", "1844", "18446744073709551615 does not fit a position"),
     ("Y[i] = X[i + 1]", "i + 1", "'X[i + 1]' may leave its tensor: axis 0 has size 4, and is read "
      "at 1 to 4: leave points out with 'where', or give a value for them with 'else'"),
     ("Y[i] = X[7]", "7", "'X[7]' may leave its tensor: axis 0 has size 4, and is read at 7: leave "

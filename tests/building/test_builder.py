@@ -342,3 +342,20 @@ def test_random_graphs_read_back_and_compute_what_numpy_does(
     found = find_expected(g.build().bind({"x": (3, 4)}), inputs)
     for name, expected in (("out", arrays[-1]), ("also", arrays[len(values) // 2])):
         np.testing.assert_allclose(found[name], expected, rtol=1e-3, atol=1e-3)
+
+
+def test_whole_numbers_of_every_type_are_written() -> None:
+    g = GraphBuilder("whole")
+    x = g.input("x", "INT64", ["N"])
+    g.output("y", x + (-(2**63)))
+    assert "x + -9223372036854775808" in str(g)
+    with pytest.raises(DmlcError, match="the largest is 18446744073709551615, of UINT64"):
+        _ = x + 2**64
+
+
+def test_a_cast_rounds_as_in_a_file() -> None:
+    g = GraphBuilder("rounded")
+    x = g.input("x", "FLOAT32", ["N"])
+    g.output("y", g.cast(x, "FLOAT16") + g.cast(x, "FLOAT32") * 0)
+    found = dmlc.run(g.build(), {"x": np.float32([1.0001, 2049])}, device="reference")["y"]
+    np.testing.assert_array_equal(found, np.float32([1, 2048]))

@@ -25,7 +25,7 @@ from dmlc.ir import (
     Stage,
     verify,
 )
-from dmlc.ir.ranges import UNKNOWN, instruction_range
+from dmlc.ir.ranges import UNKNOWN, Ranges
 from dmlc.ir.verify import find_fault, overlaps
 from dmlc.scalars import OPERATIONS, Operands, Operation
 from dmlc.scalars import DataType as T
@@ -252,8 +252,8 @@ def test_nothing_is_read_over_an_empty_domain() -> None:
 
 
 def test_values_that_are_no_positions_have_no_range() -> None:
-    assert instruction_range(stage(ZERO), ZERO, []) == UNKNOWN
-    assert instruction_range(stage(ZERO), Cast(0, T.INDEX), [UNKNOWN]) == UNKNOWN
+    ranges = Ranges(stage(ZERO))
+    assert ranges.add(ZERO) == UNKNOWN
 
 
 def test_run_time_axes_are_read_by_their_own_index() -> None:

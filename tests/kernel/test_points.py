@@ -96,8 +96,14 @@ def test_unsigned_where_nothing_is_negative() -> None:
 
 
 def test_positions_of_64_bits() -> None:
-    assert "const long position" in source("gather_unsigned")
-    assert "(int64_t)indices_" in source("gather_unsigned", "hlsl")
+    assert "const long position" in source("gather_wrapped")
+    assert "(int64_t)indices_" in source("gather_wrapped", "hlsl")
+
+
+@pytest.mark.parametrize("name", ["gather_unsigned", "gather_fraction", "fraction_at_unknown"])
+def test_clamped_positions_of_32_bits(name: str) -> None:
+    assert "long" not in source(name)
+    assert "int64" not in source(name, "hlsl")
 
 
 def test_walks() -> None:

@@ -359,6 +359,44 @@ def test_outputs_must_be_there_and_defined() -> None:
     )
 
 
+def test_every_feature_level_has_an_output() -> None:
+    row = "| Tensor | Kind |\n| X | Input |\n"
+    text = (
+        f"operator OP {{\ntensors L_1_0 {{\n{row}| Y | Output |\n}}\n"
+        f"tensors @L_2_0 {{\n{row}}}\ncompute {{ Y = X }}\n}}"
+    )
+    expect(text, "operator 'OP' has no output at L_2_0")
+    expect(
+        "operator @OP {\ntensors {\n| Tensor | Kind |\n}\ncompute { }\n}",
+        "operator 'OP' has no output",
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a = NONE(X: x)\noutput y = a + 1",
+        "output y = NONE(X: x)",
+        "output y = abs(NONE(X: x)) + 1",
+        "a = NONE(X: x)\noutput y = a.Y",
+    ],
+)
+def test_a_graph_that_calls_an_operator_without_outputs(body: str) -> None:
+    # The operator is refused, and that once.
+    text = "operator @NONE {\ntensors {\n| Tensor | Kind |\n| X | Input |\n}\ncompute { }\n}\n"
+    expect(f"{text}graph g[N](x: FLOAT32[N]) {{\n{body}\n}}", "operator 'NONE' has no output")
+
+
+def test_a_boolean_local_is_read_by_index() -> None:
+    assert mistakes(operator("v = X > 0\nY[i...] = v[i...] ? X[i...] : 0")) == []
+    assert mistakes(operator("v = X > 0\nY[i...] = (v[i...] else true) ? X[i...] : 0")) == []
+    expect(
+        operator("v = X > 0\nY[i...] = (@v[i...] else 1) ? X[i...] : 0"),
+        "a read and the value after 'else' must be of one kind, but one is a boolean and one is a "
+        "number",
+    )
+
+
 def test_feature_levels() -> None:
     table = "tensors{} {{ | Tensor | Kind | Ranks |\n| X | Input | 4 |\n| Y | {} | {} | }}\n"
     twice = table.format(" L_1_0", "Output", 4) + table.format(" @L_1_0", "Output", 4)

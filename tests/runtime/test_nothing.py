@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import re
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 import dmlc
-from dmlc.binding import Operator
+from dmlc import ir, library
+from dmlc.binding import Operator, TensorDesc
 from dmlc.language.check import check_text
+from dmlc.pipeline import compile
+from dmlc.reference import evaluate
+from dmlc.runtime import opencl, vulkan
 from dmlc.scalars import TENSOR_TYPES, DataType, combiner_identity
+from dmlc.source import DmlcError, UnsupportedError
+from dmlc.testing.examples import read_cases
+from tests import graphs, positions, reductions
 from tests.library.run import DEVICES
 
 TYPES = [t for t in TENSOR_TYPES if t is not DataType.BOOL]
@@ -53,3 +66,120 @@ def test_what_lies_outside_must_have_the_type_of_the_tensor(sizes: tuple[int, ..
     operator = declare("Z[i : 3] = X[i + 9] else 0.5", "INT32", "INT32")
     with pytest.raises(dmlc.DmlcError, match=r"0\.5 meets INT32 values"):
         operator.bind({"X": sizes})
+
+
+# Tensors of no element ----------------------------------------------------------------------
+
+
+def run_everywhere(function: ir.Function) -> None:
+    """Compiles a function for every target and profile, and holds what it gives on ones to the
+    reference."""
+    inputs = {p.name: np.ones(sizes_of(p), p.dtype.dtype) for p in function.parameters}
+    expected = evaluate(function, inputs)
+    for target, profile in (("opencl", "cpu"), ("opencl", "gpu"), ("hlsl", "gpu")):
+        load = opencl.load if target == "opencl" else vulkan.load
+        try:
+            program = compile(function, target, profile)
+        except UnsupportedError:
+            assert target == "hlsl"
+            continue
+        found = load(program)(inputs)
+        for name, values in expected.items():
+            assert found[name].dtype == values.dtype
+            wide = values.astype(np.float64)
+            np.testing.assert_allclose(found[name].astype(np.float64), wide, 1e-5, 1e-5)
+
+
+def sizes_of(parameter: ir.Parameter) -> tuple[int, ...]:
+    return tuple(e for e in parameter.extents if isinstance(e, int))
+
+
+def empty(text: str) -> Iterator[ir.Function]:
+    """The functions that come of setting an extent to 0: one, or all that are equal; those among
+    them that are well formed."""
+    places = list(re.finditer(r"(?<=[\[ ])\d+(?=[,\]])|(?<=< )\d+", text))
+    equal = {p[0]: [q for q in places if q[0] == p[0]] for p in places}
+    for chosen in (*equal.values(), *([p] for p in places)):
+        changed = text
+        for place in reversed(chosen):
+            changed = f"{changed[: place.start()]}0{changed[place.end() :]}"
+        with contextlib.suppress(DmlcError):
+            yield ir.parse(changed)
+
+
+@pytest.mark.parametrize("name", positions.FUNCTIONS)
+def test_an_extent_may_be_0_where_positions_are_computed(name: str) -> None:
+    for function in empty(positions.FUNCTIONS[name]):
+        run_everywhere(function)
+
+
+@pytest.mark.parametrize("shape", reductions.SHAPES)
+def test_an_extent_may_be_0_in_a_reduction(shape: str) -> None:
+    text = str(
+        reductions.every_combiner(DataType.FLOAT32, reductions.SHAPES[shape], ["sum", "max"])
+    )
+    made = list(empty(text))
+    assert made
+    for function in made:
+        run_everywhere(function)
+
+
+@settings(deadline=None, max_examples=8)
+@given(graphs.graphs(most=6))
+def test_an_extent_may_be_0_in_a_graph(function: ir.Function) -> None:
+    for changed in itertools.islice(empty(str(function)), 2):
+        run_everywhere(changed)
+
+
+def test_a_table_may_have_no_element() -> None:
+    run_everywhere(ir.parse("""
+        func @f(%X: f32[3], %J: s32[4]) -> (%Y) {
+          table %t: f32[0] = {}
+          table %u: s32[2, 0] = {}
+          %a: f32[i0 < 0] = mul(%t[i0], %X[1])
+          %c: f32[i0 < 3] = sum[r0 < 4 where gt(r0, 5)] %X[min(max(cast(%J[r0], index), 0), 2)]
+          %s: f32[i0 < 3] = sum[r0 < 0] mul(%a[r0], add(%t[r0], cast(%u[1, r0], f32)))
+          %Y: f32[i0 < 3] = add(%s[i0], %c[i0])
+        }"""))  # fmt: skip
+
+
+@pytest.mark.parametrize("name", library.names())
+def test_an_extent_may_be_0_in_an_operator(name: str) -> None:
+    operator = dmlc.operator(name)
+    seen: dict[str, ir.Function] = {}
+    for example in operator.definition.examples:
+        case = next(read_cases(operator.definition, example))
+        given = {
+            n: d if isinstance(d, TensorDesc) else TensorDesc("FLOAT32", d)
+            for n, d in case.descriptions().items()
+        }
+        ranks = {n: len(d.sizes or ()) for n, d in given.items()}
+        for axis in range(max(ranks.values())):
+            for chosen in (tuple(given), *((n,) for n in given)):
+                changed = {n: _empty_axis(d, axis) if n in chosen else d for n, d in given.items()}
+                with contextlib.suppress(DmlcError):
+                    function = operator.bind(changed, case.attributes)
+                    seen.setdefault(str(function), function)
+    for function in seen.values():
+        run_everywhere(function)
+
+
+def _empty_axis(description: TensorDesc, axis: int) -> TensorDesc:
+    sizes = list(description.sizes or ())
+    sizes[axis : axis + 1] = [0] if axis < len(sizes) else []
+    return TensorDesc(description.data_type, sizes)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_part_may_have_no_element(device: str) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    sizes = {"OutputTensors": [(2, 2, 3), (2, 0, 3)]}
+    found = dmlc.run("directml.SPLIT", {"InputTensor": x}, {"Axis": 1}, sizes, device=device)
+    np.testing.assert_array_equal(found["OutputTensors[0]"], x)
+    assert found["OutputTensors[1]"].shape == (2, 0, 3)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_index_may_have_no_place(device: str) -> None:
+    operator = declare("Z[i : 3, j : 0] = i + j", "FLOAT32", "FLOAT32")
+    assert dmlc.run(operator, {"X": np.ones(2, np.float32)}, device=device)["Z"].shape == (3, 0)

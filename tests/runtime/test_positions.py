@@ -14,9 +14,11 @@ from dmlc.program import Program, Role
 from dmlc.reference import evaluate
 from dmlc.runtime import opencl, vulkan
 from dmlc.runtime.arrays import constant_array
-from dmlc.scalars import DataType
+from dmlc.scalars import TENSOR_TYPES, DataType
 from tests import positions
 from tests.positions import FUNCTIONS, find_differences, make_inputs
+
+DTYPES = {t.short: t.dtype for t in TENSOR_TYPES}
 
 
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
@@ -102,3 +104,51 @@ def test_a_bound_call_reads_its_tables_again(name: str) -> None:
     call = opencl.load(compile(function, "opencl")).bind(inputs)
     assert find_differences(call(), wanted) == []
     assert find_differences(call(), wanted) == []
+
+
+FAR = {
+    "f32": [0.0, 9.5, -0.5, 2.0**30, 2.0**31 - 128, 2.0**31, -(2.0**31), -(2.0**31) - 256, 2.0**63,
+            -(2.0**63), 1e30, -1e30, np.inf, -np.inf, np.nan, 10.0],
+    "f64": [0.0, 9.999, 2.0**31 - 1, 2.0**31, -(2.0**31) - 1, 2.0**62, 1e300, -1e300, np.inf,
+            -np.inf, np.nan, 4.0],
+    "u32": [0, 9, 10, 2**30, 2**31 - 1, 2**31, 2**32 - 1, 4],
+    "s64": [0, 9, 10, -1, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**32 + 3, -(2**32) + 3,
+            2**63 - 2, -(2**63)],
+    "s32": [0, 9, 10, -1, 2**31 - 1, -(2**31)],
+}  # fmt: skip
+"""Positions near a tensor of 10 elements, and far outside it."""
+FAR_READS = {
+    "clamped": "%X[min(max(p, 0), 9)]",
+    "clamped from above first": "%X[max(min(p, 9), 0)]",
+    "elsewhere": "select(and(ge(p, 0), lt(p, 10)), %X[min(max(p, 0), 9)], -1.0)",
+    "compared": "select(eq(p, 4), 1.0, select(ne(p, 9), 2.0, 3.0))",
+    "chosen": "%X[min(max(select(gt(i0, 3), p, 5), 0), 9)]",
+    "compared far out": "add(%X[min(max(p, 0), 9)], select(lt(p, 4294967297), 1.0, 2.0))",
+    "moved": "%X[min(max(add(p, 1), 0), 9)]",
+    "wrapped": "%X[min(max(mod(p, 10), 0), 9)]",
+    "clamped far out": "%X[div(min(max(p, 0), 2147483658), 238609296)]",
+}
+
+
+@pytest.mark.parametrize("dtype", FAR)
+@pytest.mark.parametrize("read", FAR_READS)
+def test_positions_far_outside(read: str, dtype: str) -> None:
+    values = np.array(FAR[dtype], DTYPES[dtype])
+    # HLSL does no more with FLOAT64 than arithmetic.
+    given = "floor(%P[i0])" if dtype == "f32" else "%P[i0]"
+    function = ir.parse(
+        f"func @far(%X: f32[10], %P: {dtype}[{len(values)}]) -> (%Y) {{\n"
+        f"  %Y: f32[i0 < {len(values)}] = {{\n"
+        f"    p = cast({given}, index)\n    {FAR_READS[read]}\n  }}\n}}"
+    )
+    inputs = {"X": np.arange(10, dtype=np.float32), "P": values}
+    expected = evaluate(function, inputs)
+    for profile in ("cpu", "gpu"):
+        program = compile(function, "opencl", profile)
+        assert find_differences(opencl.load(program)(inputs), expected) == []
+    program = compile(function, "hlsl")
+    assert find_differences(vulkan.load(program)(inputs), expected) == []
+    if read in ("clamped", "clamped from above first", "elsewhere", "compared", "chosen"):
+        # What is read takes 64 bits, and no position does.
+        assert "int64_t position" not in program.kernels[0].source
+        assert ("int64" in program.kernels[0].source) is (dtype == "s64")

@@ -151,3 +151,14 @@ def test_a_device_keeps_to_the_bound_and_the_bound_to_its_purpose(formula: str) 
     allowed = bound_errors(function, inputs)["Z"]
     assert np.all(np.abs(found - expected) <= allowed)
     assert np.median(allowed / np.abs(expected)) < 5e-5, "nobody is served by a bound this wide"
+
+
+def test_what_a_table_holds_is_exact() -> None:
+    function = ir.parse("""func @f(%X: f32[3]) -> (%Y, %Z) {
+      table %t: f32[3] = {1.0, 0.5, 0.25}
+      %Y: f32[i0 < 3] = %t[i0]
+      %Z: f32[i0 < 3] = mul(%t[i0], %X[i0])
+    }""")
+    found = bound_errors(function, {"X": f32(1, 2, 3)})
+    assert found["Y"].tolist() == [0, 0, 0]
+    np.testing.assert_allclose(found["Z"], 2 * EPSILON * np.array([1, 1, 0.75]), 1e-6)

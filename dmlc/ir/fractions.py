@@ -1,0 +1,176 @@
+"""Interval arithmetic over floats: how far a fraction can reach, wherever it is computed.
+
+`ranges` asks it about positions that are made of fractions. A bound holds for every device and for
+the reference: what rounds is widened by far more than one of them may be off by, but never across
+zero, where rounding does not lead. Bounds are floats, or infinite where nothing is known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+_SLACK = 2.0**-20
+"""What an operation that is rounded may be off by, of its result, with much to spare."""
+_ROUGH = 2.0**-14
+"""The same of a transcendental function."""
+_LARGEST, _SMALLEST = 2.0**127, 2.0**-126
+"""Beyond one FLOAT32 may be infinite, and below the other a device may flush it to zero."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fraction:
+    """What a float may be: from `low` to `high`, both included, or NaN where `nan` says so."""
+
+    low: float
+    high: float
+    nan: bool = False
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    def joined(self, other: Fraction) -> Fraction:
+        """What is either of two."""
+        nan = self.nan or other.nan
+        return Fraction(min(self.low, other.low), max(self.high, other.high), nan)
+
+
+ANYTHING = Fraction(-math.inf, math.inf, True)
+
+
+def constant(value: float) -> Fraction:
+    return ANYTHING if math.isnan(value) else Fraction(value, value)
+
+
+def convert_whole(low: float, high: float) -> Fraction:
+    """A whole number as a float: large ones are rounded."""
+    if abs(low) <= 2**24 and abs(high) <= 2**24:
+        return Fraction(float(low), float(high))
+    return _widen(Fraction(float(low), float(high)))
+
+
+def narrow(given: Fraction) -> Fraction:
+    """A float in another type of floats."""
+    return _widen(given)
+
+
+def apply(name: str, given: Sequence[Fraction]) -> Fraction:
+    """An operation on floats that gives one."""
+    compute = _OPERATIONS.get(name)
+    if compute is None:
+        return ANYTHING
+    return compute(*given)
+
+
+def _widen(found: Fraction, slack: float = _SLACK) -> Fraction:
+    return Fraction(-_raise(-found.low, slack), _raise(found.high, slack), found.nan)
+
+
+def _raise(bound: float, slack: float) -> float:
+    """An upper bound of what a bound is rounded to."""
+    if bound > 0:
+        bound *= 1 + slack
+        return bound if bound < _LARGEST else math.inf
+    bound *= 1 - slack
+    return bound if bound <= -_SMALLEST else 0.0
+
+
+def _add(left: Fraction, right: Fraction) -> Fraction:
+    opposite = max(left.high, right.high) == math.inf and min(left.low, right.low) == -math.inf
+    if opposite and not (left.is_finite or right.is_finite):
+        return ANYTHING
+    nan = left.nan or right.nan
+    return _widen(Fraction(left.low + right.low, left.high + right.high, nan))
+
+
+def _negate(given: Fraction) -> Fraction:
+    return Fraction(-given.high, -given.low, given.nan)
+
+
+def _multiply(left: Fraction, right: Fraction) -> Fraction:
+    if not (left.is_finite and right.is_finite):
+        return ANYTHING
+    ends = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
+    return _widen(Fraction(min(ends), max(ends), left.nan or right.nan))
+
+
+def _divide(left: Fraction, right: Fraction) -> Fraction:
+    # A divisor that small may be flushed to zero.
+    apart = right.low >= _SMALLEST or right.high <= -_SMALLEST
+    if not (apart and left.is_finite and right.is_finite):
+        return ANYTHING
+    ends = [a / b for a in (left.low, left.high) for b in (right.low, right.high)]
+    return _widen(Fraction(min(ends), max(ends), left.nan or right.nan))
+
+
+def _absolute(given: Fraction) -> Fraction:
+    low = max(given.low, -given.high, 0.0)
+    return Fraction(low, max(abs(given.low), abs(given.high)), given.nan)
+
+
+def _pick(choose: Callable[[float, float], float]) -> Callable[[Fraction, Fraction], Fraction]:
+    """The smaller or the larger one: NaN where either is."""
+
+    def pick(left: Fraction, right: Fraction) -> Fraction:
+        low, high = choose(left.low, right.low), choose(left.high, right.high)
+        return Fraction(low, high, left.nan or right.nan)
+
+    return pick
+
+
+def _step(round_one: Callable[[float], int]) -> Callable[[Fraction], Fraction]:
+    """A function that goes to whole numbers, and never down where its operand goes up."""
+
+    def step(given: Fraction) -> Fraction:
+        low, high = (
+            float(round_one(bound)) if math.isfinite(bound) else bound
+            for bound in (given.low, given.high)
+        )
+        return Fraction(low, high, given.nan)
+
+    return step
+
+
+def _root(given: Fraction) -> Fraction:
+    low, high = max(given.low, 0.0), max(given.high, 0.0)
+    return _widen(Fraction(math.sqrt(low), math.sqrt(high), given.nan or given.low < 0))
+
+
+def _between(low: float, high: float) -> Callable[[Fraction], Fraction]:
+    """A function that stays between two values, and is a number of every number."""
+    bounds = _widen(Fraction(low, high), _ROUGH)
+    return lambda given: dataclasses.replace(bounds, nan=given.nan)
+
+
+def _wave(given: Fraction) -> Fraction:
+    bounds = _widen(Fraction(-1.0, 1.0), _ROUGH)
+    return dataclasses.replace(bounds, nan=given.nan or not given.is_finite)
+
+
+_OPERATIONS: Mapping[str, Callable[..., Fraction]] = MappingProxyType({
+    "add": _add,
+    "sub": lambda left, right: _add(left, _negate(right)),
+    "mul": _multiply,
+    "div": _divide,
+    "neg": _negate,
+    "abs": _absolute,
+    "min": _pick(min),
+    "max": _pick(max),
+    "floor": _step(math.floor),
+    "ceil": _step(math.ceil),
+    "round": _step(round),
+    "trunc": _step(math.trunc),
+    "sqrt": _root,
+    "sin": _wave,
+    "cos": _wave,
+    "tanh": _between(-1.0, 1.0),
+    "erf": _between(-1.0, 1.0),
+    "atan": _between(-math.pi / 2, math.pi / 2),
+    "sigmoid": _between(0.0, 1.0),
+    "exp": _between(0.0, math.inf),
+    "exp2": _between(0.0, math.inf),
+})  # fmt: skip
+"""Operations whose result is known from their operands', by name."""

@@ -1,0 +1,142 @@
+"""Keeps positions that elements decide to 32 bits, where what lies beyond makes no difference.
+
+A position made of a float, or of a whole number of 32 bits without a sign or of 64 bits, may be
+far outside every tensor, and kernels would compute all positions in 64 bits for it. Most such
+positions are clamped, or compared with a size, and come out alike if they are first held to what
+32 bits have: then they are converted so. Others stay as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from dmlc.ir import (
+    Apply,
+    Body,
+    Cast,
+    Constant,
+    Function,
+    Select,
+    Stage,
+    operands,
+    value_type,
+    with_operands,
+)
+from dmlc.ir.positions import find_index_only
+from dmlc.ir.ranges import Interval, Ranges, table_ranges
+from dmlc.scalars import OPERATIONS, DataType
+from dmlc.transform.simplify import Builder
+
+_LIMITS = np.iinfo(np.int32)
+_FAR = 1 << 30
+"""From where on a position is not held: it might be told from one that is."""
+_COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+def saturate_positions(function: Function) -> Function:
+    """The function with positions of 32 bits, wherever that makes no difference; the function
+    itself where it has none to hold."""
+    known = table_ranges(function.tables)
+    stages = tuple(_saturate(stage, known) for stage in function.stages)
+    if all(made is stage for made, stage in zip(stages, function.stages, strict=True)):
+        return function
+    return dataclasses.replace(function, stages=stages)
+
+
+def _saturate(stage: Stage, known: dict[str, Interval]) -> Stage:
+    body = stage.body
+    if not any(isinstance(i, Cast) and i.dtype is DataType.INDEX for i in body.instructions):
+        return stage
+    ranges = Ranges(stage, known)
+    reach = [ranges.add(instruction) for instruction in body.instructions]
+    index_only, uses = find_index_only(body), _find_uses(body, reach)
+    held = [
+        number
+        for number, instruction in enumerate(body.instructions)
+        if isinstance(instruction, Cast)
+        and instruction.dtype is DataType.INDEX
+        and uses[number] is not None
+        and not index_only[number]
+        and not _fits(reach[number])
+        and _may_hold(value_type(body.instructions[instruction.operand]))
+    ]
+    if not held:
+        return stage
+    builder = Builder()
+    numbers: list[int] = []
+    for number, instruction in enumerate(body.instructions):
+        given = tuple(numbers[o] for o in operands(instruction))
+        if number in held:
+            dtype = value_type(body.instructions[operands(instruction)[0]])
+            numbers.append(_hold(builder, given[0], dtype))
+        else:
+            numbers.append(builder.add(with_operands(instruction, given)))
+    guard = None if body.guard is None else numbers[body.guard]
+    made = Body.make(builder.instructions, numbers[body.result], guard)
+    return dataclasses.replace(stage, body=made)
+
+
+def _find_uses(body: Body, reach: Sequence[Interval]) -> list[int | None]:
+    """For each value how far from 0 it has to be exact, where what is beyond counts as further out
+    on its side; None where that is not enough.
+
+    Sums are not, since positions beyond 64 bits wrap.
+    """
+    found: list[int | None] = [0] * len(body.instructions)
+    found[body.result] = None
+    for number in range(len(body.instructions) - 1, -1, -1):
+        instruction = body.instructions[number]
+        given = operands(instruction)
+        own = _measure(reach[number])
+        own = found[number] if own is None else own
+        for place, operand in enumerate(given):
+            asked: int | None = None
+            if isinstance(instruction, Apply):
+                others = [reach[o] for n, o in enumerate(given) if n != place]
+                asked = _pass_on(instruction.operation.name, own, others)
+            elif isinstance(instruction, Select) and place > 0:
+                asked = own
+            before = found[operand]
+            found[operand] = None if before is None or asked is None else max(before, asked)
+    return found
+
+
+def _pass_on(name: str, own: int | None, others: Sequence[Interval]) -> int | None:
+    """The same for one operand, from that of the result and the reach of the other operand."""
+    if name not in _COMPARED and (name not in ("min", "max") or own is None):
+        return None
+    (other,) = others
+    most = _measure(other)
+    if most is None:
+        return None
+    return most + 1 if name in _COMPARED else max(own or 0, most)
+
+
+def _measure(reach: Interval) -> int | None:
+    """How far from 0 a value goes; None where that is far."""
+    furthest = max(abs(reach[0]), abs(reach[1]))
+    return int(furthest) if furthest < _FAR else None
+
+
+def _fits(reach: Interval) -> bool:
+    return _LIMITS.min <= reach[0] and reach[1] <= _LIMITS.max
+
+
+def _may_hold(dtype: DataType) -> bool:
+    return dtype.is_float or dtype in (DataType.UINT32, DataType.INT64)
+
+
+def _hold(builder: Builder, value: int, dtype: DataType) -> int:
+    """A number as a position, held to what 32 bits have."""
+    if dtype.is_float:
+        # This conversion saturates, and a NaN is 0 in it as it was.
+        return builder.add(Cast(builder.add(Cast(value, DataType.INT32)), DataType.INDEX))
+    limits = {"max": int(_LIMITS.min), "min": int(_LIMITS.max)}
+    for name, bound in limits.items():
+        if name == "min" or dtype is DataType.INT64:
+            limit = builder.add(Constant(dtype, bound))
+            value = builder.add(Apply(OPERATIONS[name], (value, limit), dtype))
+    return builder.add(Cast(value, DataType.INDEX))
