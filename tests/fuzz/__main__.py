@@ -25,20 +25,18 @@ HANGS = 900.0
 
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--kind", action="append", choices=list(KINDS), help="all, if not given")
-    parser.add_argument("--seed", type=int, default=0, help="of the first process; the next follow")
-    parser.add_argument("--batches", type=int, help="of cases, of each kind")
-    parser.add_argument("--minutes", type=float, help="to go on for")
-    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--backend", action="append", choices=list(BACKENDS), help="all, if not given")
-    parser.add_argument("--known", action="append", default=[], metavar="REGEX",
-                        help="failures that match are counted, and no more said of them")  # fmt: skip
-    parser.add_argument("--shrink", type=float, default=60.0, metavar="SECONDS",
-                        help="at most, to cut down a failing case")  # fmt: skip
-    parser.add_argument("--thorough", action="store_true",
-                        help="run every case on every device, and not each on one in its turn")  # fmt: skip
-    parser.add_argument("--log", help="a file that totals and findings are written to as JSON lines")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    add = parser.add_argument
+    add("--kind", action="append", choices=list(KINDS), help="all, if not given")
+    add("--seed", type=int, default=0, help="of the first process; the next follow")
+    add("--batches", type=int, help="of cases, of each kind; 100 where no time is given")
+    add("--minutes", type=float, help="to go on for")
+    add("--jobs", type=int, default=1, help="processes at a time")
+    add("--backend", action="append", choices=list(BACKENDS), help="all, if not given")
+    add("--thorough", action="store_true", help="each case on all devices, not one in its turn")
+    add("--known", action="append", default=[], metavar="REGEX", help="failures only to count")
+    add("--shrink", type=float, default=60.0, metavar="SECONDS", help="to cut a failing case down")
+    add("--log", help="a file for totals and findings, as JSON lines")
+    add("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 

@@ -79,7 +79,9 @@ class Tensor:
             return np.where(random.random(count) < 0.5, small, whole)
         edges = np.array([0, 1, least, most, most - 1, least + 1, most // 2], kind)
         kinds = random.random(count)
-        return np.where(kinds < 0.4, small, np.where(kinds < 0.6, whole, random.choice(edges, count)))
+        return np.where(
+            kinds < 0.4, small, np.where(kinds < 0.6, whole, random.choice(edges, count))
+        )
 
 
 @dataclasses.dataclass(frozen=True)

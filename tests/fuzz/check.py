@@ -6,14 +6,14 @@ import dataclasses
 import re
 import traceback
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from dmlc.source import DmlcError, UnsupportedError
 from tests.fuzz.cases import Case
 from tests.fuzz.devices import BACKENDS, Backend
-from tests.fuzz.possible import Array, Values, Wholes, find_wrong
+from tests.fuzz.possible import Values, Wholes, find_wrong
 from tests.fuzz.shrink import shrink
 
 

@@ -6,10 +6,12 @@ It walks the tree that was drawn, never the text, so that nothing of the compile
 from __future__ import annotations
 
 import dataclasses
+
 import numpy as np
 
 from dmlc.scalars import DataType as T
 from tests.fuzz import folds
+from tests.fuzz.operations import apply
 from tests.fuzz.possible import (
     PLACES,
     Array,
@@ -17,7 +19,6 @@ from tests.fuzz.possible import (
     Rules,
     Values,
     Wholes,
-    apply,
     cast,
     constant,
     known_wholes,

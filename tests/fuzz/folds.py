@@ -12,22 +12,18 @@ import math
 import numpy as np
 
 from dmlc.scalars import DataType as T
+from tests.fuzz.floats import divide, multiply
 from tests.fuzz.possible import (
     Array,
     Floats,
     Rules,
     Values,
     Wholes,
-    divide,
     everything,
     finish,
     flush,
-    is_float,
     known_floats,
-    known_wholes,
     limits,
-    multiply,
-    reload,
 )
 
 
@@ -107,9 +103,7 @@ def _fold_wholes(combiner: str, v: Wholes, passes: Array, sure: Array) -> Wholes
         known = (sure & ~passes) | (v.known & (sure | (v.value != decided)))
         decides = (known & sure & passes & (v.value == decided)).any(axis=-1)
         made = value.any(axis=-1) if decided else value.all(axis=-1)
-        return Wholes(
-            T.BOOL, np.where(decides, decided, made), decides | known.all(axis=-1)
-        )
+        return Wholes(T.BOOL, np.where(decides, decided, made), decides | known.all(axis=-1))
     known = (sure & (v.known | ~passes)).all(axis=-1)
     least, most = limits(v.dtype)
     neutral = {"sum": 0, "product": 1, "min": most, "max": least}[combiner]
@@ -156,7 +150,10 @@ def _sum(rules: Rules, v: Floats, passes: Array, sure: Array, factored: bool) ->
     wild = (top > most) | (factored & (top / least > most) & (top > 0))
     may_nan = (taken & v.nan).any(axis=-1)
     must_nan = (certain & ~v.some & v.nan).any(axis=-1)
-    up, down = (taken & (v.high == math.inf)).any(axis=-1), (taken & (v.low == -math.inf)).any(axis=-1)
+    up, down = (
+        (taken & (v.high == math.inf)).any(axis=-1),
+        (taken & (v.low == -math.inf)).any(axis=-1),
+    )
     must_up = (certain & (v.low == math.inf) & ~v.nan).any(axis=-1)
     must_down = (certain & (v.high == -math.inf) & ~v.nan).any(axis=-1)
     rising = must_up & ~down & ~may_nan
@@ -167,8 +164,7 @@ def _sum(rules: Rules, v: Floats, passes: Array, sure: Array, factored: bool) ->
     inf = math.inf
     total_low = np.where(wide | falling, -inf, np.where(rising | nan_only, inf, total_low))
     total_high = np.where(wide | rising, inf, np.where(falling | nan_only, -inf, total_high))
-    made = finish(rules, v.dtype, total_low, total_high, wide | nan_only)
-    return made
+    return finish(rules, v.dtype, total_low, total_high, wide | nan_only)
 
 
 def _product(rules: Rules, v: Floats, passes: Array, sure: Array) -> Floats:
@@ -195,7 +191,9 @@ def _product(rules: Rules, v: Floats, passes: Array, sure: Array) -> Floats:
         made = Floats(v.dtype, low, high, nan)
     unsure = (~sure).any(axis=-1)
     most = 120 if v.dtype is T.FLOAT32 else 1000
-    infinite = ((passes | ~sure) & (v.nan | ~np.isfinite(v.low) | ~np.isfinite(v.high))).any(axis=-1)
+    infinite = ((passes | ~sure) & (v.nan | ~np.isfinite(v.low) | ~np.isfinite(v.high))).any(
+        axis=-1
+    )
     wide = unsure | (rise > most) | (fall > most) | infinite
     low = np.where(made.low == 0, -0.0, made.low)
     high = np.where(made.high == 0, 0.0, made.high)
@@ -250,6 +248,3 @@ def _place(
                 if best is None or key > best:
                     best, found[at] = key, point
     return Wholes(T.INT64, found, known)
-
-
-__all__ = ["fold", "is_float", "known_wholes", "mean", "reload"]

@@ -167,7 +167,9 @@ class Drawing:
             return self.leaf(dtype)
         if kind == "choose":
             condition = self.value(T.BOOL, depth - 1)
-            return Choose(dtype, condition, self.value(dtype, depth - 1), self.value(dtype, depth - 1))
+            return Choose(
+                dtype, condition, self.value(dtype, depth - 1), self.value(dtype, depth - 1)
+            )
         if kind == "cast":
             if dtype is T.FLOAT32 and draw(st.integers(0, 3)) == 0:
                 half = draw(st.sampled_from((T.FLOAT16, T.BFLOAT16)))
@@ -234,9 +236,7 @@ class Drawing:
         shape = self.shape(operand)
         if shape is None or not any(isinstance(n, Name) for n in walk(operand)):
             return None
-        axes = tuple(
-            a for a in range(len(shape)) if draw(st.booleans())
-        )
+        axes = tuple(a for a in range(len(shape)) if draw(st.booleans()))
         points = math.prod(shape[a] for a in axes)
         if combiner.startswith("arg") and not is_float(dtype) and points > limits(dtype)[1]:
             return None
@@ -244,6 +244,6 @@ class Drawing:
 
 
 @st.composite
-def formulas(draw: st.DrawFn, options: Options = Options()) -> Case:  # noqa: B008
+def formulas(draw: st.DrawFn, options: Options = Options()) -> Case:
     """A batch of formulas."""
     return Drawing(draw, options).batch()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dmlc import ir
 from dmlc.scalars import DataType as T
 from tests.fuzz import folds
+from tests.fuzz.operations import apply
 from tests.fuzz.possible import (
     PLACES,
     Array,
@@ -23,7 +24,6 @@ from tests.fuzz.possible import (
     Rules,
     Values,
     Wholes,
-    apply,
     cast,
     constant,
     known_wholes,
@@ -99,16 +99,16 @@ class FunctionCase:
             yield self._with(rest, tuple(r for r in function.results if r.name != stage.name))
             for body in _smaller_bodies(stage.body):
                 made = dataclasses.replace(stage, body=body)
-                yield self._with((*function.stages[:at], made, *function.stages[at + 1 :]), function.results)
+                yield self._with(
+                    (*function.stages[:at], made, *function.stages[at + 1 :]), function.results
+                )
         for result in function.results:
             if result.strides is not None:
                 plain = tuple(ir.Result(r.name) for r in function.results)
                 yield self._with(function.stages, plain)
                 break
 
-    def _with(
-        self, stages: tuple[ir.Stage, ...], results: tuple[ir.Result, ...]
-    ) -> FunctionCase:
+    def _with(self, stages: tuple[ir.Stage, ...], results: tuple[ir.Result, ...]) -> FunctionCase:
         read = {load.tensor for s in stages for load in s.body.loads()}
         kept = tuple(s for s in stages if s.name in read or s.name in {r.name for r in results})
         made = dataclasses.replace(
@@ -140,7 +140,11 @@ def _smaller_bodies(body: ir.Body) -> Iterator[ir.Body]:
                 yield _redirect(body, at, value)
         if isinstance(instruction, ir.Apply | ir.Select | ir.Cast):
             number: bool | int | float = False if dtype is T.BOOL else 1.0 if dtype.is_float else 1
-            made = (*body.instructions[:at], ir.Constant(dtype, number), *body.instructions[at + 1 :])
+            made = (
+                *body.instructions[:at],
+                ir.Constant(dtype, number),
+                *body.instructions[at + 1 :],
+            )
             yield ir.Body.make(made, body.result, body.guard)
 
 
@@ -162,9 +166,8 @@ def _redirect(body: ir.Body, old: int, new: int) -> ir.Body:
             case ir.Cast():
                 made.append(dataclasses.replace(instruction, operand=moved(instruction.operand)))
             case ir.Select():
-                made.append(dataclasses.replace(
-                    instruction, condition=moved(instruction.condition),
-                    then=moved(instruction.then), otherwise=moved(instruction.otherwise)))  # fmt: skip
+                parts = (instruction.condition, instruction.then, instruction.otherwise)
+                made.append(ir.Select(*map(moved, parts), instruction.dtype))
             case _:
                 made.append(instruction)
     guard = None if body.guard is None else moved(body.guard)

@@ -119,7 +119,9 @@ class Drawing:
                 statements.append(self.statement(f"t{number}", dtype, None))
                 sizes = tuple(n for _, n in statements[-1].indices or ())
                 self.held[f"t{number}"] = (dtype, sizes)
-            stored = draw(st.sampled_from([t for t in self.types if t is not T.BOOL] or [T.FLOAT32]))
+            stored = draw(
+                st.sampled_from([t for t in self.types if t is not T.BOOL] or [T.FLOAT32])
+            )
             statements.append(self.statement(f"Z{number}", stored.compute, stored))
         return Case(tuple(tensors), tuple(statements), (), draw(st.integers(0, 2**16)))
 
@@ -199,8 +201,8 @@ class Drawing:
         name = draw(st.sampled_from(("lt", "le", "gt", "ge", "eq", "ne")))
         sides = self.position(scope, depth), self.position(scope, depth)
         if self.one_in(4):
-            a, b = (place(f, fraction("div", s, index_number(2))) for f, s in zip(("floor", "ceil"), sides))
-            sides = a, b
+            halves = [fraction("div", side, index_number(2)) for side in sides]
+            sides = place("floor", halves[0]), place("ceil", halves[1])
         made = Apply(T.BOOL, name, sides)
         if depth > 0 and self.one_in(3):
             name = draw(st.sampled_from(("and", "or", "and")))
@@ -261,7 +263,9 @@ class Drawing:
                     case 0 | 1:
                         made = self.clamped(made, size)
                     case 2 if made.dtype is T.INDEX:
-                        made = place("mod", made if low >= 0 else place("abs", made), index_number(size))
+                        made = place(
+                            "mod", made if low >= 0 else place("abs", made), index_number(size)
+                        )
                     case _:
                         free = True
             positions.append(made)
@@ -415,9 +419,10 @@ class Drawing:
     def weight(self, scope: Scope, dtype: T) -> Node:
         """A factor that depends on positions alone."""
         if is_float(dtype) and self.one_in(2):
-            near = fraction("abs", fraction("sub", self.fractional(scope, 1), self.position(scope, 0)))
-            return fraction("max", Number(T.FLOAT32, 0.0), fraction("sub", Number(T.FLOAT32, 1.0), near))
-        one, zero = Number(dtype, 1.0 if is_float(dtype) else 1), Number(dtype, 0.0 if is_float(dtype) else 0)
+            apart = fraction("sub", self.fractional(scope, 1), self.position(scope, 0))
+            hat = fraction("sub", Number(T.FLOAT32, 1.0), fraction("abs", apart))
+            return fraction("max", Number(T.FLOAT32, 0.0), hat)
+        one, zero = (Number(dtype, float(n) if is_float(dtype) else n) for n in (1, 0))
         return Choose(dtype, self.placed_condition(scope, 1), one, zero)
 
 
