@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dmlc.program import Program
     from dmlc.scalars import DataType
     from dmlc.source import (
+        ArgumentError,
         Diagnostic,
         DmlcError,
         InternalError,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArgumentError",
     "DataType",
     "Diagnostic",
     "DmlcError",
@@ -58,6 +60,7 @@ __all__ = [
 ]
 
 _PLACES = {
+    "ArgumentError": "dmlc.source",
     "DataType": "dmlc.scalars",
     "Diagnostic": "dmlc.source",
     "DmlcError": "dmlc.source",

@@ -7,39 +7,40 @@ lazily. Calls that look alike share what was compiled for the first of them.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 
 from dmlc.binding import Graph, Operator, TensorDesc, ir_name
+from dmlc.binding.graph import read_dims
+from dmlc.binding.operator import read_attributes
 from dmlc.catalog import operator
+from dmlc.devices import AnyDevice, AnyExecutable, load_function, load_on
 from dmlc.ir import Function
+from dmlc.known_answers import find_trusted
 from dmlc.oracle import find_expected
+from dmlc.parameters import expect, wrong_kind
 from dmlc.pipeline import compile
 from dmlc.program import Program, Role, TensorSpec
-from dmlc.runtime import d3d12, opencl, vulkan
 from dmlc.runtime.arrays import (
     Array,
     Shape,
     buffer_strides,
     check_names,
     check_output,
+    name_inputs,
+    name_outputs,
+    read_sizes,
     show_shape,
 )
-from dmlc.runtime.d3d12 import D3D12Device
-from dmlc.runtime.opencl.device import Device, DeviceKind
-from dmlc.runtime.opencl.executable import Executable
 from dmlc.runtime.report import Report
-from dmlc.runtime.vulkan import VulkanDevice
-from dmlc.scalars import TENSOR_TYPES, DataType, data_type_of
+from dmlc.scalars import TENSOR_TYPES, held_type
 from dmlc.source import (
     Diagnostic,
     DmlcError,
     UnsupportedError,
-    unknown_name,
 )
 
 __all__ = [
@@ -52,7 +53,6 @@ __all__ = [
 Subject: TypeAlias = str | Operator | Graph | Function
 Outputs: TypeAlias = Mapping[str, Array | Sequence[int]]
 
-_DEVICE_WORDS = ("opencl", "vulkan", "d3d12", "reference")
 _PLANS_KEPT = 1024
 
 
@@ -68,32 +68,6 @@ class Results(dict[str, Array]):
 # Devices --------------------------------------------------------------------------------------
 
 
-AnyDevice: TypeAlias = Device | VulkanDevice | D3D12Device
-AnyExecutable: TypeAlias = Executable | vulkan.Executable | d3d12.Executable
-
-
-def _find_device(device: str) -> AnyDevice | None:
-    """The device that a device text means, or None for the reference."""
-    head = device.partition(":")[0]
-    if device == "reference":
-        return None
-    if head == "opencl":
-        return opencl.find_device(device)
-    if head == "vulkan":
-        return vulkan.find_device(device)
-    if head == "d3d12":
-        return d3d12.find_device(device)
-    raise DmlcError(unknown_name("device", device, _DEVICE_WORDS))
-
-
-def _load_on(program: Program, device: AnyDevice) -> AnyExecutable:
-    if isinstance(device, VulkanDevice):
-        return vulkan.load_on(program, device)
-    if isinstance(device, D3D12Device):
-        return d3d12.load_on(program, device)
-    return opencl.load_on(program, device)
-
-
 def load_program(program: Program, device: str = "opencl") -> AnyExecutable:
     """Builds a program on a device: `opencl`, `vulkan` or `d3d12`, each also followed by `:` and
     an index or part of a name. OpenCL runs programs for the target `opencl`, the others those for
@@ -102,13 +76,14 @@ def load_program(program: Program, device: str = "opencl") -> AnyExecutable:
     Raises `UnavailableError` where there is no such device, and `UnsupportedError` where the
     device does not run programs for that target.
     """
-    found = _find_device(device)
+    expect("program", program, Program, "a dmlc.Program, which dmlc.compile gives")
+    found = find_trusted(device)
     if found is None:
         raise UnsupportedError(
             "the reference evaluates functions, not compiled programs",
             notes=["dmlc.run(function, inputs, device='reference') does that"],
         )
-    return _load_on(program, found)
+    return load_on(program, found)
 
 
 # Running --------------------------------------------------------------------------------------
@@ -116,7 +91,7 @@ def load_program(program: Program, device: str = "opencl") -> AnyExecutable:
 
 def run(
     subject: Subject,
-    inputs: Mapping[str, object],
+    inputs: Mapping[str, object] | Sequence[object],
     attributes: Mapping[str, object] | None = None,
     outputs: Outputs | None = None,
     device: str = "opencl",
@@ -127,7 +102,8 @@ def run(
     `subject` is the name of a built-in operator, an `Operator`, a `Graph`, or an `ir.Function`.
     `dims` states those symbols of a graph that the arrays' sizes leave open. `inputs`
     maps tensor names to NumPy arrays of the very data types to be used, of any strides; an
-    optional input may be None. `outputs` may map names to arrays to write into, or to sizes. An
+    optional input may be None. It may also be a list with an entry for every input, in the order
+    of the table. `outputs` may map names to arrays to write into, or to sizes. An
     array of tensors is a list, or given one by one: `InputTensors[0]`. `device` is `opencl`,
     `opencl:<index or part of a name>`, `vulkan` or `d3d12` (the HLSL itself) with the same, or
     `reference`.
@@ -137,10 +113,14 @@ def run(
     """
     resolved = _resolve(subject)
     listed = _list_arrays(resolved)
-    given = _spell_entries(listed, inputs)
+    given = _spell_entries(listed, name_inputs(_input_names(resolved), inputs))
     arrays = {name: _as_array(name, value) for name, value in given.items() if value is not None}
-    wanted = cast("Outputs", _spell_entries(listed, outputs or {}))
-    call = _Call(resolved, arrays, attributes or {}, wanted, dims or {}, _find_device(device))
+    wanted: dict[str, Array | Sequence[int]] = {
+        name: cast(Array, value) if isinstance(value, np.ndarray) else read_sizes(name, value)
+        for name, value in _spell_entries(listed, name_outputs(outputs)).items()
+    }
+    values = read_attributes(attributes)
+    call = _Call(resolved, arrays, values, wanted, read_dims(dims), find_trusted(device))
     found = call.run()
     if not listed:
         return found
@@ -178,11 +158,17 @@ def _show_entry(listed: tuple[str, ...], name: str) -> str:
 def _resolve(subject: object) -> Operator | Graph | Function:
     found = operator(subject) if isinstance(subject, str) else subject
     if not isinstance(found, (Operator, Graph, Function)):
-        raise DmlcError(
-            "run takes an operator, its name, a graph, or an ir.Function, not a "
-            f"{type(subject).__name__}"
-        )
+        raise wrong_kind("subject", "an operator, its name, a graph, or an ir.Function", subject)
     return found
+
+
+def _input_names(subject: Operator | Graph | Function) -> tuple[str, ...]:
+    """The inputs in the order that a list gives them."""
+    if isinstance(subject, Operator):
+        return tuple(t.name for t in subject.definition.levels[-1].tensors if not t.output)
+    if isinstance(subject, Graph):
+        return subject.inputs
+    return tuple(p.name for p in subject.parameters)
 
 
 def _as_array(name: str, value: object) -> Array:
@@ -202,16 +188,11 @@ def _as_array(name: str, value: object) -> Array:
 
 
 def _check_data_type(name: str, array: Array) -> None:
-    if _held_type(array.dtype) is None:
+    if held_type(array.dtype) is None:
         raise DmlcError(
             f"the array given for {name} holds {array.dtype}, which no tensor can hold",
             notes=[f"tensors hold {', '.join(t.name for t in TENSOR_TYPES)}"],
         )
-
-
-@functools.lru_cache(maxsize=64)
-def _held_type(dtype: np.dtype[Any]) -> DataType | None:
-    return data_type_of(dtype) if dtype.kind in "biufV" else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -328,7 +309,7 @@ class _Call:
             general = self._general_executable(subject)
             if general is not None:
                 return _Plan(subject, function, general)
-        return _Plan(subject, function, _load(function, self.device))
+        return _Plan(subject, function, load_function(function, self.device))
 
     def _bind(self, subject: Operator) -> Function:
         tensors = {**self.arrays, **self._given()}
@@ -380,7 +361,7 @@ class _Call:
         except DmlcError:
             # Bound to sizes it is fine, so it needs them: the function bound to them serves.
             return None
-        executable = _load(function, self.device)
+        executable = load_function(function, self.device)
         largest = max(a.size for a in tensors.values())
         return executable if largest <= executable.program.max_count else None
 
@@ -432,7 +413,7 @@ def _of_rank_one(array: Array) -> Array:
 def _describe(array: Array) -> TensorDesc:
     """An array as a tensor: with its strides where a buffer can express them; else as packed,
     which it will be when a run has copied it."""
-    dtype = _held_type(array.dtype)
+    dtype = held_type(array.dtype)
     if dtype is None:
         raise DmlcError(f"no tensor can hold {array.dtype}")
     if array.flags.c_contiguous or array.size == 0:
@@ -466,14 +447,3 @@ def _result_specs(function: Function) -> tuple[TensorSpec, ...]:
         TensorSpec(r.name, Role.OUTPUT, stages[r.name].dtype, stages[r.name].domain)
         for r in function.results
     )
-
-
-@functools.lru_cache(maxsize=256)
-def _load(function: Function, device: AnyDevice) -> AnyExecutable:
-    if isinstance(device, VulkanDevice):
-        return vulkan.load_on(compile(function, "hlsl"), device)
-    if isinstance(device, D3D12Device):
-        # compushady brings a root signature of its own.
-        return d3d12.load_on(compile(function, "hlsl", root_signature=False), device)
-    profile = "gpu" if device.kind is DeviceKind.GPU else "cpu"
-    return opencl.load_on(compile(function, "opencl", profile), device)

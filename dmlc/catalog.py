@@ -5,24 +5,27 @@ Knows nothing of devices, so that compiling loads none of what runs.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
-import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from dmlc import library
-from dmlc.binding import Module, Operator
+from dmlc.binding import Graph, Module, Operator
 from dmlc.collection import rare_searches
+from dmlc.ir import Function
 from dmlc.language.check import check_file, check_text
+from dmlc.parameters import expect_folders, expect_path, expect_text, wrong_kind
+from dmlc.source import DmlcError, Note, UnknownNameError, unknown_name
 
-__all__ = ["load", "operator", "operators", "parse"]
+__all__ = ["find_function", "load", "operator", "operators", "parse"]
 
 
 class _Library(Mapping[str, Operator]):
     """The built-in operators by qualified name; each is read when it is first asked for."""
 
     def __getitem__(self, name: str) -> Operator:
-        return _built_in(name)
+        return _built_in(_as_key(name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(library.names())
@@ -35,6 +38,13 @@ class _Library(Mapping[str, Operator]):
 
 
 _LIBRARY = _Library()
+
+
+def _as_key(name: object) -> str:
+    """The name, where it is a text: a mapping has no entry for anything else."""
+    if isinstance(name, str):
+        return name
+    raise UnknownNameError(unknown_name("operator", str(name), library.names()))
 
 
 @functools.cache
@@ -52,17 +62,52 @@ def operator(name: str) -> Operator:
 
     Raises `UnknownNameError`, a `KeyError`, with the nearest name where there is none.
     """
-    return _built_in(name)
+    return _built_in(expect_text("name", name, "the name of an operator"))
 
 
 @rare_searches()
-def load(path: str | os.PathLike[str]) -> Module:
-    """The operators and graphs of a `.dml` file. Raises `DmlcError` with every mistake in it."""
-    return Module.of(check_file(pathlib.Path(path), library.BUILT_IN))
+def load(
+    path: str | os.PathLike[str], import_folders: Sequence[str | os.PathLike[str]] = ()
+) -> Module:
+    """The operators and graphs of a `.dml` file. Raises `DmlcError` with every mistake in it.
+
+    It imports files below its own folder, and below `import_folders`.
+    """
+    folders = expect_folders("import_folders", import_folders)
+    return Module.of(check_file(expect_path("path", path), library.BUILT_IN, folders))
 
 
 @rare_searches()
-def parse(text: str, filename: str = "<text>") -> Module:
+def parse(
+    text: str,
+    filename: str = "<text>",
+    import_folders: Sequence[str | os.PathLike[str]] = (),
+) -> Module:
     """The operators and graphs of a `.dml` text; `filename` is what messages call it, and where
-    its imports are relative to."""
-    return Module.of(check_text(text, filename, library.BUILT_IN))
+    its imports are relative to. Files are imported as `load` does."""
+    folders = expect_folders("import_folders", import_folders)
+    found = check_text(
+        expect_text("text", text), expect_text("filename", filename), library.BUILT_IN, folders
+    )
+    return Module.of(found)
+
+
+def find_function(subject: object) -> Function:
+    """The function itself, or the one of an operator, its name, or a graph that can be bound
+    without being told more. Raises `DmlcError`, which says what binding misses."""
+    if isinstance(subject, Function):
+        return subject
+    found = operator(subject) if isinstance(subject, str) else subject
+    if not isinstance(found, Operator | Graph):
+        raise wrong_kind("function", "an ir.Function, an operator, its name, or a graph", found)
+    try:
+        return found.bind()
+    except DmlcError as error:
+        kind = "dims" if isinstance(found, Graph) else "attributes"
+        name = found.definition.short_name
+        note = Note(
+            f"{name} cannot be compiled unbound: compile what its bind(tensors, {kind}) gives"
+        )
+        first, *rest = error.diagnostics
+        made = dataclasses.replace(first, notes=(*first.notes, note))
+        raise type(error)([made, *rest]) from None

@@ -1,15 +1,53 @@
-"""Writes output files: all of them, or none."""
+"""Reads regular files of bounded size; writes output files, all of them or none; and says where
+files are kept that can be made again."""
 
 from __future__ import annotations
 
 import errno
 import os
 import shutil
+import stat
+import sys
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
-from dmlc.source import DmlcError
+from dmlc.source import DmlcError, Span
+
+
+def open_regular(path: str | Path, span: Span | None = None) -> BinaryIO:
+    """Opens a file to read, where it is a regular one: a device or a pipe may have no end, or make
+    a reader wait for ever. Raises `DmlcError`, at the place that asks for the file if there is
+    one."""
+    try:
+        # A pipe that nobody writes to would be waited for already here.
+        number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise DmlcError(f"cannot read '{path}': {reason}", span) from None
+    except ValueError:
+        raise DmlcError("this is no file name", span) from None
+    mode = os.fstat(number).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(number)
+        what = "it is a directory" if stat.S_ISDIR(mode) else "it is no regular file"
+        raise DmlcError(f"cannot read '{path}': {what}", span)
+    return os.fdopen(number, "rb")
+
+
+def read_bounded(path: str | Path, most_bytes: int, span: Span | None = None) -> bytes:
+    """What a regular file holds, where that is not more than so many bytes. Raises `DmlcError`, as
+    `open_regular` does."""
+    try:
+        with open_regular(path, span) as file:
+            content = file.read(most_bytes + 1)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise DmlcError(f"cannot read '{path}': {reason}", span) from None
+    if len(content) > most_bytes:
+        raise DmlcError(f"'{path}' is larger than {most_bytes >> 20} MiB", span)
+    return content
 
 
 def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> list[Path]:
@@ -31,6 +69,9 @@ def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> list[Pa
                 file.write(content)
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+            if path.exists() and not path.is_file():
+                # A device or a pipe, such as /dev/stdout, must not be replaced by a file.
+                raise OSError(errno.EINVAL, "it is no regular file", str(path))
             if path.exists():
                 shutil.copymode(path, temporary)
         for temporary, path in pending:
@@ -44,3 +85,14 @@ def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> list[Pa
         for temporary, _ in pending:
             temporary.unlink(missing_ok=True)
     return [path for _, path in pending]
+
+
+def cache_folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
+    """The user's folder for what dmlc can find out again. It may not be there yet."""
+    if platform == "win32":
+        base = environment.get("LOCALAPPDATA") or "~/AppData/Local"
+    elif platform == "darwin":
+        base = "~/Library/Caches"
+    else:
+        base = environment.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "dmlc"

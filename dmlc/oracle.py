@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dmlc.ir import Function
+from dmlc.parameters import expect
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
 from dmlc.transform.narrow import narrow
@@ -18,4 +19,5 @@ from dmlc.transform.simplify import simplify
 
 def find_expected(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The function's results by name, as `reference.evaluate` gives and refuses them."""
+    expect("function", function, Function, "an ir.Function")
     return evaluate(narrow(simplify(function)), inputs)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 
+from dmlc.binding import Graph, Operator
+from dmlc.catalog import find_function
 from dmlc.codegen.dialect import Dialect, Unsupported
 from dmlc.codegen.render import find_dialect, render
 from dmlc.codegen.support import check_support
@@ -19,6 +21,7 @@ from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Limits, Profile, find_profile
 from dmlc.kernel.verify import verify_kernel
+from dmlc.parameters import expect_flag, expect_text
 from dmlc.program import Program
 from dmlc.report import Report, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
@@ -34,7 +37,7 @@ from dmlc.transform.widen import widen_booleans
 
 @rare_searches()
 def compile(
-    function: Function,
+    function: Function | Operator | Graph | str,
     target: str = "opencl",
     profile: str | None = None,
     *,
@@ -43,15 +46,23 @@ def compile(
 ) -> Program:
     """Compiles a function for an output language and a kind of device.
 
+    An operator, its name, or a graph stands for the function that it binds to without being told
+    more: an element-wise operator needs no sizes.
     `target` is `opencl` or `hlsl`; `profile` is `cpu` or `gpu`, by default what the target mostly
     runs on. HLSL carries its root signature, unless `root_signature` is false; it is written for
     `shader_model` 6.2, or 6.0 for devices without 16-bit types. Raises `UnsupportedError` for what
     the target cannot express, before any lowering.
     """
+    expect_text("target", target, "the name of a target")
+    for name, text in (("profile", profile), ("shader_model", shader_model)):
+        if text is not None:
+            expect_text(name, text)
+    expect_flag("root_signature", root_signature)
+    bound = find_function(function)
     dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
-    fusion, kernels = _lower(function, dialect, shape)
-    return _render(function, fusion, kernels, dialect, shape, root_signature)
+    fusion, kernels = _lower(bound, dialect, shape)
+    return _render(bound, fusion, kernels, dialect, shape, root_signature)
 
 
 @rare_searches()

@@ -19,8 +19,10 @@ from typing import Any, TypeAlias
 
 from dmlc import __version__
 from dmlc.files import write_files
+from dmlc.parameters import expect, expect_path, expect_text
 from dmlc.scalars import DataType
 from dmlc.shader_model import dxil_arguments, list_needs
+from dmlc.source import UnknownNameError, list_names, unknown_name
 
 VERSION = __version__
 """The compiler's version, which generated files and manifests carry."""
@@ -160,7 +162,7 @@ class KernelSource:
     name: str
     """Unique in the program; a safe file stem."""
     entry_point: str
-    source: str
+    source: str = dataclasses.field(repr=False)
     buffers: tuple[BufferBinding, ...]
     scalars: tuple[ScalarBinding, ...]
     dispatch: Dispatch
@@ -194,8 +196,21 @@ class Program:
     unfused: Unfused | None = None
     """None where kernels were written by hand."""
 
+    def __repr__(self) -> str:
+        given, found = ([t.name for t in each] for each in (self.inputs, self.outputs))
+        kernels = f"{len(self.kernels)} kernel" + "s" * (len(self.kernels) != 1)
+        return (
+            f"<program {self.name}, {self.target} for {self.profile}: {list_names(given)} -> "
+            f"{list_names(found)}, {kernels}>"
+        )
+
     def tensor(self, name: str) -> TensorSpec:
-        return next(t for t in self.tensors if t.name == name)
+        """The tensor of that name. Raises `UnknownNameError`."""
+        expect_text("name", name, "the name of a tensor")
+        for tensor in self.tensors:
+            if tensor.name == name:
+                return tensor
+        raise UnknownNameError(unknown_name("tensor", name, [t.name for t in self.tensors]))
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -350,6 +365,7 @@ class Program:
 
     def file_name(self, kernel: KernelSource) -> str:
         """The name of the file that `write` puts a kernel's source in."""
+        expect("kernel", kernel, KernelSource, "a kernel of the program")
         return kernel.name + _SUFFIXES[self.target]
 
     def write(self, directory: str | Path) -> list[Path]:
@@ -357,7 +373,7 @@ class Program:
 
         All files appear, or none. Raises `DmlcError` where the folder cannot be made or written.
         """
-        return write_programs([self], directory)
+        return write_programs([self], expect_path("directory", directory))
 
 
 def list_sharing(tensors: Sequence[TensorSpec]) -> dict[str, tuple[str, ...]]:

@@ -37,7 +37,8 @@ from dmlc.ir import (
     value_type,
 )
 from dmlc.ir.positions import evaluate_instruction, find_index_only
-from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert, data_type_of
+from dmlc.parameters import expect_mapping, wrong_kind
+from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert, held_type
 from dmlc.source import DmlcError, InternalError, unknown_name
 
 _BLOCK = 1 << 17
@@ -65,12 +66,20 @@ def evaluate(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array
     return {r.name: found[r.name] for r in function.results}
 
 
+def _as_array(name: str, given: object) -> Array:
+    try:
+        return np.asarray(given)
+    except ValueError:
+        # Such as lists of several lengths.
+        raise wrong_kind(f"inputs['{name}']", "an array", given) from None
+
+
 def _bind(
     function: Function, inputs: Mapping[str, Array]
 ) -> tuple[dict[str, Array], int, tuple[int, ...]]:
     """The parameters' arrays, the run-time size, and the shape of what has that size."""
     known = [p.name for p in function.parameters]
-    for name in inputs:
+    for name in expect_mapping("inputs", inputs, "a mapping of inputs' names to arrays"):
         if name not in known:
             raise DmlcError(unknown_name("input", name, known))
     tensors: dict[str, Array] = {}
@@ -79,8 +88,8 @@ def _bind(
     for parameter in function.parameters:
         if parameter.name not in inputs:
             raise DmlcError(f"input '{parameter.name}' is missing")
-        array = np.asarray(inputs[parameter.name])
-        if data_type_of(array.dtype) is not parameter.dtype:
+        array = _as_array(parameter.name, inputs[parameter.name])
+        if held_type(array.dtype) is not parameter.dtype:
             raise DmlcError(
                 f"expected {parameter.dtype.name} for input '{parameter.name}', "
                 f"found an array of {array.dtype}"

@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+
+from dmlc.parameters import wrong_kind
+from dmlc.source import DmlcError, unknown_name
 
 Array = npt.NDArray[Any]
 
@@ -71,6 +75,14 @@ class DataType(enum.Enum):
     # There is one object of each type; an enumeration's own hash is that of its name, in Python.
     __hash__ = object.__hash__
 
+    def __repr__(self) -> str:
+        return f"DataType.{self.name}"
+
+    @classmethod
+    def _missing_(cls, value: object) -> DataType:
+        """`DataType("f32")`, `DataType(np.float32)`."""
+        return as_data_type("value", value)
+
     @property
     def compute(self) -> DataType:
         """The type values of this type are computed in: the two 16-bit floats widen to FLOAT32."""
@@ -99,6 +111,39 @@ def data_type_names() -> tuple[str, ...]:
 def find_data_type(name: str) -> DataType | None:
     """The data type with that long or short name (`FLOAT32`, `f32`; case does not matter)."""
     return _FOLDED.get(name.lower())
+
+
+def as_data_type(parameter: str, given: object) -> DataType:
+    """The data type of a tensor that a caller means: itself, one of its names, or NumPy's type or
+    dtype for it. Python's own `int` and `float` say no width, and so mean none. Raises `DmlcError`.
+    """
+    found: DataType | None = None
+    if isinstance(given, DataType):
+        found = given
+    elif isinstance(given, str):
+        found = find_data_type(given)
+        if found is None:
+            raise DmlcError(unknown_name("data type", given, data_type_names()))
+    elif given is bool:
+        found = DataType.BOOL
+    elif isinstance(given, np.dtype) or (isinstance(given, type) and issubclass(given, np.generic)):
+        found = held_type(np.dtype(cast("npt.DTypeLike", given)))
+    else:
+        expected = "a data type: a dmlc.DataType, a name such as 'FLOAT32', or a NumPy dtype"
+        raise wrong_kind(parameter, expected, cast("object", given))
+    if found is None or found is DataType.INDEX:
+        shown = given.name if isinstance(given, DataType) else np.dtype(cast("Any", given))
+        raise DmlcError(
+            f"{parameter} is {shown}, which no tensor can hold",
+            notes=[f"tensors hold {', '.join(t.name for t in TENSOR_TYPES)}"],
+        )
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def held_type(dtype: np.dtype[Any]) -> DataType | None:
+    """The data type of an array of that dtype, or None where no tensor can hold it."""
+    return data_type_of(dtype) if dtype.kind in "biufV" else None
 
 
 def data_type_of(dtype: npt.DTypeLike) -> DataType | None:

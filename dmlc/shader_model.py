@@ -1,5 +1,5 @@
-"""Shader models: which one generated HLSL is written for, what its compiler has to be told, and what
-it asks of a device.
+"""Shader models: which one generated HLSL is written for, what its compiler has to be told, and
+what it asks of a device.
 
 6.2 has 16-bit types, where a device supports them in full; 6.0 runs everywhere, and stores such
 values two to a word.

@@ -141,6 +141,12 @@ class DmlcError(Exception):
         return "\n".join(d.render() for d in self.diagnostics)
 
 
+class ArgumentError(DmlcError, TypeError):
+    """A value of a kind that a parameter does not take; the message names the parameter."""
+
+    __str__ = DmlcError.__str__
+
+
 class UnknownNameError(DmlcError, KeyError):
     """A name that nothing here has; its notes say the nearest known ones."""
 
@@ -157,6 +163,11 @@ class UnavailableError(DmlcError):
 
 class InternalError(Exception):
     """The compiler broke its own rules: a bug in dmlc, never the user's fault."""
+
+
+def list_names(names: Sequence[str], most: int = 8) -> str:
+    """Names as one line has room for them: `X, Y`; where there are many, the first of them."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 
 import dmlc
-from dmlc import api, ir
+from dmlc import api, devices, ir
 
 Array = npt.NDArray[Any]
 NAME = "directml.ACTIVATION_RELU_GRAD"
@@ -248,7 +248,9 @@ def test_packed_arrays_of_any_size_share_one_kernel() -> None:
     plans = []
     for shape in ((7,), (2, 9), (3, 1, 4)):
         result(arrays(shape))
-        call = api._Call(dmlc.operator(NAME), arrays(shape), {}, {}, {}, api._find_device("opencl"))
+        call = api._Call(
+            dmlc.operator(NAME), arrays(shape), {}, {}, {}, devices.find_device("opencl")
+        )
         plans.append(api._plans.find(call._signature()))
     assert all(p is not None and p.executable is plans[0].executable for p in plans)
 
@@ -385,7 +387,7 @@ def test_outputs_that_do_not_fit(device: str) -> None:
 
 
 def test_things_that_do_not_run() -> None:
-    with pytest.raises(dmlc.DmlcError, match=r"run takes an operator.*not a int"):
+    with pytest.raises(dmlc.DmlcError, match=r"subject must be an operator.*, not 3"):
         dmlc.run(cast(Any, 3), {})
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlc.files import write_files
+from dmlc.files import cache_folder, open_regular, read_bounded, write_files
 from dmlc.source import DmlcError
 
 
@@ -58,3 +58,39 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
         assert raised.value.diagnostics[0].notes[0].message == (
             "give an output folder that you may write to"
         )
+
+
+@pytest.mark.parametrize(
+    ("environment", "platform", "folder"),
+    [
+        ({"XDG_CACHE_HOME": "/c"}, "linux", "/c/dmlc"),
+        ({}, "linux", "~/.cache/dmlc"),
+        ({"LOCALAPPDATA": "/local"}, "win32", "/local/dmlc"),
+        ({}, "win32", "~/AppData/Local/dmlc"),
+        ({"XDG_CACHE_HOME": "/c"}, "darwin", "~/Library/Caches/dmlc"),
+    ],
+)
+def test_the_users_cache_folder(environment: dict[str, str], platform: str, folder: str) -> None:
+    assert cache_folder(environment, platform) == Path(folder).expanduser()
+
+
+def test_a_device_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "null").symlink_to("/dev/null")
+    for name in ("pipe", "null"):
+        with pytest.raises(DmlcError, match=f"cannot write '.*{name}': it is no regular file"):
+            write_files(tmp_path, {name: b"1"})
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert (tmp_path / "null").is_symlink()
+
+
+def test_regular_files_are_read_as_far_as_they_may_be_long(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"12345678" * (1 << 17))
+    assert read_bounded(path, 1 << 20) == path.read_bytes()
+    with pytest.raises(DmlcError, match="is larger than 0 MiB"):
+        read_bounded(path, (1 << 20) - 1)
+    with pytest.raises(DmlcError, match="it is a directory"):
+        open_regular(tmp_path)
+    with pytest.raises(DmlcError, match="it is no regular file"):
+        read_bounded("/dev/zero", 8)

@@ -14,14 +14,22 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dmlc"
 
 ORDER = (
-    "collection", "source", "resources", "files", "scalars", "language", "library", "ir", "binding",
-    "catalog", "building", "transform", "reference", "oracle", "kernel", "shader_model",
-    "buffer_plan", "program", "report", "codegen", "pipeline", "picture", "runtime", "interop",
-    "api", "testing", "cli", "__main__",
+    "collection", "source", "parameters", "resources", "files", "scalars", "language", "library",
+    "ir", "binding", "catalog", "building", "transform", "reference", "oracle", "kernel",
+    "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline", "picture", "runtime",
+    "devices", "known_answers", "api", "testing", "interop", "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 
-RUNTIME_MAY_IMPORT = ("source", "files", "scalars", "shader_model", "program", "runtime")
+RUNTIME_MAY_IMPORT = (
+    "source",
+    "parameters",
+    "files",
+    "scalars",
+    "shader_model",
+    "program",
+    "runtime",
+)
 """The runtime works from programs alone: no IR, no language."""
 
 OWNERS = {
@@ -34,7 +42,7 @@ OWNERS = {
 """The third-party packages, and the modules that may import them. NumPy is at home wherever
 values are: everywhere but in the places below."""
 
-WITHOUT_NUMPY = ("source", "resources", "files", "language", "library", "program")
+WITHOUT_NUMPY = ("source", "parameters", "resources", "files", "language", "library", "program")
 
 LATE_IMPORTS = {("dmlc.runtime.opencl.driver", "pyopencl")}
 """The imports that may stand in a function: of packages a machine can do without until they are

@@ -6,10 +6,10 @@ arrays have their length checked, and defaults are worked out.
 
 from __future__ import annotations
 
+import itertools
 import math
 import numbers
-from collections.abc import Container, Iterable, Mapping
-from typing import cast
+from collections.abc import Container, Iterable, Mapping, Sized
 
 import numpy as np
 
@@ -18,9 +18,13 @@ from dmlc.binding.facts import Binding
 from dmlc.binding.values import Constant, EnumValue, is_number, round_float, show
 from dmlc.language.definitions import AttributeDefinition, OperatorDefinition
 from dmlc.language.vocabulary import find_member
+from dmlc.parameters import expect_items
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, DmlcError, Note, unknown_name
+from dmlc.source import ArgumentError, Diagnostic, DmlcError, Note, unknown_name
 
+MOST_ENTRIES = 1024
+"""The most values of an array attribute, and tensors of an array of tensors. Formulas read each
+entry when they are bound, so an array of them is a setting and never data."""
 _INT_LIMITS = (-(2**63), 2**63 - 1)
 _UINT_LIMITS = (0, 2**64 - 1)
 _FLOAT32_LARGEST = float(np.finfo(np.float32).max)
@@ -117,10 +121,19 @@ def convert(attribute: AttributeDefinition, given: object) -> Constant:
     """A caller's value (plain Python, NumPy, or already converted) as the attribute's type."""
     if not attribute.is_array:
         return _convert_one(attribute, given)
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise _wrong(attribute, given, "a list of values")
-    items = cast("Iterable[object]", given)
-    return tuple(_convert_one(attribute, item) for item in items)
+    try:
+        items = expect_items(attribute.name, given, "")
+    except ArgumentError:
+        raise _wrong(attribute, given, "a list of values") from None
+    # What has no length of its own may have no end.
+    taken = list(itertools.islice(items, MOST_ENTRIES + 1))
+    if len(taken) > MOST_ENTRIES:
+        count = f"{len(given):,}" if isinstance(given, Sized) else f"more than {MOST_ENTRIES:,}"
+        raise DmlcError(
+            f"attribute '{attribute.name}' has {count} values; {MOST_ENTRIES:,} at most",
+            notes=["give longer data as a tensor", Note("declared here", attribute.span)],
+        )
+    return tuple(_convert_one(attribute, item) for item in taken)
 
 
 def _plain(given: object) -> object:
@@ -131,7 +144,13 @@ def _plain(given: object) -> object:
         return bool(given)
     if isinstance(given, numbers.Integral):
         return int(given)
-    return float(given) if isinstance(given, numbers.Real) else given
+    if not isinstance(given, numbers.Real):
+        return given
+    try:
+        return float(given)
+    except OverflowError:
+        # A fraction beyond every float.
+        return math.copysign(math.inf, given)
 
 
 def _convert_one(attribute: AttributeDefinition, given: object) -> Constant:

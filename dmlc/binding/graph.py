@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dmlc import ir
 from dmlc.binding.facts import Binding
 from dmlc.binding.graph_statements import lower_graph
-from dmlc.binding.operator import Description
+from dmlc.binding.operator import Description, as_description, read_descriptions
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import TensorDesc, read_sizes
 from dmlc.collection import rare_searches
 from dmlc.language import syntax
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
-from dmlc.source import Diagnostic, DmlcError, Note, unknown_name
+from dmlc.parameters import expect, expect_integer, expect_mapping
+from dmlc.source import Diagnostic, DmlcError, Note, list_names, unknown_name
 
 _MOST_ERRORS = 20
 
@@ -27,6 +28,10 @@ class Graph:
     """A graph of the language, ready to be bound."""
 
     definition: GraphDefinition
+
+    def __post_init__(self) -> None:
+        notes = ["dmlc.parse and dmlc.load give graphs"]
+        expect("definition", self.definition, GraphDefinition, "a checked definition", notes)
 
     @property
     def name(self) -> str:
@@ -48,6 +53,11 @@ class Graph:
         """The names of its symbols, in the order declared."""
         return tuple(s.text for s in self.definition.syntax.symbols)
 
+    def __repr__(self) -> str:
+        symbols = f"[{list_names(self.symbols)}]" if self.symbols else ""
+        given, found = list_names(self.inputs), list_names(self.outputs)
+        return f"<graph {self.name}{symbols}: {given} -> {found}>"
+
     @rare_searches()
     def bind(
         self,
@@ -64,7 +74,7 @@ class Graph:
         Raises `DmlcError` with every independent mistake, and `UnsupportedError` for what this
         version cannot bind.
         """
-        given = dict(tensors or {})
+        given = {n: as_description(n, value) for n, value in read_descriptions(tensors).items()}
         known = (*self.inputs, *self.outputs)
         diagnostics = [
             unknown_name(f"tensor of graph '{self.name}'", name, known)
@@ -73,7 +83,7 @@ class Graph:
         ]
         surroundings = _surroundings(self.definition)
         symbols = Symbols(self.definition.syntax, surroundings)
-        symbols.state(dims or {})
+        symbols.state(read_dims(dims))
         symbols.infer({n: s for n in self.inputs if n in given and (s := _sizes(n, given[n]))})
         diagnostics += symbols.diagnostics
         if not diagnostics:
@@ -115,6 +125,14 @@ class Graph:
                     desc = described
             found[name] = desc
         return found
+
+
+def read_dims(given: object) -> dict[str, int]:
+    """The `dims` of a caller. Raises `ArgumentError`."""
+    if given is None:
+        return {}
+    found = expect_mapping("dims", given, "a mapping of symbols' names to sizes")
+    return {n: expect_integer(f"dims['{n}']", size) for n, size in found.items()}
 
 
 def _raise(diagnostics: list[Diagnostic]) -> None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from dmlc.binding.graph import Graph
 from dmlc.binding.operator import Operator
 from dmlc.language.definitions import ModuleDefinition
-from dmlc.source import Diagnostic
+from dmlc.source import Diagnostic, list_names
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -19,6 +19,10 @@ class Module:
     operators: Mapping[str, Operator]
     graphs: Mapping[str, Graph]
     diagnostics: tuple[Diagnostic, ...]
+
+    def __repr__(self) -> str:
+        names = list_names([*self.operators, *self.graphs])
+        return f"<module of {names}>" if names else "<empty module>"
 
     @staticmethod
     def of(definition: ModuleDefinition) -> Module:

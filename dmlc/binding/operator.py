@@ -7,19 +7,36 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast
 
+import numpy as np
+
 from dmlc import ir
-from dmlc.binding.attributes import complete_attributes, given_attributes
+from dmlc.binding.attributes import MOST_ENTRIES, complete_attributes, given_attributes
 from dmlc.binding.compute import lower_compute
 from dmlc.binding.constraints import check_constraints, check_description
 from dmlc.binding.facts import Binding, BoundTensor
 from dmlc.binding.infer import infer_sizes, infer_types
+from dmlc.binding.tables import (
+    AttributeRow,
+    TensorRow,
+    list_attributes,
+    list_tensors,
+    list_types,
+)
 from dmlc.binding.tensors import MAXIMUM_RANK, TensorDesc, read_sizes
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition, TensorDefinition, TensorLevel
-from dmlc.source import Diagnostic, DmlcError, Note, unknown_name
+from dmlc.parameters import (
+    expect,
+    expect_integer,
+    expect_items,
+    expect_mapping,
+    expect_text,
+    wrong_kind,
+)
+from dmlc.scalars import DataType
+from dmlc.source import Diagnostic, DmlcError, Note, list_names, unknown_name
 
 _MOST_ERRORS = 20
-_MOST_ENTRIES = 1024
 _ENTRY = re.compile(r"([A-Za-z_]\w*?)(?:\[(\d{1,9})\]|_(\d{1,9}))", re.ASCII)
 """An entry of an array of tensors, as callers spell it."""
 
@@ -33,6 +50,10 @@ class Operator:
 
     definition: OperatorDefinition
 
+    def __post_init__(self) -> None:
+        notes = ["dmlc.parse and dmlc.load give operators"]
+        expect("definition", self.definition, OperatorDefinition, "a checked definition", notes)
+
     @property
     def name(self) -> str:
         """The qualified name: `directml.ACTIVATION_RELU_GRAD`."""
@@ -41,6 +62,27 @@ class Operator:
     @property
     def doc(self) -> str | None:
         return self.definition.doc
+
+    @property
+    def tensors(self) -> Mapping[str, TensorRow]:
+        """The rows of its table of tensors, by name and in order; of the newest feature level."""
+        return list_tensors(self.definition)
+
+    @property
+    def attributes(self) -> Mapping[str, AttributeRow]:
+        """The rows of its table of attributes, by name and in order."""
+        return list_attributes(self.definition)
+
+    @property
+    def types(self) -> tuple[Mapping[str, tuple[DataType, ...]], ...]:
+        """Which data types go together: each row permits some for the tensors that it names. Empty
+        where the table of tensors says all."""
+        return list_types(self.definition)
+
+    def __repr__(self) -> str:
+        rows = self.definition.levels[-1].tensors
+        given, found = ([t.name for t in rows if t.output == output] for output in (False, True))
+        return f"<operator {self.name}: {list_names(given)} -> {list_names(found)}>"
 
     def bind(
         self,
@@ -80,9 +122,10 @@ class Operator:
         describes them. Raises as `bind` does."""
         table = _find_level(self.definition, level)
         diagnostics: list[Diagnostic] = []
-        given, table = expand_arrays(table, dict(tensors or {}), diagnostics)
-        binding = _start(self.definition, table, given, attributes or {}, computed, diagnostics)
-        refused = set(attributes or {}) - set(binding.attributes)
+        given, table = expand_arrays(table, tensors, diagnostics)
+        values = read_attributes(attributes)
+        binding = _start(self.definition, table, given, values, computed, diagnostics)
+        refused = set(values) - set(binding.attributes)
         if not diagnostics:
             binding = infer_types(binding)
         completed = complete_attributes(binding, refused, diagnostics)
@@ -101,22 +144,23 @@ class Operator:
 
 
 def expand_arrays(
-    table: TensorLevel, given: Mapping[str, object], diagnostics: list[Diagnostic]
+    table: TensorLevel, given: object, diagnostics: list[Diagnostic]
 ) -> tuple[dict[str, Description], TensorLevel]:
     """The descriptions given, and the table, with the entries of each array of tensors in its
     place. An array is given as a list, or entry by entry: `InputTensors[0]`, `InputTensors_0`."""
     arrays = {t.name: t for t in table.tensors if t.array}
     named = {t.name for t in table.tensors}
     found: dict[str, Description] = {}
-    for name, value in given.items():
+    for name, value in read_descriptions(given).items():
         if name in arrays and isinstance(value, list | tuple):
-            items = cast("Sequence[Description]", value)
-            found.update({f"{name}[{number}]": item for number, item in enumerate(items)})
+            items = cast("Sequence[object]", value)
+            described = {f"{name}[{number}]": item for number, item in enumerate(items)}
+            found.update({n: as_description(n, item) for n, item in described.items()})
             continue
         entry = _ENTRY.fullmatch(name)
         known = entry is not None and name not in named and entry[1] in arrays
         spelt = f"{entry[1]}[{int(entry[2] or entry[3])}]" if entry is not None and known else name
-        found[spelt] = cast("Description", value)
+        found[spelt] = as_description(name, value)
     rows: list[TensorDefinition] = []
     for tensor in table.tensors:
         if not tensor.array:
@@ -127,8 +171,8 @@ def expand_arrays(
             if entry is not None and entry[1] == tensor.name and entry[2]
         ]  # fmt: skip
         count = max(numbers, default=-1) + 1
-        if count > _MOST_ENTRIES:
-            raise DmlcError(f"'{tensor.name}' has {count} tensors; {_MOST_ENTRIES} at most")
+        if count > MOST_ENTRIES:
+            raise DmlcError(f"'{tensor.name}' has {count} tensors; {MOST_ENTRIES} at most")
         if not numbers:
             kind = "output" if tensor.output else "input"
             diagnostics.append(
@@ -143,6 +187,38 @@ def expand_arrays(
     return found, TensorLevel(table.level, tuple(rows))
 
 
+def read_descriptions(given: object) -> dict[str, object]:
+    """The `tensors` of a caller; what is None is left out. Raises `ArgumentError`."""
+    if given is None:
+        return {}
+    expected = "a mapping of tensors' names to descriptions"
+    found = expect_mapping("tensors", given, expected)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def as_description(name: str, given: object) -> Description:
+    """A description, or sizes. Raises `ArgumentError`."""
+    if isinstance(given, TensorDesc):
+        return given
+    parameter = f"tensors['{name}']"
+    expected = "a TensorDesc, or sizes such as (2, 3)"
+    if isinstance(given, np.ndarray):
+        # An array of whole numbers might be meant as sizes or as itself.
+        note = "describe an array x as TensorDesc(x.dtype, x.shape), or run the operator on it"
+        raise wrong_kind(parameter, expected, cast("object", given), [note])
+    return tuple(
+        expect_integer(f"each size of {parameter}", item)
+        for item in expect_items(parameter, given, expected)
+    )
+
+
+def read_attributes(given: object) -> Mapping[str, object]:
+    """The `attributes` of a caller. Raises `ArgumentError`."""
+    if given is None:
+        return {}
+    return expect_mapping("attributes", given, "a mapping of attributes' names to values")
+
+
 def _raise(diagnostics: list[Diagnostic]) -> None:
     if diagnostics:
         raise DmlcError(list(dict.fromkeys(diagnostics))[:_MOST_ERRORS])
@@ -153,6 +229,7 @@ def _find_level(definition: OperatorDefinition, level: str | None) -> TensorLeve
     newest = definition.levels[-1]
     if level is None:
         return newest
+    expect_text("level", level, "the name of a feature level")
     known = [t.level for t in definition.levels if t.level is not None]
     if level in known:
         return next(t for t in definition.levels if t.level == level)

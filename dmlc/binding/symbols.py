@@ -8,7 +8,6 @@ in it. Every size that the graph declares is then held to what is given.
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Mapping, Sequence
 
 from dmlc.binding.builder import span_text
@@ -50,19 +49,15 @@ class Symbols:
                     unknown_name(f"symbol of graph '{self.graph.name.text}'", name, names)
                 )
                 continue
-            try:
-                whole = -1 if isinstance(size, bool) else operator.index(size)
-            except TypeError:
-                whole = -1
-            if not 0 <= whole <= _LARGEST_SIZE:
+            if not 0 <= size <= _LARGEST_SIZE:
                 self.diagnostics.append(
                     Diagnostic(
                         f"the size of symbol '{name}' must be a whole number of 0 to "
-                        f"{_LARGEST_SIZE}, but is {size!r}"
+                        f"{_LARGEST_SIZE}, but is {size}"
                     )
                 )
                 continue
-            self._learn(name, _Known(whole, None))
+            self._learn(name, _Known(size, None))
 
     def infer(self, sizes: Mapping[str, tuple[int, ...]]) -> None:
         """Works out symbols from the sizes of inputs, and holds those to the graph."""

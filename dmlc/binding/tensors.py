@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 from collections.abc import Sequence
 
+import numpy.typing as npt
+
 from dmlc.ir import packed_strides
-from dmlc.scalars import DataType, data_type_names, find_data_type
-from dmlc.source import DmlcError, unknown_name
+from dmlc.parameters import expect_integer, expect_items
+from dmlc.scalars import DataType, as_data_type
+from dmlc.source import DmlcError
 
 MAXIMUM_RANK = 8
 LARGEST_SIZE = 2**63 - 1
@@ -20,6 +22,7 @@ LARGEST_SIZE = 2**63 - 1
 class TensorDesc:
     """Data type, sizes and strides of a tensor.
 
+    `data_type` is a `DataType`, a name such as `"FLOAT32"` or `"f32"`, or NumPy's type or dtype.
     `sizes` has 1 to 8 dimensions of 0 or more elements, or is None to leave them open.
     `strides` are in elements, 0 or more, one per dimension; None means packed, last dimension
     fastest. A stride of 0 repeats the same element. Raises `DmlcError` for anything else.
@@ -31,11 +34,11 @@ class TensorDesc:
 
     def __init__(
         self,
-        data_type: DataType | str,
+        data_type: DataType | str | npt.DTypeLike,
         sizes: Sequence[int] | None = None,
         strides: Sequence[int] | None = None,
     ) -> None:
-        object.__setattr__(self, "data_type", _as_data_type(data_type))
+        object.__setattr__(self, "data_type", as_data_type("data_type", data_type))
         object.__setattr__(self, "sizes", None if sizes is None else read_sizes(sizes))
         object.__setattr__(self, "strides", None)
         if strides is not None:
@@ -90,31 +93,19 @@ def show_sizes(sizes: Sequence[int | str]) -> str:
     return f"[{', '.join(map(str, sizes))}]"
 
 
-def _as_data_type(given: DataType | str) -> DataType:
-    found = given if isinstance(given, DataType) else find_data_type(given)
-    if found is None or found is DataType.INDEX:
-        raise DmlcError(unknown_name("data type", str(given), data_type_names()))
-    return found
-
-
-def _as_integers(what: str, given: Sequence[int], whose: str = "") -> tuple[int, ...]:
-    made: list[int] = []
-    for axis, value in enumerate(given):
-        along = f"along axis {axis} it is"
-        try:
-            if isinstance(value, bool):
-                raise TypeError
-            made.append(operator.index(value))
-        except TypeError:
-            raise DmlcError(f"{whose}{what} must be integers, but {along} {value!r}") from None
-        if made[-1] < 0:
-            raise DmlcError(f"{whose}{what} must not be negative, but {along} {value}")
-        if made[-1] > LARGEST_SIZE:
-            raise DmlcError(f"{whose}{what} are at most {LARGEST_SIZE}, but {along} {value}")
+def _as_integers(what: str, given: object, whose: str = "") -> tuple[int, ...]:
+    items = expect_items(f"{whose}{what}", given, "a list of whole numbers")
+    made = [expect_integer(f"{whose}each of {what}", value) for value in items]
+    for axis, value in enumerate(made):
+        along = f"along axis {axis} it is {value}"
+        if value < 0:
+            raise DmlcError(f"{whose}{what} must not be negative, but {along}")
+        if value > LARGEST_SIZE:
+            raise DmlcError(f"{whose}{what} are at most {LARGEST_SIZE}, but {along}")
     return tuple(made)
 
 
-def read_sizes(given: Sequence[int], name: str | None = None) -> tuple[int, ...]:
+def read_sizes(given: object, name: str | None = None) -> tuple[int, ...]:
     """Sizes a tensor may have: 1 to 8, each 0 or more, `LARGEST_SIZE` elements together at most.
     `name` is the tensor's, for messages. Raises `DmlcError`."""
     whose = "" if name is None else f"tensor '{name}': "
@@ -138,7 +129,7 @@ def find_excess(sizes: Sequence[int | str]) -> str | None:
     return f"sizes {show_sizes(sizes)} are {count} elements, and {LARGEST_SIZE} is the most"
 
 
-def _as_strides(given: Sequence[int], sizes: tuple[int, ...] | None) -> tuple[int, ...]:
+def _as_strides(given: object, sizes: tuple[int, ...] | None) -> tuple[int, ...]:
     strides = _as_integers("strides", given)
     if sizes is None:
         raise DmlcError("strides need sizes: give both, or neither")

@@ -7,9 +7,13 @@ text as a file is checked, so both have one meaning and the same diagnostics.
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias, cast
+
+import numpy as np
 
 from dmlc.binding import Graph, Module, Operator, TensorDesc
 from dmlc.building.shapes import infer_output
@@ -35,8 +39,15 @@ from dmlc.language.definitions import (
 )
 from dmlc.language.format import format_expression, format_file
 from dmlc.language.vocabulary import REDUCTIONS, SCALAR_FUNCTIONS
-from dmlc.scalars import DataType, data_type_names, find_data_type
-from dmlc.source import DmlcError, unknown_name
+from dmlc.parameters import (
+    expect,
+    expect_folders,
+    expect_integer,
+    expect_items,
+    expect_text,
+)
+from dmlc.scalars import DataType, as_data_type, find_data_type
+from dmlc.source import DmlcError, list_names, unknown_name
 
 Size: TypeAlias = int | str | Value
 """A number, the name of a symbol, or an expression of symbols."""
@@ -93,8 +104,9 @@ class GraphBuilder:
     `like=`. Methods raise `DmlcError` for what is wrong in itself; `build` for the rest.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, import_folders: Sequence[str | os.PathLike[str]] = ()) -> None:
         self._name = _check_name(name)
+        self._folders = expect_folders("import_folders", import_folders)
         self._taken: dict[str, None] = {}
         self._symbols: dict[str, Value] = {}
         self._inputs: list[syntax.GraphInput] = []
@@ -104,12 +116,18 @@ class GraphBuilder:
         self._outputs: list[tuple[str, Value]] = []
         self._imports: dict[str, None] = {}
 
+    def __repr__(self) -> str:
+        given = list_names([i.name.text for i in self._inputs])
+        found = list_names([name for name, _ in self._outputs])
+        return f"<graph {self._name} in the making: {given} -> {found}>"
+
     # Declarations -------------------------------------------------------------------------
 
     def symbols(self, names: str) -> tuple[Value, ...]:
         """Symbols by name, separated by spaces or commas: `N, C = graph.symbols("N C")`. They
         stand in sizes, and in expressions as numbers. A symbol that only sizes name needs no
         declaration."""
+        expect_text("names", names, "a text of names")
         return tuple(self._symbol(name) for name in names.replace(",", " ").split())
 
     def input(self, name: str, data_type: DataType | str, sizes: Sequence[Size]) -> Value:
@@ -149,6 +167,7 @@ class GraphBuilder:
         has several.
         """
         found = find_operator(operator) if isinstance(operator, str) else operator
+        expect("operator", found, Operator, "a dmlc.Operator or the name of one")
         definition = found.definition
         self._import(found)
         operands: list[Value] = []
@@ -200,7 +219,8 @@ class GraphBuilder:
 
     def cast(self, value: Value, data_type: DataType | str) -> Value:
         """The value converted to a data type."""
-        dtype = _data_type(data_type)
+        expect("value", value, Value, "a value of the graph")
+        dtype = as_data_type("data_type", data_type)
         target = syntax.Reference(dtype.name, NOWHERE)
         return Value(
             self._record,
@@ -221,6 +241,7 @@ class GraphBuilder:
     ) -> Value:
         """A reduction over axes, which stay with size 1: those listed, or those along which `like`
         has size 1."""
+        expect_text("combiner", combiner, "the name of a reduction")
         if combiner not in REDUCTIONS:
             raise DmlcError(unknown_name("reduction", combiner, REDUCTIONS))
         if (axes is None) == (like is None):
@@ -240,13 +261,17 @@ class GraphBuilder:
                 other.shape,
                 dtype,
             )
-        listed = syntax.Array(tuple(literal(a) for a in axes or ()), NOWHERE)
+        folded = [
+            expect_integer("each of axes", axis)
+            for axis in expect_items("axes", axes, "a list of axes")
+        ]
+        listed = syntax.Array(tuple(literal(a) for a in folded), NOWHERE)
         return Value(
             self._record,
             Role.EXPRESSION,
             lambda e: call_expression(combiner, [e[0]], axes=listed),
             [operand],
-            _fold_shape(operand, axes or ()),
+            _fold_shape(operand, folded),
             dtype,
         )
 
@@ -278,7 +303,9 @@ class GraphBuilder:
 
     def module(self) -> Module:
         """The graph as a module of its own, whose `diagnostics` are warnings."""
-        return parse(str(self), f"<graph {self._name}>")
+        # Whoever gave an operator of a file has loaded that, and what it imports.
+        folders = [*self._folders, *(Path(path).parent for path in self._imports)]
+        return parse(str(self), f"<graph {self._name}>", folders)
 
     def __str__(self) -> str:
         """The graph in the language."""
@@ -313,17 +340,18 @@ class GraphBuilder:
     def _type(
         self, data_type: DataType | str, sizes: Sequence[Size]
     ) -> tuple[syntax.TensorType, tuple[int | str, ...]]:
-        values = [self._symbol(s) if isinstance(s, str) else s for s in sizes]
+        given = expect_items("sizes", sizes, "a list of numbers, names and symbols")
+        values = [self._symbol(s) if isinstance(s, str) else s for s in given]
         for size in values:
             if isinstance(size, Value) and size.shape != ():
                 raise DmlcError("a size is a number or an expression of symbols, not a tensor")
         written = [write(as_value(size, self._record)) for size in values]
+        dtype = _name(as_data_type("data_type", data_type).name)
         shape = tuple(
             e.value if isinstance(e, syntax.Literal) and isinstance(e.value, int)
             else format_expression(e)
             for e in written
         )  # fmt: skip
-        dtype = _name(_data_type(data_type).name)
         return syntax.TensorType(dtype, tuple(written), NOWHERE), shape
 
     def _stated(self, tensor: TensorDefinition, given: object) -> syntax.Expression:
@@ -350,9 +378,15 @@ class GraphBuilder:
         return syntax.Index(base, declared.sizes, None, NOWHERE)
 
     def _attribute(self, attribute: AttributeDefinition, given: object) -> syntax.Expression:
+        if isinstance(given, np.ndarray):
+            given = cast("object", given.tolist())
         if isinstance(given, list | tuple):
             items = cast("Sequence[object]", given)
             return syntax.Array(tuple(self._attribute(attribute, g) for g in items), NOWHERE)
+        if isinstance(given, Value):
+            if given.shape != ():
+                raise DmlcError(f"'{attribute.name}' is an attribute and takes no tensor")
+            return write(given)
         if isinstance(given, str):
             if attribute.enum is not None:
                 return syntax.Reference(given, NOWHERE)
@@ -361,10 +395,6 @@ class GraphBuilder:
             for member, number in attribute.enum.members.items():
                 if number == given:
                     return syntax.Reference(member, NOWHERE)
-        if isinstance(given, Value):
-            if given.shape != ():
-                raise DmlcError(f"'{attribute.name}' is an attribute and takes no tensor")
-            return write(given)
         return literal(given)
 
     def _label(self, value: Value, name: str | None, definition: OperatorDefinition) -> None:
@@ -467,13 +497,7 @@ def _name(text: str) -> syntax.Name:
 
 
 def _check_name(name: str) -> str:
+    expect_text("name", name)
     if not _NAME.fullmatch(name) or name in _LITERALS:
         raise DmlcError(f"'{name}' is no name: letters, digits and underscores, and no digit first")
     return name
-
-
-def _data_type(given: DataType | str) -> DataType:
-    found = given if isinstance(given, DataType) else find_data_type(given)
-    if found is None:
-        raise DmlcError(unknown_name("data type", str(given), data_type_names()))
-    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -69,6 +70,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line and gives its exit status."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        return _run(arguments)
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    """A warning as errors are shown; where in the program it arose is no user's concern."""
+    click.echo(f"warning: {message}", err=True)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         status: object = group.main(args=arguments, prog_name="dmlc", standalone_mode=False)
     except click.exceptions.Exit as leaving:

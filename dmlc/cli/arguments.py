@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,19 +42,31 @@ def dimension_option(function: F) -> F:
     )(function)  # fmt: skip
 
 
+def import_option(function: F) -> F:
+    """The option `--import-folder` of a command."""
+    return click.option(
+        "--import-folder", "folders", multiple=True, metavar="DIR",
+        help="A folder whose files a FILE may import, besides those below its own. May repeat.",
+    )(function)  # fmt: skip
+
+
 def bindings(function: F) -> F:
     """The options that bind an operator or a graph."""
-    return tensor_option(attribute_option(dimension_option(function)))
+    return tensor_option(attribute_option(dimension_option(import_option(function))))
 
 
 # Subjects -------------------------------------------------------------------------------------
 
 
 def bind_subject(
-    text: str, tensors: Iterable[str], attributes: Iterable[str], dimensions: Iterable[str]
+    text: str,
+    tensors: Iterable[str],
+    attributes: Iterable[str],
+    dimensions: Iterable[str],
+    folders: Sequence[str] = (),
 ) -> ir.Function:
     """The function that `OP` or `FILE[:NAME]` becomes with these bindings."""
-    subject = find_subject(text)
+    subject = find_subject(text, folders)
     dims = read_dimensions(dimensions, subject)
     if isinstance(subject, dmlc.Graph):
         refuse_attributes(attributes, subject)
@@ -89,14 +101,15 @@ def refuse_attributes(texts: Iterable[str], graph: dmlc.Graph) -> None:
         )
 
 
-def find_subject(text: str) -> dmlc.Operator | dmlc.Graph:
-    """The operator or the graph that `OP` or `FILE[:NAME]` means."""
+def find_subject(text: str, folders: Sequence[str] = ()) -> dmlc.Operator | dmlc.Graph:
+    """The operator or the graph that `OP` or `FILE[:NAME]` means; a file may import from
+    `folders`."""
     path, _, name = text.rpartition(":")
     if _is_file(text):
         path, name = text, ""
     elif not _is_file(path):
         return dmlc.operator(text)
-    module = dmlc.load(path)
+    module = dmlc.load(path, folders)
     subjects: dict[str, dmlc.Operator | dmlc.Graph] = {**module.graphs, **module.operators}
     if name:
         for qualified, subject in subjects.items():

@@ -16,6 +16,7 @@ import numpy as np
 
 import dmlc
 from dmlc.binding import ir_name
+from dmlc.files import open_regular
 from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.source import DmlcError
 from dmlc.testing.verify import bind_for_arrays
@@ -35,14 +36,22 @@ def read_arrays(
     return found
 
 
+_LONGEST_HEADER = 1 << 16
+"""The most bytes of a header that are read: from version 2 on a header may say 4 GiB."""
+
+
 def read_array(path: str, dtype: DataType | None = None) -> Array:
     """One `.npy` file of any version and order, in this machine's byte order.
 
-    `dtype` is what the tensor is said to hold. Raises `DmlcError` where the file is missing, cut
-    short, no `.npy` file, or holds what no tensor can.
+    `dtype` is what the tensor is said to hold. Raises `DmlcError` where the file is missing, no
+    regular one, cut short, no `.npy` file, or holds what no tensor can.
     """
     try:
-        with open(path, "rb") as file, warnings.catch_warnings():
+        with open_regular(path) as file, warnings.catch_warnings():
+            start = file.read(12)
+            if start[6:7] > b"\1" and int.from_bytes(start[8:], "little") > _LONGEST_HEADER:
+                raise ValueError("a header is far shorter")
+            file.seek(0)
             # Such as a remark on files that Python 2 wrote: they are read all the same.
             warnings.simplefilter("ignore")
             array: Array = np.lib.format.read_array(file, allow_pickle=False)

@@ -8,20 +8,21 @@ from typing import Any
 import click
 
 import dmlc
-from dmlc.cli.arguments import count_subjects
+from dmlc.cli.arguments import count_subjects, import_option
 from dmlc.source import Diagnostic, DmlcError
 
 
 @click.command("check", epilog="Example: dmlc check my_operators.dml")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@import_option
 @click.option("--json", "as_json", is_flag=True, help="Write the diagnostics as JSON.")
-def command(files: tuple[str, ...], as_json: bool) -> int:
+def command(files: tuple[str, ...], folders: tuple[str, ...], as_json: bool) -> int:
     """Parse and check files; report every mistake with its place. Warnings are of what may well
     be meant, and leave the status at 0."""
     found: list[Diagnostic] = []
     for file in files:
         try:
-            module = dmlc.load(file)
+            module = dmlc.load(file, folders)
         except DmlcError as error:
             found += error.diagnostics
             if not as_json:

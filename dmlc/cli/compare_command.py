@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 
 import click
 import numpy as np
 
 from dmlc.cli.arrays import read_array
+from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError
-from dmlc.testing.compare import Tolerance, compare
+from dmlc.testing.compare import Tolerance
+from dmlc.testing.verify import Verdict
 
 
 @click.command(
     "compare",
-    epilog="Example: dmlc compare dX.dmlc.npy dX.directml.npy --relative 1e-5",
+    epilog="Example: dmlc compare Y.dmlc.npy expected.Y.npy --bounds bound.Y.npy",
 )
 @click.argument("actual", metavar="A.npy")
 @click.argument("expected", metavar="B.npy")
@@ -22,22 +25,40 @@ from dmlc.testing.compare import Tolerance, compare
               help="How far an element of A may be from B's, relative to B's.")  # fmt: skip
 @click.option("--absolute", type=click.FloatRange(min=0), default=0.0, show_default=True,
               help="How far it may be in any case.")  # fmt: skip
+@click.option("--bounds", "bounds", multiple=True, metavar="BOUND.npy",
+              help="How far each element may be off besides, such as what --dxdispatch writes. May "
+              "repeat: what A and B may each be off by adds up.")  # fmt: skip
+@click.option("--bfloat16", is_flag=True,
+              help="The arrays' 16-bit words are bfloat16, which .npy files have no name for.",
+              )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-def command(actual: str, expected: str, relative: float, absolute: float, as_json: bool) -> int:
-    """Compare two arrays, such as what two devices gave: exactly, or within a tolerance.
+def command(
+    actual: str,
+    expected: str,
+    relative: float,
+    absolute: float,
+    bounds: tuple[str, ...],
+    bfloat16: bool,
+    as_json: bool,
+) -> int:
+    """Compare two arrays, such as what two devices gave: exactly, or within a tolerance, or within
+    bounds that each element has.
 
     Shapes may differ as long as the elements are as many: DxDispatch writes lines of elements.
-    Exits with 1 where the arrays differ by more.
+    Exits with 1 where the arrays differ by more, and says where and by how much.
     """
-    left, right = read_array(actual), read_array(expected)
+    dtype = DataType.BFLOAT16 if bfloat16 else None
+    left, right = read_array(actual, dtype), read_array(expected, dtype)
     if left.dtype != right.dtype or left.size != right.size:
         raise DmlcError(
             f"'{actual}' has {left.size:,} elements of {left.dtype}, and '{expected}' "
             f"{right.size:,} of {right.dtype}: they cannot be compared"
         )
-    found = compare(
-        np.ravel(left), np.ravel(right), Tolerance(relative, absolute).allow(np.ravel(right))
-    )
+    allowed = Tolerance(relative, absolute).allow(right)
+    for path in bounds:
+        allowed = allowed + _read_bound(path, right)
+    verdict = Verdict.of(left.reshape(right.shape), right, allowed)
+    found = verdict.comparison
     if as_json:
         described = {
             "within": found.within,
@@ -47,8 +68,32 @@ def command(actual: str, expected: str, relative: float, absolute: float, as_jso
             "largest_relative": found.largest_relative,
             "out_of_place": found.misplaced,
             "worst": None if found.worst is None else list(found.worst),
+            "worst_actual": _spell(verdict.found),
+            "worst_expected": _spell(verdict.wanted),
+            "worst_allowed": _spell(verdict.most),
         }
         click.echo(json.dumps(described, indent=2))
     else:
-        click.echo(str(found))
+        click.echo(str(verdict))
     return 0 if found.within else 1
+
+
+def _read_bound(path: str, expected: Array) -> Array:
+    """How far each element may be off. Raises `DmlcError` for what says no such thing."""
+    bound = read_array(path)
+    if bound.dtype.kind != "f" or bound.size != expected.size:
+        raise DmlcError(
+            f"'{path}' has {bound.size:,} elements of {bound.dtype}, and a bound is needed for "
+            f"each of {expected.size:,}, as floating-point numbers"
+        )
+    bound = bound.astype(np.float64).reshape(expected.shape)
+    if not np.all(bound >= 0):
+        raise DmlcError(
+            f"'{path}' has elements that are no bounds: each must be a number of 0 or more"
+        )
+    return bound
+
+
+def _spell(value: bool | int | float | None) -> bool | int | float | str | None:
+    """A number as JSON has it; what it has no number for as a text, such as `"inf"`."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -54,6 +54,7 @@ def command(
     tensors: tuple[str, ...],
     attributes: tuple[str, ...],
     dimensions: tuple[str, ...],
+    folders: tuple[str, ...],
     target: str,
     profile: str | None,
     shader_model: str,
@@ -69,7 +70,7 @@ def command(
     """
     if dxdispatch and (directory is None or target == "opencl"):
         raise click.UsageError("--dxdispatch needs -o DIR and the target hlsl")
-    function = bind_subject(operator, tensors, attributes, dimensions)
+    function = bind_subject(operator, tensors, attributes, dimensions, folders)
     targets = _TARGETS if target == "all" else (target,)
     models = {"hlsl": shader_model}
     programs = [
@@ -78,7 +79,7 @@ def command(
     ]
     model: DispatchModel | None = None
     if dxdispatch:
-        subject = find_subject(operator)
+        subject = find_subject(operator, folders)
         model = interop.dxdispatch.make_model(
             subject,
             read_tensors(tensors),
@@ -109,5 +110,5 @@ def _show_next_steps(name: str, model: DispatchModel) -> None:
     """What to do with a model, on the machine it is meant for."""
     click.echo("on Windows, in the folder dxdispatch:", err=True)
     click.echo(f"  dxdispatch.exe {name}.json", err=True)
-    for actual, expected in model.comparisons:
-        click.echo(f"  dmlc compare {actual} {expected}", err=True)
+    for comparison in model.comparisons:
+        click.echo(f"  dmlc compare {' '.join(comparison.arguments())}", err=True)

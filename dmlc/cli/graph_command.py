@@ -36,6 +36,7 @@ def command(
     tensors: tuple[str, ...],
     attributes: tuple[str, ...],
     dimensions: tuple[str, ...],
+    folders: tuple[str, ...],
     form: str | None,
     view: str,
     target: str,
@@ -49,9 +50,9 @@ def command(
     """
     if form is None:
         form = SUFFIXES.get(Path(output).suffix.lower(), "text") if output else "text"
-    function = bind_subject(subject, tensors, attributes, dimensions)
+    function = bind_subject(subject, tensors, attributes, dimensions, folders)
     views = VIEWS if view == "both" else (view,)
-    found = find_subject(subject)
+    found = find_subject(subject, folders)
     graph = found if isinstance(found, dmlc.Graph) else None
     content = draw(explain(function, target, profile), form, views, graph)
     if output is None:

@@ -34,6 +34,7 @@ def command(
     tensors: tuple[str, ...],
     attributes: tuple[str, ...],
     dimensions: tuple[str, ...],
+    folders: tuple[str, ...],
     after: str | None,
     kernel: bool,
     target: str,
@@ -45,7 +46,7 @@ def command(
     """
     if kernel and (as_json or after):
         raise click.UsageError("--kernel goes with neither --json nor --after")
-    function = bind_subject(operator, tensors, attributes, dimensions)
+    function = bind_subject(operator, tensors, attributes, dimensions, folders)
     if kernel:
         click.echo(describe_kernels(function, target))
         return

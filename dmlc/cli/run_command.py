@@ -12,6 +12,7 @@ from dmlc.cli.arguments import (
     attribute_option,
     dimension_option,
     find_subject,
+    import_option,
     read_attributes,
     read_dimensions,
     read_pairs,
@@ -35,6 +36,7 @@ from dmlc.testing.verify import Verdict, verify
 @tensor_option
 @attribute_option
 @dimension_option
+@import_option
 @click.option("--device", default="opencl", show_default=True,
               help="opencl, vulkan or d3d12, each also with :<index or part of a name>; or "
               "reference.")  # fmt: skip
@@ -50,6 +52,7 @@ def command(
     tensors: tuple[str, ...],
     attributes: tuple[str, ...],
     dimensions: tuple[str, ...],
+    folders: tuple[str, ...],
     device: str,
     directory: str | None,
     verified: bool,
@@ -63,7 +66,7 @@ def command(
     no name for, is read from two plain bytes an element, or from 16-bit integers with --tensor
     NAME=BFLOAT16; it is written as plain bytes.
     """
-    found = find_subject(operator)
+    found = find_subject(operator, folders)
     dims = read_dimensions(dimensions, found)
     described = read_tensors(tensors)
     if any(desc.strides is not None for desc in described.values()):

@@ -26,6 +26,7 @@ from dmlc.runtime.arrays import constant_array
 from dmlc.scalars import Array, DataType
 from dmlc.shader_model import dxil_arguments
 from dmlc.source import DmlcError, UnsupportedError
+from dmlc.testing.bounds import bound_errors
 
 CONSTANT_BUFFER_BYTES = 256
 """Direct3D 12 aligns constant buffer views to this."""
@@ -38,14 +39,32 @@ _ABSENT = frozenset({DataType.BFLOAT16, DataType.BOOL})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class FileComparison:
+    """Two array files to compare, and what `dmlc compare` has to know of them."""
+
+    actual: str
+    expected: str
+    bounds: tuple[str, ...]
+    """The files that say how far each of the two may be off; of what is exact, none."""
+    dtype: DataType
+
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments of `dmlc compare`."""
+        bounds = [part for bound in self.bounds for part in ("--bounds", bound)]
+        words = ["--bfloat16"] if self.dtype is DataType.BFLOAT16 else []
+        return (self.actual, self.expected, *bounds, *words)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class DispatchModel:
     """A model and the files it names. Paths are relative to the model's folder."""
 
     content: dict[str, Any]
     files: Mapping[str, bytes]
-    """The shaders and the inputs as `.npy`; `expected.NAME.npy` is what the reference gives."""
-    comparisons: tuple[tuple[str, str], ...]
-    """Pairs of files to compare after the model has run."""
+    """The shaders and the inputs as `.npy`; `expected.NAME.npy` is what the reference gives, and
+    `bound.NAME.npy` how far a right result may be from it at each element."""
+    comparisons: tuple[FileComparison, ...]
+    """What to compare after the model has run."""
 
     def all_files(self, name: str) -> dict[str, bytes]:
         """Every file to write: the model as `NAME.json`, and what it names."""
@@ -78,7 +97,7 @@ def make_model(
         )
     program = compile(function, "hlsl", root_signature=False, shader_model=shader_model)
     inputs = {t.name: _make_input(t, seed + k) for k, t in enumerate(program.inputs)}
-    expected = find_expected(function, inputs)
+    expected, bounds = find_expected(function, inputs), bound_errors(function, inputs)
     files = {
         f"{name}.npy": _encode(_lay_out(program.tensor(name), a)) for name, a in inputs.items()
     }
@@ -86,6 +105,10 @@ def make_model(
     files |= {
         f"expected.{name}.npy": _encode(_lay_out(program.tensor(name), a))
         for name, a in expected.items()
+    }
+    files |= {
+        f"bound.{name}.npy": _encode(_lay_out(program.tensor(name), a))
+        for name, a in bounds.items()
     }
     homes = program.scratch_homes()
     resources: dict[str, Any] = {n: {"initialValues": {"sourcePath": f"{n}.npy"}} for n in inputs}
@@ -102,10 +125,15 @@ def make_model(
         if kernel.scalars:
             resources[f"{kernel.name}.{CONSTANT_BUFFER}"] = _constants(kernel)
         commands.append(_dispatch(kernel, homes))
-    comparisons: list[tuple[str, str]] = []
+    comparisons: list[FileComparison] = []
     for tensor in program.outputs:
         commands.append(_write(tensor.name, f"{tensor.name}.dmlc.npy"))
-        comparisons.append((f"{tensor.name}.dmlc.npy", f"expected.{tensor.name}.npy"))
+        bound = f"bound.{tensor.name}.npy"
+        comparisons.append(
+            FileComparison(
+                f"{tensor.name}.dmlc.npy", f"expected.{tensor.name}.npy", (bound,), tensor.dtype
+            )
+        )
     if isinstance(subject, Operator) and _has_directml(subject, program):
         desc = _operator_desc(subject, function, tensors, attributes)
         short = subject.definition.short_name
@@ -118,7 +146,11 @@ def make_model(
         for tensor in program.outputs:
             name = f"{tensor.name}.directml.npy"
             commands.append(_write(f"{tensor.name}.DirectML", name))
-            comparisons.append((f"{tensor.name}.dmlc.npy", name))
+            # Each of the two may be off by the bound.
+            bound = f"bound.{tensor.name}.npy"
+            comparisons.append(
+                FileComparison(f"{tensor.name}.dmlc.npy", name, (bound, bound), tensor.dtype)
+            )
     content = {"resources": resources, "dispatchables": dispatchables, "commands": commands}
     return DispatchModel(content, files, tuple(comparisons))
 

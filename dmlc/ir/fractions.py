@@ -86,6 +86,10 @@ def _add(left: Fraction, right: Fraction) -> Fraction:
     return _widen(Fraction(left.low + right.low, left.high + right.high, nan))
 
 
+def _subtract(left: Fraction, right: Fraction) -> Fraction:
+    return _add(left, _negate(right))
+
+
 def _negate(given: Fraction) -> Fraction:
     return Fraction(-given.high, -given.low, given.nan)
 
@@ -152,7 +156,7 @@ def _wave(given: Fraction) -> Fraction:
 
 _OPERATIONS: Mapping[str, Callable[..., Fraction]] = MappingProxyType({
     "add": _add,
-    "sub": lambda left, right: _add(left, _negate(right)),
+    "sub": _subtract,
     "mul": _multiply,
     "div": _divide,
     "neg": _negate,

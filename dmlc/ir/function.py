@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from dmlc.ir.nodes import Parameter, Result, Stage, Table
 from dmlc.ir.print import print_fields
-from dmlc.source import Span
+from dmlc.parameters import expect
+from dmlc.source import Span, UnknownNameError, list_names, unknown_name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,7 +81,11 @@ class Function:
         """Tensors of the function, in its order."""
         if not self._order:
             self._order.update({name: number for number, name in enumerate(self.tensors())})
-        return sorted(names, key=self._order.__getitem__)
+        try:
+            return sorted(names, key=self._order.__getitem__)
+        except KeyError as error:
+            unknown = unknown_name("tensor", str(error.args[0]), self._order)
+            raise UnknownNameError(unknown) from None
 
     def readers(self) -> Mapping[str, tuple[str, ...]]:
         """The stages that read each tensor that is read, in order."""
@@ -95,8 +100,14 @@ class Function:
     def __str__(self) -> str:
         return print_function(self)
 
+    def __repr__(self) -> str:
+        given = list_names([p.name for p in self.parameters])
+        found = list_names([r.name for r in self.results])
+        stages = f"{len(self.stages)} stage" + "s" * (len(self.stages) != 1)
+        return f"<function {self.name}: {given} -> {found}, {stages}>"
+
 
 def print_function(function: Function) -> str:
     """The text form, without a line break at its end. `parse` reads it back."""
-    f = function
+    f = expect("function", function, Function, "an ir.Function")
     return print_fields(f.name, f.parameters, f.stages, f.results, f.in_place, f.tables)

@@ -30,6 +30,7 @@ from dmlc.ir.nodes import (
     Table,
 )
 from dmlc.ir.verify import find_fault
+from dmlc.parameters import expect, expect_text
 from dmlc.scalars import OPERATIONS, DataType, find_data_type
 from dmlc.source import DmlcError, unknown_name
 
@@ -40,6 +41,7 @@ _Object = dict[str, Any]
 
 def to_json(function: Function) -> str:
     """The function as JSON text, one stage after another, indented by two."""
+    expect("function", function, Function, "an ir.Function")
     content: _Object = {
         "version": VERSION,
         "name": function.name,
@@ -128,7 +130,7 @@ def from_json(text: str) -> Function:
     """The function that `to_json` wrote. Raises `DmlcError` on anything that is no well-formed
     function."""
     try:
-        content = json.loads(text)
+        content = json.loads(expect_text("text", text))
     except (ValueError, RecursionError) as error:
         raise DmlcError(f"the text is not JSON: {error}") from error
     whole = _Node.of(content, "the function")
@@ -276,19 +278,24 @@ def _fail(where: str, expected: str, found: object) -> DmlcError:
 
 
 def _read_function(node: _Node) -> Function:
-    pairs = node.list("in_place")
-    for pair in pairs:
-        if not isinstance(pair, list) or [type(n) for n in cast(list[Any], pair)] != [str, str]:
-            raise node.fail("in_place", "pairs of a result and a parameter", pair)
+    pairs = [_read_pair(node, pair) for pair in node.list("in_place")]
     tables = node.list("tables") if "tables" in node.content else []
     return Function(
         node.string("name"),
         tuple(_read_parameter(p) for p in node.list("parameters")),
         tuple(_read_stage(s) for s in node.list("stages")),
         tuple(_read_result(r) for r in node.list("results")),
-        tuple((str(pair[0]), str(pair[1])) for pair in pairs),
+        tuple(pairs),
         tables=tuple(_read_table(t) for t in tables),
     )
+
+
+def _read_pair(node: _Node, value: object) -> tuple[str, str]:
+    match cast(Any, value):
+        case [str(result), str(parameter)]:
+            return result, parameter
+        case _:
+            raise node.fail("in_place", "pairs of a result and a parameter", value)
 
 
 def _read_parameter(value: object) -> Parameter:
@@ -340,10 +347,12 @@ def _read_reduction(stage: _Node) -> Reduction | None:
     node = _Node.read(value, f"{stage.where}, its reduction", ("combiner", "axes"))
     axes: list[tuple[int, Extent]] = []
     for axis in node.list("axes"):
-        if not isinstance(axis, list) or len(cast(list[Any], axis)) != 2:
-            raise node.fail("axes", "an axis' label and extent", axis)
-        label, extent = cast(list[Any], axis)
-        axes.append((node.as_integer("axes", label), node.as_extent("axes", extent)))
+        match axis:
+            case [label, extent]:
+                pair = node.as_integer("axes", label), node.as_extent("axes", extent)
+                axes.append(pair)
+            case _:
+                raise node.fail("axes", "an axis' label and extent", axis)
     return Reduction(node.string("combiner"), tuple(axes))
 
 

@@ -18,10 +18,11 @@ import dataclasses
 import math
 import struct
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 
+from dmlc.parameters import wrong_kind
 from dmlc.scalars import Array, DataType, Operation
 from dmlc.source import Span
 
@@ -116,6 +117,8 @@ def operands(instruction: Instruction) -> tuple[int, ...]:
             return (instruction.condition, instruction.then, instruction.otherwise)
         case Cast():
             return (instruction.operand,)
+        case _:
+            raise wrong_kind("instruction", "an instruction of the IR", instruction)
 
 
 def with_operands(instruction: Instruction, new: tuple[int, ...]) -> Instruction:
@@ -132,14 +135,27 @@ def with_operands(instruction: Instruction, new: tuple[int, ...]) -> Instruction
         case Constant() | Index():
             return instruction
         case Select():
-            return Select(new[0], new[1], new[2], instruction.dtype)
+            condition, then, otherwise = _take(new, 3)
+            return Select(condition, then, otherwise, instruction.dtype)
         case Cast():
-            return Cast(new[0], instruction.dtype)
+            (operand,) = _take(new, 1)
+            return Cast(operand, instruction.dtype)
+        case _:
+            raise wrong_kind("instruction", "an instruction of the IR", instruction)
+
+
+def _take(new: object, count: int) -> tuple[int, ...]:
+    if isinstance(new, tuple) and len(cast("tuple[int, ...]", new)) == count:
+        return cast("tuple[int, ...]", new)
+    raise wrong_kind("new", f"a tuple of {count} value numbers", cast("object", new))
 
 
 def value_type(instruction: Instruction) -> DataType:
     """The type of the value an instruction defines."""
-    return DataType.INDEX if isinstance(instruction, Index) else instruction.dtype
+    try:
+        return DataType.INDEX if isinstance(instruction, Index) else instruction.dtype
+    except AttributeError:
+        raise wrong_kind("instruction", "an instruction of the IR", instruction) from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -300,7 +316,10 @@ def packed_strides(extents: tuple[int, ...]) -> tuple[int, ...]:
     """The strides, in elements, of a packed tensor of these sizes: last axis fastest."""
     strides: list[int] = []
     step = 1
-    for extent in reversed(extents):
-        strides.append(step)
-        step *= max(extent, 1)
+    try:
+        for extent in reversed(extents):
+            strides.append(step)
+            step *= max(extent, 1)
+    except (TypeError, ValueError):
+        raise wrong_kind("extents", "a tuple of sizes", extents) from None
     return tuple(reversed(strides))

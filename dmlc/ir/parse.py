@@ -33,6 +33,7 @@ from dmlc.ir.nodes import (
     value_type,
 )
 from dmlc.ir.verify import find_fault
+from dmlc.parameters import expect_text
 from dmlc.scalars import COMBINERS, OPERATIONS, DataType, data_type_names, find_data_type
 from dmlc.source import DmlcError, Source, Span, unknown_name
 
@@ -70,7 +71,8 @@ class _Open:
 
 def parse(text: str, filename: str = "<ir>") -> Function:
     """The well-formed function that a text form spells. Raises `DmlcError`."""
-    function = _Parser(Source(filename, text)).function()
+    source = Source(expect_text("filename", filename), expect_text("text", text))
+    function = _Parser(source).function()
     fault = find_fault(function)
     if fault is not None:
         raise DmlcError(f"this breaks a rule of the IR at {fault.node}: {fault.why}", fault.span)

@@ -11,6 +11,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -36,6 +37,7 @@ from dmlc.ir.nodes import (
     value_type,
 )
 from dmlc.ir.ranges import Interval, Ranges, stage_range, table_ranges
+from dmlc.parameters import expect, expect_items, wrong_kind
 from dmlc.scalars import COMBINERS, OPERATIONS, Operands
 from dmlc.scalars import DataType as T
 from dmlc.source import InternalError, Span
@@ -60,7 +62,7 @@ def verify(function: Function, pass_name: str = "", verified: Function | None = 
     it, and `verified` what it was made from, if that has been through here: stages that are still
     the same objects, and read what they read, are not looked into again. Neither is a function that
     has been through here itself."""
-    if _VERIFIED in function.marks:
+    if _VERIFIED in expect("function", function, Function, "an ir.Function").marks:
         return
     fault = find_fault(function, verified)
     if fault is None:
@@ -422,10 +424,11 @@ def overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 def check_in_place(function: Function, pairs: Sequence[tuple[str, str]]) -> Fault | None:
     """The first reason, if any, why some (result, parameter) pair may not share memory: they
     differ in layout, or an element of the parameter is read elsewhere than at its own place."""
+    expect("function", function, Function, "an ir.Function")
     stages = {s.name: s for s in function.stages}
     parameters = {p.name: p for p in function.parameters}
     results = {r.name: r for r in function.results}
-    for result_name, parameter_name in pairs:
+    for result_name, parameter_name in _read_pairs(pairs):
         node = f"in place %{result_name} over %{parameter_name}"
         result, parameter = results.get(result_name), parameters.get(parameter_name)
         if result is None or parameter is None:
@@ -438,6 +441,17 @@ def check_in_place(function: Function, pairs: Sequence[tuple[str, str]]) -> Faul
                 if load.tensor == parameter_name and not reads_own_place(other, load):
                     return Fault(node, f"%{other.name} reads it at other places", other.span)
     return None
+
+
+def _read_pairs(given: object) -> list[tuple[str, str]]:
+    expected = "a list of pairs of a result's name and a parameter's"
+    pairs: list[tuple[str, str]] = []
+    for pair in expect_items("pairs", given, expected):
+        names = cast("tuple[object, ...]", pair) if isinstance(pair, tuple) else ()
+        if len(names) != 2 or not all(isinstance(name, str) for name in names):
+            raise wrong_kind("pairs", expected, given)
+        pairs.append(cast("tuple[str, str]", names))
+    return pairs
 
 
 def _have_one_layout(stage: Stage, result: Result, parameter: Parameter) -> bool:
@@ -454,6 +468,8 @@ def _have_one_layout(stage: Stage, result: Result, parameter: Parameter) -> bool
 
 def reads_own_place(stage: Stage, load: Load) -> bool:
     """Whether a load is at the very element that the stage is computing."""
+    expect("stage", stage, Stage, "an ir.Stage")
+    expect("load", load, Load, "an ir.Load")
     if stage.reduction is not None or len(load.indices) != len(stage.domain):
         return False
     for axis, number in enumerate(load.indices):

@@ -22,7 +22,7 @@ from dmlc.kernel.rewrite import (
 )
 
 EXACT = ("abs", "floor", "ceil", "round", "trunc")
-"""Operations that round nothing, and that nothing is wrongly made of."""
+"""Operations that round nothing: of what is read or named they may stand anywhere."""
 
 
 def name_arithmetic(kernel: k.Kernel, precise: Collection[str] | None) -> k.Kernel:

@@ -5,7 +5,7 @@ Mistakes accumulate, up to 20, behind kinds that fit everywhere; nothing is boun
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -35,17 +35,22 @@ from dmlc.language.walk import expressions_of, subexpressions
 from dmlc.source import Diagnostic, DmlcError, Note, Span, unknown_name
 
 
-def check_file(path: Path, library: Library | None = None) -> ModuleDefinition:
+def check_file(
+    path: Path, library: Library | None = None, folders: Sequence[Path] = ()
+) -> ModuleDefinition:
     """What a `.dml` file and its imports mean. Raises `DmlcError` with up to 20 mistakes.
 
-    Graphs may call the operators of `library` besides those of the file and its imports.
+    Graphs may call the operators of `library` besides those of the file and its imports. Imports
+    are of files below the file's folder, and below `folders`.
     """
-    return _check(load_file(path), library)
+    return _check(load_file(path, folders), library)
 
 
-def check_text(text: str, filename: str, library: Library | None = None) -> ModuleDefinition:
+def check_text(
+    text: str, filename: str, library: Library | None = None, folders: Sequence[Path] = ()
+) -> ModuleDefinition:
     """As `check_file`, for a text; imports are relative to where `filename` would stand."""
-    return _check(load_text(text, filename), library)
+    return _check(load_text(text, filename, folders), library)
 
 
 class _Mistakes(list[Diagnostic]):

@@ -1,6 +1,8 @@
 """Reads `.dml` files and what they import, each file once.
 
-An import is relative to the file that has it. A cycle is an error that shows the chain.
+An import is relative to the file that has it. It reaches the files below the folder of the file
+that everything began with, and below folders that the caller allows, wherever symbolic links and
+'..' lead. A cycle is an error that shows the chain.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dmlc.language import syntax
-from dmlc.language.parse import MAX_BYTES, parse
+from dmlc.language.parse import parse, read_source, resolve
 from dmlc.source import Diagnostic, DmlcError, Note, Source, Span
 
 _DEEPEST = 64
@@ -26,44 +28,35 @@ class Loaded:
     imports: tuple[syntax.File, ...]
 
 
-def load_file(path: Path) -> Loaded:
-    """Reads and parses a file and its imports. Raises `DmlcError` with every mistake."""
-    return load_text(read_text(path, None), str(path))
+def load_file(path: Path, folders: Sequence[Path] = ()) -> Loaded:
+    """Reads and parses a file and its imports, which may also lie below `folders`. Raises
+    `DmlcError` with every mistake."""
+    return _load(read_source(path), folders)
 
 
-def load_text(text: str, filename: str) -> Loaded:
+def load_text(text: str, filename: str, folders: Sequence[Path] = ()) -> Loaded:
     """Parses a text as if it stood in that file, and reads its imports."""
-    file = parse(Source(filename, text))
-    loader = _Loader()
-    here = Path(filename)
-    loader.load_imports(file, here, [(os.path.realpath(here), None)])
+    return _load(Source(filename, text), folders)
+
+
+def _load(source: Source, folders: Sequence[Path]) -> Loaded:
+    file = parse(source)
+    here = Path(source.name)
+    loader = _Loader([here.parent, *folders])
+    loader.load_imports(file, here, [(resolve(here), None)])
     if loader.diagnostics:
         raise DmlcError(loader.diagnostics[:20])
     return Loaded(file, tuple(loader.files.values()))
 
 
-def read_text(path: Path, span: Span | None) -> str:
-    """The text of a file. Raises `DmlcError`, at the import that asks for it if there is one."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise DmlcError(f"'{path}' is larger than {MAX_BYTES >> 20} MiB", span)
-        return path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DmlcError(f"'{path}' is not UTF-8 text: byte {error.start} is wrong", span) from None
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise DmlcError(f"cannot read '{path}': {reason}", span) from None
-    except ValueError:
-        raise DmlcError("this is no file name", span) from None
-
-
 class _Loader:
-    def __init__(self) -> None:
-        self.files: dict[str, syntax.File] = {}
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.folders = [resolve(folder) for folder in folders]
+        self.files: dict[Path, syntax.File] = {}
         self.diagnostics: list[Diagnostic] = []
 
     def load_imports(
-        self, file: syntax.File, path: Path, chain: Sequence[tuple[str, Span | None]]
+        self, file: syntax.File, path: Path, chain: Sequence[tuple[Path, Span | None]]
     ) -> None:
         """Loads what a file imports; `chain` is how it was reached, itself last."""
         for declaration in file.declarations:
@@ -75,30 +68,43 @@ class _Loader:
                 self.diagnostics += error.diagnostics
 
     def load(
-        self, declaration: syntax.Import, path: Path, chain: Sequence[tuple[str, Span | None]]
+        self, declaration: syntax.Import, path: Path, chain: Sequence[tuple[Path, Span | None]]
     ) -> None:
         span = declaration.span
         if not declaration.path:
             raise DmlcError("expected the name of a file to import", span)
-        try:
-            key = os.path.realpath(path)
-        except ValueError:
-            raise DmlcError("this is no file name", span) from None
+        target = resolve(path, span)
+        self.check_allowed(declaration, path, target)
         reached = [k for k, _ in chain]
-        if key in reached:
-            cycle = [*reached[reached.index(key) :], key]
-            shown = " imports ".join(f"'{os.path.basename(k)}'" for k in cycle)
+        if target in reached:
+            cycle = [*reached[reached.index(target) :], target]
+            shown = " imports ".join(f"'{k.name}'" for k in cycle)
             raise DmlcError(
                 Diagnostic(f"this import closes a cycle: {shown}", span, _import_notes(chain))
             )
-        if key in self.files:
+        if target in self.files:
             return
         if len(chain) > _DEEPEST:
             raise DmlcError(f"imports are nested deeper than {_DEEPEST} files", span)
-        file = parse(Source(str(path), read_text(path, span)))
-        self.load_imports(file, path, [*chain, (key, span)])
-        self.files[key] = file
+        file = parse(read_source(path, span))
+        self.load_imports(file, path, [*chain, (target, span)])
+        self.files[target] = file
+
+    def check_allowed(self, declaration: syntax.Import, path: Path, target: Path) -> None:
+        """Refuses, before it is looked at, a file that no file may import."""
+        if any(target.is_relative_to(folder) for folder in self.folders):
+            return
+        leads = "" if target == Path(os.path.abspath(path)) else f" leads to '{target}', which"
+        raise DmlcError(
+            f"'{declaration.path}'{leads} is not below '{self.folders[0]}', nor below a folder "
+            "that may be imported from",
+            declaration.span,
+            [
+                "allow its folder: dmlc.load(file, import_folders=[...]), or --import-folder on "
+                "the command line"
+            ],
+        )
 
 
-def _import_notes(chain: Sequence[tuple[str, Span | None]]) -> tuple[Note, ...]:
+def _import_notes(chain: Sequence[tuple[Path, Span | None]]) -> tuple[Note, ...]:
     return tuple(Note("imported here", span) for _, span in chain[-4:] if span is not None)

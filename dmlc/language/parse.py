@@ -5,10 +5,12 @@ The grammar is `grammar/dml.lark`. Nothing is resolved here; `check` does that.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import cast
 
+from dmlc.files import read_bounded
 from dmlc.language import syntax
 from dmlc.language.build import Builder
 from dmlc.language.grammar import UnexpectedText, read
@@ -16,27 +18,40 @@ from dmlc.language.limits import MAX_TOKENS, TOO_LONG, TOO_LONG_CURE, Excess, Li
 from dmlc.language.mistakes import Rest, Size, can_go_on, describe, leave_out
 from dmlc.source import Diagnostic, DmlcError, Note, Source, Span
 
+SUFFIX = ".dml"
+"""What the names of files of the language end in."""
 MAX_BYTES = 16 << 20
 """The largest file read."""
 MAX_ERRORS = 20
 """How many mistakes one run reports."""
 
 
-def read_source(path: Path) -> Source:
-    """The text of a file. Raises `DmlcError` where it cannot be read, is no UTF-8 or too large."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise DmlcError(f"cannot read '{path}': {error.strerror or error}") from error
-    except ValueError as error:
-        raise DmlcError(f"cannot read '{str(path)!r}': {error}") from error
-    if len(content) > MAX_BYTES:
-        raise DmlcError(f"'{path}' is larger than {MAX_BYTES >> 20} MiB")
+def read_source(path: Path, span: Span | None = None) -> Source:
+    """The text of a `.dml` file. Raises `DmlcError`, at the import that asks for it if there is
+    one, where it is no regular file of that name, too large, or no UTF-8.
+
+    What a symbolic link leads to has to be such a file too: messages quote what they are about, and
+    so nothing else may be read.
+    """
+    target = resolve(path, span)
+    if not os.path.isdir(target):
+        if path.suffix != SUFFIX:
+            raise DmlcError(f"'{path}' is no {SUFFIX} file", span)
+        if target.suffix != SUFFIX:
+            raise DmlcError(f"'{path}' leads to '{target}', which is no {SUFFIX} file", span)
+    content = read_bounded(path, MAX_BYTES, span)
     try:
         return Source(str(path), content.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise DmlcError(f"'{path}' is not UTF-8: byte {error.start} cannot be read") from error
+        raise DmlcError(f"'{path}' is not UTF-8 text: byte {error.start} is wrong", span) from None
+
+
+def resolve(path: Path, span: Span | None = None) -> Path:
+    """Where a path leads, past symbolic links and '..'. Raises `DmlcError`."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError:
+        raise DmlcError("this is no file name", span) from None
 
 
 def parse(source: Source) -> syntax.File:

@@ -37,7 +37,7 @@ def find(name: str) -> ModuleDefinition:
     path = _files().get(name)
     if path is None:
         raise UnknownNameError(unknown_name("operator", name, _files()))
-    return check_file(path)
+    return check_file(path, folders=[_FOLDER])
 
 
 class _BuiltIn:

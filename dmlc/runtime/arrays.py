@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from dmlc.parameters import expect_mapping, wrong_kind
 from dmlc.program import Program, TensorSpec
-from dmlc.scalars import DataType, data_type_of
-from dmlc.source import DmlcError, UnsupportedError, unknown_name
+from dmlc.scalars import DataType, held_type
+from dmlc.source import DmlcError, UnsupportedError, list_names, unknown_name
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -67,6 +68,54 @@ def constant_array(spec: TensorSpec) -> Array:
     return np.array(spec.values, spec.dtype.dtype).reshape(fixed_shape(spec))
 
 
+def name_inputs(
+    names: Sequence[str], given: Mapping[str, object] | Sequence[object]
+) -> Mapping[str, object]:
+    """The inputs of a caller by name: a mapping, or a list with an entry for every input in order.
+    Raises `ArgumentError` for anything else."""
+    if isinstance(given, Mapping):
+        return expect_mapping("inputs", given, "a mapping")
+    shown = list_names(names)
+    if not isinstance(given, list | tuple):
+        expected = "a mapping of inputs' names to arrays, or a list with one for each"
+        raise wrong_kind("inputs", expected, given, [f"the inputs are {shown}"])
+    if len(given) != len(names):
+        verb = "is" if len(names) == 1 else "are"
+        raise DmlcError(
+            f"inputs is a list of {len(given)}, and {len(names)} {verb} needed: {shown}",
+            notes=["a list has an entry for every input, None for one that is left out; or give a "
+                   "mapping from names"],
+        )  # fmt: skip
+    return dict(zip(names, given, strict=True))
+
+
+def name_outputs(given: Mapping[str, object] | None) -> Mapping[str, object]:
+    """The outputs of a caller by name. Raises `ArgumentError` for anything but a mapping."""
+    if given is None:
+        return {}
+    expected = "a mapping of outputs' names to arrays to write into, or to sizes"
+    return expect_mapping("outputs", given, expected)
+
+
+def read_sizes(name: str, given: object) -> Shape:
+    """The sizes that a caller gives for an output. Raises `DmlcError`."""
+    shown = repr(given)[:60]
+    items = cast("tuple[object, ...]", given) if isinstance(given, (tuple, list)) else (None,)
+    sizes = [int(cast(int, s)) for s in items if _is_size(s)]
+    if len(sizes) != len(items):
+        raise DmlcError(
+            f"the output {name} takes an array to write into or a tuple of sizes, "
+            f"and {shown} is given"
+        )
+    return tuple(sizes)
+
+
+def _is_size(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        return False
+    return int(cast(int, value)) >= 0
+
+
 def check_names(given: Mapping[str, object], specs: tuple[TensorSpec, ...], what: str) -> None:
     """Raises `DmlcError` where `given` has a name that no spec has. `what`: input or output."""
     known = {s.name for s in specs}
@@ -108,7 +157,7 @@ def check_output(spec: TensorSpec, array: Array, shape: Shape) -> Array:
 
 
 def _check_dtype(what: str, spec: TensorSpec, array: Array) -> None:
-    found = data_type_of(array.dtype) if array.dtype.kind in "biufV" else None
+    found = held_type(array.dtype)
     if found is not spec.dtype:
         raise DmlcError(
             f"the {what} {spec.name} takes {spec.dtype.name}, "

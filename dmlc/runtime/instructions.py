@@ -76,7 +76,8 @@ def choose(override: Override, facts: Facts) -> Choice:
     fault = f"LLVM {facts.llvm} compiles wrongly"
     if override.variable in facts.environment:
         said = facts.environment[override.variable]
-        note = f"{override.variable}={said} as you set it, where dmlc avoids AVX-512, which {fault}"
+        mine = f"{override.variable}={said}, as you set it"
+        note = f"with {mine}, where dmlc avoids AVX-512, which {fault}"
         if said == override.value:
             note = f"without AVX-512, which {fault}, as you set it"
         return Choice(override.variable, None, note)

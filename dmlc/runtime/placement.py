@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -26,9 +26,12 @@ from dmlc.runtime.arrays import (
     copy_input,
     element_strides,
     fixed_shape,
+    name_inputs,
+    name_outputs,
     new_output,
     place_input,
     place_output,
+    read_sizes,
     show_shape,
     symbol_of,
 )
@@ -54,7 +57,7 @@ class Placement:
 
 def place(
     program: Program,
-    inputs: Mapping[str, object],
+    inputs: Mapping[str, object] | Sequence[object],
     outputs: Mapping[str, object] | None,
     *,
     gaps: bool,
@@ -65,13 +68,15 @@ def place(
     memory between its elements that is not the array's. Raises `DmlcError` for everything that
     does not fit the program.
     """
+    inputs = name_inputs(tuple(s.name for s in program.inputs), inputs)
+    outputs = name_outputs(outputs)
     check_names(inputs, program.inputs, "input")
-    check_names(outputs or {}, program.outputs, "output")
+    check_names(outputs, program.outputs, "output")
     missing = [s.name for s in program.inputs if s.name not in inputs]
     if missing:
         raise DmlcError(f"no array is given for the input {', '.join(missing)}")
     arrays = {s.name: check_input(s, inputs[s.name]) for s in program.inputs}
-    given, wanted = _split_outputs(outputs or {})
+    given, wanted = _split_outputs(outputs)
     sizes, shapes = bind_symbols(program, arrays, wanted)
 
     operands: dict[str, Operand] = {}
@@ -119,26 +124,8 @@ def _split_outputs(outputs: Mapping[str, object]) -> tuple[dict[str, Array], dic
             arrays[name] = cast(Array, given)
             sizes[name] = arrays[name].shape
         else:
-            sizes[name] = _read_sizes(name, given)
+            sizes[name] = read_sizes(name, given)
     return arrays, sizes
-
-
-def _read_sizes(name: str, given: object) -> Shape:
-    shown = repr(given)[:60]
-    items = cast("tuple[object, ...]", given) if isinstance(given, (tuple, list)) else (None,)
-    sizes = [int(cast(int, s)) for s in items if _is_size(s)]
-    if len(sizes) != len(items):
-        raise DmlcError(
-            f"the output {name} takes an array to write into or a tuple of sizes, "
-            f"and {shown} is given"
-        )
-    return tuple(sizes)
-
-
-def _is_size(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        return False
-    return int(cast(int, value)) >= 0
 
 
 def _shape(spec: TensorSpec, shapes: Mapping[str, Shape]) -> Shape:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,13 @@ class QuickPlan:
     max_count: int
 
     def match(
-        self, inputs: Mapping[str, object], outputs: Mapping[str, object] | None
+        self,
+        inputs: Mapping[str, object] | Sequence[object],
+        outputs: Mapping[str, object] | None,
     ) -> list[Array] | None:
         """The inputs and then the outputs, new ones made, or None."""
+        if not isinstance(inputs, dict) or not (outputs is None or isinstance(outputs, dict)):
+            return None
         shape: Shape | None = None
         arrays: list[Array] = []
         ndarray = np.ndarray

@@ -33,6 +33,7 @@ from dmlc.ir import (
 from dmlc.ir.nodes import POSITIONAL_COMBINERS
 from dmlc.ir.positions import find_index_only
 from dmlc.oracle import find_expected
+from dmlc.parameters import expect
 from dmlc.scalars import OPERATIONS, Array, DataType, Operation
 
 _EXACT = frozenset(
@@ -68,7 +69,7 @@ def bound_errors(function: Function, inputs: Mapping[str, Array]) -> dict[str, A
 
     `inputs` are those of `reference.evaluate`, and what it raises is raised.
     """
-    errors = make_error_function(function)
+    errors = make_error_function(expect("function", function, Function, "an ir.Function"))
     found = find_expected(errors, inputs)
     return {
         result.name: found[error.name]
@@ -130,10 +131,20 @@ class _Maker:
         self._sources = sources
         self._numbers: dict[Instruction, int] = {}
         self.errors: list[int | None] = []
-        # What depends on positions alone is known at compile time, and the same everywhere.
-        exact = find_index_only(body)
+        index_only = find_index_only(body)
         for number, instruction in enumerate(body.instructions):
-            self.errors.append(None if exact[number] else self._find(number, instruction))
+            exact = index_only[number] and not self._differs(instruction)
+            self.errors.append(None if exact else self._find(number, instruction))
+
+    def _differs(self, instruction: Instruction) -> bool:
+        """Whether a value that depends on positions alone may differ from device to device: where
+        it is made of a transcendental function, and is no position or choice itself. All others
+        are computed alike everywhere."""
+        if not value_type(instruction).is_float:
+            return False
+        if isinstance(instruction, Apply) and instruction.operation.transcendental:
+            return True
+        return any(self.errors[operand] is not None for operand in operands(instruction))
 
     # Instructions -------------------------------------------------------------------------
 

@@ -7,10 +7,13 @@ for `bounds` to say.
 from __future__ import annotations
 
 import dataclasses
+from typing import cast
 
 import numpy as np
 
-from dmlc.scalars import Array, data_type_of
+from dmlc.parameters import expect
+from dmlc.scalars import Array, held_type
+from dmlc.source import DmlcError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class Tolerance:
 
     def allow(self, expected: Array) -> Array:
         """What each place may differ by."""
+        _expect_array("expected", expected)
         with np.errstate(all="ignore"):
             return self.absolute + self.relative * np.abs(expected.astype(np.float64))
 
@@ -60,9 +64,20 @@ class Comparison:
 def compare(actual: Array, expected: Array, allowed: Array | float) -> Comparison:
     """Compares two arrays of one shape and type. `allowed` is what places may differ by: one
     number, or one for each."""
+    _expect_array("actual", actual)
+    _expect_array("expected", expected)
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
-        raise ValueError(f"{actual.dtype}{actual.shape} and {expected.dtype}{expected.shape}")
-    dtype = data_type_of(actual.dtype)
+        raise DmlcError(
+            f"arrays of one type and shape are compared, and these are "
+            f"{actual.dtype}{list(actual.shape)} and {expected.dtype}{list(expected.shape)}"
+        )
+    try:
+        np.broadcast_to(_expect_allowed(allowed), actual.shape)
+    except ValueError:
+        raise DmlcError(
+            f"allowed has the shape {list(np.shape(allowed))}, and the arrays {list(actual.shape)}"
+        ) from None
+    dtype = held_type(actual.dtype)
     whole = dtype is None or not dtype.is_float
     a, b = actual.astype(np.float64), expected.astype(np.float64)
     # As they are: float64 does not tell the largest whole numbers apart.
@@ -87,6 +102,20 @@ def compare(actual: Array, expected: Array, allowed: Array | float) -> Compariso
         worst,
         not whole and bool(excess[place] <= 0),
     )
+
+
+def _expect_array(parameter: str, given: object) -> None:
+    array: Array = expect(parameter, given, np.ndarray, "an array")
+    if held_type(array.dtype) is None:
+        raise DmlcError(f"{parameter} holds {array.dtype}, which no tensor can hold")
+
+
+def _expect_allowed(given: object) -> Array | float:
+    """What places may differ by: numbers."""
+    if isinstance(given, np.ndarray) and cast(Array, given).dtype.kind in "iuf":
+        return cast(Array, given)
+    expected = "a number, or an array of numbers"
+    return float(expect("allowed", cast("object", given), (float, int, np.floating), expected))
 
 
 def _steps(a: Array, b: Array) -> Array:

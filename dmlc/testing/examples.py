@@ -18,6 +18,7 @@ from dmlc.binding.facts import Binding
 from dmlc.binding.operator import Description
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition
+from dmlc.parameters import expect, expect_text
 from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.source import DmlcError, UnsupportedError
 from dmlc.testing.bounds import bound_errors
@@ -66,6 +67,8 @@ def run_examples(operator: Operator, device: str = "opencl") -> Iterator[Example
 
     Raises `DmlcError` where an example cannot be run with any data types.
     """
+    expect("operator", operator, Operator, "a dmlc.Operator")
+    expect_text("device", device, "the name of a device")
     for example in operator.definition.examples:
         refused: DmlcError | None = None
         ran = False
@@ -88,6 +91,8 @@ def run_examples(operator: Operator, device: str = "opencl") -> Iterator[Example
 
 def read_cases(definition: OperatorDefinition, example: syntax.Example) -> Iterator[Case]:
     """An example with every choice of data types that holds its numbers."""
+    expect("definition", definition, OperatorDefinition, "an operator's definition")
+    expect("example", example, syntax.Example, "an example of its file")
     for types in _choose_types(definition):
         case = _read_example(definition, example, types)
         if case is not None:

@@ -25,8 +25,10 @@ from dmlc.ir import (
     Stage,
     verify,
 )
+from dmlc.parameters import expect, expect_mapping, expect_text
 from dmlc.reference import evaluate
 from dmlc.scalars import Array, DataType
+from dmlc.source import UnknownNameError, unknown_name
 
 _Tensor = TypeVar("_Tensor", Parameter, Stage)
 
@@ -34,6 +36,7 @@ _Tensor = TypeVar("_Tensor", Parameter, Stage)
 def widen_floats(function: Function) -> Function:
     """The same function with every floating tensor and value in FLOAT64; constants keep the value
     they have."""
+    expect("function", function, Function, "an ir.Function")
     widened = dataclasses.replace(
         function,
         parameters=tuple(_widen_tensor(p) for p in function.parameters),
@@ -78,6 +81,17 @@ def difference_gradient(
     Floating inputs and weights are given in any float type.
     """
     widened = widen_floats(function)
+    expect_mapping("inputs", inputs, "a mapping of inputs' names to arrays")
+    expect_mapping("weights", weights, "a mapping of results' names to arrays")
+    expect("step", step, float, "a small number")
+    expect_text("with_respect_to", with_respect_to, "the name of an input")
+    for what, known, names in (
+        ("input", inputs, [with_respect_to]),
+        ("result", [r.name for r in function.results], list(weights)),
+    ):
+        for name in names:
+            if name not in known:
+                raise UnknownNameError(unknown_name(what, name, known))
     floats = {p.name for p in function.parameters if p.dtype.is_float}
     given = {n: np.array(a, np.float64) if n in floats else a for n, a in inputs.items()}
     moved = given[with_respect_to]

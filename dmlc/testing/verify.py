@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from dmlc.binding import Graph, Operator, TensorDesc, ir_name
 from dmlc.ir import Function
 from dmlc.oracle import find_expected
-from dmlc.scalars import Array, data_type_of
+from dmlc.parameters import expect, expect_mapping
+from dmlc.scalars import Array, held_type
 from dmlc.source import DmlcError
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.compare import Comparison, compare
@@ -23,23 +24,40 @@ class Verdict:
     comparison: Comparison
     allowed: Array
     """What each element may differ by: see `bounds`."""
+    found: bool | int | float | None = None
+    """The element that is furthest from what is allowed, where any differs."""
+    wanted: bool | int | float | None = None
+    """What is expected there."""
 
     @staticmethod
-    def of(actual: Array, expected: Array, allowed: Array) -> Verdict:
-        return Verdict(compare(actual, expected, allowed), np.broadcast_to(allowed, actual.shape))
+    def of(actual: Array, expected: Array, allowed: Array | float) -> Verdict:
+        comparison = compare(actual, expected, allowed)
+        spread = np.broadcast_to(np.asarray(allowed, np.float64), actual.shape)
+        if comparison.worst is None:
+            return Verdict(comparison, spread)
+        found, wanted = (a[comparison.worst].item() for a in (actual, expected))
+        return Verdict(comparison, spread, found, wanted)
+
+    @property
+    def most(self) -> float | None:
+        """What the element that is furthest from what is allowed may differ by."""
+        worst = self.comparison.worst
+        return None if worst is None else float(self.allowed[worst])
 
     @property
     def holds(self) -> bool:
         return self.comparison.within
 
     def __str__(self) -> str:
-        worst = self.comparison.worst
+        worst, most = self.comparison.worst, self.most
         if self.holds or worst is None:
             return str(self.comparison)
-        most = float(self.allowed[worst])
         must = f"it may be off by {most:.3g} at most" if most else "it must be exact"
         place = f" at {list(worst)}" if worst else ""
-        return f"{self.comparison};{place} {must}"
+        found, wanted = (
+            f"{v:.9g}" if isinstance(v, float) else str(v) for v in (self.found, self.wanted)
+        )
+        return f"{self.comparison};{place} it is {found} where {wanted} is expected: {must}"
 
 
 def verify(
@@ -50,8 +68,10 @@ def verify(
     dims: Mapping[str, int] | None = None,
 ) -> dict[str, Verdict]:
     """Evaluates an operator or a graph in NumPy and compares each result with it."""
+    inputs = {n: _expect_array("inputs", n, a) for n, a in _expect_arrays("inputs", inputs)}
+    results = {n: _expect_array("results", n, a) for n, a in _expect_arrays("results", results)}
     tensors = {name: _describe(name, array) for name, array in {**inputs, **results}.items()}
-    function = bind_for_arrays(subject, tensors, attributes, dims or {})
+    function = bind_for_arrays(subject, tensors, attributes, dims)
     spelt = {ir_name(name): array for name, array in inputs.items()}
     given = {p.name: spelt[p.name] for p in function.parameters}
     expected, allowed = find_expected(function, given), bound_errors(function, given)
@@ -66,16 +86,26 @@ def bind_for_arrays(
     subject: Operator | Graph,
     tensors: Mapping[str, TensorDesc],
     attributes: Mapping[str, object],
-    dims: Mapping[str, int],
+    dims: Mapping[str, int] | None,
 ) -> Function:
     """The function for these tensors: an operator takes attributes, a graph symbols."""
     if isinstance(subject, Graph):
         return subject.bind(tensors, dims)
-    return subject.bind(tensors, attributes)
+    return expect("subject", subject, Operator, "a dmlc.Operator or a dmlc.Graph").bind(
+        tensors, attributes
+    )
+
+
+def _expect_arrays(parameter: str, given: object) -> Iterable[tuple[str, object]]:
+    return expect_mapping(parameter, given, "a mapping of names to arrays").items()
+
+
+def _expect_array(parameter: str, name: str, given: object) -> Array:
+    return expect(f"{parameter}['{name}']", given, np.ndarray, "an array")
 
 
 def _describe(name: str, array: Array) -> TensorDesc:
-    dtype = data_type_of(array.dtype)
+    dtype = held_type(array.dtype)
     if dtype is None:
         raise DmlcError(f"'{name}' holds {array.dtype}, which no tensor can hold")
     return TensorDesc(dtype, array.shape)

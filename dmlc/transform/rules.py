@@ -27,12 +27,10 @@ def fold_constants(instruction: Instruction, values: Values) -> Instruction | No
 
     In FLOAT32 only where the value is exact. What would be rounded is left to the device: the
     reference keeps more digits of it, and a GPU's division may round otherwise. Transcendental
-    functions are left too, for the same reason. NaN, infinities and zeros come out as the
-    definition has them.
+    functions are left too, for the same reason, unless they are NaN. NaN, infinities and zeros come
+    out as the definition has them.
     """
     if not isinstance(instruction, Apply | Cast):
-        return None
-    if isinstance(instruction, Apply) and instruction.operation.transcendental:
         return None
     given: list[Constant] = []
     for operand in operands(instruction):
@@ -43,6 +41,8 @@ def fold_constants(instruction: Instruction, values: Values) -> Instruction | No
     with np.errstate(all="ignore"):
         arrays = [np.asarray([c.value], c.dtype.dtype) for c in given]
         value = _evaluate(instruction, arrays)
+        if isinstance(instruction, Apply) and instruction.operation.transcendental:
+            return Constant(instruction.dtype, value) if value != value else None
         if isinstance(instruction, Apply) and given[0].dtype is DataType.FLOAT32:
             exact = _evaluate(instruction, [a.astype(np.float64) for a in arrays])
             if exact != value and not (exact != exact and value != value):
@@ -198,8 +198,28 @@ def _absorbs(name: str, value: Constant) -> bool:
             return False
 
 
+_DEFINED_AT_NAN = ("pow",)
+"""Operations that may give a number where an operand is NaN: `pow(1, nan)` is 1."""
+
+
+def spread_nan(instruction: Instruction, values: Values) -> Instruction | None:
+    """A float of an operation on NaN is NaN, whatever the other operand: infinities and zeros too.
+    PoCL's roundings and exponentials are undefined of a NaN that is known when they are compiled,
+    and the loop around them goes with them."""
+    if not isinstance(instruction, Apply) or not instruction.dtype.is_float:
+        return None
+    if instruction.operation.name in _DEFINED_AT_NAN:
+        return None
+    for operand in instruction.operands:
+        value = values[operand]
+        if isinstance(value, Constant) and value.value != value.value:
+            return Constant(instruction.dtype, math.nan)
+    return None
+
+
 RULES: tuple[Rule, ...] = (
     fold_constants,
+    spread_nan,
     choose_branch,
     drop_cast,
     cancel_unary,

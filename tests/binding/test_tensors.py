@@ -57,15 +57,15 @@ def test_stored_strides_say_only_what_is_not_packed(
     ("arguments", "message"),
     [
         (("FLOAT33", (1,)), "unknown data type 'FLOAT33'"),
-        ((DataType.INDEX, (1,)), "unknown data type 'DataType.INDEX'"),
+        ((DataType.INDEX, (1,)), "data_type is INDEX, which no tensor can hold"),
         (("FLOAT32", ()), "a tensor has 1 to 8 dimensions, but sizes has 0"),
         (("FLOAT32", (1,) * 9), "a tensor has 1 to 8 dimensions, but sizes has 9"),
         (("FLOAT32", (2, -1)), "sizes must not be negative, but along axis 1 it is -1"),
-        (("FLOAT32", (2.5,)), "sizes must be integers, but along axis 0 it is 2.5"),
+        (("FLOAT32", (2.5,)), "each of sizes must be a whole number, not 2.5"),
         (("FLOAT32", (2, 3), (1,)), "2 sizes need 2 strides, but there are 1"),
         (("FLOAT32", (2,), (-1,)), "strides must not be negative, but along axis 0 it is -1"),
         (("FLOAT32", None, (1,)), "strides need sizes: give both, or neither"),
-        (("FLOAT32", (True,)), "sizes must be integers, but along axis 0 it is True"),
+        (("FLOAT32", (True,)), "each of sizes must be a whole number, not True"),
         (("FLOAT32", (2, 2**63)), "sizes are at most 9223372036854775807, but along axis 1 it is "
          "9223372036854775808"),
         (("FLOAT32", (2,), (2**63,)), "strides are at most 9223372036854775807, but along axis 0 "

@@ -119,7 +119,8 @@ def test_operators_by_name_and_file(two: Path) -> None:
     assert find_subject(f"{two}:mine.B").name == "mine.B"
     plain = two.with_suffix(".txt")
     plain.write_text(TWO, "utf-8")
-    assert find_subject(f"{plain}:B").name == "mine.B"
+    with pytest.raises(DmlcError, match=r"two\.txt' is no \.dml file"):
+        find_subject(f"{plain}:B")
 
 
 def test_one_operator_needs_no_name(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +116,9 @@ def test_a_file_that_claims_more_than_there_is(tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DmlcError, match=r"cannot read '.*none\.npy': No such file"):
+    with pytest.raises(DmlcError, match=r"cannot read '.*none\.npy': no such file"):
         read_array(str(tmp_path / "none.npy"))
-    with pytest.raises(DmlcError, match=r"cannot read '.*': Is a directory"):
+    with pytest.raises(DmlcError, match=r"cannot read '.*': it is a directory"):
         read_array(str(tmp_path))
 
 
@@ -150,3 +151,21 @@ def test_outputs_are_made_as_described() -> None:
         make_outputs(operator, {"src": X}, {"dts": TensorDesc("FLOAT32")}, {}, {})
     with pytest.raises(DmlcError):
         make_outputs(operator, {"src": X}, {"dst": TensorDesc("FLOAT16")}, {}, {})
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.npy")
+    for path in ("/dev/zero", tmp_path / "pipe.npy"):
+        with pytest.raises(DmlcError, match="it is no regular file"):
+            read_array(str(path))
+    with pytest.raises(DmlcError, match="it is a directory"):
+        read_array(str(tmp_path))
+
+
+def test_a_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    with path.open("wb") as file:
+        file.write(b"\x93NUMPY\x02\x00" + (2**32 - 1).to_bytes(4, "little"))
+        file.truncate(1 << 40)
+    with pytest.raises(DmlcError, match="its header is damaged"):
+        read_array(str(path))

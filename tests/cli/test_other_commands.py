@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import stat
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dmlc as package
-from dmlc import ir
+from dmlc import ir, known_answers
 from dmlc.cli import devices_command
 from dmlc.runtime.opencl.device import Device, DeviceKind, Memory
 from dmlc.runtime.vulkan import VulkanDevice
@@ -266,6 +267,49 @@ def test_devices(dmlc: Dmlc) -> None:
     assert listed[-1]["selector"] == "vulkan:0"
 
 
+def test_devices_are_checked(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = dmlc("devices", "--check")
+    assert found.status == 0
+    said = found.out.splitlines()
+    assert len(said) == 2 * len(dmlc("devices").out.splitlines())
+    assert set(said[1::2]) == {"    every known answer is right"}
+    assert [row["wrong"] for row in json.loads(dmlc("devices", "--check", "--json").out)] == [
+        [] for _ in said[::2]
+    ]
+
+    def lie(device: object) -> tuple[str, ...]:
+        if isinstance(device, VulkanDevice):
+            raise UnavailableError("no DXC")
+        return ("tanh is 3, not 1", "pow is wrong")
+
+    monkeypatch.setattr(devices_command, "find_wrong_answers", lie)
+    found = dmlc("devices", "--check")
+    assert found.status == 1
+    assert found.out.splitlines()[1:3] == ["    tanh is 3, not 1", "    pow is wrong"]
+    assert found.out.endswith("    cannot be checked: no DXC\n")
+
+
+def test_a_device_that_is_wrong_is_warned_of(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lie(_: object) -> tuple[str, ...]:
+        return ("tanh is 3, not 1",)
+
+    for name in ("_settled", "_said"):
+        monkeypatch.setattr(known_answers, name, {})
+    monkeypatch.delenv("PYOPENCL_CTX", raising=False)
+    monkeypatch.setattr(known_answers, "find_wrong_answers", lie)
+    np.save("x.npy", np.ones((2, 3), np.float32))
+    run = ["run", GRAD, *(f"--input={n}=x.npy" for n in ("InputTensor", "InputGradientTensor"))]
+    found = dmlc(*run)
+    assert (found.status, found.out) == (3, "")
+    assert "computes wrongly: tanh is 3, not 1" in found.err
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        found = dmlc(*run, "--device", "opencl:0")
+    assert found.status == 0
+    (line,) = [line for line in found.err.splitlines() if "wrongly" in line]
+    assert line.startswith("warning: opencl:0, ")
+
+
 def test_devices_that_are_made_up(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device(
         index=0, name="GPU", platform="Maker", platform_index=0, kind=DeviceKind.GPU,
@@ -301,9 +345,13 @@ def test_compile_writes_a_dxdispatch_model(dmlc: Dmlc) -> None:
     shader = Path("out/dxdispatch/ACTIVATION_RELU_GRAD.hlsl").read_text("utf-8")
     assert "RootSignature" not in shader
     assert dmlc("compile", GRAD, *sizes, "--dxdispatch").status == 2
-    assert (
-        "dmlc compare OutputGradientTensor.dmlc.npy OutputGradientTensor.directml.npy" in found.err
-    )
+    name = "OutputGradientTensor"
+    printed = [line for line in found.err.splitlines() if "dmlc compare" in line]
+    assert printed == [
+        f"  dmlc compare {name}.dmlc.npy expected.{name}.npy --bounds bound.{name}.npy",
+        f"  dmlc compare {name}.dmlc.npy {name}.directml.npy --bounds bound.{name}.npy "
+        f"--bounds bound.{name}.npy",
+    ]
     assert dmlc("compile", GRAD, "--dxdispatch", "-o", "other").status == 1
     assert not Path("other").exists()
 
@@ -331,6 +379,72 @@ def test_compare(dmlc: Dmlc) -> None:
     assert dmlc("compare", "a.npy", "c.npy", "--relative", "0.3").status == 0
     described = json.loads(dmlc("compare", "a.npy", "c.npy", "--json").out)
     assert (described["within"], described["worst"]) == (False, [1])
+    told = [described[f"worst_{what}"] for what in ("actual", "expected", "allowed")]
+    assert told == [2, 2.5, 0]
     other = dmlc("compare", "c.npy", "d.npy")
     assert other.status == 1
     assert "they cannot be compared" in other.err
+
+
+def test_compare_within_bounds(dmlc: Dmlc) -> None:
+    np.save("a.npy", np.float32([1, 2, -3, 4]))
+    np.save("b.npy", np.float32([[1, 2.5], [-3.25, 4]]))
+    np.save("bound.npy", np.float64([[0, 0.25], [0.5, np.inf]]))
+    apart = dmlc("compare", "a.npy", "b.npy", "--bounds", "bound.npy")
+    assert apart.status == 1
+    assert apart.out == (
+        "2 of 4 elements differ, by 0.5 at most (0.2 relative, 2097152 ulp); at [0, 1] it is 2 "
+        "where 2.5 is expected: it may be off by 0.25 at most\n"
+    )
+    twice = ("--bounds", "bound.npy", "--bounds", "bound.npy")
+    assert dmlc("compare", "a.npy", "b.npy", *twice).status == 0
+    assert dmlc("compare", "a.npy", "b.npy", *twice[:2], "--absolute", "0.25").status == 0
+    for wrong in (np.float64([0.5]), np.int64([1, 1, 1, 1]), np.float64([1, 1, -1, 1]),
+                  np.float64([1, 1, np.nan, 1])):  # fmt: skip
+        np.save("wrong.npy", wrong)
+        refused = dmlc("compare", "a.npy", "b.npy", "--bounds", "wrong.npy")
+        assert refused.status == 1
+        assert refused.err.startswith("error: 'wrong.npy' has ")
+
+
+def test_compare_words_of_bfloat16(dmlc: Dmlc) -> None:
+    np.save("a.npy", np.uint16([0x3F80, 0x4001]))
+    np.save("b.npy", np.uint16([0x3F80, 0x4000]))
+    assert dmlc("compare", "a.npy", "b.npy", "--relative", "0.01").status == 1
+    assert dmlc("compare", "a.npy", "b.npy", "--relative", "0.01", "--bfloat16").status == 0
+
+
+# Files that are not what they should be -----------------------------------------------------------
+
+
+def test_check_does_not_read_without_end_nor_quote_other_files(dmlc: Dmlc) -> None:
+    found = dmlc("check", "/dev/zero")
+    assert (found.status, found.err) == (1, "error: '/dev/zero' is no .dml file\n")
+    Path("a.dml").write_text('import "/etc/passwd"\n', "utf-8")
+    found = dmlc("check", "a.dml")
+    assert found.status == 1
+    assert found.err.startswith("a.dml:1:1: error: '/etc/passwd' is not below ")
+    assert "root:" not in found.err
+    assert dmlc("fmt", "/etc/passwd").err == "error: '/etc/passwd' is no .dml file\n"
+    assert dmlc("show", "/etc/passwd").err == "error: '/etc/passwd' is no .dml file\n"
+
+
+def test_import_folders(dmlc: Dmlc) -> None:
+    Path("shared").mkdir()
+    Path("shared/twice.dml").write_text("function twice(x) = 2 * x\n", "utf-8")
+    Path("own").mkdir()
+    text = NEGATE.replace("-x", "-twice(x)")
+    Path("own/a.dml").write_text('import "../shared/twice.dml"\n' + text, "utf-8")
+    commands = [
+        ("check", "own/a.dml"), ("show", "own/a.dml"), ("ir", "own/a.dml"),
+        ("graph", "own/a.dml"), ("compile", "own/a.dml"),
+    ]  # fmt: skip
+    for command in commands:
+        refused = dmlc(*command)
+        assert refused.status == 1
+        assert "allow its folder" in refused.err
+        assert dmlc(*command, "--import-folder", "shared").status == 0, command
+    np.save("x.npy", np.ones((2, 3), np.float32))
+    ran = ("run", "own/a.dml", "--input", "x=x.npy", "--device", "reference", "-o", "out")
+    assert dmlc(*ran).status == 1
+    assert dmlc(*ran, "--import-folder", "shared").status == 0

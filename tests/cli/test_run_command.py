@@ -135,7 +135,7 @@ def test_a_result_that_is_not_near_enough_is_status_1(
     assert found.status == 1
     assert found.out == (
         "dst float32[3]: 3 of 3 elements differ, by 1 at most (1 relative, 8388608 ulp); "
-        "at [0] it must be exact\n"
+        "at [0] it is 2 where 1 is expected: it must be exact\n"
     )
 
 
@@ -144,7 +144,7 @@ def test_a_result_that_is_not_near_enough_is_status_1(
     [
         (["--input", "src"], 2, "expected NAME=VALUE, found 'src'"),
         (["--input", "src=x.npy", "--input", "src=x.npy"], 2, "'src' is given twice"),
-        (["--input", "src=none.npy"], 1, "cannot read 'none.npy': No such file"),
+        (["--input", "src=none.npy"], 1, "cannot read 'none.npy': no such file"),
         (["--input", "scr=x.npy"], 1, "'scr'"),
         ([], 1, "src"),
         (["--input", "src=x.npy", "--attr", "slope=1"], 1, "unknown attribute 'slope'"),

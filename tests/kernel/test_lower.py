@@ -11,9 +11,11 @@ from dmlc.kernel.element import collect_elements
 from dmlc.kernel.emit import Names, local_name
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import lower
+from dmlc.kernel.print import print_kernel
+from dmlc.kernel.rewrite import walk as walk_expression
 from dmlc.kernel.schedule import CPU, GPU, RUN_TIME_COUNT, Profile, find_profile
 from dmlc.source import InternalError, UnknownNameError
-from tests.kernel.statements import walk
+from tests.kernel.statements import list_parts, walk
 
 LIMITS = {name: find_dialect(name).limits for name in ("opencl", "hlsl")}
 
@@ -150,13 +152,41 @@ def test_long_expressions_are_cut() -> None:
     assert len(find_locals(kernel)) > 5
 
 
-def test_what_decides_is_named() -> None:
-    kernel = make(
-        "func @f(%x: f32[n]) -> (%y) "
-        "{ %y: f32[i0 < n] = select(gt(mul(%x[i0], 3.0), 1.0), %x[i0], 0.0) }",
-        GPU,
-    )
-    assert "value" in find_locals(kernel)
+def test_arithmetic_is_named_where_only_named_locals_are_rounded_as_written() -> None:
+    text = """
+        func @f(%x: f32[n], %y: f32[n]) -> (%z) { %z: f32[i0 < n] = select(
+            gt(abs(mul(%x[i0], 3.0)), abs(%y[i0])), add(%x[i0], max(neg(%y[i0]), 0.5)), 0.0) }"""
+    lines = [line.strip() for line in print_kernel(make(text, GPU, "hlsl")).splitlines()]
+    named = [line for line in lines if line.startswith(("let value", "let z_value"))]
+    assert named == [
+        "let value: f32 = abs(mul(x_value, 3.0))",
+        "let value_1: f32 = neg(y_value)",
+        "let z_value: f32 = select(gt(value, abs(y_value)), add(x_value, max(value_1, 0.5)), 0.0)",
+    ]
+    assert "value" not in find_locals(make(text, GPU))
+
+
+def test_arithmetic_that_is_named_already_is_named_once() -> None:
+    text = """
+        func @f(%x: f32[n]) -> (%y, %z) {
+          %y: f32[i0 < n] = max(mul(%x[i0], 3.0), 1.0)
+          %z: f32[i0 < n] = min(mul(%x[i0], 3.0), 2.0)
+        }"""
+    assert [n for n in find_locals(make(text, GPU, "hlsl")) if "value" in n] == [
+        "x_value", "value", "y_value", "z_value",
+    ]  # fmt: skip
+
+
+def test_a_position_along_one_element_is_known() -> None:
+    text = """
+        func @f(%x: f32[3, 5]) -> (%z) {
+          %z: f32[i0 < 1, i1 < 5] = %x[min(max(add(i0, 1), 0), 2), i1]
+        }"""
+    for profile, target in ((CPU, "opencl"), (GPU, "opencl"), (GPU, "hlsl")):
+        loads = [p for p in list_parts(make(text, profile, target).body) if isinstance(p, k.Load)]
+        assert loads
+        parts = [p for load in loads for p in walk_expression(load.index)]
+        assert {p.operation.name for p in parts if isinstance(p, k.Operate)} <= {"add", "mul"}
 
 
 def test_results_of_one_kernel_share_their_values() -> None:

@@ -47,7 +47,7 @@ def test_what_the_user_has_set_stands() -> None:
     found = choose(POCL, Facts(AVX512, 15, {"POCL_KERNELLIB_NAME": "avx512"}))
     assert found.value is None
     assert found.note == (
-        "POCL_KERNELLIB_NAME=avx512 as you set it, where dmlc avoids AVX-512, which LLVM 15 "
+        "with POCL_KERNELLIB_NAME=avx512, as you set it, where dmlc avoids AVX-512, which LLVM 15 "
         "compiles wrongly"
     )
     found = choose(LAVAPIPE, Facts(AVX512, 15, {"GALLIUM_OVERRIDE_CPU_CAPS": "avx"}))

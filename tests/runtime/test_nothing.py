@@ -173,7 +173,7 @@ def _empty_axis(description: TensorDesc, axis: int) -> TensorDesc:
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_part_may_have_no_element(device: str) -> None:
     x = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
-    sizes = {"OutputTensors": [(2, 2, 3), (2, 0, 3)]}
+    sizes = {"OutputTensors[0]": (2, 2, 3), "OutputTensors[1]": (2, 0, 3)}
     found = dmlc.run("directml.SPLIT", {"InputTensor": x}, {"Axis": 1}, sizes, device=device)
     np.testing.assert_array_equal(found["OutputTensors[0]"], x)
     assert found["OutputTensors[1]"].shape == (2, 0, 3)

@@ -49,6 +49,14 @@ def test_whole_numbers_and_booleans_are_exact() -> None:
     assert bound("isnan(%X[i0])", f32(1.5, math.nan), "bool") == [0, 0]
 
 
+def test_functions_of_positions_differ_from_device_to_device() -> None:
+    near, far = bound("exp(cast(i0, f32))", f32(0, 0))
+    assert 0 < near < far
+    # What is rounded alike everywhere is exact, and so is what positions decide.
+    assert bound("mul(cast(i0, f32), 0.3)", f32(0, 0)) == [0, 0]
+    assert bound("select(gt(exp(cast(i0, f32)), 2.0), %X[i0], 0.0)", f32(1, 1)) == [0, 0]
+
+
 def test_one_operation_may_be_off_by_its_rounding_and_the_results() -> None:
     (found,) = bound("add(%X[i0], %Y[i0])", f32(1.5))
     assert found == pytest.approx(2 * 3 * EPSILON)

@@ -84,5 +84,6 @@ def test_results_are_held_to_the_reference() -> None:
     assert not verdict.holds
     assert verdict.comparison.worst == (1, 0)
     assert str(verdict) == (
-        "1 of 4 elements differ, by 4 at most (1.33 relative, 1280 ulp); at [1, 0] it must be exact"
+        "1 of 4 elements differ, by 4 at most (1.33 relative, 1280 ulp); at [1, 0] it is 7 where 3 "
+        "is expected: it must be exact"
     )

@@ -6,7 +6,7 @@ device and back. Any thread may call; those that use one device take turns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dmlc.program import Program
 from dmlc.runtime.arrays import Array, as_bytes
@@ -37,13 +37,17 @@ class Executable:
         self.last_report = self._quiet
         """The report of the latest call, whichever thread made it."""
 
+    def __repr__(self) -> str:
+        return f"<executable {self.program.name} on {self.device}>"
+
     def __call__(
-        self, inputs: Mapping[str, Array], outputs: Outputs | None = None
+        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
     ) -> dict[str, Array]:
         """Runs the program once.
 
-        `inputs` maps every input tensor's name to an array; `outputs` may give arrays to write
-        into, or sizes. Returns every output by name; an array that was given is returned itself.
+        `inputs` maps every input tensor's name to an array, or lists an array for each in order;
+        `outputs` may give arrays to write into, or sizes. Returns every output by name; an array
+        that was given is returned itself.
         Raises `DmlcError` for arrays that do not fit the program and for what Direct3D refuses,
         `UnsupportedError` for sizes over its limits.
         """
@@ -51,19 +55,23 @@ class Executable:
         return results
 
     def run(
-        self, inputs: Mapping[str, Array], outputs: Outputs | None = None
+        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
     ) -> tuple[dict[str, Array], Report]:
         """The same with the report of this very run, whatever other threads do."""
         placement = self._place(inputs, outputs)
         self.run_placed(placement, self.plan(placement))
         return self.results(placement), self.report_on(placement)
 
-    def bind(self, inputs: Mapping[str, Array], outputs: Outputs | None = None) -> Call:
+    def bind(
+        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
+    ) -> Call:
         """Fixes the arrays of a run. The call that comes back computes from what the input
         arrays hold at that time, into the same output arrays each time."""
         return Call(self, self._place(inputs, outputs))
 
-    def _place(self, inputs: Mapping[str, Array], outputs: Outputs | None) -> Placement:
+    def _place(
+        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None
+    ) -> Placement:
         return place(self.program, inputs, outputs, gaps=False)
 
     def plan(self, placement: Placement) -> tuple[Window, ...]:

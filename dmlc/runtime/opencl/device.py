@@ -54,6 +54,8 @@ class Device:
     memory: Memory
     float64: bool
     """Whether kernels may compute in float64."""
+    driver: str = ""
+    """The driver's version, as the platform and the device give it."""
     note: str = ""
     """What was chosen before its driver started, and why; empty for nothing."""
     part_alignment: int = 256

@@ -198,6 +198,7 @@ def _describe(
         max_group_size=handle.max_work_group_size,
         memory=memory,
         float64="cl_khr_fp64" in handle.extensions.split(),
+        driver=f"{platform.version.strip()}, {handle.driver_version.strip()}",
         note=_instructions_note(choice, handle.name) if kind is DeviceKind.CPU else "",
         key=keys[0],
         part_alignment=max(1, handle.mem_base_addr_align // 8),

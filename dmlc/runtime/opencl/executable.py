@@ -67,20 +67,24 @@ class Executable:
                 session.upload(launcher.queue, buffer, array)
                 self._constant_buffers.append(buffer)
 
+    def __repr__(self) -> str:
+        return f"<executable {self.program.name} on {self.device}>"
+
     def __call__(
-        self, inputs: Mapping[str, Array], outputs: Outputs | None = None
+        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
     ) -> dict[str, Array]:
         """Runs the program once.
 
-        `inputs` maps every input tensor's name to an array; `outputs` may give arrays to write
-        into, or sizes. Returns every output by name; an array that was given is returned itself.
+        `inputs` maps every input tensor's name to an array, or lists an array for each in order;
+        `outputs` may give arrays to write into, or sizes. Returns every output by name; an array
+        that was given is returned itself.
         Raises `DmlcError` for arrays that do not fit the program.
         """
         found, self.last_report = self.run(inputs, outputs)
         return found
 
     def run(
-        self, inputs: Mapping[str, Array], outputs: Outputs | None = None
+        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
     ) -> tuple[dict[str, Array], Report]:
         """The same with the report of this very run, whatever other threads do."""
         session = self._session
@@ -99,7 +103,9 @@ class Executable:
         self._free[launcher.unit].append(launcher)
         return self._results(placement), self._report(placement)
 
-    def bind(self, inputs: Mapping[str, Array], outputs: Outputs | None = None) -> Call:
+    def bind(
+        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
+    ) -> Call:
         """Fixes the arrays of a run. The call that comes back computes from what the input
         arrays hold at that time, into the same output arrays each time."""
         self._session.check_usable()
@@ -134,7 +140,9 @@ class Executable:
         except session.driver_error as problem:
             raise session.translate(f"cannot run {self.program.name}", problem) from problem
 
-    def _place(self, inputs: Mapping[str, Array], outputs: Outputs | None) -> Placement:
+    def _place(
+        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None
+    ) -> Placement:
         gaps = self.device.memory is Memory.SHARED
         return place(self.program, inputs, outputs, gaps=gaps)
 

@@ -132,13 +132,17 @@ class Executable:
         """The report of the latest call, whichever thread made it."""
         self._built = _Built(program, session_of(context), self._compiled)
 
+    def __repr__(self) -> str:
+        return f"<executable {self.program.name} on {self.device}>"
+
     def __call__(
-        self, inputs: Mapping[str, Array], outputs: Outputs | None = None
+        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
     ) -> dict[str, Array]:
         """Runs the program once.
 
-        `inputs` maps every input tensor's name to an array; `outputs` may give arrays to write
-        into, or sizes. Returns every output by name; an array that was given is returned itself.
+        `inputs` maps every input tensor's name to an array, or lists an array for each in order;
+        `outputs` may give arrays to write into, or sizes. Returns every output by name; an array
+        that was given is returned itself.
         Raises `DmlcError` for arrays that do not fit the program, `UnsupportedError` for sizes
         over the device's limits.
         """
@@ -146,7 +150,7 @@ class Executable:
         return results
 
     def run(
-        self, inputs: Mapping[str, Array], outputs: Outputs | None = None
+        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
     ) -> tuple[dict[str, Array], Report]:
         """The same with the report of this very run, whatever other threads do."""
         quick = self._quick
@@ -166,13 +170,17 @@ class Executable:
             placement.operands[name].store()
         return self._results(placement), self._report(placement.copies, seconds)
 
-    def bind(self, inputs: Mapping[str, Array], outputs: Outputs | None = None) -> Call:
+    def bind(
+        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
+    ) -> Call:
         """Fixes the arrays of a run. The call that comes back computes from what the input
         arrays hold at that time, into the same output arrays each time."""
         placement = self._place(inputs, outputs)
         return Call(self, placement, self._results(placement))
 
-    def _place(self, inputs: Mapping[str, Array], outputs: Outputs | None) -> Placement:
+    def _place(
+        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None
+    ) -> Placement:
         return place(self.program, inputs, outputs, gaps=False)
 
     def _results(self, placement: Placement) -> dict[str, Array]:

@@ -96,3 +96,30 @@ def test_more_elements_than_one_binding_reaches() -> None:
     x, dy = (rng.standard_normal(count, dtype=np.float32) for _ in range(2))
     out = vulkan.load(program)({"X": x, "dY": dy})["dX"]
     assert np.array_equal(out, np.where(x > 0, dy, np.float32(0)))
+
+
+@pytest.mark.parametrize("outer", ["max({}, {})", "select(gt({}, {}), 1.0, 2.0)", "mod({}, {})"])
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "sub(%A[i0], %A[i0])",
+        "sub(add(%A[i0], %B[i0]), %A[i0])",
+        "mul(sqrt(%A[i0]), sqrt(%A[i0]))",
+        "div(mul(%A[i0], 3.0), 3.0)",
+        "mul(div(%A[i0], %B[i0]), %B[i0])",
+    ],
+)
+def test_arithmetic_in_an_operand_is_done_as_written(inner: str, outer: str) -> None:
+    """The same as with the operand stored and read again by another kernel."""
+    first, second = make_values(DataType.FLOAT32, 0), make_values(DataType.FLOAT32, 1)
+    given = {"A": np.concatenate([first, [1e8, -1e8]]), "B": np.concatenate([second, [1, 1]])}
+    given = {name: values.astype(np.float32) for name, values in given.items()}
+
+    def run(text: str, arrays: dict[str, Array]) -> Array:
+        parameters = ", ".join(f"%{name}: f32[n]" for name in arrays)
+        function = ir.parse(f"func @f({parameters}) -> (%Y) {{ %Y: f32[i0 < n] = {text} }}")
+        return vulkan.load(compile(function, "hlsl"))(arrays)["Y"]
+
+    whole = run(outer.format(inner, "%B[i0]"), given)
+    steps = run(outer.format("%C[i0]", "%B[i0]"), {"C": run(inner, given), "B": given["B"]})
+    assert np.array_equal(whole, steps, equal_nan=True)

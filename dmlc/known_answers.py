@@ -1,0 +1,251 @@
+"""The known-answer check: a device that computes wrongly is refused, unless it is asked for.
+
+The questions are a few small kernels, made as any other is: functions, choices, casts between all
+kinds of types and comparisons after them, in vectors and in the scalars after these. What a device
+gets wrong of them it gets wrong elsewhere. The reference gives the answers. `runtime.answers` asks
+and keeps; a device that the caller names (`opencl:0`, PYOPENCL_CTX) is used all the same, with a
+warning.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import platform
+import re
+import threading
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from dmlc import ir
+from dmlc.devices import AnyDevice, compile_for, find_device, load_on, selector_of
+from dmlc.files import cache_folder
+from dmlc.oracle import find_expected
+from dmlc.program import VERSION
+from dmlc.runtime.answers import SHOWN, Answer, Question, Verdicts, ask
+from dmlc.runtime.d3d12 import D3D12Device
+from dmlc.runtime.instructions import LAVAPIPE, POCL, read_flags
+from dmlc.runtime.opencl.device import Device
+from dmlc.scalars import Array, DataType
+from dmlc.source import UnavailableError, UnsupportedError
+
+COUNT = 67
+"""Elements: whole vectors of any width, and scalars after them."""
+
+_T = DataType
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Line:
+    """One output: its type and formula in the IR, and how a result may differ."""
+
+    dtype: str
+    formula: str
+    shown: str
+    ulps: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Sheet:
+    """One kernel: inputs by name, with their type and first values, and its outputs."""
+
+    name: str
+    inputs: tuple[tuple[str, DataType, tuple[float, ...]], ...]
+    lines: tuple[_Line, ...]
+
+
+_FLOATS = (0.5, -0.5, 88.5, -3.25, 0.0, 1.0, 4.0, -17.0, np.nan, np.inf, -np.inf, 2.5, -1.5, 3e9)
+_POWERS = (2.0, 3.0, 0.25, -1.0, 0.5, -2.5, 7.0, 2.0, 1.0, 3.0, 2.0, 0.0, -3.0)
+_WHOLES = (0, -1, 7, 255, -40000, 65537, 2**24 + 1, -(2**24) - 3, 2**31 - 1, -(2**31), 3, 2)
+_OTHERS = (5, -7, 1, 0, 2**30 + 1, -65537, 4, 9, -(2**31), 12345678, 3)
+_MASKS = (65535, 255, 0x0F0F0F0F, 1, -1)
+_LONG = (2**33 + 5, -(2**33) - 5, 7, -1, 2**53 + 1, 0, -(2**62) - 1, 2**31 + 7, 3)
+
+_LESS = "lt(%A[i0], %B[i0])"
+
+_SHEETS = (
+    _Sheet(
+        "single_answers",
+        (("A", _T.FLOAT32, _FLOATS), ("B", _T.FLOAT32, _POWERS)),
+        (
+            _Line("f32", "log(%A[i0])", "log of FLOAT32", 16),
+            _Line("f32", "exp(%A[i0])", "exp of FLOAT32", 16),
+            _Line("f32", "erf(%A[i0])", "erf of FLOAT32", 16),
+            _Line("f32", "pow(%A[i0], %B[i0])", "pow of FLOAT32", 16),
+            _Line("f32", "max(sub(%A[i0], %A[i0]), %B[i0])", "max(A - A, B)"),
+            _Line("f32", f"select({_LESS}, neg(abs(%B[i0])), %A[i0])", "A < B ? -|B| : A"),
+            _Line("s32", "cast(%A[i0], s32)", "FLOAT32 to INT32"),
+        ),
+    ),
+    _Sheet(
+        "whole_answers",
+        (
+            ("A", _T.INT32, _WHOLES), ("B", _T.INT32, _OTHERS),
+            ("M", _T.INT32, _MASKS), ("L", _T.INT64, _LONG), ("X", _T.FLOAT32, _FLOATS),
+        ),
+        (
+            _Line("s32", f"select({_LESS}, bit_or(bit_and(%A[i0], cast(-2147483648, s32)), "
+                  "%M[i0]), %A[i0])", "A < B ? A & 0x80000000 | M : A"),
+            _Line("s32", f"select({_LESS}, bit_xor(bit_and(%A[i0], cast(255, s32)), %B[i0]), "
+                  "%B[i0])", "A < B ? A & 255 ^ B : B"),
+            _Line("s32", "select(eq(%A[i0], %B[i0]), %B[i0], bit_or(bit_and(%A[i0], "
+                  "cast(15, s32)), bit_and(%B[i0], cast(-16, s32))))",
+                  "A == B ? B : A & 15 | B & -16"),
+            _Line("s32", "select(lt(cast(%A[i0], s64), %L[i0]), %A[i0], %B[i0])",
+                  "INT32 to INT64 and compared"),
+            _Line("f32", "cast(%L[i0], f32)", "INT64 to FLOAT32"),
+            _Line("s64", "cast(cast(%A[i0], f32), s64)", "INT32 to FLOAT32 to INT64"),
+            _Line("s32", "cast(cast(%A[i0], f32), s32)", "INT32 to FLOAT32 to INT32"),
+            _Line("s32", "mod(%A[i0], %B[i0])", "the remainder of INT32"),
+            # Here, for LLVM gets its form wrong only where no other function is near.
+            _Line("f32", "tanh(%X[i0])", "tanh of FLOAT32", 16),
+        ),
+    ),
+    _Sheet(
+        "double_answers",
+        (
+            ("A", _T.FLOAT64, (-39.0, 37.0, 17.0, 49.0, 0.0, 12.0, 56.0, 27.0)),
+            ("B", _T.FLOAT64, (2.0, 16.0, 6.0, 8.0, 7.0, 12.0, 5.0, 12.0)),
+        ),
+        (
+            _Line("f64", "mod(%A[i0], %B[i0])", "the remainder of FLOAT64"),
+            _Line("f64", "pow(%A[i0], %B[i0])", "pow of FLOAT64", 16),
+            _Line("f64", "cast(cast(%A[i0], s16), f64)", "FLOAT64 to INT16 to FLOAT64"),
+            _Line("f64", "cast(cast(%A[i0], u8), f64)", "FLOAT64 to UINT8 to FLOAT64"),
+        ),
+    ),
+)  # fmt: skip
+
+_REVISION = hashlib.sha256(repr(_SHEETS).encode()).hexdigest()[:16]
+_verdicts = Verdicts(cache_folder() / "devices")
+_settled: dict[int, AnyDevice] = {}
+"""The devices of this process that need no further thought, by identity: hashing a device would
+take longer than the rest of a look-up."""
+_said: dict[AnyDevice, None] = {}
+"""Those that the user was warned of."""
+
+
+class _Process:
+    """A lock of this process: in a child, one that its parent's threads hold is never released."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+    def after_fork(self) -> None:
+        self.lock = threading.RLock()
+
+
+_process = _Process()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_process.after_fork)
+
+
+def find_trusted(device: str) -> AnyDevice | None:
+    """The device that a device text means, None for the reference: one that computes rightly, or
+    one that the text insists on, with a warning.
+
+    Raises as `devices.find_device` does, and `UnavailableError` for a device that computes
+    wrongly and was not named.
+    """
+    found = find_device(device)
+    if found is None or _settled.get(id(found)) is found:
+        return found
+    with _process.lock:
+        wrong = find_wrong_answers(found)
+        if not wrong:
+            _settled[id(found)] = found
+        elif not _insists(device, found):
+            raise UnavailableError(
+                f"{selector_of(found)}, {found}, computes wrongly: {wrong[0]}",
+                notes=[*wrong[1:SHOWN], *advise(found)],
+            )
+        elif found not in _said:
+            _said[found] = None
+            said = f"{selector_of(found)}, {found}, computes wrongly: {'; '.join(wrong[:SHOWN])}"
+            warnings.warn(said, RuntimeWarning, stacklevel=3)
+    return found
+
+
+def _insists(text: str, found: AnyDevice) -> bool:
+    """Whether a device was named, and not only its runtime."""
+    named = bool(text.partition(":")[2].strip())
+    return named or (isinstance(found, Device) and bool(os.environ.get("PYOPENCL_CTX")))
+
+
+def advise(device: AnyDevice) -> list[str]:
+    """What to do about a device that computes wrongly."""
+    notes = [f"its driver runs {device.note}"] if device.note else []
+    return [
+        *notes,
+        "use another device or a newer driver; `dmlc devices --check` says which devices are right",
+        f"to use it all the same, name it: {selector_of(device)}",
+    ]
+
+
+def find_wrong_answers(device: AnyDevice) -> tuple[str, ...]:
+    """What a device gets wrong, a sentence each. That it gets nothing wrong is found out once per
+    device, driver, processor and version of dmlc, and kept in the user's cache folder."""
+    with _process.lock:
+        return _verdicts.find(identify(device), lambda: _ask(device))
+
+
+def identify(device: AnyDevice) -> dict[str, str]:
+    """All that decides how a device computes."""
+    chosen = {v: os.environ.get(v, "") for v in (POCL.variable, LAVAPIPE.variable)}
+    flags = hashlib.sha256(" ".join(sorted(read_flags())).encode()).hexdigest()[:16]
+    return {
+        "dmlc": VERSION,
+        "questions": _REVISION,
+        "device": f"{selector_of(device).partition(':')[0]} {device}",
+        "driver": device.note if isinstance(device, D3D12Device) else device.driver,
+        "note": device.note,
+        "processor": f"{platform.machine()} {flags}",
+        **chosen,
+    }
+
+
+def _ask(device: AnyDevice) -> tuple[str, ...]:
+    return ask(make_questions(device), lambda program: load_on(program, device))
+
+
+def make_questions(device: AnyDevice) -> list[Question]:
+    """The questions that a device can be asked, compiled for it. Those whose types its language
+    has no arithmetic for are left out."""
+    found: list[Question] = []
+    for sheet in _SHEETS:
+        function = _make_function(sheet)
+        try:
+            program = compile_for(function, device)
+        except UnsupportedError:
+            continue
+        inputs = {name: _fill(dtype, values) for name, dtype, values in sheet.inputs}
+        expected = find_expected(function, inputs)
+        answers = {
+            f"r{number}": Answer(
+                line.shown, expected[f"r{number}"], line.ulps, _list_operands(line.formula)
+            )
+            for number, line in enumerate(sheet.lines)
+        }
+        found.append(Question(program, inputs, answers))
+    return found
+
+
+def _make_function(sheet: _Sheet) -> ir.Function:
+    inputs = ", ".join(f"%{name}: {dtype.short}[n]" for name, dtype, _ in sheet.inputs)
+    outputs = ", ".join(f"%r{number}" for number in range(len(sheet.lines)))
+    stages = [
+        f"  %r{number}: {line.dtype}[i0 < n] = {line.formula}"
+        for number, line in enumerate(sheet.lines)
+    ]
+    return ir.parse("\n".join([f"func @{sheet.name}({inputs}) -> ({outputs}) {{", *stages, "}"]))
+
+
+def _list_operands(formula: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(re.findall(r"%(\w+)\[", formula)))
+
+
+def _fill(dtype: DataType, values: Sequence[float]) -> Array:
+    return np.resize(np.array(values, dtype.dtype), COUNT)
