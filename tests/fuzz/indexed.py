@@ -340,10 +340,10 @@ class Drawing:
             made = self.position(scope, 1)
             if is_float(dtype) and self.one_in(3):
                 made = self.fractional(scope, 1)
-            if self.one_in(3) and any(isinstance(n, Variable) for n in walk(made)):
+            if not any(isinstance(n, Variable) for n in walk(made)):
+                return draw(numbers(dtype))
+            if self.one_in(3):
                 return Cast(dtype, made)
-            if made.dtype is T.INDEX and not is_float(dtype) and isinstance(made, Number):
-                return Number(dtype, made.value)
             return made
         return draw(numbers(dtype))
 

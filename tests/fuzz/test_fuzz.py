@@ -100,6 +100,17 @@ def test_an_exception_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "reference: KeyError in test_fuzz.py evaluate" in str(raised.value)
 
 
+def test_a_bound_that_is_too_small_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = (Tensor("X", T.FLOAT32, (50,), "moderate"),)
+    third = Apply(T.FLOAT32, "div", (X, Number(T.FLOAT32, 3.0)))
+    case = Case(tensors, (Statement("Z", third, T.FLOAT32),), (50,), seed=1)
+    Checker(("bounds",)).check(case)
+    nothing = {"Z": np.zeros(50)}
+    monkeypatch.setattr(devices, "bound_errors", lambda function, inputs: nothing)
+    with pytest.raises(Finding, match="bounds: BoundError"):
+        Checker(("bounds",)).check(case)
+
+
 def test_what_is_refused_wrongly_is_found() -> None:
     case = make_case()
     wrong = Statement("Z0", Cast(T.FLOAT32, Name(T.FLOAT32, "nowhere")), T.FLOAT32)
