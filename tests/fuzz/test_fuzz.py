@@ -101,9 +101,9 @@ def test_an_exception_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bound_that_is_too_small_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    tensors = (Tensor("X", T.FLOAT32, (50,), "moderate"),)
-    third = Apply(T.FLOAT32, "div", (X, Number(T.FLOAT32, 3.0)))
-    case = Case(tensors, (Statement("Z", third, T.FLOAT32),), (50,), seed=1)
+    tensors = tuple(Tensor(name, T.FLOAT32, (50,), "moderate") for name in "XY")
+    twice = Apply(T.FLOAT32, "add", (Apply(T.FLOAT32, "mul", (X, Y)), Y))
+    case = Case(tensors, (Statement("Z", twice, T.FLOAT32),), (50,), seed=1)
     Checker(("bounds",)).check(case)
     nothing = {"Z": np.zeros(50)}
     monkeypatch.setattr(devices, "bound_errors", lambda function, inputs: nothing)
