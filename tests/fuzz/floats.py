@@ -67,6 +67,20 @@ def _corners(function: Callable[..., Array], a: Floats, b: Floats) -> tuple[Arra
     return low, high, nan
 
 
+def _has_finite(v: Floats) -> Array:
+    return v.some & ~(np.isinf(v.low) & (v.low == v.high))
+
+
+def _is_single(a: Floats, b: Floats) -> Array:
+    return (a.low == a.high) & (b.low == b.high)
+
+
+def _with_zeros(low: Array, high: Array, where: Array) -> tuple[Array, Array]:
+    """Intervals that reach to both zeros."""
+    least, most = lower(low, np.full((), -0.0)), higher(high, np.zeros(()))
+    return np.where(where, least, low), np.where(where, most, high)
+
+
 def _add(rules: Rules, a: Floats, b: Floats) -> Floats:
     low, high, nan = _corners(np.add, a, b)
     return finish(rules, a.dtype, low, high, nan | a.nan | b.nan)
@@ -81,6 +95,9 @@ def multiply(rules: Rules, a: Floats, b: Floats) -> Floats:
     low, high, nan = _corners(np.multiply, a, b)
     if not (a.exact and b.exact):
         nan = nan | (has_zero(a) & has_infinity(b)) | (has_zero(b) & has_infinity(a))
+        # Corners of zero and infinity hide the zeros between.
+        hidden = (has_zero(a) & _has_finite(b)) | (has_zero(b) & _has_finite(a))
+        low, high = _with_zeros(low, high, hidden & ~_is_single(a, b))
     made = finish(rules, a.dtype, low, high, nan | a.nan | b.nan)
     top = np.maximum(np.maximum(a.top, b.top), made.top)
     least = np.minimum(np.minimum(a.least, b.least), made.least)
@@ -94,6 +111,8 @@ def divide(rules: Rules, a: Floats, b: Floats) -> Floats:
         wide = wide & a.some & b.some
         low, high = np.where(wide, -math.inf, low), np.where(wide, math.inf, high)
         nan = nan | (has_zero(a) & has_zero(b)) | (has_infinity(a) & has_infinity(b))
+        hidden = _has_finite(a) & has_infinity(b)
+        low, high = _with_zeros(low, high, hidden & ~_is_single(a, b))
     off = rules.quotient if a.dtype is T.FLOAT32 else 0.0
     made = finish(rules, a.dtype, low, high, nan | a.nan | b.nan, off)
     top = np.maximum(np.maximum(a.top, b.top), made.top)

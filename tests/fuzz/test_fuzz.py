@@ -24,6 +24,7 @@ from tests.fuzz.possible import (
     Floats,
     Wholes,
     cast,
+    everything,
     find_wrong,
     known_floats,
     load,
@@ -169,6 +170,16 @@ def test_what_is_uncertain_stays_so() -> None:
     whole = cast(DEVICE, near, T.INT32)
     assert isinstance(whole, Wholes)
     assert whole.known.tolist() == [True, False]
+
+
+def test_zeros_between_infinities_are_seen() -> None:
+    wild = apply(DEVICE, "mul", floats(0.0), everything(T.FLOAT32, (1,)))
+    assert not find_wrong(wild, np.array([0.0], np.float32)).any()
+    assert not find_wrong(wild, np.array([math.nan], np.float32)).any()
+    assert find_wrong(wild, np.array([1.0], np.float32)).all()
+    wild = apply(DEVICE, "div", everything(T.FLOAT32, (1,)), floats(math.inf))
+    assert not find_wrong(wild, np.array([-0.0], np.float32)).any()
+    assert find_wrong(wild, np.array([1.0], np.float32)).all()
 
 
 def test_denormals_may_be_flushed_where_the_rules_say_so() -> None:
