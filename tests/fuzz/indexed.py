@@ -91,7 +91,6 @@ class Drawing:
         draw = self.draw
         held = draw(st.sampled_from((WORDS, HALVES, ALL)))
         self.portable = held is not ALL
-        held = tuple(t for t in held if t is not T.BOOL)
         few = draw(st.lists(st.sampled_from(held), min_size=1, max_size=2, unique=True))
         self.types = tuple(few) if draw(st.booleans()) else (T.FLOAT32, *few)
         self.compute = tuple(dict.fromkeys(t.compute for t in self.types if t is not T.BOOL))
@@ -114,6 +113,10 @@ class Drawing:
             self.held[tensor.name] = (tensor.dtype, tensor.sizes)
         statements: list[Statement] = []
         for number in range(draw(st.integers(2, 6))):
+            if self.one_in(8):
+                statements.append(self.statement(f"b{number}", T.BOOL, None))
+                sizes = tuple(n for _, n in statements[-1].indices or ())
+                self.held[f"b{number}"] = (T.BOOL, sizes)
             if self.one_in(3):
                 dtype = draw(st.sampled_from(self.compute))
                 statements.append(self.statement(f"t{number}", dtype, None))
@@ -135,7 +138,10 @@ class Drawing:
             if rank == 1 and self.one_in(3):
                 extent = draw(st.sampled_from((15, 16, 17, 20, 33)))
             indices.append(("ijh"[axis], extent))
-        value = self.value(Scope(tuple(indices)), dtype, draw(st.integers(1, 3)))
+        scope = Scope(tuple(indices))
+        if dtype is T.BOOL:
+            return Statement(name, self.condition(scope, 2), stored, tuple(indices))
+        value = self.value(scope, dtype, draw(st.integers(1, 3)))
         if stored is None and value.free:
             value = Cast(dtype, value)
         return Statement(name, value, stored, tuple(indices))
@@ -235,7 +241,7 @@ class Drawing:
         values = values[passes]
         return (int(values.min()), int(values.max())) if values.size else (0, -1)
 
-    def read(self, scope: Scope, name: str, depth: int) -> Node | None:
+    def read(self, scope: Scope, name: str, depth: int) -> Read:
         """An element, at positions that are inside by construction, or with an `else`."""
         draw = self.draw
         dtype, sizes = self.held[name]
@@ -272,7 +278,7 @@ class Drawing:
         otherwise: Node | None = None
         if free:
             otherwise = draw(numbers(dtype.compute))
-            if depth > 1 and self.one_in(5):
+            if depth > 1 and dtype is not T.BOOL and self.one_in(5):
                 otherwise = self.value(scope, dtype.compute, 0)
         return Read(dtype.compute, name, tuple(positions), otherwise)
 
@@ -291,8 +297,8 @@ class Drawing:
         names = [n for n, (t, sizes) in self.held.items() if t in POSITIONS and 0 not in sizes]
         if not names:
             return None
-        made = self.read(scope, self.draw(st.sampled_from(names)), 0)
-        if made is not None and self.one_in(4):
+        made: Node = self.read(scope, self.draw(st.sampled_from(names)), 0)
+        if self.one_in(4):
             number = Number(made.dtype, self.draw(st.integers(1, 3)))
             made = Apply(made.dtype, self.draw(st.sampled_from(("add", "mul"))), (made, number))
         return made
@@ -310,9 +316,7 @@ class Drawing:
             case "apply":
                 return self.application(scope, dtype, depth)
             case "choose":
-                condition = self.condition(scope, depth - 1)
-                both = self.value(scope, dtype, depth - 1), self.value(scope, dtype, depth - 1)
-                return Choose(dtype, condition, *both)
+                return self.choice(scope, dtype, depth)
             case "cast":
                 source = draw(st.sampled_from(self.compute))
                 if source is not dtype:
@@ -323,19 +327,42 @@ class Drawing:
                 pass
         return self.leaf(scope, dtype, depth)
 
+    def choice(self, scope: Scope, dtype: T, depth: int) -> Node:
+        """A choice: a condition on positions keeps the reads of its side inside, and so does one
+        that compares a position out of a tensor with the tensor's size."""
+        draw = self.draw
+        otherwise = self.value(scope, dtype, depth - 1)
+        names = [n for n, (t, sizes) in self.held.items() if t.compute is dtype and len(sizes) == 1]
+        places = [n for n, (t, sizes) in self.held.items() if t in POSITIONS and 0 not in sizes]
+        if names and places and self.one_in(4):
+            name, place_name = draw(st.sampled_from(names)), draw(st.sampled_from(places))
+            found = self.read(scope, place_name, 0)
+            (size,) = self.held[name][1]
+            bounds = Number(found.dtype, 0), Number(found.dtype, size)
+            above, below = (
+                Apply(T.BOOL, n, (found, b)) for n, b in zip(("ge", "lt"), bounds, strict=True)
+            )
+            inside = Apply(T.BOOL, "and", (above, below))
+            return Choose(dtype, inside, Read(dtype, name, (found,)), otherwise)
+        if self.one_in(2):
+            condition = self.placed_condition(scope, 1)
+            guard = condition
+            if scope.guard is not None:
+                guard = Apply(T.BOOL, "and", (scope.guard, condition))
+            guarded = dataclasses.replace(scope, guard=guard)
+            return Choose(dtype, condition, self.value(guarded, dtype, depth - 1), otherwise)
+        condition = self.condition(scope, depth - 1)
+        return Choose(dtype, condition, self.value(scope, dtype, depth - 1), otherwise)
+
     def leaf(self, scope: Scope, dtype: T, depth: int) -> Node:
         draw = self.draw
         names = [n for n, (t, _) in self.held.items() if t.compute is dtype]
         others = [n for n, (t, _) in self.held.items() if t.compute is not dtype]
         kind = draw(st.integers(0, 9))
         if names and kind < 6:
-            made = self.read(scope, draw(st.sampled_from(names)), depth)
-            if made is not None:
-                return made
+            return self.read(scope, draw(st.sampled_from(names)), depth)
         if others and (kind < 3 or (kind < 6 and not names)):
-            made = self.read(scope, draw(st.sampled_from(others)), depth)
-            if made is not None:
-                return Cast(dtype, made)
+            return Cast(dtype, self.read(scope, draw(st.sampled_from(others)), depth))
         if kind < 8 and scope.over:
             made = self.position(scope, 1)
             if is_float(dtype) and self.one_in(3):
@@ -364,6 +391,9 @@ class Drawing:
         draw = self.draw
         if self.one_in(2):
             return self.placed_condition(scope, min(depth, 1))
+        flags = [n for n, (t, _) in self.held.items() if t is T.BOOL]
+        if flags and self.one_in(2):
+            return self.read(scope, draw(st.sampled_from(flags)), 0)
         source = draw(st.sampled_from(self.compute))
         name = draw(st.sampled_from(("eq", "ne", "lt", "le", "gt", "ge")))
         sides = [self.value(scope, source, max(depth, 0)) for _ in range(2)]
