@@ -107,6 +107,12 @@ def _with_body(stage: Stage, body: Body) -> Stage:
     return stage if body is stage.body else dataclasses.replace(stage, body=body)
 
 
+def simplify_bodies(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """Stages with the rules applied to what they compute: what was put together from several may
+    be constant now, and drivers fold constants by rules of their own."""
+    return tuple(_with_body(stage, simplify_body(stage.body, {})) for stage in stages)
+
+
 def drop_reduction(stage: Stage) -> Stage:
     """A stage without a reduction that folds nothing together, and of no element without a body.
 

@@ -332,7 +332,10 @@ class Drawing:
         that compares a position out of a tensor with the tensor's size."""
         draw = self.draw
         otherwise = self.value(scope, dtype, depth - 1)
-        names = [n for n, (t, sizes) in self.held.items() if t.compute is dtype and len(sizes) == 1]
+        names = [
+            n for n, (t, sizes) in self.held.items()
+            if t.compute is dtype and len(sizes) == 1 and 0 not in sizes
+        ]  # fmt: skip
         places = [n for n, (t, sizes) in self.held.items() if t in POSITIONS and 0 not in sizes]
         if names and places and self.one_in(4):
             name, place_name = draw(st.sampled_from(names)), draw(st.sampled_from(places))
