@@ -31,6 +31,7 @@ from dmlc.transform.fuse import Fusion, fuse
 from dmlc.transform.narrow import narrow
 from dmlc.transform.saturate import saturate_positions
 from dmlc.transform.separate import separate
+from dmlc.transform.settle import Settled, settle
 from dmlc.transform.simplify import simplify
 from dmlc.transform.widen import widen_booleans
 
@@ -122,9 +123,11 @@ def rewrite(function: Function, longest_row: int = 0) -> Function:
     sums, and with positions of 32 bits."""
     simplified = simplify(function)
     verify(simplified, "simplify", function)
-    separated = separate(simplified, longest_row)
-    verify(separated, "separate", simplified)
-    narrowed = narrow(separated)
+    settled = settle(simplified)
+    verify(settled.function, "settle", simplified)
+    separated = separate(settled.function, longest_row, settled.known)
+    verify(separated, "separate", settled.function)
+    narrowed = narrow(separated, Settled(separated, settled.known))
     verify(narrowed, "narrow", separated)
     simplified = simplify(narrowed, simplified)
     verify(simplified, "simplify", narrowed)

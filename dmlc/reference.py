@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -55,11 +55,15 @@ def evaluate(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array
     tensors, size, shape = _bind(function, inputs)
     results = {r.name for r in function.results}
     found: dict[str, Array] = {}
+    placed: set[str] = set()
     with np.errstate(all="ignore"):
         for stage in function.stages:
-            values = _evaluate_stage(stage, tensors, size)
+            values = _evaluate_stage(stage, tensors, size, placed)
             stored = convert(values, stage.dtype)
-            tensors[stage.name] = stored if stage.dtype.is_storage_only else values
+            if all(find_index_only(stage.body, placed)):
+                placed.add(stage.name)
+            exact = stage.dtype.is_storage_only or stage.name in placed
+            tensors[stage.name] = stored if exact else values
             if stage.name in results:
                 run_time = any(isinstance(e, str) for e in stage.domain)
                 found[stage.name] = stored.reshape(shape) if run_time else stored
@@ -119,8 +123,11 @@ def _bind(
 # Stages ------------------------------------------------------------------------------------
 
 
-def _evaluate_stage(stage: Stage, tensors: Mapping[str, Array], size: int) -> Array:
-    """The values of a stage as computed, box by box: floats in float64."""
+def _evaluate_stage(
+    stage: Stage, tensors: Mapping[str, Array], size: int, placed: Container[str]
+) -> Array:
+    """The values of a stage as computed, box by box: floats in float64, but in their own type
+    those that depend on positions alone, and on what these find in the tensors `placed`."""
     domain = [_count(e, size) for e in stage.domain]
     reduction = stage.reduction
     inner = [_count(e, size) for _, e in reduction.axes] if reduction is not None else []
@@ -128,14 +135,15 @@ def _evaluate_stage(stage: Stage, tensors: Mapping[str, Array], size: int) -> Ar
     number = np.dtype(np.int64) if positional else _number(stage.body.dtype)
     values = np.empty(domain, number)
     dying = _list_dying(stage.body)
+    in_order = all(find_index_only(stage.body, placed))
     for box in _boxes(domain, max(1, _BLOCK // max(1, math.prod(inner)))):
         axes = {Index(axis): positions for axis, positions in enumerate(_open_mesh(box))}
         if reduction is None:
-            values[box], _ = _evaluate_body(stage.body, dying, axes, tensors)
+            values[box], _ = _evaluate_body(stage.body, dying, axes, tensors, placed)
         else:
             shape = values[box].shape
-            blocks = _blocks(stage, reduction, inner, dying, axes, tensors, shape)
-            fold = _fold_positions if positional else _fold_values
+            blocks = _blocks(stage, reduction, inner, dying, axes, tensors, placed, shape)
+            fold = _fold_positions if positional else _fold_in_order if in_order else _fold_values
             values[box] = fold(reduction.combiner, stage.body.dtype, shape, blocks)
     return values
 
@@ -189,6 +197,7 @@ def _blocks(
     dying: list[list[int]],
     axes: Mapping[Index, Array],
     tensors: Mapping[str, Array],
+    placed: Container[str],
     shape: tuple[int, ...],
 ) -> _Blocks:
     """Runs of the points of a reduction, last axis fastest, for every element of a box."""
@@ -202,7 +211,7 @@ def _blocks(
         for (label, _), extent in zip(reversed(reduction.axes), reversed(extents), strict=True):
             inner[Index(label, reduced=True)] = rest % extent
             rest = rest // extent
-        values, guard = _evaluate_body(stage.body, dying, {**outer, **inner}, tensors)
+        values, guard = _evaluate_body(stage.body, dying, {**outer, **inner}, tensors, placed)
         whole = (*shape, len(points))
         guarded = None if guard is None else np.broadcast_to(guard, whole)
         # A packed copy, so that the order of a sum depends on sizes alone.
@@ -219,6 +228,21 @@ def _fold_values(combiner: str, dtype: DataType, shape: tuple[int, ...], blocks:
             total = total + values.sum(axis=-1, dtype=values.dtype)
         else:
             total = COMBINERS[combiner].evaluate(total, _fold_pairs(combiner, values))
+    return total
+
+
+def _fold_in_order(
+    combiner: str, dtype: DataType, shape: tuple[int, ...], blocks: _Blocks
+) -> Array:
+    """Folds in its own type, point by point, what depends on positions alone."""
+    identity = np.asarray(combiner_identity(combiner, dtype), dtype.dtype)
+    total: Array = np.full(shape, identity)
+    for _, values, guard in blocks:
+        every = values.astype(dtype.dtype)
+        if guard is not None:
+            every[~guard] = identity
+        for point in np.moveaxis(every, -1, 0):
+            total = COMBINERS[combiner].evaluate(total, point)
     return total
 
 
@@ -277,14 +301,21 @@ def _list_dying(body: Body) -> list[list[int]]:
 
 
 def _evaluate_body(
-    body: Body, dying: list[list[int]], axes: Mapping[Index, Array], tensors: Mapping[str, Array]
+    body: Body,
+    dying: list[list[int]],
+    axes: Mapping[Index, Array],
+    tensors: Mapping[str, Array],
+    placed: Container[str],
 ) -> tuple[Array, Array | None]:
     """The result and the guard over some points; both broadcast against the points."""
     values: dict[int, Array] = {}
-    index_only = find_index_only(body)
+    index_only = find_index_only(body, placed)
     for at, instruction in enumerate(body.instructions):
         given = [values[o] for o in operands(instruction)]
-        if index_only[at]:
+        if index_only[at] and isinstance(instruction, Load):
+            found = _evaluate_instruction(instruction, given, body, tensors)
+            values[at] = found.astype(instruction.dtype.dtype)
+        elif index_only[at]:
             values[at] = evaluate_instruction(instruction, given, axes, body)
         else:
             types = [value_type(body.instructions[o]) for o in operands(instruction)]

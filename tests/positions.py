@@ -86,6 +86,51 @@ FUNCTIONS = {
                 and(ge(sub(add(mul(i3, 2), r1), 1), 0), lt(sub(add(mul(i3, 2), r1), 1), 8)))]
               %Input[i0, i1, sub(add(mul(i2, 2), r0), 1), sub(add(mul(i3, 2), r1), 1)]
         }""",
+    "arg_window": """
+        func @arg_window(%Input: f32[2, 21, 40]) -> (%Place, %Value) {
+          %Place: s32[i0 < 2, i1 < 11, i2 < 20] = argmax[r0 < 21, r1 < 40] {
+            v0 = sub(add(r0, 1), mul(i1, 2))
+            v1 = sub(add(r1, 1), mul(i2, 2))
+            where and(and(ge(v0, 0), lt(v0, 3)), and(ge(v1, 0), lt(v1, 3)))
+            %Input[i0, r0, r1]
+          }
+          %Value: f32[i0 < 2, i1 < 11, i2 < 20] = {
+            v0 = cast(%Place[i0, i1, i2], index)
+            %Input[i0, div(v0, 40), mod(v0, 40)]
+          }
+        }""",
+    "arg_window_empty": """
+        func @arg_window_empty(%Input: s32[9, 30]) -> (%Place) {
+          %Place: s64[i0 < 7, i1 < 23] = argmin[r0 < 9, r1 < 30] {
+            v0 = sub(add(r0, 4), mul(i0, 3))
+            v1 = sub(add(r1, 5), mul(i1, 2))
+            where and(and(and(ge(v0, 0), lt(v0, 3)), eq(mod(v0, 2), 0)), and(ge(v1, 0), lt(v1, 4)))
+            %Input[r0, r1]
+          }
+        }""",
+    "arg_window_masked": """
+        func @arg_window_masked(%Input: f32[9, 30], %Mask: f32[9, 30]) -> (%Place) {
+          %Place: u32[i0 < 5, i1 < 28] = argmax[r0 < 9, r1 < 30 where and(and(
+              and(ge(r0, mul(i0, 2)), lt(r0, add(mul(i0, 2), 2))),
+              and(ge(r1, i1), lt(r1, add(i1, 3)))), gt(%Mask[r0, r1], 4.0))] %Input[r0, r1]
+        }""",
+    "chosen_window": """
+        func @chosen_window(%Input: f32[50]) -> (%Output) {
+          %Output: f32[i0 < 24] = min[r0 < 50] {
+            v0 = sub(r0, mul(i0, 2))
+            select(and(ge(v0, 0), lt(v0, 3)), %Input[r0], inf)
+          }
+        }""",
+    "summed_weights": """
+        func @summed_weights(%Input: f32[3, 20]) -> (%Output) {
+          %weight: f32[i0 < 40, i1 < 20] = sum[r0 < 4] {
+            v0 = sub(cast(div(i0, 2), index), 1)
+            where eq(min(max(add(v0, r0), 0), 19), i1)
+            add(cast(mod(add(i0, r0), 3), f32), 1.0)
+          }
+          %Output: f32[i0 < 3, i1 < 40] = sum[r1 < 20 where ne(%weight[i1, r1], 0.0)]
+            mul(%Input[i0, r1], %weight[i1, r1])
+        }""",
     "pool_without_edges": """
         func @pool_without_edges(%Input: f32[2, 3, 9, 8]) -> (%Output) {
           %total: f32[i0 < 2, i1 < 3, i2 < 4, i3 < 4] =

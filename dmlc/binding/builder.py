@@ -53,6 +53,8 @@ class Builder(abc.ABC):
         """The whole numbers that a fraction divides, by its node."""
         self._held: dict[int, str] = {}
         """The tensor that holds a fold's values, once a stage computes it."""
+        self.placed: set[str] = set()
+        """The tensors whose elements depend on positions alone."""
 
     def _add(self, node: Node) -> Element:
         # repr tells -0.0 from 0.0 and keeps NaN equal to itself; the type tells 1 from true.
@@ -82,8 +84,9 @@ class Builder(abc.ABC):
             free.update(dict.fromkeys(operand.free))
         if node.form is Form.REDUCE:
             free = {v: None for v in free if v not in node.axes}
-        elements = (Form.LOAD, Form.READ, Form.FOLD, Form.REDUCE)
-        placed = node.form not in elements and all(o.placed for o in given)
+        elements = node.form in (Form.LOAD, Form.READ, Form.FOLD)
+        known = node.form is Form.READ and node.payload in self.placed
+        placed = (known or not elements) and all(o.placed for o in given)
         order = tuple(sorted(free, key=self._variable_order))
         return dataclasses.replace(node, free=order, placed=placed)
 

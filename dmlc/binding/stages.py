@@ -17,6 +17,7 @@ from dmlc.binding.indexing import Indexing
 from dmlc.binding.nodes import Element, Emission, Form, Node, Value, Weak
 from dmlc.binding.tensors import find_excess
 from dmlc.ir.naming import take_name
+from dmlc.ir.positions import find_index_only
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, InternalError, Span
 
@@ -134,6 +135,8 @@ class StageMaker:
         check_reads(self.builder, stage, emission, self.extents)
         self.stages.append(stage)
         self.extents[stage.name] = stage.domain
+        if all(find_index_only(stage.body, self.builder.placed)):
+            self.builder.placed.add(stage.name)
 
     def add_fold(self, value: Element, stem: str, span: Span) -> None:
         """A stage of its own for a reduction inside a statement."""

@@ -114,14 +114,18 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
 def _spell_integer(name: str, dtype: DataType) -> Entry:
     signed = dtype.kind is Kind.SIGNED
     match name:
+        case "min" | "max" if dtype.bytes == 2:
+            return Spelling("{H}({a}, {b})", helper="lesser" if name == "min" else "greater")
         case "min" | "max":
             return Spelling(f"{name}({{a}}, {{b}})")
         case "abs":
             return Spelling("abs({a})") if signed else Spelling("{0}", compound=True)
+        case "sign" if signed:
+            if dtype.bytes == 2:
+                return Spelling("{H}({a})", helper="sign_signed")
+            return Spelling("max(min({a}, ({T})1), ({T})-1)")
         case "sign":
-            if signed:
-                return Spelling("max(min({a}, ({T})1), ({T})-1)")
-            return Spelling("min({a}, ({T})1)")
+            return Spelling("({0} != 0) ? ({T})1 : ({T})0", compound=True)
         case "neg":
             # DXC makes x / -5 of -(x / 5), whatever the type, and the same of (-x) / 5.
             return Spelling(f"{_literal(dtype, 0)} - {{0}}", compound=True)

@@ -131,6 +131,22 @@ $T $H(const $T a, const $T b)
     const $T remainder = a % ((b == ($T)0) ? ($T)1 : b);
     return (b == ($T)0) ? ($T)0 : remainder;
 }""",
+    # Of 16-bit literals DXC's SPIR-V has the first for `min` and `max`, whatever the second.
+    "lesser": """\
+$T $H(const $T a, const $T b)
+{
+    return (b < a) ? b : a;
+}""",
+    "greater": """\
+$T $H(const $T a, const $T b)
+{
+    return (a < b) ? b : a;
+}""",
+    "sign_signed": """\
+$T $H(const $T x)
+{
+    return (x < ($T)0) ? ($T)-1 : ((x == ($T)0) ? ($T)0 : ($T)1);
+}""",
 }
 
 _STORAGE = {

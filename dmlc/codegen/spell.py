@@ -269,6 +269,9 @@ class Speller:
                 return Text(" ".join(pieces), pieces=pieces)
             case k.Shuffle():
                 return self._spell_shuffle(expression)
+            case k.Numbers(values=values, type=type_):
+                numbers = ", ".join(map(str, values))
+                return Text(f"({self._type_name(type_.dtype, type_.lanes)})({numbers})")
             case k.Lead(buffer=buffer, bytes=bytes_):
                 places = {"p": self._names.spell(buffer), "n": bytes_, "I": self.index_type}
                 size = self._buffers[buffer].dtype.bytes
@@ -330,6 +333,7 @@ class Speller:
         if dtype is not DataType.INDEX:
             return entry, dtype
         divisor = expression.operands[-1]
+        divisor = divisor.operand if isinstance(divisor, k.Broadcast) else divisor
         safe = isinstance(divisor, k.Literal) and divisor.value > 0
         if isinstance(entry, Unsupported) or (name in ("div", "mod") and not safe):
             dtype = self._index_integer
@@ -354,7 +358,7 @@ class Speller:
             mask = max(w.mask for w in wide)
             wide = plain = [self._convert_mask(w, mask, lanes) for w in wide]
         elif lanes > 1 and expression.type.dtype is DataType.BOOL:
-            mask = dtype.bytes
+            mask = self._measure(dtype)
         operator = _find_operator(entry, lanes)
         inner = [p.beside(operator, is_first=n == 0) for n, p in enumerate(plain)]
         places: dict[str, str | int] = {
@@ -397,7 +401,8 @@ class Speller:
             then = self._convert_mask(then, mask, lanes)
             otherwise = self._convert_mask(otherwise, mask, lanes)
         if condition.mask:
-            condition = self._convert_mask(condition, mask or expression.type.dtype.bytes, lanes)
+            width = mask or self._measure(expression.type.dtype)
+            condition = self._convert_mask(condition, width, lanes)
         pieces = (condition.inner, f"? {then.inner}", f": {otherwise.inner}")
         promoted = lanes == 1 and expression.type.dtype in self._dialect.promoted
         return Text(" ".join(pieces), True, mask, pieces, promoted=promoted)
@@ -439,6 +444,10 @@ class Speller:
         text = self._fill(entry, places, source, lanes, source)
         return Text(text, entry.compound, mask)
 
+    def _measure(self, dtype: DataType) -> int:
+        """The bytes of a value."""
+        return (self._index_integer if dtype is DataType.INDEX else dtype).bytes
+
     def _convert_mask(self, mask: Text, width: int, lanes: int) -> Text:
         if mask.mask == width:
             return mask
@@ -448,9 +457,8 @@ class Speller:
     # Tables -------------------------------------------------------------------------------
 
     def _type_name(self, dtype: DataType, lanes: int) -> str:
-        if dtype.kind is Kind.INDEX:
-            return self.index_type
-        return self._dialect.types[dtype] + (str(lanes) if lanes > 1 else "")
+        name = self.index_type if dtype.kind is Kind.INDEX else self._dialect.types[dtype]
+        return name + (str(lanes) if lanes > 1 else "")
 
     def _fill(
         self,

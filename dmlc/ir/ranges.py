@@ -8,7 +8,7 @@ reach, which is `fractions`' to say.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -24,6 +24,7 @@ from dmlc.ir.nodes import (
     Index,
     Instruction,
     Load,
+    Reduction,
     Select,
     Stage,
     Table,
@@ -174,6 +175,19 @@ def stage_range(stage: Stage, found: Ranges) -> Interval | None:
         return found[stage.body.result] if stage.dtype.is_integer else None
     if reduction.combiner not in POSITIONAL_COMBINERS:
         return None
+    return _number_range(reduction)
+
+
+def number_ranges(stages: Iterable[Stage]) -> dict[str, Interval]:
+    """The interval of each stage that gives the numbers of points."""
+    found: dict[str, Interval] = {}
+    for stage in stages:
+        if stage.reduction is not None and stage.reduction.combiner in POSITIONAL_COMBINERS:
+            found[stage.name] = _number_range(stage.reduction)
+    return found
+
+
+def _number_range(reduction: Reduction) -> Interval:
     points = math.prod(e if isinstance(e, int) else math.inf for _, e in reduction.axes)
     return 0, max(points - 1, 0)
 

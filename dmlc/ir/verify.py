@@ -36,7 +36,7 @@ from dmlc.ir.nodes import (
     packed_strides,
     value_type,
 )
-from dmlc.ir.ranges import Interval, Ranges, stage_range, table_ranges
+from dmlc.ir.ranges import Interval, Ranges, number_ranges, stage_range, table_ranges
 from dmlc.parameters import expect, expect_items, wrong_kind
 from dmlc.scalars import COMBINERS, OPERATIONS, Operands
 from dmlc.scalars import DataType as T
@@ -137,7 +137,7 @@ def _is_alike(tensor: Tensor, before: Tensor) -> bool:
 
 def find_stage_fault(function: Function, stage: Stage) -> Fault | None:
     """The first rule that one stage breaks, with the tensors of a function to read."""
-    reach = table_ranges(function.tables)
+    reach = table_ranges(function.tables) | number_ranges(function.stages)
     return _check_stage(stage, function.tensors(), function.symbols(), reach)
 
 

@@ -20,7 +20,7 @@ from dmlc.ir.positions import (
     find_dependencies,
     find_index_only,
 )
-from dmlc.ir.ranges import Interval, Ranges, table_ranges
+from dmlc.ir.ranges import Interval, Ranges, number_ranges, table_ranges
 from dmlc.kernel.schedule import RUN_TIME_COUNT
 from dmlc.scalars import DataType
 
@@ -56,7 +56,9 @@ class Positions:
 def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
     """The positions of a stage's body."""
     body, tensors = stage.body, function.tensors()
-    ranges = find_ranges(stage, table_ranges(function.tables))
+    read = (tensors[load.tensor] for load in body.loads())
+    numbers = number_ranges(each for each in read if isinstance(each, ir.Stage))
+    ranges = find_ranges(stage, table_ranges(function.tables) | numbers)
     forms = find_affine(body)
     sizes: dict[str, tuple[ir.Extent, ...]] = {}
     for load in body.loads():

@@ -76,9 +76,12 @@ def merge(
     mine: Sequence[k.Expression],
     other: Sequence[k.Expression],
     name: Callable[[str], str],
+    *,
+    in_order: bool = False,
 ) -> tuple[list[k.Statement], tuple[k.Expression, ...]]:
     """Two states as one, with the statements it takes first. Of equal extremes the one with the
-    lower number stays, and a NaN is more extreme than any number."""
+    lower number stays, and a NaN is more extreme than any number. What comes `in_order` has the
+    higher number."""
     if not is_positional(fold):
         operation = OPERATIONS[_BOOLEAN[fold.combiner]] if fold.combiner in _BOOLEAN else None
         operation = operation or COMBINERS[fold.combiner]
@@ -95,8 +98,12 @@ def merge(
         new, old = _call("isnan", value), _call("isnan", mine[0])
         beats = _both("or", beats, _both("and", new, _call("not", old)))
         ties = _both("or", ties, _both("and", new, old))
-    better = _both("or", beats, _both("and", ties, _compare("lt", other[1], mine[1])))
-    chosen = k.Local(name("better"), k.BOOL)
+    better = beats
+    if not in_order:
+        better = _both("or", beats, _both("and", ties, _compare("lt", other[1], mine[1])))
+    elif fold.guard is not None:
+        better = _both("or", beats, _compare("eq", mine[1], _none(mine[1])))
+    chosen = k.Local(name("better"), better.type)
     statements.append(k.Let(chosen, better))
     return statements, tuple(
         k.Choose(chosen, theirs, own, own.type)
@@ -104,14 +111,33 @@ def merge(
     )
 
 
-def finish(fold: Fold, state: Sequence[k.Expression], dtype: DataType) -> k.Expression:
-    """The value that a state stands for, in the compute type `dtype`."""
+def _none(place: k.Expression) -> k.Expression:
+    """The number that stands for no point."""
+    dtype = place.type.dtype
+    last = int(np.iinfo(dtype.dtype).max)
+    return _repeat(k.Literal(k.Type(dtype), last), place.type.lanes)
+
+
+def begin(fold: Fold, slots: Sequence[Slot], lanes: int) -> list[k.Expression]:
+    """The state before any point, where all points come one after the other. Where none is left
+    out the first one is the place, unless another beats what is there before any."""
+    made = [start(slot, lanes) for slot in slots]
+    if is_positional(fold) and fold.guard is None:
+        made[1] = start(dataclasses.replace(slots[1], first=0), lanes)
+    return made
+
+
+def finish(
+    fold: Fold, state: Sequence[k.Expression], dtype: DataType, *, in_order: bool = False
+) -> k.Expression:
+    """The value that a state stands for, in the compute type `dtype`. `in_order` says that it began
+    as `begin` has it."""
     lanes = state[0].type.lanes
     if is_positional(fold):
-        place = state[1]
-        none = int(np.iinfo(place.type.dtype.dtype).max)
-        zero, last = (_repeat(k.Literal(k.Type(place.type.dtype), n), lanes) for n in (0, none))
-        found = k.Choose(_compare("eq", place, last), zero, place, place.type)
+        found = place = state[1]
+        if not in_order or fold.guard is not None:
+            zero = _repeat(k.Literal(k.Type(place.type.dtype), 0), lanes)
+            found = k.Choose(_compare("eq", place, _none(place)), zero, place, place.type)
         return found if dtype is place.type.dtype else k.Convert(found, k.Type(dtype, lanes))
     if fold.combiner in _BOOLEAN:
         zero = _repeat(k.Literal(k.Type(DataType.INT32), 0), lanes)

@@ -237,13 +237,15 @@ def _loop_lanes(
     """The innermost loop over places that go together, though their reads lie apart. `depths` gives
     the scope that each axis is walked in."""
     axis = len(b.sizes()) - 1
-    (patterns,) = lanes.patterns
+    (patterns,), (slants,), (fixed,) = lanes.patterns, lanes.slants, lanes.fixed
     emitter = Emitter(
         b.elements,
         b.names,
         b.depth(depths.__getitem__),
         wide=lambda view: bool(b.walk.strides[view][axis]),
         spread=spread_loads(patterns, b.let),
+        slants=slants,
+        fixed=fixed,
     )
     body: list[k.Statement] = []
     for outer in range(depths[axis]):

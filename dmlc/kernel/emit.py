@@ -76,6 +76,8 @@ class Emitter:
     says whether a view changes along a vector, where scopes with vectors have views that do not.
     `guarded` is the outermost scope in which reads may stand that a fold's guard protects. Values
     `apart` are never written. The lanes of reads that `spread` has, by their numbers, lie apart.
+    A position is that of the first lane; where other values are made of it, each lane has its own,
+    as far from the first as `slants` says. What is `fixed` is the same in all lanes.
     """
 
     def __init__(
@@ -88,11 +90,15 @@ class Emitter:
         guarded: int = 0,
         apart: Container[int] = (),
         spread: Mapping[int, Spread] = MappingProxyType({}),
+        slants: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
+        fixed: Container[int] = (),
     ) -> None:
         self._elements = elements
         self._wide = wide
         self._near = near or {}
         self._spread = spread
+        self._slants = slants
+        self._fixed = fixed
         self._levels: list[int] = []
         self._uses = [0] * len(elements.values)
         self._used_below = [False] * len(elements.values)
@@ -151,7 +157,8 @@ class Emitter:
                 continue
             if number in self._written or number in self._apart:
                 continue
-            made = self._express(value, known, position, lanes)
+            width = 1 if number in self._fixed else lanes
+            made = self._express(value, known, position, width)
             if lanes > 1 and number in self._spread and isinstance(made, k.Load):
                 steps, made = self._spread[number](made)
                 statements += steps
@@ -232,17 +239,17 @@ class Emitter:
                     return self._near[value.view.tensor](place, lanes)
                 return k.Load(value.view.tensor, place, k.Type(value.dtype, lanes))
             case ir.Apply():
-                made = tuple(known[o] for o in value.operands)
+                made = self._take(value, known, lanes)
                 width = max(o.type.lanes for o in made)
                 made = tuple(self._widen(o, width) for o in made)
                 return k.Operate(value.operation, made, k.Type(value.dtype, width))
             case ir.Select():
-                parts = (known[value.condition], known[value.then], known[value.otherwise])
+                parts = self._take(value, known, lanes)
                 width = max(p.type.lanes for p in parts)
                 then, otherwise = (self._widen(p, width) for p in parts[1:])
                 return k.Choose(parts[0], then, otherwise, k.Type(value.dtype, width))
             case ir.Cast():
-                operand = known[value.operand]
+                (operand,) = self._take(value, known, lanes)
                 if operand.type.dtype is value.dtype:
                     return operand
                 if (operand.type.dtype, value.dtype) == (DataType.UINT64, DataType.INDEX):
@@ -251,6 +258,24 @@ class Emitter:
                     bounded = (operand, self._widen(most, operand.type.lanes))
                     operand = k.Operate(OPERATIONS["min"], bounded, operand.type)
                 return k.Convert(operand, k.Type(value.dtype, operand.type.lanes))
+
+    def _take(
+        self, value: Value, known: Mapping[int, k.Expression], lanes: int
+    ) -> tuple[k.Expression, ...]:
+        """What a value is made of. Where that is no position, or one of which more is known at run
+        time than that of the first lane, each lane has its own."""
+        numbers = operands(value)
+        found = [known[number] for number in numbers]
+        first = value.dtype is DataType.INDEX and all(f.type.lanes == 1 for f in found)
+        if lanes == 1 or first:
+            return tuple(found)
+        for place, number in enumerate(numbers):
+            slant = self._slants.get(number)
+            if slant is not None and found[place].type.lanes == 1:
+                whole = k.Type(found[place].type.dtype, lanes)
+                given = (self._widen(found[place], lanes), k.Numbers(slant, whole))
+                found[place] = k.Operate(OPERATIONS["add"], given, whole)
+        return tuple(found)
 
     def _widen(self, operand: k.Expression, lanes: int) -> k.Expression:
         if operand.type.lanes == lanes:

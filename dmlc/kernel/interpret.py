@@ -388,6 +388,8 @@ class _Launch:
                 return self._convert(node, active)
             case k.Broadcast():
                 return np.repeat(self._evaluate(node.operand, active)[:, None], lanes, axis=1)
+            case k.Numbers(values=values):
+                return np.array([values], np.int64).astype(self._dtype(node.type.dtype))
             case k.Lead(buffer=buffer, bytes=size):
                 element = self._buffers[buffer].dtype.bytes
                 lead = -self._memories[buffer].misaligned * element % size // element

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from dmlc.kernel.element import (
     Value,
     list_conditions,
     list_joins,
+    list_needed,
     operands,
 )
 from dmlc.scalars import Array, DataType, convert
@@ -38,6 +40,9 @@ _LONGEST = 1 << 16
 
 _NOTHING = ir.Body((), 0)
 
+Slant: TypeAlias = tuple[int, ...]
+"""How far a position in each lane is from that in the first."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lanes:
@@ -50,8 +55,16 @@ class Lanes:
     patterns: tuple[dict[int, Pattern], ...]
     """For each piece of work, by the numbers of reads: how far from the element of the first lane
     those of all are."""
+    slants: tuple[dict[int, Slant], ...]
+    """For each piece of work, by the numbers of positions: how far from that of the first lane
+    those of all are."""
     certain: tuple[frozenset[int], ...]
     """For each piece of work the conditions that hold for all of these outputs."""
+    fixed: tuple[frozenset[int], ...]
+    """For each piece of work what positions are made of that is none: it is the same in all
+    lanes."""
+    masks: tuple[frozenset[int], ...]
+    """For each piece of work the conditions that differ from lane to lane."""
 
 
 def find_lanes(
@@ -115,11 +128,13 @@ def _find_stretch(finders: Sequence[_Finder], start: int, size: int, again: bool
     middle = start + (size - LANES - start) // LANES // 2 * LANES
     good = np.ones(size - LANES + 1, np.bool_)
     patterns: list[dict[int, Pattern]] = []
+    slants: list[dict[int, Slant]] = []
     for finder in finders:
         made = finder.choose(middle, good)
         if made is None:
             return None
         patterns.append(made)
+        slants.append(finder.slant(middle, good))
     run = find_longest(good[start::LANES], least=0)
     if run is None:
         return None
@@ -127,7 +142,9 @@ def _find_stretch(finders: Sequence[_Finder], start: int, size: int, again: bool
     more = np.flatnonzero(good[last - LANES : last])
     last += int(more[-1]) if again else 0
     certain = tuple(finder.list_certain(first, last) for finder in finders)
-    return Lanes(first, last, tuple(patterns), certain)
+    fixed = tuple(finder.fixed for finder in finders)
+    masks = tuple(finder.masks for finder in finders)
+    return Lanes(first, last, tuple(patterns), tuple(slants), certain, fixed, masks)
 
 
 def _size(walk: Walk, axis: int) -> int:
@@ -167,6 +184,11 @@ class _Finder:
         self._good = np.ones(size - LANES + 1, np.bool_)
         """The vectors whose lanes have in common all that they need to."""
         self._apart: dict[int, _Apart] = {}
+        self._slanted: dict[int, Array] = {}
+        """For each position that other values are made of, how far its lanes are from the first,
+        for a vector that starts at each output."""
+        self.masks: frozenset[int] = frozenset()
+        """The conditions that differ from lane to lane."""
         self._moves: list[bool] = []
         """Whether a value depends on the axis."""
         self._known: list[Array | None] = []
@@ -175,11 +197,23 @@ class _Finder:
         for value in elements.values:
             self._moves.append(self._find_moves(value))
             self._known.append(self._evaluate(value))
+        self.fixed = self._find_fixed()
+
+    def _find_fixed(self) -> frozenset[int]:
+        """What positions are made of that is none, and changes along the axis."""
+        values = self._elements.values
+        found: set[int] = set()
+        for number in range(len(values) - 1, -1, -1):
+            position = values[number].dtype is DataType.INDEX and self._known[number] is not None
+            if position or number in found:
+                parts = (o for o in operands(values[number]) if self._moves[o])
+                found.update(o for o in parts if values[o].dtype is not DataType.INDEX)
+        return frozenset(found)
 
     def find(self) -> bool:
         """Looks at it; gives whether any outputs may go together."""
         elements, axis = self._elements, self._axis
-        if any(f.place is not None or f.dtype is DataType.BOOL for f in elements.folds):
+        if any(f.dtype is DataType.BOOL for f in elements.folds):
             return False
         if len({fold.guard for fold in elements.folds}) > 1:
             return False
@@ -188,7 +222,14 @@ class _Finder:
             return False
         if any(self._moves[c] and self._known[c] is None for c in conditions):
             return False
-        valid = self._join([c for c in conditions if self._moves[c]])
+        moving = [c for c in conditions if self._moves[c]]
+        self.masks = frozenset(c for c in moving if not self._is_common(c))
+        common = [c for c in moving if c not in self.masks]
+        if self._is_torn(common) or self.masks & self.fixed:
+            return False
+        valid, tested = self._join(moving), self._join(common)
+        gathers = (v for v in elements.values if isinstance(v, Gather))
+        gathered = frozenset(term for gather in gathers for term, _ in gather.terms)
         for number, value in enumerate(elements.values):
             if not self._moves[number] or number in joins:
                 continue
@@ -198,18 +239,66 @@ class _Finder:
                 self._keep_common(known)
                 self._apart[number] = _Apart.make_common(len(self._good), value.dtype)
             elif isinstance(value, Read | Gather):
-                if not value.view.near and not self._add_read(number, value, valid):
+                if not value.view.near and not self._add_read(number, value, valid, tested):
                     return False
             elif known is None:
-                if isinstance(value, Place) or value.dtype is DataType.INDEX:
-                    return False  # A position that nobody knows, or the number of a point.
-                for operand in filter(self._moves.__getitem__, operands(value)):
-                    position = self._known[operand]
-                    if position is not None and elements.values[operand].dtype is DataType.INDEX:
-                        self._keep_common(position)  # It is computed for the first lane alone.
+                if isinstance(value, Place) or number in gathered:
+                    return False  # The number of a point, or a position that nobody knows.
+                self._slant_positions(value)
             elif value.dtype is not DataType.INDEX:
-                self._keep_common(known)
+                if number in common or number in self.fixed:
+                    self._keep_common(known)
+                else:
+                    self._slant_positions(value)
         return bool(self._good.any())
+
+    def _slant_positions(self, value: Value) -> None:
+        """Notes how far apart the lanes are of positions that another value is made of, and leaves
+        out the vectors in which that is not the same at every point."""
+        for number in operands(value):
+            known = self._known[number]
+            position = self._elements.values[number].dtype is DataType.INDEX
+            if known is None or not position or not self._moves[number]:
+                continue
+            lanes = self._part(known)
+            apart = lanes - lanes[..., :1]
+            self._good &= (apart == apart[0]).all(axis=-1).all(axis=0)
+            self._slanted[number] = apart[0]
+
+    def slant(self, middle: int, good: Array) -> dict[int, Slant]:
+        """How far the lanes of positions are from the first in the vector that starts in the
+        `middle`; which others are no `good` is noted."""
+        found: dict[int, Slant] = {}
+        for number, apart in self._slanted.items():
+            lanes = apart[middle]
+            good &= (apart == lanes).all(axis=-1)
+            if lanes.any():
+                found[number] = tuple(int(n) for n in lanes)
+        return found
+
+    def _is_common(self, condition: int) -> bool:
+        """Whether a condition is the same in all lanes, well inside."""
+        known = self._known[condition]
+        if known is None:
+            return True
+        lanes = self._part(known)
+        inside = lanes[:, lanes.shape[1] // 2 :][:, :LANES]
+        return bool((inside == inside[..., :1]).all())
+
+    def _is_torn(self, tested: Sequence[int]) -> bool:
+        """Whether conditions that are tested once for all lanes are made of something that has to
+        be computed lane by lane for others: positions have both forms, and tables' entries one."""
+        elements, values = self._elements, self._elements.values
+        roots = [*self.masks, *(f.value for f in elements.folds)]
+        roots += [number for _, number in elements.results]
+        others = frozenset[int]().union(*(list_needed(elements, root) for root in roots))
+        parts = frozenset[int]().union(*(list_needed(elements, c) for c in tested))
+        return any(
+            self._moves[n]
+            and values[n].dtype is not DataType.INDEX
+            and not isinstance(values[n], Read)
+            for n in (others & parts) - {*tested}
+        )
 
     def _keep_common(self, known: Array) -> None:
         """Leaves out the vectors in which something is not the same in all lanes."""
@@ -227,6 +316,8 @@ class _Finder:
             good &= (apart.lanes == lanes).all(axis=-1)
             patterns[number] = pattern
             if pattern == tuple(range(LANES)) or not any(pattern):
+                if self.masks:
+                    good &= apart.starts + pattern[-1] < apart.end
                 continue
             loads = Patterns(0, {"": pattern})
             if not loads.is_worth_it or apart.dtype.bytes != 4:
@@ -297,9 +388,10 @@ class _Finder:
                 holds = holds & known
         return holds
 
-    def _add_read(self, number: int, value: Read | Gather, valid: Array) -> bool:
+    def _add_read(self, number: int, value: Read | Gather, valid: Array, tested: Array) -> bool:
         """Notes how far apart the lanes of a read are; gives whether that is the same at every
-        point."""
+        point. What is read where points are `valid` is inside; all lanes read where those
+        conditions hold that are `tested`, be they valid or not."""
         places = self._walk_along(value, self._axis)
         for term, stride in value.terms if isinstance(value, Gather) else ():
             if self._moves[term]:
@@ -312,12 +404,16 @@ class _Finder:
         lanes = self._part(places)
         apart = lanes - lanes[..., :1]
         self._good &= (apart == apart[0]).all(axis=-1).all(axis=0)
-        reached, taken = np.broadcast_arrays(places, valid)
+        reached, taken, read = np.broadcast_arrays(places, valid, tested)
         if not taken.any():
             return False
         lowest = int(reached.min())
         end = int(reached[taken].max()) + 1
-        starts = np.where(self._part(taken).any(axis=-1), self._part(reached)[..., 0], lowest)
+        reads = self._part(read).any(axis=-1)
+        starts = np.where(reads, self._part(reached)[..., 0], lowest)
+        if self.masks:
+            before = self._part(reached).min(axis=-1) < int(reached[taken].min())
+            self._good &= ~(reads & before).any(axis=0)
         self._apart[number] = _Apart(value.dtype, apart[0], starts.max(axis=0), end)
         return True
 

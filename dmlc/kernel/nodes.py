@@ -123,6 +123,14 @@ class Broadcast:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Numbers:
+    """A vector of whole numbers, one for each lane."""
+
+    values: tuple[int, ...]
+    type: Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Lead:
     """How many elements of a buffer stand before the first one whose address is a multiple of
     so many bytes: seen at run time, below `bytes` / element size."""
@@ -171,6 +179,7 @@ Expression: TypeAlias = (
     | Choose
     | Convert
     | Broadcast
+    | Numbers
     | Lead
     | Element
     | Join

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.accumulate import contribute, finish, merge, start
+from dmlc.kernel.accumulate import begin, contribute, finish, merge
 from dmlc.kernel.build import Builder, Shape
 from dmlc.kernel.element import Elements, list_conditions, list_joins, list_needed
 from dmlc.kernel.emit import (
@@ -247,7 +247,10 @@ class _Output:
         levels |= {axis: depth + 1 + place for place, axis in enumerate(space.inner)}
         scope = builder.depth(levels.__getitem__)
         names = builder.names
-        patterns = {} if self._together is None else self._together.patterns[number]
+        together = self._together
+        patterns = {} if together is None else together.patterns[number]
+        slants = {} if together is None else together.slants[number]
+        fixed = frozenset[int]() if together is None else together.fixed[number]
         return Emitter(
             phase.elements,
             names,
@@ -257,6 +260,8 @@ class _Output:
             find_guarded(phase.elements, names, scope, depth + 1),
             list_joins(phase.elements),
             spread_loads(patterns, builder.let),
+            slants,
+            fixed,
         )
 
     def _position(self, number: int, known: Known, inner: Known) -> Position:
@@ -268,8 +273,10 @@ class _Output:
         """The loops over the points of one output, and what they fold, at hand afterwards."""
         phase, b = self._phases[number], self._builders[number]
         elements, space = phase.elements, phase.space
-        certain = frozenset[int]() if self._together is None else self._together.certain[number]
-        conditions = [c for c in list_conditions(elements) if c not in certain]
+        together = self._together
+        certain = frozenset[int]() if together is None else together.certain[number]
+        masks = frozenset[int]() if together is None else together.masks[number] - certain
+        conditions = [c for c in list_conditions(elements) if c not in certain | masks]
         states = [
             tuple(
                 k.Local(
@@ -281,16 +288,18 @@ class _Output:
             for g in phase.gathered
         ]
         body: list[k.Statement] = [
-            k.Variable(local, start(slot, self.lanes))
+            k.Variable(local, value)
             for gathered, state in zip(phase.gathered, states, strict=True)
-            for local, slot in zip(state, gathered.slots, strict=True)
+            for local, value in zip(
+                state, begin(gathered.fold, gathered.slots, self.lanes), strict=True
+            )
         ]
 
         def loop(place: int, inner: Known) -> list[k.Statement]:
             if place == len(space.inner):
                 made: list[k.Statement] = []
                 for gathered, state in zip(phase.gathered, states, strict=True):
-                    made += gather(b, emitter, gathered, state, self.lanes)
+                    made += gather(b, emitter, gathered, state, self.lanes, sorted(masks))
                 return made
             axis, level = space.inner[place], depth + 1 + place
             variable = k.Local(b.names.take(f"k{place}" if place else "k"), k.INDEX)
@@ -320,7 +329,7 @@ class _Output:
     ) -> None:
         """Has the reductions at hand that a state is."""
         for stage, dtype in gathered.stages:
-            value = finish(gathered.fold, state, dtype.compute)
+            value = finish(gathered.fold, state, dtype.compute, in_order=True)
             if not isinstance(value, k.Local):
                 let = b.let(local_name(stage), value)
                 body.append(let)
@@ -338,14 +347,25 @@ def _open(emitter: Emitter, level: int, position: Position, lanes: int = 1) -> l
 
 
 def gather(
-    b: Builder, emitter: Emitter, gathered: Gathered, state: tuple[k.Local, ...], lanes: int = 1
+    b: Builder,
+    emitter: Emitter,
+    gathered: Gathered,
+    state: tuple[k.Local, ...],
+    lanes: int = 1,
+    masks: Sequence[int] = (),
 ) -> list[k.Statement]:
-    """A point, or as many as there are lanes, enters a state. That its guard holds has been
-    tested."""
+    """A point, or as many as there are lanes, enters a state, after those before it. That its guard
+    holds has been tested, but for `masks`, which leave lanes out."""
     fold = gathered.fold
-    place = None if fold.place is None else emitter.value(fold.place)
-    point = contribute(gathered.slots, emitter.value(fold.value, lanes), None, place)
-    statements, merged = merge(fold, state, point, b.names.take)
+    place = None if fold.place is None else emitter.value(fold.place, lanes)
+    guard: k.Expression | None = None
+    for mask in masks:
+        holds = emitter.value(mask, lanes)
+        if guard is not None:
+            holds = k.Operate(OPERATIONS["and"], (guard, holds), holds.type)
+        guard = holds
+    point = contribute(gathered.slots, emitter.value(fold.value, lanes), guard, place)
+    statements, merged = merge(fold, state, point, b.names.take, in_order=True)
     return statements + [k.Assign(s, m) for s, m in zip(state, merged, strict=True)]
 
 

@@ -118,5 +118,7 @@ def _expression(node: k.Expression) -> str:
         case k.Shuffle():
             lanes = ", ".join(map(str, node.lanes))
             return f"shuffle({_expression(node.first)}, {_expression(node.second)}; {lanes})"
+        case k.Numbers():
+            return f"{_type(node.type)}({', '.join(map(str, node.values))})"
         case k.Lead():
             return f"lead({node.buffer}, {node.bytes})"

@@ -22,7 +22,7 @@ def list_operands(expression: k.Expression) -> tuple[k.Expression, ...]:
     match expression:
         case k.Operate(operands=operands):
             return operands
-        case k.Local() | k.Literal() | k.Scalar() | k.Position() | k.Lead():
+        case k.Local() | k.Literal() | k.Scalar() | k.Position() | k.Numbers() | k.Lead():
             return ()
         case k.Load(index=index) | k.Element(index=index):
             return (index,)
@@ -62,7 +62,7 @@ def map_operands(expression: k.Expression, change: Change) -> k.Expression:
         case k.Shuffle(lanes=lanes):
             first, second = changed
             return k.Shuffle(first, second, lanes, expression.type)
-        case k.Local() | k.Literal() | k.Scalar() | k.Position() | k.Lead():
+        case k.Local() | k.Literal() | k.Scalar() | k.Position() | k.Numbers() | k.Lead():
             return expression
 
 

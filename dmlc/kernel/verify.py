@@ -88,7 +88,7 @@ class _Verifier:
     def _varies(self, expression: k.Expression) -> bool:
         """Whether items of a group may have different values of it."""
         match expression:
-            case k.Literal() | k.Scalar() | k.Lead():
+            case k.Literal() | k.Scalar() | k.Numbers() | k.Lead():
                 return False
             case k.Position(geometry=geometry):
                 return geometry is k.Geometry.LANE and self._kernel.launch.group_size > 1
@@ -208,6 +208,9 @@ class _Verifier:
                 self._check_literal(made.dtype, value)
             case k.Position():
                 self._agree(expression, k.INDEX)
+            case k.Numbers(values=values):
+                if len(values) != made.lanes:
+                    self._fail(f"{len(values)} numbers are no {_show(made)}")
             case k.Lead(buffer=buffer):
                 if buffer not in self._buffers:
                     self._fail(f"there is no buffer '{buffer}'")

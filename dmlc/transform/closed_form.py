@@ -88,10 +88,19 @@ def _fit_offset(places: Array, values: Array, scale: int, divisor: int) -> Floor
 
 
 def fit_clamped(places: Array, values: Array) -> FloorForm | None:
-    """The same, where the ends of the sequence may be held at its smallest and largest value."""
-    form = fit_floor(places, values)
-    if form is not None or values.size == 0:
-        return form
+    """The same, where the ends of the sequence may be held at its smallest and largest value if
+    that makes a formula, or one with a smaller divisor."""
+    whole = fit_floor(places, values)
+    if values.size == 0 or (whole is not None and whole.divisor <= _MOST_DIVISOR):
+        return whole
+    held = _fit_held(places, values)
+    if whole is None or (held is not None and held.divisor < whole.divisor):
+        return held
+    return whole
+
+
+def _fit_held(places: Array, values: Array) -> FloorForm | None:
+    """A formula for what lies between the smallest and the largest value, held at these."""
     low, high = int(values.min()), int(values.max())
     free = (values > low) & (values < high)
     form = fit_floor(places[free], values[free])

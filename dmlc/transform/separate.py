@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from dmlc.ir import (
     Apply,
@@ -40,17 +41,20 @@ from dmlc.ir.positions import (
     list_conjuncts,
     order_indices,
 )
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import OPERATIONS, Array, DataType
 
 
-def separate(function: Function, longest_row: int) -> Function:
+def separate(
+    function: Function, longest_row: int, known: Mapping[str, Array] = MappingProxyType({})
+) -> Function:
     """The function with every sum that is less work by rows of at most so many elements taken
     apart: into a stage of the sums along one axis for every place of a row, and the sum over
-    these. The function itself where there is none."""
+    these. The function itself where there is none. `known` are the elements of stages that depend
+    on positions alone."""
     names = {t.name: None for t in (*function.parameters, *function.stages)}
     stages: list[Stage] = []
     for stage in function.stages:
-        parts = _part(stage, longest_row)
+        parts = None if stage.name in known else _part(stage, longest_row, known)
         stages += [stage] if parts is None else _split(stage, parts, names)
     if len(stages) == len(function.stages):
         return function
@@ -69,7 +73,7 @@ class _Parts:
     inner_conditions: tuple[int, ...]
 
 
-def _part(stage: Stage, longest_row: int) -> _Parts | None:
+def _part(stage: Stage, longest_row: int, known: Mapping[str, Array]) -> _Parts | None:
     """How to take a stage apart; None where that cannot be done or is no less work."""
     reduction = stage.reduction
     if reduction is None or reduction.combiner != "sum" or len(reduction.axes) < 2:
@@ -78,16 +82,16 @@ def _part(stage: Stage, longest_row: int) -> _Parts | None:
     if not stage.domain or any(isinstance(e, str) or e == 0 for e in extents):
         return None
     for label, extent in reversed(reduction.axes):
-        parts = _part_along(stage, Index(label, reduced=True))
+        parts = _part_along(stage, Index(label, reduced=True), known)
         fits = isinstance(extent, int) and extent <= longest_row
-        if parts is not None and fits and _is_less_work(stage, parts):
+        if parts is not None and fits and _is_less_work(stage, parts, known):
             return parts
     return None
 
 
-def _part_along(stage: Stage, row: Index) -> _Parts | None:
+def _part_along(stage: Stage, row: Index, known: Mapping[str, Array]) -> _Parts | None:
     body = stage.body
-    index_only, dependencies = find_index_only(body), find_dependencies(body)
+    index_only, dependencies = find_index_only(body, known), find_dependencies(body)
     place = Index(len(stage.domain) - 1)
 
     def is_weight(value: int) -> bool:
@@ -128,25 +132,29 @@ _SIDE_BY_SIDE = 8
 """Sums along a row that are computed at once, their terms lying side by side in memory."""
 
 
-def _is_less_work(stage: Stage, parts: _Parts) -> bool:
+def _is_less_work(stage: Stage, parts: _Parts, known: Mapping[str, Array]) -> bool:
     """Whether the two sums take less time than the one."""
     outputs = math.prod(e for e in stage.domain if isinstance(e, int))
     size, row = stage.domain[-1], stage.extent(parts.row)
     if stage.reduction is None or not isinstance(size, int) or not isinstance(row, int):
         return False
-    along = _count_terms(stage, parts.row, parts.outer_conditions)
+    along = _count_terms(stage, parts.row, parts.outer_conditions, known)
     others = [Index(label, reduced=True) for label, _ in stage.reduction.axes]
     inner = math.prod(
-        _count_terms(stage, index, parts.inner_conditions) for index in others if index != parts.row
+        _count_terms(stage, index, parts.inner_conditions, known)
+        for index in others
+        if index != parts.row
     )
     rows = outputs // size * row * inner / _SIDE_BY_SIDE
     return rows + outputs * along < outputs * along * inner
 
 
-def _count_terms(stage: Stage, index: Index, conditions: Sequence[int]) -> int:
+def _count_terms(
+    stage: Stage, index: Index, conditions: Sequence[int], known: Mapping[str, Array]
+) -> int:
     """The most places along a reduced index that conditions on it alone let through."""
     body = stage.body
-    index_only, dependencies = find_index_only(body), find_dependencies(body)
+    index_only, dependencies = find_index_only(body, known), find_dependencies(body)
     extent = stage.extent(index)
     own = [
         c
@@ -156,7 +164,7 @@ def _count_terms(stage: Stage, index: Index, conditions: Sequence[int]) -> int:
     over = order_indices(i for c in own for i in dependencies[c])
     if not own or count_points(stage, over) > MOST_POINTS:
         return extent if isinstance(extent, int) else 1
-    holds = evaluate_positions(stage, own, over)
+    holds = evaluate_positions(stage, own, over, known)
     passing = holds[0]
     for more in holds[1:]:
         passing = passing & more

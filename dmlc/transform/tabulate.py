@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -58,9 +58,13 @@ _LEAST_COST = 2
 
 
 class Tables:
-    """The tables of a function in the making: equal ones are one."""
+    """The tables of a function in the making: equal ones are one. `known` are the values of
+    stages that depend on positions alone."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(
+        self, function: Function, known: Mapping[str, Array] = MappingProxyType({})
+    ) -> None:
+        self.known = known
         self._taken = dict.fromkeys(function.tensors())
         self._given = function.tables
         self._made: dict[tuple[object, ...], Table] = {}
@@ -90,46 +94,80 @@ class Tables:
 # Stages ------------------------------------------------------------------------------------
 
 
-def is_index_only(stage: Stage) -> bool:
-    """Whether a stage depends on positions alone."""
+def is_index_only(stage: Stage, known: Container[str] = ()) -> bool:
+    """Whether a stage depends on positions alone, and on what these find in `known`."""
     body = stage.body
     roots = [body.result] if body.guard is None else [body.result, body.guard]
-    found = find_index_only(body)
+    found = find_index_only(body, known)
     return all(found[root] for root in roots)
 
 
-def evaluate_stage(stage: Stage, tables: Tables) -> Stage | None:
-    """A reduction that depends on positions alone, as reads of a table; None where it takes too
-    many points, or gives positions."""
+def evaluate_stage(stage: Stage, known: Mapping[str, Array]) -> Array | None:
+    """The elements of a reduction that depends on positions alone, and on what these find in
+    `known`; None where it takes too many points. They are folded in their own type, point by
+    point. Of an axis of the domain that they do not depend on there is one place."""
     reduction, body = stage.reduction, stage.body
-    if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
+    if reduction is None:
         return None
-    if stage.dtype.is_storage_only or stage.dtype.bytes < 4:
-        return None  # Not every language has buffers of such types.
     dependencies = find_dependencies(body)
     roots = [body.result] if body.guard is None else [body.result, body.guard]
-    domain = [i for i in order_indices(i for r in roots for i in dependencies[r]) if not i.reduced]
+    found = dict.fromkeys(i for r in roots for i in dependencies[r])
     folded = [Index(label, reduced=True) for label, _ in reduction.axes]
-    over = (*domain, *folded)
+    over = (*order_indices(i for i in found if not i.reduced), *folded)
     extents = [stage.extent(index) for index in over]
     sizes = tuple(e for e in extents if isinstance(e, int))
     if len(sizes) != len(extents) or count_points(stage, over) > MOST_POINTS:
         return None
-    if math.prod(sizes[: len(domain)]) > _MOST_VALUES:
-        return None
-    number = np.dtype(np.float64) if body.dtype.is_float else body.dtype.dtype
-    found = evaluate_positions(stage, roots, over)
-    values = np.broadcast_to(found[0].astype(number), sizes)
-    identity = np.asarray(combiner_identity(reduction.combiner, body.dtype), number)
-    if len(found) > 1:
-        values = np.where(found[1], values, identity)
-    points = values.reshape((*sizes[: len(domain)], -1))
-    combine = COMBINERS[reduction.combiner].evaluate
-    start = np.broadcast_to(identity, points.shape[:-1])
-    total = functools.reduce(combine, np.moveaxis(points, -1, 0), start)
+    values, *holds = evaluate_positions(stage, roots, over, known)
+    outer = sizes[: len(sizes) - len(folded)]
+
+    def list_points(every: Array) -> Array:
+        return np.broadcast_to(every, sizes).reshape((*outer, -1))
+
+    points = list_points(values)
+    passing = list_points(holds[0]) if holds else np.ones(points.shape, np.bool_)
+    combiner = reduction.combiner
+    if combiner in POSITIONAL_COMBINERS:
+        total = _find_extremes(points, passing, combiner)
+    else:
+        identity = np.asarray(combiner_identity(combiner, body.dtype), body.dtype.dtype)
+        every = np.moveaxis(np.where(passing, points, identity), -1, 0)
+        with np.errstate(all="ignore"):
+            total = functools.reduce(
+                COMBINERS[combiner].evaluate, every, np.broadcast_to(identity, outer)
+            )
+    kept = [size if Index(axis) in found else 1 for axis, size in enumerate(stage.domain)]
     stored = np.asarray(convert(np.asarray(total), stage.dtype))
+    whole = [size for size in kept if isinstance(size, int)]
+    return stored.astype(stage.dtype.compute.dtype).reshape(whole)
+
+
+def _find_extremes(points: Array, passing: Array, combiner: str) -> Array:
+    """The number of the first smallest or largest of the points that pass, along the last axis;
+    0 where none does. A NaN is more extreme than any number."""
+    best, place = np.zeros(points.shape[:-1], points.dtype), np.zeros(points.shape[:-1], np.int64)
+    found = np.zeros(points.shape[:-1], np.bool_)
+    for number in range(points.shape[-1]):
+        value = points[..., number]
+        beats = value < best if combiner == "argmin" else value > best
+        beats = beats | ((value != value) & (best == best)) | ~found
+        better = passing[..., number] & beats
+        best, place = np.where(better, value, best), np.where(better, number, place)
+        found = found | better
+    return place
+
+
+def read_known(stage: Stage, tables: Tables) -> Stage | None:
+    """A stage whose values are known as reads of a table; None where that were too large."""
+    if stage.dtype.is_storage_only or stage.dtype.bytes < 4:
+        return None  # Not every language has buffers of such types.
+    values = tables.known[stage.name]
+    if values.size > _MOST_VALUES:
+        return None
+    domain = [Index(axis) for axis, size in enumerate(values.shape) if size != 1]
     builder = Builder()
-    result = _read(builder, stage, tables, "values", stored, domain)
+    packed = values.reshape([size for size in values.shape if size != 1])
+    result = _read(builder, stage, tables, "values", packed, domain)
     made = Body.make(builder.instructions, result)
     return dataclasses.replace(stage, body=made, reduction=None)
 
@@ -141,18 +179,22 @@ def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
     """A stage whose fractions of positions alone come from tables, and whose positions that come
     from fractions are whole-number formulas."""
     body = stage.body
-    roots = _list_roots(stage)
+    roots = _list_roots(stage, tables.known)
     if not roots:
         return stage
     builder = Builder()
     replaced: dict[int, int] = {}
-    guarded = _copy(builder, body, {})
     for root in roots:
-        made = _replace(builder, stage, tables, root)
+        made = _write_form(builder, stage, tables, root)
+        if made is not None:
+            replaced[root] = made
+    guarded = _copy(builder, body, replaced)
+    for root in roots:
+        made = None if root in replaced else _replace(builder, stage, tables, root)
         if made is not None:
             replaced[root] = made
     numbers = _copy(builder, body, replaced)
-    # The guard stays as it was: it may be what proves reads inside.
+    # The guard reads no tables: it may be what proves reads inside.
     guard = None if body.guard is None else guarded[body.guard]
     made_body = Body.make(builder.instructions, numbers[body.result], guard)
     return dataclasses.replace(stage, body=made_body)
@@ -169,16 +211,16 @@ def _copy(builder: Builder, body: Body, replaced: dict[int, int]) -> list[int]:
     return numbers
 
 
-def _list_roots(stage: Stage) -> list[int]:
+def _list_roots(stage: Stage, known: Container[str]) -> list[int]:
     """The largest values worth evaluating: those that something else than another such uses."""
     body = stage.body
-    index_only, dependencies = find_index_only(body), find_dependencies(body)
-    costs = _count_costs(body.instructions)
+    index_only, dependencies = find_index_only(body, known), find_dependencies(body)
+    costs = _count_costs(body.instructions, known)
     chosen = [
         index_only[number]
         and 1 <= len(dependencies[number]) <= 2
         and (costs[number] >= _LEAST_COST or _is_counted(body.instructions, number))
-        and _is_fraction(body.instructions, number)
+        and _is_fraction(body.instructions, number, known)
         for number in range(len(body.instructions))
     ]
     used: dict[int, None] = {}
@@ -190,12 +232,17 @@ def _list_roots(stage: Stage) -> list[int]:
     return sorted(used)
 
 
-def _is_fraction(instructions: Sequence[Instruction], number: int) -> bool:
-    """Whether a value is a fraction, or a position made of one."""
+def _is_fraction(instructions: Sequence[Instruction], number: int, known: Container[str]) -> bool:
+    """Whether a value is a fraction, or a position made of one or of what is known of a stage."""
     instruction = instructions[number]
     if isinstance(instruction, Cast) and instruction.dtype is DataType.INDEX:
-        return value_type(instructions[instruction.operand]).is_float
+        operand = instructions[instruction.operand]
+        return value_type(operand).is_float or _is_known(operand, known)
     return value_type(instruction).is_float
+
+
+def _is_known(instruction: Instruction, known: Container[str]) -> bool:
+    return isinstance(instruction, Load) and instruction.tensor in known
 
 
 def _is_counted(instructions: Sequence[Instruction], number: int) -> bool:
@@ -208,11 +255,12 @@ def _is_counted(instructions: Sequence[Instruction], number: int) -> bool:
     return isinstance(operand, Apply) and not operand.dtype.is_float
 
 
-def _count_costs(instructions: Sequence[Instruction]) -> list[int]:
-    """About how many operations on fractions each value takes."""
+def _count_costs(instructions: Sequence[Instruction], known: Container[str]) -> list[int]:
+    """About how many operations on fractions each value takes; what is known of a stage took some
+    to compute."""
     costs: list[int] = []
     for instruction in instructions:
-        own = 0
+        own = _LEAST_COST if _is_known(instruction, known) else 0
         if isinstance(instruction, Apply) and instruction.dtype.is_float:
             dear = instruction.operation.transcendental or instruction.operation.name == "div"
             own = _LEAST_COST if dear else 1
@@ -226,24 +274,32 @@ def _replace(builder: Builder, stage: Stage, tables: Tables, root: int) -> int |
     points = count_points(stage, over)
     if points > MOST_POINTS:
         return None
-    (values,) = evaluate_positions(stage, [root], over)
+    (values,) = evaluate_positions(stage, [root], over, tables.known)
     if value_type(stage.body.instructions[root]) is DataType.INDEX:
-        return _replace_position(builder, stage, tables, values, over)
-    values, kept = _drop_axes(values, _find_used(stage, root, over), over)
-    worth = values.size * _READ_AGAIN <= _count_all(stage) and values.size <= _MOST_VALUES
-    dear = _count_costs(stage.body.instructions)[root] >= _LEAST_COST
+        return _look_up(builder, stage, tables, values, over)
+    values, kept = _drop_axes(values, _find_used(stage, over, tables.known), over)
+    again = values.size * _READ_AGAIN <= _count_all(stage)
+    worth = values.size <= max(_MOST_VALUES if again else 0, _count_known(stage, root, tables))
+    dear = _count_costs(stage.body.instructions, tables.known)[root] >= _LEAST_COST
     if kept and not (worth and dear):
         return None
     return _read(builder, stage, tables, "weights", values, kept)
 
 
-def _replace_position(
+def _write_form(builder: Builder, stage: Stage, tables: Tables, root: int) -> int | None:
+    """A position along one axis as a formula; None where it has none."""
+    over = find_dependencies(stage.body)[root]
+    position = value_type(stage.body.instructions[root]) is DataType.INDEX
+    if not position or len(over) != 1 or count_points(stage, over) > MOST_POINTS:
+        return None
+    (values,) = evaluate_positions(stage, [root], over, tables.known)
+    form = fit_clamped(np.arange(values.size), values)
+    return None if form is None else form.write(builder, builder.add(over[0]))
+
+
+def _look_up(
     builder: Builder, stage: Stage, tables: Tables, values: Array, over: Sequence[Index]
 ) -> int | None:
-    if len(over) == 1:
-        form = fit_clamped(np.arange(values.size), values)
-        if form is not None:
-            return form.write(builder, builder.add(over[0]))
     limits = np.iinfo(np.int32)
     narrow = limits.min <= int(values.min()) and int(values.max()) <= limits.max
     worth = values.size * _READ_AGAIN <= _count_all(stage) and values.size <= _MOST_VALUES
@@ -253,6 +309,18 @@ def _replace_position(
     return builder.add(Cast(load, DataType.INDEX))
 
 
+def _count_known(stage: Stage, root: int, tables: Tables) -> int:
+    """The elements of the tables that a value would be looked up in otherwise."""
+    body, found, pending = stage.body, set[str](), [root]
+    while pending:
+        instruction = body.instructions[pending.pop()]
+        if isinstance(instruction, Load):
+            found.add(instruction.tensor)
+        pending += operands(instruction)
+    sizes = (tables.known[name].size for name in found if name in tables.known)
+    return min(_MOST_VALUES, sum(sizes))
+
+
 def _count_all(stage: Stage) -> float:
     axes = [Index(axis) for axis in range(len(stage.domain))]
     if stage.reduction is not None:
@@ -260,12 +328,12 @@ def _count_all(stage: Stage) -> float:
     return count_points(stage, axes)
 
 
-def _find_used(stage: Stage, root: int, over: Sequence[Index]) -> Array:
+def _find_used(stage: Stage, over: Sequence[Index], known: Mapping[str, Array]) -> Array:
     """Where the guard lets a point use a value, as far as whole-number conditions on the same axes
     tell."""
     body = stage.body
-    index_only, dependencies = find_index_only(body), find_dependencies(body)
-    costs = _count_costs(body.instructions)
+    index_only, dependencies = find_index_only(body, known), find_dependencies(body)
+    costs = _count_costs(body.instructions, known)
     shape = [e for e in map(stage.extent, over) if isinstance(e, int)]
     used: Array = np.ones(shape, np.bool_)
     conditions = [
@@ -273,7 +341,7 @@ def _find_used(stage: Stage, root: int, over: Sequence[Index]) -> Array:
         for c in list_conjuncts(body)
         if index_only[c] and not costs[c] and set(dependencies[c]) <= set(over)
     ]
-    for holds in evaluate_positions(stage, conditions, over) if conditions else ():
+    for holds in evaluate_positions(stage, conditions, over, known) if conditions else ():
         np.logical_and(used, holds, out=used)
     return used
 

@@ -63,17 +63,20 @@ def weigh(function: Function, inlinable: Mapping[str, Stage], budget: Budget) ->
     wants = _find_wants(function, inlinable, results, levels, lambda stage, want: False)
     costs = _Costs(function, inlinable)
     dear: set[str] = set()
+    ends = _find_ends(function, inlinable, results)
     for stage in function.stages:
         if stage.name in inlinable:
             costs.add(stage)
             want = wants.get(stage.name)
-            if want and _weigh(stage, want, costs, budget, find_pass(stage)) is not None:
+            if stage.name in ends:
+                costs.store(stage)
+            elif want and _weigh(stage, want, costs, budget, find_pass(stage)) is not None:
                 dear.add(stage.name)
                 costs.store(stage)
     stored: dict[str, str] = {}
 
     def decide(stage: Stage, want: _Want) -> bool:
-        reason = None
+        reason = ends.get(stage.name)
         if stage.name in dear:
             reason = _weigh(stage, want, costs, budget, find_pass(stage))
         if reason is not None:
@@ -154,6 +157,35 @@ def _find_wants(
                     if len(want.owners) < _MOST_PASSES:
                         want.owners[owner] = None
     return wants
+
+
+def _find_ends(
+    function: Function, inlinable: Mapping[str, Stage], results: set[str]
+) -> dict[str, str]:
+    """The stages that end a fold, each with why it is stored: it is computed element by element
+    from a reduction that nothing else reads, and read at other places. Stored in the reduction's
+    place it takes no more memory, and is computed once."""
+    readers: dict[str, set[str]] = {}
+    moved: set[str] = set()
+    for stage in function.stages:
+        for load in stage.body.loads():
+            readers.setdefault(load.tensor, set()).add(stage.name)
+            if not _is_repeated(stage, load):
+                moved.add(load.tensor)
+    folds = {s.name: s for s in function.stages if s.reduction is not None}
+    found: dict[str, str] = {}
+    for name in function.sort_tensors(moved):
+        stage = inlinable.get(name)
+        loads = () if stage is None else stage.body.loads()
+        if stage is None or name in results or len(loads) != 1:
+            continue
+        fold = folds.get(loads[0].tensor)
+        if fold is None or fold.name in results or readers[fold.name] != {name}:
+            continue
+        smaller = stage.dtype.bytes <= fold.dtype.bytes
+        if smaller and stage.domain == fold.domain and reads_own_place(stage, loads[0]):
+            found[name] = f"%{name} is stored in place of %{fold.name}, which nothing else reads"
+    return found
 
 
 def _list_reads(reader: Stage, inlinable: Mapping[str, Stage]) -> dict[str, list[Load]]:

@@ -84,7 +84,7 @@ __kernel void max_pool_place_2(
                         if (position_3 >= 0) {
                             const float input = Input[position_2 * 8 + position_3 + i0 * 72];
                             const bool better = input > place || (isnan(input) && (!isnan(place)))
-                                || ((input == place || (isnan(input) && isnan(place))) && (uint)(k * 3 + k1) < place_place);
+                                || place_place == 4294967295u;
                             place = better ? input : place;
                             place_place = better ? (uint)(k * 3 + k1) : place_place;
                         }

@@ -88,7 +88,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                     if (position_3 >= 0) {
                         precise const float input = Input[position_2 * 8 + position_3 + i0 * 72];
                         const bool better = input > place || (isnan_float(input) && (!isnan_float(place)))
-                            || ((input == place || (isnan_float(input) && isnan_float(place))) && (uint)(k * 3 + k1) < place_place);
+                            || place_place == 4294967295u;
                         place = better ? input : place;
                         place_place = better ? (uint)(k * 3 + k1) : place_place;
                     }

@@ -11,7 +11,7 @@ from dmlc.kernel.group import lower_group
 from dmlc.kernel.schedule import CPU
 from dmlc.pipeline import rewrite
 from dmlc.transform.fuse import fuse
-from tests.kernel.statements import walk
+from tests.kernel.statements import list_parts, walk
 
 LIMITS = find_dialect("opencl").limits
 
@@ -103,6 +103,45 @@ def test_what_may_lie_in_the_result_is_read_once() -> None:
         more = ", %z: f32[4, 40, 40]"
         kernel = lower(make_pool(40, 3, 1, 1, after=after, more=more, pairs=pairs))
         assert list_rows(kernel) == [(0, 1, 1), (1, 33, 8), (33, 40, 1)]
+
+
+def list_numbers(kernel: k.Kernel) -> set[tuple[int, ...]]:
+    """How far positions in the lanes are from the first."""
+    return {p.values for p in list_parts(kernel.body) if isinstance(p, k.Numbers)}
+
+
+def test_places_of_the_largest_are_numbered_in_lanes() -> None:
+    kernel = lower(
+        ir.parse("""
+func @f(%x: f32[4, 40, 80]) -> (%y) {
+  %y: s32[i0 < 4, i1 < 40, i2 < 40] = argmax[r0 < 40, r1 < 80] {
+    v0 = sub(r1, mul(i2, 2))
+    where and(eq(r0, i1), and(ge(v0, 0), lt(v0, 2)))
+    %x[i0, r0, r1]
+  }
+}""")
+    )
+    assert list_rows(kernel) == [(0, 39, 8), (39, 40, 1)]
+    assert list_numbers(kernel) == {tuple(range(0, 16, 2))}
+    # No point is left out: the first is the place until another beats it.
+    literals = [p.value for p in list_parts(kernel.body) if isinstance(p, k.Literal)]
+    assert 2**32 - 1 not in literals
+
+
+def test_conditions_that_differ_from_lane_to_lane_leave_lanes_out() -> None:
+    """Every second place is in two windows."""
+    kernel = lower(
+        ir.parse("""
+func @f(%x: f32[400, 25]) -> (%y) {
+  %y: f32[i0 < 400, i1 < 50] = sum[r0 < 25] {
+    v0 = sub(add(i1, 1), mul(r0, 2))
+    where and(ge(v0, 0), lt(v0, 3))
+    %x[i0, r0]
+  }
+}""")
+    )
+    assert list_rows(kernel) == [(0, 48, 8), (48, 50, 1)]
+    assert list_numbers(kernel) == {(0, 0, 1, 1, 2, 2, 3, 3), (0, 1, 1, 2, 2, 3, 3, 4)}
 
 
 @pytest.mark.parametrize(

@@ -107,3 +107,21 @@ def test_long_rows_are_cut_into_whole_vectors() -> None:
     assert list_shuffles(kernel)
     steps = [s.step for s in walk(kernel.body) if isinstance(s, k.For)]
     assert steps == [8, 1]
+
+
+def test_the_number_of_an_output_goes_in_lanes() -> None:
+    place = "select(eq(%p[i0, div(i1, 2)], cast(i1, s32)), %x[i0, div(i1, 2)], 0.0)"
+    kernel = make_kernel(make(place, 20, 40, more=", %p: s32[5, 20]"))
+    assert list_loops(kernel) == [(0, 40, 8)]
+    numbers = {p.values for p in list_parts(kernel.body) if isinstance(p, k.Numbers)}
+    assert numbers == {tuple(range(8))}
+
+
+def test_what_decides_on_positions_is_the_same_in_all_lanes() -> None:
+    """A choice between positions is made once; where it would differ, outputs go one by one."""
+    place = "add(%x[i0, select(lt(i1, 12), add(i1, 5), i1)], cast(i1, f32))"
+    kernel = make_kernel(make(place, 40, 40))
+    assert list_loops(kernel) == [(0, 4, 1), (4, 40, 8)]
+    parts = list_parts(kernel.body)
+    assert {p.values for p in parts if isinstance(p, k.Numbers)} == {tuple(range(8))}
+    assert {p.type.lanes for p in parts if isinstance(p, k.Choose)} == {1}

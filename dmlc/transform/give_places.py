@@ -1,0 +1,203 @@
+"""Gives the places of arg-max and arg-min reductions whose axes have been made short.
+
+The fold numbers the places that are walked, which stand in the order of the axes as they were: so
+the first of equals is still the first. What its number stands for is computed from it, element by
+element, as the place along each axis that it counts to:
+
+    number = argmax[k < 3, l < 3](x[2 * i + k - 1, 2 * j + l - 1])
+    place  = (2 * i + number / 3 - 1) * columns + (2 * j + number % 3 - 1)
+
+Where no point passes the guard the place is 0, as it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from dmlc.ir import (
+    Apply,
+    Body,
+    Cast,
+    Constant,
+    Function,
+    Index,
+    Load,
+    Reduction,
+    Select,
+    Stage,
+    operands,
+    packed_strides,
+)
+from dmlc.ir.naming import take_name
+from dmlc.ir.positions import find_dependencies, find_index_only, list_conjuncts
+from dmlc.scalars import OPERATIONS, DataType
+from dmlc.transform.simplify import Builder
+from dmlc.transform.tabulate import Tables
+from dmlc.transform.walk_axis import Plan, join, read_places, write_place
+
+_MOST_POINTS = 2**31
+"""Points that are numbered in 32 bits."""
+
+
+def find_positions(function: Function) -> frozenset[str]:
+    """The stages whose elements say where others read. Linear in the number of instructions."""
+    found: set[str] = set()
+    for stage in reversed(function.stages):
+        body = stage.body
+        wanted: set[int] = set()
+        if stage.name in found:
+            wanted.add(body.result)
+        for number in range(len(body.instructions) - 1, -1, -1):
+            instruction = body.instructions[number]
+            if isinstance(instruction, Load):
+                wanted.update(instruction.indices)
+                if number in wanted:
+                    found.add(instruction.tensor)
+            elif number in wanted:
+                wanted.update(operands(instruction))
+    return frozenset(found)
+
+
+def give_places(
+    stage: Stage,
+    short: Stage,
+    plans: Sequence[Plan],
+    tables: Tables,
+    names: dict[str, None],
+    *,
+    is_bounded: bool,
+) -> list[Stage]:
+    """A stage that gives the places it gave, and before it the folds of the `short` one, whose axes
+    are walked as planned. `is_bounded` keeps what it gives within the axes whatever the number."""
+    axes = () if stage.reduction is None else stage.reduction.axes
+    if any(isinstance(e, str) for _, e in axes) or math.prod(_list_sizes(short)) >= _MOST_POINTS:
+        return [stage]
+    made: list[Stage] = []
+    builder = Builder()
+    own = tuple(builder.add(Index(axis)) for axis in range(len(stage.domain)))
+
+    def load(fold: Stage) -> int:
+        made.append(fold)
+        element = builder.add(Load(fold.name, own, DataType.INT32))
+        return builder.add(Cast(element, DataType.INDEX))
+
+    write = _Writer(builder)
+    number = write.constant(0)
+    if short.reduction is not None:
+        name = take_name(f"{stage.name}_number", names)
+        number = load(dataclasses.replace(short, name=name, dtype=DataType.INT32))
+    place = _write_number(stage, short, plans, tables, builder, number, is_bounded)
+    found: list[int] = []
+    if _settle_all(stage, plans, tables):
+        found = [c for plan in plans for c in _write_filled(stage, plan, tables, builder)]
+    elif short.reduction is not None:
+        # Which points pass is known at run time only.
+        name = take_name(f"{stage.name}_found", names)
+        presence = load(_make_presence(short, name, short.reduction))
+        found.append(write.apply("gt", presence, 0))
+    condition = join(builder, found)
+    if condition is not None:
+        place = builder.add(Select(condition, place, write.constant(0), DataType.INDEX))
+    body = Body.make(builder.instructions, builder.add(Cast(place, stage.dtype)))
+    return [*made, dataclasses.replace(stage, body=body, reduction=None)]
+
+
+def _write_number(
+    stage: Stage,
+    short: Stage,
+    plans: Sequence[Plan],
+    tables: Tables,
+    builder: Builder,
+    number: int,
+    is_bounded: bool,
+) -> int:
+    """The number that a stage gives, from that among the points of the short one."""
+    if stage.reduction is None:
+        return number
+    walked = {} if short.reduction is None else dict(short.reduction.axes)
+    steps = dict(zip(walked, packed_strides(_list_sizes(short)), strict=True))
+    sizes = _list_sizes(stage)
+    by_label = {plan.label: plan for plan in plans}
+    write = _Writer(builder)
+    total, outermost = write.constant(0), True
+    for (label, _), size, stride in zip(
+        stage.reduction.axes, sizes, packed_strides(sizes), strict=True
+    ):
+        part = write.constant(0)
+        if label in walked:
+            part = write.apply("div", number, steps[label])
+            part = part if outermost else write.apply("mod", part, int(walked[label]))
+            outermost = False
+        if label in by_label:
+            plan = by_label[label]
+            part, _ = write_place(stage, plan, tables, builder, part)
+            if is_bounded and int(plan.places.min()) < 0:
+                part = write.apply("max", part, 0)
+            if is_bounded and int(plan.places.max()) >= size:
+                part = write.apply("min", part, size - 1)
+        total = write.add(total, write.apply("mul", part, stride))
+    return total
+
+
+def _list_sizes(stage: Stage) -> tuple[int, ...]:
+    axes = () if stage.reduction is None else stage.reduction.axes
+    return tuple(e for _, e in axes if isinstance(e, int))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Writer:
+    """Writes arithmetic on positions."""
+
+    builder: Builder
+
+    def constant(self, value: int) -> int:
+        return self.builder.add(Constant(DataType.INDEX, value))
+
+    def add(self, left: int, right: int) -> int:
+        return self.builder.add(Apply(OPERATIONS["add"], (left, right), DataType.INDEX))
+
+    def apply(self, name: str, value: int, by: int) -> int:
+        """An operation on a position and a number."""
+        operation = OPERATIONS[name]
+        dtype = operation.result_type(DataType.INDEX)
+        return self.builder.add(Apply(operation, (value, self.constant(by)), dtype))
+
+
+def _settle_all(stage: Stage, plans: Sequence[Plan], tables: Tables) -> bool:
+    """Whether the plans settle all conditions of a stage's guard, each along its axis."""
+    body = stage.body
+    index_only = find_index_only(body, tables.known)
+    dependencies = find_dependencies(body)
+
+    def settles(plan: Plan, condition: int) -> bool:
+        own = Index(plan.label, reduced=True)
+        indices = set(dependencies[condition])
+        return index_only[condition] and own in indices and indices <= {own, plan.index}
+
+    return all(any(settles(p, c) for p in plans) for c in list_conjuncts(body))
+
+
+def _write_filled(stage: Stage, plan: Plan, tables: Tables, builder: Builder) -> list[int]:
+    """The conditions that there is a place at all along an axis."""
+    filled = plan.window.counts > 0
+    if plan.index is None or bool(filled.all()):
+        return []
+    write, row = _Writer(builder), builder.add(plan.index)
+    first, last = int(filled.argmax()), len(filled) - 1 - int(filled[::-1].argmax())
+    if not bool(filled[first : last + 1].all()):
+        name = f"{stage.name}_counts"
+        number = read_places(builder, tables, name, plan.window.counts, (row,))
+        return [write.apply("gt", number, 0)]
+    ends = [("ge", first)] * (first > 0) + [("le", last)] * (last + 1 < len(filled))
+    return [write.apply(name, row, end) for name, end in ends]
+
+
+def _make_presence(short: Stage, name: str, reduction: Reduction) -> Stage:
+    """A stage that is positive where the guard lets some point through."""
+    body = short.body
+    instructions = (*body.instructions, Constant(DataType.INT32, 1))
+    only = Body.make(instructions, len(body.instructions), body.guard)
+    folded = dataclasses.replace(reduction, combiner="max")
+    return dataclasses.replace(short, name=name, dtype=DataType.INT32, body=only, reduction=folded)
