@@ -122,6 +122,8 @@ class Drawing:
             stored = draw(st.sampled_from(self.types))
             value = self.value(stored.compute, draw(st.integers(1, 4)))
             statements.append(Statement(f"Z{number}", value, stored))
+            if draw(st.integers(0, 3)) == 0:
+                self.own[f"Z{number}"] = (stored.compute, self.sizes)
         seed = draw(st.integers(0, 2**16))
         return Case(tuple(self.tensors), tuple(statements), self.sizes, seed, self.open)
 

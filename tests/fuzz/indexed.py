@@ -126,6 +126,9 @@ class Drawing:
                 st.sampled_from([t for t in self.types if t is not T.BOOL] or [T.FLOAT32])
             )
             statements.append(self.statement(f"Z{number}", stored.compute, stored))
+            if self.one_in(3):
+                sizes = tuple(n for _, n in statements[-1].indices or ())
+                self.held[f"Z{number}"] = (stored.compute, sizes)
         return Case(tuple(tensors), tuple(statements), (), draw(st.integers(0, 2**16)))
 
     def statement(self, name: str, dtype: T, stored: T | None) -> Statement:
