@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-peers lint format types golden bench docs clean
+.PHONY: help setup demo test fuzz test-peers lint format types golden bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ demo: $(STAMPS)/base ## compile and run the seed operators, and say what was che
 test: $(STAMPS)/test ## run the whole suite
 	$(BIN)/python -m pytest -n auto --dist worksteal --cov=dmlc --cov-report=term:skip-covered --cov-fail-under=90 tests \
 		--ignore=tests/peers
+
+fuzz: $(STAMPS)/test ## run random programs everywhere, for MINUTES=10 from SEED=0
+	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) --seed $(or $(SEED),0)
 
 test-peers: $(STAMPS)/peers ## compare with PyTorch (installs it: a large download)
 	$(BIN)/python -m pytest tests/peers

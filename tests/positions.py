@@ -297,6 +297,12 @@ FUNCTIONS = {
           }
           %Y: f32[i0 < 4] = %part[min(max(cast(%J[i0], index), 0), 7), mod(i0, 3)]
         }""",
+    "guarded_rows": """
+        func @guarded_rows(%X: f32[9, 7]) -> (%Y) {
+          %most: f32[i0 < 1] = max[r0 < 10, r1 < 2 where lt(add(r0, r1), 9)] %X[r0, 6]
+          %least: f32[i0 < 1] = min[r0 < 1] sub(1.0, %most[0])
+          %Y: f32[i0 < 4] = %least[0]
+        }""",
     "guarded_factor": """
         func @guarded_factor(%X: f32[5], %Z: f32[2]) -> (%Y) {
           %Y: f32[i0 < 9] = sum[r0 < 2 where lt(i0, 5)] mul(%X[i0], %Z[r0])

@@ -12,7 +12,7 @@ import dmlc
 from dmlc.program import VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGETS = ["help", "setup", "demo", "test", "test-peers", "lint", "format", "types", "golden",
+TARGETS = ["help", "setup", "demo", "test", "fuzz", "test-peers", "lint", "format", "types", "golden",
            "bench", "docs", "clean"]  # fmt: skip
 
 

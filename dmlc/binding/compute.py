@@ -248,8 +248,12 @@ class _Lowering(StageMaker):
                 )
         element = self.builder.adapt(value, compute, place)
         if tensor.sizes is None and not self.binding.symbolic:
-            self.inferred[name] = self.builder.shape(element) if domain is None else domain.extents
-            return element
+            if domain is None:
+                self.inferred[name] = self.builder.shape(element)
+                return element
+            # A stage, so that statements after it can read the output by index.
+            self.inferred[name] = domain.extents
+            return self.add_stage(name, compute, element, domain.extents, statement.span, domain)
         extents = self.binding.extents(name, statement.span)
         shape = self.builder.shape(element)
         if shape is not None and join_shapes(shape, extents) != extents:

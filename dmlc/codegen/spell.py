@@ -390,11 +390,22 @@ class Speller:
             Text(f"-{name}", compound=True) if math.copysign(1, operand.value) < 0 else Text(name)
         )
 
+    def _hide_zero_beside(self, side: k.Expression, other: k.Expression) -> Text | None:
+        """The same for one side of a choice, where the other is one: drivers make a converted
+        condition of such a choice, and its negative of one of -1, which loses the zero's sign."""
+        if not isinstance(side, k.Literal) or not isinstance(other, k.Literal):
+            return None
+        if side.value != 0 or abs(other.value) != 1:
+            return None
+        kept = other.value == 1 and math.copysign(1, side.value) > 0
+        return None if kept else self._hide_zero(side)
+
     def _spell_choice(self, expression: k.Choose) -> Text:
         lanes = expression.type.lanes
         condition = self.spell(expression.condition)
-        then = self.spell_vector(expression.then)
-        otherwise = self.spell_vector(expression.otherwise)
+        sides = expression.then, expression.otherwise
+        then = self._hide_zero_beside(*sides) or self.spell_vector(expression.then)
+        otherwise = self._hide_zero_beside(*sides[::-1]) or self.spell_vector(expression.otherwise)
         mask = 0
         if lanes > 1 and expression.type.dtype is DataType.BOOL:
             mask = max(then.mask, otherwise.mask, condition.mask)

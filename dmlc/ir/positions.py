@@ -206,6 +206,9 @@ def find_reach(stage: Stage, position: int, size: int) -> Interval:
                       for i in dependencies[c]))
         )  # fmt: skip
         if wider == over:
+            # Conditions on other indices alone may let no point through.
+            wider = order_indices((*over, *(i for c in conditions for i in dependencies[c])))
+        if wider == over:
             break
         over = wider
     return found

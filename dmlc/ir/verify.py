@@ -104,7 +104,9 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
     reach = table_ranges(function.tables)
     for stage in function.stages:
         fault = _check_name(stage, known)
-        if fault is None and not _is_seen(stage, known, seen):
+        if fault is None and _is_seen(stage, known, seen):
+            _note_range(stage, reach)
+        elif fault is None:
             fault = _check_definition(stage, stage.domain)
             fault = fault or _check_stage(stage, known, symbols, reach)
         if fault is not None:
@@ -287,6 +289,18 @@ def _check_body(
     if held is not None:
         reach[stage.name] = held
     return None
+
+
+def _note_range(stage: Stage, reach: dict[str, Interval]) -> None:
+    """Has those that read a stage know how far its whole numbers go, where it is not checked."""
+    if not stage.dtype.is_integer:
+        return
+    ranges = Ranges(stage, reach)
+    for instruction in stage.body.instructions:
+        ranges.add(instruction)
+    held = stage_range(stage, ranges)
+    if held is not None:
+        reach[stage.name] = held
 
 
 def _check_instruction(

@@ -22,6 +22,7 @@ from dmlc.kernel.emit import (
     Near,
     Position,
     add,
+    find_guarded,
     index,
     local_name,
     multiply,
@@ -248,20 +249,17 @@ class _Output:
         levels |= {axis: depth + 1 + place for place, axis in enumerate(space.inner)}
         scope = builder.depth(levels.__getitem__)
         names = builder.names
-        plain = Emitter(phase.elements, names, scope)
         together = self._together
         patterns = {} if together is None else together.patterns[number]
         slants = {} if together is None else together.slants[number]
         fixed = frozenset[int]() if together is None else together.fixed[number]
-        guards = [f.guard for f in phase.elements.folds if f.guard is not None]
-        guarded = max(depth + 1, *(plain.level(g) for g in guards), 0)
         return Emitter(
             phase.elements,
             names,
             scope,
             self._near,
             lambda view: bool(space.kept) and bool(space.walk.strides[view][space.kept[-1]]),
-            guarded,
+            find_guarded(phase.elements, names, scope, depth + 1),
             list_joins(phase.elements),
             spread_loads(patterns, builder.let),
             slants,

@@ -26,6 +26,7 @@ from dmlc.kernel.emit import (
     Near,
     Position,
     add,
+    find_guarded,
     index,
     local_name,
     multiply,
@@ -309,13 +310,14 @@ class _Writer:
         space, along = phase.space, len(phase.space.kept)
         levels = dict.fromkeys(space.kept, 1)
         levels |= {axis: 2 + place for place, axis in enumerate(space.inner)}
+        scope = self._builders[number].depth(levels.__getitem__)
         return Emitter(
             phase.elements,
             self._names,
-            self._builders[number].depth(levels.__getitem__),
+            scope,
             self._near,
             lambda view: bool(space.walk.strides[view][along]),
-            guarded=2,
+            guarded=find_guarded(phase.elements, self._names, scope, 2),
             apart=list_joins(phase.elements),
         )
 

@@ -18,7 +18,7 @@ from dmlc.transform.grouping import Plain, find_rows, group_stages
 from dmlc.transform.passes import Draft, Pass
 from dmlc.transform.reasons import explain
 from dmlc.transform.rounding import carry_rounding, read_results, store_rounded
-from dmlc.transform.simplify import drop_unsound_pairs
+from dmlc.transform.simplify import drop_unsound_pairs, simplify_bodies
 from dmlc.transform.store_on_way import Streams
 from dmlc.transform.traffic import Move, add_moves, list_moves, total
 from dmlc.transform.weigh import weigh
@@ -87,7 +87,7 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     """
     function = carry_rounding(function)
     parted = _part(function, longest_row, budget)
-    left = dataclasses.replace(function, stages=parted.drawn.stages)
+    left = dataclasses.replace(function, stages=simplify_bodies(parted.drawn.stages))
     fused = read_results(left, parted.homes)
     groups = _describe_groups(fused, parted)
     return Fusion(_store(fused, parted, groups, budget), groups, function)

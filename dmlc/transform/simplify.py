@@ -17,9 +17,11 @@ from dmlc.ir import (
     Cast,
     Constant,
     Function,
+    Index,
     Instruction,
     Load,
     Parameter,
+    Reduction,
     Select,
     Stage,
     Table,
@@ -28,9 +30,12 @@ from dmlc.ir import (
     reads_own_place,
     with_operands,
 )
+from dmlc.ir.positions import find_dependencies
 from dmlc.scalars import DataType, combiner_identity
 from dmlc.transform.rules import RULES
 
+_REPEATABLE = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
+"""Combiners that give the same whether they take a value once or again and again."""
 _ALWAYS = Constant(DataType.BOOL, True)
 """A guard that lets every point through is no guard."""
 
@@ -53,7 +58,7 @@ def simplify(function: Function, simplified: Function | None = None) -> Function
     for stage in function.stages:
         made = stage
         if done.get(stage.name) is not stage or _reads_any(stage, replaced):
-            made = drop_empty(_with_body(stage, simplify_body(stage.body, replaced)))
+            made = drop_reduction(_with_body(stage, simplify_body(stage.body, replaced)))
         if stage.name not in results:
             source = _copied(made, tensors)
             if source is not None:
@@ -102,20 +107,55 @@ def _with_body(stage: Stage, body: Body) -> Stage:
     return stage if body is stage.body else dataclasses.replace(stage, body=body)
 
 
-def drop_empty(stage: Stage) -> Stage:
-    """A stage of no element computes nothing, be it a constant: no pass has to look at the points
-    that it does not have. A reduction over no points is its combiner's identity, everywhere; the
-    position it would give is 0."""
+def simplify_bodies(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """Stages with the rules applied to what they compute: what was put together from several may
+    be constant now, and drivers fold constants by rules of their own."""
+    return tuple(_with_body(stage, simplify_body(stage.body, {})) for stage in stages)
+
+
+def drop_reduction(stage: Stage) -> Stage:
+    """A stage without a reduction that folds nothing together, and of no element without a body.
+
+    Over no points, a reduction is its combiner's identity, everywhere; over one point, or over
+    points of one value where that may be taken any number of times, it is that value. The position
+    it would give is 0. A sum of floats stays, for it begins with 0 and has no -0.
+    """
     reduction, compute = stage.reduction, stage.dtype.compute
+    combiner = "" if reduction is None else reduction.combiner
+    positional = combiner in POSITIONAL_COMBINERS
     if 0 in stage.domain:
         nothing = Constant(compute, compute.dtype.type(0).item())
-    elif reduction is None or all(extent != 0 for _, extent in reduction.axes):
+    elif reduction is None:
         return stage
-    elif reduction.combiner in POSITIONAL_COMBINERS:
+    elif any(extent == 0 for _, extent in reduction.axes):
+        identity = 0 if positional else combiner_identity(combiner, compute)
+        nothing = Constant(compute, identity)
+    elif not _is_one_value(stage, reduction):
+        return stage
+    elif positional:
         nothing = Constant(compute, 0)
     else:
-        nothing = Constant(compute, combiner_identity(reduction.combiner, compute))
+        return dataclasses.replace(stage, body=_at_first_point(stage.body), reduction=None)
     return dataclasses.replace(stage, body=Body.make((nothing,), 0), reduction=None)
+
+
+def _is_one_value(stage: Stage, reduction: Reduction) -> bool:
+    """Whether a reduction takes one value, and is that value."""
+    if stage.body.guard is not None or (reduction.combiner == "sum" and stage.dtype.is_float):
+        return False
+    if all(extent == 1 for _, extent in reduction.axes):
+        return True
+    if not all(isinstance(extent, int) for _, extent in reduction.axes):
+        return False  # There may be no point at run time.
+    moving = find_dependencies(stage.body)[stage.body.result]
+    return reduction.combiner in _REPEATABLE and not any(index.reduced for index in moving)
+
+
+def _at_first_point(body: Body) -> Body:
+    """A body of a reduction where all of its indices are 0."""
+    first = Constant(DataType.INDEX, 0)
+    moved = (first if isinstance(i, Index) and i.reduced else i for i in body.instructions)
+    return simplify_body(Body.make(tuple(moved), body.result), {})
 
 
 def _copied(stage: Stage, tensors: Mapping[str, Parameter | Table | Stage]) -> str | None:

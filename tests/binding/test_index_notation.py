@@ -526,3 +526,13 @@ def test_binding_is_quick_at_large_sizes() -> None:
     guard = function.stages[0].body.guard
     assert guard is not None
     assert len(ir.Body.make(function.stages[0].body.instructions, guard).instructions) > 4
+
+
+@pytest.mark.parametrize("dtype", ["FLOAT32", "FLOAT16"])
+def test_outputs_whose_sizes_follow_are_read_by_index(dtype: str) -> None:
+    op = declare("Y[i : 3] = X[i] * 2\nZ[i : 4] = Y[3 - max(i, 1)] + i", X, Y, Y.replace("Y", "Z"))
+    tensors = {n: TensorDesc(dtype, (4,) if n == "X" else None) for n in "XYZ"}
+    kind = dtype.lower()
+    found = evaluate(op.bind(tensors), {"X": counted(4, dtype=kind)})
+    assert found["Y"].tolist() == [2, 4, 6]
+    assert found["Z"].tolist() == [6, 7, 6, 5]

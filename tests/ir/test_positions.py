@@ -147,3 +147,14 @@ def test_positions_from_elements_are_clamped() -> None:
         with pytest.raises(DmlcError) as raised:
             ir.parse(text.format(dtype, "cast(%K[i0], index)"))
         assert f"%X is left: axis 0 has size 4, read at {reach}" in str(raised.value)
+
+
+def test_conditions_on_other_indices_may_let_no_point_through() -> None:
+    text = """func @f(%X: f32[5]) -> (%Y) {
+      %Y: f32[i0 < 9] = max[r0 < 9 where and(lt(i0, 3), gt(i0, 5))] %X[r0]
+    }"""
+    stage = last_stage(text)
+    (load,) = stage.body.loads()
+    assert find_reach(stage, load.indices[0], 5) == EMPTY
+    some = last_stage(text.replace("gt(i0, 5)", "gt(i0, 1)").replace("X: f32[5]", "X: f32[9]"))
+    assert find_reach(some, load.indices[0], 5) == (0, 8)

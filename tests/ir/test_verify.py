@@ -347,3 +347,14 @@ def test_what_was_verified_before_is_not_looked_into_again() -> None:
     wrong = dataclasses.replace(second, body=dataclasses.replace(second.body, result=99))
     assert find_fault(dataclasses.replace(function, stages=(first, wrong)), function) is not None
     assert find_fault(function, function) is None
+
+
+def test_whole_numbers_of_what_was_verified_before_are_known() -> None:
+    function = ir.parse("""
+        func @two(%u: u64[1], %x: f32[4]) -> (%z) {
+          %k: u64[i0 < 2] = min(cast(i0, u64), %u[0])
+          %z: f32[i0 < 3] = %x[cast(%k[1], index)]
+        }""")
+    first, second = function.stages
+    again = dataclasses.replace(second, domain=(2,))
+    assert find_fault(dataclasses.replace(function, stages=(first, again)), function) is None

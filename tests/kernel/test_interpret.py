@@ -13,6 +13,7 @@ from dmlc.pipeline import make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import OPERATIONS, Array, DataType
 from dmlc.source import UnsupportedError
+from tests import positions
 from tests.goldens import CASES, find_wrong, make_inputs, read_case
 
 FLOAT = k.Type(DataType.FLOAT32)
@@ -49,6 +50,16 @@ def test_golden_kernels(case: str, target: str, profile: str | None, model: str 
         for misaligned in (0, 1):
             got = run_kernels(fused, kernels, inputs, misaligned=misaligned)
             assert find_wrong(case, got, wanted) == []
+
+
+@pytest.mark.parametrize("name", positions.FUNCTIONS)
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_computed_positions_stay_inside(name: str, profile: str) -> None:
+    function = positions.read(name)
+    inputs = positions.make_inputs(function)
+    fused, kernels = make_kernels(function, "opencl", profile)
+    got = run_kernels(fused, kernels, inputs)
+    assert positions.find_differences(got, evaluate(function, inputs)) == []
 
 
 def number(value: int) -> k.Literal:

@@ -97,3 +97,19 @@ def test_functions_of_what_is_known_when_compiled(constant: str, dtype: DataType
     wanted = evaluate(function, given)
     for name, got in opencl.load(compile(function, "opencl"))(given).items():
         assert disagreements(got, wanted[name], 4.0, transcendental=True).size == 0, name
+
+
+@pytest.mark.parametrize("dtype", [DataType.FLOAT32, DataType.FLOAT64], ids=lambda t: t.short)
+@pytest.mark.parametrize("target", LOADERS)
+def test_choices_between_literals_keep_the_sign_of_zero(target: str, dtype: DataType) -> None:
+    kind, constants = dtype.short, (0.0, -0.0, 1.0, -1.0, 2.0)
+    pairs = [(a, b) for a in constants for b in constants if a != b or str(a) != str(b)]
+    texts = [tuple(constant_text(ir.Constant(dtype, v)) for v in pair) for pair in pairs]
+    stages = {
+        f"y{n}": f"select(gt(%x[i0], 0.0:{kind}), {a}, {b})" for n, (a, b) in enumerate(texts)
+    }
+    x = np.array(INPUTS, dtype.dtype)
+    got = build(target, dtype, "x", stages)({"x": x})
+    for number, (a, b) in enumerate(pairs):
+        wanted = np.where(x > 0, a, b).astype(dtype.dtype)
+        assert got[f"y{number}"].tobytes() == wanted.tobytes(), pairs[number]

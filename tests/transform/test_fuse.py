@@ -415,3 +415,14 @@ def test_what_several_stages_share_is_not_stored_for_a_reduction_beside_it() -> 
     ir.verify(fusion.function)
     assert "c" not in [s.name for s in fusion.function.stages]
     assert {n for g in fusion.groups for n in g.stages} == {"n", "u", "v"}
+
+
+def test_what_is_constant_once_it_is_put_together_is_folded() -> None:
+    # A driver's own rules for constants gave infinity here, or ended the process.
+    function = ir.parse("""
+        func @f() -> (%y) {
+          %zero: bf16[i0 < 3] = -0.0
+          %y: f16[i0 < 3] = round(mul(%zero[i0], -inf))
+        }""")
+    (stage,) = fuse(function).function.stages
+    assert stage.body.instructions == (ir.Constant(T.FLOAT32, math.nan),)

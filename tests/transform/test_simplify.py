@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -298,3 +299,38 @@ def test_a_reduction_with_no_place_to_store_it_folds_nothing() -> None:
         "func @f(%X: f32[3, 0]) -> (%Y) { %Y: f32[i0 < 0] = sum[r0 < 3] %X[r0, i0] }"
     )
     assert simplify(function).stages[0].reduction is None
+
+
+@pytest.mark.parametrize(
+    ("reduction", "left"),
+    [
+        ("min[r0 < 3] %k[i0]", "%k[i0]"),
+        ("max[] %k[i0]", "%k[i0]"),
+        ("sum[r0 < 1] %k[r0]", "%k[0]"),
+        ("sum[r0 < 2] %k[i0]", None),
+        ("product[r0 < 1, r1 < 1] %k[add(r0, r1)]", "%k[0]"),
+        ("min[r0 < 3] %k[r0]", None),
+        ("argmax[r0 < 3] %y[i0]", "0:s32"),
+        ("argmax[r0 < 3] %y[r0]", None),
+        ("max[r0 < 3 where lt(r0, i0)] %k[i0]", None),
+    ],
+)
+def test_what_folds_nothing_together_is_no_reduction(reduction: str, left: str | None) -> None:
+    function = ir.parse(
+        "func @f(%k: s32[4], %y: f32[4]) -> (%Y) {\n"
+        f"  %Y: s32[i0 < 4] = {reduction}\n}}"
+    )  # fmt: skip
+    (stage,) = simplify(function).stages
+    assert (stage.reduction is None) == (left is not None)
+    if left is not None:
+        assert f"%Y: s32[i0 < 4] = {left}\n" in str(simplify(function))
+
+
+def test_a_sum_of_one_float_has_no_negative_zero() -> None:
+    function = ir.parse(
+        "func @f(%x: f32[4]) -> (%Y) {\n  %Y: f32[i0 < 4] = sum[r0 < 1] %x[add(i0, r0)]\n}"
+    )
+    inputs = {"x": np.array([-0.0, 1.0, np.nan, -np.inf], np.float32)}
+    found = evaluate(simplify(function), inputs)["Y"]
+    assert same_bits(found, evaluate(function, inputs)["Y"])
+    assert not np.signbit(found[0])

@@ -1,0 +1,86 @@
+"""Where functions run: OpenCL in both profiles, Vulkan in both shader models, the reference, and
+the kernels of each of these in NumPy, where a read outside a tensor and a race are faults. What is
+computed of errors runs beside them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from dmlc.ir import Function
+from dmlc.kernel.interpret import run_kernels
+from dmlc.pipeline import compile, make_kernels
+from dmlc.reference import evaluate
+from dmlc.runtime import opencl, vulkan
+from dmlc.testing.bounds import bound_errors
+from tests.fuzz.possible import DEVICE, FLUSHING, REFERENCE, Array, Rules
+
+Run = Callable[[Function, Mapping[str, Array]], dict[str, Array]]
+
+
+class BoundError(Exception):
+    """A kernel that is right is further from the reference than the computed bound says."""
+
+    def __init__(self, name: str, got: float, wanted: float, bound: float) -> None:
+        super().__init__(f"{name}: {got!r} and {wanted!r}, which may be {bound!r} apart")
+
+
+@dataclasses.dataclass(frozen=True)
+class Backend:
+    """A place to run a function, and what it keeps to."""
+
+    name: str
+    run: Run
+    rules: Rules
+    device: bool = False
+    """Whether a driver builds kernels for it, which takes time."""
+
+
+def _opencl(profile: str) -> Run:
+    return lambda f, inputs: opencl.load(compile(f, "opencl", profile))(inputs)
+
+
+def _vulkan(model: str) -> Run:
+    return lambda f, inputs: vulkan.load(compile(f, "hlsl", shader_model=model))(inputs)
+
+
+def _kernels(target: str, profile: str | None = None, model: str | None = None) -> Run:
+    def run(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        fused, kernels = make_kernels(function, target, profile, shader_model=model)
+        return run_kernels(fused, kernels, inputs, misaligned=len(function.stages) % 2)
+
+    return run
+
+
+def run_bounded(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The kernels' results, where these are as near to the reference's as the computed bounds say.
+    Where either is infinite or NaN, `BACKENDS` judge it by themselves."""
+    got = BACKENDS["kernels cpu"].run(function, inputs)
+    wanted, allowed = evaluate(function, inputs), bound_errors(function, inputs)
+    for name, values in got.items():
+        a, b = (v.astype(np.float64) for v in (values, wanted[name]))
+        with np.errstate(all="ignore"):
+            beyond = np.isfinite(a) & np.isfinite(b) & ~(np.abs(a - b) <= allowed[name])
+        if beyond.any():
+            raise BoundError(name, a[beyond][0], b[beyond][0], allowed[name][beyond][0])
+    return got
+
+
+BACKENDS = {
+    b.name: b
+    for b in (
+        Backend("reference", evaluate, REFERENCE),
+        Backend("kernels cpu", _kernels("opencl", "cpu"), DEVICE),
+        Backend("kernels gpu", _kernels("opencl", "gpu"), DEVICE),
+        Backend("kernels 6.2", _kernels("hlsl", model="6.2"), DEVICE),
+        Backend("kernels 6.0", _kernels("hlsl", model="6.0"), DEVICE),
+        Backend("bounds", run_bounded, DEVICE),
+        Backend("opencl cpu", _opencl("cpu"), DEVICE, device=True),
+        Backend("opencl gpu", _opencl("gpu"), DEVICE, device=True),
+        Backend("vulkan 6.2", _vulkan("6.2"), FLUSHING, device=True),
+        Backend("vulkan 6.0", _vulkan("6.0"), FLUSHING, device=True),
+    )
+}

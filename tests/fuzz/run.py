@@ -1,0 +1,91 @@
+"""Draws cases of a kind from a seed, checks them, and shrinks those that fail."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import hypothesis
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.strategies import SearchStrategy
+
+from dmlc.runtime.opencl import driver
+from tests import quick_builds
+from tests.fuzz.check import Checker, Finding
+from tests.fuzz.formulas import formulas
+from tests.fuzz.functions import functions
+from tests.fuzz.indexed import indexed
+
+KINDS: dict[str, Callable[[], SearchStrategy]] = {
+    "formulas": formulas,
+    "indexed": indexed,
+    "functions": functions,
+}
+
+
+@dataclasses.dataclass
+class Tally:
+    """What a run came to."""
+
+    batches: int = 0
+    ran: Counter[str] = dataclasses.field(default_factory=Counter)
+    """Outputs compared, by backend."""
+    known: Counter[str] = dataclasses.field(default_factory=Counter)
+    findings: list[Finding] = dataclasses.field(default_factory=list)
+
+
+def run(
+    kind: str,
+    seed: int,
+    batches: int,
+    backends: Sequence[str],
+    known: Sequence[str] = (),
+    shrink_seconds: float = 60.0,
+    turns: bool = False,
+) -> Tally:
+    """Checks so many batches. Failures that match a pattern of `known` are counted only."""
+    tally = Tally()
+    seen: set[str] = set()
+
+    @hypothesis.seed(seed)
+    @settings(
+        max_examples=batches,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(KINDS[kind]())
+    def check(case) -> None:
+        tally.batches += 1
+        checker = Checker(backends, tally.ran, turns)
+        try:
+            checker.check(case)
+        except Finding as finding:
+            pattern = next((k for k in known if re.search(k, str(finding))), None)
+            if pattern is not None or finding.kind in seen:
+                tally.known[pattern or finding.kind] += 1
+                return
+            seen.add(finding.kind)
+            tally.findings.append(checker.shrink(case, finding, shrink_seconds))
+
+    check()
+    return tally
+
+
+@contextlib.contextmanager
+def quick_opencl() -> Iterator[None]:
+    """Kernels are built the quick way, as in the suite."""
+    plain = driver.Session._build
+
+    def build_kernel(session, kernel, unit):
+        quick = quick_builds.build(session.context, kernel.source, [session._units[unit]])
+        return plain(session, kernel, unit) if quick is None else quick
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver.Session, "_build", build_kernel)
+        yield
