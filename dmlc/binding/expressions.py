@@ -19,7 +19,7 @@ from dmlc.binding.builder import span_text
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.guards import list_conditions
 from dmlc.binding.indexing import Indexing
-from dmlc.binding.nodes import Element, Pack, Value
+from dmlc.binding.nodes import Element, Pack, Value, Weak
 from dmlc.binding.packs import Expansion, entries, find_entry, make_array, zip_arrays
 from dmlc.binding.untaken import TypeFinder
 from dmlc.binding.values import Constant, EnumValue, apply_constant, describe, whole_number
@@ -389,6 +389,8 @@ class Expressions(abc.ABC):
         builder = self.builder
         if builder is None or number is None or not builder.takes_type(value):
             return value
+        if isinstance(number, Element) and builder.dtype(number) is Weak.INTEGER:
+            return value  # Where an extreme stands takes the type that it is assigned to.
         finder = TypeFinder(self.binding, builder, self.functions, self.locals)
         types = finder.find(other, scope.parameters)
         if len(types) == 1:
