@@ -27,9 +27,6 @@ ROWS = ("X | Input | | FLOAT32 |", "Y | Output | | FLOAT32 |")
          "9223372036854775808"),
         ((2**62, 4), "sizes [4611686018427387904, 4] are 18446744073709551616 elements, and "
          "9223372036854775807 is the most"),
-        ((3, -1), "sizes must not be negative, but along axis 1 it is -1"),
-        ((True,), "sizes must be integers, but along axis 0 it is True"),
-        ((1.0,), "sizes must be integers, but along axis 0 it is 1.0"),
         ((1,) * 9, "a tensor has 1 to 8 dimensions, but sizes has 9"),
     ],
 )  # fmt: skip
@@ -44,6 +41,25 @@ def test_sizes_that_are_given(sizes: tuple[Any, ...], message: str) -> None:
     with pytest.raises(DmlcError) as caught:
         Graph(graph).bind({"X": sizes})
     assert caught.value.diagnostics[0].message == f"tensor 'X': {message}"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ((3, -1), "tensor 'X': sizes must not be negative, but along axis 1 it is -1"),
+        ((True,), "each size of tensors['X'] must be a whole number, not True"),
+        ((1.0,), "each size of tensors['X'] must be a whole number, not 1.0"),
+    ],
+)
+def test_sizes_that_are_none(sizes: tuple[Any, ...], message: str) -> None:
+    op = declare("Y = X", *ROWS, constraints=SAME)
+    (diagnostic,) = refusals(lambda: op.bind({"X": sizes}))
+    assert diagnostic.message == message
+    with pytest.raises(DmlcError) as caught:
+        dmlc.run(op, {"X": np.ones(3, np.float32)}, outputs={"Y": sizes})
+    assert caught.value.diagnostics[0].message == (
+        f"the output Y takes an array to write into or a tuple of sizes, and {sizes} is given"
+    )
 
 
 def test_the_largest_sizes_and_those_of_numpy_are_bound() -> None:
@@ -94,12 +110,16 @@ def test_sizes_of_graphs(inputs: str, body: str, place: str, message: str) -> No
     assert diagnostic.message == message
     assert diagnostic.span is not None
     assert diagnostic.span.text.startswith(place)
-    for size in (2**63, 2**31, -1, True, 1.0):
+    for size in (2**63, 2**31, -1):
         dims: dict[str, Any] = {"N": size}
         (diagnostic,) = refusals(functools.partial(graph.bind, {}, dims))
         assert diagnostic.message == (
             f"the size of symbol 'N' must be a whole number of 0 to 2147483647, but is {size!r}"
         )
+    for size in (True, 1.0):
+        dims = {"N": size}
+        (diagnostic,) = refusals(functools.partial(graph.bind, {}, dims))
+        assert diagnostic.message == f"dims['N'] must be a whole number, not {size}"
 
 
 def test_an_operator_with_an_optional_output_alone_is_called() -> None:
