@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.build import Builder, Shape
-from dmlc.kernel.element import View
+from dmlc.kernel.element import View, lies_together
 from dmlc.kernel.emit import Emitter, Position, add, index, multiply, operate, split_words
 from dmlc.kernel.lanes import Lanes, find_lanes
 from dmlc.kernel.picked import spread_loads, start_again
@@ -21,7 +21,7 @@ def lower_run(b: Builder) -> Shape:
     count, per_item = b.take_count(), b.profile.per_item
     launch = k.Launch(b.walk.count, per_item, 1)
     words = f"each computes {per_item:,} adjacent elements"
-    emitter = Emitter(b.elements, b.names, b.depth(lambda axis: 1))
+    emitter = Emitter(b.elements, b.names, b.depth(lambda axis: 1), numbered=True)
     group = k.Position(k.Geometry.GROUP)
     begin = b.let("begin", multiply(group, per_item))
     end = b.let("end", operate("min", add(begin.local, index(per_item)), count))
@@ -58,13 +58,11 @@ def lower_nest(function: ir.Function, b: Builder) -> Shape:
     launch = k.Launch(blocks, run, 1)
     words = f"each computes {run * inner:,} elements"
     depths = {axis: 1 if axis < split else axis - split + 2 for axis in range(last + 1)}
-    emitter = Emitter(b.elements, b.names, b.depth(lambda axis: depths[axis]))
+    emitter = Emitter(b.elements, b.names, b.depth(lambda axis: depths[axis]), numbered=True)
     streaming, flags = b.streaming()
-    lanes = None
-    if not _takes_vectors(b, last):
-        lanes = _find_lanes(function, b, aligned=bool(streaming))
-        if lanes is None and not _narrows(b, last):
-            streaming, flags = {}, []
+    lanes = _find_lanes(function, b, last, aligned=bool(streaming))
+    if lanes is None and not _takes_vectors(b, last) and not _narrows(b, last):
+        streaming, flags = {}, []
     body: list[k.Statement] = [*emitter.lets(0, b.fixed), *flags]
 
     def make(block: k.Expression) -> list[k.Statement]:
@@ -83,11 +81,9 @@ def _nest_pieces(function: ir.Function, b: Builder, sizes: tuple[int, ...]) -> S
     launch = k.Launch(rows * pieces, 1, 1)
     words = f"each computes {per_item:,} elements of a row"
     depths = {axis: 1 if axis < last else 2 for axis in range(last + 1)}
-    emitter = Emitter(b.elements, b.names, b.depth(depths.__getitem__))
-    lanes = None
-    if not _takes_vectors(b, last):
-        lanes = _find_lanes(function, b, aligned=True)
-        lanes = None if lanes is None or lanes.first else lanes
+    emitter = Emitter(b.elements, b.names, b.depth(depths.__getitem__), numbered=True)
+    lanes = _find_lanes(function, b, last, aligned=True)
+    lanes = None if lanes is None or lanes.first else lanes
     in_vectors = _takes_vectors(b, last) or lanes is not None
     streaming, flags = b.streaming() if in_vectors else ({}, [])
     body: list[k.Statement] = [*emitter.lets(0, b.fixed), *flags]
@@ -215,13 +211,14 @@ def _loop_places(
     return [k.For(variable, first, last, 1, made)]
 
 
-def _find_lanes(function: ir.Function, b: Builder, *, aligned: bool) -> Lanes | None:
-    """Which places along the innermost axis go together. Of floats that are read at even steps,
-    compilers make vectors as good."""
+def _find_lanes(function: ir.Function, b: Builder, axis: int, *, aligned: bool) -> Lanes | None:
+    """Which places along the innermost axis go together, where not all lies side by side, or
+    depends on where it is. Of floats that are read at even steps, compilers make vectors as
+    good."""
     small = any(view.dtype.bytes < 4 for view in b.elements.buffers())
-    if not small and not b.elements.has_positions:
+    if not b.elements.has_positions and (not small or _takes_vectors(b, axis)):
         return None
-    return find_lanes(function, [(b.elements, b.walk, len(b.sizes()) - 1)], aligned=aligned)
+    return find_lanes(function, [(b.elements, b.walk, axis)], aligned=aligned)
 
 
 def _loop_lanes(
@@ -269,10 +266,8 @@ def _place_at(
 
 
 def _takes_vectors(b: Builder, axis: int) -> bool:
-    """Whether neighbours along an axis are computed together: all lies side by side there, and
-    nothing depends on where it is."""
-    steps = (strides[axis] for strides in b.walk.strides.values())
-    return not b.elements.has_positions and all(step <= 1 for step in steps)
+    """Whether neighbours along an axis are computed together: all lies side by side there."""
+    return lies_together(b.elements, b.walk.strides, axis)
 
 
 def _narrows(b: Builder, axis: int) -> bool:

@@ -95,11 +95,16 @@ class Elements:
     @property
     def has_positions(self) -> bool:
         """Whether something depends on where a point is, other than what it reads evenly; or is a
-        position itself, which languages have no vectors of."""
+        position itself."""
         return any(
             isinstance(v, Gather) or (isinstance(v, Place | ir.Cast) and v.dtype is DataType.INDEX)
             for v in self.values
         )
+
+    @property
+    def has_guarded_reads(self) -> bool:
+        """Whether some reads may be made only where a fold's guard holds."""
+        return any(isinstance(v, Gather) and v.guarded for v in self.values)
 
     def views(self) -> tuple[View, ...]:
         """Every view, reads first, in order of first use."""
@@ -122,6 +127,31 @@ def operands(value: Value) -> tuple[int, ...]:
     if isinstance(value, Gather):
         return tuple(number for number, _ in value.terms)
     return () if isinstance(value, Read | Place) else ir.operands(value)
+
+
+def find_moving(
+    elements: Elements, strides: Mapping[View, tuple[int, ...]], axis: int
+) -> tuple[bool, ...]:
+    """For each value whether it changes along an axis, by the strides of the views."""
+    moving: list[bool] = []
+    for value in elements.values:
+        own = isinstance(value, Read | Place | Gather) and strides[value.view][axis] != 0
+        moving.append(own or any(moving[operand] for operand in operands(value)))
+    return tuple(moving)
+
+
+def lies_together(elements: Elements, strides: Mapping[View, tuple[int, ...]], axis: int) -> bool:
+    """Whether what is read and stored for neighbours along an axis lies side by side, or is the
+    same, wherever they are: then they can be computed in vectors, by the strides of the views."""
+    if elements.has_guarded_reads:
+        return False
+    if any(strides[view][axis] not in (0, 1) for view in elements.views() if not view.near):
+        return False
+    if not any(isinstance(value, Gather) for value in elements.values):
+        return True
+    moving = find_moving(elements, strides, axis)
+    gathers = (value for value in elements.values if isinstance(value, Gather))
+    return not any(moving[number] for gather in gathers for number, _ in gather.terms)
 
 
 def list_needed(elements: Elements, root: int) -> frozenset[int]:
@@ -147,6 +177,11 @@ def list_conditions(elements: Elements) -> tuple[int, ...]:
         )
 
     return tuple(sorted(found, key=reads))
+
+
+def list_stored(elements: Elements) -> frozenset[int]:
+    """The values that the results are computed from, and these."""
+    return frozenset(n for _, root in elements.results for n in list_needed(elements, root))
 
 
 def list_joins(elements: Elements) -> frozenset[int]:

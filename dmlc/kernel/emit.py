@@ -77,7 +77,8 @@ class Emitter:
     `guarded` is the outermost scope in which reads may stand that a fold's guard protects. Values
     `apart` are never written. The lanes of reads that `spread` has, by their numbers, lie apart.
     A position is that of the first lane; where other values are made of it, each lane has its own,
-    as far from the first as `slants` says. What is `fixed` is the same in all lanes.
+    as far from the first as `slants` says, or, where vectors are `numbered`, side by side. What is
+    `fixed` is the same in all lanes.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Emitter:
         spread: Mapping[int, Spread] = MappingProxyType({}),
         slants: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
         fixed: Container[int] = (),
+        numbered: bool = False,
     ) -> None:
         self._elements = elements
         self._wide = wide
@@ -99,6 +101,7 @@ class Emitter:
         self._spread = spread
         self._slants = slants
         self._fixed = fixed
+        self._numbered = numbered
         self._levels: list[int] = []
         self._uses = [0] * len(elements.values)
         self._used_below = [False] * len(elements.values)
@@ -175,8 +178,14 @@ class Emitter:
         if lanes == 1 or around:
             self._outer.update(known)
         if only is not None or rest:
-            self._written.update(known)
+            self._written.update(n for n in known if self._levels[n] == level)
         return statements
+
+    def forget(self, level: int) -> None:
+        """Has a scope that was written piece by piece written again."""
+        own = {n for n in self._written if self._levels[n] == level}
+        self._written.difference_update(own)
+        self._outer = {n: made for n, made in self._outer.items() if n not in own}
 
     def value(self, number: int, lanes: int = 1) -> k.Expression:
         """A value, from the scope written last."""
@@ -220,10 +229,12 @@ class Emitter:
                 return k.Literal(k.Type(value.dtype), value.value)
             case Place():
                 place = position(value.view)
+                if lanes > 1 and self._numbered and self._wide(value.view):
+                    place = _number(place, lanes)
                 return (
                     place
                     if place.type.dtype is value.dtype
-                    else k.Convert(place, k.Type(value.dtype))
+                    else k.Convert(place, k.Type(value.dtype, place.type.lanes))
                 )
             case Read():
                 index = position(value.view)
@@ -288,6 +299,13 @@ def find_guarded(elements: Elements, names: Names, depth: Callable[[View], int],
     is not outside `least`."""
     plain = Emitter(elements, names, depth)
     return max([least, *(plain.level(f.guard) for f in elements.folds if f.guard is not None)])
+
+
+def _number(first: k.Expression, lanes: int) -> k.Expression:
+    """The positions of lanes side by side, from that of the first."""
+    whole = k.Type(DataType.INDEX, lanes)
+    numbers = k.Numbers(tuple(range(lanes)), whole)
+    return k.Operate(OPERATIONS["add"], (k.Broadcast(first, whole), numbers), whole)
 
 
 # Index arithmetic ----------------------------------------------------------------------------

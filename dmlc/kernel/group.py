@@ -30,7 +30,7 @@ from dmlc.kernel.rows import Rows, collect_rows
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.space import Space, cut
 from dmlc.kernel.tidy import tidy
-from dmlc.source import InternalError, UnsupportedError
+from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Pass
 
@@ -58,18 +58,17 @@ def lower_group(
         rows = collect_rows(function, group)
         names = _name_members(group.passes)
         return (_make_kernel(function, rows.used, group.stages, names, profile, limits, rows=rows),)
-    phases = collect_phases(
-        function, group.kept, group.passes, _list_stored(function, group.stages)
-    )
-    apart = _find_obstacle(function, phases, profile, limits)
-    if not apart:
-        names = _name_members(group.passes)
-        return (_make_kernel(function, phases, group.stages, names, profile, limits),)
-    kernels: list[k.Kernel] = []
+    phases, alone = _arrange(function, group.kept, group.passes, group.stages, profile)
     passes: Sequence[Pass] = group.passes
-    if _needs_points(phases):
+    if any(p.tests_guard for p in phases):
         passes = _part_guards(function, passes)
-    for steps in _split(passes):
+    parts = _split(passes)
+    apart = _find_obstacle(function, phases, len(parts), profile, limits)
+    if not apart:
+        names = _name_members(passes)
+        return (_make_kernel(function, phases, group.stages, names, profile, limits, alone),)
+    kernels: list[k.Kernel] = []
+    for steps in parts:
         kernels += _lower_step(function, group.kept, steps, profile, limits)
     if len(kernels) == 1:
         return tuple(kernels)
@@ -77,10 +76,15 @@ def lower_group(
 
 
 def _find_obstacle(
-    function: ir.Function, phases: Sequence[Phase], profile: Profile, limits: Limits
+    function: ir.Function,
+    phases: Sequence[Phase],
+    parts: int,
+    profile: Profile,
+    limits: Limits,
 ) -> str:
-    """Why one kernel cannot have all phases, in words; nothing where it can."""
-    if _needs_points(phases):
+    """Why one kernel cannot have all phases, which are so many folds with what derives from each,
+    in words; nothing where it can."""
+    if parts > 1 and any(p.has_computed_reads or p.tests_guard for p in phases):
         return "it takes several kernels, for values depend on the positions of points"
     if not _keeps_busy(phases, profile):
         return "it takes several kernels, for there are too few outputs to share out"
@@ -94,10 +98,51 @@ def _name_members(passes: Sequence[Pass]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(member.stage for member in each.members) for each in passes)
 
 
-def _needs_points(phases: Sequence[Phase]) -> bool:
-    """Whether a work item has to fold its outputs point by point: where something depends on the
-    positions of points."""
-    return any(p.has_positions for p in phases)
+def _arrange(
+    function: ir.Function,
+    kept: tuple[int, ...],
+    steps: Sequence[Pass],
+    stages: Sequence[str],
+    profile: Profile,
+) -> tuple[tuple[Phase, ...], bool]:
+    """The phases of some passes, and whether work items fold outputs of their own, one after the
+    other. That suits a fold, and what derives from it output by output, that depend on positions,
+    as long as there are outputs enough to share out; elsewhere work items share what they fold."""
+    stored = _list_stored(function, stages)
+    phases = collect_phases(function, kept, steps, stored)
+    first, *derived = phases
+    is_plain = not any(p.has_positions for p in phases) or first.elements.results
+    if is_plain or not all(p.is_kept for p in derived):
+        return phases, _folds_small_windows(function, phases, profile)
+    written = collect_phases(function, kept, steps, stored, as_written=True)
+    if _suits_alone(first, profile):
+        return written, True
+    if profile.lanes == 1:
+        return phases, False
+    in_vectors = reduce_cpu.goes_in_vectors(phases, profile)
+    if _has_few_outputs(first, profile):
+        return phases if in_vectors else written, False
+    # What a guard leaves out may be most of the points: loops of an output's own skip it.
+    alone = not in_vectors or first.tests_guard
+    if alone or find_together(function, written, profile) is not None:
+        return written, True
+    return phases, False
+
+
+def _has_few_outputs(fold: Phase, profile: Profile) -> bool:
+    """Whether a fold has more points than one group is worth, and too few outputs to share out."""
+    outputs = math.prod(fold.space.kept_sizes)
+    return outputs < profile.groups and outputs * fold.space.inner_count > profile.piece
+
+
+def _suits_alone(fold: Phase, profile: Profile) -> bool:
+    """Whether nothing is won where work items share the points of an output: these are few, or on
+    a GPU no more than the outputs."""
+    outputs, points = math.prod(fold.space.kept_sizes), fold.space.inner_count
+    if profile.lanes > 1:
+        return points <= _SMALL_WINDOW and not _has_few_outputs(fold, profile)
+    enough = outputs >= profile.groups * profile.group_size
+    return enough or points <= max(outputs, profile.piece // profile.group_size)
 
 
 def _folds_small_windows(function: ir.Function, phases: Sequence[Phase], profile: Profile) -> bool:
@@ -110,16 +155,17 @@ def _folds_small_windows(function: ir.Function, phases: Sequence[Phase], profile
     short = innermost in space.inner and space.sizes[innermost] <= _SHORT_ROW
     if not short or space.inner_count > _SMALL_WINDOW:
         return False
-    return find_together(function, phases) is not None
+    return find_together(function, phases, profile) is not None
 
 
 def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:
     """The passes, but reductions of which one has a guard apart: loops test one guard."""
     parted: list[Pass] = []
     for each in passes:
-        stages = [function.stage(m.stage) for m in each.members]
+        _, folds = part_members(function, each)
+        stages = [function.stage(m.stage) for m in folds]
         guarded = any(s is not None and s.body.guard is not None for s in stages)
-        if each.reduces and guarded:
+        if len(folds) > 1 and guarded:
             parted += [dataclasses.replace(each, members=(m,)) for m in each.members]
         else:
             parted.append(each)
@@ -167,25 +213,21 @@ def _lower_step(
             stage = function.stage(name)
             domains.setdefault(stage and stage.domain, []).append(name)
         return [lower(function, tuple(names), profile, limits) for names in domains.values()]
-    phases = collect_phases(function, kept, steps, _list_stored(function, stages))
-    points = _needs_points(phases)
-    if points and phases[0].elements.results:
-        # A fold that stores on its way goes in vectors; what derives from it point by point.
-        if len(steps) == 1:
-            raise InternalError(f"a fold of '{function.name}' that stores depends on positions")
-        apart = ([each] for each in steps)
-        return [k for each in apart for k in _lower_step(function, kept, each, profile, limits)]
-    folded = None if points else _cut_up(phases, profile)
+    phases, alone = _arrange(function, kept, steps, stages, profile)
+    folded = None if alone else _cut_up(phases, profile)
     if folded is None:
-        return [_make_kernel(function, phases, stages, _name_members(steps), profile, limits)]
+        names = _name_members(steps)
+        return [_make_kernel(function, phases, stages, names, profile, limits, alone)]
     on_way, folds = part_members(function, steps[0])
     names = tuple(member.stage for member in (*on_way, *folds))
     rest = tuple(name for name in stages if name not in names[: len(on_way)])
     first = store_parts(phases[0], folded)
     second = (fold_parts(phases[0], folded), *phases[1:])
+    pieces, after = folded.kept_sizes[0], _name_members(steps[1:])
+    alone = _folds_small_windows(function, second, profile)
     return [
-        _make_kernel(function, first, names, (names,), profile, limits, folded.kept_sizes[0]),
-        _make_kernel(function, second, rest, _name_members(steps[1:]), profile, limits),
+        _make_kernel(function, first, names, (names,), profile, limits, False, pieces),
+        _make_kernel(function, second, rest, after, profile, limits, alone),
     ]
 
 
@@ -246,11 +288,12 @@ def _make_kernel(
     passes: tuple[tuple[str, ...], ...],
     profile: Profile,
     limits: Limits,
+    alone: bool = False,
     pieces: int | None = None,
     rows: Rows | None = None,
 ) -> k.Kernel:
-    """One kernel of some phases, which read what the stages in `passes` do. With `pieces`, it
-    folds these, and another folds the rest."""
+    """One kernel of some phases, which read what the stages in `passes` do. Work items fold outputs
+    `alone`, or share them. With `pieces`, it folds these, and another folds the rest."""
     buffers = _list_buffers(function, phases)
     reached = max(
         max(_largest_offset(phase), find_gathered(function, phase.elements)) for phase in phases
@@ -260,7 +303,7 @@ def _make_kernel(
     arrays: tuple[k.Array, ...] = ()
     if rows is not None:
         shape, arrays = lower_rows(rows, names, profile, limits, buffers)
-    elif _needs_points(phases) or _folds_small_windows(function, phases, profile):
+    elif alone:
         shape = lower_points(function, phases, names, profile, limits, buffers)
     else:
         write = reduce_gpu.lower_groups if profile.lanes == 1 else reduce_cpu.lower_items

@@ -8,10 +8,11 @@ arrays.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel.collapse import Walk
-from dmlc.kernel.element import Elements, Place, Read, View, operands, prune
+from dmlc.kernel.element import Elements, Gather, Place, Read, View, find_moving, operands, prune
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.space import Space
 from dmlc.scalars import DataType
@@ -25,16 +26,16 @@ def hoist(phase: Phase, axis: int) -> tuple[Phase | None, Phase]:
     """
     elements, strides = phase.elements, phase.space.walk.strides
     inner = phase.space.inner
+    moves = find_moving(elements, strides, axis)
     varies: list[bool] = []
-    moves: list[bool] = []
     for value in elements.values:
-        if isinstance(value, Read | Place):
-            steps = strides[value.view]
-            varies.append(any(steps[a] for a in inner) or isinstance(value, Place))
-            moves.append(bool(steps[axis]))
-        else:
-            varies.append(any(varies[o] for o in operands(value)))
-            moves.append(any(moves[o] for o in operands(value)))
+        own = any(varies[operand] for operand in operands(value))
+        if isinstance(value, Read | Place | Gather):
+            own |= any(strides[value.view][a] for a in inner)
+        if isinstance(value, Gather):
+            own |= value.guarded
+        # The number of a point is of the points, even where there is one alone.
+        varies.append(own or (isinstance(value, Place) and value.dtype is not DataType.INDEX))
     taken = _choose(elements, varies, moves)
     if not taken:
         return None, phase
@@ -58,8 +59,9 @@ def hoist(phase: Phase, axis: int) -> tuple[Phase | None, Phase]:
     return before, Phase(rest, _over(phase.space, rest), gathered)
 
 
-def _choose(elements: Elements, varies: list[bool], moves: list[bool]) -> list[int]:
-    """The outermost values that are the same for all points of an output, and cost something."""
+def _choose(elements: Elements, varies: Sequence[bool], moves: Sequence[bool]) -> list[int]:
+    """The outermost values that are the same for all points of an output, and cost something.
+    Positions, and what is true of them, take less to compute than to keep."""
     needed = set(elements.roots())
     taken: list[int] = []
     for number in range(len(elements.values) - 1, -1, -1):
@@ -68,7 +70,7 @@ def _choose(elements: Elements, varies: list[bool], moves: list[bool]) -> list[i
             continue
         fixed = not varies[number] and moves[number]
         plain = isinstance(value, Read | Place | ir.Constant)
-        if fixed and not plain and value.dtype is not DataType.BOOL:
+        if fixed and not plain and value.dtype not in (DataType.BOOL, DataType.INDEX):
             taken.append(number)
         else:
             needed.update(operands(value))

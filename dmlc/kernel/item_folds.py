@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.accumulate import contribute, finish, is_positional, merge, start
+from dmlc.kernel.accumulate import contribute, finish, merge, start
+from dmlc.kernel.element import list_stored
 from dmlc.kernel.emit import Near, Position, add, index, local_name, multiply, split_words
 from dmlc.kernel.item_loops import Bounds, Hold, Known, Loops
 from dmlc.kernel.phases import Gathered
@@ -95,13 +96,9 @@ class Folds(Loops):
             ]
             for number, width in enumerate(widths)
         }
-        level = 1 + len(self.axes)
 
         def fold(width: int, position: Position) -> list[k.Statement]:
-            made = self.emitter.lets(level, position, width)
-            for each, state in zip(gathered, states[width], strict=True):
-                made += self._merge_locals(each, state, self._point(each, width))
-            return made + self._stores(width, position)
+            return self._fold_point(position, width, states[width])
 
         if bounds is not None:
             body += self._vectors(axes[-1], known, output, fold, bounds)
@@ -161,7 +158,6 @@ class Folds(Loops):
             self.body += self._fill(gathered, totals)
 
         held: list[tuple[k.Local, ...]] = []
-        level = 1 + len(self.axes)
 
         def load(output: k.Local, lanes: int) -> list[k.Statement]:
             body: list[k.Statement] = []
@@ -176,10 +172,7 @@ class Folds(Loops):
             ]
 
         def add_up_row(lanes: int, position: Position) -> list[k.Statement]:
-            made = self.emitter.lets(level, position, lanes)
-            for each, state in zip(gathered, held, strict=True):
-                made += self._merge_locals(each, state, self._point(each, lanes))
-            return made + self._stores(lanes, position)
+            return self._fold_point(position, lanes, held)
 
         hold = Hold(load, keep)
 
@@ -213,8 +206,7 @@ class Folds(Loops):
         totals: Sequence[Sequence[str]],
     ) -> k.Statement:
         size = next(a.size for a in self.item.arrays if a.name == states[0][0])
-        positional = any(is_positional(g.fold) for g in gathered)
-        lanes = self.item.profile.lanes if size > 1 and not positional else 1
+        lanes = self.item.profile.lanes if size > 1 else 1
         number = k.Local(self.item.names.take("j"), k.INDEX)
         body: list[k.Statement] = []
         for each, arrays, sums in zip(gathered, states, totals, strict=True):
@@ -225,10 +217,32 @@ class Folds(Loops):
             body += self._merge_arrays(each, sums, number, parts)
         return k.For(number, index(0), index(size), lanes, tuple(body))
 
+    def _fold_point(
+        self, position: Position, lanes: int, states: Sequence[Sequence[k.Local]]
+    ) -> list[k.Statement]:
+        """The innermost statements: the points at hand enter the states of the folds, and what
+        they leave on the way is stored."""
+        level = 1 + len(self.axes)
+
+        def gather() -> list[k.Statement]:
+            made: list[k.Statement] = []
+            for each, state in zip(self.phase.gathered, states, strict=True):
+                made += self._merge_locals(each, state, self._point(each, lanes))
+            return made
+
+        if not self.tests_guard:
+            made = self.emitter.lets(level, position, lanes) + gather()
+            return made + self._stores(lanes, position)
+        self.emitter.forget(level)
+        stored = self.emitter.lets(level, position, only=list_stored(self.phase.elements))
+        stored += self._stores(lanes, position)
+        return stored + self._enter(level, position, lanes, gather)
+
     def _point(self, gathered: Gathered, lanes: int) -> tuple[k.Expression, ...]:
         """The state of the points at hand."""
         fold, value = gathered.fold, self.emitter.value
-        guard = None if fold.guard is None else value(fold.guard, lanes)
+        tested = fold.guard is None or self.tests_guard
+        guard = None if fold.guard is None or tested else value(fold.guard, lanes)
         place = None if fold.place is None else value(fold.place, lanes)
         return contribute(gathered.slots, value(fold.value, lanes), guard, place)
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.accumulate import is_positional
-from dmlc.kernel.element import View
+from dmlc.kernel.element import Gather, View, lies_together, list_conditions, list_joins
 from dmlc.kernel.emit import Emitter, Position, add, index, multiply, operate
+from dmlc.kernel.guards import enter
 from dmlc.kernel.item import Item
 from dmlc.kernel.phases import Phase
+from dmlc.kernel.schedule import Profile
 
 _BAND = 4
 """Rows walked side by side, where vectors run across outputs: rows lie far apart in memory, and
@@ -39,6 +40,9 @@ Bounds: TypeAlias = tuple[k.Expression, k.Expression]
 
 Known: TypeAlias = dict[int, k.Expression]
 """The index along each axis that is known."""
+
+Inner: TypeAlias = Callable[[], list[k.Statement]]
+"""The statements inside others, that know all they need."""
 
 Inside: TypeAlias = Callable[[Known, k.Expression], list[k.Statement]]
 """The statements of a loop, given what is known there and the output's number in the block."""
@@ -75,7 +79,28 @@ class Loops:
             self.axes[-2:] = reversed(self.axes[-2:])
         levels = {axis: 2 + depth for depth, axis in enumerate(self.axes)}
         depth = self.builder.depth(lambda axis: levels.get(axis, 1))
-        self.emitter = Emitter(phase.elements, item.names, depth, item.near, self._is_wide)
+        elements = phase.elements
+        self.tests_guard = phase.tests_guard and self.goes_by_ones
+        """Whether the guard of what is folded is tested; in vectors it chooses what they add."""
+        self.conditions = list_conditions(elements) if self.tests_guard else ()
+        """What is still to be tested."""
+        self.emitter = Emitter(
+            elements,
+            item.names,
+            depth,
+            item.near,
+            self._is_wide,
+            guarded=1 + len(self.axes),
+            apart=list_joins(elements) if self.tests_guard else (),
+            numbered=True,
+        )
+
+    @property
+    def goes_by_ones(self) -> bool:
+        """Whether the innermost loops take points, or outputs, one by one."""
+        if not self.axes:
+            return True
+        return self._lanes(self.axes[-2] if self.in_bands else self.axes[-1]) == 1
 
     def _is_wide(self, view: View) -> bool:
         """Whether a view changes along vectors. Outside bands whatever is read there does."""
@@ -177,21 +202,37 @@ class Loops:
             place = variable
         level = 2 + self.axes.index(axis)
         inner = {**known, axis: place}
-        body += self.emitter.lets(level, self._position(inner, output))
-        body += inside(inner, output)
+        position = self._position(inner, output)
+        body += self._enter(level, position, 1, lambda: inside(inner, output))
         backwards = self.backwards and axis == self.axes[0]
         loop = k.For(variable, index(0), stop, 1, tuple(body), backwards=backwards)
         return [*before, loop]
 
+    def _enter(
+        self, level: int, position: Position, lanes: int, inside: Inner
+    ) -> list[k.Statement]:
+        """The values of a scope and what is inside: where the conditions hold that the scope is
+        the first to know, if nothing is stored there that does not depend on them."""
+        if not self.tests_guard:
+            return self.emitter.lets(level, position, lanes) + inside()
+        innermost = level == 1 + len(self.axes)
+        stored = self.phase.elements.results and not innermost
+        here = [
+            c
+            for c in self.conditions
+            if innermost or (self.emitter.level(c) == level and not stored)
+        ]
+        self.conditions = [c for c in self.conditions if c not in here]
+        if not innermost:
+            self.emitter.forget(level)
+        made = enter(self.phase.elements, self.emitter, level, position, here, inside)
+        self.conditions = [*here, *self.conditions]
+        return made
+
     def _lanes(self, axis: int) -> int:
         """How many points along an axis make one vector."""
-        views = self.phase.elements.buffers()
-        strides = self.phase.space.walk.strides
-        together = all(strides[v][axis] in (0, 1) for v in views)
-        scalar = any(is_positional(g.fold) for g in self.phase.gathered)
         long = self.item.width if axis == self.block_axis else self.phase.space.sizes[axis]
-        widest = next((w for w in (self.item.profile.lanes, _FOUR) if w <= long), 1)
-        return widest if together and not scalar else 1
+        return choose_lanes(self.phase, axis, long, self.item.profile)
 
     def _widths(self, axis: int, bounds: Bounds | None = None) -> tuple[int, ...]:
         """The lanes of the loops that `_vectors` makes of an axis, in order."""
@@ -288,12 +329,19 @@ class Loops:
         return [(lanes, first, middle), (1, middle, stop)]
 
     def _bases(self, known: Known, statements: list[k.Statement]) -> dict[View, k.Expression]:
-        """What each view's position starts from, named where it takes arithmetic."""
+        """What each view's position starts from, named where it takes arithmetic. Reads at computed
+        positions that have been made by then need none."""
         at = self.builder.at(known)
         named: dict[k.Expression, k.Local] = {}
         bases: dict[View, k.Expression] = {}
+        first = (0 if self.in_bands else 1) + len(self.axes)
+        gathers = [
+            (n, v) for n, v in enumerate(self.phase.elements.values) if isinstance(v, Gather)
+        ]
+        inside = {value.view for number, value in gathers if self.emitter.level(number) >= first}
+        outside = {value.view for _, value in gathers} - inside
         for view in self.phase.elements.views():
-            if view.near:
+            if view.near or view in outside:
                 continue
             base = at(view)
             if isinstance(base, k.Operate):
@@ -416,6 +464,13 @@ class Loops:
         for width, start, end in self._share(index(0), stop, lanes, body):
             body.append(k.For(output, start, end, width, tuple(inside(width, output))))
         return body
+
+
+def choose_lanes(phase: Phase, axis: int, long: int, profile: Profile) -> int:
+    """How many of so many points along an axis make one vector."""
+    if not lies_together(phase.elements, phase.space.walk.strides, axis):
+        return 1
+    return next((width for width in (profile.lanes, _FOUR) if width <= long), 1)
 
 
 def _share_out(size: int, lanes: int) -> list[tuple[int, int, int]]:

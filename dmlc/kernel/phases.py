@@ -14,7 +14,7 @@ from collections.abc import Container, Sequence
 from dmlc import ir
 from dmlc.kernel.accumulate import Slot, is_positional, list_slots
 from dmlc.kernel.collapse import Walk
-from dmlc.kernel.element import Collector, Elements, Fold, Place, Read, View
+from dmlc.kernel.element import Collector, Elements, Fold, Gather, Place, Read, View
 from dmlc.kernel.space import Space, arrange
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.transform.passes import Member, Pass
@@ -52,6 +52,17 @@ class Phase:
         return self.elements.has_positions
 
     @property
+    def has_computed_reads(self) -> bool:
+        """Whether some reads go where values say, not evenly from point to point."""
+        return any(isinstance(value, Gather) for value in self.elements.values)
+
+    @property
+    def tests_guard(self) -> bool:
+        """Whether a guard of its folds is tested before the values of a point are computed, which
+        may be reads that it protects. Other guards choose what a point adds."""
+        return self.has_positions and any(f.guard is not None for f in self.elements.folds)
+
+    @property
     def is_kept(self) -> bool:
         """Whether it runs over the kept points alone."""
         return not self.space.inner
@@ -62,9 +73,10 @@ def collect_phases(
     kept: tuple[int, ...],
     passes: Sequence[Pass],
     stored: Container[str],
+    as_written: bool = False,
 ) -> tuple[Phase, ...]:
     """The phases of some passes. Of what these fold, and compute on the way, that in `stored` has
-    memory."""
+    memory. Their points lie in memory's order, or `as_written`."""
     tensors = function.tensors()
     near: dict[str, DataType] = {}
     made: list[tuple[Elements, tuple[Gathered, ...]]] = []
@@ -104,7 +116,7 @@ def collect_phases(
                 pending.add_copy(member.stage, axes)
     if pending is not None:
         made.append((pending.elements(), ()))
-    spaces = arrange([elements for elements, _ in made], len(kept))
+    spaces = arrange([elements for elements, _ in made], len(kept), as_written)
     return tuple(
         Phase(elements, space, gathered)
         for (elements, gathered), space in zip(made, spaces, strict=True)

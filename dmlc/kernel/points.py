@@ -9,13 +9,13 @@ its own elements alone. On a CPU neighbouring outputs go together where `lanes` 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulate import begin, contribute, finish, merge
 from dmlc.kernel.build import Builder, Shape
-from dmlc.kernel.element import Elements, list_conditions, list_joins, list_needed
+from dmlc.kernel.element import list_conditions, list_joins
 from dmlc.kernel.emit import (
     Emitter,
     Names,
@@ -28,6 +28,7 @@ from dmlc.kernel.emit import (
     multiply,
     operate,
 )
+from dmlc.kernel.guards import enter, open_scope
 from dmlc.kernel.lanes import Lanes, find_lanes
 from dmlc.kernel.phases import Gathered, Phase
 from dmlc.kernel.picked import spread_loads, start_again
@@ -94,7 +95,7 @@ def _lower_runs(
         split -= 1
     inner, blocks = math.prod(kept[split:]), math.prod(kept[:split])
     run = min(max(1, share // inner), blocks)
-    stretches = _list_stretches(function, phases, builders, near, split)
+    stretches = _list_stretches(function, phases, builders, near)
     writers = [writer for *_, writer in stretches]
 
     def open_all(level: int, known: Known) -> list[k.Statement]:
@@ -145,9 +146,11 @@ def _lower_runs(
     return Shape(k.Launch(blocks, run, 1), words, body)
 
 
-def find_together(function: ir.Function, phases: Sequence[Phase]) -> Lanes | None:
-    """Which outputs go together along the innermost of their axes; None where few do."""
-    if not phases[0].space.kept:
+def find_together(function: ir.Function, phases: Sequence[Phase], profile: Profile) -> Lanes | None:
+    """Which outputs of a work item go together along the innermost of their axes; None where few
+    do, or where work items have no more than a part of the axis."""
+    kept = phases[0].space.kept_sizes
+    if not kept or kept[-1] > _share(phases, profile):
         return None
     work = [(p.elements, p.space.walk, p.space.kept[-1]) for p in phases]
     return find_lanes(function, work)
@@ -158,14 +161,13 @@ def _list_stretches(
     phases: Sequence[Phase],
     builders: Sequence[Builder],
     near: dict[str, Near],
-    split: int,
 ) -> list[tuple[int, int, _Output]]:
     """The stretches of the outputs' innermost axis, and who writes each: in vectors where outputs
     can go together, one by one elsewhere."""
     kept = phases[0].space.kept_sizes
     depth = max(1, len(kept))
     size = kept[-1] if kept else 1
-    found = find_together(function, phases) if split < len(kept) else None
+    found = find_together(function, phases, builders[0].profile)
     if found is None:
         return [(0, size, _Output(phases, builders, near, depth))]
     bounds = [(0, found.first, None), (found.first, found.last, found), (found.last, size, None)]
@@ -207,7 +209,7 @@ class _Output:
     def open(self, level: int, known: Known) -> list[k.Statement]:
         """The values of the fold that belong to a scope of the kept axes."""
         lanes = self.lanes if level == self._depth else 1
-        return _open(self._emitter, level, self._position(0, known, {}), lanes)
+        return open_scope(self._emitter, level, self._position(0, known, {}), lanes)
 
     def write(self, known: Known) -> list[k.Statement]:
         """Everything after that."""
@@ -215,7 +217,7 @@ class _Output:
         for number in range(1, len(self._phases)):
             emitter = self._make_emitter(number, 1)
             position = self._position(number, known, {})
-            body += _open(emitter, 0, position) + _open(emitter, 1, position, self.lanes)
+            body += open_scope(emitter, 0, position) + open_scope(emitter, 1, position, self.lanes)
             if self._phases[number].gathered:
                 body += self._fold(number, emitter, known, 1)
             else:
@@ -235,7 +237,7 @@ class _Output:
         variable = k.Local(self._builders[number].names.take(f"i{axis}"), k.INDEX)
         further = {**inner, axis: variable}
         position = self._position(number, known, further)
-        made = _open(emitter, 1 + len(further), position, self.lanes)
+        made = open_scope(emitter, 1 + len(further), position, self.lanes)
         made += self._store(number, emitter, known, further)
         return [k.For(variable, index(0), index(space.sizes[axis]), 1, tuple(made))]
 
@@ -341,11 +343,6 @@ def _always(value: k.Expression) -> Near:
     return lambda position, lanes: value
 
 
-def _open(emitter: Emitter, level: int, position: Position, lanes: int = 1) -> list[k.Statement]:
-    """The values of a scope that have not been written yet."""
-    return emitter.lets(level, position, lanes, around=True, rest=True)
-
-
 def gather(
     b: Builder,
     emitter: Emitter,
@@ -367,28 +364,3 @@ def gather(
     point = contribute(gathered.slots, emitter.value(fold.value, lanes), guard, place)
     statements, merged = merge(fold, state, point, b.names.take, in_order=True)
     return statements + [k.Assign(s, m) for s, m in zip(state, merged, strict=True)]
-
-
-def enter(
-    elements: Elements,
-    emitter: Emitter,
-    level: int,
-    position: Position,
-    conditions: Sequence[int],
-    inside: Callable[[], list[k.Statement]],
-    lanes: int = 1,
-) -> list[k.Statement]:
-    """The values of a scope and what is inside, where some conditions hold. Each condition comes
-    right after the values it needs, and before all others; it is the same in all lanes."""
-    if not conditions:
-        return _open(emitter, level, position, lanes) + inside()
-    first, *others = conditions
-    before = emitter.lets(level, position, only=list_needed(elements, first))
-    condition = emitter.value(first)
-    then = enter(elements, emitter, level, position, others, inside, lanes)
-    match then:
-        case [k.If(condition=second, then=innermost)] if others:
-            both = k.Operate(OPERATIONS["and"], (condition, second), k.BOOL)
-            return [*before, k.If(both, innermost)]
-        case _:
-            return [*before, k.If(condition, tuple(then))]

@@ -21,7 +21,7 @@ from dmlc.kernel.emit import Names, Near, Position, add, index, multiply, operat
 from dmlc.kernel.hoist import hoist
 from dmlc.kernel.item import Item
 from dmlc.kernel.item_folds import Folds
-from dmlc.kernel.item_loops import Known, Loops
+from dmlc.kernel.item_loops import Known, Loops, choose_lanes
 from dmlc.kernel.overlap import overlap
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Limits, Profile
@@ -71,6 +71,14 @@ def count_items(phases: Sequence[Phase], profile: Profile) -> int:
 
 def _count_blocks(kept: tuple[int, ...], width: int) -> int:
     return math.prod(kept[:-1]) * -(-kept[-1] // width) if kept else 1
+
+
+def goes_in_vectors(phases: Sequence[Phase], profile: Profile) -> bool:
+    """Whether whole vectors fold, along the innermost axis."""
+    space = phases[0].space
+    axis = len(space.sizes) - 1
+    long = choose_width(phases, profile) if axis in space.kept else space.sizes[axis]
+    return choose_lanes(phases[0], axis, long, profile) == profile.lanes
 
 
 def lower_items(

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulate import contribute, finish, merge, start
 from dmlc.kernel.build import Builder, Shape
+from dmlc.kernel.element import list_conditions, list_joins, list_stored
 from dmlc.kernel.emit import (
     Emitter,
     Names,
@@ -28,6 +29,7 @@ from dmlc.kernel.emit import (
     operate,
     split_words,
 )
+from dmlc.kernel.guards import enter
 from dmlc.kernel.phases import Gathered, Phase
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.scalars import OPERATIONS
@@ -182,12 +184,14 @@ class _Groups:
         self, phase: Phase, builder: Builder, known: dict[int, k.Expression]
     ) -> list[k.Statement]:
         """Folds, or stores, every point of this lane's output that falls to its row."""
-        space = phase.space
+        space, elements = phase.space, phase.elements
         emitter = Emitter(
-            phase.elements,
+            elements,
             self._names,
             builder.depth(lambda axis: 1 if axis in space.kept else 2),
             self._near,
+            guarded=2,
+            apart=list_joins(elements) if phase.tests_guard else (),
         )
         position = _position(builder, known)
         body = emitter.lets(0, position) + emitter.lets(1, position)
@@ -203,17 +207,36 @@ class _Groups:
                 k.Variable(local, start(slot))
                 for local, slot in zip(state, gathered.slots, strict=True)
             ]
-        axes, stop = self._inner(phase, known, body)
+        stop, rest = self._inner(phase, known, body)
         element = k.Local(self._names.take("element"), k.INDEX)
         inner = dict(known)
-        inside = builder.decompose(element, [(axis, space.sizes[axis]) for axis in axes], inner)
+        axes = [(axis, space.sizes[axis]) for axis in space.inner]
+        before = builder.decompose(element, axes, inner)
+        inside: list[k.Statement] = []
         position = _position(builder, inner)
-        inside += emitter.lets(2, position)
-        for gathered, state in zip(phase.gathered, states, strict=True):
-            inside += self._gather(emitter, gathered, state)
-        stores = emitter.stores(position, 1, {})
+
+        def gather() -> list[k.Statement]:
+            return [
+                statement
+                for gathered, state in zip(phase.gathered, states, strict=True)
+                for statement in self._gather(phase, emitter, gathered, state)
+            ]
+
+        if phase.tests_guard:
+            inside += emitter.lets(2, position, only=list_stored(elements))
+            stores = emitter.stores(position, 1, {})
+            conditions = list_conditions(elements)
+            folded = enter(elements, emitter, 2, position, conditions, gather)
+        else:
+            inside += emitter.lets(2, position)
+            folded = gather()
+            stores = emitter.stores(position, 1, {})
+        inside += folded
         inside += _guard([self._inside] if self._inside is not None and stores else [], stores)
-        body.append(k.For(element, self._row, stop, self._tile.rows, tuple(inside)))
+        if rest is not None:
+            axis, length = rest
+            inside = _guard([operate("lt", inner[axis], length)], inside)
+        body.append(k.For(element, self._row, stop, self._tile.rows, (*before, *inside)))
         if self._tile.rows > 1:
             body += self._join(phase.gathered, states)
         for gathered, state in zip(phase.gathered, states, strict=True):
@@ -222,25 +245,29 @@ class _Groups:
 
     def _inner(
         self, phase: Phase, known: dict[int, k.Expression], body: list[k.Statement]
-    ) -> tuple[list[int], k.Expression]:
-        """The inner axes in the order points are numbered, and how many points there are."""
+    ) -> tuple[k.Expression, tuple[int, k.Expression] | None]:
+        """How many points there are; and the axis along which some of these are none, with how
+        far those go that are: a piece of a longer axis, inside others, of which less is left."""
         space = phase.space
-        axes = sorted(space.inner, key=lambda axis: axis not in space.pieces)
-        count = space.inner_count
-        if not space.pieces or not axes:
-            return axes, index(count)
-        piece = space.pieces[axes[0]]
-        if piece.size % piece.length == 0:
-            return axes, index(count)
-        rest = operate("sub", index(piece.size), multiply(known[piece.number], piece.length))
-        length = operate("min", index(piece.length), rest)
-        return axes, self._name(body, "points", multiply(length, count // piece.length))
+        count, axes = index(space.inner_count), space.inner
+        for axis, piece in space.pieces.items():
+            if axis not in axes or piece.size % piece.length == 0:
+                continue
+            before = multiply(known[piece.number], piece.length)
+            rest = operate("sub", index(piece.size), before)
+            length = operate("min", index(piece.length), rest)
+            if axis != axes[0]:
+                return count, (axis, self._name(body, "length", length))
+            each = space.inner_count // piece.length
+            return self._name(body, "points", multiply(length, each)), None
+        return count, None
 
     def _gather(
-        self, emitter: Emitter, gathered: Gathered, state: tuple[k.Local, ...]
+        self, phase: Phase, emitter: Emitter, gathered: Gathered, state: tuple[k.Local, ...]
     ) -> list[k.Statement]:
         fold = gathered.fold
-        guard = None if fold.guard is None else emitter.value(fold.guard)
+        tested = fold.guard is None or phase.tests_guard
+        guard = None if fold.guard is None or tested else emitter.value(fold.guard)
         place = None if fold.place is None else emitter.value(fold.place)
         point = contribute(gathered.slots, emitter.value(fold.value), guard, place)
         statements, merged = merge(fold, state, point, self._names.take)

@@ -33,9 +33,10 @@ from dmlc.kernel.emit import (
     operate,
     split_words,
 )
+from dmlc.kernel.guards import enter
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.picked import load_patterns
-from dmlc.kernel.points import Known, enter, gather
+from dmlc.kernel.points import Known, gather
 from dmlc.kernel.rows import Copied, Rows
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.scalars import OPERATIONS

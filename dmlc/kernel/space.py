@@ -11,9 +11,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from dmlc.kernel.collapse import Walk
-from dmlc.kernel.element import Elements, View
+from dmlc.kernel.element import Elements, Gather, View, find_moving
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,24 +57,24 @@ class Space:
         return math.prod([sizes[axis] for axis in self.inner])
 
 
-def arrange(passes: Sequence[Elements], kept: int) -> tuple[Space, ...]:
-    """The spaces of passes over the same `kept` first dimensions.
+def arrange(passes: Sequence[Elements], kept: int, as_written: bool = False) -> tuple[Space, ...]:
+    """The spaces of passes over the same `kept` first dimensions: in the order of memory, or
+    `as_written`.
 
     A pass that folds has an inner dimension, if need be one of a single point.
     """
     domains = [tuple(e for e in p.domain if isinstance(e, int)) for p in passes]
     sizes = domains[0][:kept]
     views = [_rank(p, domain) for p, domain in zip(passes, domains, strict=True)]
-    as_written = any(p.has_positions for p in passes)
     sort = _keep_order if as_written else _sort
     order = [axis for axis in sort(views[0], len(domains[0])) if axis < kept]
-    everyone = [view for ranked in views for view in ranked]
+    everyone = [view for ranked in views for view, _ in ranked]
     runs = _merge(order, sizes, everyone)
     spaces: list[Space] = []
     for made, ranked, domain in zip(passes, views, domains, strict=True):
         walk_order = sort(ranked, len(domain))
         inner = [axis for axis in walk_order if axis >= kept]
-        inner_runs = _merge(inner, domain, ranked)
+        inner_runs = _merge(inner, domain, [view for view, _ in ranked])
         if made.folds and not inner_runs:
             inner_runs = [list[int]()]
         # A run stands where its innermost dimension does; its other ones lie right outside.
@@ -124,27 +125,48 @@ def cut(space: Space, axis: int, length: int) -> Space:
     return Space(walk, (0, *(k + 1 for k in space.kept)), {axis + 1: Piece(0, length, size)})
 
 
-def _rank(elements: Elements, domain: tuple[int, ...]) -> list[View]:
+Ranked: TypeAlias = list[tuple[View, tuple[int, ...]]]
+"""Views, the largest first, each with how far a step along each dimension takes it."""
+
+
+def _rank(elements: Elements, domain: tuple[int, ...]) -> Ranked:
     """What a pass walks through, the largest first; a result before what is as large."""
+    steps = _find_steps(elements)
     views = [v for v in elements.views() if not v.near]
     stored = {view for view, _ in elements.results}
 
     def reach(view: View) -> tuple[int, bool]:
-        steps = zip(domain, view.strides, strict=True)
+        taken = zip(domain, steps[view], strict=True)
         in_buffer = view in stored or bool(view.tensor)
-        return (math.prod(n for n, s in steps if s) if in_buffer else 0, view in stored)
+        return (math.prod(n for n, s in taken if s) if in_buffer else 0, view in stored)
 
-    return sorted(dict.fromkeys(views), key=reach, reverse=True)
+    ranked = sorted(dict.fromkeys(views), key=reach, reverse=True)
+    return [(view, steps[view]) for view in ranked]
 
 
-def _sort(ranked: list[View], rank: int) -> list[int]:
+def _find_steps(elements: Elements) -> dict[View, tuple[int, ...]]:
+    """How far a step along each dimension takes each view: its stride, and more for a read at
+    computed positions, each of which is taken to move by one where it moves."""
+    strides = {view: view.strides for view in elements.views()}
+    gathers = [value for value in elements.values if isinstance(value, Gather)]
+    found = {view: list(steps) for view, steps in strides.items()}
+    for axis in range(len(elements.domain) if gathers else 0):
+        moving = find_moving(elements, strides, axis)
+        for gather in gathers:
+            terms = sum(step for number, step in gather.terms if moving[number])
+            found[gather.view][axis] = max(
+                found[gather.view][axis], gather.view.strides[axis] + terms
+            )
+    return {view: tuple(steps) for view, steps in found.items()}
+
+
+def _sort(ranked: Ranked, rank: int) -> list[int]:
     """The dimensions as the largest views have them in memory, the densest innermost."""
-    return sorted(range(rank), key=lambda axis: tuple(-view.strides[axis] for view in ranked))
+    return sorted(range(rank), key=lambda axis: tuple(-steps[axis] for _, steps in ranked))
 
 
-def _keep_order(ranked: list[View], rank: int) -> list[int]:
-    """The dimensions as they are written: where positions are computed, strides do not tell how
-    a tensor is walked."""
+def _keep_order(ranked: Ranked, rank: int) -> list[int]:
+    """The dimensions as they are written."""
     del ranked
     return list(range(rank))
 

@@ -208,9 +208,6 @@ class _Verifier:
                 self._check_literal(made.dtype, value)
             case k.Position():
                 self._agree(expression, k.INDEX)
-            case k.Numbers(values=values):
-                if len(values) != made.lanes:
-                    self._fail(f"{len(values)} numbers are no {_show(made)}")
             case k.Lead(buffer=buffer):
                 if buffer not in self._buffers:
                     self._fail(f"there is no buffer '{buffer}'")
@@ -242,6 +239,11 @@ class _Verifier:
             case k.Join(low=low, high=high):
                 self._expect(low, k.Type(made.dtype, made.lanes // 2))
                 self._expect(high, low.type)
+            case k.Numbers(values=values):
+                if len(values) != made.lanes:
+                    self._fail(f"{len(values)} numbers in {_show(made)}")
+                for value in values:
+                    self._check_literal(made.dtype, value)
             case k.Shuffle(first=first, second=second, lanes=lanes):
                 self._expect(second, first.type)
                 self._agree(expression, k.Type(first.type.dtype, len(lanes)))

@@ -11,6 +11,30 @@
 #pragma OPENCL FP_CONTRACT OFF
 
 // The larger one; NaN where either is NaN, and the first of two equal ones.
+static float16 max_float16(const float16 a, const float16 b)
+{
+    return ((a >= b) | isnan(a)) ? a : b;
+}
+
+// The larger one; NaN where either is NaN, and the first of two equal ones.
+static float4 max_float4(const float4 a, const float4 b)
+{
+    return ((a >= b) | isnan(a)) ? a : b;
+}
+
+// The larger one; NaN where either is NaN, and the first of two equal ones.
+static float8 max_float8(const float8 a, const float8 b)
+{
+    return ((a >= b) | isnan(a)) ? a : b;
+}
+
+// The larger one; NaN where either is NaN, and the first of two equal ones.
+static float2 max_float2(const float2 a, const float2 b)
+{
+    return ((a >= b) | isnan(a)) ? a : b;
+}
+
+// The larger one; NaN where either is NaN, and the first of two equal ones.
 static float max_float(const float a, const float b)
 {
     return ((a >= b) | isnan(a)) ? a : b;
@@ -23,21 +47,75 @@ __kernel void argmax_of_rows(
     __global float *M
 )
 {
+    float p_total[16];
+    uint p_place_total[16];
+    float m_total[16];
     for (uint block = 0; block < 60; ++block) {
-        float p = (-INFINITY);
-        uint p_place = 4294967295u;
-        float m = (-INFINITY);
+        vstore16((float16)(-INFINITY), 0, p_total);
+        vstore16((uint16)(4294967295u), 0, p_place_total);
+        vstore16((float16)(-INFINITY), 0, m_total);
+        float16 p = (-INFINITY);
+        uint16 p_place = 4294967295u;
+        float16 m = (-INFINITY);
+        float4 p_rest = (-INFINITY);
+        uint4 p_place_rest = 4294967295u;
+        float4 m_rest = (-INFINITY);
         const uint row_start = block * 200;
-        for (uint i = 0; i < 200; ++i) {
-            const float x = X[row_start + i];
-            const bool better = x > p || (isnan(x) && (!isnan(p)))
-                || ((x == p || (isnan(x) && isnan(p))) && i < p_place);
+        for (uint i = 0; i < 192; i += 16) {
+            const float16 x = vload16(0, X + row_start + i);
+            const int16 better = ((x > p) | (isnan(x) & (~isnan(p))))
+                | (((x == p) | (isnan(x) & isnan(p))) & (i + (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) < p_place));
             p = better ? x : p;
-            p_place = better ? i : p_place;
-            m = max_float(m, x);
+            p_place = better ? (i + (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)) : p_place;
+            m = max_float16(m, x);
         }
-        const int p_1 = (int)((p_place == 4294967295u) ? 0u : p_place);
-        P[block] = p_1;
-        M[block] = m;
+        for (uint i = 192; i < 200; i += 4) {
+            const float4 x = vload4(0, X + row_start + i);
+            const int4 better = ((x > p_rest) | (isnan(x) & (~isnan(p_rest))))
+                | (((x == p_rest) | (isnan(x) & isnan(p_rest))) & (i + (uint4)(0, 1, 2, 3) < p_place_rest));
+            p_rest = better ? x : p_rest;
+            p_place_rest = better ? (i + (uint4)(0, 1, 2, 3)) : p_place_rest;
+            m_rest = max_float4(m_rest, x);
+        }
+        const int16 better = ((p > vload16(0, p_total)) | (isnan(p) & (~isnan(vload16(0, p_total)))))
+            | (((p == vload16(0, p_total)) | (isnan(p) & isnan(vload16(0, p_total)))) & (p_place < vload16(0, p_place_total)));
+        vstore16(better ? p : vload16(0, p_total), 0, p_total);
+        vstore16(better ? p_place : vload16(0, p_place_total), 0, p_place_total);
+        vstore16(max_float16(vload16(0, m_total), m), 0, m_total);
+        const int4 better_1 = ((p_rest > vload4(0, p_total)) | (isnan(p_rest) & (~isnan(vload4(0, p_total)))))
+            | (((p_rest == vload4(0, p_total)) | (isnan(p_rest) & isnan(vload4(0, p_total)))) & (p_place_rest < vload4(0, p_place_total)));
+        vstore4(better_1 ? p_rest : vload4(0, p_total), 0, p_total);
+        vstore4(better_1 ? p_place_rest : vload4(0, p_place_total), 0, p_place_total);
+        vstore4(max_float4(vload4(0, m_total), m_rest), 0, m_total);
+        const float8 candidate = vload8(0, p_total + 8);
+        const int8 better_2 = ((candidate > vload8(0, p_total)) | (isnan(candidate) & (~isnan(vload8(0, p_total)))))
+            | (((candidate == vload8(0, p_total)) | (isnan(candidate) & isnan(vload8(0, p_total)))) & (vload8(0, p_place_total + 8) < vload8(0, p_place_total)));
+        vstore8(better_2 ? candidate : vload8(0, p_total), 0, p_total);
+        vstore8(better_2 ? vload8(0, p_place_total + 8) : vload8(0, p_place_total), 0, p_place_total);
+        vstore8(max_float8(vload8(0, m_total), vload8(0, m_total + 8)), 0, m_total);
+        const float4 candidate_1 = vload4(0, p_total + 4);
+        const int4 better_3 = ((candidate_1 > vload4(0, p_total)) | (isnan(candidate_1) & (~isnan(vload4(0, p_total)))))
+            | (((candidate_1 == vload4(0, p_total)) | (isnan(candidate_1) & isnan(vload4(0, p_total)))) & (vload4(0, p_place_total + 4) < vload4(0, p_place_total)));
+        vstore4(better_3 ? candidate_1 : vload4(0, p_total), 0, p_total);
+        vstore4(better_3 ? vload4(0, p_place_total + 4) : vload4(0, p_place_total), 0, p_place_total);
+        vstore4(max_float4(vload4(0, m_total), vload4(0, m_total + 4)), 0, m_total);
+        const float2 candidate_2 = vload2(0, p_total + 2);
+        const int2 better_4 = ((candidate_2 > vload2(0, p_total)) | (isnan(candidate_2) & (~isnan(vload2(0, p_total)))))
+            | (((candidate_2 == vload2(0, p_total)) | (isnan(candidate_2) & isnan(vload2(0, p_total)))) & (vload2(0, p_place_total + 2) < vload2(0, p_place_total)));
+        vstore2(better_4 ? candidate_2 : vload2(0, p_total), 0, p_total);
+        vstore2(better_4 ? vload2(0, p_place_total + 2) : vload2(0, p_place_total), 0, p_place_total);
+        vstore2(max_float2(vload2(0, m_total), vload2(0, m_total + 2)), 0, m_total);
+        const float candidate_3 = p_total[1];
+        const bool better_5 = candidate_3 > p_total[0] || (isnan(candidate_3) && (!isnan(p_total[0])))
+            || ((candidate_3 == p_total[0] || (isnan(candidate_3) && isnan(p_total[0]))) && p_place_total[1] < p_place_total[0]);
+        p_total[0] = better_5 ? candidate_3 : p_total[0];
+        p_place_total[0] = better_5 ? p_place_total[1] : p_place_total[0];
+        m_total[0] = max_float(m_total[0], m_total[1]);
+        const float p_1 = p_total[0];
+        const uint p_place_1 = p_place_total[0];
+        const int p_2 = (int)((p_place_1 == 4294967295u) ? 0u : p_place_1);
+        const float m_1 = m_total[0];
+        P[block] = p_2;
+        M[block] = m_1;
     }
 }
