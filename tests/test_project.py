@@ -12,8 +12,10 @@ import dmlc
 from dmlc.program import VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGETS = ["help", "setup", "demo", "test", "fuzz", "test-peers", "lint", "format", "types", "golden",
-           "bench", "docs", "clean"]  # fmt: skip
+TARGETS = [
+    "help", "setup", "demo", "test", "fuzz", "test-peers", "lint", "format", "types", "golden",
+    "bench", "docs", "clean",
+]  # fmt: skip
 
 
 def test_help_lists_the_targets() -> None:
