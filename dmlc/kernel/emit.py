@@ -294,18 +294,18 @@ class Emitter:
         return k.Broadcast(operand, k.Type(operand.type.dtype, lanes))
 
 
-def find_guarded(elements: Elements, names: Names, depth: Callable[[View], int], least: int) -> int:
-    """The outermost scope in which all conditions of the folds' guards have been tested, if that
-    is not outside `least`."""
-    plain = Emitter(elements, names, depth)
-    return max([least, *(plain.level(f.guard) for f in elements.folds if f.guard is not None)])
-
-
 def _number(first: k.Expression, lanes: int) -> k.Expression:
     """The positions of lanes side by side, from that of the first."""
     whole = k.Type(DataType.INDEX, lanes)
     numbers = k.Numbers(tuple(range(lanes)), whole)
     return k.Operate(OPERATIONS["add"], (k.Broadcast(first, whole), numbers), whole)
+
+
+def find_guarded(elements: Elements, names: Names, depth: Callable[[View], int], least: int) -> int:
+    """The outermost scope in which all conditions of the folds' guards have been tested, if that
+    is not outside `least`."""
+    plain = Emitter(elements, names, depth)
+    return max([least, *(plain.level(f.guard) for f in elements.folds if f.guard is not None)])
 
 
 # Index arithmetic ----------------------------------------------------------------------------
