@@ -114,7 +114,7 @@ class Indexing(Folding):
                 continue
             match node.form:
                 case Form.CONSTANT:
-                    if not (isinstance(node.payload, float) and node.payload.is_integer()):
+                    if whole_number(node.payload) is None:
                         return False
                 case Form.APPLY if node.payload in ("floor", "ceil", "round", "trunc"):
                     continue

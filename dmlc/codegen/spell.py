@@ -346,7 +346,8 @@ class Speller:
         entry, dtype = self._find_operation(expression)
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported {expression.operation} reached the renderer")
-        arithmetic = expression.operation.name in _ARITHMETIC
+        operation = expression.operation
+        arithmetic = operation.name in _ARITHMETIC or operation.transcendental
         zeros = [self._hide_zero(o) if arithmetic else None for o in expression.operands]
         plain = [z or self.spell(o) for z, o in zip(zeros, expression.operands, strict=True)]
         wide = [

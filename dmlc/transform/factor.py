@@ -8,7 +8,8 @@ What it does to special values, where all else is equal: a factor that is infini
 the sum and not each term, so that a NaN from infinity times 0, or from infinities of both signs,
 may come out infinite, or as the NaN it was; a quotient by 0 likewise. Terms that overflowed, or
 vanished, with the factor need not without it, and the other way round. A sum that comes to zero
-may change the zero's sign. Sums over nothing stay as they are. On integers, which wrap, products
+may change the zero's sign. Sums over nothing stay as they are: none is taken apart whose guard may
+let no point through. On integers, which wrap, products
 and negations come out exactly the same; quotients are left.
 """
 
@@ -17,11 +18,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from dmlc.ir import Apply, Body, Function, Index, Instruction, Load, Stage, operands
 from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
+from dmlc.ir.positions import (
+    MOST_POINTS,
+    count_points,
+    evaluate_positions,
+    find_dependencies,
+    find_index_only,
+    list_conjuncts,
+    order_indices,
+)
 from dmlc.ir.ranges import Interval, table_ranges
-from dmlc.scalars import OPERATIONS
+from dmlc.scalars import OPERATIONS, Array
 from dmlc.transform.clamp import clamp_stage
 from dmlc.transform.inline import TooManyPlacesError, inline_stages
 from dmlc.transform.simplify import drop_unsound_pairs
@@ -53,6 +65,8 @@ def take_out_factors(function: Function) -> Function:
     reach = table_ranges(function.tables)
     for stage in function.stages:
         pair = _split(stage, earlier, names)
+        if pair is not None and _may_be_empty(stage, function):
+            pair = None
         if pair is not None:
             pair = _prove_reads(pair, function, reach)
         stages += [stage] if pair is None else pair
@@ -80,6 +94,39 @@ def _split(
     inner = Body.make(parted.instructions, parted.kept, parted.guard)
     total = Stage(name, stage.body.dtype, stage.domain, inner, reduction, stage.span)
     return [total, dataclasses.replace(stage, body=_apply(total, parted), reduction=None)]
+
+
+def _may_be_empty(stage: Stage, function: Function) -> bool:
+    """Whether the guard of a sum of floats may let no point of some element through: what is 0
+    then would be NaN, if a factor is infinite or NaN."""
+    body = stage.body
+    if body.guard is None or not body.dtype.is_float:
+        return False
+    tables = {table.name: table.array() for table in function.tables}
+    known, moving = find_index_only(body, tables), find_dependencies(body)
+    for joined in _join_conditions(list_conjuncts(body), moving):
+        over = order_indices(index for c in joined for index in moving[c])
+        if not all(known[c] for c in joined) or count_points(stage, over) > MOST_POINTS:
+            return True
+        folded = tuple(axis for axis, index in enumerate(over) if index.reduced)
+        passing: Array = np.asarray(True)
+        for values in evaluate_positions(stage, joined, over, tables):
+            passing = passing & values
+        if not np.any(passing, axis=folded).all():
+            return True
+    return False
+
+
+def _join_conditions(
+    conditions: Sequence[int], moving: Sequence[tuple[Index, ...]]
+) -> list[list[int]]:
+    """Conditions apart from others that share no index with them."""
+    found: list[list[int]] = []
+    for condition in conditions:
+        near = [g for g in found if any(set(moving[c]) & set(moving[condition]) for c in g)]
+        found = [g for g in found if g not in near]
+        found.append([c for g in near for c in g] + [condition])
+    return found
 
 
 def _prove_reads(

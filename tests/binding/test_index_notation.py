@@ -53,6 +53,7 @@ ONE, TWO = counted(4), counted(2, 3)
 ROWS = np.arange(3.0, dtype=np.float32)
 CORRECT: list[tuple[str, tuple[int, ...], dict[str, object], Array, Array]] = [
     ("Y[i] = X[3 - i]", (4,), {}, ONE, ONE[::-1]),
+    ("Y[i] = X[clamp(ceil((i < 2 ? 3 : 1) / 2), 0, 3)]", (4,), {}, ONE, ONE[[2, 2, 1, 1]]),
     ("Y[i, j] = X[j, i]", (3, 2), {}, TWO, TWO.T),
     ("Y[i...] = X[i[[1, 0]]...]", (3, 2), {}, TWO, TWO.T),
     ("Y[i...] = X[i[inverse(Off)]...]", (3, 2), {"Off": [1, 0]}, TWO, TWO.T),

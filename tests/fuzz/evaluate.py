@@ -21,6 +21,7 @@ from tests.fuzz.possible import (
     Wholes,
     cast,
     constant,
+    fold_rules,
     known_wholes,
     place_rules,
     select,
@@ -230,7 +231,10 @@ class _Walk:
         if value.dtype is T.INDEX and node.combiner == "mean":
             value = cast(PLACES, value, node.dtype)
         shape, count = inner.shape, len(node.variables)
-        rules = self.run.rules
+        # A read that is outside everywhere is its `else`, which may be of positions alone.
+        below = [n for part in node.parts for n in walk(part)]
+        placed = not any(isinstance(n, Read) and n.otherwise is None for n in below)
+        rules = fold_rules(self.run.rules, placed)
         if node.combiner in ("sum", "mean"):
             value = inner.leave_out(node.body, value)
         if node.combiner == "mean":

@@ -26,6 +26,7 @@ from tests.fuzz.possible import (
     Wholes,
     cast,
     constant,
+    fold_rules,
     known_wholes,
     load,
     place_rules,
@@ -207,7 +208,9 @@ def _evaluate(stage: ir.Stage, tensors: Mapping[str, Values], rules: Rules) -> V
         found = values[body.guard]
         assert isinstance(found, Wholes)
         guard = found
-    made = folds.fold(rules, reduction.combiner, result, guard, shape, len(inner))
+    known = placed[body.result] and (body.guard is None or placed[body.guard])
+    kind = fold_rules(rules, known)
+    made = folds.fold(kind, reduction.combiner, result, guard, shape, len(inner))
     if reduction.combiner.startswith("arg"):
         return cast(PLACES, made, stage.dtype)
     return made

@@ -50,6 +50,12 @@ def place_rules(rules: Rules) -> Rules:
     return PLACES if rules is REFERENCE else dataclasses.replace(PLACES, function=rules.function)
 
 
+def fold_rules(rules: Rules, placed: bool) -> Rules:
+    """How a reduction is computed, of positions alone or of elements: the former is known when a
+    function is compiled, and so are its additions in FLOAT32."""
+    return DEVICE if placed and rules is REFERENCE else rules
+
+
 _TINY = 2.0**-126
 
 

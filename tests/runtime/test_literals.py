@@ -113,3 +113,26 @@ def test_choices_between_literals_keep_the_sign_of_zero(target: str, dtype: Data
     for number, (a, b) in enumerate(pairs):
         wanted = np.where(x > 0, a, b).astype(dtype.dtype)
         assert got[f"y{number}"].tobytes() == wanted.tobytes(), pairs[number]
+
+
+@pytest.mark.parametrize("target", LOADERS)
+def test_what_functions_make_of_zero_keeps_its_sign(target: str) -> None:
+    names = (
+        "sin",
+        "tan",
+        "asin",
+        "atan",
+        "sinh",
+        "tanh",
+        "asinh",
+        "atanh",
+        "expm1",
+        "log1p",
+        "erf",
+    )
+    stages = {name: f"mul({name}(0.0), %x[i0])" for name in names}
+    got = build(target, DataType.FLOAT32, "x", stages)({"x": np.array(INPUTS, np.float32)})
+    finite = np.isfinite(np.array(INPUTS))
+    for name in names:
+        signs = np.signbit(got[name])[finite]
+        assert (signs == np.signbit(np.array(INPUTS))[finite]).all(), name

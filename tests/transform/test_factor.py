@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dmlc
 from dmlc import ir
 from dmlc.ir import Function
 from dmlc.pipeline import rewrite
@@ -101,11 +102,24 @@ def test_a_sum_over_nothing_stays() -> None:
 
 def test_the_guard_stays_with_the_sum() -> None:
     body = f"mul({X}, {C})"
-    text = str(parse(body)).replace("r0 < 4]", f"r0 < 4 where gt({X}, 0.0)]")
+    text = str(parse(body)).replace("r0 < 4]", "r0 < 4 where and(gt(r0, 0), ge(i1, i1))]")
     function = ir.parse(text)
     made = take_out_factors(function)
     ir.verify(made)
     assert [s.body.guard is not None for s in made.stages] == [True, False]
+
+
+@pytest.mark.parametrize("guard", [f"gt({X}, 0.0)", "lt(r0, i1)", "and(gt(r0, 1), lt(r0, 2))"])
+def test_factors_stay_where_the_guard_may_let_nothing_through(guard: str) -> None:
+    text = str(parse(f"mul({X}, {C})")).replace("r0 < 4]", f"r0 < 4 where {guard}]")
+    function = ir.parse(text)
+    assert take_out_factors(function) is function
+    whole = ir.parse(text.replace("f32", "s32").replace("0.0", "0:s32"))
+    assert take_out_factors(whole) is not whole
+    inputs = {p.name: np.full(p.extents, -1, np.float32) for p in function.parameters}
+    inputs["c"][...] = np.nan
+    found = dmlc.run(function, inputs)["Y"]
+    np.testing.assert_array_equal(found, evaluate(function, inputs)["Y"])
 
 
 def test_integer_quotients_stay_and_products_leave() -> None:
