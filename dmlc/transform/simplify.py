@@ -113,6 +113,19 @@ def simplify_bodies(stages: Sequence[Stage]) -> tuple[Stage, ...]:
     return tuple(_with_body(stage, simplify_body(stage.body, {})) for stage in stages)
 
 
+def _is_plain(stage: Stage) -> bool:
+    """Whether a stage is element-wise, and the same whatever its extents are."""
+    instructions = stage.body.instructions
+    indices = {n for n, each in enumerate(instructions) if isinstance(each, Index)}
+    for each in instructions:
+        if isinstance(each, Load):
+            if not reads_own_place(stage, each):
+                return False
+        elif any(operand in indices for operand in operands(each)):
+            return False
+    return stage.reduction is None
+
+
 def drop_reduction(stage: Stage) -> Stage:
     """A stage without a reduction that folds nothing together, and of no element without a body.
 
@@ -124,6 +137,8 @@ def drop_reduction(stage: Stage) -> Stage:
     combiner = "" if reduction is None else reduction.combiner
     positional = combiner in POSITIONAL_COMBINERS
     if 0 in stage.domain:
+        if _is_plain(stage):
+            return stage
         nothing = Constant(compute, compute.dtype.type(0).item())
     elif reduction is None:
         return stage
