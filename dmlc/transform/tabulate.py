@@ -32,6 +32,7 @@ from dmlc.ir import (
     value_type,
     with_operands,
 )
+from dmlc.ir.inside import is_empty
 from dmlc.ir.naming import take_name
 from dmlc.ir.positions import (
     MOST_POINTS,
@@ -179,7 +180,7 @@ def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
     """A stage whose fractions of positions alone come from tables, and whose positions that come
     from fractions are whole-number formulas."""
     body = stage.body
-    roots = _list_roots(stage, tables.known)
+    roots = [] if is_empty(stage) else _list_roots(stage, tables.known)
     if not roots:
         return stage
     builder = Builder()
