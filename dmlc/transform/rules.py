@@ -198,6 +198,20 @@ def _absorbs(name: str, value: Constant) -> bool:
             return False
 
 
+_HOLDS_OF_ITSELF = {"eq": True, "le": True, "ge": True, "ne": False, "lt": False, "gt": False}
+
+
+def compare_same(instruction: Instruction, values: Values) -> Constant | None:
+    """A whole number or a boolean compares with itself as equal. A float may be NaN, which does
+    not; so it stays, with infinities and zeros, where it is."""
+    if not isinstance(instruction, Apply) or len(set(instruction.operands)) > 1:
+        return None
+    holds = _HOLDS_OF_ITSELF.get(instruction.operation.name)
+    if holds is None or value_type(values[instruction.operands[0]]).is_float:
+        return None
+    return Constant(DataType.BOOL, holds)
+
+
 _DEFINED_AT_NAN = ("pow",)
 """Operations that may give a number where an operand is NaN: `pow(1, nan)` is 1."""
 
@@ -225,5 +239,6 @@ RULES: tuple[Rule, ...] = (
     cancel_unary,
     drop_neutral,
     absorb,
+    compare_same,
 )
 """Every rule, in the order they are tried."""

@@ -38,6 +38,7 @@ _REPEATABLE = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
 """Combiners that give the same whether they take a value once or again and again."""
 _ALWAYS = Constant(DataType.BOOL, True)
 """A guard that lets every point through is no guard."""
+_NEVER = Constant(DataType.BOOL, False)
 
 
 def simplify(function: Function, simplified: Function | None = None) -> Function:
@@ -142,7 +143,7 @@ def drop_reduction(stage: Stage) -> Stage:
         nothing = Constant(compute, compute.dtype.type(0).item())
     elif reduction is None:
         return stage
-    elif any(extent == 0 for _, extent in reduction.axes):
+    elif any(extent == 0 for _, extent in reduction.axes) or _lets_none_through(stage.body):
         identity = 0 if positional else combiner_identity(combiner, compute)
         nothing = Constant(compute, identity)
     elif not _is_one_value(stage, reduction):
@@ -152,6 +153,11 @@ def drop_reduction(stage: Stage) -> Stage:
     else:
         return dataclasses.replace(stage, body=_at_first_point(stage.body), reduction=None)
     return dataclasses.replace(stage, body=Body.make((nothing,), 0), reduction=None)
+
+
+def _lets_none_through(body: Body) -> bool:
+    """Whether the guard of a body never holds."""
+    return body.guard is not None and body.instructions[body.guard] == _NEVER
 
 
 def _is_one_value(stage: Stage, reduction: Reduction) -> bool:

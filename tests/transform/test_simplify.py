@@ -127,6 +127,7 @@ def test_what_would_change_a_result_is_kept(expression: str) -> None:
 
 def test_a_float_less_itself_is_kept() -> None:
     assert value_of(f"sub({X}, {X})") == "{\nv0 = %x[i0]\nsub(v0, v0)\n}"
+    assert value_of(f"eq({X}, {X})", "boolean") == "{\nv0 = %x[i0]\neq(v0, v0)\n}"
 
 
 @pytest.mark.parametrize(
@@ -158,6 +159,8 @@ def test_a_float_less_itself_is_kept() -> None:
         (f"not(not({B}))", B, "boolean"),
         (f"and({B}, {B})", B, "boolean"),
         (f"eq({B}, true)", f"eq({B}, true)", "boolean"),
+        (f"le({K}, {K})", "true", "boolean"),
+        (f"gt({U}, {U})", "false", "boolean"),
     ],
 )
 def test_rules_for_other_types(expression: str, expected: str, dtype: str) -> None:
@@ -313,6 +316,8 @@ def test_a_reduction_with_no_place_to_store_it_folds_nothing() -> None:
         ("argmax[r0 < 3] %y[i0]", "0:s32"),
         ("argmax[r0 < 3] %y[r0]", None),
         ("max[r0 < 3 where lt(r0, i0)] %k[i0]", None),
+        ("max[r0 < 3 where lt(i0, i0)] %k[r0]", "-2147483648:s32"),
+        ("argmin[r0 < 3 where lt(i0, i0)] %k[r0]", "0:s32"),
     ],
 )
 def test_what_folds_nothing_together_is_no_reduction(reduction: str, left: str | None) -> None:
