@@ -317,11 +317,14 @@ def index(value: int) -> k.Literal:
 
 
 def add(*terms: k.Expression) -> k.Expression:
-    """The sum of index expressions; zeros drop out."""
+    """The sum of index expressions; zeros drop out, and negative numbers are taken off."""
     kept = [t for t in terms if not (isinstance(t, k.Literal) and t.value == 0)]
     total: k.Expression = kept[0] if kept else index(0)
     for term in kept[1:]:
-        total = operate("add", total, term)
+        if isinstance(term, k.Literal) and term.value < 0:
+            total = operate("sub", total, index(-int(term.value)))
+        else:
+            total = operate("add", total, term)
     return total
 
 

@@ -30,9 +30,7 @@ def load_patterns(
     shared = math.gcd(LANES, patterns.step)
     turn = place if shared == LANES else operate("div", place, index(LANES // shared))
     low, high = patterns.starts
-    moved = add(base, multiply(turn, patterns.step // shared), index(max(0, front + low)))
-    if front + low < 0:
-        moved = operate("sub", moved, index(-front - low))
+    moved = add(base, multiply(turn, patterns.step // shared), index(front + low))
     start = name("start", moved)
     lets = [start]
     for offset in range(0, HALF * patterns.loads, HALF):
