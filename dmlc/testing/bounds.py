@@ -242,14 +242,25 @@ class _Maker:
         """How far the result moves when the operands move by their errors."""
         ends = [self._ends(g) for g in given]
         center = number
+        middles = [self.double(g) for g in given]
         moved: list[int] = []
         for corner in itertools.product(*ends):
             value = self.apply(operation.name, *corner)
             if operation.gives_bool:
                 moved.append(self._flips(value, center))
                 continue
-            moved.append(self.apply("abs", self.apply("sub", value, self.double(center))))
+            apart = self.apply("abs", self.apply("sub", value, self.double(center)))
+            if operation.name == "mod":
+                # Where the quotient passes a whole number, any remainder is near.
+                jumps = self.apply("ne", self._quotient(corner), self._quotient(middles))
+                all_of_it = self.apply("abs", corner[1])
+                jump = self.choose(jumps, all_of_it, self.constant(0.0))
+                apart = self.apply("add", apart, jump)
+            moved.append(apart)
         return self.unless_nan(self.fold("max", moved))
+
+    def _quotient(self, terms: Sequence[int]) -> int:
+        return self.apply("trunc", self.apply("div", *terms))
 
     def _flips(self, value: int, center: int) -> int:
         """1 where a comparison at a corner differs from the one in the middle, else 0."""

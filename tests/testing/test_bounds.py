@@ -62,6 +62,13 @@ def test_one_operation_may_be_off_by_its_rounding_and_the_results() -> None:
     assert found == pytest.approx(2 * 3 * EPSILON)
 
 
+def test_a_remainder_jumps_where_its_quotient_may_be_whole() -> None:
+    # 3 times a third may be a little less than 1.
+    near, far = bound("mod(mul(%X[i0], %Y[i0]), 1.0)", f32(3, 0.5), y=f32(1 / 3, 0.5))
+    assert near >= 1
+    assert far < 1e-6
+
+
 def test_an_error_grows_where_digits_cancel() -> None:
     x, y = f32(3.0), f32(1 / 3)
     (found,) = bound("sub(mul(%X[i0], %Y[i0]), 1.0)", x, y=y)
