@@ -15,13 +15,13 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel import reduce_cpu, reduce_gpu
+from dmlc.kernel import reduce_cpu, schedule_gpu
 from dmlc.kernel.build import CACHE_LINE
 from dmlc.kernel.element import Gather, Read, View
 from dmlc.kernel.emit import Names
 from dmlc.kernel.footprint import count_steps, measure_footprint
 from dmlc.kernel.formula import describe_stage
-from dmlc.kernel.lower import ACCESS, check_limits, find_gathered, find_index, lower
+from dmlc.kernel.lower import ACCESS, check_limits, find_gathered, find_index, lower, shape_nest
 from dmlc.kernel.phases import Phase, collect_phases, fold_parts, part_members, store_parts
 from dmlc.kernel.points import find_together, lower_points
 from dmlc.kernel.precise import name_arithmetic
@@ -239,7 +239,7 @@ def _list_stored(function: ir.Function, stages: Sequence[str]) -> set[str]:
 
 def _count_groups(phases: Sequence[Phase], profile: Profile) -> int:
     if profile.lanes == 1:
-        return reduce_gpu.count_groups(phases, profile)
+        return schedule_gpu.count_groups(phases, profile)
     return reduce_cpu.count_items(phases, profile)
 
 
@@ -303,11 +303,13 @@ def _make_kernel(
     arrays: tuple[k.Array, ...] = ()
     if rows is not None:
         shape, arrays = lower_rows(rows, names, profile, limits, buffers)
+    elif profile.lanes == 1:
+        choose = schedule_gpu.choose_serial if alone else schedule_gpu.choose_shared
+        shape, arrays = shape_nest(choose(phases, profile), names, limits)
     elif alone:
         shape = lower_points(function, phases, names, profile, limits, buffers)
     else:
-        write = reduce_gpu.lower_groups if profile.lanes == 1 else reduce_cpu.lower_items
-        shape, arrays = write(phases, names, profile, limits, buffers)
+        shape, arrays = reduce_cpu.lower_items(phases, names, profile, limits, buffers)
     low = min(phase.elements.reach[0] for phase in phases)
     high = max(phase.elements.reach[1] for phase in phases)
     index = find_index(reached, (low, high), limits)

@@ -16,10 +16,16 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.build import Builder
 from dmlc.kernel.collapse import Walk, collapse
 from dmlc.kernel.cpu import lower_nest, lower_run
-from dmlc.kernel.element import Elements, Gather, Read, collect_elements, tensor_strides
+from dmlc.kernel.element import Elements, Gather, Read, View, collect_elements, tensor_strides
 from dmlc.kernel.footprint import measure_footprint
 from dmlc.kernel.formula import describe_stage
-from dmlc.kernel.gpu import lower_flat
+from dmlc.kernel.lowering import lower_nest as write_nest
+from dmlc.kernel import schedule_gpu
+from dmlc.kernel.nest import Kind, Loop, Nest, walk
+from dmlc.kernel.emit import Names
+from dmlc.kernel.space import Space
+from dmlc.kernel.phases import Phase
+from dmlc.kernel.build import Shape
 from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile
 from dmlc.kernel.tidy import tidy
@@ -48,7 +54,7 @@ def lower(
     index = find_index(max(count, offset), elements.reach, limits)
     builder = Builder(elements, walk, profile, limits, buffers)
     if profile.lanes == 1:
-        shape = lower_flat(builder)
+        shape = _lower_flat(builder)
     elif walk.packed:
         shape = lower_run(builder)
     else:
@@ -68,6 +74,44 @@ def lower(
         passes=(stages,),
     )
     return tidy(name_arithmetic(made, limits.precise))
+
+
+def _list_paired(b: Builder) -> list[View]:
+    """The results that are stored two to a word. Raises `UnsupportedError` where one has gaps
+    between its elements: half a word cannot be stored."""
+    paired = [view for view, _ in b.elements.results if view.dtype in b.limits.word_types]
+    for view in paired:
+        if not b.walk.packed and b.walk.strides[view] != ir.packed_strides(b.sizes()):
+            raise UnsupportedError(
+                f"'{view.tensor}' is {view.dtype.name} with strides, and without 16-bit types "
+                "kernels store two elements at a time",
+                notes=["store it packed, or compile for shader model 6.2"],
+            )
+    return paired
+
+
+def _lower_flat(b: Builder) -> Shape:
+    paired = [v.tensor for v in _list_paired(b)]
+    count = b.take_count() if b.walk.packed else None
+    phase = Phase(b.elements, Space(b.walk, tuple(range(len(b.walk.sizes)))))
+    nest = schedule_gpu.choose_flat(phase, count, paired, b.profile)
+    shape, _ = shape_nest(nest, b.names, b.limits)
+    launch = dataclasses.replace(shape.launch, count=b.walk.count, per_group=b.profile.per_group)
+    if b.walk.packed: launch=dataclasses.replace(launch, row=b.limits.row)
+    return Shape(launch, shape.walk, shape.body)
+
+
+def shape_nest(nest: Nest, names: Names, limits: Limits) -> tuple[Shape, tuple[k.Array, ...]]:
+    """How a nest is launched, and its statements."""
+    (groups,) = (n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP)
+    count = groups.dim.size if isinstance(groups.dim.size, int) else 0
+    many = limits.row is not None and -(-count // groups.step) > limits.row
+    row = limits.row if many or not count else None
+    size = 1
+    for _, extent in nest.lanes:
+        size *= extent
+    body, arrays = write_nest(nest, names, row)
+    return Shape(k.Launch(count, groups.step, size, row), str(nest), body), arrays
 
 
 ACCESS = {

@@ -51,34 +51,7 @@ def lower_points(
     """The kernel of a fold and of what derives from it output by output."""
     builders = [Builder(p.elements, p.space.walk, profile, limits, buffers, names) for p in phases]
     near: dict[str, Near] = {}
-    if profile.lanes == 1:
-        return _lower_flat(phases, builders, near)
     return _lower_runs(function, phases, builders, near)
-
-
-def _lower_flat(
-    phases: Sequence[Phase], builders: Sequence[Builder], near: dict[str, Near]
-) -> Shape:
-    """One work item per output."""
-    b, kept = builders[0], phases[0].space.kept_sizes
-    size, outputs = b.profile.group_size, math.prod(kept)
-    groups = -(-outputs // size)
-    row = b.limits.row if b.limits.row and groups > b.limits.row else None
-    launch = k.Launch(outputs, size, size, row)
-    group = b.let("group", k.Position(k.Geometry.GROUP))
-    lane = k.Position(k.Geometry.LANE)
-    output = b.let("output", add(multiply(group.local, size), lane))
-    known: Known = {}
-    inside = b.decompose(output.local, list(enumerate(kept)), known)
-    writer = _Output(phases, builders, near, 1)
-    inside += writer.open(0, {}) + writer.open(1, known)
-    inside += writer.write(known)
-    body: list[k.Statement] = [group, output]
-    if outputs % size or row is not None:
-        body.append(k.If(operate("lt", output.local, index(outputs)), tuple(inside)))
-    else:
-        body += inside
-    return Shape(launch, "each computes 1 output", body)
 
 
 def _lower_runs(
