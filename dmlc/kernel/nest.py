@@ -67,12 +67,17 @@ class Loop:
     step: int
     body: tuple[Node, ...]
     name: str = ""
-    """What its variable is called after."""
+    """What its variable is called after; of LANE, the axis of the work items."""
     extent: int = 0
     """The steps of LANE and UNROLL."""
     backwards: bool = False
     together: Lanes | None = None
     """Of VECTOR: which points go together though their reads lie apart. Others go one by one."""
+    ahead: Dim | None = None
+    """The loop around whose next step's reads are fetched meanwhile."""
+    interleaved: bool = False
+    """Whether each step makes the reduction that stands first in the loop, beside what the step
+    before does with its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,16 +103,23 @@ class Point:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Words:
-    """Results of two elements that share a word of 32 bits are stored as one."""
+class Pack:
+    """What several points store is put together first, and stored as one: as a vector, or as a word
+    of 32 bits."""
 
     dim: Dim
-    """The pairs."""
+    """The points; or the words, which are a dimension of their own."""
     buffers: tuple[str, ...]
+    lanes: int
     body: tuple[Node, ...]
 
+    @property
+    def in_words(self) -> bool:
+        """Whether it makes words."""
+        return bool(self.dim.parts)
 
-Node: TypeAlias = Loop | Reduce | Point | Words
+
+Node: TypeAlias = Loop | Reduce | Point | Pack
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,8 +133,12 @@ class Nest:
     lanes: tuple[tuple[str, int], ...] = ()
     """The axes along which the work items of a group stand, each with its extent, the last of which
     has neighbours side by side. None: groups of one work item."""
-    streams: bool = False
-    """Whether stores of whole vectors may pass the caches by."""
+    block: Dim | None = None
+    """The dimension along which each work item has a block of outputs, kept in arrays."""
+    streams: frozenset[int] = frozenset()
+    """The phases whose stores of whole vectors may pass the caches by."""
+    words: str = ""
+    """For a person: what each work item does."""
 
     def __str__(self) -> str:
         return "\n".join(_describe(self.body, self, 0))
@@ -159,7 +175,7 @@ def _describe(nodes: Sequence[Node], nest: Nest, depth: int) -> Iterator[str]:
             case Reduce():
                 names = ", ".join(g.name for g in nest.phases[node.phase].gathered)
                 text = f"reduce {names}"
-            case Words():
+            case Pack():
                 text = f"pack {', '.join(node.buffers)}"
             case Point():
                 phase = nest.phases[node.phase]

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.accumulate import finish, start
+from dmlc.kernel.accumulate import contribute, finish, merge, start
 from dmlc.kernel.build import Builder, Shape
 from dmlc.kernel.element import (
     Gather,
@@ -34,14 +34,15 @@ from dmlc.kernel.emit import (
     split_words,
 )
 from dmlc.kernel.guards import enter
-from dmlc.kernel.phases import Phase
+from dmlc.kernel.phases import Gathered, Phase
 from dmlc.kernel.picked import load_patterns
-from dmlc.kernel.points import Known, gather
 from dmlc.kernel.rows import Copied, Rows
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.scalars import OPERATIONS
 from dmlc.source import InternalError
 from dmlc.transform.pick import LANES, Picks
+
+Known = dict[int, k.Expression]
 
 _FOUR = 4
 """The lanes of shorter vectors, for what long ones leave over."""
@@ -485,3 +486,26 @@ def _runs_in_vectors(phase: Phase) -> bool:
     if any(condition in moving for condition in list_conditions(elements)):
         return False
     return all(phase.space.walk.strides[view][along] == 1 for view, _ in elements.results)
+
+
+def gather(
+    b: Builder,
+    emitter: Emitter,
+    gathered: Gathered,
+    state: tuple[k.Local, ...],
+    lanes: int = 1,
+    masks: Sequence[int] = (),
+) -> list[k.Statement]:
+    """A point, or as many as there are lanes, enters a state, after those before it. That its guard
+    holds has been tested, but for `masks`, which leave lanes out."""
+    fold = gathered.fold
+    place = None if fold.place is None else emitter.value(fold.place, lanes)
+    guard: k.Expression | None = None
+    for mask in masks:
+        holds = emitter.value(mask, lanes)
+        if guard is not None:
+            holds = k.Operate(OPERATIONS["and"], (guard, holds), holds.type)
+        guard = holds
+    point = contribute(gathered.slots, emitter.value(fold.value, lanes), guard, place)
+    statements, merged = merge(fold, state, point, b.names.take, in_order=True)
+    return statements + [k.Assign(s, m) for s, m in zip(state, merged, strict=True)]

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.nest import Dim, Kind, Loop, Nest, Node, Point, Reduce, Words
+from dmlc.kernel.nest import Dim, Kind, Loop, Nest, Node, Pack, Point, Reduce
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Profile
 
@@ -42,24 +42,28 @@ def choose_flat(phase: Phase, count: k.Scalar | None, paired: Sequence[str], p: 
         size = -(-whole.size // 2) if isinstance(whole.size, int) else whole.size
         walked = Dim("pair", size, ((whole, 2),))
         side = Loop(whole, Kind.UNROLL, 1, body, "side", 2)
-        body = (Words(walked, tuple(paired), (side,)),)
+        body = (Pack(walked, tuple(paired), 2, (side,)),)
     each = Loop(walked, Kind.UNROLL, p.group_size, body, "k", p.per_item // width)
     lanes = Loop(walked, Kind.LANE, 1, (each,), "lane", p.group_size)
+    what = f"{p.per_item // 2} pairs of" if paired else f"{p.per_item}"
+    words = f"each computes {what} elements, {p.group_size} apart"
     groups = Loop(walked, Kind.GROUP, p.per_group // width, (lanes,), "group")
-    return Nest((phase,), (dims,), (groups,), (("lane", p.group_size),))
+    return Nest((phase,), (dims,), (groups,), (("lane", p.group_size),), words=words)
 
 
 def choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
     """Each work item has an output, whose points it reduces one after the other."""
-    kept = _name_kept(phases[0])
+    kept = name_kept(phases[0])
     output = _merge("output", kept)
-    dims = tuple(_name_inner(phase, kept, "k") for phase in phases)
+    dims = tuple(name_inner(phase, kept, "k") for phase in phases)
     body = tuple(
-        _nest_serial(number, phase, own) for number, (phase, own) in enumerate(zip(phases, dims, strict=True))
+        _nest_serial(number, phase, own)
+        for number, (phase, own) in enumerate(zip(phases, dims, strict=True))
     )
     lanes = Loop(output, Kind.LANE, 1, body, "lane", p.group_size)
     groups = Loop(output, Kind.GROUP, p.group_size, (lanes,), "group")
-    return Nest(tuple(phases), dims, (groups,), (("lane", p.group_size),))
+    words = "each computes 1 output"
+    return Nest(tuple(phases), dims, (groups,), (("lane", p.group_size),), words=words)
 
 
 def _nest_serial(number: int, phase: Phase, dims: Sequence[Dim]) -> Node:
@@ -72,9 +76,9 @@ def _nest_serial(number: int, phase: Phase, dims: Sequence[Dim]) -> Node:
 def choose_shared(phases: Sequence[Phase], p: Profile) -> Nest:
     """The work items of a group share the points of a few neighbouring outputs."""
     rows, columns = choose_tile(phases, p)
-    kept = _name_kept(phases[0])
+    kept = name_kept(phases[0])
     output = _merge("output", kept)
-    dims = tuple(_name_inner(phase, kept, "i") for phase in phases)
+    dims = tuple(name_inner(phase, kept, "i") for phase in phases)
     body: list[Node] = []
     for number, (phase, own) in enumerate(zip(phases, dims, strict=True)):
         if phase.is_kept:
@@ -88,7 +92,10 @@ def choose_shared(phases: Sequence[Phase], p: Profile) -> Nest:
             body[-1] = Reduce(number, (body[-1],))
     outputs = Loop(output, Kind.LANE, 1, tuple(body), "column", columns)
     groups = Loop(output, Kind.GROUP, columns, (outputs,))
-    return Nest(tuple(phases), dims, (groups,), (("row", rows), ("column", columns)))
+    several = f"{columns} outputs" if columns > 1 else "1 output"
+    words = f"a group computes {several}, with {rows} {'lane' if rows == 1 else 'lanes'} on each"
+    sides = (("row", rows), ("column", columns))
+    return Nest(tuple(phases), dims, (groups,), sides, words=words)
 
 
 def choose_tile(phases: Sequence[Phase], p: Profile) -> tuple[int, int]:
@@ -121,11 +128,14 @@ def _name_axes(phase: Phase) -> tuple[Dim, ...]:
     return tuple(Dim(f"i{axis}", size) for axis, size in enumerate(phase.space.sizes))
 
 
-def _name_kept(phase: Phase) -> tuple[Dim, ...]:
-    return tuple(Dim(f"i{number}", size) for number, size in enumerate(phase.space.kept_sizes))
+def name_kept(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:
+    """The dimensions that all phases share, by these numbers or their own."""
+    sizes = phase.space.kept_sizes
+    named = zip(range(len(sizes)) if numbers is None else numbers, sizes, strict=True)
+    return tuple(Dim(f"i{number}", size) for number, size in named)
 
 
-def _name_inner(phase: Phase, kept: Sequence[Dim], name: str) -> tuple[Dim, ...]:
+def name_inner(phase: Phase, kept: Sequence[Dim], name: str) -> tuple[Dim, ...]:
     """The dimensions of a phase that shares the kept ones with others."""
     space = phase.space
     dims: list[Dim] = []
@@ -145,4 +155,3 @@ def _merge(name: str, dims: Sequence[Dim]) -> Dim:
     """Dimensions as one, the last of which runs fastest."""
     size = math.prod(dim.size for dim in dims if isinstance(dim.size, int))
     return Dim(name, size, tuple((dim, 1) for dim in dims))
-
