@@ -23,9 +23,9 @@ from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import ACCESS, check_limits, find_gathered, find_index, lower, shape_nest
 from dmlc.kernel.phases import Phase, collect_phases, fold_parts, part_members, store_parts
 from dmlc.kernel.precise import name_arithmetic
-from dmlc.kernel.row_loops import lower_rows
 from dmlc.kernel.rows import Rows, collect_rows
 from dmlc.kernel.schedule import Limits, Profile
+from dmlc.kernel.schedule_rows import choose_rows_at_hand
 from dmlc.kernel.space import Space, cut
 from dmlc.kernel.streaming import CACHE_LINE, Streaming
 from dmlc.kernel.tidy import tidy
@@ -299,20 +299,17 @@ def _make_kernel(
     )
     check_limits(function, reached, len(buffers), limits)
     names = Names(b.name for b in buffers)
-    arrays: tuple[k.Array, ...] = ()
     if rows is not None:
-        shape, arrays = lower_rows(rows, names, profile, limits, buffers)
+        nest = choose_rows_at_hand(rows, profile)
+    elif profile.lanes == 1:
+        choose = schedule_gpu.choose_serial if alone else schedule_gpu.choose_shared
+        nest = choose(phases, profile)
+    elif alone:
+        nest = schedule_cpu.choose_serial(function, phases, profile)
     else:
-        if profile.lanes == 1:
-            nest = (schedule_gpu.choose_serial if alone else schedule_gpu.choose_shared)(
-                phases, profile
-            )
-        elif alone:
-            nest = schedule_cpu.choose_serial(function, phases, profile)
-        else:
-            large = Streaming(buffers, profile.streaming_bytes).is_large(3)
-            nest = schedule_cpu.choose_shared(phases, profile, large=large)
-        shape, arrays = shape_nest(nest, names, profile, limits, buffers)
+        large = Streaming(buffers, profile.streaming_bytes).is_large(3)
+        nest = schedule_cpu.choose_shared(phases, profile, large=large)
+    launch, body, arrays = shape_nest(nest, names, profile, limits, buffers)
     low = min(phase.elements.reach[0] for phase in phases)
     high = max(phase.elements.reach[1] for phase in phases)
     index = find_index(reached, (low, high), limits)
@@ -323,11 +320,11 @@ def _make_kernel(
         function.name,
         buffers,
         (),
-        shape.launch,
-        tuple(shape.body),
+        launch,
+        body,
         index.bits,
         tuple(summary),
-        shape.walk,
+        nest.words,
         arrays,
         _measure_effort(phases) if rows is None else rows.measure_effort(),
         index.signed,

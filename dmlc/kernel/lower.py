@@ -15,7 +15,6 @@ from dmlc import ir
 from dmlc.ir.ranges import Interval
 from dmlc.kernel import nodes as k
 from dmlc.kernel import schedule_cpu, schedule_gpu
-from dmlc.kernel.build import Shape
 from dmlc.kernel.collapse import Walk, collapse
 from dmlc.kernel.element import Elements, Gather, Read, collect_elements, tensor_strides
 from dmlc.kernel.emit import Names
@@ -67,19 +66,18 @@ def lower(
     else:
         large = Streaming(buffers, profile.streaming_bytes).is_large()
         nest = schedule_cpu.choose_rows(function, phase, profile, large=large)
-    shape, arrays = shape_nest(nest, names, profile, limits, buffers)
-    launch = (
-        dataclasses.replace(shape.launch, count=walk.count) if given is not None else shape.launch
-    )
+    launch, body, arrays = shape_nest(nest, names, profile, limits, buffers)
+    if scalars:
+        launch = dataclasses.replace(launch, count=walk.count)
     made = k.Kernel(
         function.name,
         buffers,
         scalars,
         launch,
-        tuple(shape.body),
+        body,
         index.bits,
         tuple(describe_stage(function, name) for name in stages),
-        shape.walk,
+        nest.words,
         arrays,
         index_signed=index.signed,
         stages=stages,
@@ -109,7 +107,7 @@ def shape_nest(
     profile: Profile,
     limits: Limits,
     buffers: tuple[k.Buffer, ...],
-) -> tuple[Shape, tuple[k.Array, ...]]:
+) -> tuple[k.Launch, tuple[k.Statement, ...], tuple[k.Array, ...]]:
     """How a nest is launched, with its statements and arrays."""
     (groups,) = (n for n in walk_nest(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP)
     count = groups.dim.size if isinstance(groups.dim.size, int) else None
@@ -122,7 +120,7 @@ def shape_nest(
         count = groups.dim.parts[0][0].size
     streaming = Streaming(buffers, profile.streaming_bytes)
     body, arrays = lower_nest(nest, names, profile.lanes, streaming, row)
-    return Shape(k.Launch(count, per_group, size, row), nest.words, body), arrays
+    return k.Launch(count, per_group, size, row), tuple(body), arrays
 
 
 ACCESS = {

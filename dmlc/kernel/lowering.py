@@ -17,11 +17,11 @@ from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.accumulate import contribute
+from dmlc.kernel.accumulate import contribute, finish
 from dmlc.kernel.accumulators import (
     Accumulators,
     Frame,
-    at_array,
+    always,
     enter,
     fill,
     flush,
@@ -48,21 +48,26 @@ from dmlc.kernel.emit import (
 )
 from dmlc.kernel.lanes import Lanes
 from dmlc.kernel.nest import (
+    Buffer,
     Dim,
+    Fill,
+    Into,
     Kind,
     Loop,
     Nest,
     Node,
     Pack,
+    Pick,
     Point,
     Reduce,
+    Turns,
     inside,
     list_loops,
     list_phases,
     walk,
 )
 from dmlc.kernel.overlap import overlap
-from dmlc.kernel.picked import spread_loads
+from dmlc.kernel.picked import load_patterns, spread_loads
 from dmlc.kernel.streaming import Streaming, Streams
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import InternalError
@@ -74,6 +79,9 @@ _FOUR = 4
 
 _Inside: TypeAlias = "Callable[[_Scope], list[k.Statement]]"
 """The statements inside others, from what is known there."""
+
+
+_ZERO = index(0)
 
 
 class _Half(enum.Enum):
@@ -98,7 +106,7 @@ class _Scope:
     """The point along each dimension that is settled."""
     loose: frozenset[Dim] = frozenset()
     """The dimensions whose range may go beyond their end."""
-    output: k.Expression = index(0)
+    output: k.Expression = _ZERO
     """Which output of a block it is."""
     bases: Mapping[int, tuple[frozenset[Dim], Mapping[View, k.Expression]]] = dataclasses.field(
         default_factory=dict[int, "tuple[frozenset[Dim], Mapping[View, k.Expression]]"]
@@ -152,16 +160,18 @@ class _Writer:
         self._levels = [_find_levels(nest.dims[n], self._paths[n]) for n in numbers]
         self._halves: dict[int, Accumulators] = {}
         """The accumulators of reductions that are made at one place and ended at another."""
-        self._factors: dict[str, str] = {}
-        """The array of each value that phases have at hand for others."""
+        self._named = {buffer.name: buffer for buffer in nest.buffers}
+        self._arrays: dict[Buffer, str] = {}
+        self._counts: dict[Dim, k.Expression] = {}
+        """The step that a loop around is at."""
         self._serial = {n.phase for n in walk(nest.body) if isinstance(n, Reduce) and n.serial}
         self._emitters = [self._make_emitter(number, None) for number in numbers]
 
     def write_all(self) -> list[k.Statement]:
         """The whole body of the kernel."""
         body = self._name_lanes()
-        for number in range(len(self._nest.phases)):
-            self._make_factors(number)
+        for buffer in self._nest.buffers:
+            self._make_buffer(buffer)
         return body + self._write(self._nest.body, _Scope())
 
     # Values of phases -------------------------------------------------------------------------
@@ -212,14 +222,20 @@ class _Writer:
         based, bases = scope.bases.get(number, (frozenset[Dim](), {}))
 
         def position(view: View) -> k.Expression:
-            if view.near:
-                return scope.output
+            if view.near and not self._is_linear(view.tensor):
+                buffer = self._named.get(view.tensor)
+                own = buffer is None or buffer.dim is self._nest.block
+                return scope.output if own or buffer is None else scope.known[buffer.dim]
             base = bases.get(view)
             known = scope.known if base is None else scope.known.keys() - based
             steps = [multiply(scope.known[d], s) for d, s in terms[view] if d in known]
             return add(*steps, index(view.offset)) if base is None else add(base, *steps)
 
         return position
+
+    def _is_linear(self, name: str) -> bool:
+        """Whether a buffer is read wherever strides say."""
+        return name in self._named and self._named[name].linear
 
     def _emitter(self, number: int, scope: _Scope) -> Emitter:
         return scope.emitters.get(number, self._emitters[number])
@@ -306,14 +322,30 @@ class _Writer:
             return _guard(conditions, self._write_node(node, alone))
         match node:
             case Point():
-                return self._write_point(node.phase, scope)
+                return self._write_point(node, scope)
             case Loop():
-                first = list_phases(node)[0]
-                return self._open(first, scope, lambda scope: self._write_loop(node, scope))
+                return self._open_all(list_phases(node), node, scope)
             case Reduce():
                 return self._open(node.phase, scope, lambda scope: self._write_reduce(node, scope))
             case Pack():
                 return self._write_packed(node, scope)
+            case Fill():
+                return self._write_zeros(node)
+            case Pick():
+                return self._write_picked(node, scope)
+            case Turns():
+                return self._write_turns(node, scope)
+
+    def _open_all(self, phases: Sequence[int], node: Loop, scope: _Scope) -> list[k.Statement]:
+        """A loop, before which the values of its first phase are written; where the loop picks,
+        those of all."""
+        picks = any(isinstance(n, Pick) for n in node.body)
+        rest = phases[1:] if picks else ()
+
+        def within(scope: _Scope) -> list[k.Statement]:
+            return self._open_all(rest, node, scope) if rest else self._write_loop(node, scope)
+
+        return self._open(phases[0], scope, within)
 
     # Loops ------------------------------------------------------------------------------------
 
@@ -392,7 +424,10 @@ class _Writer:
         if node.extent == 1:
             return self._settle(node, scope, start, [])
         number = self.frame.variable(node.name)
-        if node.step == 1 and not scope.packs:
+        counted = any(buffer.rows is node.dim for buffer in self._nest.buffers)
+        if counted:
+            self._counts[node.dim] = number
+        if node.step == 1 and not scope.packs and not counted:
             made = self._settle(node, scope, number, [])
             last = add(start, index(node.extent))
             return [k.For(number, start, last, 1, tuple(made), unroll=unroll)]
@@ -404,11 +439,11 @@ class _Writer:
     def _write_serial(self, node: Loop, scope: _Scope) -> list[k.Statement]:
         dim, body = node.dim, list[k.Statement]()
         start, stop = self._find_range(node, scope, body)
-        if start == index(0) and isinstance(stop, k.Literal) and stop.value <= node.step:
-            return self._settle(node, scope, start, body)
         if node.step > 1 and any(n.extent for n in list_loops(node.body, dim)):
             loops = self._write_whole_steps(node, scope, start, stop, body)
             return body + loops
+        if start == index(0) and isinstance(stop, k.Literal) and stop.value <= node.step:
+            return self._settle(node, scope, start, body)
         if node.interleaved:
             return body + self._write_interleaved(node, scope, start, stop)
         variable = self.frame.variable(node.name)
@@ -458,6 +493,8 @@ class _Writer:
     ) -> tuple[k.Expression, k.Expression]:
         """Where a loop starts and stops. Along a block it counts its outputs."""
         dim = node.dim
+        if node.part is not None:
+            return index(node.part[0]), index(node.part[1])
         if dim is self._nest.block:
             return index(0), scope.stops.get(dim) or dim.count
         start = scope.starts.get(dim, index(0))
@@ -561,6 +598,7 @@ class _Writer:
             for terms in self._terms[number].values()
             for part, _ in terms
         }
+        needed.update(n.dim for n in walk(node.body) if isinstance(n, Turns))
         counts = [_count_steps(part, step) for part, step in dim.parts]
         inner, outermost = math.prod(counts), True
         known, starts, stops = dict(scope.known), dict(scope.starts), dict(scope.stops)
@@ -626,7 +664,7 @@ class _Writer:
         within = node.body
         while len(within) == 1 and not isinstance(within[0], Point):
             one = within[0]
-            if isinstance(one, Reduce) and one.serial:
+            if isinstance(one, Pick | Turns | Fill) or (isinstance(one, Reduce) and one.serial):
                 return False
             if isinstance(one, Loop) and not (one.dim is node.dim and one.extent):
                 return False
@@ -706,9 +744,9 @@ class _Writer:
         """The loops over a stretch: their lanes and bounds. What whole vectors leave over is taken
         by fours, where its length is known, and then one by one. The first `lead` elements come
         before all vectors."""
-        if start == index(0) and isinstance(stop, k.Literal):
+        if isinstance(start, k.Literal) and isinstance(stop, k.Literal):
             shares: list[tuple[int, k.Expression, k.Expression]] = []
-            first = 0
+            first = int(start.value)
             for width in dict.fromkeys((lanes, _FOUR, 1)):
                 last = first + (int(stop.value) - first) // width * width
                 if last > first:
@@ -874,6 +912,10 @@ class _Writer:
                 count = scope.stops.get(self._nest.block) or self._nest.block.count
             state, made = join_lanes(self.frame, state, count, self._block_width())
             body += made
+        if node.into is not None:
+            ((each, own),) = zip(state.gathered, next(iter(state.registers.values())), strict=True)
+            value = finish(each.fold, own, each.fold.dtype, in_order=state.serial)
+            return [*body, self._put(node.into, value, scope)]
         have_at_hand(self.frame, state, body)
         return body
 
@@ -926,8 +968,11 @@ class _Writer:
 
     # Points -----------------------------------------------------------------------------------
 
-    def _write_point(self, number: int, scope: _Scope) -> list[k.Statement]:
+    def _write_point(self, node: Point, scope: _Scope) -> list[k.Statement]:
+        number = node.phase
         phase = self._nest.phases[number]
+        if node.into or node.name:
+            return self._open(number, scope, lambda scope: self._hold(node, scope))
         if number not in scope.states:
             return self._open(number, scope, lambda scope: self._store(number, scope))
         conditions = scope.conditions.get(number, ())
@@ -953,6 +998,16 @@ class _Writer:
             )
 
         return self._open(number, around, within)
+
+    def _hold(self, node: Point, scope: _Scope) -> list[k.Statement]:
+        """What a point makes for others."""
+        emitter = self._emitter(node.phase, scope)
+        results = self._nest.phases[node.phase].elements.results
+        values = [emitter.value(number, scope.lanes) for _, number in results]
+        if node.name:
+            self.frame.near[node.name] = always(values[0])
+            return []
+        return [self._put(to, value, scope) for to, value in zip(node.into, values, strict=True)]
 
     def _accumulate(self, number: int, scope: _Scope) -> list[k.Statement]:
         """A point, or as many as there are lanes, enters the accumulators."""
@@ -985,13 +1040,7 @@ class _Writer:
         streams = scope.streams.get(number)
         flags = streams.flags if streams is not None and scope.lanes == self.frame.lanes else {}
         made: list[k.Statement] = []
-        for view, value in self._nest.phases[number].elements.results:
-            if view.near:
-                held = emitter.value(value, scope.lanes)
-                made.append(k.Put(self._factors[view.tensor], position(view), held))
         for store in emitter.stores(position, scope.lanes, flags):
-            if store.buffer in self._factors:
-                continue
             into, element = scope.packs.get(store.buffer, (None, index(0)))
             if into is None:
                 made.append(store)
@@ -1001,13 +1050,86 @@ class _Writer:
                 made.append(k.Put(into, element, store.value))
         return _guard([] if scope.is_own is None else [scope.is_own], made)
 
-    def _make_factors(self, number: int) -> None:
-        """The arrays of what a phase has at hand for others, output by output."""
-        for view, _ in self._nest.phases[number].elements.results:
-            if view.near:
-                array = self.frame.array("factors", view.dtype, self._block_width())
-                self._factors[view.tensor] = array
-                self.frame.near[view.tensor] = at_array(array, view.dtype)
+    def _make_buffer(self, buffer: Buffer) -> None:
+        """The array of what phases make for others."""
+        array = k.Array(self.frame.names.take(buffer.wanted), buffer.dtype, buffer.size)
+        self.frame.arrays.append(array)
+        self._arrays[buffer] = array.name
+
+        def read(place: k.Expression, lanes: int) -> k.Expression:
+            kind = k.Type(buffer.dtype, lanes)
+            return k.Element(array.name, self._place(buffer, place), kind)
+
+        self.frame.near[buffer.name] = read
+
+    def _place(self, buffer: Buffer, place: k.Expression) -> k.Expression:
+        """Where in its array an element of a buffer's row is."""
+        return add(self._offset(buffer), place, index(buffer.front))
+
+    def _offset(self, buffer: Buffer) -> k.Expression:
+        row = index(0) if buffer.rows is None else self._counts.get(buffer.rows, index(0))
+        return multiply(row, buffer.pitch)
+
+    def _put(self, into: Into, value: k.Expression, scope: _Scope) -> k.Statement:
+        """Puts a value into a buffer."""
+        point = scope.output if into.dim is self._nest.block else scope.known[into.dim]
+        place = add(multiply(point, into.step), index(into.offset))
+        return k.Put(self._arrays[into.buffer], self._place(into.buffer, place), value)
+
+    def _write_zeros(self, node: Fill) -> list[k.Statement]:
+        """Zeros in a part of a buffer, of each row."""
+        buffer = node.buffer
+        rows = buffer.size // buffer.pitch if buffer.pitch else 1
+        row = self.frame.variable("row") if rows > 1 else index(0)
+        place = self.frame.variable("x")
+        zero = k.Literal(k.Type(buffer.dtype), 0.0 if buffer.dtype.is_float else 0)
+        put = k.Put(self._arrays[buffer], add(multiply(row, buffer.pitch), place), zero)
+        made = k.For(place, index(node.first), index(node.last), 1, (put,))
+        if isinstance(row, k.Local):
+            made = k.For(row, index(0), index(rows), 1, (made,))
+        return [made]
+
+    def _write_picked(self, node: Pick, scope: _Scope) -> list[k.Statement]:
+        """Vectors that are made of what a row has at hand."""
+        row, array = node.row, self._arrays[node.row]
+
+        def load(place: k.Expression, lanes: int) -> k.Expression:
+            return k.Element(array, place, k.Type(row.dtype, lanes))
+
+        lets, picked = load_patterns(
+            node.patterns, scope.known[node.dim], self._offset(row), row.front, load, self._let
+        )
+        for name, value in picked.items():
+            self.frame.near[name] = always(value)
+        return [*lets, *self._write(node.body, scope)]
+
+    def _write_turns(self, node: Turns, scope: _Scope) -> list[k.Statement]:
+        """What is done for a stretch of points that are alike every so many, and for others."""
+        place, period = scope.known[node.dim], len(node.cases)
+        gone = operate("sub", place, index(node.first)) if node.first else place
+        within: list[k.Statement] = []
+        for number, case in enumerate(node.cases):
+            body: list[k.Statement] = []
+            turn = gone if period == 1 else operate("div", gone, index(period))
+            if isinstance(turn, k.Operate):
+                turn = self.frame.name(body, "turn", turn)
+            body += self._write(
+                case, dataclasses.replace(scope, known={**scope.known, node.turn: turn})
+            )
+            if period > 1:
+                which = operate("mod", gone, index(period))
+                body = [k.If(operate("eq", which, index(number)), tuple(body))]
+            within += body
+        if not node.others:
+            return within
+        is_inside = operate("lt", place, index(node.last))
+        if node.first:
+            is_inside = _both(operate("ge", place, index(node.first)), is_inside)
+        made: list[k.Statement] = []
+        flag = self.frame.name(made, "inside", is_inside)
+        outside = k.Operate(OPERATIONS["not"], (flag,), k.BOOL)
+        others = self._write(node.others, scope)
+        return [*made, k.If(flag, tuple(within)), k.If(outside, tuple(others))]
 
     def _write_packed(self, node: Pack, scope: _Scope) -> list[k.Statement]:
         """What is put together of what is stored inside, and stored as one."""

@@ -20,6 +20,8 @@ from typing import TypeAlias
 from dmlc.kernel import nodes as k
 from dmlc.kernel.lanes import Lanes
 from dmlc.kernel.phases import Phase
+from dmlc.scalars import DataType
+from dmlc.transform.pick import Patterns
 
 
 class Kind(enum.Enum):
@@ -58,6 +60,39 @@ class Dim:
         return self.size if isinstance(self.size, k.Scalar) else k.Literal(k.INDEX, self.size)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Buffer:
+    """A private array of what a phase makes for others, an element for each point along a
+    dimension."""
+
+    name: str
+    """What it is called where it is read."""
+    dtype: DataType
+    size: int
+    dim: Dim
+    wanted: str
+    """What it is called after."""
+    linear: bool = False
+    """Whether it is read wherever strides say, and not at the point that a loop is at."""
+    rows: Dim | None = None
+    """The dimension of which the steps in the loop around it each have a row of their own."""
+    pitch: int = 0
+    """Elements from one row to the next."""
+    front: int = 0
+    """Elements before the first of a row."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Into:
+    """Where in a buffer a value is put: element `step` times the point along a dimension, and
+    `offset`."""
+
+    buffer: Buffer
+    dim: Dim
+    step: int = 1
+    offset: int = 0
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Loop:
     """A loop over a dimension, or the part of it that the loops around leave, in steps."""
@@ -69,7 +104,9 @@ class Loop:
     name: str = ""
     """What its variable is called after; of LANE, the axis of the work items."""
     extent: int = 0
-    """The steps of LANE and UNROLL."""
+    """The steps of LANE and UNROLL, and of a LOOP where it has so many, wherever it starts."""
+    part: tuple[int, int] | None = None
+    """The part of the dimension that is walked, where that is not all."""
     backwards: bool = False
     together: Lanes | None = None
     """Of VECTOR: which points go together though their reads lie apart. Others go one by one."""
@@ -93,13 +130,19 @@ class Reduce:
     """Whether it goes on from what the one around it has, instead of making a part of its own."""
     serial: bool = False
     """Whether points come in the order of the axes, each after the one before it."""
+    into: Into | None = None
+    """Where the outcome is put, if not in a local."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Point:
-    """The scalar work of a phase at one point: what it stores is stored, what it reduces added."""
+    """The scalar work of a phase at one point: what it stores is stored, and what it reduces added.
+    What it makes for others is put into a buffer, or is at hand from there on by a name."""
 
     phase: int
+    into: tuple[Into, ...] = ()
+    """For each result of the phase."""
+    name: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,7 +162,44 @@ class Pack:
         return bool(self.dim.parts)
 
 
-Node: TypeAlias = Loop | Reduce | Point | Pack
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fill:
+    """Zeros in a part of a buffer."""
+
+    buffer: Buffer
+    first: int
+    last: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pick:
+    """What is picked of a row for a vector of points is at hand inside."""
+
+    patterns: Patterns
+    row: Buffer
+    dim: Dim
+    body: tuple[Node, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Turns:
+    """A stretch of points that are alike every so many: those that come first in each turn have the
+    first of the cases, and so on, which are of the number of the turn. Others are left."""
+
+    dim: Dim
+    first: int
+    last: int
+    turn: Dim
+    cases: tuple[tuple[Node, ...], ...]
+    others: tuple[Node, ...]
+
+    @property
+    def body(self) -> tuple[Node, ...]:
+        """All nodes inside."""
+        return (*(node for case in self.cases for node in case), *self.others)
+
+
+Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Pick | Turns
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,6 +213,8 @@ class Nest:
     lanes: tuple[tuple[str, int], ...] = ()
     """The axes along which the work items of a group stand, each with its extent, the last of which
     has neighbours side by side. None: groups of one work item."""
+    buffers: tuple[Buffer, ...] = ()
+    """The private arrays of what phases make for others."""
     block: Dim | None = None
     """The dimension along which each work item has a block of outputs, kept in arrays."""
     streams: frozenset[int] = frozenset()
@@ -146,7 +228,7 @@ class Nest:
 
 def inside(node: Node) -> tuple[Node, ...]:
     """The nodes right inside one."""
-    return () if isinstance(node, Point) else node.body
+    return () if isinstance(node, Point | Fill) else node.body
 
 
 def walk(nodes: Sequence[Node]) -> Iterator[Node]:
@@ -177,6 +259,13 @@ def _describe(nodes: Sequence[Node], nest: Nest, depth: int) -> Iterator[str]:
                 text = f"reduce {names}"
             case Pack():
                 text = f"pack {', '.join(node.buffers)}"
+            case Fill():
+                text = f"zero {node.buffer.wanted} in {node.first:,}..{node.last:,}"
+            case Pick():
+                text = f"pick from {node.row.wanted}"
+            case Turns():
+                many = f", step {len(node.cases)}" if len(node.cases) > 1 else ""
+                text = f"{node.dim.name} in {node.first:,}..{node.last:,}{many}, else the rest"
             case Point():
                 phase = nest.phases[node.phase]
                 stored = [view.tensor for view, _ in phase.elements.results]
@@ -191,7 +280,8 @@ def _describe(nodes: Sequence[Node], nest: Nest, depth: int) -> Iterator[str]:
 def _extent(loop: Loop) -> str:
     size = loop.dim.size
     whole = size.name if isinstance(size, k.Scalar) else f"{size:,}"
-    parts = [f"0..{whole}"]
+    first, last = ("0", whole) if loop.part is None else (f"{n:,}" for n in loop.part)
+    parts = [f"{first}..{last}"]
     if loop.step != 1:
         parts.append(f"step {loop.step:,}")
     if loop.extent:

@@ -18,7 +18,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.element import lies_together
 from dmlc.kernel.hoist import hoist
 from dmlc.kernel.lanes import Lanes, find_lanes
-from dmlc.kernel.nest import Dim, Kind, Loop, Nest, Node, Pack, Point, Reduce, walk
+from dmlc.kernel.nest import Buffer, Dim, Into, Kind, Loop, Nest, Node, Pack, Point, Reduce, walk
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Profile
 from dmlc.kernel.schedule_gpu import name_inner, name_kept
@@ -104,7 +104,7 @@ def choose_rows(function: ir.Function, phase: Phase, p: Profile, *, large: bool)
     node: Node = _walk_row(dims[last], lanes, vectors, narrows, phase, p)
     for axis in reversed(range(split, last)):
         node = Loop(dims[axis], Kind.LOOP, 1, (node,), dims[axis].name)
-    body = _share_blocks([(dim, 1) for dim in dims[:split]], run, (node,))
+    body = share_blocks([(dim, 1) for dim in dims[:split]], run, (node,))
     words = f"each computes {run * inner:,} elements"
     streamed = frozenset({0} if lanes is not None or vectors or narrows else ())
     return Nest((phase,), (dims,), body, streams=streamed, words=words)
@@ -135,7 +135,7 @@ def _choose_pieces(function: ir.Function, phase: Phase, p: Profile) -> Nest:
     vectors = _takes_vectors(phase, last)
     node = _walk_row(dims[last], lanes, vectors, False, phase, p)
     parts = [*((dim, 1) for dim in dims[:last]), (dims[last], p.per_item)]
-    body = _share_blocks(parts, 1, (node,))
+    body = share_blocks(parts, 1, (node,))
     words = f"each computes {p.per_item:,} elements of a row"
     streams = frozenset({0} if vectors or lanes is not None else ())
     return Nest((phase,), (dims,), body, streams=streams, words=words)
@@ -158,7 +158,7 @@ def _choose_tiles(phase: Phase, rows: int, p: Profile) -> Nest:
     each = min(height, sizes[rows]) * min(width, sizes[last])
     run = min(max(1, p.per_item // each), blocks)
     words = f"each computes {run * each:,} elements in tiles of {height} by {columns}"
-    return Nest((phase,), (dims,), _share_blocks(parts, run, (tiles,)), words=words)
+    return Nest((phase,), (dims,), share_blocks(parts, run, (tiles,)), words=words)
 
 
 def _find_crossing_axis(phase: Phase) -> int | None:
@@ -209,7 +209,7 @@ def _narrows(phase: Phase, axis: int) -> bool:
     return beside and any(view.dtype.is_storage_only for view in results)
 
 
-def _share_blocks(
+def share_blocks(
     parts: Sequence[tuple[Dim, int]],
     run: int,
     body: tuple[Node, ...],
@@ -258,7 +258,7 @@ def choose_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) ->
             nodes = (Loop(outputs[axis], Kind.LOOP, 1, nodes, name),)
     count = run * inner
     words = f"each computes {count:,} output{'' if count == 1 else 's'}"
-    blocks_of = _share_blocks([(dim, 1) for dim in outputs[:split]], run, nodes)
+    blocks_of = share_blocks([(dim, 1) for dim in outputs[:split]], run, nodes)
     return Nest(tuple(phases), dims, blocks_of, words=words)
 
 
@@ -295,19 +295,28 @@ def choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
     made: list[Phase] = []
     dims: list[tuple[Dim, ...]] = []
     body: list[Node] = []
+    buffers: list[Buffer] = []
 
-    def add(phase: Phase, own: tuple[Dim, ...], *, backwards: bool, hoisted: bool = False) -> None:
+    def add(
+        phase: Phase, own: tuple[Dim, ...], *, backwards: bool, into: tuple[Into, ...] = ()
+    ) -> None:
         made.append(phase)
         dims.append(own)
-        items = _Items(phase, len(made) - 1, own, block, width, p)
-        body.append(items.choose(backwards=backwards, hoisted=hoisted))
+        items = _Items(phase, Point(len(made) - 1, into), own, block, width, p)
+        body.append(items.choose(backwards=backwards))
 
     for number, phase in enumerate(phases):
         own = name_inner(phase, kept, "i")
         if block is not None and not phase.is_kept:
-            before, phase = hoist(phase, phase.space.kept[-1])
+            before, phase = hoist(phase, phase.space.kept[-1], len(buffers))
             if before is not None:
-                add(before, own, backwards=False, hoisted=True)
+                into: list[Into] = []
+                for view, _ in before.elements.results:
+                    whole = -(-width // p.lanes) * p.lanes if width > 1 else 1
+                    buffer = Buffer(view.tensor, view.dtype, whole, block, "factors")
+                    into.append(Into(buffer, block))
+                buffers += [each.buffer for each in into]
+                add(before, own, backwards=False, into=tuple(into))
         add(phase, own, backwards=number > 0 and not phase.is_kept)
     parts = [(dim, 1) for dim in kept[: len(kept) - (block is not None)]]
     if block is not None:
@@ -321,8 +330,16 @@ def choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
     interleaved = large and turns > 1 and block is None and _interleaves(phases, body)
     if interleaved:
         run, words = turns, f"each computes {turns:,} outputs"
-    nodes = _share_blocks(parts, run, tuple(body), interleaved=interleaved)
-    return Nest(tuple(made), tuple(dims), nodes, block=block, streams=streams, words=words)
+    nodes = share_blocks(parts, run, tuple(body), interleaved=interleaved)
+    return Nest(
+        tuple(made),
+        tuple(dims),
+        nodes,
+        buffers=tuple(buffers),
+        block=block,
+        streams=streams,
+        words=words,
+    )
 
 
 def _interleaves(phases: Sequence[Phase], nodes: Sequence[Node]) -> bool:
@@ -346,14 +363,15 @@ class _Items:
     def __init__(
         self,
         phase: Phase,
-        number: int,
+        point: Point,
         dims: tuple[Dim, ...],
         block: Dim | None,
         width: int,
         p: Profile,
     ) -> None:
         self._phase = phase
-        self._number = number
+        self._number = point.phase
+        self._point = point
         self._p = p
         self._block = block
         self._width = width
@@ -370,12 +388,11 @@ class _Items:
         long = self._width if dim is self._block else self._phase.space.sizes[axis]
         return choose_lanes(self._phase, axis, long, self._p)
 
-    def choose(self, *, backwards: bool, hoisted: bool) -> Node:
+    def choose(self, *, backwards: bool) -> Node:
         """The loops of the phase, which it may walk backwards."""
-        del hoisted
         if self._phase.gathered:
             return self._reduce_columns() if self._across else self._reduce_rows()
-        axes, point = self._axes, (Point(self._number),)
+        axes, point = self._axes, (self._point,)
         if not axes:
             return point[0]
         if not self._across:
@@ -416,7 +433,7 @@ class _Items:
         split, strips = _split(inner, _FLUSH_ROW)
         lanes = self._lanes[inner[-1]]
         ahead = self._fetch_ahead(inner[-1]) if not strips else None
-        point: tuple[Node, ...] = (self._innermost(inner[-1], (Point(number),), ahead),)
+        point: tuple[Node, ...] = (self._innermost(inner[-1], (self._point,), ahead),)
         node: Node = self._loops(inner[split:-1], point)
         in_arrays = self._block is not None or lanes > 1
         if in_arrays or first + split or strips:
@@ -445,7 +462,7 @@ class _Items:
         reduced = self._axes[:-1]
         split, strips = _split(reduced, _FLUSH_COLUMN)
         flushes = strips or split > 0
-        node: Node = self._band(reduced[-1], (Point(number),), backwards=False)
+        node: Node = self._band(reduced[-1], (self._point,), backwards=False)
         node = self._loops(reduced[split:-1], (node,))
         node = Reduce(number, (node,), array=True)
         if not flushes:
