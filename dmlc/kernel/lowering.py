@@ -442,7 +442,8 @@ class _Writer:
         if node.step > 1 and any(n.extent for n in list_loops(node.body, dim)):
             loops = self._write_whole_steps(node, scope, start, stop, body)
             return body + loops
-        if start == index(0) and isinstance(stop, k.Literal) and stop.value <= node.step:
+        fixed = isinstance(start, k.Literal) and isinstance(stop, k.Literal)
+        if fixed and stop.value <= start.value + node.step:
             return self._settle(node, scope, start, body)
         if node.interleaved:
             return body + self._write_interleaved(node, scope, start, stop)
