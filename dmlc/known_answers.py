@@ -21,14 +21,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from dmlc import ir
-from dmlc.devices import AnyDevice, compile_for, find_device, load_on, selector_of
+from dmlc.devices import compile_for, find_device, load_on, selector_of
 from dmlc.files import cache_folder
 from dmlc.oracle import find_expected
 from dmlc.program import VERSION
 from dmlc.runtime.answers import SHOWN, Answer, Question, Verdicts, ask
-from dmlc.runtime.d3d12 import D3D12Device
+from dmlc.runtime.face import AnyDevice, find_runtime
 from dmlc.runtime.instructions import LAVAPIPE, POCL, read_flags
-from dmlc.runtime.opencl.device import Device
 from dmlc.scalars import Array, DataType
 from dmlc.source import UnavailableError, UnsupportedError
 
@@ -172,7 +171,7 @@ def find_trusted(device: str) -> AnyDevice | None:
 def _insists(text: str, found: AnyDevice) -> bool:
     """Whether a device was named, and not only its runtime."""
     named = bool(text.partition(":")[2].strip())
-    return named or (isinstance(found, Device) and bool(os.environ.get("PYOPENCL_CTX")))
+    return named or find_runtime(found.runtime).is_chosen()
 
 
 def advise(device: AnyDevice) -> list[str]:
@@ -199,8 +198,8 @@ def identify(device: AnyDevice) -> dict[str, str]:
     return {
         "dmlc": VERSION,
         "questions": _REVISION,
-        "device": f"{selector_of(device).partition(':')[0]} {device}",
-        "driver": device.note if isinstance(device, D3D12Device) else device.driver,
+        "device": f"{device.runtime} {device}",
+        "driver": device.driver,
         "note": device.note,
         "processor": f"{platform.machine()} {flags}",
         **chosen,

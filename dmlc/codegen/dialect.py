@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from dmlc.kernel.schedule import Limits
+from dmlc.program import Language
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
 
 
@@ -58,14 +59,54 @@ class Helper:
     """The name ends in the type `$T`; otherwise only in the number of lanes, as in `_x16`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Dialect:
-    """One output language."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class BufferView:
+    """A buffer as a template shows it."""
 
     name: str
-    suffix: str
-    """Of a source file, with its dot."""
+    tensor: str
+    type: str
+    dtype: str
+    slot: int
+    written: bool
+    access: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScalarView:
+    """A scalar argument as a template shows it."""
+
+    name: str
+    type: str
+    slot: int
+    meaning: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceParts:
+    """What a file is made of, for what only one language's template shows."""
+
+    buffers: tuple[BufferView, ...]
+    scalars: tuple[ScalarView, ...]
+    helpers: tuple[str, ...]
+    """The names of the helper functions in it."""
+    dtypes: frozenset[DataType]
+    """Every type that values have."""
+    code: str
+    """All text that a compiler would read types in."""
+    entry_point: str
+    root_signature: bool
+    """Whether the host makes none of its own."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Dialect:
+    """One way to write an output language."""
+
+    language: Language
     template: str
+    details: Callable[[SourceParts], Mapping[str, object]]
+    """What the template shows besides what all templates do."""
     profiles: tuple[str, ...]
     """Names of the device profiles it has, the default first."""
     limits: Limits
@@ -145,6 +186,11 @@ class Dialect:
     """What one of the many that run at once is called."""
     own_names: tuple[str, ...]
     """Names that the template uses."""
+
+    @property
+    def name(self) -> str:
+        """The target that the language is."""
+        return self.language.target
 
 
 COMPUTE_TYPES: tuple[DataType, ...] = tuple(t for t in TENSOR_TYPES if not t.is_storage_only)

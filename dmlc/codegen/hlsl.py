@@ -10,6 +10,7 @@ bits on every device: HLSL's own differ from one to the next.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 import struct
@@ -26,6 +27,7 @@ from dmlc.codegen.dialect import (
     make_table,
 )
 from dmlc.codegen.hlsl_helpers import HELPER_NAMES, Helpers
+from dmlc.codegen.hlsl_host import HLSL, list_details
 from dmlc.codegen.hlsl_names import INTRINSICS, PATTERN
 from dmlc.codegen.translate import PREFIX
 from dmlc.kernel.schedule import Limits
@@ -249,9 +251,9 @@ comparisons."""
 _CONVERSIONS = make_conversions(_convert)
 
 HLSL_6_2 = Dialect(
-    name="hlsl",
-    suffix=".hlsl",
+    language=HLSL,
     template="hlsl.hlsl.j2",
+    details=functools.partial(list_details, shader_model="6.2"),
     profiles=("gpu",),
     limits=Limits(
         target="hlsl",
@@ -364,5 +366,6 @@ HLSL_6_0 = dataclasses.replace(
     stores=_STORES_6_0,
     halves=_HALVES_6_0,
     helpers=Helpers(_OPERATIONS_6_0, _CONVERSIONS_6_0, _LOADS_6_0, _STORES_6_0, _HALVES_6_0),
+    details=functools.partial(list_details, shader_model="6.0"),
     shader_model="6.0",
 )

@@ -23,6 +23,7 @@ from dmlc.codegen.dialect import (
     make_conversions,
     make_table,
 )
+from dmlc.codegen.opencl_host import OPENCL_C, list_details
 from dmlc.codegen.opencl_names import BUILTINS, PREFIXES
 from dmlc.kernel.schedule import Limits
 from dmlc.scalars import DataType, Kind
@@ -562,9 +563,9 @@ def _reserved(name: str) -> bool:
 
 
 OPENCL = Dialect(
-    name="opencl",
-    suffix=".cl",
+    language=OPENCL_C,
     template="opencl.cl.j2",
+    details=list_details,
     profiles=("cpu", "gpu"),
     limits=Limits(
         target="opencl",

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from dmlc.codegen.dialect import COMPUTE_TYPES, Dialect, Spelling, Unsupported, operation_pairs
-from dmlc.codegen.render import DIALECTS, find_dialect
+from dmlc.codegen.targets import TARGETS, find_dialect
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
 from dmlc.source import UnknownNameError
 
 HLSL, OPENCL = find_dialect("hlsl"), find_dialect("opencl")
+DIALECTS = [dialect for target in TARGETS for dialect in target.dialects]
 BY_NAME = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
 
 

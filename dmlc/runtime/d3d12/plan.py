@@ -24,6 +24,7 @@ from dmlc.runtime.d3d12 import device as limits
 from dmlc.runtime.d3d12.device import D3D12Device, Limit
 from dmlc.runtime.dxc import Resource, ResourceKind, compile_dxil, reflect
 from dmlc.runtime.dxc_library import Library, load_library
+from dmlc.runtime.face import check_target
 from dmlc.runtime.hlsl import check_reflection
 from dmlc.source import UnavailableError, UnsupportedError
 
@@ -62,12 +63,7 @@ class Window:
 
 def check_program(program: Program) -> None:
     """UnsupportedError where a program exceeds what Direct3D 12 can do, whatever its sizes."""
-    if program.target != "hlsl":
-        raise UnsupportedError(
-            f"{program.name} was compiled for {program.target}, and Direct3D 12 devices run "
-            "programs compiled for hlsl",
-            notes=["compile it with target='hlsl'"],
-        )
+    check_target(program, "hlsl", "Direct3D 12 devices")
     for kernel in program.kernels:
         what = f"the kernel {kernel.name}"
         threads = kernel.dispatch.group_size
