@@ -60,6 +60,42 @@ class Helper:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Syntax:
+    """How statements are put together: format strings, in which `{T}` is a type's name, `{x}` the
+    name of what is declared, and `{i}` a loop's counter."""
+
+    counter: str
+    """Its declaration, with the `{start}` it has first."""
+    increment: str
+    countdown: str
+    """The condition of a loop that goes backwards to `{start}`, and what is left of the head."""
+    countdown_body: str
+    """What stands first in the body of such a loop, if anything."""
+    array: str
+    """Of `{n}` elements, a work item's own."""
+    shared_array: str
+    """The same, shared by its group."""
+    choice: tuple[str, str, str]
+    """`{c} ? {a} : {b}`, in three pieces where a long line may be broken."""
+    is_infix: bool
+    """Whether a choice is infix text, and not a call."""
+
+
+def make_c_syntax(shared: str) -> Syntax:
+    """That of languages like C, in which arrays that a group shares begin with a word."""
+    return Syntax(
+        counter="{T} {i} = {start}",
+        increment="++{i}",
+        countdown="{i}-- > {start};",
+        countdown_body="",
+        array="{T} {x}[{n}];",
+        shared_array=shared + " {T} {x}[{n}];",
+        choice=("{c}", "? {a}", ": {b}"),
+        is_infix=True,
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class BufferView:
     """A buffer as a template shows it."""
 
@@ -150,9 +186,14 @@ class Dialect:
     """A zero that only the running kernel knows to be one, by type: what a literal zero becomes in
     arithmetic, where drivers would otherwise fold `x * 0` and `x / 0` whatever x is. Empty where
     compilers can be trusted with literals."""
-    local: Callable[[str, DataType], str]
-    """The declaration of a constant local, from its type's name and kind."""
-    variable: Callable[[str, DataType], str]
+    pinned: frozenset[tuple[str, DataType]]
+    """The operations whose result compilers may take apart where another operation has it."""
+    pin: Spelling | None
+    """How `{a}`, such a result, is kept as it is. None where nothing is pinned."""
+    syntax: Syntax
+    local: Callable[[str, str, DataType], str]
+    """The declaration of a constant local, from its name, and its type's name and kind."""
+    variable: Callable[[str, str, DataType], str]
     """The same of a local that changes."""
     elements: Spelling
     """An array's: `{p}` is the array, `{i}` the index, `{at}` the address of both, `{n}` the number
@@ -161,8 +202,6 @@ class Dialect:
     """The same, with `{a}` for the value."""
     shuffles: Entry
     """A vector of `{lanes}` of the vectors `{a}` and `{b}`, numbered from those of `{a}` on."""
-    shared: str
-    """What stands before an array that a group shares."""
     barrier: str
     unroll: str
     """What stands before a loop that should be unrolled, if anything."""
@@ -172,6 +211,8 @@ class Dialect:
     positions: Mapping[str, str]
     """The work group's number (`group`; `single` where groups hold one work item; `rows` where
     they are laid out in rows of `{row}`) and the work item's (`lane`), of type `{I}`."""
+    scalar: str
+    """How the scalar argument `{x}` is read."""
     reserved: Callable[[str], bool]
     """Whether the language keeps a name for itself."""
     registers: bool

@@ -23,6 +23,7 @@ from dmlc.codegen.dialect import (
     Entry,
     Spelling,
     Unsupported,
+    make_c_syntax,
     make_conversions,
     make_table,
 )
@@ -223,12 +224,12 @@ STORES = MappingProxyType(
 )
 
 
-def _local(type_name: str, dtype: DataType) -> str:
-    return f"precise const {type_name}" if dtype.is_float else f"const {type_name}"
+def _local(name: str, type_name: str, dtype: DataType) -> str:
+    return f"{'precise ' if dtype.is_float else ''}const {type_name} {name}"
 
 
-def _variable(type_name: str, dtype: DataType) -> str:
-    return f"precise {type_name}" if dtype.is_float else type_name
+def _variable(name: str, type_name: str, dtype: DataType) -> str:
+    return f"{'precise ' if dtype.is_float else ''}{type_name} {name}"
 
 
 def _reserved(name: str) -> bool:
@@ -285,12 +286,14 @@ HLSL_6_2 = Dialect(
     zeros=MappingProxyType(
         {T.FLOAT32: "asfloat(group_id.z)", T.FLOAT64: "asdouble(group_id.z, 0)"}
     ),
+    pinned=frozenset(),
+    pin=None,
+    syntax=make_c_syntax("groupshared"),
     local=_local,
     variable=_variable,
     elements=Spelling("{p}[{i}]"),
     puts=Spelling("{p}[{i}] = {a};"),
     shuffles=Unsupported("HLSL has no vectors of eight"),
-    shared="groupshared",
     barrier="GroupMemoryBarrierWithGroupSync();",
     # Not `[unroll]`: the copies that DXC makes for it lose `precise` in SPIR-V.
     unroll="",
@@ -303,6 +306,7 @@ HLSL_6_2 = Dialect(
             "lane": "lane_id",
         }
     ),
+    scalar="{x}",
     reserved=_reserved,
     registers=True,
     in_place=False,

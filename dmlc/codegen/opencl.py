@@ -20,6 +20,7 @@ from dmlc.codegen.dialect import (
     Helper,
     Spelling,
     Unsupported,
+    make_c_syntax,
     make_conversions,
     make_table,
 )
@@ -550,12 +551,12 @@ static void $H(__global const void *element)
 )
 
 
-def _local(type_name: str, dtype: DataType) -> str:
-    return f"const {type_name}"
+def _local(name: str, type_name: str, dtype: DataType) -> str:
+    return f"const {type_name} {name}"
 
 
-def _variable(type_name: str, dtype: DataType) -> str:
-    return type_name
+def _variable(name: str, type_name: str, dtype: DataType) -> str:
+    return f"{type_name} {name}"
 
 
 def _reserved(name: str) -> bool:
@@ -599,12 +600,14 @@ OPENCL = Dialect(
     helper_names="|".join(HELPERS),
     halves=MappingProxyType({}),
     zeros=MappingProxyType({}),
+    pinned=frozenset(),
+    pin=None,
+    syntax=make_c_syntax("__local"),
     local=_local,
     variable=_variable,
     elements=Spelling("{p}[{i}]", vector="vload{n}(0, {at})"),
     puts=Spelling("{p}[{i}] = {a};", vector="vstore{n}({a}, 0, {at});"),
     shuffles=Spelling("{H}({a}, {b}, {lanes})", helper="shuffle"),
-    shared="__local",
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
     unroll="#pragma unroll",
     lead="({I})(-(ulong){p} % {n} / {s})",
@@ -615,6 +618,7 @@ OPENCL = Dialect(
             "lane": "({I})get_local_id(0)",
         }
     ),
+    scalar="{x}",
     reserved=_reserved,
     registers=False,
     in_place=True,

@@ -16,6 +16,7 @@ from dmlc.codegen.dialect import Dialect, Entry, Spelling, Unsupported
 from dmlc.codegen.names import Mangler
 from dmlc.kernel import nodes as k
 from dmlc.kernel.infix import needs_parentheses
+from dmlc.kernel.rewrite import find_body, list_expressions, walk
 from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
 
@@ -62,6 +63,7 @@ class Speller:
         self._names = mangler
         self._buffers = {b.name: b for b in kernel.buffers}
         self._masks: dict[str, int] = {}
+        self._computed = _find_computed(kernel.body) if dialect.pin else frozenset[str]()
         self._index = (kernel.index_bits, kernel.index_signed)
         self.index_type = dialect.index_types[self._index]
         integers = _SIGNED if kernel.index_signed else _UNSIGNED
@@ -82,8 +84,8 @@ class Speller:
 
     def _spell_zero(self, zero: tuple[DataType, str]) -> str:
         dtype, name = zero
-        declaration = self._dialect.local(self._dialect.types[dtype], dtype)
-        return f"{_INDENT}{declaration} {name} = {self._dialect.zeros[dtype]};"
+        declaration = self._dialect.local(name, self._dialect.types[dtype], dtype)
+        return f"{_INDENT}{declaration} = {self._dialect.zeros[dtype]};"
 
     # Statements ---------------------------------------------------------------------------
 
@@ -117,21 +119,12 @@ class Speller:
                 head = f"{indent}if ({self.spell(condition).text}) {{"
                 return [head, *self.spell_statements(then, depth + 1), f"{indent}}}"]
             case k.For():
-                name = self._names.spell(statement.variable.name)
-                start = self.spell(statement.start).text
-                stop = self.spell(statement.stop).beside("<", is_first=False)
-                step = f"++{name}" if statement.step == 1 else f"{name} += {statement.step}"
-                head = f"for ({self.index_type} {name} = {start}; {name} < {stop}; {step}) {{"
-                if statement.backwards:
-                    last = self.spell(statement.stop).text
-                    head = f"for ({self.index_type} {name} = {last}; {name}-- > {start};) {{"
-                lines = (
-                    [f"{indent}{self._dialect.unroll}"]
-                    if statement.unroll and self._dialect.unroll
-                    else []
-                )
+                unroll = self._dialect.unroll if statement.unroll else ""
+                lines = [f"{indent}{unroll}"] if unroll else []
+                head, first = self._spell_head(statement)
+                lines += [f"{indent}{head}", *(f"{indent}{_INDENT}{line}" for line in first)]
                 body = self.spell_statements(statement.body, depth + 1)
-                return [*lines, f"{indent}{head}", *body, f"{indent}}}"]
+                return [*lines, *body, f"{indent}}}"]
             case k.PutHalf():
                 return [f"{indent}{self._spell_half(statement)}"]
             case k.StoreWord():
@@ -139,16 +132,32 @@ class Speller:
                 return [f"{indent}{place} = {self._names.spell(statement.word.name)};"]
             case k.Halve(variable=variable, start=first):
                 name = self._names.spell(variable.name)
-                head = f"for ({self.index_type} {name} = {first}; {name} > 0; {name} /= 2) {{"
+                head = f"for ({self._count(name, str(first))}; {name} > 0; {name} /= 2) {{"
                 body = self.spell_statements(statement.body, depth + 1)
                 return [f"{indent}{head}", *body, f"{indent}}}"]
+
+    def _spell_head(self, loop: k.For) -> tuple[str, list[str]]:
+        """The line that a loop begins with, and what stands first in its body."""
+        syntax, name = self._dialect.syntax, self._names.spell(loop.variable.name)
+        start, stop = self.spell(loop.start).text, self.spell(loop.stop)
+        if loop.backwards:
+            condition = syntax.countdown.format(i=name, start=start)
+            first = [syntax.countdown_body.format(i=name)] if syntax.countdown_body else []
+            return f"for ({self._count(name, stop.text)}; {condition}) {{", first
+        step = syntax.increment.format(i=name) if loop.step == 1 else f"{name} += {loop.step}"
+        condition = f"{name} < {stop.beside('<', is_first=False)}"
+        return f"for ({self._count(name, start)}; {condition}; {step}) {{", []
+
+    def _count(self, name: str, start: str) -> str:
+        """The declaration of a loop's counter."""
+        return self._dialect.syntax.counter.format(T=self.index_type, i=name, start=start)
 
     def spell_array(self, array: k.Array) -> str:
         """The declaration of an array, where the language wants one of its kind."""
         self.dtypes[array.dtype] = None
-        head = f"{self._dialect.shared} " if array.shared else ""
-        type_name = self._type_name(array.dtype, 1)
-        return f"{head}{type_name} {self._names.spell(array.name)}[{array.size}];"
+        syntax, name = self._dialect.syntax, self._names.spell(array.name)
+        form = syntax.shared_array if array.shared else syntax.array
+        return form.format(T=self._type_name(array.dtype, 1), x=name, n=array.size)
 
     def _spell_assignment(self, statement: k.Assign, indent: str) -> list[str]:
         name, value = self._names.spell(statement.local.name), statement.value
@@ -160,7 +169,7 @@ class Speller:
     def _spell_put(self, put: k.Put) -> str:
         lanes = put.value.type.lanes
         places = self._place_element(put.array, put.index, lanes)
-        places["a"] = self.spell_vector(put.value).text
+        places["a"] = self._repeat(put.value, self._pin(put.value)).text
         return self._fill(self._dialect.puts, places, DataType.INDEX, lanes, DataType.INDEX)
 
     def _place_element(self, array: str, index: k.Expression, lanes: int) -> dict[str, str | int]:
@@ -173,9 +182,9 @@ class Speller:
         local: k.Local,
         value: k.Expression,
         indent: str,
-        declare: Callable[[str, DataType], str],
+        declare: Callable[[str, str, DataType], str],
     ) -> list[str]:
-        made = self.spell(value)
+        made = self._pin(value) if local.name in self._computed else self.spell(value)
         if made.mask:
             self._masks[local.name] = made.mask
             type_name = self._type_name(_SIGNED[made.mask], local.type.lanes)
@@ -183,8 +192,8 @@ class Speller:
             # Another of that name, out of sight by now, may have been a mask.
             self._masks.pop(local.name, None)
             type_name = self._type_name(local.type.dtype, local.type.lanes)
-        declaration = declare(type_name, local.type.dtype)
-        head = f"{indent}{declaration} {self._names.spell(local.name)} ="
+        declaration = declare(self._names.spell(local.name), type_name, local.type.dtype)
+        head = f"{indent}{declaration} ="
         line = f"{head} {made.text};"
         if len(line) <= _WIDTH or not made.pieces:
             return [line]
@@ -245,7 +254,7 @@ class Speller:
             case k.Local(name=name):
                 return Text(self._names.spell(name), mask=self._masks.get(name, 0))
             case k.Scalar(name=name):
-                return Text(self._names.spell(name))
+                return Text(self._dialect.scalar.format(x=self._names.spell(name)))
             case k.Position():
                 return self._spell_position(expression)
             case k.Load():
@@ -280,6 +289,17 @@ class Speller:
     def spell_vector(self, expression: k.Expression) -> Text:
         """The text of an expression where a vector must stand: a scalar repeated is spelled out."""
         return self._repeat(expression, self.spell(expression))
+
+    def _pin(self, expression: k.Expression) -> Text:
+        """The text of an expression that another operation has, kept as it is where the language
+        lets compilers take the two for one."""
+        made, pin = self.spell(expression), self._dialect.pin
+        if pin is None or not isinstance(expression, k.Operate):
+            return made
+        dtype, lanes = expression.type.dtype, expression.type.lanes
+        if (expression.operation.name, dtype) not in self._dialect.pinned:
+            return made
+        return Text(self._fill(pin, {"a": made.text}, dtype, lanes, dtype))
 
     def _repeat(self, expression: k.Expression, made: Text) -> Text:
         """An expression that is spelled, where a vector must stand."""
@@ -349,7 +369,7 @@ class Speller:
         operation = expression.operation
         arithmetic = operation.name in _ARITHMETIC or operation.transcendental
         zeros = [self._hide_zero(o) if arithmetic else None for o in expression.operands]
-        plain = [z or self.spell(o) for z, o in zip(zeros, expression.operands, strict=True)]
+        plain = [z or self._pin(o) for z, o in zip(zeros, expression.operands, strict=True)]
         wide = [
             z or self._repeat(o, p)
             for z, o, p in zip(zeros, expression.operands, plain, strict=True)
@@ -405,8 +425,10 @@ class Speller:
         lanes = expression.type.lanes
         condition = self.spell(expression.condition)
         sides = expression.then, expression.otherwise
-        then = self._hide_zero_beside(*sides) or self.spell_vector(expression.then)
-        otherwise = self._hide_zero_beside(*sides[::-1]) or self.spell_vector(expression.otherwise)
+        then, otherwise = (
+            self._hide_zero_beside(side, other) or self._repeat(side, self._pin(side))
+            for side, other in (sides, sides[::-1])
+        )
         mask = 0
         if lanes > 1 and expression.type.dtype is DataType.BOOL:
             mask = max(then.mask, otherwise.mask, condition.mask)
@@ -415,9 +437,13 @@ class Speller:
         if condition.mask:
             width = mask or self._measure(expression.type.dtype)
             condition = self._convert_mask(condition, width, lanes)
-        pieces = (condition.inner, f"? {then.inner}", f": {otherwise.inner}")
+        syntax = self._dialect.syntax
+        # Beside a comma, `<` and `>` may be taken for brackets.
+        bare = not syntax.is_infix and expression.type.dtype is not DataType.BOOL
+        c, a, b = (t.text if bare else t.inner for t in (condition, then, otherwise))
+        pieces = tuple(piece.format(c=c, a=a, b=b) for piece in syntax.choice)
         promoted = lanes == 1 and expression.type.dtype in self._dialect.promoted
-        return Text(" ".join(pieces), True, mask, pieces, promoted=promoted)
+        return Text(" ".join(pieces), syntax.is_infix, mask, pieces, promoted=promoted)
 
     def _spell_shuffle(self, shuffle: k.Shuffle) -> Text:
         dtype, lanes = shuffle.type.dtype, shuffle.type.lanes
@@ -444,7 +470,7 @@ class Speller:
         entry = self._dialect.conversions[source, target]
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported conversion {source} to {target} reached the renderer")
-        operand = self.spell(expression.operand)
+        operand = self._pin(expression.operand)
         if operand.mask:
             operand = self._convert_mask(operand, target.bytes, lanes)
         places: dict[str, str | int] = {
@@ -524,6 +550,18 @@ def _find_operator(entry: Spelling, lanes: int) -> str:
     text = entry.text if lanes == 1 or entry.vector is None else entry.vector
     found = _INFIX.fullmatch(text)
     return found[1] if found and entry.compound else ""
+
+
+def _find_computed(statements: Sequence[k.Statement]) -> frozenset[str]:
+    """The locals that something else is computed from: that are not only stored."""
+    found: set[str] = set()
+    for statement in statements:
+        expressions = list_expressions(statement)
+        if isinstance(statement, k.Store) and isinstance(statement.value, k.Local):
+            expressions = (statement.index,)
+        found.update(e.name for x in expressions for e in walk(x) if isinstance(e, k.Local))
+        found |= _find_computed(find_body(statement))
+    return frozenset(found)
 
 
 def _adds(statement: k.Assign) -> bool:
