@@ -13,6 +13,7 @@ import dataclasses
 import math
 import re
 import struct
+from collections.abc import Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -25,9 +26,9 @@ from dmlc.codegen.dialect import (
     make_conversions,
     make_table,
 )
+from dmlc.codegen.float32 import FUNCTIONS
 from dmlc.codegen.hlsl_helpers import HELPER_NAMES, Helpers
 from dmlc.codegen.hlsl_names import INTRINSICS, PATTERN
-from dmlc.codegen.translate import PREFIX
 from dmlc.kernel.schedule import Limits
 from dmlc.scalars import OPERATIONS, DataType, Kind
 
@@ -107,7 +108,7 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
         return Spelling(_INFIX[name], compound=True)
     if OPERATIONS[name].transcendental:
         arguments = "{a}, {b}" if OPERATIONS[name].arity == 2 else "{a}"
-        return Spelling(f"{{H}}({arguments})", helper=PREFIX + name)
+        return Spelling(f"{{H}}({arguments})", helper=FUNCTIONS[name])
     return Spelling(f"{name}({{a}})")
 
 
@@ -134,7 +135,8 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
         case "shift_left" | "shift_right":
             operator = "<<" if name == "shift_left" else ">>"
             mask = f"({{1}} & ({{T}}){8 * dtype.bytes - 1})"
-            return Spelling(f"{{0}} {operator} {mask}", compound=True)
+            within = f"{{0}} {operator} {{1}}"
+            return Spelling(f"{{0}} {operator} {mask}", compound=True, within=within)
         case _ if name in _INFIX:
             return Spelling(_INFIX[name], compound=True)
         case _:
@@ -229,6 +231,11 @@ def _variable(type_name: str, dtype: DataType) -> str:
     return f"precise {type_name}" if dtype.is_float else type_name
 
 
+def _function(result: str, name: str, parameters: Sequence[tuple[str, str]]) -> str:
+    given = ", ".join(f"const {type_name} {parameter}" for type_name, parameter in parameters)
+    return f"{result} {name}({given})\n{{"
+
+
 def _reserved(name: str) -> bool:
     return name in INTRINSICS or re.match(PATTERN, name) is not None
 
@@ -285,6 +292,8 @@ HLSL_6_2 = Dialect(
     ),
     local=_local,
     variable=_variable,
+    function=_function,
+    reinterpret="as{R}({a})",
     elements=Spelling("{p}[{i}]"),
     puts=Spelling("{p}[{i}] = {a};"),
     shuffles=Unsupported("HLSL has no vectors of eight"),
