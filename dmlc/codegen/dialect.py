@@ -7,9 +7,10 @@ operation and type has an entry: a `Spelling`, or `Unsupported` with the reason.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from dmlc.codegen.trace import Definition
 from dmlc.kernel.schedule import Limits
 from dmlc.program import Language
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
@@ -25,12 +26,14 @@ class Spelling:
     text: str
     compound: bool = False
     """True for infix text: inside other infix text it goes in parentheses."""
-    helper: str | None = None
-    """The key of a helper function that the text calls."""
+    helper: str | Definition | None = None
+    """What the text calls: a helper function by its key, or a function that is written out."""
     vector: str | None = None
     """The text for vectors, where it differs; as compound as the other."""
     four: str | None = None
     """The text for vectors of four, where it differs from that."""
+    within: str | None = None
+    """The text for a scalar shift by a literal that is less than the number of bits."""
     vector_helper: str | None = None
     """The key of the helper that the text for vectors calls, where it is another."""
 
@@ -195,6 +198,11 @@ class Dialect:
     """The declaration of a constant local, from its name, and its type's name and kind."""
     variable: Callable[[str, str, DataType], str]
     """The same of a local that changes."""
+    function: Callable[[str, str, Sequence[tuple[str, str]]], str]
+    """The head of a function, and what opens its body: from the type's name of its result, its
+    name, and the type's name and the name of each parameter."""
+    reinterpret: str
+    """The bits of `{a}` as a value of type `{R}`."""
     elements: Spelling
     """An array's: `{p}` is the array, `{i}` the index, `{at}` the address of both, `{n}` the number
     of lanes."""

@@ -14,6 +14,7 @@ import functools
 import math
 import re
 import struct
+from collections.abc import Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -27,10 +28,10 @@ from dmlc.codegen.dialect import (
     make_conversions,
     make_table,
 )
+from dmlc.codegen.float32 import FUNCTIONS
 from dmlc.codegen.hlsl_helpers import HELPER_NAMES, Helpers
 from dmlc.codegen.hlsl_host import HLSL, list_details
 from dmlc.codegen.hlsl_names import INTRINSICS, PATTERN
-from dmlc.codegen.translate import PREFIX
 from dmlc.kernel.schedule import Limits
 from dmlc.scalars import OPERATIONS, DataType, Kind
 
@@ -110,7 +111,7 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
         return Spelling(_INFIX[name], compound=True)
     if OPERATIONS[name].transcendental:
         arguments = "{a}, {b}" if OPERATIONS[name].arity == 2 else "{a}"
-        return Spelling(f"{{H}}({arguments})", helper=PREFIX + name)
+        return Spelling(f"{{H}}({arguments})", helper=FUNCTIONS[name])
     return Spelling(f"{name}({{a}})")
 
 
@@ -137,7 +138,8 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
         case "shift_left" | "shift_right":
             operator = "<<" if name == "shift_left" else ">>"
             mask = f"({{1}} & ({{T}}){8 * dtype.bytes - 1})"
-            return Spelling(f"{{0}} {operator} {mask}", compound=True)
+            within = f"{{0}} {operator} {{1}}"
+            return Spelling(f"{{0}} {operator} {mask}", compound=True, within=within)
         case _ if name in _INFIX:
             return Spelling(_INFIX[name], compound=True)
         case _:
@@ -232,6 +234,11 @@ def _variable(name: str, type_name: str, dtype: DataType) -> str:
     return f"{'precise ' if dtype.is_float else ''}{type_name} {name}"
 
 
+def _function(result: str, name: str, parameters: Sequence[tuple[str, str]]) -> str:
+    given = ", ".join(f"const {type_name} {parameter}" for type_name, parameter in parameters)
+    return f"{result} {name}({given})\n{{"
+
+
 def _reserved(name: str) -> bool:
     return name in INTRINSICS or re.match(PATTERN, name) is not None
 
@@ -291,6 +298,8 @@ HLSL_6_2 = Dialect(
     syntax=make_c_syntax("groupshared"),
     local=_local,
     variable=_variable,
+    function=_function,
+    reinterpret="as{R}({a})",
     elements=Spelling("{p}[{i}]"),
     puts=Spelling("{p}[{i}] = {a};"),
     shuffles=Unsupported("HLSL has no vectors of eight"),

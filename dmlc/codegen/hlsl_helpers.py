@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from dmlc.codegen.dialect import Entry, Helper, Spelling
-from dmlc.codegen.translate import PREFIX, translate
 from dmlc.scalars import DataType
 
 _FLOATS = {
@@ -339,17 +338,14 @@ PLAIN: Mapping[str, Helper] = MappingProxyType(
 """The helpers written here; the transcendental functions are translated when one is asked for."""
 
 
-@functools.cache
-def _portable() -> Mapping[str, Helper]:
-    return {p.name: Helper(p.text, p.needs, typed=False) for p in translate().values()}
-
-
 class Helpers(Mapping[str, Helper]):
     """The helpers that spellings call, and those that these need."""
 
     def __init__(self, *tables: Mapping[Any, Entry]) -> None:
         entries = [e for table in tables for e in table.values()]
-        self._called = {e.helper for e in entries if isinstance(e, Spelling) and e.helper}
+        self._called = {
+            e.helper for e in entries if isinstance(e, Spelling) and isinstance(e.helper, str)
+        }
 
     @functools.cached_property
     def _names(self) -> tuple[str, ...]:
@@ -363,7 +359,7 @@ class Helpers(Mapping[str, Helper]):
         return tuple(sorted(names))
 
     def __getitem__(self, key: str) -> Helper:
-        return _portable()[key] if key.startswith(PREFIX) else PLAIN[key]
+        return PLAIN[key]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -372,5 +368,5 @@ class Helpers(Mapping[str, Helper]):
         return len(self._names)
 
 
-HELPER_NAMES = rf"{'|'.join(PLAIN)}|{PREFIX}\w+"
+HELPER_NAMES = rf"{'|'.join(PLAIN)}|portable_\w+"
 """A pattern of every helper's name."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -133,14 +134,16 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
             count = f"({{1}} & {8 * dtype.bytes - 1})"
             mask = f"({{b}}) & ({{T}})({8 * dtype.bytes - 1})"
             if not signed and not narrow:
-                text = f"{{0}} << {count}"
-                return Spelling(text, compound=True, vector=f"({{a}}) << ({mask})")
+                vector, within = f"({{a}}) << ({mask})", "{0} << {1}"
+                return Spelling(f"{{0}} << {count}", compound=True, vector=vector, within=within)
             vector = f"as_{{T}}(as_{{U}}({{a}}) << as_{{U}}({mask}))"
-            return Spelling(f"({{T}})(({{U}}){{0}} << {count})", vector=vector)
+            within = "({T})(({U}){0} << {1})"
+            return Spelling(f"({{T}})(({{U}}){{0}} << {count})", vector=vector, within=within)
         case "shift_right":
             count = f"({{1}} & {8 * dtype.bytes - 1})"
             mask = f"(({{b}}) & ({{T}})({8 * dtype.bytes - 1}))"
-            return Spelling(f"({{T}})({{0}} >> {count})", vector=f"(({{a}}) >> {mask})")
+            vector, within = f"(({{a}}) >> {mask})", "({T})({0} >> {1})"
+            return Spelling(f"({{T}})({{0}} >> {count})", vector=vector, within=within)
         case "bit_and" | "bit_or" | "bit_xor" | "bit_not":
             if not narrow:
                 return Spelling(_INFIX[name], compound=True)
@@ -559,6 +562,11 @@ def _variable(name: str, type_name: str, dtype: DataType) -> str:
     return f"{type_name} {name}"
 
 
+def _function(result: str, name: str, parameters: Sequence[tuple[str, str]]) -> str:
+    given = ", ".join(f"const {type_name} {parameter}" for type_name, parameter in parameters)
+    return f"static {result} {name}({given})\n{{"
+
+
 def _reserved(name: str) -> bool:
     return name in BUILTINS or name.startswith("_") or re.match(PREFIXES, name) is not None
 
@@ -605,6 +613,8 @@ OPENCL = Dialect(
     syntax=make_c_syntax("__local"),
     local=_local,
     variable=_variable,
+    function=_function,
+    reinterpret="as_{R}({a})",
     elements=Spelling("{p}[{i}]", vector="vload{n}(0, {at})"),
     puts=Spelling("{p}[{i}] = {a};", vector="vstore{n}({a}, 0, {at});"),
     shuffles=Spelling("{H}({a}, {b}, {lanes})", helper="shuffle"),

@@ -6,23 +6,33 @@ wide a mask is, are decided here. What a whole file looks like is the template's
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 import re
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dmlc.codegen.dialect import Dialect, Entry, Spelling, Unsupported
 from dmlc.codegen.names import Mangler
+from dmlc.codegen.trace import Definition
 from dmlc.kernel import nodes as k
 from dmlc.kernel.infix import needs_parentheses
+from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.rewrite import find_body, list_expressions, walk
+from dmlc.kernel.tidy import tidy
 from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
 
 _ARITHMETIC = ("add", "sub", "mul", "div")
 _INFIX = re.compile(r"\{0\} (\S+) \{1\}")
 _INDENT = "    "
+
+PREFIX = "portable_"
+"""Stands before the names of functions that are written out: languages keep `exp` and `log`."""
+
 _WIDTH = 100
 
 _SIGNED = {1: DataType.INT8, 2: DataType.INT16, 4: DataType.INT32, 8: DataType.INT64}
@@ -57,8 +67,12 @@ class Text(NamedTuple):
 class Speller:
     """Spells one kernel. Collects the helper functions that it uses, in order of first use."""
 
-    def __init__(self, dialect: Dialect, kernel: k.Kernel, mangler: Mangler) -> None:
+    def __init__(
+        self, dialect: Dialect, kernel: k.Kernel, mangler: Mangler, *, hexadecimal: bool = False
+    ) -> None:
+        """Unsigned literals of more than a byte are `hexadecimal` where they are bits."""
         self._dialect = dialect
+        self._hexadecimal = hexadecimal
         self._kernel = kernel
         self._names = mangler
         self._buffers = {b.name: b for b in kernel.buffers}
@@ -249,8 +263,11 @@ class Speller:
         """The text of an expression. A repeated scalar stays a scalar: see `spell_vector`."""
         self.dtypes[expression.type.dtype] = None
         match expression:
-            case k.Literal():
-                return Text(self._dialect.literal(expression.type.dtype, expression.value))
+            case k.Literal(type=type_, value=value):
+                text = self._dialect.literal(type_.dtype, value)
+                if self._hexadecimal and type_.dtype is DataType.UINT32 and value > 0xFF:
+                    text = text.replace(f"{value}", f"{value:#010x}")
+                return Text(text)
             case k.Local(name=name):
                 return Text(self._names.spell(name), mask=self._masks.get(name, 0))
             case k.Scalar(name=name):
@@ -259,12 +276,19 @@ class Speller:
                 return self._spell_position(expression)
             case k.Load():
                 return self._spell_load(expression)
+            case k.Operate(operation=Definition() as operation, operands=operands):
+                given = ", ".join(self.spell(o).text for o in operands)
+                return Text(f"{self._use_function(operation)}({given})")
             case k.Operate():
                 return self._spell_operation(expression)
             case k.Choose():
                 return self._spell_choice(expression)
             case k.Convert():
                 return self._spell_conversion(expression)
+            case k.Reinterpret(operand=operand):
+                name = self._type_name(expression.type.dtype, expression.type.lanes)
+                given = self.spell(operand).text
+                return Text(self._dialect.reinterpret.format(R=name, a=given))
             case k.Broadcast():
                 return self.spell(expression.operand)
             case k.Element(array=array, index=index):
@@ -366,6 +390,8 @@ class Speller:
         entry, dtype = self._find_operation(expression)
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported {expression.operation} reached the renderer")
+        if lanes == 1 and entry.within is not None and _is_within(expression.operands[1]):
+            entry = dataclasses.replace(entry, text=entry.within)
         operation = expression.operation
         arithmetic = operation.name in _ARITHMETIC or operation.transcendental
         zeros = [self._hide_zero(o) if arithmetic else None for o in expression.operands]
@@ -515,7 +541,9 @@ class Speller:
             if dtype is not DataType.BOOL and "{U}" in text:
                 places["U"] = self._type_name(_UNSIGNED[dtype.bytes], lanes)
         helper = (spelling.vector_helper if lanes > 1 else None) or spelling.helper
-        if helper is not None and "{H}" in text:
+        if isinstance(helper, Definition):
+            places["H"] = self._use_function(helper)
+        elif helper is not None and "{H}" in text:
             places["H"] = self._use_helper(helper, dtype, lanes, storage)
         positional = [places.pop(n) for n in ("0", "1") if n in places]
         return text.format(*positional, **places)
@@ -544,6 +572,32 @@ class Speller:
         self.helpers[name] = string.Template(helper.text).substitute(places)
         return name
 
+    def _use_function(self, definition: Definition) -> str:
+        """The name of a function that is written out; its text, and what that needs, join what
+        the file needs."""
+        needed = spell_function(self._dialect, definition)
+        self.helpers |= {name: text for name, text in needed.items() if name not in self.helpers}
+        return PREFIX + definition.name
+
+
+@functools.cache
+def spell_function(dialect: Dialect, definition: Definition) -> Mapping[str, str]:
+    """The text of a function after those of the helpers that it needs, by their names."""
+    function = definition.function()
+    kernel = tidy(name_arithmetic(function.as_kernel(), dialect.limits.precise))
+    mangler = Mangler(dialect.reserved)
+    # A hidden zero is seen by kernels alone, and what is given is no argument of the kernel.
+    plain = dataclasses.replace(dialect, zeros=MappingProxyType({}), scalar="{x}")
+    speller = Speller(plain, kernel, mangler, hexadecimal=True)
+    body = speller.spell_body()
+    given = [(dialect.types[p.type.dtype], mangler.spell(p.name)) for p in function.parameters]
+    result = dialect.types[function.result.type.dtype]
+    name = PREFIX + definition.name
+    lines = [f"// {line}".rstrip() for line in function.note]
+    lines += [dialect.function(result, name, given), *body]
+    lines += [f"{_INDENT}return {mangler.spell('result')};", "}"]
+    return {**speller.helpers, name: "\n".join(lines)}
+
 
 def _find_operator(entry: Spelling, lanes: int) -> str:
     """The operator of a spelling that is two operands and it, and nothing else."""
@@ -562,6 +616,12 @@ def _find_computed(statements: Sequence[k.Statement]) -> frozenset[str]:
         found.update(e.name for x in expressions for e in walk(x) if isinstance(e, k.Local))
         found |= _find_computed(find_body(statement))
     return frozenset(found)
+
+
+def _is_within(distance: k.Expression) -> bool:
+    """Whether a shift is known to be by less than the number of bits."""
+    bits = 8 * distance.type.dtype.bytes
+    return isinstance(distance, k.Literal) and 0 <= distance.value < bits
 
 
 def _adds(statement: k.Assign) -> bool:
