@@ -189,10 +189,12 @@ class Dialect:
     """A zero that only the running kernel knows to be one, by type: what a literal zero becomes in
     arithmetic, where drivers would otherwise fold `x * 0` and `x / 0` whatever x is. Empty where
     compilers can be trusted with literals."""
-    pinned: frozenset[tuple[str, DataType]]
-    """The operations whose result compilers may take apart where another operation has it."""
     pin: Spelling | None
-    """How `{a}`, such a result, is kept as it is. None where nothing is pinned."""
+    """How `{a}`, a float that was rounded, is kept as it is. None where compilers compute as
+    written."""
+    unpinned: Mapping[str, tuple[str, ...]]
+    """The operations that are pinned where others take what they give, and what may take it as it
+    is all the same."""
     syntax: Syntax
     local: Callable[[str, str, DataType], str]
     """The declaration of a constant local, from its name, and its type's name and kind."""
@@ -218,7 +220,8 @@ class Dialect:
     `{n}` bytes, as a `{I}`. Empty where no profile streams."""
     positions: Mapping[str, str]
     """The work group's number (`group`; `single` where groups hold one work item; `rows` where
-    they are laid out in rows of `{row}`) and the work item's (`lane`), of type `{I}`."""
+    they are laid out in rows of `{row}`) and the work item's (`lane`), of type `{I}`; `signed
+    group` and so on, where it is another text for signed positions."""
     scalar: str
     """How the scalar argument `{x}` is read."""
     reserved: Callable[[str], bool]

@@ -293,8 +293,8 @@ HLSL_6_2 = Dialect(
     zeros=MappingProxyType(
         {T.FLOAT32: "asfloat(group_id.z)", T.FLOAT64: "asdouble(group_id.z, 0)"}
     ),
-    pinned=frozenset(),
     pin=None,
+    unpinned=MappingProxyType({}),
     syntax=make_c_syntax("groupshared"),
     local=_local,
     variable=_variable,

@@ -314,16 +314,23 @@ class Speller:
         """The text of an expression where a vector must stand: a scalar repeated is spelled out."""
         return self._repeat(expression, self.spell(expression))
 
-    def _pin(self, expression: k.Expression) -> Text:
-        """The text of an expression that another operation has, kept as it is where the language
-        lets compilers take the two for one."""
-        made, pin = self.spell(expression), self._dialect.pin
+    def _pin(self, expression: k.Expression, taker: str = "") -> Text:
+        """The text of an expression that something else takes, an operation if `taker` names it,
+        kept as it is where the language lets compilers make one of the two."""
+        made, pin, dtype = self.spell(expression), self._dialect.pin, expression.type.dtype
         if pin is None or not isinstance(expression, k.Operate):
             return made
-        dtype, lanes = expression.type.dtype, expression.type.lanes
-        if (expression.operation.name, dtype) not in self._dialect.pinned:
+        unpinned = self._dialect.unpinned.get(expression.operation.name)
+        if unpinned is None or taker in unpinned or not dtype.is_float:
             return made
-        return Text(self._fill(pin, {"a": made.text}, dtype, lanes, dtype))
+        return self._write_pin(pin, made, dtype)
+
+    def _write_pin(self, pin: Spelling, made: Text, dtype: DataType) -> Text:
+        text = self._fill(pin, {"a": made.text}, dtype, 1, dtype)
+        head, _, tail = text.partition(made.text)
+        first, *rest = made.pieces or ("",)
+        pieces = (head + first, *rest[:-1], rest[-1] + tail) if rest else ()
+        return Text(text, pieces=pieces)
 
     def _repeat(self, expression: k.Expression, made: Text) -> Text:
         """An expression that is spelled, where a vector must stand."""
@@ -343,6 +350,8 @@ class Speller:
         if position.geometry is k.Geometry.GROUP:
             kind = "single" if launch.group_size == 1 else "group"
             kind = "rows" if launch.row is not None else kind
+        signed = f"signed {kind}" if self._kernel.index_signed else ""
+        kind = signed if signed in self._dialect.positions else kind
         text = self._dialect.positions[kind].format(I=self.index_type, row=launch.row)
         return Text(text, compound=kind == "rows")
 
@@ -395,7 +404,18 @@ class Speller:
         operation = expression.operation
         arithmetic = operation.name in _ARITHMETIC or operation.transcendental
         zeros = [self._hide_zero(o) if arithmetic else None for o in expression.operands]
-        plain = [z or self._pin(o) for z, o in zip(zeros, expression.operands, strict=True)]
+        plain = [
+            z or self._pin(o, operation.name)
+            for z, o in zip(zeros, expression.operands, strict=True)
+        ]
+        if self._dialect.pin and dtype.is_float and entry.helper is None:
+            # A compiler knows what x - x and x == x are, but for NaN.
+            first, *rest = expression.operands
+            pin = self._dialect.pin
+            plain[1:] = [
+                self._write_pin(pin, p, dtype) if o == first else p
+                for o, p in zip(rest, plain[1:], strict=True)
+            ]
         wide = [
             z or self._repeat(o, p)
             for z, o, p in zip(zeros, expression.operands, plain, strict=True)
@@ -558,6 +578,9 @@ class Speller:
         if name in self.helpers:
             return name
         needed = [self._use_helper(n, dtype, lanes, storage) for n in helper.needs]
+        if "$" not in helper.text:
+            self.helpers[name] = helper.text
+            return name
         stored = self._dialect.storage[storage]
         places = {
             "H": name,

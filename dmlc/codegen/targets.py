@@ -6,11 +6,13 @@ from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.hlsl import HLSL_6_0, HLSL_6_2
 from dmlc.codegen.opencl import OPENCL
 from dmlc.codegen.target import Target
+from dmlc.codegen.wgsl import WGSL
 from dmlc.source import UnknownNameError, unknown_name
 
 TARGETS: tuple[Target, ...] = (
     Target((HLSL_6_2, HLSL_6_0), runtimes=("vulkan", "d3d12"), compiler="hlsl"),
     Target((OPENCL,), runtimes=("opencl",)),
+    Target((WGSL,), runtimes=("wgpu",), is_general=False),
 )
 """In the order in which people read of them."""
 

@@ -9,6 +9,7 @@ The parts: `device` (the package behind it, choosing a device, the limits), `pla
 from __future__ import annotations
 
 from dmlc.program import Program
+from dmlc.runtime.copied import Call
 from dmlc.runtime.d3d12 import device
 from dmlc.runtime.d3d12.device import (
     UNTESTED,
@@ -17,7 +18,7 @@ from dmlc.runtime.d3d12.device import (
     find_devices,
     open_context,
 )
-from dmlc.runtime.d3d12.executable import Call, Executable
+from dmlc.runtime.d3d12.executable import Executable
 
 __all__ = [
     "UNTESTED",
