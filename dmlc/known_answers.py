@@ -214,12 +214,12 @@ def make_questions(device: AnyDevice) -> list[Question]:
     """The questions that a device can be asked, compiled for it. Those whose types its language
     has no arithmetic for are left out."""
     found: list[Question] = []
-    for sheet in _SHEETS:
-        function = _make_function(sheet)
-        try:
-            program = compile_for(function, device)
-        except UnsupportedError:
+    for whole in _SHEETS:
+        sheet = _leave_out(whole, device)
+        if not sheet.lines:
             continue
+        function = _make_function(sheet)
+        program = compile_for(function, device)
         inputs = {name: _fill(dtype, values) for name, dtype, values in sheet.inputs}
         expected = find_expected(function, inputs)
         answers = {
@@ -230,6 +230,26 @@ def make_questions(device: AnyDevice) -> list[Question]:
         }
         found.append(Question(program, inputs, answers))
     return found
+
+
+def _leave_out(sheet: _Sheet, device: AnyDevice) -> _Sheet:
+    """A sheet without the lines that a device's language has no arithmetic for, nor what they
+    alone are given."""
+    lines = tuple(line for line in sheet.lines if _can_ask(_pick_lines(sheet, (line,)), device))
+    return sheet if lines == sheet.lines else _pick_lines(sheet, lines)
+
+
+def _pick_lines(sheet: _Sheet, lines: tuple[_Line, ...]) -> _Sheet:
+    used = {name for line in lines for name in _list_operands(line.formula)}
+    return _Sheet(sheet.name, tuple(i for i in sheet.inputs if i[0] in used), lines)
+
+
+def _can_ask(sheet: _Sheet, device: AnyDevice) -> bool:
+    try:
+        compile_for(_make_function(sheet), device)
+    except UnsupportedError:
+        return False
+    return True
 
 
 def _make_function(sheet: _Sheet) -> ir.Function:

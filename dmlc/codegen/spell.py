@@ -77,7 +77,7 @@ class Speller:
         self._names = mangler
         self._buffers = {b.name: b for b in kernel.buffers}
         self._masks: dict[str, int] = {}
-        self._computed = _find_computed(kernel.body) if dialect.pin else frozenset[str]()
+        self._stored = _find_stored(kernel.body)
         self._index = (kernel.index_bits, kernel.index_signed)
         self.index_type = dialect.index_types[self._index]
         integers = _SIGNED if kernel.index_signed else _UNSIGNED
@@ -198,7 +198,7 @@ class Speller:
         indent: str,
         declare: Callable[[str, str, DataType], str],
     ) -> list[str]:
-        made = self._pin(value) if local.name in self._computed else self.spell(value)
+        made = self.spell(value) if local.name in self._stored else self._pin(value)
         if made.mask:
             self._masks[local.name] = made.mask
             type_name = self._type_name(_SIGNED[made.mask], local.type.lanes)
@@ -277,7 +277,7 @@ class Speller:
             case k.Load():
                 return self._spell_load(expression)
             case k.Operate(operation=Definition() as operation, operands=operands):
-                given = ", ".join(self.spell(o).text for o in operands)
+                given = ", ".join(self._pin(o).text for o in operands)
                 return Text(f"{self._use_function(operation)}({given})")
             case k.Operate():
                 return self._spell_operation(expression)
@@ -408,10 +408,10 @@ class Speller:
             z or self._pin(o, operation.name)
             for z, o in zip(zeros, expression.operands, strict=True)
         ]
-        if self._dialect.pin and dtype.is_float and entry.helper is None:
+        pin = self._dialect.pin
+        if pin and dtype.is_float and not entry.helper and operation.name not in ("add", "mul"):
             # A compiler knows what x - x and x == x are, but for NaN.
             first, *rest = expression.operands
-            pin = self._dialect.pin
             plain[1:] = [
                 self._write_pin(pin, p, dtype) if o == first else p
                 for o, p in zip(rest, plain[1:], strict=True)
@@ -629,16 +629,20 @@ def _find_operator(entry: Spelling, lanes: int) -> str:
     return found[1] if found and entry.compound else ""
 
 
-def _find_computed(statements: Sequence[k.Statement]) -> frozenset[str]:
-    """The locals that something else is computed from: that are not only stored."""
-    found: set[str] = set()
-    for statement in statements:
+def _find_stored(statements: Sequence[k.Statement]) -> frozenset[str]:
+    """The locals that are stored, and that nothing else takes."""
+    stored: set[str] = set()
+    taken: set[str] = set()
+    pending = list(statements)
+    while pending:
+        statement = pending.pop()
+        pending += find_body(statement)
         expressions = list_expressions(statement)
         if isinstance(statement, k.Store) and isinstance(statement.value, k.Local):
+            stored.add(statement.value.name)
             expressions = (statement.index,)
-        found.update(e.name for x in expressions for e in walk(x) if isinstance(e, k.Local))
-        found |= _find_computed(find_body(statement))
-    return frozenset(found)
+        taken.update(e.name for x in expressions for e in walk(x) if isinstance(e, k.Local))
+    return frozenset(stored - taken)
 
 
 def _is_within(distance: k.Expression) -> bool:
