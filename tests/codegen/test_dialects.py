@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+from dmlc.codegen import functions
 from dmlc.codegen.dialect import COMPUTE_TYPES, Dialect, Spelling, Unsupported, operation_pairs
 from dmlc.codegen.render import DIALECTS, find_dialect
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
@@ -41,22 +42,49 @@ def test_every_conversion_load_and_store_is_spelled(dialect: Dialect) -> None:
     assert set(dialect.stores) | set(dialect.halves) == held
     assert set(dialect.halves) == set(dialect.limits.word_types)
     assert set(dialect.streaming) <= held
-    entries = [*dialect.operations.values(), *dialect.conversions.values()]
-    for table in (
-        dialect.loads,
-        dialect.stores,
-        dialect.streaming,
-        dialect.halves,
-        dialect.prefetches,
-    ):
-        entries += table.values()
-    spelled = [e for e in entries if isinstance(e, Spelling)]
-    called = {h for e in spelled for h in (e.helper, e.vector_helper) if isinstance(h, str)}
-    if isinstance(dialect.shuffles, Spelling) and dialect.shuffles.helper:
-        called.add(dialect.shuffles.helper)
-    needed = {needed for h in dialect.helpers.values() for needed in h.needs}
-    # What has one for vectors of eight is called like any other.
-    assert called | needed == {re.sub(r"_x\d+$", "", name) for name in dialect.helpers}
+
+
+def called(dialect: Dialect) -> set[str]:
+    """The keys of the helper functions that a dialect's spellings call."""
+    tables = (
+        dialect.operations, dialect.conversions, dialect.loads, dialect.stores, dialect.streaming,
+        dialect.halves, dialect.prefetches, {0: dialect.shuffles},
+    )  # fmt: skip
+    entries = [e for table in tables for e in table.values() if isinstance(e, Spelling)]
+    return {h for e in entries for h in (e.helper, e.vector_helper) if isinstance(h, str)}
+
+
+@BY_NAME
+def test_every_helper_function_that_is_called_is_written(dialect: Dialect) -> None:
+    """And no other, but what some dialect of the language calls."""
+    alike = [d for d in DIALECTS if d.helpers is dialect.helpers]
+    needed = {n for h in dialect.helpers.values() for n in h.needs}
+    wanted = needed.union(*map(called, alike))
+    types = "|".join(dialect.types.values())
+    # What is written for one type, or for one number of lanes, is called like any other.
+    written = {key for key in dialect.helpers if key in wanted}
+    others = [re.sub(rf"_(x\d+|{types})$", "", k) for k in dialect.helpers if k not in written]
+    assert written.union(others) == wanted
+
+
+def test_helper_functions_are_read_from_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "What is in this file.\n\n//// sin_$T cos_$T\n$T $H(const $T x)\n{\n    return $K(x);\n}\n"
+        "\n//// ${T}_to_$R\n// Rounds.\n$R $H(const $T x);\n\n//// put_x8\n$narrow(x);\n"
+        "\n//// narrow$X\n#\n"
+    )
+    monkeypatch.setattr(functions, "read_resource", {"templates/f.c": text}.__getitem__)
+    found = functions.read_helpers("f.c")
+    assert list(found) == ["sin", "cos", "to", "put_x8", "narrow"]
+    assert found["cos"].text is found["sin"].text
+    assert found["cos"].text.template.startswith("$T $H(const $T x)\n{")
+    assert found["to"].text.template == "// Rounds.\n$R $H(const $T x);"
+    assert [h.needs for h in found.values()] == [(), (), (), ("narrow",), ()]
+    names = re.compile(functions.match_names(found, "int|float"))
+    for name in ("sin_float", "cos_float4", "float_to_int", "put_x8", "narrow", "narrow_x16"):
+        assert names.fullmatch(name), name
+    for name in ("sin", "to", "put", "sin_floaty", "narrow_float"):
+        assert not names.fullmatch(name), name
 
 
 def test_opencl_refuses_no_type() -> None:
