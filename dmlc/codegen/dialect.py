@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from dmlc.codegen.functions import Helper
 from dmlc.codegen.trace import Definition
 from dmlc.kernel.schedule import Limits
 from dmlc.program import Language
@@ -46,20 +47,6 @@ class Unsupported:
 
 
 Entry = Spelling | Unsupported
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Helper:
-    """A function emitted where it is used. In `text`, `$H` stands for its own name, `$T` for the
-    type it computes with, `$U` and `$I` for the integers as wide, `$L` for the number of lanes,
-    `$S` for what the buffer holds, `$B` for the unsigned integer as wide as that, and `$N` for
-    the first helper it needs."""
-
-    text: str
-    needs: tuple[str, ...] = ()
-    """The keys of the helpers it calls, which stand before it."""
-    typed: bool = True
-    """The name ends in the type `$T`; otherwise only in the number of lanes, as in `_x16`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -181,10 +168,7 @@ class Dialect:
     """How `{w}`, a word that two elements share, takes the value `{a}` as its half `{h}` (0 or 1):
     for the types that buffers hold so."""
     helpers: Mapping[str, Helper]
-    """By key, or by key and number of lanes as in `load_half_x8`, where vectors of so many have one
-    of their own."""
-    helper_names: str
-    """A pattern of the helpers' names."""
+    """The functions that are text, by their keys."""
     zeros: Mapping[DataType, str]
     """A zero that only the running kernel knows to be one, by type: what a literal zero becomes in
     arithmetic, where drivers would otherwise fold `x * 0` and `x / 0` whatever x is. Empty where

@@ -29,7 +29,7 @@ from dmlc.codegen.dialect import (
     make_table,
 )
 from dmlc.codegen.float32 import FUNCTIONS
-from dmlc.codegen.hlsl_helpers import HELPER_NAMES, Helpers
+from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.hlsl_host import HLSL, list_details
 from dmlc.codegen.hlsl_names import INTRINSICS, PATTERN
 from dmlc.kernel.schedule import Limits
@@ -106,7 +106,7 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
         return Spelling("abs({a}) == {I}".replace("{I}", _literal(dtype, math.inf)), compound=True)
     if name in _FLOAT_HELPERS:
         arguments = "{a}, {b}" if name in ("min", "max", "mod") else "{a}"
-        return Spelling(f"{{H}}({arguments})", helper=f"{name}_double" if double else name)
+        return Spelling(f"{{H}}({arguments})", helper=name)
     if name in _INFIX:
         return Spelling(_INFIX[name], compound=True)
     if OPERATIONS[name].transcendental:
@@ -147,8 +147,7 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
 
 
 _SPLIT = (
-    (T.INT64, T.FLOAT32), (T.UINT64, T.FLOAT32), (T.INT32, T.FLOAT64), (T.INT64, T.FLOAT64),
-    (T.UINT64, T.FLOAT64), (T.INT32, T.INT64),
+    (T.INT64, T.FLOAT32), (T.UINT64, T.FLOAT32), (T.INT32, T.FLOAT64), (T.INT32, T.INT64),
 )  # fmt: skip
 """The conversions that DXC or drivers get wrong in one step."""
 
@@ -163,17 +162,14 @@ def _convert(source: DataType, target: DataType) -> Entry:
     if source is T.BOOL:
         return Spelling("({R})({a} ? 1 : 0)")
     if source.is_float and target.is_integer:
-        return Spelling("{H}({a})", helper=f"{_short(source)}_to_{target.name.lower()}")
+        return Spelling("{H}({a})", helper="to")
     if (source, target) == (T.INT32, T.UINT64):
-        return Spelling("({R}){H}({a})", helper="int32_to_int64")
+        return Spelling("({R}){H}({a})", helper="int_to_int64_t")
+    if target is T.FLOAT64 and source.bytes == 8:
+        return Spelling("{H}({a})", helper="wide_to_double")
     if (source, target) in _SPLIT:
-        name = _short(target) if target.is_float else target.name.lower()
-        return Spelling("{H}({a})", helper=f"{source.name.lower()}_to_{name}")
+        return Spelling("{H}({a})", helper=f"{TYPES[source]}_to_{TYPES[target]}")
     return Spelling("({R}){0}")
-
-
-def _short(dtype: DataType) -> str:
-    return "double" if dtype is T.FLOAT64 else "float"
 
 
 def _literal(dtype: DataType, value: bool | int | float) -> str:
@@ -286,8 +282,7 @@ HLSL_6_2 = Dialect(
     stores=STORES,
     streaming=MappingProxyType({}),
     prefetches=MappingProxyType({}),
-    helpers=Helpers(_OPERATIONS, _CONVERSIONS, LOADS, STORES),
-    helper_names=HELPER_NAMES,
+    helpers=read_helpers("hlsl.functions.hlsl"),
     halves=MappingProxyType({}),
     # Groups are dispatched in (x, y, 1).
     zeros=MappingProxyType(
@@ -378,7 +373,6 @@ HLSL_6_0 = dataclasses.replace(
     loads=_LOADS_6_0,
     stores=_STORES_6_0,
     halves=_HALVES_6_0,
-    helpers=Helpers(_OPERATIONS_6_0, _CONVERSIONS_6_0, _LOADS_6_0, _STORES_6_0, _HALVES_6_0),
     details=functools.partial(list_details, shader_model="6.0"),
     shader_model="6.0",
 )

@@ -16,6 +16,7 @@ import jinja2
 from dmlc import ir
 from dmlc.buffer_plan import Need, Occupants, plan_buffers
 from dmlc.codegen.dialect import BufferView, Dialect, ScalarView, SourceParts
+from dmlc.codegen.functions import match_names
 from dmlc.codegen.names import (
     Mangler,
     free_name,
@@ -24,7 +25,7 @@ from dmlc.codegen.names import (
     make_identifier,
     wrap_comment,
 )
-from dmlc.codegen.spell import Speller
+from dmlc.codegen.spell import PREFIX, Speller
 from dmlc.kernel import nodes as k
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Profile
 from dmlc.program import (
@@ -290,7 +291,7 @@ def _render_kernel(
 def _reserved_names(dialect: Dialect) -> Callable[[str], bool]:
     """Whether the language, or a helper function, has a name for itself."""
     types = "|".join(dialect.types.values())
-    own = re.compile(rf"({dialect.helper_names})(_({types})(\d+)?|_x\d+)?")
+    own = re.compile(rf"{match_names(dialect.helpers, types)}|{PREFIX}\w+")
 
     def reserved(name: str) -> bool:
         return dialect.reserved(name) or own.fullmatch(name) is not None

@@ -10,10 +10,11 @@ import dataclasses
 import functools
 import math
 import re
-import string
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
+
+import numpy as np
 
 from dmlc.codegen.dialect import Dialect, Entry, Spelling, Unsupported
 from dmlc.codegen.names import Mangler
@@ -525,7 +526,7 @@ class Speller:
             "R": self._type_name(target, lanes),
         }
         mask = source.bytes if target is DataType.BOOL and lanes > 1 else 0
-        text = self._fill(entry, places, source, lanes, source)
+        text = self._fill(entry, places, source, lanes, source, target)
         return Text(text, entry.compound, mask)
 
     def _measure(self, dtype: DataType) -> int:
@@ -544,6 +545,10 @@ class Speller:
         name = self.index_type if dtype.kind is Kind.INDEX else self._dialect.types[dtype]
         return name + (str(lanes) if lanes > 1 else "")
 
+    def _name_integer(self, dtype: DataType, lanes: int) -> str:
+        """Nothing, where the language has none of that size."""
+        return self._type_name(dtype, lanes) if dtype in self._dialect.types else ""
+
     def _fill(
         self,
         spelling: Spelling,
@@ -551,6 +556,7 @@ class Speller:
         dtype: DataType,
         lanes: int,
         storage: DataType,
+        result: DataType | None = None,
     ) -> str:
         text = spelling.text if lanes == 1 or spelling.vector is None else spelling.vector
         if lanes == 4 and spelling.four is not None:
@@ -564,35 +570,51 @@ class Speller:
         if isinstance(helper, Definition):
             places["H"] = self._use_function(helper)
         elif helper is not None and "{H}" in text:
-            places["H"] = self._use_helper(helper, dtype, lanes, storage)
+            places["H"] = self._use_helper(helper, dtype, lanes, storage, result)
         positional = [places.pop(n) for n in ("0", "1") if n in places]
         return text.format(*positional, **places)
 
-    def _use_helper(self, key: str, dtype: DataType, lanes: int, storage: DataType) -> str:
-        """The name of a helper for a type; its text joins those the file needs."""
+    def _use_helper(
+        self,
+        key: str,
+        dtype: DataType,
+        lanes: int,
+        storage: DataType,
+        result: DataType | None = None,
+    ) -> str:
+        """The name of a helper for a type, or for a conversion from it; its text joins those the
+        file needs."""
         type_name = self._type_name(dtype, lanes)
         helpers = self._dialect.helpers
-        helper = helpers.get(f"{key}_x{lanes}") or helpers[key]
-        suffix = f"_{type_name}" if helper.typed else f"_x{lanes}" if lanes > 1 else ""
-        name = key + suffix
+        exact = helpers.get(f"{key}_{type_name}") or helpers.get(f"{key}_x{lanes}")
+        helper = exact or helpers[key]
+        places = {
+            "K": helper.key,
+            "T": type_name,
+            "L": str(lanes) if lanes > 1 else "",
+            "X": f"_x{lanes}" if lanes > 1 else "",
+            "R": "" if result is None else self._type_name(result, lanes),
+        }
+        name = helper.name.substitute(places)
         if name in self.helpers:
             return name
-        needed = [self._use_helper(n, dtype, lanes, storage) for n in helper.needs]
-        if "$" not in helper.text:
-            self.helpers[name] = helper.text
-            return name
+        for needed in helper.needs:
+            places[needed] = self._use_helper(needed, dtype, lanes, storage)
         stored = self._dialect.storage[storage]
-        places = {
+        word = _UNSIGNED if dtype.kind is Kind.UNSIGNED else _SIGNED
+        places |= {
             "H": name,
-            "T": type_name,
-            "U": self._type_name(_UNSIGNED[dtype.bytes], lanes),
-            "I": self._type_name(_SIGNED[dtype.bytes], lanes),
-            "L": str(lanes) if lanes > 1 else "",
+            "U": self._name_integer(_UNSIGNED[dtype.bytes], lanes),
+            "I": self._name_integer(_SIGNED[dtype.bytes], lanes),
+            "W": self._name_integer(word[4], lanes),
             "S": stored if isinstance(stored, str) else "",
-            "B": self._type_name(_UNSIGNED[storage.bytes], lanes),
-            "N": needed[0] if needed else "",
+            "B": self._name_integer(_UNSIGNED[storage.bytes], lanes),
         }
-        self.helpers[name] = string.Template(helper.text).substitute(places)
+        if result is not None and result.is_integer:
+            literal, limits = self._dialect.literal, np.iinfo(result.dtype)
+            places |= {"LEAST": literal(result, limits.min), "MOST": literal(result, limits.max)}
+            places |= {"LOW": literal(dtype, limits.min), "HIGH": literal(dtype, limits.max + 1)}
+        self.helpers[name] = helper.text.substitute(places)
         return name
 
     def _use_function(self, definition: Definition) -> str:

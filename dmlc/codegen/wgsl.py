@@ -25,7 +25,7 @@ from dmlc.codegen.dialect import (
     make_table,
 )
 from dmlc.codegen.float32 import FUNCTIONS
-from dmlc.codegen.wgsl_helpers import HELPERS
+from dmlc.codegen.functions import read_helpers
 from dmlc.codegen.wgsl_host import WGSL_LANGUAGE, list_details
 from dmlc.codegen.wgsl_names import WORDS
 from dmlc.kernel.schedule import Limits
@@ -241,8 +241,7 @@ WGSL = Dialect(
     ),
     streaming=MappingProxyType({}),
     prefetches=MappingProxyType({}),
-    helpers=HELPERS,
-    helper_names=rf"{'|'.join(HELPERS)}|portable_\w+",
+    helpers=read_helpers("wgsl.functions.wgsl"),
     halves=MappingProxyType({}),
     zeros=MappingProxyType({T.FLOAT32: "bitcast<f32>(zero_bits)"}),
     pin=Spelling("{H}({a})", helper="pin"),

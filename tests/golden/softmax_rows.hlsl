@@ -12,11 +12,16 @@
 StructuredBuffer<float> X : register(t0);
 RWStructuredBuffer<float> Y : register(u0);
 
+// By its bits, so that no assumption about NaN can fold it away.
+bool isnan_float(const float x)
+{
+    return (asuint(x) & 0x7fffffff) > 0x7f800000;
+}
+
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 float max_float(const float a, const float b)
 {
-    const bool is_nan = (asuint(b) & 0x7fffffff) > 0x7f800000;
-    return (b > a || is_nan) ? b : a;
+    return (b > a || isnan_float(b)) ? b : a;
 }
 
 // x within [low, high]; low where x is NaN.
@@ -36,12 +41,6 @@ float portable_scale(const float y, const float k)
     precise const float result = y * asfloat(asuint(value) << 23u)
         * asfloat(asuint(value_1) << 23u);
     return result;
-}
-
-// By its bits, so that no assumption about NaN can fold it away.
-bool isnan_float(const float x)
-{
-    return (asuint(x) & 0x7fffffff) > 0x7f800000;
 }
 
 float portable_exp(const float x)

@@ -1,36 +1,46 @@
+Functions that WGSL lacks, or leaves to implementations. Each stands under its name, and is written
+into the files that use it; `dmlc/codegen/functions.py` says what $H and the like stand for.
+
+//// pin
 // The same number, which no compiler sees through: neither what gave it nor what takes it is
 // computed otherwise than written.
-fn pin(x: f32) -> f32 {
+fn $H(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) | zero_bits);
 }
 
+//// is_nan
 // By its bits: compilers may take no number for NaN.
-fn is_nan(x: f32) -> bool {
+fn $H(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
 }
 
+//// is_infinite
 // By its bits: compilers may take no number for infinite.
-fn is_infinite(x: f32) -> bool {
+fn $H(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u;
 }
 
+//// lesser
 // The smaller one; NaN where either is NaN, and the first of two equal ones.
-fn lesser(a: f32, b: f32) -> f32 {
-    return select(a, b, b < a || is_nan(b));
+fn $H(a: f32, b: f32) -> f32 {
+    return select(a, b, b < a || $is_nan(b));
 }
 
+//// greater
 // The larger one; NaN where either is NaN, and the first of two equal ones.
-fn greater(a: f32, b: f32) -> f32 {
-    return select(a, b, b > a || is_nan(b));
+fn $H(a: f32, b: f32) -> f32 {
+    return select(a, b, b > a || $is_nan(b));
 }
 
+//// sign_of
 // -1, 1, or x itself where it is a zero or NaN.
-fn sign_of(x: f32) -> f32 {
+fn $H(x: f32) -> f32 {
     return select(select(x, -1.0f, x < 0.0f), 1.0f, x > 0.0f);
 }
 
+//// remainder
 // The remainder of a / b with the sign of a, exactly; NaN where b is 0 or a is infinite.
-fn remainder(a: f32, b: f32) -> f32 {
+fn $H(a: f32, b: f32) -> f32 {
     let x = bitcast<u32>(a) & 0x7fffffffu;
     let y = bitcast<u32>(b) & 0x7fffffffu;
     let undefined = x >= 0x7f800000u || y > 0x7f800000u || y == 0u;
@@ -62,49 +72,56 @@ fn remainder(a: f32, b: f32) -> f32 {
     return bitcast<f32>(select(bits, 0x7fc00000u | zero_bits, undefined));
 }
 
+//// round_f16
 // Rounds to the nearest f16, ties to even, as storing it would; NaN stays NaN.
-fn round_f16(value: f32) -> f32 {
+fn $H(value: f32) -> f32 {
     let sign = bitcast<u32>(value) & 0x80000000u;
     let size = bitcast<u32>(value) & 0x7fffffffu;
     let rounded = (size + 0x0fffu + ((size >> 13u) & 1u)) & 0xffffe000u;
     let normal = select(rounded, 0x7f800000u, rounded >= 0x47800000u);
     // Below 2^-14 an f16 counts in units of 2^-24, as floats from 0.5 to 1 do.
-    let denormal = pin(bitcast<f32>(size) + 0.5f) - 0.5f;
+    let denormal = $pin(bitcast<f32>(size) + 0.5f) - 0.5f;
     let bits = select(normal, bitcast<u32>(denormal), size < 0x38800000u);
     return bitcast<f32>(select(bits, size, size > 0x7f800000u) | sign);
 }
 
+//// div_i32
 // Rounds towards zero; 0 where b is 0, and wraps where the quotient has no i32.
-fn div_i32(a: i32, b: i32) -> i32 {
+fn $H(a: i32, b: i32) -> i32 {
     let quotient = a / select(b, 1, b == 0 || b == -1);
     return select(select(quotient, -a, b == -1), 0, b == 0);
 }
 
+//// div_u32
 // Rounds down; 0 where b is 0.
-fn div_u32(a: u32, b: u32) -> u32 {
+fn $H(a: u32, b: u32) -> u32 {
     return select(a / select(b, 1u, b == 0u), 0u, b == 0u);
 }
 
+//// mod_i32
 // The remainder, with the sign of a; 0 where b is 0.
-fn mod_i32(a: i32, b: i32) -> i32 {
+fn $H(a: i32, b: i32) -> i32 {
     return a % select(b, 1, b == 0 || b == -1);
 }
 
+//// mod_u32
 // The remainder; 0 where b is 0.
-fn mod_u32(a: u32, b: u32) -> u32 {
+fn $H(a: u32, b: u32) -> u32 {
     return a % select(b, 1u, b == 0u);
 }
 
+//// f32_to_i32
 // Rounds towards zero; out of range gives the nearest bound, NaN gives 0.
-fn f32_to_i32(x: f32) -> i32 {
+fn $H(x: f32) -> i32 {
     let fits = -2147483648.0f <= x && x < 2147483648.0f;
     let whole = i32(select(0.0f, x, fits));
     let bound = select(i32(-2147483648), 2147483647, x > 0.0f);
-    return select(select(bound, 0, is_nan(x)), whole, fits);
+    return select(select(bound, 0, $is_nan(x)), whole, fits);
 }
 
+//// f32_to_u32
 // Rounds towards zero; out of range gives the nearest bound, NaN gives 0.
-fn f32_to_u32(x: f32) -> u32 {
+fn $H(x: f32) -> u32 {
     let fits = 0.0f <= x && x < 4294967296.0f;
     let whole = u32(select(0.0f, x, fits));
     return select(select(0u, 4294967295u, x > 0.0f), whole, fits);
