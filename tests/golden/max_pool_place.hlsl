@@ -11,11 +11,16 @@
 StructuredBuffer<float> Input : register(t0);
 RWStructuredBuffer<float> Output : register(u0);
 
+// By its bits, so that no assumption about NaN can fold it away.
+bool isnan_float(const float x)
+{
+    return (asuint(x) & 0x7fffffff) > 0x7f800000;
+}
+
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 float max_float(const float a, const float b)
 {
-    const bool is_nan = (asuint(b) & 0x7fffffff) > 0x7f800000;
-    return (b > a || is_nan) ? b : a;
+    return (b > a || isnan_float(b)) ? b : a;
 }
 
 [RootSignature("SRV(t0), UAV(u0)")]
