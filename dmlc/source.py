@@ -170,6 +170,12 @@ def list_names(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
+def join_words(words: Iterable[str], joint: str = "or") -> str:
+    """Words as a sentence has them: `A`, `A or B`, `A, B or C`."""
+    *rest, last = words
+    return f"{', '.join(rest)} {joint} {last}" if rest else last
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to a misspelt one, or None if nothing is close."""
     candidates = list(known)

@@ -17,7 +17,6 @@ from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
 from dmlc.binding.values import Constant, EnumValue, is_number, round_float, show
 from dmlc.language.definitions import AttributeDefinition, OperatorDefinition
-from dmlc.language.vocabulary import find_member
 from dmlc.parameters import expect_items
 from dmlc.scalars import DataType
 from dmlc.source import ArgumentError, Diagnostic, DmlcError, Note, unknown_name
@@ -184,7 +183,7 @@ def _convert_enum(attribute: AttributeDefinition, value: object) -> EnumValue:
     if isinstance(value, EnumValue) and value.enum.name == enum.name:
         return value
     if isinstance(value, str):
-        member = find_member(enum, value)
+        member = enum.find(value)
         if member is None:
             unknown = unknown_name(f"member of {enum.name}", value, enum.members)
             raise DmlcError(_declared(attribute, unknown))

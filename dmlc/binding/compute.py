@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 
 from dmlc import ir
 from dmlc.binding.builder import join_shapes, span_text
-from dmlc.binding.expressions import Scope
 from dmlc.binding.facts import Binding, BoundTensor, ir_name
 from dmlc.binding.nodes import Element, Pack, Shape, Value
 from dmlc.binding.packs import entries
+from dmlc.binding.scope import TOP, Scope
 from dmlc.binding.stages import Domain, StageMaker, find_in_place
 from dmlc.binding.tensors import MAXIMUM_RANK, show_sizes
 from dmlc.language import syntax
@@ -110,7 +110,7 @@ class _Lowering(StageMaker):
         tensor = self.binding.tensors.get(name)
         if tensor is None and self.binding.members(name):
             return self.define_array(self.binding.members(name), statement, number)
-        scope, domain = Scope({}, None, None), None
+        scope, domain = TOP, None
         if statement.indices is not None:
             scope, domain = self.bind_indices(statement, statement.indices, tensor)
         value = self.evaluator.evaluate(statement.value, None, scope)
@@ -158,12 +158,14 @@ class _Lowering(StageMaker):
                 raise InternalError("an index variable is a name", index.span)
             if extent is not None:
                 given = self.evaluator.evaluate(extent)
-                extents = self.evaluator.read_extents(given, pack, name.name, extent.span)
+                extents = self.evaluator.index.read_extents(given, pack, name.name, extent.span)
             else:
                 taken = len(sizes or ()) - len(indices) + 1 if pack else 1
                 start = len(variables)
                 extents = list((sizes or ())[start : start + max(taken, 0)])
-            bound, names[name.name] = self.evaluator.bind_variables(extents, len(variables), pack)
+            bound, names[name.name] = self.evaluator.index.bind_variables(
+                extents, len(variables), pack
+            )
             variables += [self.builder.variable(v) for v in bound]
         domain = tuple(self.builder.variables[v].extent for v in variables)
         if sizes is not None and domain != sizes:
@@ -178,7 +180,7 @@ class _Lowering(StageMaker):
                 f"{MAXIMUM_RANK}",
                 place,
             )
-        return Scope(names, None, None, len(variables)), Domain(tuple(variables), domain)
+        return Scope(names, depth=len(variables)), Domain(tuple(variables), domain)
 
     def check_element(self, value: Value, statement: syntax.Assignment) -> None:
         """Holds what an indexed statement assigns to being one element."""

@@ -15,8 +15,8 @@ from dmlc.binding.tensors import TensorDesc, show_sizes
 from dmlc.binding.values import Constant, show
 from dmlc.ir.verify import overlaps
 from dmlc.language import syntax
+from dmlc.language.builtins import FACTS
 from dmlc.language.definitions import Dimension, TensorDefinition
-from dmlc.language.vocabulary import FACTS
 from dmlc.language.walk import subexpressions
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, DmlcError, Note

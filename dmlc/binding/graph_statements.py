@@ -20,21 +20,22 @@ from dmlc.binding.builder import span_text
 from dmlc.binding.call_errors import explain_at_call
 from dmlc.binding.compute import lower_compute
 from dmlc.binding.evaluate import Evaluator
-from dmlc.binding.expressions import Scope
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.indexing import Indexing
 from dmlc.binding.inline import drop_unread, rename_stage
 from dmlc.binding.nodes import Element, Emission, Pack, Value, Weak
 from dmlc.binding.operator import Description, Operator
-from dmlc.binding.packs import find_entry
+from dmlc.binding.scope import Scope
 from dmlc.binding.stages import StageMaker, find_in_place
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import TensorDesc, show_sizes
 from dmlc.binding.values import Constant, EnumValue, whole_number
 from dmlc.language import syntax
+from dmlc.language.arrays import find_entry
+from dmlc.language.builtins import GRAPH_FUNCTIONS
 from dmlc.language.check_graph import as_tensor_type, called_name
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
-from dmlc.language.walk import Step, subexpressions
+from dmlc.language.walk import Step, Visit, subexpressions
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, DmlcError, Span, UnsupportedError
 
@@ -268,7 +269,7 @@ class _GraphEvaluator(Evaluator):
     """Expressions of a graph: calls of operators, and their outputs."""
 
     def __init__(self, binding: Binding, builder: Indexing, lowering: _GraphLowering) -> None:
-        super().__init__(binding, builder)
+        super().__init__(binding, builder, GRAPH_FUNCTIONS)
         self.lowering = lowering
         self.outputs: dict[str, Mapping[str, _Output]] = {}
         """What each call with a name gives."""
@@ -290,24 +291,36 @@ class _GraphEvaluator(Evaluator):
 
     # Outputs of calls -----------------------------------------------------------------------
 
-    def _member(self, expression: syntax.Member, scope: Scope) -> Step[Value]:
-        yield from ()
-        found = self._output(expression)
-        if found is None or isinstance(found, tuple):
-            return (yield super()._member(expression, scope))
-        return found
+    def visit(
+        self, expression: syntax.Expression, scope: Scope, expected: Value | None = None
+    ) -> Visit[Value]:
+        match expression:
+            case syntax.Member():
+                found = self._output(expression)
+                if isinstance(found, Element):
+                    return found
+            case syntax.Index(base=syntax.Member() as base):
+                found = self._output(base)
+                if isinstance(found, tuple):
+                    return self._entry(expression, found, scope)
+            case syntax.Call():
+                name = called_name(expression)
+                operator = self.lowering.definition.operators.get(name or "")
+                if operator is not None:
+                    return self._operator_call(operator, expression, scope)
+            case _:
+                pass
+        return super().visit(expression, scope, expected)
 
-    def _index(self, expression: syntax.Index, scope: Scope) -> Step[Value]:
-        base = expression.base
-        found = self._output(base) if isinstance(base, syntax.Member) else None
-        if not isinstance(found, tuple):
-            return (yield super()._index(expression, scope))
-        number = whole_number((yield self._visit(expression.indices[0], scope)))
+    def _entry(
+        self, expression: syntax.Index, found: tuple[Element, ...], scope: Scope
+    ) -> Step[Value]:
+        number = whole_number((yield self.visit(expression.indices[0], scope)))
         entry = None if number is None else find_entry(number, len(found))
         if entry is None:
             raise DmlcError(
-                f"{span_text(base.span)} has {len(found)} tensors: pick one by its number, 0 to "
-                f"{len(found) - 1}",
+                f"{span_text(expression.base.span)} has {len(found)} tensors: pick one by its "
+                f"number, 0 to {len(found) - 1}",
                 expression.span,
             )
         return found[entry]
@@ -322,20 +335,6 @@ class _GraphEvaluator(Evaluator):
         return self.outputs.get(base.name, {}).get(expression.member.text)
 
     # Calls --------------------------------------------------------------------------------
-
-    def _call(self, expression: syntax.Call, scope: Scope) -> Step[Value]:
-        name = called_name(expression)
-        operator = None if name is None else self.lowering.definition.operators.get(name)
-        if operator is not None:
-            return self._operator_call(operator, expression, scope)
-        if name == "gradient":
-            raise UnsupportedError(
-                "'gradient' cannot be bound yet: this version runs the gradients that are "
-                "operators",
-                expression.span,
-                ["call the gradient's operator, such as directml.ACTIVATION_RELU_GRAD"],
-            )
-        return super()._call(expression, scope)
 
     def _operator_call(
         self, operator: OperatorDefinition, expression: syntax.Call, scope: Scope
@@ -369,7 +368,6 @@ class _GraphEvaluator(Evaluator):
         wanted = self.read.get(stem, ()) if named else ()
         if len(declared) == 1:
             wanted = (declared[0].name,)  # The call itself reads it.
-        self._scope = scope
         try:
             function = self._bind(operator, described, attributes, wanted)
         except DmlcError as error:
@@ -411,7 +409,7 @@ class _GraphEvaluator(Evaluator):
         expected: Value | None = None
         if attribute is not None and attribute.enum is not None:
             expected = EnumValue(attribute.enum, next(iter(attribute.enum.members), ""))
-        found: Value = yield self._visit(value, scope, expected)
+        found: Value = yield self.visit(value, scope, expected)
         if isinstance(found, Element | Pack):
             raise DmlcError(
                 f"attribute '{label}' must be known when the graph is compiled, and "
@@ -436,22 +434,21 @@ class _GraphEvaluator(Evaluator):
         self, value: syntax.Expression, label: str, name: str, scope: Scope
     ) -> Step[Element]:
         """A tensor that an operator is given, held by a stage or an input."""
-        found: Value = yield self._visit(value, scope)
-        self._scope = scope
-        if not isinstance(found, Element) or self._built().shape(found) is None:
+        found: Value = yield self.visit(value, scope)
+        if not isinstance(found, Element) or self.built().shape(found) is None:
             raise DmlcError(
                 f"'{label}' takes a tensor, but {span_text(value.span)} is one value", value.span
             )
-        if self._built().loaded(found) is not None:
+        if self.built().loaded(found) is not None:
             return found
         return self.lowering.hold(found, name, value.span)
 
-    def _convert(self, value: Value, to: DataType, span: Span) -> Value:
+    def convert(self, value: Value, to: DataType, span: Span) -> Value:
         """A cast of a tensor is a tensor of the type it names: `cast(x, FLOAT32)` of a FLOAT16 one
         too, though nothing is computed then."""
-        builder = self._built()
+        builder = self.built()
         if not isinstance(value, Element) or builder.shape(value) is None:
-            return super()._convert(value, to, span)
+            return super().convert(value, to, span)
         tensor = builder.loaded(value)
         if tensor is not None and self.lowering.types[tensor] is to:
             return value

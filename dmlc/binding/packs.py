@@ -39,13 +39,6 @@ def zip_arrays(values: Sequence[Value], span: Span) -> list[tuple[Value, ...]]:
     ]
 
 
-def find_entry(number: int, count: int) -> int | None:
-    """Which of `count` entries an index names: a negative one counts from the end. None where
-    there is no such entry."""
-    settled = number + count if number < 0 else number
-    return settled if 0 <= settled < count else None
-
-
 class EmptyPack(Exception):
     """What `...` expands has no entries."""
 

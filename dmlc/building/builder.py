@@ -32,13 +32,13 @@ from dmlc.catalog import operator as find_operator
 from dmlc.catalog import operators, parse
 from dmlc.ir.naming import take_name
 from dmlc.language import syntax
+from dmlc.language.builtins import REDUCTIONS, SCALAR_FUNCTIONS
 from dmlc.language.definitions import (
     AttributeDefinition,
     OperatorDefinition,
     TensorDefinition,
 )
 from dmlc.language.format import format_expression, format_file
-from dmlc.language.vocabulary import REDUCTIONS, SCALAR_FUNCTIONS
 from dmlc.parameters import (
     expect,
     expect_folders,
@@ -452,7 +452,8 @@ class GraphBuilder:
         return self._call_function(name, *given)
 
     def _call_function(self, name: str, *given: object) -> Value:
-        count = SCALAR_FUNCTIONS.get(name)
+        function = SCALAR_FUNCTIONS.get(name)
+        count = None if function is None else len(function.parameters)
         if count != len(given):
             takes = "one tensor" if count is None else f"{count} argument" + "s" * (count > 1)
             raise DmlcError(f"'{name}' takes {takes}, but is given {len(given)}")

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from dmlc.language import syntax
-from dmlc.language.check_calls import ExpressionChecker
+from dmlc.language.builtins import BUILT_IN
+from dmlc.language.check_expressions import ExpressionChecker
 from dmlc.language.check_functions import find_recursion, order_by_calls
 from dmlc.language.check_graph import Operators, check_graph
 from dmlc.language.check_operator import (
@@ -30,7 +31,6 @@ from dmlc.language.definitions import (
 from dmlc.language.imports import Loaded, load_file, load_text
 from dmlc.language.kinds import UNKNOWN, Kind, Names
 from dmlc.language.parse import MAX_ERRORS
-from dmlc.language.vocabulary import BUILT_IN
 from dmlc.language.walk import expressions_of, subexpressions
 from dmlc.source import Diagnostic, DmlcError, Note, Span, unknown_name
 

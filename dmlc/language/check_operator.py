@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 
 from dmlc.language import syntax
-from dmlc.language.check_calls import ExpressionChecker
-from dmlc.language.check_expressions import show_ranks
+from dmlc.language.builtins import BUILT_IN, SENTENCE_FACTS
+from dmlc.language.check_expressions import ExpressionChecker
 from dmlc.language.check_functions import find_recursion
+from dmlc.language.check_kinds import show_ranks
 from dmlc.language.definitions import (
     AttributeDefinition,
     EnumDefinition,
@@ -31,8 +32,7 @@ from dmlc.language.kinds import (
     attribute_kind,
 )
 from dmlc.language.tables import read_attributes, read_tensors, read_types
-from dmlc.language.vocabulary import BUILT_IN, SENTENCE_FACTS, find_member
-from dmlc.source import Diagnostic, Note, Span, unknown_name
+from dmlc.source import Diagnostic, Note, Span
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -235,8 +235,8 @@ class _OperatorChecker:
             if not set(other.ranks) & set(tensors[0].ranks):
                 first = tensors[0]
                 self.fail(
-                    f"'{first.name}' has {show_ranks(frozenset(first.ranks))} dimensions and "
-                    f"'{other.name}' {show_ranks(frozenset(other.ranks))}: they cannot have the "
+                    f"'{first.name}' has {show_ranks(first.ranks)} dimensions and "
+                    f"'{other.name}' {show_ranks(other.ranks)}: they cannot have the "
                     "same",
                     sentence.span,
                 )
@@ -245,7 +245,7 @@ class _OperatorChecker:
         seen: dict[str, Span] = {}
         for fact in facts:
             if fact.text not in SENTENCE_FACTS:
-                self.diagnostics.append(unknown_name("fact", fact.text, SENTENCE_FACTS, fact.span))
+                self.expressions.fail_unknown("fact", fact.text, SENTENCE_FACTS, fact.span)
             self.check_twice(fact, seen)
 
     def check_tensor_names(self, names: tuple[syntax.Name, ...]) -> list[TensorDefinition]:
@@ -255,7 +255,7 @@ class _OperatorChecker:
             tensor = self.names.tensors.get(name.text)
             if tensor is None:
                 known = self.names.tensors
-                self.diagnostics.append(unknown_name("tensor", name.text, known, name.span))
+                self.expressions.fail_unknown("tensor", name.text, known, name.span)
             else:
                 found.append(tensor)
             self.check_twice(name, seen)
@@ -408,7 +408,7 @@ class _OperatorChecker:
             )
         elif tensor is not None and count and not packs and count not in tensor.ranks:
             self.fail(
-                f"'{tensor.name}' has {show_ranks(frozenset(tensor.ranks))} dimensions, but is "
+                f"'{tensor.name}' has {show_ranks(tensor.ranks)} dimensions, but is "
                 f"defined with {count} {'index' if count == 1 else 'indices'}",
                 statement.name.span.to(indices[count - 1].span),
             )
@@ -449,9 +449,7 @@ class _OperatorChecker:
                 self.check_example_attribute(item, attribute)
             else:
                 known = [*self.names.tensors, *self.names.attributes]
-                self.diagnostics.append(
-                    unknown_name("tensor or attribute", name.text, known, name.span)
-                )
+                self.expressions.fail_unknown("tensor or attribute", name.text, known, name.span)
         if not any(item.expected for item in example.items):
             self.fail(f'example "{example.title}" expects nothing', example.span)
         attributes = self.names.attributes.values()
@@ -478,7 +476,7 @@ class _OperatorChecker:
                       item.value.span)  # fmt: skip
         elif len(shape) not in tensor.ranks:
             self.fail(
-                f"'{tensor.name}' has {show_ranks(frozenset(tensor.ranks))} dimensions, but this "
+                f"'{tensor.name}' has {show_ranks(tensor.ranks)} dimensions, but this "
                 f"has {len(shape)}",
                 item.value.span,
             )
@@ -512,10 +510,10 @@ class _OperatorChecker:
         value = item.value
         if attribute.enum is not None and isinstance(value, syntax.Reference):
             # A bare word is always a member here, whatever else the operator calls so.
-            if find_member(attribute.enum, value.name) is None:
+            if attribute.enum.find(value.name) is None:
                 what = f"member of {attribute.enum.name}"
                 known = attribute.enum.members
-                self.diagnostics.append(unknown_name(what, value.name, known, value.span))
+                self.expressions.fail_unknown(what, value.name, known, value.span)
             return
         elements, self.names.elements = self.names.elements, False
         self.check_value(attribute, value, "the value of")

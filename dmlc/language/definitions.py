@@ -24,6 +24,11 @@ class EnumDefinition:
     members: Mapping[str, int]
     span: Span
 
+    def find(self, name: str) -> str | None:
+        """The member with that name, short (`LINEAR`) or full (`DML_INTERPOLATION_MODE_LINEAR`)."""
+        short = name if name in self.members else name.removeprefix(self.name + "_")
+        return short if short in self.members else None
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FunctionDefinition:
