@@ -14,6 +14,7 @@ the number of values where the mean is read.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 from dmlc import ir
@@ -28,9 +29,7 @@ from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import expressions_of, subexpressions
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, DmlcError, InternalError, Span, UnsupportedError
-
-_MOST_ERRORS = 20
+from dmlc.source import DmlcError, InternalError, Span, UnsupportedError, counted
 
 
 def lower_compute(binding: Binding) -> ir.Function:
@@ -60,7 +59,6 @@ class _Lowering(StageMaker):
         for tensor in binding.tensors.values():
             if tensor.sizes is not None:
                 self.extents[ir_name(tensor.name)] = tensor.sizes
-        self.errors: list[DmlcError] = []
         self.inferred: dict[str, Shape] = {}
         self.last_read = _last_reads(binding)
 
@@ -77,32 +75,18 @@ class _Lowering(StageMaker):
             )
         for number, statement in enumerate(operator.compute or ()):
             if isinstance(statement, syntax.ScalarFunction):
-                parameters = tuple(p.text for p in statement.parameters)
-                name = statement.name.text
-                self.evaluator.functions[name] = FunctionDefinition(
-                    name, parameters, statement.body, statement.span
-                )
+                own = FunctionDefinition.of(statement)
+                self.evaluator.functions[own.name] = own
                 continue
             name = statement.name.text
+            definition = self.binding.definitions.get(name)
+            if definition is None or name in self.binding.tensors:
+                self.define(name, functools.partial(self.assign, statement, number))
+                continue
             try:
                 self.evaluator.locals[name] = self.assign(statement, number)
             except DmlcError as error:
-                # Whoever reads the name fails for the same reason, which is said once.
-                definition = self.binding.definitions.get(name)
-                if definition is not None and name not in self.binding.tensors:
-                    self.evaluator.locals[name] = error
-                else:
-                    self.evaluator.locals[name] = DmlcError(())
-                    self.errors.append(error)
-
-    def raise_errors(self) -> None:
-        found: dict[Diagnostic, None] = {}
-        for error in self.errors:
-            found.update(dict.fromkeys(error.diagnostics))
-        if self.errors:
-            unsupported = all(isinstance(e, UnsupportedError) for e in self.errors)
-            kind = UnsupportedError if unsupported else DmlcError
-            raise kind(list(found)[:_MOST_ERRORS])
+                self.evaluator.locals[name] = error  # Nobody has asked for it, unless it is read.
 
     def assign(self, statement: syntax.Assignment, number: int) -> Value:
         """Defines a name, and gives what reading it means from here on."""
@@ -146,7 +130,7 @@ class _Lowering(StageMaker):
         if spare < -1 or (spare != 0 and not packs):
             raise DmlcError(
                 f"'{statement.name.text}' has {len(sizes or ())} dimensions, but is defined with "
-                f"{len(indices)} {'index' if len(indices) == 1 else 'indices'}",
+                f"{counted(len(indices), 'index', 'indices')}",
                 place,
             )
         names: dict[str, Value] = {}

@@ -12,24 +12,25 @@ float32 it gives FLOAT32. `cast` gives what it says.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast
 
 from dmlc import ir
+from dmlc.binding.attributes import any_member
 from dmlc.binding.builder import span_text
 from dmlc.binding.call_errors import explain_at_call
 from dmlc.binding.compute import lower_compute
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.indexing import Indexing
-from dmlc.binding.inline import drop_unread, rename_stage
 from dmlc.binding.nodes import Element, Emission, Pack, Value, Weak
 from dmlc.binding.operator import Description, Operator
 from dmlc.binding.scope import Scope
-from dmlc.binding.stages import StageMaker, find_in_place
+from dmlc.binding.stages import StageMaker, drop_unread, find_in_place, rename_stage
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import TensorDesc, show_sizes
-from dmlc.binding.values import Constant, EnumValue, whole_number
+from dmlc.binding.values import Constant, whole_number
 from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
 from dmlc.language.builtins import GRAPH_FUNCTIONS
@@ -37,9 +38,7 @@ from dmlc.language.check_graph import as_tensor_type, called_name
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
 from dmlc.language.walk import Step, Visit, subexpressions
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, DmlcError, Span, UnsupportedError
-
-_MOST_ERRORS = 20
+from dmlc.source import DmlcError, Span
 
 _Output: TypeAlias = Element | tuple[Element, ...]
 """What a call gives for a row of its tensor table: several for an array of outputs."""
@@ -75,7 +74,6 @@ class _GraphLowering(StageMaker):
         self.types: dict[str, DataType] = {}
         """The data type of every tensor there is by now."""
         super().__init__(surroundings)
-        self.errors: list[DmlcError] = []
         self.results: list[str] = []
         self.renamed: dict[str, str] = {}
         """The stages that are outputs under another name."""
@@ -101,28 +99,13 @@ class _GraphLowering(StageMaker):
         self.types[stage.name] = stage.dtype
 
     def run(self) -> None:
-        evaluator = cast(_GraphEvaluator, self.evaluator)
         for statement in self.graph.statements:
-            name = statement.name.text
-            try:
-                value = evaluator.start(statement)
-                if statement.output:
-                    self.define_output(statement, value)
-                else:
-                    evaluator.locals[name] = self.define_value(statement, value)
-            except DmlcError as error:
-                # Whoever reads the name fails for the same reason, which is said once.
-                evaluator.locals[name] = DmlcError(())
-                self.errors.append(error)
+            self.define(statement.name.text, functools.partial(self.assign, statement))
 
-    def raise_errors(self) -> None:
-        found: dict[Diagnostic, None] = {}
-        for error in self.errors:
-            found.update(dict.fromkeys(error.diagnostics))
-        if found:
-            unsupported = all(isinstance(e, UnsupportedError) for e in self.errors if e.diagnostics)
-            kind = UnsupportedError if unsupported else DmlcError
-            raise kind(list(found)[:_MOST_ERRORS])
+    def assign(self, statement: syntax.GraphStatement) -> Value:
+        """Computes a statement, and gives what reading its name means from here on."""
+        value = cast(_GraphEvaluator, self.evaluator).start(statement)
+        return (self.define_output if statement.output else self.define_value)(statement, value)
 
     # Values -------------------------------------------------------------------------------
 
@@ -134,7 +117,7 @@ class _GraphLowering(StageMaker):
             return value
         return self.hold(value, statement.name.text, statement.span)
 
-    def define_output(self, statement: syntax.GraphStatement, value: Value) -> None:
+    def define_output(self, statement: syntax.GraphStatement, value: Value) -> Value:
         name, span = statement.name.text, statement.value.span
         if not isinstance(value, Element) or self.builder.shape(value) is None:
             raise DmlcError(f"output '{name}' is one value, and must be a tensor", span)
@@ -142,12 +125,11 @@ class _GraphLowering(StageMaker):
         own = tensor is not None and tensor not in self.inputs and tensor not in self.results
         if tensor is None or (not own and tensor != name) or tensor in self.renamed:
             tensor = name
-            self.evaluator.locals[name] = self.hold(value, name, statement.span)
-        else:
-            self.evaluator.locals[name] = value
+            value = self.hold(value, name, statement.span)
         if tensor != name:
             self.renamed[tensor] = name
         self.results.append(name)
+        return value
 
     def hold(self, value: Element, name: str, span: Span) -> Element:
         """A stage of that name, of the data type that the value has as a tensor."""
@@ -406,9 +388,7 @@ class _GraphEvaluator(Evaluator):
         scope: Scope,
     ) -> Step[Constant]:
         attribute = operator.attribute(label)
-        expected: Value | None = None
-        if attribute is not None and attribute.enum is not None:
-            expected = EnumValue(attribute.enum, next(iter(attribute.enum.members), ""))
+        expected = None if attribute is None else any_member(attribute)
         found: Value = yield self.visit(value, scope, expected)
         if isinstance(found, Element | Pack):
             raise DmlcError(

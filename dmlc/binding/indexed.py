@@ -19,7 +19,7 @@ from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
 from dmlc.language.walk import Step
 from dmlc.scalars import DataType
-from dmlc.source import DmlcError, Note, Span
+from dmlc.source import DmlcError, Note, Span, counted
 
 _MOST_EXTENT = 2**31 - 1
 
@@ -105,10 +105,9 @@ class IndexNotation:
         items = entries(array)
         entry = find_entry(position, len(items))
         if entry is None:
-            plural = "value" if len(items) == 1 else "values"
             raise DmlcError(
                 f"index {position} is out of bounds: {span_text(expression.base.span)} has "
-                f"{len(items)} {plural}",
+                f"{counted(len(items), 'value')}",
                 span,
             )
         return items[entry]
@@ -146,10 +145,9 @@ class IndexNotation:
         if expression.otherwise is not None:
             otherwise = yield self._on.visit(expression.otherwise, scope)
         if len(positions) != len(sizes):
-            plural = "position" if len(positions) == 1 else "positions"
             raise DmlcError(
                 f"{span_text(expression.base.span)} has {len(sizes)} dimensions, but is read at "
-                f"{len(positions)} {plural}",
+                f"{counted(len(positions), 'position')}",
                 expression.span,
             )
         tensor, dtype = self.hold(base, expression.base.span)

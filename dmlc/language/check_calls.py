@@ -20,7 +20,7 @@ from dmlc.language.builtins import (
 )
 from dmlc.language.check_kinds import Checking, Place
 from dmlc.language.kinds import TYPE, UNKNOWN, Form, Kind, What
-from dmlc.source import Note
+from dmlc.source import Note, counted
 
 FOLDS = ", ".join(r.name for r in REDUCTIONS.values() if r.folds)
 
@@ -95,8 +95,8 @@ class Calls:
                 return False
         given = len(call.arguments)
         if given != count:
-            plural = "argument" if count == 1 else "arguments"
-            self._checking.fail(f"'{name}' takes {count} {plural}, but is given {given}", call.span)
+            takes = counted(count, "argument")
+            self._checking.fail(f"'{name}' takes {takes}, but is given {given}", call.span)
         return given == count
 
     def _own_kind(self, call: syntax.Call, name: str, kinds: Sequence[Kind], place: Place) -> Kind:

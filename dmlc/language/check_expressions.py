@@ -6,7 +6,7 @@ Nothing is computed and nothing about sizes or data types is decided here; bindi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from dmlc.language import syntax
 from dmlc.language.builtins import (
@@ -37,7 +37,7 @@ from dmlc.language.kinds import (
 )
 from dmlc.language.walk import subexpressions
 from dmlc.scalars import data_type_names, find_data_type
-from dmlc.source import Diagnostic, Note, Span
+from dmlc.source import Diagnostic, Note, Span, counted
 
 _NUMERIC = ("+", "-", "*", "/", "%", "<", "<=", ">", ">=")
 
@@ -64,10 +64,15 @@ class ExpressionChecker(Checking):
         place = Place({} if variables is None else variables)
         return self.visit(expression, place, expected)
 
-    def check_function(self, parameters: Sequence[str], body: syntax.Expression) -> Kind:
+    def check_function(self, function: syntax.ScalarFunction, recursive: bool) -> Kind:
         """The kind a function gives, its parameters being of any kind."""
-        place = Place(dict.fromkeys(parameters, UNKNOWN), in_function=True)
-        return self.visit(body, place)
+        seen: dict[str, Span] = {}
+        for parameter in function.parameters:
+            message = f"parameter '{parameter.text}' of '{function.name.text}' stands twice"
+            self.hold_once(parameter, seen, message, "the first is here")
+        if recursive:
+            return UNKNOWN
+        return self.visit(function.body, Place(dict.fromkeys(seen, UNKNOWN), in_function=True))
 
     def visit(
         self, expression: syntax.Expression, place: Place, expected: Kind | None = None
@@ -266,7 +271,7 @@ class ExpressionChecker(Checking):
         if ranks is not None and count not in ranks:
             return self.fail(
                 f"'{base.span.text}' has {show_ranks(ranks)} dimensions, but is read "
-                f"with {count} {'index' if count == 1 else 'indices'}",
+                f"with {counted(count, 'index', 'indices')}",
                 expression.span,
             )
         if otherwise is not None:

@@ -299,7 +299,7 @@ class _GraphChecker(ExpressionChecker):
             named = any(a.name is not None for a in call.arguments)
             if not named or name in BUILT_IN or name in self.names.functions:
                 return None
-        return syntax.Name(name, call.function.span)
+        return syntax.Name(name, span=call.function.span)
 
     def call(self, expression: syntax.Call, place: Place) -> Kind:
         name = self._operator_name(expression)
@@ -432,7 +432,7 @@ def as_tensor_type(value: syntax.Expression) -> syntax.TensorType | None:
     if find_data_type(value.base.name) is None:
         return None
     return syntax.TensorType(
-        syntax.Name(value.base.name, value.base.span), value.indices, value.span
+        syntax.Name(value.base.name, span=value.base.span), value.indices, span=value.span
     )
 
 

@@ -62,8 +62,8 @@ def test_a_new_function_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     mix = Builtin("mix", (number,) * 3, What.NUMBER, evaluate)
     monkeypatch.setitem(cast("dict[str, Builtin]", builtins.FUNCTIONS), "mix", mix)
     op = dmlc.parse(operator("Y = mix(X, 2, 0.25)")).operators["OP"]
-    (found,) = dmlc.run(op, {"X": np.float32([0, 4])}, device="reference").values()
-    np.testing.assert_array_equal(found, np.float32([0.5, 3.5]))
+    (found,) = dmlc.run(op, {"X": np.array([0, 4], np.float32)}, device="reference").values()
+    np.testing.assert_array_equal(found, np.array([0.5, 3.5], np.float32))
     with pytest.raises(dmlc.DmlcError, match="an argument of 'mix' must be a number"):
         check_text(operator("Y = mix(X, 2, X > 0)"), "a.dml")
     with pytest.raises(dmlc.DmlcError, match="'mix' takes 3 arguments, but is given 2"):
