@@ -41,27 +41,23 @@ __kernel void resample_grad_nearest(
             const float d_x_1 = 0.0f + d_x_rows_3 + d_x_rows_4;
             d_x_row[turn * 2 + 1] = d_x_1;
         }
-        for (uint x = 4; x < 5; ++x) {
-            const uint position = (x * 5 + 1) / 2;
-            const uint position_1 = (x * 7 + 1) / 3 + 2;
-            float d_x = 0.0f;
-            for (uint k = 0; k < 3; ++k) {
-                const uint position_2 = position + k;
-                if (position_2 <= position_1) {
-                    const float d_x_rows = d_x_rows_row[position_2];
-                    d_x += d_x_rows;
-                }
+        float d_x = 0.0f;
+        for (uint k = 0; k < 3; ++k) {
+            const uint position = 10 + k;
+            if (position <= 11) {
+                const float d_x_rows = d_x_rows_row[position];
+                d_x += d_x_rows;
             }
-            d_x_row[x] = d_x;
         }
+        d_x_row[4] = d_x;
         const uint row_start_2 = block * 5;
         for (uint i = 0; i < 4; i += 4) {
-            const float4 d_x = vload4(0, d_x_row + i);
-            vstore4(d_x, 0, dX + row_start_2 + i);
+            const float4 d_x_1 = vload4(0, d_x_row + i);
+            vstore4(d_x_1, 0, dX + row_start_2 + i);
         }
         for (uint i = 4; i < 5; ++i) {
-            const float d_x = d_x_row[i];
-            dX[row_start_2 + i] = d_x;
+            const float d_x_1 = d_x_row[i];
+            dX[row_start_2 + i] = d_x_1;
         }
     }
 }
