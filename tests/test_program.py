@@ -15,7 +15,7 @@ from dmlc import ir
 from dmlc.codegen.hlsl_host import HLSL
 from dmlc.codegen.render import render
 from dmlc.codegen.targets import find_dialect
-from dmlc.kernel.lower import lower
+from dmlc.kernel.group import lower_stages as lower
 from dmlc.kernel.schedule import CPU, GPU
 from dmlc.pipeline import compile
 from dmlc.program import (

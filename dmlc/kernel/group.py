@@ -15,20 +15,14 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel import schedule_cpu, schedule_gpu
-from dmlc.kernel.element import Gather, Read, View
-from dmlc.kernel.emit import Names
-from dmlc.kernel.footprint import count_steps, measure_footprint
-from dmlc.kernel.formula import describe_stage
-from dmlc.kernel.lower import ACCESS, check_limits, find_gathered, find_index, lower, shape_nest
+from dmlc.kernel.assemble import count_buffers, make_kernel
+from dmlc.kernel.collapse import collapse
+from dmlc.kernel.element import collect_elements
 from dmlc.kernel.phases import Phase, collect_phases, fold_parts, part_members, store_parts
-from dmlc.kernel.precise import name_arithmetic
-from dmlc.kernel.rows import Rows, collect_rows
-from dmlc.kernel.schedule import Limits, Profile
-from dmlc.kernel.schedule_rows import choose_rows_at_hand
+from dmlc.kernel.rows import collect_rows
+from dmlc.kernel.schedule import Limits, Profile, cpu, gpu
 from dmlc.kernel.space import Space, cut
-from dmlc.kernel.streaming import CACHE_LINE, Streaming
-from dmlc.kernel.tidy import tidy
+from dmlc.kernel.streaming import CACHE_LINE
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Pass
@@ -51,12 +45,12 @@ def lower_group(
     Raises `UnsupportedError` where a limit of the target is passed.
     """
     if not group.passes:
-        return (lower(function, group.stages, profile, limits, group.near),)
+        return (lower_stages(function, group.stages, profile, limits, group.near),)
     _check_words(function, group, limits)
     if group.row is not None:
         rows = collect_rows(function, group)
         names = _name_members(group.passes)
-        return (_make_kernel(function, rows.used, group.stages, names, profile, limits, rows=rows),)
+        return (make_kernel(function, rows.used, group.stages, names, profile, limits, rows=rows),)
     phases, alone = _arrange(function, group.kept, group.passes, group.stages, profile)
     passes: Sequence[Pass] = group.passes
     if any(p.tests_guard for p in phases):
@@ -65,13 +59,33 @@ def lower_group(
     apart = _find_obstacle(function, phases, len(parts), profile, limits)
     if not apart:
         names = _name_members(passes)
-        return (_make_kernel(function, phases, group.stages, names, profile, limits, alone),)
+        return (make_kernel(function, phases, group.stages, names, profile, limits, serial=alone),)
     kernels: list[k.Kernel] = []
     for steps in parts:
         kernels += _lower_step(function, group.kept, steps, profile, limits)
     if len(kernels) == 1:
         return tuple(kernels)
     return tuple(dataclasses.replace(kernel, apart=apart) for kernel in kernels)
+
+
+def lower_stages(
+    function: ir.Function,
+    stages: tuple[str, ...],
+    profile: Profile,
+    limits: Limits,
+    near: tuple[str, ...] = (),
+) -> k.Kernel:
+    """The kernel that computes element-wise stages over one domain; those `near` are for the
+    others alone, and have no memory.
+
+    Packed tensors of any shape share one kernel, which is told their element count when it runs;
+    where operands are strided or broadcast, their sizes are constants in the kernel. Raises
+    `UnsupportedError` where the stages are reductions or pass a limit of the target.
+    """
+    elements = collect_elements(function, stages, near)
+    walk = collapse(elements)
+    phase = Phase(elements, Space(walk, tuple(range(len(walk.sizes)))))
+    return make_kernel(function, (phase,), stages, (stages,), profile, limits)
 
 
 def _find_obstacle(
@@ -87,7 +101,7 @@ def _find_obstacle(
         return "it takes several kernels, for values depend on the positions of points"
     if not _keeps_busy(phases, profile):
         return "it takes several kernels, for there are too few outputs to share out"
-    if len(_list_buffers(function, phases)) > limits.buffers:
+    if count_buffers(phases) > limits.buffers:
         return f"it takes several kernels, for one may have no more than {limits.buffers} buffers"
     return ""
 
@@ -118,12 +132,12 @@ def _arrange(
         return written, True
     if profile.lanes == 1:
         return phases, False
-    in_vectors = schedule_cpu.goes_in_vectors(phases, profile)
+    in_vectors = cpu.goes_in_vectors(phases, profile)
     if _has_few_outputs(first, profile):
         return phases if in_vectors else written, False
     # What a guard leaves out may be most of the points: loops of an output's own skip it.
     alone = not in_vectors or first.tests_guard
-    if alone or schedule_cpu.find_together(function, written, profile) is not None:
+    if alone or cpu.find_together(function, written, profile) is not None:
         return written, True
     return phases, False
 
@@ -154,7 +168,7 @@ def _folds_small_windows(function: ir.Function, phases: Sequence[Phase], profile
     short = innermost in space.inner and space.sizes[innermost] <= _SHORT_ROW
     if not short or space.inner_count > _SMALL_WINDOW:
         return False
-    return schedule_cpu.find_together(function, phases, profile) is not None
+    return cpu.find_together(function, phases, profile) is not None
 
 
 def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:
@@ -211,12 +225,12 @@ def _lower_step(
         for name in stages:
             stage = function.stage(name)
             domains.setdefault(stage and stage.domain, []).append(name)
-        return [lower(function, tuple(names), profile, limits) for names in domains.values()]
+        return [lower_stages(function, tuple(names), profile, limits) for names in domains.values()]
     phases, alone = _arrange(function, kept, steps, stages, profile)
     folded = None if alone else _cut_up(phases, profile)
     if folded is None:
         names = _name_members(steps)
-        return [_make_kernel(function, phases, stages, names, profile, limits, alone)]
+        return [make_kernel(function, phases, stages, names, profile, limits, serial=alone)]
     on_way, folds = part_members(function, steps[0])
     names = tuple(member.stage for member in (*on_way, *folds))
     rest = tuple(name for name in stages if name not in names[: len(on_way)])
@@ -225,8 +239,8 @@ def _lower_step(
     pieces, after = folded.kept_sizes[0], _name_members(steps[1:])
     alone = _folds_small_windows(function, second, profile)
     return [
-        _make_kernel(function, first, names, (names,), profile, limits, False, pieces),
-        _make_kernel(function, second, rest, after, profile, limits, alone),
+        make_kernel(function, first, names, (names,), profile, limits, pieces=pieces),
+        make_kernel(function, second, rest, after, profile, limits, serial=alone),
     ]
 
 
@@ -238,8 +252,8 @@ def _list_stored(function: ir.Function, stages: Sequence[str]) -> set[str]:
 
 def _count_groups(phases: Sequence[Phase], profile: Profile) -> int:
     if profile.lanes == 1:
-        return schedule_gpu.count_groups(phases, profile)
-    return schedule_cpu.count_items(phases, profile)
+        return gpu.count_groups(phases, profile)
+    return cpu.count_items(phases, profile)
 
 
 def _keeps_busy(phases: Sequence[Phase], profile: Profile) -> bool:
@@ -278,109 +292,3 @@ def _cut_up(phases: Sequence[Phase], profile: Profile) -> Space | None:
         # Pieces of what is stored start on cache lines.
         length = -(-length // CACHE_LINE) * CACHE_LINE
     return cut(space, axis, length)
-
-
-def _make_kernel(
-    function: ir.Function,
-    phases: Sequence[Phase],
-    stages: tuple[str, ...],
-    passes: tuple[tuple[str, ...], ...],
-    profile: Profile,
-    limits: Limits,
-    alone: bool = False,
-    pieces: int | None = None,
-    rows: Rows | None = None,
-) -> k.Kernel:
-    """One kernel of some phases, which read what the stages in `passes` do. Work items fold outputs
-    `alone`, or share them. With `pieces`, it folds these, and another folds the rest."""
-    buffers = _list_buffers(function, phases)
-    reached = max(
-        max(_largest_offset(phase), find_gathered(function, phase.elements)) for phase in phases
-    )
-    check_limits(function, reached, len(buffers), limits)
-    names = Names(b.name for b in buffers)
-    if rows is not None:
-        nest = choose_rows_at_hand(rows, profile)
-    elif profile.lanes == 1:
-        choose = schedule_gpu.choose_serial if alone else schedule_gpu.choose_shared
-        nest = choose(phases, profile)
-    elif alone:
-        nest = schedule_cpu.choose_serial(function, phases, profile)
-    else:
-        large = Streaming(buffers, profile.streaming_bytes).is_large(3)
-        nest = schedule_cpu.choose_shared(phases, profile, large=large)
-    launch, body, arrays = shape_nest(nest, names, profile, limits, buffers)
-    low = min(phase.elements.reach[0] for phase in phases)
-    high = max(phase.elements.reach[1] for phase in phases)
-    index = find_index(reached, (low, high), limits)
-    summary = [describe_stage(function, name) for name in stages]
-    if pieces is not None:
-        summary = [f"{line}, in {pieces:,} pieces" for line in summary]
-    made = k.Kernel(
-        function.name,
-        buffers,
-        (),
-        launch,
-        body,
-        index.bits,
-        tuple(summary),
-        nest.words,
-        arrays,
-        _measure_effort(phases) if rows is None else rows.measure_effort(),
-        index.signed,
-        stages,
-        passes,
-    )
-    return tidy(name_arithmetic(made, limits.precise))
-
-
-def _measure_effort(phases: Sequence[Phase]) -> float:
-    """The bytes that all phases compute with, by those of the buffers."""
-    computed = 0
-    stored: dict[str, int] = {}
-    for phase in phases:
-        for view in phase.elements.buffers():
-            count = count_steps(phase.space.walk, view) or 0
-            computed += count * view.dtype.compute.bytes
-            stored[view.tensor] = max(stored.get(view.tensor, 0), count * view.dtype.bytes)
-    return max(1.0, computed / max(1, sum(stored.values())))
-
-
-def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buffer, ...]:
-    """The memory a kernel touches: tensors in the function's order, then what lies between two
-    kernels."""
-    read: dict[str, View] = {}
-    written: dict[str, View] = {}
-    sizes: dict[str, int] = {}
-    for phase in phases:
-        for value in phase.elements.values:
-            if isinstance(value, Read | Gather) and not value.view.near:
-                read[value.view.tensor] = value.view
-        written.update({v.tensor: v for v, _ in phase.elements.results if not v.near})
-        for view in phase.elements.buffers():
-            sizes[view.tensor] = max(sizes.get(view.tensor, 0), _reach(phase, view))
-    touched = measure_footprint(function, [(p.elements, p.space.walk) for p in phases])
-    tensors = function.tensors()
-    made = [
-        k.Buffer(
-            name, tensors[name].dtype, ACCESS[name in read, name in written], None, touched[name]
-        )
-        for name in function.sort_tensors(n for n in read | written if n in tensors)
-    ]
-    for name, view in (read | written).items():
-        if name not in tensors:
-            access = ACCESS[name in read, name in written]
-            made.append(k.Buffer(name, view.dtype, access, sizes[name], touched[name]))
-    return tuple(made)
-
-
-def _reach(phase: Phase, view: View) -> int:
-    """The elements up to the last one a view touches."""
-    steps = zip(phase.space.sizes, phase.space.walk.strides[view], strict=True)
-    return 1 + view.offset + sum((size - 1) * step for size, step in steps)
-
-
-def _largest_offset(phase: Phase) -> int:
-    """The largest number the positions of a phase come to, or that of its points, if larger."""
-    reach = max((_reach(phase, view) for view in phase.elements.views()), default=1)
-    return max(reach, phase.space.inner_count, math.prod(phase.space.kept_sizes))

@@ -7,7 +7,7 @@ import pytest
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
-from dmlc.kernel.lower import lower
+from dmlc.kernel.group import lower_stages as lower
 from dmlc.kernel.schedule import CPU, GPU, Profile
 from tests.kernel.statements import list_parts, list_shuffles, walk
 

@@ -18,11 +18,27 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.element import lies_together
 from dmlc.kernel.hoist import hoist
 from dmlc.kernel.lanes import Lanes, find_lanes
-from dmlc.kernel.nest import Buffer, Dim, Into, Kind, Loop, Nest, Node, Pack, Point, Reduce, walk
 from dmlc.kernel.phases import Phase
+from dmlc.kernel.rows import Rows
 from dmlc.kernel.schedule import Profile
-from dmlc.kernel.schedule_gpu import name_inner, name_kept
-from dmlc.kernel.streaming import CACHE_LINE
+from dmlc.kernel.schedule.nest import (
+    Buffer,
+    Dim,
+    Into,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Pack,
+    Point,
+    Reduce,
+    name_inner,
+    name_kept,
+    share_blocks,
+    walk,
+)
+from dmlc.kernel.schedule.rows import choose_rows_at_hand
+from dmlc.kernel.streaming import CACHE_LINE, Streaming
 from dmlc.transform.pick import LANES
 
 _TILE = 256, 8
@@ -66,10 +82,34 @@ _FOUR = 4
 """The lanes of shorter vectors, for what long ones leave over."""
 
 
+def choose(
+    function: ir.Function,
+    phases: Sequence[Phase],
+    p: Profile,
+    streaming: Streaming,
+    *,
+    serial: bool,
+    count: k.Scalar | None,
+    rows: Rows | None,
+) -> Nest:
+    """The nest of some phases: element-wise work, whose number of elements is an argument where
+    `count` stands for it, or reductions, which work items make output by output (`serial`), in
+    vectors, or with `rows` at hand."""
+    if rows is not None:
+        return choose_rows_at_hand(rows, p)
+    if count is not None:
+        return _choose_run(phases[0], count, p)
+    if len(phases) == 1 and phases[0].is_kept and not phases[0].gathered:
+        return _choose_rows(function, phases[0], p, large=streaming.is_large())
+    if serial:
+        return _choose_serial(function, phases, p)
+    return _choose_shared(phases, p, large=streaming.is_large(3))
+
+
 # Element-wise work ---------------------------------------------------------------------------
 
 
-def choose_run(phase: Phase, count: k.Scalar, p: Profile) -> Nest:
+def _choose_run(phase: Phase, count: k.Scalar, p: Profile) -> Nest:
     """A work item computes `per_item` adjacent elements of packed tensors."""
     dim = Dim("i", count)
     vectors = _takes_vectors(phase, 0)
@@ -82,7 +122,7 @@ def choose_run(phase: Phase, count: k.Scalar, p: Profile) -> Nest:
     return Nest((phase,), ((dim,),), (groups,), streams=streams, words=words)
 
 
-def choose_rows(function: ir.Function, phase: Phase, p: Profile, *, large: bool) -> Nest:
+def _choose_rows(function: ir.Function, phase: Phase, p: Profile, *, large: bool) -> Nest:
     """Constant loops over the inner dimensions; the outer ones are shared out. Stores may pass the
     caches by where the tensors are `large`."""
     crossing = _find_crossing_axis(phase)
@@ -209,28 +249,10 @@ def _narrows(phase: Phase, axis: int) -> bool:
     return beside and any(view.dtype.is_storage_only for view in results)
 
 
-def share_blocks(
-    parts: Sequence[tuple[Dim, int]],
-    run: int,
-    body: tuple[Node, ...],
-    *,
-    interleaved: bool = False,
-) -> tuple[Node, ...]:
-    """Loops over the steps of some dimensions: work groups take `run` of them each."""
-    blocks = math.prod(-(-d.size // step) for d, step in parts if isinstance(d.size, int))
-    block = Dim("block", blocks, tuple(parts))
-    if 1 < run < blocks:
-        loop = Loop(block, Kind.LOOP, 1, body, "block", interleaved=interleaved)
-        return (Loop(block, Kind.GROUP, run, (loop,), "begin"),)
-    if run == blocks > 1:
-        body = (Loop(block, Kind.LOOP, 1, body, "block"),)
-    return (Loop(block, Kind.GROUP, max(run, 1), body, "block"),)
-
-
 # Reductions point by point -------------------------------------------------------------------
 
 
-def choose_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> Nest:
+def _choose_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> Nest:
     """A work item has a run of outputs, each of which it reduces by itself; neighbouring ones go
     together where they can."""
     kept = phases[0].space.kept_sizes
@@ -283,7 +305,7 @@ def share_outputs(phases: Sequence[Phase], p: Profile) -> int:
 # Reductions in vectors -----------------------------------------------------------------------
 
 
-def choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
+def _choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
     """A work item reduces one output, or a block of neighbouring ones. Where the tensors are
     `large`, it takes several outputs, and reduces each beside what it does with the one before:
     reading and writing at once, memory moves more than in turns."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
@@ -246,6 +247,53 @@ def list_phases(node: Node) -> tuple[int, ...]:
 def list_loops(nodes: Sequence[Node], dim: Dim) -> list[Loop]:
     """The loops over a dimension in some nodes, outermost first."""
     return [n for n in walk(nodes) if isinstance(n, Loop) and n.dim is dim]
+
+
+def name_kept(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:
+    """The dimensions that all phases share, by these numbers or their own."""
+    sizes = phase.space.kept_sizes
+    named = zip(range(len(sizes)) if numbers is None else numbers, sizes, strict=True)
+    return tuple(Dim(f"i{number}", size) for number, size in named)
+
+
+def name_inner(phase: Phase, kept: Sequence[Dim], name: str) -> tuple[Dim, ...]:
+    """The dimensions of a phase that shares the kept ones with others."""
+    space = phase.space
+    dims: list[Dim] = []
+    for axis, size in enumerate(space.sizes):
+        if axis in space.kept:
+            dims.append(kept[space.kept.index(axis)])
+            continue
+        piece = space.pieces.get(axis)
+        place = space.inner.index(axis)
+        own = f"i{axis}" if name == "i" else name + (str(place) if place else "")
+        numbered = None if piece is None else (kept[space.kept.index(piece.number)], piece.size)
+        dims.append(Dim(own, size, piece=numbered))
+    return tuple(dims)
+
+
+def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:
+    """Dimensions as one, the last of which runs fastest."""
+    size = math.prod(dim.size for dim in dims if isinstance(dim.size, int))
+    return Dim(name, size, tuple((dim, 1) for dim in dims))
+
+
+def share_blocks(
+    parts: Sequence[tuple[Dim, int]],
+    run: int,
+    body: tuple[Node, ...],
+    *,
+    interleaved: bool = False,
+) -> tuple[Node, ...]:
+    """Loops over the steps of some dimensions: work groups take `run` of them each."""
+    blocks = math.prod(-(-d.size // step) for d, step in parts if isinstance(d.size, int))
+    block = Dim("block", blocks, tuple(parts))
+    if 1 < run < blocks:
+        loop = Loop(block, Kind.LOOP, 1, body, "block", interleaved=interleaved)
+        return (Loop(block, Kind.GROUP, run, (loop,), "begin"),)
+    if run == blocks > 1:
+        body = (Loop(block, Kind.LOOP, 1, body, "block"),)
+    return (Loop(block, Kind.GROUP, max(run, 1), body, "block"),)
 
 
 def _describe(nodes: Sequence[Node], nest: Nest, depth: int) -> Iterator[str]:

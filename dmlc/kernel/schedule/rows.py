@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from dmlc.kernel.collapse import Walk
 from dmlc.kernel.element import Elements, Gather, Place, Read, View, list_conditions, operands
 from dmlc.kernel.emit import local_name, split_words
-from dmlc.kernel.nest import (
+from dmlc.kernel.phases import Phase
+from dmlc.kernel.rows import Copied, Rows
+from dmlc.kernel.schedule import Profile
+from dmlc.kernel.schedule.nest import (
     Buffer,
     Dim,
     Fill,
@@ -25,12 +28,9 @@ from dmlc.kernel.nest import (
     Point,
     Reduce,
     Turns,
+    name_kept,
+    share_blocks,
 )
-from dmlc.kernel.phases import Phase
-from dmlc.kernel.rows import Copied, Rows
-from dmlc.kernel.schedule import Profile
-from dmlc.kernel.schedule_cpu import share_blocks
-from dmlc.kernel.schedule_gpu import name_kept
 from dmlc.kernel.space import Space
 from dmlc.transform.pick import LANES
 

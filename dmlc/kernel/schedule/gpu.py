@@ -13,9 +13,21 @@ import math
 from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.nest import Dim, Kind, Loop, Nest, Node, Pack, Point, Reduce
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Profile
+from dmlc.kernel.schedule.nest import (
+    Dim,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Pack,
+    Point,
+    Reduce,
+    merge_dims,
+    name_inner,
+    name_kept,
+)
 
 _COLUMNS = 32
 """Neighbouring outputs in a group, where they are neighbours in memory: a cache line of floats, or
@@ -24,11 +36,27 @@ _POINTS = 4
 """Points that one lane reduces at least, before further rows share an output's points."""
 
 
-def choose_flat(phase: Phase, count: k.Scalar | None, paired: Sequence[str], p: Profile) -> Nest:
+def choose(
+    phases: Sequence[Phase],
+    p: Profile,
+    *,
+    serial: bool,
+    count: k.Scalar | None,
+    paired: Sequence[str],
+) -> Nest:
+    """The nest of some phases: element-wise work, whose number of elements is an argument where
+    `count` stands for it, or reductions, which work items make by themselves (`serial`) or
+    together."""
+    if len(phases) == 1 and phases[0].is_kept and not phases[0].gathered:
+        return _choose_flat(phases[0], count, paired, p)
+    return _choose_serial(phases, p) if serial else _choose_shared(phases, p)
+
+
+def _choose_flat(phase: Phase, count: k.Scalar | None, paired: Sequence[str], p: Profile) -> Nest:
     """Each work item takes elements a group's width apart, or pairs of them where results are
     stored two to a word. `count` stands for the number of elements where it is an argument."""
     dims = _name_axes(phase)
-    whole = dims[0] if len(dims) == 1 else _merge("i", dims)
+    whole = dims[0] if len(dims) == 1 else merge_dims("i", dims)
     if count is not None:
         whole = Dim("i", count)
         dims = (whole,)
@@ -51,10 +79,10 @@ def choose_flat(phase: Phase, count: k.Scalar | None, paired: Sequence[str], p: 
     return Nest((phase,), (dims,), (groups,), (("lane", p.group_size),), words=words)
 
 
-def choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
+def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
     """Each work item has an output, whose points it reduces one after the other."""
     kept = name_kept(phases[0])
-    output = _merge("output", kept)
+    output = merge_dims("output", kept)
     dims = tuple(name_inner(phase, kept, "k") for phase in phases)
     body = tuple(
         _nest_serial(number, phase, own)
@@ -73,11 +101,11 @@ def _nest_serial(number: int, phase: Phase, dims: Sequence[Dim]) -> Node:
     return Reduce(number, (node,), serial=True) if phase.gathered else node
 
 
-def choose_shared(phases: Sequence[Phase], p: Profile) -> Nest:
+def _choose_shared(phases: Sequence[Phase], p: Profile) -> Nest:
     """The work items of a group share the points of a few neighbouring outputs."""
     rows, columns = choose_tile(phases, p)
     kept = name_kept(phases[0])
-    output = _merge("output", kept)
+    output = merge_dims("output", kept)
     dims = tuple(name_inner(phase, kept, "i") for phase in phases)
     body: list[Node] = []
     for number, (phase, own) in enumerate(zip(phases, dims, strict=True)):
@@ -85,7 +113,7 @@ def choose_shared(phases: Sequence[Phase], p: Profile) -> Nest:
             body.append(Point(number))
             continue
         inner = tuple(own[axis] for axis in phase.space.inner)
-        element = _merge("element", inner) if len(inner) > 1 else inner[0]
+        element = merge_dims("element", inner) if len(inner) > 1 else inner[0]
         loop = Loop(element, Kind.LOOP, rows, (Point(number),), "element")
         body.append(Loop(element, Kind.LANE, 1, (loop,), "row", rows))
         if phase.gathered:
@@ -126,32 +154,3 @@ def _round_up(count: int) -> int:
 
 def _name_axes(phase: Phase) -> tuple[Dim, ...]:
     return tuple(Dim(f"i{axis}", size) for axis, size in enumerate(phase.space.sizes))
-
-
-def name_kept(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:
-    """The dimensions that all phases share, by these numbers or their own."""
-    sizes = phase.space.kept_sizes
-    named = zip(range(len(sizes)) if numbers is None else numbers, sizes, strict=True)
-    return tuple(Dim(f"i{number}", size) for number, size in named)
-
-
-def name_inner(phase: Phase, kept: Sequence[Dim], name: str) -> tuple[Dim, ...]:
-    """The dimensions of a phase that shares the kept ones with others."""
-    space = phase.space
-    dims: list[Dim] = []
-    for axis, size in enumerate(space.sizes):
-        if axis in space.kept:
-            dims.append(kept[space.kept.index(axis)])
-            continue
-        piece = space.pieces.get(axis)
-        place = space.inner.index(axis)
-        own = f"i{axis}" if name == "i" else name + (str(place) if place else "")
-        numbered = None if piece is None else (kept[space.kept.index(piece.number)], piece.size)
-        dims.append(Dim(own, size, piece=numbered))
-    return tuple(dims)
-
-
-def _merge(name: str, dims: Sequence[Dim]) -> Dim:
-    """Dimensions as one, the last of which runs fastest."""
-    size = math.prod(dim.size for dim in dims if isinstance(dim.size, int))
-    return Dim(name, size, tuple((dim, 1) for dim in dims))

@@ -1,0 +1,258 @@
+"""Puts a kernel together: its buffers, its schedule, its statements, and how it is launched.
+
+What a kernel computes is its phases' to say, in which order `schedule`'s, and the statements of
+that `lower` writes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from dmlc import ir
+from dmlc.ir.ranges import Interval
+from dmlc.kernel import nodes as k
+from dmlc.kernel.element import Elements, Gather, Read, View, tensor_strides
+from dmlc.kernel.emit import Names
+from dmlc.kernel.footprint import count_steps, measure_footprint
+from dmlc.kernel.formula import describe_stage
+from dmlc.kernel.lower import lower_nest
+from dmlc.kernel.phases import Phase
+from dmlc.kernel.precise import name_arithmetic
+from dmlc.kernel.rows import Rows
+from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile, cpu, gpu
+from dmlc.kernel.schedule.nest import Kind, Loop, Nest, walk
+from dmlc.kernel.streaming import Streaming
+from dmlc.kernel.tidy import tidy
+from dmlc.source import UnsupportedError
+
+
+def make_kernel(
+    function: ir.Function,
+    phases: Sequence[Phase],
+    stages: tuple[str, ...],
+    passes: tuple[tuple[str, ...], ...],
+    profile: Profile,
+    limits: Limits,
+    *,
+    serial: bool = False,
+    pieces: int | None = None,
+    rows: Rows | None = None,
+) -> k.Kernel:
+    """One kernel of some phases, which read what the stages in `passes` do. Work items reduce
+    outputs of their own, one after the other (`serial`), or share them. With `pieces`, it reduces
+    these, and another the rest; with `rows`, it keeps rows of a reduction at hand.
+
+    Raises `UnsupportedError` where a limit of the target is passed.
+    """
+    buffers = _list_buffers(function, phases)
+    count = max(_count_points(phase) for phase in phases)
+    reached = max(_reach(function, phase) for phase in phases)
+    check_limits(function, max(count, reached), len(buffers), limits)
+    names = Names(b.name for b in buffers)
+    first = phases[0].space.walk
+    scalars: tuple[tuple[k.Scalar, int | str], ...] = ()
+    if first.packed:
+        scalars = ((k.Scalar(names.take("n")), first.count),)
+    given = scalars[0][0] if scalars else None
+    streaming = Streaming(buffers, profile.streaming_bytes)
+    if profile.lanes == 1:
+        paired = () if phases[0].gathered else _list_paired(phases[0], limits)
+        nest = gpu.choose(phases, profile, serial=serial, count=given, paired=paired)
+    else:
+        nest = cpu.choose(
+            function, phases, profile, streaming, serial=serial, count=given, rows=rows
+        )
+    launch = _find_launch(nest, limits)
+    if scalars:
+        launch = dataclasses.replace(launch, count=first.count)
+    body, arrays = lower_nest(nest, names, profile.lanes, streaming, launch.row)
+    low = min(phase.elements.reach[0] for phase in phases)
+    high = max(phase.elements.reach[1] for phase in phases)
+    index = find_index(max(count, reached - 1), (low, high), limits)
+    summary = [describe_stage(function, name) for name in stages]
+    if pieces is not None:
+        summary = [f"{line}, in {pieces:,} pieces" for line in summary]
+    made = k.Kernel(
+        function.name,
+        buffers,
+        scalars,
+        launch,
+        tuple(body),
+        index.bits,
+        tuple(summary),
+        nest.words,
+        arrays,
+        _measure_effort(phases) if rows is None else rows.measure_effort(),
+        index.signed,
+        stages,
+        passes,
+    )
+    return tidy(name_arithmetic(made, limits.precise))
+
+
+def _find_launch(nest: Nest, limits: Limits) -> k.Launch:
+    """How a nest is launched. Work groups are counted in what their loop walks; where that is made
+    of one dimension alone, in its elements."""
+    loops = [n for n in walk(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP]
+    items = math.prod(extent for _, extent in nest.lanes)
+    if not loops:
+        return k.Launch(1, 1, items)
+    (groups,) = loops
+    dim, step = groups.dim, groups.step
+    if len(dim.parts) == 1 and nest.lanes:
+        dim, each = dim.parts[0]
+        step *= each
+    count = dim.size if isinstance(dim.size, int) else None
+    many = limits.row is not None and (count is None or -(-count // step) > limits.row)
+    return k.Launch(count or 0, step, items, limits.row if many and nest.lanes else None)
+
+
+def _list_paired(phase: Phase, limits: Limits) -> list[str]:
+    """The results that are stored two to a word. Raises `UnsupportedError` where one has gaps
+    between its elements: half a word cannot be stored."""
+    paired = [view for view, _ in phase.elements.results if view.dtype in limits.word_types]
+    walk = phase.space.walk
+    for view in paired:
+        if not walk.packed and walk.strides[view] != ir.packed_strides(phase.space.sizes):
+            raise UnsupportedError(
+                f"'{view.tensor}' is {view.dtype.name} with strides, and without 16-bit types "
+                "kernels store two elements at a time",
+                notes=["store it packed, or compile for shader model 6.2"],
+            )
+    return [view.tensor for view in paired]
+
+
+ACCESS = {
+    (True, False): k.Access.READ,
+    (False, True): k.Access.WRITE,
+    (True, True): k.Access.READ_WRITE,
+}
+"""By whether a buffer is read and whether it is written."""
+
+
+def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buffer, ...]:
+    """The memory a kernel touches: tensors in the function's order, then what lies between two
+    kernels."""
+    read: dict[str, View] = {}
+    written: dict[str, View] = {}
+    sizes: dict[str, int] = {}
+    for phase in phases:
+        for value in phase.elements.values:
+            if isinstance(value, Read | Gather) and not value.view.near:
+                read[value.view.tensor] = value.view
+        written.update({v.tensor: v for v, _ in phase.elements.results if not v.near})
+        for view in phase.elements.buffers():
+            sizes[view.tensor] = max(sizes.get(view.tensor, 0), _measure_view(phase, view))
+    touched = measure_footprint(function, [(p.elements, p.space.walk) for p in phases])
+    tensors = function.tensors()
+    made = [
+        k.Buffer(
+            name, tensors[name].dtype, ACCESS[name in read, name in written], None, touched[name]
+        )
+        for name in function.sort_tensors(n for n in read | written if n in tensors)
+    ]
+    for name, view in (read | written).items():
+        if name not in tensors:
+            access = ACCESS[name in read, name in written]
+            made.append(k.Buffer(name, view.dtype, access, sizes[name], touched[name]))
+    return tuple(made)
+
+
+def count_buffers(phases: Sequence[Phase]) -> int:
+    """How many buffers some phases have in memory."""
+    return len({view.tensor for phase in phases for view in phase.elements.buffers()})
+
+
+def _measure_view(phase: Phase, view: View) -> int:
+    """The elements up to the last one a view touches."""
+    if len(phase.space.sizes) != len(phase.space.walk.sizes):
+        return 1 + view.offset
+    steps = zip(phase.space.sizes, phase.space.walk.strides[view], strict=True)
+    return 1 + view.offset + sum((size - 1) * step for size, step in steps)
+
+
+def _reach(function: ir.Function, phase: Phase) -> int:
+    """The elements up to the last one that a phase touches."""
+    views = [_measure_view(phase, view) for view in phase.elements.views()]
+    return max([find_gathered(function, phase.elements), *views])
+
+
+def _count_points(phase: Phase) -> int:
+    """The largest number that points are counted by, outputs or what each reduces."""
+    if len(phase.space.sizes) != len(phase.space.walk.sizes):
+        return 0
+    return max(phase.space.inner_count, math.prod(phase.space.kept_sizes))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IndexType:
+    """The integers that positions are computed in."""
+
+    bits: int
+    signed: bool
+
+
+def find_index(largest: int, reach: Interval, limits: Limits) -> IndexType:
+    """The narrowest type for index arithmetic that comes to `largest`, and for positions in it
+    that go as far as `reach`."""
+    low, high = reach
+    if low >= -RUN_TIME_COUNT - 1 and max(high, largest) <= RUN_TIME_COUNT:
+        return IndexType(32, low < 0)
+    if low >= 0 and high <= RUN_TIME_COUNT:
+        return IndexType(limits.index_bits, signed=False)
+    if not limits.has_wide_positions:
+        raise UnsupportedError(
+            f"positions go beyond 32 bits, and target '{limits.target}' has no wider integers",
+            notes=["clamp them, or compare them with the sizes of what is read"],
+        )
+    return IndexType(64, signed=True)
+
+
+def find_gathered(function: ir.Function, elements: Elements) -> int:
+    """The most elements that lie before the end of a tensor read at computed positions."""
+    tensors = function.tensors()
+    reached = [0]
+    for value in elements.values:
+        if isinstance(value, Gather):
+            tensor = tensors[value.view.tensor]
+            extents = tensor.domain if isinstance(tensor, ir.Stage) else tensor.extents
+            sizes = [e for e in extents if isinstance(e, int)]
+            strides = tensor_strides(function, value.view.tensor)
+            steps = zip(sizes, strides, strict=False)
+            reached.append(1 + sum(max(size - 1, 0) * step for size, step in steps))
+    return max(reached)
+
+
+def check_limits(function: ir.Function, reached: int, buffers: int, limits: Limits) -> None:
+    """Raises `UnsupportedError` where a kernel has more buffers than the target allows, or reaches
+    further into one: `reached` elements."""
+    if buffers > limits.buffers:
+        raise UnsupportedError(
+            f"'{function.name}' needs {buffers} buffers in one kernel, and target "
+            f"'{limits.target}' allows {limits.buffers} ({limits.buffers_reason}); "
+            "compute it in several operators",
+            function.span,
+        )
+    if reached > limits.elements:
+        raise UnsupportedError(
+            f"'{function.name}' reaches element {reached:,} of a tensor, and target "
+            f"'{limits.target}' allows {limits.elements:,} ({limits.elements_reason}); "
+            "split the tensors",
+            function.span,
+        )
+
+
+def _measure_effort(phases: Sequence[Phase]) -> float:
+    """The bytes that all phases compute with, by those of the buffers."""
+    if not any(phase.gathered for phase in phases):
+        return 1.0
+    computed = 0
+    stored: dict[str, int] = {}
+    for phase in phases:
+        for view in phase.elements.buffers():
+            count = count_steps(phase.space.walk, view) or 0
+            computed += count * view.dtype.compute.bytes
+            stored[view.tensor] = max(stored.get(view.tensor, 0), count * view.dtype.bytes)
+    return max(1.0, computed / max(1, sum(stored.values())))
