@@ -196,10 +196,15 @@ def _merge_arrays(
 
 
 def join_lanes(
-    frame: Frame, state: Accumulators, count: k.Expression | None, width: int
+    frame: Frame,
+    state: Accumulators,
+    count: k.Expression | None,
+    width: int,
+    *,
+    changes: bool,
 ) -> tuple[Accumulators, list[k.Statement]]:
     """The lanes of each output become one, in a tree. `count` outputs of a block of so many end in
-    arrays, and a single one, where that is None, in registers."""
+    arrays, and a single one, where that is None, in registers, which may change after that."""
     number = index(0) if count is None else frame.variable("j")
     first = multiply(number, state.lanes)
     body: list[k.Statement] = []
@@ -215,16 +220,13 @@ def join_lanes(
     if count is None:
         made: list[tuple[k.Local, ...]] = []
         for each, arrays in zip(state.gathered, state.arrays, strict=True):
-            made.append(
-                tuple(
-                    frame.name(
-                        body,
-                        f"{local_name(each.name)}{slot.suffix}",
-                        k.Element(array, index(0), k.Type(slot.dtype)),
-                    )
-                    for slot, array in zip(each.slots, arrays, strict=True)
-                )
-            )
+            own: list[k.Local] = []
+            for slot, array in zip(each.slots, arrays, strict=True):
+                name = frame.names.take(f"{local_name(each.name)}{slot.suffix}")
+                own.append(k.Local(name, k.Type(slot.dtype)))
+                value = k.Element(array, index(0), own[-1].type)
+                body.append((k.Variable if changes else k.Let)(own[-1], value))
+            made.append(tuple(own))
         return Accumulators(state.gathered, {1: made}, []), body
     packed = state
     if state.lanes > 1:
@@ -278,7 +280,8 @@ def join_items(
             inside += [k.Assign(local, value), k.Put(array, lane, local)]
     step = k.If(operate("lt", numbers[axis], width), tuple(inside))
     body += [k.Barrier(), k.Halve(width, extent // 2, (step, k.Barrier()))]
-    first = numbers[names[after]] if apart > 1 else index(0)
+    others = [(n, math.prod(side for _, side in lanes[i + 1 :])) for i, n in enumerate(names)]
+    first = add(*[multiply(numbers[name], step) for name, step in others if name != axis])
     for own, taken in zip(states, arrays, strict=True):
         body += [
             k.Assign(local, k.Element(array, first, local.type))

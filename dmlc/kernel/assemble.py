@@ -39,10 +39,12 @@ def make_kernel(
     serial: bool = False,
     pieces: int | None = None,
     rows: Rows | None = None,
+    nest: Nest | None = None,
 ) -> k.Kernel:
     """One kernel of some phases, which read what the stages in `passes` do. Work items reduce
     outputs of their own, one after the other (`serial`), or share them. With `pieces`, it reduces
-    these, and another the rest; with `rows`, it keeps rows of a reduction at hand.
+    these, and another the rest; with `rows`, it keeps rows of a reduction at hand. Its schedule is
+    `nest`, or what suits the profile.
 
     Raises `UnsupportedError` where a limit of the target is passed.
     """
@@ -53,14 +55,14 @@ def make_kernel(
     names = Names(b.name for b in buffers)
     first = phases[0].space.walk
     scalars: tuple[tuple[k.Scalar, int | str], ...] = ()
-    if first.packed:
+    if first.packed and nest is None:
         scalars = ((k.Scalar(names.take("n")), first.count),)
     given = scalars[0][0] if scalars else None
     streaming = Streaming(buffers, profile.streaming_bytes)
-    if profile.lanes == 1:
+    if nest is None and profile.lanes == 1:
         paired = () if phases[0].gathered else _list_paired(phases[0], limits)
         nest = gpu.choose(phases, profile, serial=serial, count=given, paired=paired)
-    else:
+    elif nest is None:
         nest = cpu.choose(
             function, phases, profile, streaming, serial=serial, count=given, rows=rows
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -314,12 +315,16 @@ class _Writer:
         taken = {n.name for n in walk((node,)) if isinstance(n, Loop) and n.kind is Kind.LANE}
         idle = [a for a in self._nest.lanes if a[0] not in scope.used | taken and a[1] > 1]
         if idle:
-            # What no work items share is the first one's to store.
-            conditions = [operate("eq", self._lanes[name], index(0)) for name, _ in idle]
-            conditions += [] if scope.is_own is None else [scope.is_own]
+            # What work items do not share they have all, and the first one stores.
+            owns = [operate("eq", self._lanes[name], index(0)) for name, _ in idle]
+            owns += [] if scope.is_own is None else [scope.is_own]
             used = frozenset(name for name, _ in self._nest.lanes)
+            if any(isinstance(n, Reduce) for n in walk((node,))):
+                all_own = functools.reduce(_both, owns)
+                alone = dataclasses.replace(scope, used=used, is_own=all_own)
+                return self._write_node(node, alone)
             alone = dataclasses.replace(scope, used=used, is_own=None)
-            return _guard(conditions, self._write_node(node, alone))
+            return _guard(owns, self._write_node(node, alone))
         match node:
             case Point():
                 return self._write_point(node, scope)
@@ -393,7 +398,7 @@ class _Writer:
             scope = dataclasses.replace(scope, loose=scope.loose | {dim})
         number: k.Expression = k.Position(k.Geometry.GROUP)
         loops = list_loops(node.body, dim)
-        if not loops or loops[0].kind is Kind.LANE:
+        if not loops or loops[0].extent:
             if node.name and loops:
                 number = self.frame.name(body, node.name, number)
             return self._settle(node, scope, multiply(number, step), body)
@@ -413,10 +418,17 @@ class _Writer:
         start = scope.starts.get(dim, index(0))
         if node.extent == 1:
             return self._settle(node, scope, start, [])
-        if dim not in scope.starts:
+        if dim not in scope.starts and dim.size != node.extent * node.step:
             scope = dataclasses.replace(scope, loose=scope.loose | {dim})
+        body: list[k.Statement] = []
         start = add(start, multiply(self._lanes[node.name], node.step))
-        return self._settle(node, scope, start, [])
+        if any(n.step < node.step for n in list_loops(node.body, dim)):
+            start = self.frame.name(body, f"first_{dim.name}", start)
+            stop = scope.stops.get(dim) or self._find_end(dim, scope, body)
+            end = operate("min", add(start, index(node.step)), stop)
+            stops = {**scope.stops, dim: self.frame.name(body, f"end_{dim.name}", end)}
+            scope = dataclasses.replace(scope, stops=stops)
+        return self._settle(node, scope, start, body)
 
     def _write_counted(self, node: Loop, scope: _Scope) -> list[k.Statement]:
         """A loop over so many steps, all of which there are."""
@@ -439,7 +451,8 @@ class _Writer:
     def _write_serial(self, node: Loop, scope: _Scope) -> list[k.Statement]:
         dim, body = node.dim, list[k.Statement]()
         start, stop = self._find_range(node, scope, body)
-        if node.step > 1 and any(n.extent for n in list_loops(node.body, dim)):
+        finer = list_loops(node.body, dim)
+        if node.step > 1 and finer and finer[0].extent:
             loops = self._write_whole_steps(node, scope, start, stop, body)
             return body + loops
         fixed = isinstance(start, k.Literal) and isinstance(stop, k.Literal)
@@ -904,15 +917,15 @@ class _Writer:
         self, node: Reduce, state: Accumulators, scope: _Scope, blocked: bool
     ) -> list[k.Statement]:
         """What makes accumulators the outcome of their reductions."""
-        shared, body = _find_shared(node), list[k.Statement]()
-        if shared is not None:
-            body += join_items(self.frame, state, self._nest.lanes, self._lanes, shared)
+        shared, body, frame = _find_shared(node), list[k.Statement](), self.frame
         if state.arrays and (state.lanes > 1 or not blocked):
             count = None
             if blocked and self._nest.block is not None:
                 count = scope.stops.get(self._nest.block) or self._nest.block.count
-            state, made = join_lanes(self.frame, state, count, self._block_width())
-            body += made
+            width, changes = self._block_width(), shared is not None
+            state, body = join_lanes(frame, state, count, width, changes=changes)
+        if shared is not None:
+            body += join_items(frame, state, self._nest.lanes, self._lanes, shared)
         if node.into is not None:
             ((each, own),) = zip(state.gathered, next(iter(state.registers.values())), strict=True)
             value = finish(each.fold, own, each.fold.dtype, in_order=state.serial)
@@ -956,16 +969,15 @@ class _Writer:
 
     def _list_widths(self, node: Reduce, scope: _Scope) -> list[int]:
         """The lanes of the loops that reduced points are walked in, in order."""
-        for loop in walk(node.body):
-            if isinstance(loop, Loop) and loop.kind is Kind.VECTOR:
-                start = scope.starts.get(loop.dim, index(0))
-                stop = scope.stops.get(loop.dim)
-                if start != index(0) or stop is not None or loop.dim.piece is not None:
-                    return [loop.step, 1]
-                return [
-                    w for w, _, _ in self._share_out(loop.step, start, loop.dim.count, None, [])
-                ]
-        return [1]
+        loops = [n for n in walk(node.body) if isinstance(n, Loop)]
+        vectors = next((n for n in loops if n.kind is Kind.VECTOR), None)
+        if vectors is None:
+            return [1]
+        dim = vectors.dim
+        strips = dim in scope.starts or sum(n.dim is dim for n in loops) > 1
+        if strips or dim.piece is not None or not isinstance(dim.size, int):
+            return [vectors.step, 1]
+        return [w for w, *_ in self._share_out(vectors.step, index(0), dim.count, None, [])]
 
     # Points -----------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ from dmlc import ir
 from dmlc.codegen.opencl import OPENCL
 from dmlc.ir.affine import Affine, find_affine
 from dmlc.kernel.access import read_positions
-from dmlc.kernel.element import Gather, Read, collect_elements
 from dmlc.kernel.assemble import IndexType, find_index
+from dmlc.kernel.element import Gather, Read, collect_elements
 from dmlc.kernel.schedule import RUN_TIME_COUNT
 from dmlc.pipeline import compile
 from tests import positions
