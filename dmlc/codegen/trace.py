@@ -202,7 +202,7 @@ class Definition(Operation):
 
 def define(function: Callable[..., Value], dtype: DataType = F32) -> Definition:
     """A Python function of `Value`s of one type, of which it gives one. It is traced when it is
-    first needed."""
+    first needed, and may be called by its name in generated code."""
     parameters = tuple(inspect.signature(function).parameters)
 
     @functools.cache
