@@ -13,6 +13,7 @@ from types import MappingProxyType
 from dmlc.codegen.functions import Helper
 from dmlc.codegen.trace import Definition
 from dmlc.kernel.schedule import Limits
+from dmlc.program import Language
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
 
 
@@ -48,14 +49,90 @@ class Unsupported:
 Entry = Spelling | Unsupported
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Dialect:
-    """One output language."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Syntax:
+    """How statements are put together: format strings, in which `{T}` is a type's name, `{x}` the
+    name of what is declared, and `{i}` a loop's counter."""
+
+    counter: str
+    """Its declaration, with the `{start}` it has first."""
+    increment: str
+    countdown: str
+    """The condition of a loop that goes backwards to `{start}`, and what is left of the head."""
+    countdown_body: str
+    """What stands first in the body of such a loop, if anything."""
+    array: str
+    """Of `{n}` elements, a work item's own."""
+    shared_array: str
+    """The same, shared by its group."""
+    choice: tuple[str, str, str]
+    """`{c} ? {a} : {b}`, in three pieces where a long line may be broken."""
+    is_infix: bool
+    """Whether a choice is infix text, and not a call."""
+
+
+def make_c_syntax(shared: str) -> Syntax:
+    """That of languages like C, in which arrays that a group shares begin with a word."""
+    return Syntax(
+        counter="{T} {i} = {start}",
+        increment="++{i}",
+        countdown="{i}-- > {start};",
+        countdown_body="",
+        array="{T} {x}[{n}];",
+        shared_array=shared + " {T} {x}[{n}];",
+        choice=("{c}", "? {a}", ": {b}"),
+        is_infix=True,
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BufferView:
+    """A buffer as a template shows it."""
 
     name: str
-    suffix: str
-    """Of a source file, with its dot."""
+    tensor: str
+    type: str
+    dtype: str
+    slot: int
+    written: bool
+    access: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScalarView:
+    """A scalar argument as a template shows it."""
+
+    name: str
+    type: str
+    slot: int
+    meaning: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceParts:
+    """What a file is made of, for what only one language's template shows."""
+
+    buffers: tuple[BufferView, ...]
+    scalars: tuple[ScalarView, ...]
+    helpers: tuple[str, ...]
+    """The names of the helper functions in it."""
+    dtypes: frozenset[DataType]
+    """Every type that values have."""
+    code: str
+    """All text that a compiler would read types in."""
+    entry_point: str
+    root_signature: bool
+    """Whether the host makes none of its own."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Dialect:
+    """One way to write an output language."""
+
+    language: Language
     template: str
+    details: Callable[[SourceParts], Mapping[str, object]]
+    """What the template shows besides what all templates do."""
     profiles: tuple[str, ...]
     """Names of the device profiles it has, the default first."""
     limits: Limits
@@ -96,9 +173,16 @@ class Dialect:
     """A zero that only the running kernel knows to be one, by type: what a literal zero becomes in
     arithmetic, where drivers would otherwise fold `x * 0` and `x / 0` whatever x is. Empty where
     compilers can be trusted with literals."""
-    local: Callable[[str, DataType], str]
-    """The declaration of a constant local, from its type's name and kind."""
-    variable: Callable[[str, DataType], str]
+    pin: Spelling | None
+    """How `{a}`, a float that was rounded, is kept as it is. None where compilers compute as
+    written."""
+    unpinned: Mapping[str, tuple[str, ...]]
+    """The operations that are pinned where others take what they give, and what may take it as it
+    is all the same."""
+    syntax: Syntax
+    local: Callable[[str, str, DataType], str]
+    """The declaration of a constant local, from its name, and its type's name and kind."""
+    variable: Callable[[str, str, DataType], str]
     """The same of a local that changes."""
     function: Callable[[str, str, Sequence[tuple[str, str]]], str]
     """The head of a function, and what opens its body: from the type's name of its result, its
@@ -112,8 +196,6 @@ class Dialect:
     """The same, with `{a}` for the value."""
     shuffles: Entry
     """A vector of `{lanes}` of the vectors `{a}` and `{b}`, numbered from those of `{a}` on."""
-    shared: str
-    """What stands before an array that a group shares."""
     barrier: str
     unroll: str
     """What stands before a loop that should be unrolled, if anything."""
@@ -122,7 +204,10 @@ class Dialect:
     `{n}` bytes, as a `{I}`. Empty where no profile streams."""
     positions: Mapping[str, str]
     """The work group's number (`group`; `single` where groups hold one work item; `rows` where
-    they are laid out in rows of `{row}`) and the work item's (`lane`), of type `{I}`."""
+    they are laid out in rows of `{row}`) and the work item's (`lane`), of type `{I}`; `signed
+    group` and so on, where it is another text for signed positions."""
+    scalar: str
+    """How the scalar argument `{x}` is read."""
     reserved: Callable[[str], bool]
     """Whether the language keeps a name for itself."""
     registers: bool
@@ -137,6 +222,11 @@ class Dialect:
     """What one of the many that run at once is called."""
     own_names: tuple[str, ...]
     """Names that the template uses."""
+
+    @property
+    def name(self) -> str:
+        """The target that the language is."""
+        return self.language.target
 
 
 COMPUTE_TYPES: tuple[DataType, ...] = tuple(t for t in TENSOR_TYPES if not t.is_storage_only)

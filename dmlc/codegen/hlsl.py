@@ -10,6 +10,7 @@ bits on every device: HLSL's own differ from one to the next.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 import struct
@@ -23,11 +24,13 @@ from dmlc.codegen.dialect import (
     Entry,
     Spelling,
     Unsupported,
+    make_c_syntax,
     make_conversions,
     make_table,
 )
 from dmlc.codegen.float32 import FUNCTIONS
 from dmlc.codegen.functions import read_helpers
+from dmlc.codegen.hlsl_host import HLSL, list_details
 from dmlc.codegen.hlsl_names import INTRINSICS, PATTERN
 from dmlc.kernel.schedule import Limits
 from dmlc.scalars import OPERATIONS, DataType, Kind
@@ -219,12 +222,12 @@ STORES = MappingProxyType(
 )
 
 
-def _local(type_name: str, dtype: DataType) -> str:
-    return f"precise const {type_name}" if dtype.is_float else f"const {type_name}"
+def _local(name: str, type_name: str, dtype: DataType) -> str:
+    return f"{'precise ' if dtype.is_float else ''}const {type_name} {name}"
 
 
-def _variable(type_name: str, dtype: DataType) -> str:
-    return f"precise {type_name}" if dtype.is_float else type_name
+def _variable(name: str, type_name: str, dtype: DataType) -> str:
+    return f"{'precise ' if dtype.is_float else ''}{type_name} {name}"
 
 
 def _function(result: str, name: str, parameters: Sequence[tuple[str, str]]) -> str:
@@ -252,9 +255,9 @@ comparisons."""
 _CONVERSIONS = make_conversions(_convert)
 
 HLSL_6_2 = Dialect(
-    name="hlsl",
-    suffix=".hlsl",
+    language=HLSL,
     template="hlsl.hlsl.j2",
+    details=functools.partial(list_details, shader_model="6.2"),
     profiles=("gpu",),
     limits=Limits(
         target="hlsl",
@@ -285,6 +288,9 @@ HLSL_6_2 = Dialect(
     zeros=MappingProxyType(
         {T.FLOAT32: "asfloat(group_id.z)", T.FLOAT64: "asdouble(group_id.z, 0)"}
     ),
+    pin=None,
+    unpinned=MappingProxyType({}),
+    syntax=make_c_syntax("groupshared"),
     local=_local,
     variable=_variable,
     function=_function,
@@ -292,7 +298,6 @@ HLSL_6_2 = Dialect(
     elements=Spelling("{p}[{i}]"),
     puts=Spelling("{p}[{i}] = {a};"),
     shuffles=Unsupported("HLSL has no vectors of eight"),
-    shared="groupshared",
     barrier="GroupMemoryBarrierWithGroupSync();",
     # Not `[unroll]`: the copies that DXC makes for it lose `precise` in SPIR-V.
     unroll="",
@@ -305,6 +310,7 @@ HLSL_6_2 = Dialect(
             "lane": "lane_id",
         }
     ),
+    scalar="{x}",
     reserved=_reserved,
     registers=True,
     in_place=False,
@@ -367,5 +373,6 @@ HLSL_6_0 = dataclasses.replace(
     loads=_LOADS_6_0,
     stores=_STORES_6_0,
     halves=_HALVES_6_0,
+    details=functools.partial(list_details, shader_model="6.0"),
     shader_model="6.0",
 )

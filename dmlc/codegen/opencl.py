@@ -20,10 +20,12 @@ from dmlc.codegen.dialect import (
     Entry,
     Spelling,
     Unsupported,
+    make_c_syntax,
     make_conversions,
     make_table,
 )
 from dmlc.codegen.functions import read_helpers
+from dmlc.codegen.opencl_host import OPENCL_C, list_details
 from dmlc.codegen.opencl_names import BUILTINS, PREFIXES
 from dmlc.kernel.schedule import Limits
 from dmlc.scalars import DataType, Kind
@@ -258,12 +260,12 @@ STREAMING = MappingProxyType(
 )
 
 
-def _local(type_name: str, dtype: DataType) -> str:
-    return f"const {type_name}"
+def _local(name: str, type_name: str, dtype: DataType) -> str:
+    return f"const {type_name} {name}"
 
 
-def _variable(type_name: str, dtype: DataType) -> str:
-    return type_name
+def _variable(name: str, type_name: str, dtype: DataType) -> str:
+    return f"{type_name} {name}"
 
 
 def _function(result: str, name: str, parameters: Sequence[tuple[str, str]]) -> str:
@@ -276,9 +278,9 @@ def _reserved(name: str) -> bool:
 
 
 OPENCL = Dialect(
-    name="opencl",
-    suffix=".cl",
+    language=OPENCL_C,
     template="opencl.cl.j2",
+    details=list_details,
     profiles=("cpu", "gpu"),
     limits=Limits(
         target="opencl",
@@ -311,6 +313,9 @@ OPENCL = Dialect(
     helpers=read_helpers("opencl.functions.cl"),
     halves=MappingProxyType({}),
     zeros=MappingProxyType({}),
+    pin=None,
+    unpinned=MappingProxyType({}),
+    syntax=make_c_syntax("__local"),
     local=_local,
     variable=_variable,
     function=_function,
@@ -318,7 +323,6 @@ OPENCL = Dialect(
     elements=Spelling("{p}[{i}]", vector="vload{n}(0, {at})"),
     puts=Spelling("{p}[{i}] = {a};", vector="vstore{n}({a}, 0, {at});"),
     shuffles=Spelling("{H}({a}, {b}, {lanes})", helper="shuffle"),
-    shared="__local",
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
     unroll="#pragma unroll",
     lead="({I})(-(ulong){p} % {n} / {s})",
@@ -329,6 +333,7 @@ OPENCL = Dialect(
             "lane": "({I})get_local_id(0)",
         }
     ),
+    scalar="{x}",
     reserved=_reserved,
     registers=False,
     in_place=True,

@@ -108,6 +108,11 @@ def find_index(largest: int, reach: Interval, limits: Limits) -> IndexType:
         return IndexType(32, low < 0)
     if low >= 0 and high <= RUN_TIME_COUNT:
         return IndexType(limits.index_bits, signed=False)
+    if not limits.has_wide_positions:
+        raise UnsupportedError(
+            f"positions go beyond 32 bits, and target '{limits.target}' has no wider integers",
+            notes=["clamp them, or compare them with the sizes of what is read"],
+        )
     return IndexType(64, signed=True)
 
 

@@ -10,11 +10,12 @@ import pytest
 
 from dmlc.codegen import functions
 from dmlc.codegen.dialect import COMPUTE_TYPES, Dialect, Spelling, Unsupported, operation_pairs
-from dmlc.codegen.render import DIALECTS, find_dialect
+from dmlc.codegen.targets import TARGETS, find_dialect
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
 from dmlc.source import UnknownNameError
 
-HLSL, OPENCL = find_dialect("hlsl"), find_dialect("opencl")
+HLSL, OPENCL, WGSL = (find_dialect(name) for name in ("hlsl", "opencl", "wgsl"))
+DIALECTS = [dialect for target in TARGETS for dialect in target.dialects]
 BY_NAME = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
 
 
@@ -93,6 +94,17 @@ def test_opencl_refuses_no_type() -> None:
     assert not any(isinstance(e, Unsupported) for e in OPENCL.conversions.values())
 
 
+def test_wgsl_has_numbers_of_32_bits_alone() -> None:
+    has = {DataType.FLOAT32, DataType.INT32, DataType.UINT32, DataType.BOOL, DataType.INDEX}
+    for (name, dtype), entry in WGSL.operations.items():
+        if dtype not in has:
+            assert isinstance(entry, Unsupported), (name, dtype)
+        elif dtype is not DataType.INDEX and name != "round_bfloat16":
+            assert isinstance(entry, Spelling), (name, dtype)
+    held = {t for t, name in WGSL.storage.items() if isinstance(name, str)}
+    assert held == {DataType.FLOAT32, DataType.INT32, DataType.UINT32, DataType.FLOAT16}
+
+
 def test_hlsl_refuses_bytes_and_most_of_double_precision() -> None:
     refused = {p for p, e in HLSL.operations.items() if isinstance(e, Unsupported)}
     for name, dtype in operation_pairs():
@@ -110,6 +122,8 @@ def test_float_literals_read_back_equal(dialect: Dialect, bits: int) -> None:
     text = dialect.literal(DataType.FLOAT32, float(value)).strip("()")
     assert text.endswith("f")
     assert np.float32(text[:-1]).view(np.uint32) == bits
+    if DataType.FLOAT64 not in dialect.types:
+        return
     double = dialect.literal(DataType.FLOAT64, float(value)).strip("()").rstrip("L")
     assert float(double) == float(value)
     assert math.copysign(1, float(double)) == math.copysign(1, float(value))
@@ -117,12 +131,9 @@ def test_float_literals_read_back_equal(dialect: Dialect, bits: int) -> None:
 
 @BY_NAME
 def test_special_literals(dialect: Dialect) -> None:
-    made = {
-        value: dialect.literal(dtype, value)
-        for dtype in (DataType.FLOAT32, DataType.FLOAT64)
-        for value in (math.inf, -math.inf, math.nan)
-    }
-    assert len(set(made.values())) == 3
+    for dtype in {DataType.FLOAT32, DataType.FLOAT64} & set(dialect.types):
+        made = {dialect.literal(dtype, value) for value in (math.inf, -math.inf, math.nan)}
+        assert len(made) == 3
     for dtype in (DataType.INT32, DataType.INT64):
         low = int(np.iinfo(dtype.dtype).min)
         assert str(low) not in dialect.literal(dtype, low), "no such literal exists in C"
@@ -132,9 +143,21 @@ def test_special_literals(dialect: Dialect) -> None:
 
 
 @BY_NAME
-@pytest.mark.parametrize("name", ["float4", "int", "return", "sqrt", "isnan", "__x", "half"])
+@pytest.mark.parametrize("name", ["return", "sqrt", "__x"])
 def test_reserved_everywhere(dialect: Dialect, name: str) -> None:
     assert dialect.reserved(name)
+
+
+@pytest.mark.parametrize("dialect", [HLSL, OPENCL], ids=["hlsl", "opencl"])
+@pytest.mark.parametrize("name", ["float4", "int", "isnan", "half"])
+def test_reserved_in_languages_like_c(dialect: Dialect, name: str) -> None:
+    assert dialect.reserved(name)
+
+
+@pytest.mark.parametrize("name", ["fn", "let", "f32", "vec4", "select", "active", "storage"])
+def test_reserved_in_wgsl_only(name: str) -> None:
+    assert WGSL.reserved(name)
+    assert not OPENCL.reserved(name) or name == "select"
 
 
 @pytest.mark.parametrize("name", ["point", "line", "in", "out", "linear", "shared", "technique"])

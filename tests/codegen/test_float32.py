@@ -11,8 +11,8 @@ import pytest
 
 from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.float32 import FUNCTIONS
-from dmlc.codegen.render import find_dialect
 from dmlc.codegen.spell import PREFIX, spell_function
+from dmlc.codegen.targets import find_dialect
 from dmlc.codegen.trace import Definition, Value, bits, convert, define, equal, let, select
 from dmlc.codegen.two_floats import clamp
 from dmlc.kernel import nodes as k

@@ -10,7 +10,7 @@ import pytest
 
 from dmlc import ir
 from dmlc.codegen.dialect import Unsupported
-from dmlc.codegen.render import find_dialect
+from dmlc.codegen.targets import find_dialect
 from dmlc.ir.print import constant_text
 from dmlc.pipeline import compile
 from dmlc.reference import evaluate
