@@ -38,7 +38,9 @@ _ALL = [target for target in TARGETS if target.is_general]
 @click.argument("operator")
 @bindings
 @click.option("--target", type=click.Choice([*(t.name for t in TARGETS), "all"]), default="all",
-              show_default=True, help="The output language.")  # fmt: skip
+              show_default=True,
+              help=f"The output language; all: {' and '.join(t.name for t in _ALL)}, which express "
+              "every operator.")  # fmt: skip
 @profile_option
 @click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
               show_default=True,
@@ -63,7 +65,7 @@ def command(
     dxdispatch: bool,
     as_json: bool,
 ) -> None:
-    """Compile an operator or a graph to HLSL and OpenCL sources with a manifest.
+    """Compile an operator or a graph to HLSL, OpenCL or WGSL sources with a manifest.
 
     OPERATOR is a name of the library, or FILE[:NAME]. Element-wise operators need no sizes: their
     kernels take the element count when they run. With DXC at hand, HLSL is compiled to .dxil and
