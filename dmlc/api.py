@@ -35,7 +35,7 @@ from dmlc.runtime.arrays import (
     read_sizes,
     show_shape,
 )
-from dmlc.runtime.face import AnyDevice, AnyExecutable
+from dmlc.runtime.interface import AnyDevice, AnyExecutable
 from dmlc.runtime.report import Report
 from dmlc.scalars import TENSOR_TYPES, held_type
 from dmlc.source import (

@@ -22,7 +22,7 @@ from dmlc.cli.arguments import (
 from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.files import write_files
 from dmlc.program import combine_manifests, write_programs
-from dmlc.runtime.face import compile_files
+from dmlc.runtime.interface import compile_files
 from dmlc.shader_model import SHADER_MODELS
 
 if TYPE_CHECKING:
