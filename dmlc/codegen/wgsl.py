@@ -165,10 +165,12 @@ def _literal(dtype: DataType, value: bool | int | float) -> str:
     if dtype.is_float:
         return _float_literal(float(value))
     number = int(value)
-    if dtype is T.INT32 and number == np.iinfo(np.int32).min:
-        return "i32(-2147483647 - 1)"
-    text = f"{number}u" if dtype is T.UINT32 else str(number)
-    return f"({text})" if number < 0 and dtype is not T.INDEX else text
+    if dtype is T.INDEX:
+        return str(number)
+    if number < 0:
+        # Without its type, no conversion to an unsigned one may have it.
+        return f"({number}i)" if number > np.iinfo(np.int32).min else f"({number + 1}i - 1i)"
+    return f"{number}u" if dtype is T.UINT32 else str(number)
 
 
 def _float_literal(value: float) -> str:

@@ -1,8 +1,8 @@
 """Every golden kernel: its source byte for byte, and what it computes.
 
 A case is an IR function in `tests/golden/<case>.ir`. Beside it lie the sources it compiles to:
-`.cl` (CPU profile), `.gpu.cl`, `.hlsl` and `.wgsl`, or what the compiler says where HLSL or WGSL
-has no way to express it.
+`.cl` (CPU profile), `.gpu.cl`, `.hlsl` and `.wgsl`, or what the compiler says where a language has
+no way to express it.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     precise const float zero = asfloat(group_id.z);
 
-    const int group = group_id.x;
-    const int output = group * 256 + lane_id;
+    const int output = lane_id;
     if (output < 120) {
         const int i0 = output / 20;
         const int i1 = (output / 4) % 5;
@@ -35,6 +34,6 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                 }
             }
         }
-        Output[i0 * 20 + i1 * 4 + i2] = output_1;
+        Output[output] = output_1;
     }
 }

@@ -22,8 +22,7 @@ fn main(
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     let zero: f32 = bitcast<f32>(zero_bits);
 
-    let group: i32 = i32(group_id.x);
-    let output: i32 = group * 256 + i32(lane_id);
+    let output: i32 = i32(lane_id);
     if (output < 120) {
         let i0: i32 = output / 20;
         let i1: i32 = (output / 4) % 5;
@@ -39,6 +38,6 @@ fn main(
                 }
             }
         }
-        Output[i0 * 20 + i1 * 4 + i2] = output_1;
+        Output[output] = output_1;
     }
 }

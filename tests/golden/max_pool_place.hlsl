@@ -27,8 +27,7 @@ float max_float(const float a, const float b)
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const int group = group_id.x;
-    const int output = group * 256 + lane_id;
+    const int output = lane_id;
     if (output < 120) {
         const int i0 = output / 20;
         const int i1 = (output / 4) % 5;
@@ -48,7 +47,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                 }
             }
         }
-        Output[i0 * 20 + i1 * 4 + i2] = output_1;
+        Output[output] = output_1;
     }
 }
 
@@ -75,8 +74,7 @@ bool isnan_float(const float x)
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const int group = group_id.x;
-    const int output = group * 256 + lane_id;
+    const int output = lane_id;
     if (output < 120) {
         const int i0 = output / 20;
         const int i1 = (output / 4) % 5;
@@ -101,6 +99,6 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             }
         }
         const uint place_1 = (place_place == 4294967295u) ? 0u : place_place;
-        Place[i0 * 20 + i1 * 4 + i2] = place_1;
+        Place[output] = place_1;
     }
 }

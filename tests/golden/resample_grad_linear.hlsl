@@ -21,8 +21,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     precise const float zero = asfloat(group_id.z);
 
-    const int group = group_id.x;
-    const int output = group * 256 + lane_id;
+    const int output = lane_id;
     if (output < 72) {
         const int i0 = output / 12;
         const int i1 = (output / 3) % 4;
@@ -44,6 +43,6 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                 }
             }
         }
-        dX[i0 * 12 + i1 * 3 + i2] = d_x;
+        dX[output] = d_x;
     }
 }

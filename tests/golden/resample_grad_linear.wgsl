@@ -31,8 +31,7 @@ fn main(
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     let zero: f32 = bitcast<f32>(zero_bits);
 
-    let group: i32 = i32(group_id.x);
-    let output: i32 = group * 256 + i32(lane_id);
+    let output: i32 = i32(lane_id);
     if (output < 72) {
         let i0: i32 = output / 12;
         let i1: i32 = (output / 3) % 4;
@@ -54,6 +53,6 @@ fn main(
                 }
             }
         }
-        dX[i0 * 12 + i1 * 3 + i2] = d_x;
+        dX[output] = d_x;
     }
 }

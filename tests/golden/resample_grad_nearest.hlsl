@@ -18,8 +18,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     precise const float zero = asfloat(group_id.z);
 
-    const uint group = group_id.x;
-    const uint output = group * 256 + lane_id;
+    const uint output = lane_id;
     if (output < 120) {
         const uint i0 = output / 5;
         const uint i1 = output % 5;
@@ -35,6 +34,6 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                 }
             }
         }
-        dX[i0 * 5 + i1] = d_x;
+        dX[output] = d_x;
     }
 }

@@ -22,8 +22,7 @@ fn main(
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     let zero: f32 = bitcast<f32>(zero_bits);
 
-    let group: u32 = group_id.x;
-    let output: u32 = group * 256 + lane_id;
+    let output: u32 = lane_id;
     if (output < 120) {
         let i0: u32 = output / 5;
         let i1: u32 = output % 5;
@@ -39,6 +38,6 @@ fn main(
                 }
             }
         }
-        dX[i0 * 5 + i1] = d_x;
+        dX[output] = d_x;
     }
 }

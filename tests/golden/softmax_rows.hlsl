@@ -73,9 +73,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint column = lane_id % 4;
     const uint output = group_id.x * 4 + column;
     precise float most_value = asfloat(0xff800000);
+    const uint row_start = output * 200;
 
     for (uint element = row; element < 200; element += 64) {
-        precise const float x = X[output * 200 + element];
+        precise const float x = X[row_start + element];
         most_value = max_float(most_value, x);
     }
     most_lanes[lane_id] = most_value;
@@ -91,7 +92,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise float total_value = zero;
 
     for (uint element = row; element < 200; element += 64) {
-        precise const float x = X[output * 200 + element];
+        precise const float x = X[row_start + element];
         precise const float value = x - most_value;
         total_value += portable_exp(value);
     }
@@ -107,10 +108,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     total_value = total_lanes[column];
 
     for (uint element = row; element < 200; element += 64) {
-        const uint offset = output * 200 + element;
-        precise const float x = X[offset];
+        precise const float x = X[row_start + element];
         precise const float value = x - most_value;
         precise const float y = portable_exp(value) / total_value;
-        Y[offset] = y;
+        Y[row_start + element] = y;
     }
 }
