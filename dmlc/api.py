@@ -35,7 +35,7 @@ from dmlc.runtime.arrays import (
     read_sizes,
     show_shape,
 )
-from dmlc.runtime.face import AnyDevice, AnyExecutable
+from dmlc.runtime.interface import AnyDevice, AnyExecutable
 from dmlc.runtime.report import Report
 from dmlc.scalars import TENSOR_TYPES, held_type
 from dmlc.source import (
@@ -70,9 +70,9 @@ class Results(dict[str, Array]):
 
 
 def load_program(program: Program, device: str = "opencl") -> AnyExecutable:
-    """Builds a program on a device: `opencl`, `vulkan` or `d3d12`, each also followed by `:` and
-    an index or part of a name. OpenCL runs programs for the target `opencl`, the others those for
-    `hlsl`.
+    """Builds a program on a device: `opencl`, `vulkan`, `d3d12` or `wgpu`, each also followed by
+    `:` and an index or part of a name. OpenCL runs programs for the target `opencl`, Vulkan and
+    Direct3D 12 those for `hlsl`, and WebGPU those for `wgsl`.
 
     Raises `UnavailableError` where there is no such device, and `UnsupportedError` where the
     device does not run programs for that target.
@@ -106,8 +106,8 @@ def run(
     optional input may be None. It may also be a list with an entry for every input, in the order
     of the table. `outputs` may map names to arrays to write into, or to sizes. An
     array of tensors is a list, or given one by one: `InputTensors[0]`. `device` is `opencl`,
-    `opencl:<index or part of a name>`, `vulkan` or `d3d12` (the HLSL itself) with the same, or
-    `reference`.
+    `opencl:<index or part of a name>`, `vulkan` or `d3d12` (the HLSL itself) or `wgpu` (WGSL) with
+    the same, or `reference`.
 
     The first call with new types, sizes and attributes compiles; calls like it do not. Packed
     arrays of equal sizes share one kernel whatever their sizes are.

@@ -14,7 +14,7 @@ from dmlc.ir import Function
 from dmlc.parameters import expect_text
 from dmlc.pipeline import compile
 from dmlc.program import Program
-from dmlc.runtime.face import AnyDevice, AnyExecutable, find_runtime
+from dmlc.runtime.interface import AnyDevice, AnyExecutable, find_runtime
 from dmlc.source import DmlcError, UnavailableError, unknown_name
 
 DEFAULT = "opencl"

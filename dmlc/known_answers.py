@@ -26,8 +26,8 @@ from dmlc.files import cache_folder
 from dmlc.oracle import find_expected
 from dmlc.program import VERSION
 from dmlc.runtime.answers import SHOWN, Answer, Question, Verdicts, ask
-from dmlc.runtime.face import AnyDevice, find_runtime
 from dmlc.runtime.instructions import LAVAPIPE, POCL, read_flags
+from dmlc.runtime.interface import AnyDevice, find_runtime
 from dmlc.scalars import Array, DataType
 from dmlc.source import UnavailableError, UnsupportedError
 

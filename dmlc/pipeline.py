@@ -50,10 +50,10 @@ def compile(
 
     An operator, its name, or a graph stands for the function that it binds to without being told
     more: an element-wise operator needs no sizes.
-    `target` is `opencl` or `hlsl`; `profile` is `cpu` or `gpu`, by default what the target mostly
-    runs on. HLSL carries its root signature, unless `root_signature` is false; it is written for
-    `shader_model` 6.2, or 6.0 for devices without 16-bit types. Raises `UnsupportedError` for what
-    the target cannot express, before any lowering.
+    `target` is `opencl`, `hlsl` or `wgsl`; `profile` is `cpu` or `gpu`, by default what the target
+    mostly runs on. HLSL carries its root signature, unless `root_signature` is false; it is written
+    for `shader_model` 6.2, or 6.0 for devices without 16-bit types. Raises `UnsupportedError` for
+    what the target cannot express, before any lowering.
     """
     expect_text("target", target, "the name of a target")
     for name, text in (("profile", profile), ("shader_model", shader_model)):

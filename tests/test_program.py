@@ -29,7 +29,7 @@ from dmlc.program import (
     list_sharing,
 )
 from dmlc.scalars import DataType as T
-from dmlc.source import DmlcError
+from dmlc.source import DmlcError, UnsupportedError
 
 RELU_GRAD = """
 func @relu_grad(%X: f32[n], %dY: f32[n]) -> (%dX) in place (%dX over %X, %dX over %dY) {
@@ -148,6 +148,25 @@ def test_a_kernel_says_what_it_asks_of_a_device(
     assert kernel["requires"] == needs
     (kernel,) = make(text)["kernels"]
     assert kernel["requires"] == [need for need in needs if need == "FLOAT64"]
+    if needs in ([], ["16-bit types"]):
+        (kernel,) = make(text, "wgsl")["kernels"]
+        assert kernel["requires"] == needs
+        return
+    refused = "WGSL has no 64-bit" if {dtype, place} & {"f64", "s64"} else "no wider integers"
+    with pytest.raises(UnsupportedError, match=refused):
+        make(text, "wgsl")
+
+
+def test_a_manifest_of_wgsl_says_what_is_bound_where() -> None:
+    made = make("func @f(%x: f32[n]) -> (%y) { %y: f32[i0 < n] = neg(%x[i0]) }", "wgsl")
+    (kernel,) = made["kernels"]
+    assert (made["target"], kernel["file"], kernel["entry_point"]) == ("wgsl", "f.wgsl", "main")
+    assert [(b["group"], b["binding"], b["access"]) for b in kernel["buffers"]] == [
+        (0, 0, "read"), (0, 1, "write")
+    ]  # fmt: skip
+    assert kernel["scalars"] == [{"name": "n", "value": "n", "type": "UINT32", "offset": 0}]
+    assert kernel["uniform_buffer"] == {"group": 0, "binding": 2, "bytes": 16}
+    assert kernel["dispatch"]["row"] == 65535
 
 
 def test_sizes_and_bytes() -> None:

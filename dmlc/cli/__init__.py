@@ -26,7 +26,7 @@ COMMANDS = {
     "fmt": "Format files: tables aligned, comments kept.",
     "ir": "Print the tensor IR of an operator.",
     "graph": "Show what fusion makes of a graph: a picture, DOT or text.",
-    "compile": "Compile an operator to HLSL and OpenCL sources with a manifest.",
+    "compile": "Compile an operator to HLSL, OpenCL or WGSL, with a manifest.",
     "run": "Run an operator on arrays.",
     "compare": "Compare two arrays, such as what two devices gave.",
     "devices": "List the devices that programs can run on.",

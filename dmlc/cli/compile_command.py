@@ -22,7 +22,7 @@ from dmlc.cli.arguments import (
 from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.files import write_files
 from dmlc.program import combine_manifests, write_programs
-from dmlc.runtime.face import compile_files
+from dmlc.runtime.interface import compile_files
 from dmlc.shader_model import SHADER_MODELS
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ _ALL = [target for target in TARGETS if target.is_general]
 @click.argument("operator")
 @bindings
 @click.option("--target", type=click.Choice([*(t.name for t in TARGETS), "all"]), default="all",
-              show_default=True, help="The output language.")  # fmt: skip
+              show_default=True,
+              help=f"The output language; all: {' and '.join(t.name for t in _ALL)}, which express "
+              "every operator.")  # fmt: skip
 @profile_option
 @click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
               show_default=True,
@@ -63,7 +65,7 @@ def command(
     dxdispatch: bool,
     as_json: bool,
 ) -> None:
-    """Compile an operator or a graph to HLSL and OpenCL sources with a manifest.
+    """Compile an operator or a graph to HLSL, OpenCL or WGSL sources with a manifest.
 
     OPERATOR is a name of the library, or FILE[:NAME]. Element-wise operators need no sizes: their
     kernels take the element count when they run. With DXC at hand, HLSL is compiled to .dxil and

@@ -9,7 +9,7 @@ import click
 
 from dmlc.devices import list_devices, selector_of
 from dmlc.known_answers import find_wrong_answers
-from dmlc.runtime.face import AnyDevice
+from dmlc.runtime.interface import AnyDevice
 from dmlc.source import UnavailableError
 
 

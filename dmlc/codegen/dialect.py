@@ -235,6 +235,16 @@ COMPUTE_TYPES: tuple[DataType, ...] = tuple(t for t in TENSOR_TYPES if not t.is_
 INTEGERS: tuple[DataType, ...] = tuple(t for t in COMPUTE_TYPES if t.is_integer)
 
 
+INFIX: Mapping[str, str] = MappingProxyType({
+    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}",
+    "mod": "{0} % {1}", "neg": "-{0}", "eq": "{0} == {1}", "ne": "{0} != {1}",
+    "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
+    "bit_and": "{0} & {1}", "bit_or": "{0} | {1}", "bit_xor": "{0} ^ {1}", "bit_not": "~{0}",
+    "and": "{0} && {1}", "or": "{0} || {1}", "not": "!{0}",
+})  # fmt: skip
+"""What all of the languages write as C does, where it means the same."""
+
+
 def operation_pairs() -> tuple[tuple[str, DataType], ...]:
     """Every operation with every type its operands may have: what a dialect's table covers."""
     return tuple(

@@ -20,6 +20,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dmlc.codegen.dialect import (
+    INFIX,
     Dialect,
     Entry,
     Spelling,
@@ -65,14 +66,6 @@ STORAGE: MappingProxyType[DataType, str | Unsupported] = MappingProxyType(
     }
 )
 
-_INFIX = {
-    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}",
-    "mod": "{0} % {1}", "neg": "-{0}", "eq": "{0} == {1}", "ne": "{0} != {1}",
-    "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
-    "bit_and": "{0} & {1}", "bit_or": "{0} | {1}", "bit_xor": "{0} ^ {1}", "bit_not": "~{0}",
-    "and": "{0} && {1}", "or": "{0} || {1}", "not": "!{0}",
-}  # fmt: skip
-
 _FLOAT_HELPERS = ("min", "max", "sign", "isnan", "mod", "round_float16", "round_bfloat16")
 
 _DOUBLE_OPERATIONS = (
@@ -90,8 +83,8 @@ def _spell(name: str, dtype: DataType) -> Entry:
         return _spell_integer(name, dtype)
     if dtype.kind is Kind.INDEX and name in ("min", "max"):
         return Spelling(f"{name}({{a}}, {{b}})")
-    if name in _INFIX:
-        return Spelling(_INFIX[name], compound=True)
+    if name in INFIX:
+        return Spelling(INFIX[name], compound=True)
     return Unsupported(f"positions have no '{name}'")
 
 
@@ -107,8 +100,8 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
     if name in _FLOAT_HELPERS:
         arguments = "{a}, {b}" if name in ("min", "max", "mod") else "{a}"
         return Spelling(f"{{H}}({arguments})", helper=name)
-    if name in _INFIX:
-        return Spelling(_INFIX[name], compound=True)
+    if name in INFIX:
+        return Spelling(INFIX[name], compound=True)
     if OPERATIONS[name].transcendental:
         arguments = "{a}, {b}" if OPERATIONS[name].arity == 2 else "{a}"
         return Spelling(f"{{H}}({arguments})", helper=FUNCTIONS[name])
@@ -140,8 +133,8 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
             mask = f"({{1}} & ({{T}}){8 * dtype.bytes - 1})"
             within = f"{{0}} {operator} {{1}}"
             return Spelling(f"{{0}} {operator} {mask}", compound=True, within=within)
-        case _ if name in _INFIX:
-            return Spelling(_INFIX[name], compound=True)
+        case _ if name in INFIX:
+            return Spelling(INFIX[name], compound=True)
         case _:
             return Unsupported(f"integers have no '{name}'")
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dmlc.codegen.dialect import (
+    INFIX,
     INTEGERS,
     Dialect,
     Entry,
@@ -53,13 +54,6 @@ STORAGE: MappingProxyType[DataType, str | Unsupported] = MappingProxyType(
 )
 
 
-_INFIX = {
-    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}",
-    "mod": "{0} % {1}", "neg": "-{0}", "eq": "{0} == {1}", "ne": "{0} != {1}",
-    "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
-    "bit_and": "{0} & {1}", "bit_or": "{0} | {1}", "bit_xor": "{0} ^ {1}", "bit_not": "~{0}",
-}  # fmt: skip
-
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 _FLOAT_CALLS = {"mod": "fmod", "abs": "fabs", "round": "rint"}
@@ -93,8 +87,8 @@ def _spell_bool(name: str) -> Entry:
 
 
 def _spell_plain(name: str) -> Entry:
-    if name in _INFIX:
-        return Spelling(_INFIX[name], compound=True)
+    if name in INFIX:
+        return Spelling(INFIX[name], compound=True)
     return Unsupported(f"positions have no '{name}'")
 
 
@@ -109,8 +103,8 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
         return Spelling("1 / sqrt({a})", compound=True)
     if name in ("sin", "cos", "tan") and dtype is T.FLOAT32:
         return Spelling(f"{name}({{a}})", vector="{H}({a})", helper=name)
-    if name in _INFIX and name != "mod":
-        return Spelling(_INFIX[name], compound=True)
+    if name in INFIX and name != "mod":
+        return Spelling(INFIX[name], compound=True)
     binary = name in ("mod", "pow", "atan2")
     return Spelling(f"{_FLOAT_CALLS.get(name, name)}({'{a}, {b}' if binary else '{a}'})")
 
@@ -118,7 +112,7 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
 def _spell_integer(name: str, dtype: DataType) -> Entry:
     signed, narrow = dtype.kind is Kind.SIGNED, dtype.bytes < 4
     if name in _COMPARISONS:
-        return Spelling(_INFIX[name], compound=True)
+        return Spelling(INFIX[name], compound=True)
     match name:
         case "min" | "max":
             return Spelling(f"{name}({{a}}, {{b}})")
@@ -146,15 +140,15 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
             return Spelling(f"({{T}})({{0}} >> {count})", vector=vector, within=within)
         case "bit_and" | "bit_or" | "bit_xor" | "bit_not":
             if not narrow:
-                return Spelling(_INFIX[name], compound=True)
-            return Spelling(f"({{T}})({_INFIX[name]})", vector=f"({_INFIX[name]})")
+                return Spelling(INFIX[name], compound=True)
+            return Spelling(f"({{T}})({INFIX[name]})", vector=f"({INFIX[name]})")
         case "add" | "sub" | "mul" | "neg":
             if not signed and not narrow:
-                return Spelling(_INFIX[name], compound=True)
+                return Spelling(INFIX[name], compound=True)
             # A ushort times a ushort is an int in C, and may overflow it.
-            text = _INFIX[name].replace("{0}", "(uint){0}" if narrow else "({U}){0}")
+            text = INFIX[name].replace("{0}", "(uint){0}" if narrow else "({U}){0}")
             text = text.replace("{1}", "(uint){1}" if narrow else "({U}){1}")
-            vector = _INFIX[name].replace("{0}", "as_{U}({a})").replace("{1}", "as_{U}({b})")
+            vector = INFIX[name].replace("{0}", "as_{U}({a})").replace("{1}", "as_{U}({b})")
             return Spelling(f"({{T}})({text})", vector=f"as_{{T}}({vector})")
         case _:
             return Unsupported(f"integers have no '{name}'")

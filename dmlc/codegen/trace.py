@@ -35,6 +35,20 @@ class _Scope:
     steps: list[k.Let]
 
 
+def _infix(name: str) -> Callable[[Value, Operand], Value]:
+    def operate(left: Value, right: Operand) -> Value:
+        return _operate(name, left, right)
+
+    return operate
+
+
+def _reflected(name: str) -> Callable[[Value, Operand], Value]:
+    def operate(right: Value, left: Operand) -> Value:
+        return _operate(name, left, right)
+
+    return operate
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Value:
     """A value of a traced function. Numbers beside it take its type.
@@ -49,59 +63,20 @@ class Value:
     def dtype(self) -> DataType:
         return self.expression.type.dtype
 
-    def __add__(self, other: Operand) -> Value:
-        return _operate("add", self, other)
-
-    def __radd__(self, other: Operand) -> Value:
-        return _operate("add", other, self)
-
-    def __sub__(self, other: Operand) -> Value:
-        return _operate("sub", self, other)
-
-    def __rsub__(self, other: Operand) -> Value:
-        return _operate("sub", other, self)
-
-    def __mul__(self, other: Operand) -> Value:
-        return _operate("mul", self, other)
-
-    def __rmul__(self, other: Operand) -> Value:
-        return _operate("mul", other, self)
-
-    def __truediv__(self, other: Operand) -> Value:
-        return _operate("div", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Value:
-        return _operate("div", other, self)
-
-    def __lshift__(self, other: Operand) -> Value:
-        return _operate("shift_left", self, other)
-
-    def __rshift__(self, other: Operand) -> Value:
-        return _operate("shift_right", self, other)
-
-    def __and__(self, other: Operand) -> Value:
-        return _logical("and", self, other)
-
-    def __or__(self, other: Operand) -> Value:
-        return _logical("or", self, other)
-
-    def __invert__(self) -> Value:
-        return _logical("not", self)
+    __add__, __radd__ = _infix("add"), _reflected("add")
+    __sub__, __rsub__ = _infix("sub"), _reflected("sub")
+    __mul__, __rmul__ = _infix("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _infix("div"), _reflected("div")
+    __lshift__, __rshift__ = _infix("shift_left"), _infix("shift_right")
+    __and__, __or__ = _infix("and"), _infix("or")
+    __lt__, __le__ = _infix("lt"), _infix("le")
+    __gt__, __ge__ = _infix("gt"), _infix("ge")
 
     def __neg__(self) -> Value:
         return _operate("neg", self)
 
-    def __lt__(self, other: Operand) -> Value:
-        return _operate("lt", self, other)
-
-    def __le__(self, other: Operand) -> Value:
-        return _operate("le", self, other)
-
-    def __gt__(self, other: Operand) -> Value:
-        return _operate("gt", self, other)
-
-    def __ge__(self, other: Operand) -> Value:
-        return _operate("ge", self, other)
+    def __invert__(self) -> Value:
+        return _operate("not", self)
 
 
 Operand = Value | int | float
@@ -141,26 +116,6 @@ def convert(x: Value, dtype: DataType) -> Value:
     return Value(k.Convert(x.expression, k.Type(dtype)), x.scope)
 
 
-def round_even(x: Value) -> Value:
-    return _operate("round", x)
-
-
-def sqrt(x: Value) -> Value:
-    return _operate("sqrt", x)
-
-
-def absolute(x: Value) -> Value:
-    return _operate("abs", x)
-
-
-def isnan(x: Value) -> Value:
-    return _operate("isnan", x)
-
-
-def isinf(x: Value) -> Value:
-    return _operate("isinf", x)
-
-
 def _express(value: Operand, dtype: DataType) -> k.Expression:
     """A value, or a number as a literal of that type."""
     if not isinstance(value, Value):
@@ -172,12 +127,10 @@ def _express(value: Operand, dtype: DataType) -> k.Expression:
 
 
 def _operate(name: str, *given: Operand) -> Value:
+    first = next(v for v in given if isinstance(v, Value))
+    if first.dtype is not DataType.BOOL:
+        name = _BITWISE.get(name, name)
     return _call(OPERATIONS[name], given)
-
-
-def _logical(name: str, *given: Operand) -> Value:
-    boolean = isinstance(given[0], Value) and given[0].dtype is DataType.BOOL
-    return _operate(name if boolean else _BITWISE[name], *given)
 
 
 def _call(operation: Operation, given: Sequence[Operand]) -> Value:
@@ -187,6 +140,13 @@ def _call(operation: Operation, given: Sequence[Operand]) -> Value:
         raise InternalError(f"{operation.name} takes no {len(operands)} {first.dtype.short}")
     result = k.Type(operation.result_type(first.dtype))
     return Value(k.Operate(operation, operands, result), first.scope)
+
+
+absolute = functools.partial(_operate, "abs")
+isinf = functools.partial(_operate, "isinf")
+isnan = functools.partial(_operate, "isnan")
+round_even = functools.partial(_operate, "round")
+sqrt = functools.partial(_operate, "sqrt")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -202,7 +162,7 @@ class Definition(Operation):
 
 def define(function: Callable[..., Value], dtype: DataType = F32) -> Definition:
     """A Python function of `Value`s of one type, of which it gives one. It is traced when it is
-    first needed."""
+    first needed, and may be called by its name in generated code."""
     parameters = tuple(inspect.signature(function).parameters)
 
     @functools.cache

@@ -16,6 +16,7 @@ from types import MappingProxyType
 import numpy as np
 
 from dmlc.codegen.dialect import (
+    INFIX,
     Dialect,
     Entry,
     Spelling,
@@ -59,14 +60,6 @@ STORAGE: MappingProxyType[DataType, str | Unsupported] = MappingProxyType(
     }
 )
 
-_INFIX = {
-    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}",
-    "mod": "{0} % {1}", "neg": "-{0}", "eq": "{0} == {1}", "ne": "{0} != {1}",
-    "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
-    "bit_and": "{0} & {1}", "bit_or": "{0} | {1}", "bit_xor": "{0} ^ {1}", "bit_not": "~{0}",
-    "and": "{0} && {1}", "or": "{0} || {1}", "not": "!{0}",
-}  # fmt: skip
-
 _FLOAT_HELPERS = {
     "min": "lesser({a}, {b})",
     "max": "greater({a}, {b})",
@@ -103,8 +96,8 @@ def _spell(name: str, dtype: DataType) -> Entry:
         return _spell_integer(name, dtype)
     if dtype.kind is Kind.INDEX and name in ("min", "max"):
         return Spelling(f"{name}({{a}}, {{b}})")
-    if name in _INFIX:
-        return Spelling(_INFIX[name], compound=True)
+    if name in INFIX:
+        return Spelling(INFIX[name], compound=True)
     return Unsupported(f"positions have no '{name}'")
 
 
@@ -116,8 +109,8 @@ def _spell_float(name: str) -> Entry:
         return Spelling("!({0} == {1})", compound=True)
     if name in _FLOAT_HELPERS:
         return _call(_FLOAT_HELPERS[name])
-    if name in _INFIX:
-        return Spelling(_INFIX[name], compound=True)
+    if name in INFIX:
+        return Spelling(INFIX[name], compound=True)
     if OPERATIONS[name].transcendental:
         arguments = "{a}, {b}" if OPERATIONS[name].arity == 2 else "{a}"
         return Spelling(f"{{H}}({arguments})", helper=FUNCTIONS[name])
@@ -147,8 +140,8 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
                 compound=True,
                 within=f"{{0}} {operator} {{1}}",
             )
-        case _ if name in _INFIX:
-            return Spelling(_INFIX[name], compound=True)
+        case _ if name in INFIX:
+            return Spelling(INFIX[name], compound=True)
         case _:
             return Unsupported(f"integers have no '{name}'")
 
@@ -172,10 +165,12 @@ def _literal(dtype: DataType, value: bool | int | float) -> str:
     if dtype.is_float:
         return _float_literal(float(value))
     number = int(value)
-    if dtype is T.INT32 and number == np.iinfo(np.int32).min:
-        return "i32(-2147483647 - 1)"
-    text = f"{number}u" if dtype is T.UINT32 else str(number)
-    return f"({text})" if number < 0 and dtype is not T.INDEX else text
+    if dtype is T.INDEX:
+        return str(number)
+    if number < 0:
+        # Without its type, no conversion to an unsigned one may have it.
+        return f"({number}i)" if number > np.iinfo(np.int32).min else f"({number + 1}i - 1i)"
+    return f"{number}u" if dtype is T.UINT32 else str(number)
 
 
 def _float_literal(value: float) -> str:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from dmlc.program import KernelSource, Program, Role, TensorSpec
 from dmlc.runtime.arrays import Array, Bytes, as_bytes, span
-from dmlc.runtime.face import AnyDevice
+from dmlc.runtime.interface import AnyDevice
 from dmlc.runtime.placement import Outputs, Placement, place
 from dmlc.runtime.report import Report
 

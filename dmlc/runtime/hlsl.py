@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import struct
-from collections.abc import Mapping
 
-from dmlc.program import BufferBinding, KernelSource, Program, constant_buffer_bytes
+from dmlc.program import BufferBinding, KernelSource, Program
 from dmlc.runtime.dxc import (
     Reflection,
     RegisterShifts,
@@ -23,7 +21,7 @@ from dmlc.runtime.dxc import (
 )
 from dmlc.runtime.dxc_library import Library, load_library
 from dmlc.runtime.spirv import ModuleFacts, read_module
-from dmlc.source import InternalError, UnavailableError, UnsupportedError
+from dmlc.source import InternalError, UnavailableError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,20 +95,6 @@ def register_shifts(kernel: KernelSource) -> RegisterShifts:
     read = [b.slot for b in kernel.buffers if not b.written]
     written = [b.slot for b in kernel.buffers if b.written]
     return RegisterShifts.for_counts(max(read, default=-1) + 1, max(written, default=-1) + 1)
-
-
-def fill_constants(kernel: KernelSource, sizes: Mapping[str, int]) -> bytes:
-    """The kernel's constant buffer, with symbols bound by `sizes`; empty without scalars."""
-    block = bytearray(constant_buffer_bytes(kernel.scalars))
-    for scalar in kernel.scalars:
-        value = scalar.value if isinstance(scalar.value, int) else sizes[scalar.value]
-        if value >> scalar.bits:
-            raise UnsupportedError(
-                f"{scalar.name} is {value:,}, and the kernel {kernel.name} takes it in "
-                f"{scalar.bits} bits"
-            )
-        struct.pack_into("<Q" if scalar.bits == 64 else "<I", block, scalar.offset, value)
-    return bytes(block)
 
 
 def check_reflection(kernel: KernelSource, reflection: Reflection) -> None:

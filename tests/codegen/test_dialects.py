@@ -139,7 +139,7 @@ def test_special_literals(dialect: Dialect) -> None:
         assert str(low) not in dialect.literal(dtype, low), "no such literal exists in C"
     assert dialect.literal(DataType.BOOL, True) == "true"
     assert dialect.literal(DataType.UINT32, 7) == "7u"
-    assert dialect.literal(DataType.INT32, -7) == "(-7)"
+    assert dialect.literal(DataType.INT32, -7) == ("(-7i)" if dialect is WGSL else "(-7)")
 
 
 @BY_NAME

@@ -1,6 +1,6 @@
-"""Where functions run: OpenCL in both profiles, Vulkan in both shader models, the reference, and
-the kernels of each of these in NumPy, where a read outside a tensor and a race are faults. What is
-computed of errors runs beside them.
+"""Where functions run: OpenCL in both profiles, Vulkan in both shader models, WebGPU, the
+reference, and the kernels of OpenCL and HLSL in NumPy, where a read outside a tensor and a race are
+faults. What is computed of errors runs beside them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dmlc.ir import Function
 from dmlc.kernel.interpret import run_kernels
 from dmlc.pipeline import compile, make_kernels
 from dmlc.reference import evaluate
-from dmlc.runtime import opencl, vulkan
+from dmlc.runtime import opencl, vulkan, wgpu
 from dmlc.testing.bounds import bound_errors
 from tests.fuzz.possible import DEVICE, FLUSHING, REFERENCE, Array, Rules
 
@@ -45,6 +45,10 @@ def _opencl(profile: str) -> Run:
 
 def _vulkan(model: str) -> Run:
     return lambda f, inputs: vulkan.load(compile(f, "hlsl", shader_model=model))(inputs)
+
+
+def _wgsl(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    return wgpu.load(compile(function, "wgsl"))(inputs)
 
 
 def _kernels(target: str, profile: str | None = None, model: str | None = None) -> Run:
@@ -82,5 +86,6 @@ BACKENDS = {
         Backend("opencl gpu", _opencl("gpu"), DEVICE, device=True),
         Backend("vulkan 6.2", _vulkan("6.2"), FLUSHING, device=True),
         Backend("vulkan 6.0", _vulkan("6.0"), FLUSHING, device=True),
+        Backend("wgsl", _wgsl, FLUSHING, device=True),
     )
 }

@@ -58,17 +58,20 @@ fn main(
     @builtin(local_invocation_index) lane_id: u32,
 ) {
     zero_bits = group_id.z;
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    let zero: f32 = bitcast<f32>(zero_bits);
+
     let row: u32 = lane_id / 4;
     let column: u32 = lane_id % 4;
     let output: u32 = group_id.x * 4 + column;
     let mean_value: f32 = f32(mean[output]);
-    var dy_sum_value: f32 = 0.0f;
-    var dy_centered_sum_value: f32 = 0.0f;
+    var dy_sum_value: f32 = zero;
+    var dy_centered_sum_value: f32 = zero;
 
     for (var element: u32 = row; element < 196; element += 64) {
         let i0: u32 = element / 49;
         let i2: u32 = element % 49;
-        let offset: u32 = output * 49 + i0 * 1960 + i2;
+        let offset: u32 = i0 * 1960 + output * 49 + i2;
         let dy_value: f32 = f32(dy[offset]);
         let x_value: f32 = f32(x[offset]);
         dy_sum_value += dy_value;

@@ -43,7 +43,7 @@ fn main(
         if (i < arguments.n) {
             let a_value: i32 = a[i];
             let b_value: i32 = b[i];
-            let quotient_value: i32 = div_i32(a_value + b_value, min(b_value, i32(-2147483647 - 1)));
+            let quotient_value: i32 = div_i32(a_value + b_value, min(b_value, (-2147483647i - 1i)));
             let count_value: u32 = count[i];
             let shifted_value: u32 = count_value << ((count_value & 31u) & 31u);
             quotient[i] = quotient_value;

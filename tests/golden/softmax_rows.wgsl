@@ -68,13 +68,17 @@ fn main(
     @builtin(local_invocation_index) lane_id: u32,
 ) {
     zero_bits = group_id.z;
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    let zero: f32 = bitcast<f32>(zero_bits);
+
     let row: u32 = lane_id / 4;
     let column: u32 = lane_id % 4;
     let output: u32 = group_id.x * 4 + column;
     var most_value: f32 = bitcast<f32>(0xff800000u | zero_bits);
+    let row_start: u32 = output * 200;
 
     for (var element: u32 = row; element < 200; element += 64) {
-        let x: f32 = X[output * 200 + element];
+        let x: f32 = X[row_start + element];
         most_value = greater(most_value, x);
     }
     most_lanes[lane_id] = most_value;
@@ -87,10 +91,10 @@ fn main(
         workgroupBarrier();
     }
     most_value = most_lanes[column];
-    var total_value: f32 = 0.0f;
+    var total_value: f32 = zero;
 
     for (var element: u32 = row; element < 200; element += 64) {
-        let x: f32 = X[output * 200 + element];
+        let x: f32 = X[row_start + element];
         total_value += portable_exp(pin(x - most_value));
     }
     total_lanes[lane_id] = total_value;
@@ -105,9 +109,8 @@ fn main(
     total_value = total_lanes[column];
 
     for (var element: u32 = row; element < 200; element += 64) {
-        let offset: u32 = output * 200 + element;
-        let x: f32 = X[offset];
+        let x: f32 = X[row_start + element];
         let y: f32 = portable_exp(pin(x - most_value)) / total_value;
-        Y[offset] = y;
+        Y[row_start + element] = y;
     }
 }

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from dmlc.runtime.face import CompileOptions, part_of_selector
+from dmlc.runtime.interface import CompileOptions, part_of_selector
 from dmlc.source import DmlcError, Note, UnavailableError
 
 UNTESTED = "untested on hardware"

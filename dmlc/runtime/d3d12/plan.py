@@ -22,8 +22,8 @@ from dmlc.runtime.d3d12 import device as limits
 from dmlc.runtime.d3d12.device import D3D12Device, Limit
 from dmlc.runtime.dxc import Resource, ResourceKind, compile_dxil, reflect
 from dmlc.runtime.dxc_library import Library, load_library
-from dmlc.runtime.face import check_target
 from dmlc.runtime.hlsl import check_reflection
+from dmlc.runtime.interface import check_target
 from dmlc.source import UnavailableError, UnsupportedError
 
 _ALIGNMENT = 256

@@ -10,7 +10,7 @@ import dataclasses
 import enum
 from collections.abc import Callable, Mapping, Sequence
 
-from dmlc.runtime.face import CompileOptions, part_of_selector
+from dmlc.runtime.interface import CompileOptions, part_of_selector
 from dmlc.source import Note, UnavailableError
 
 RUNTIME = "opencl"

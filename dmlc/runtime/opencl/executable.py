@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dmlc.program import Program, Role
 from dmlc.runtime.arrays import Array, Operand, constant_array
-from dmlc.runtime.face import check_target
+from dmlc.runtime.interface import check_target
 from dmlc.runtime.opencl.device import Device, Memory
 from dmlc.runtime.opencl.driver import Launcher, Session
 from dmlc.runtime.placement import Outputs, Placement, place

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
-from dmlc.runtime.face import CompileOptions, part_of_selector
+from dmlc.runtime.interface import CompileOptions, part_of_selector
 from dmlc.runtime.vulkan.api import INSTALL_LOADER, Vulkan
 from dmlc.source import Note, UnavailableError
 

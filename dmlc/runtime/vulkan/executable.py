@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.program import Program
 from dmlc.runtime.arrays import Array, Copy
-from dmlc.runtime.face import check_target
 from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
+from dmlc.runtime.interface import check_target
 from dmlc.runtime.placement import Outputs, Placement, place
 from dmlc.runtime.quick import plan_quick
 from dmlc.runtime.report import Report

@@ -19,7 +19,8 @@ from dmlc.program import (
     list_sharing,
 )
 from dmlc.runtime.arrays import span
-from dmlc.runtime.hlsl import CompiledKernel, fill_constants
+from dmlc.runtime.constants import fill_constants
+from dmlc.runtime.hlsl import CompiledKernel
 from dmlc.runtime.vulkan.device import VulkanDevice
 from dmlc.source import UnsupportedError
 

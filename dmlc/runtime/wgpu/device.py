@@ -19,7 +19,7 @@ from typing import Any
 
 from dmlc.runtime import lavapipe
 from dmlc.runtime.environment import setting
-from dmlc.runtime.face import CompileOptions, part_of_selector
+from dmlc.runtime.interface import CompileOptions, part_of_selector
 from dmlc.source import DmlcError, Note, UnavailableError
 
 RUNTIME = "wgpu"

@@ -12,8 +12,8 @@ import numpy as np
 
 from dmlc.program import KernelSource, Program, Role
 from dmlc.runtime.arrays import Bytes, as_bytes, constant_array
+from dmlc.runtime.constants import fill_constants
 from dmlc.runtime.copied import Window, groups_of, tensor_bytes
-from dmlc.runtime.hlsl import fill_constants
 from dmlc.runtime.wgpu.device import Context, reporting
 from dmlc.runtime.wgpu.plan import buffer_bytes
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from dmlc.program import KernelSource, Program, constant_buffer_bytes
 from dmlc.runtime.copied import Window, groups_of, list_windows, tensor_bytes
-from dmlc.runtime.face import check_target
+from dmlc.runtime.interface import check_target
 from dmlc.runtime.wgpu.device import WgpuDevice
 from dmlc.source import UnsupportedError
 

@@ -11,6 +11,7 @@ import pytest
 import dmlc
 from dmlc.scalars import Array, DataType
 from dmlc.source import UnsupportedError
+from dmlc.testing.examples import run_examples
 from dmlc.testing.verify import verify
 from tests.library.run import normal
 from tests.library.test_on_devices import ELEMENTWISE, arrange
@@ -125,3 +126,10 @@ def test_a_refusal_names_what_serves(dtype: str, said: str) -> None:
     assert "target 'wgsl' cannot" in str(caught.value)
     assert "what can express it all: " in str(caught.value)
     assert "opencl" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(dmlc.operators()))
+def test_an_example_of_every_operator(name: str) -> None:
+    """In the first types that WGSL holds."""
+    found = next(run_examples(dmlc.operator(name), "wgpu"))
+    assert all(verdict.holds for verdict in found.verdicts.values()), found

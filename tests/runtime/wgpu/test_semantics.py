@@ -34,6 +34,7 @@ FLOATS = (
 INTEGERS = (
     "add(a, b)", "sub(a, b)", "mul(a, b)", "div(a, b)", "mod(a, b)", "div(a, 0)", "min(a, b)",
     "max(a, b)", "shift_left(a, b)", "shift_right(a, b)", "shift_left(a, 3)", "bit_and(a, b)",
+    "shift_right(a, -1)", "min(a, -1)",
     "bit_or(a, bit_xor(b, bit_not(a)))", "neg(a)", "abs(a)", "sign(a)", "select(le(a, b), a, b)",
     "cast(cast(a, boolean), {T})", "cast(cast(a, f32), {T})", "add(mul(a, 3), neg(b))",
 )  # fmt: skip
@@ -52,9 +53,8 @@ def make_function(dtype: str, formulas: tuple[str, ...]) -> ir.Function:
                 f" {name})", f" %{name}[i0])"
             )
         if dtype != "f32":
-            text = text.replace(", 0)", f", cast(0, {dtype}))").replace(
-                ", 3)", f", cast(3, {dtype}))"
-            )
+            for whole in ("0", "3", "-1"):
+                text = text.replace(f", {whole})", f", cast({whole}, {dtype}))")
         lines.append(f"  %r{number}: {dtype}[i0 < n] = {text}")
     results = ", ".join(f"%r{number}" for number in range(len(formulas)))
     head = f"func @f(%a: {dtype}[n], %b: {dtype}[n]) -> ({results}) {{"

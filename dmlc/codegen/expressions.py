@@ -1,0 +1,437 @@
+"""Spells expressions of the kernel IR in a dialect.
+
+How spellings nest, when a scalar meets a vector, how wide a mask is, and which functions of its own
+a file needs, are decided here.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from dmlc.codegen.dialect import Dialect, Entry, Spelling, Unsupported
+from dmlc.codegen.names import Mangler
+from dmlc.codegen.text import Text
+from dmlc.codegen.trace import Definition
+from dmlc.codegen.zeros import Zeros
+from dmlc.kernel import nodes as k
+from dmlc.kernel.rewrite import find_body, list_expressions, walk
+from dmlc.scalars import DataType, Kind
+from dmlc.source import InternalError
+
+_ARITHMETIC = ("add", "sub", "mul", "div")
+_INFIX = re.compile(r"\{0\} (\S+) \{1\}")
+
+SIGNED = {1: DataType.INT8, 2: DataType.INT16, 4: DataType.INT32, 8: DataType.INT64}
+UNSIGNED = {1: DataType.UINT8, 2: DataType.UINT16, 4: DataType.UINT32, 8: DataType.UINT64}
+
+
+class Expressions(abc.ABC):
+    """Spells the expressions of one kernel. Collects the helper functions that they call, in order
+    of first use."""
+
+    def __init__(
+        self, dialect: Dialect, kernel: k.Kernel, mangler: Mangler, *, hexadecimal: bool = False
+    ) -> None:
+        """Unsigned literals of more than a byte are `hexadecimal` where they are bits."""
+        self._dialect = dialect
+        self._hexadecimal = hexadecimal
+        self._kernel = kernel
+        self._names = mangler
+        self._buffers = {b.name: b for b in kernel.buffers}
+        self._masks: dict[str, int] = {}
+        self._stored = _find_stored(kernel.body)
+        self._index = (kernel.index_bits, kernel.index_signed)
+        self.index_type = dialect.index_types[self._index]
+        integers = SIGNED if kernel.index_signed else UNSIGNED
+        self._index_integer = integers[kernel.index_bits // 8]
+        self.helpers: dict[str, str] = {}
+        """The text of each helper, by its name."""
+        self.dtypes: dict[DataType, None] = {}
+        """Every type that values have."""
+        self._zeros = Zeros(dialect, mangler)
+
+    def spell(self, expression: k.Expression) -> Text:
+        """The text of an expression. A repeated scalar stays a scalar: see `spell_vector`."""
+        self.dtypes[expression.type.dtype] = None
+        match expression:
+            case k.Literal(type=type_, value=value):
+                text = self._dialect.literal(type_.dtype, value)
+                if self._hexadecimal and type_.dtype is DataType.UINT32 and value > 0xFF:
+                    text = text.replace(f"{value}", f"{value:#010x}")
+                return Text(text)
+            case k.Local(name=name):
+                return Text(self._names.spell(name), mask=self._masks.get(name, 0))
+            case k.Scalar(name=name):
+                return Text(self._dialect.scalar.format(x=self._names.spell(name)))
+            case k.Position():
+                return self._spell_position(expression)
+            case k.Load():
+                return self._spell_load(expression)
+            case k.Operate(operation=Definition() as operation, operands=operands):
+                given = ", ".join(self._pin(o).text for o in operands)
+                return Text(f"{self._use_function(operation)}({given})")
+            case k.Operate():
+                return self._spell_operation(expression)
+            case k.Choose():
+                return self._spell_choice(expression)
+            case k.Convert():
+                return self._spell_conversion(expression)
+            case k.Reinterpret(operand=operand):
+                name = self._type_name(expression.type.dtype, expression.type.lanes)
+                given = self.spell(operand).text
+                return Text(self._dialect.reinterpret.format(R=name, a=given))
+            case k.Broadcast():
+                return self.spell(expression.operand)
+            case k.Element(array=array, index=index):
+                lanes = expression.type.lanes
+                places = self._place_element(array, index, lanes)
+                spelling = self._dialect.elements
+                return Text(self._fill(spelling, places, DataType.INDEX, lanes, DataType.INDEX))
+            case k.Join(low=low, high=high):
+                name = self._type_name(expression.type.dtype, expression.type.lanes)
+                pieces = (f"({name})({self.spell(low).text},", f"{self.spell(high).text})")
+                return Text(" ".join(pieces), pieces=pieces)
+            case k.Shuffle():
+                return self._spell_shuffle(expression)
+            case k.Numbers(values=values, type=type_):
+                numbers = ", ".join(map(str, values))
+                return Text(f"({self._type_name(type_.dtype, type_.lanes)})({numbers})")
+            case k.Lead(buffer=buffer, bytes=bytes_):
+                places = {"p": self._names.spell(buffer), "n": bytes_, "I": self.index_type}
+                size = self._buffers[buffer].dtype.bytes
+                return Text(self._dialect.lead.format(s=size, **places))
+
+    def spell_vector(self, expression: k.Expression) -> Text:
+        """The text of an expression where a vector must stand: a scalar repeated is spelled out."""
+        return self._repeat(expression, self.spell(expression))
+
+    def _pin(self, expression: k.Expression, taker: str = "") -> Text:
+        """The text of an expression that something else takes, an operation if `taker` names it,
+        kept as it is where the language lets compilers make one of the two."""
+        made, pin, dtype = self.spell(expression), self._dialect.pin, expression.type.dtype
+        if pin is None or not isinstance(expression, k.Operate):
+            return made
+        unpinned = self._dialect.unpinned.get(expression.operation.name)
+        if unpinned is None or taker in unpinned or not dtype.is_float:
+            return made
+        return self._write_pin(pin, made, dtype)
+
+    def _write_pin(self, pin: Spelling, made: Text, dtype: DataType) -> Text:
+        text = self._fill(pin, {"a": made.text}, dtype, 1, dtype)
+        head, _, tail = text.partition(made.text)
+        first, *rest = made.pieces or ("",)
+        pieces = (head + first, *rest[:-1], rest[-1] + tail) if rest else ()
+        return Text(text, pieces=pieces)
+
+    def _repeat(self, expression: k.Expression, made: Text) -> Text:
+        """An expression that is spelled, where a vector must stand."""
+        lanes = expression.type.lanes
+        if isinstance(expression, k.Literal) and expression.type == k.INDEX:
+            return Text(made.text + self._dialect.index_suffixes[self._index])
+        if not isinstance(expression, k.Broadcast):
+            return made
+        if expression.type.dtype is DataType.BOOL:
+            text = f"({self._type_name(DataType.INT32, lanes)})({made.inner} ? -1 : 0)"
+            return Text(text, mask=4)
+        return Text(f"({self._type_name(expression.type.dtype, lanes)})({made.bare})")
+
+    def _spell_position(self, position: k.Position) -> Text:
+        launch = self._kernel.launch
+        kind = "lane"
+        if position.geometry is k.Geometry.GROUP:
+            kind = "single" if launch.group_size == 1 else "group"
+            kind = "rows" if launch.row is not None else kind
+        signed = f"signed {kind}" if self._kernel.index_signed else ""
+        kind = signed if signed in self._dialect.positions else kind
+        text = self._dialect.positions[kind].format(I=self.index_type, row=launch.row)
+        return Text(text, compound=kind == "rows")
+
+    def _spell_load(self, load: k.Load) -> Text:
+        buffer = self._buffers[load.buffer]
+        index = self._spell_place(load.index)
+        lanes = load.type.lanes
+        places = {
+            "p": self._names.spell(load.buffer),
+            "i": index.inner,
+            "j": index.text,
+            "n": lanes,
+        }
+        spelling = self._dialect.loads[buffer.dtype]
+        text = self._fill(spelling, places, load.type.dtype, lanes, buffer.dtype)
+        mask = 1 if load.type.dtype is DataType.BOOL and lanes > 1 else 0
+        return Text(text, spelling.compound, mask)
+
+    def _spell_place(self, index: k.Expression) -> Text:
+        """A position where an element is picked."""
+        made = self.spell(index)
+        if self._kernel.index_bits == 32 or isinstance(index, k.Literal):
+            return made
+        text = self._dialect.wide_index.format(j=made.text)
+        return Text(text, compound=made.compound and text == made.text)
+
+    def _find_operation(self, expression: k.Operate) -> tuple[Entry, DataType]:
+        """How an operation is written, and on which type. Of positions, what their plain spelling
+        has not got, and quotients whose divisor may be 0, are those of integers as wide."""
+        name, dtype = expression.operation.name, expression.operands[0].type.dtype
+        entry = self._dialect.operations[name, dtype]
+        if dtype is not DataType.INDEX:
+            return entry, dtype
+        divisor = expression.operands[-1]
+        divisor = divisor.operand if isinstance(divisor, k.Broadcast) else divisor
+        safe = isinstance(divisor, k.Literal) and divisor.value > 0
+        if isinstance(entry, Unsupported) or (name in ("div", "mod") and not safe):
+            dtype = self._index_integer
+            entry = self._dialect.operations[name, dtype]
+        return entry, dtype
+
+    def _spell_operation(self, expression: k.Operate) -> Text:
+        operand_type = expression.operands[0].type
+        lanes = operand_type.lanes
+        entry, dtype = self._find_operation(expression)
+        if isinstance(entry, Unsupported):
+            raise InternalError(f"unsupported {expression.operation} reached the renderer")
+        if lanes == 1 and entry.within is not None and _is_within(expression.operands[1]):
+            entry = dataclasses.replace(entry, text=entry.within)
+        operation = expression.operation
+        arithmetic = operation.name in _ARITHMETIC or operation.transcendental
+        zeros = [self._zeros.hide(o) if arithmetic else None for o in expression.operands]
+        plain = [
+            z or self._pin(o, operation.name)
+            for z, o in zip(zeros, expression.operands, strict=True)
+        ]
+        if operation.name in _ARITHMETIC and not self._zeros.is_known(expression):
+            plain = [
+                self._zeros.add(dtype, p)
+                if isinstance(o, k.Operate | k.Local) and self._zeros.is_known(o)
+                else p
+                for o, p in zip(expression.operands, plain, strict=True)
+            ]
+        pin = self._dialect.pin
+        if pin and dtype.is_float and not entry.helper and operation.name not in ("add", "mul"):
+            # A compiler knows what x - x and x == x are, but for NaN.
+            first, *rest = expression.operands
+            plain[1:] = [
+                self._write_pin(pin, p, dtype) if o == first else p
+                for o, p in zip(rest, plain[1:], strict=True)
+            ]
+        wide = [
+            z or self._repeat(o, p)
+            for z, o, p in zip(zeros, expression.operands, plain, strict=True)
+        ]
+        mask = 0
+        if lanes > 1 and dtype is DataType.BOOL:
+            mask = max(w.mask for w in wide)
+            wide = plain = [self._convert_mask(w, mask, lanes) for w in wide]
+        elif lanes > 1 and expression.type.dtype is DataType.BOOL:
+            mask = self._measure(dtype)
+        operator = _find_operator(entry, lanes)
+        inner = [p.beside(operator, is_first=n == 0) for n, p in enumerate(plain)]
+        places: dict[str, str | int] = {
+            **{str(n): text for n, text in enumerate(inner)},
+            **{
+                letter: f"({self._type_name(dtype, lanes)})({w.text})" if w.promoted else w.text
+                for letter, w in zip("ab", wide, strict=False)
+            },
+        }
+        text = self._fill(entry, places, dtype, lanes, dtype)
+        pieces = ()
+        if len(plain) == 2 and entry.compound and text.startswith(inner[0]):
+            pieces = (inner[0], text[len(inner[0]) :].lstrip())
+        return Text(text, entry.compound, mask, pieces, operator)
+
+    def _spell_choice(self, expression: k.Choose) -> Text:
+        lanes = expression.type.lanes
+        condition = self.spell(expression.condition)
+        sides = expression.then, expression.otherwise
+        then, otherwise = (
+            self._zeros.hide_beside(expression.condition, side, other)
+            or self._repeat(side, self._pin(side))
+            for side, other in (sides, sides[::-1])
+        )
+        mask = 0
+        if lanes > 1 and expression.type.dtype is DataType.BOOL:
+            mask = max(then.mask, otherwise.mask, condition.mask)
+            then = self._convert_mask(then, mask, lanes)
+            otherwise = self._convert_mask(otherwise, mask, lanes)
+        if condition.mask:
+            width = mask or self._measure(expression.type.dtype)
+            condition = self._convert_mask(condition, width, lanes)
+        syntax = self._dialect.syntax
+        # Beside a comma, `<` and `>` may be taken for brackets.
+        bare = not syntax.is_infix and expression.type.dtype is not DataType.BOOL
+        c, a, b = (t.text if bare else t.inner for t in (condition, then, otherwise))
+        pieces = tuple(piece.format(c=c, a=a, b=b) for piece in syntax.choice)
+        promoted = lanes == 1 and expression.type.dtype in self._dialect.promoted
+        return Text(" ".join(pieces), syntax.is_infix, mask, pieces, promoted=promoted)
+
+    def _spell_shuffle(self, shuffle: k.Shuffle) -> Text:
+        dtype, lanes = shuffle.type.dtype, shuffle.type.lanes
+        entry = self._dialect.shuffles
+        if isinstance(entry, Unsupported):
+            raise InternalError(f"a shuffle reached the renderer: {entry.reason}")
+        places: dict[str, str | int] = {
+            "a": self.spell_vector(shuffle.first).text,
+            "b": self.spell_vector(shuffle.second).text,
+            "lanes": ", ".join(map(str, shuffle.lanes)),
+        }
+        text = self._fill(entry, places, dtype, lanes, dtype)
+        cut = text.index(str(places["lanes"]))
+        return Text(text, pieces=(text[:cut].rstrip(), text[cut:]))
+
+    def _spell_conversion(self, expression: k.Convert) -> Text:
+        source, target = expression.operand.type.dtype, expression.type.dtype
+        lanes = expression.type.lanes
+        # A position is the integer of its width under another name.
+        source = self._index_integer if source is DataType.INDEX else source
+        target = self._index_integer if target is DataType.INDEX else target
+        if source is target:
+            return self.spell(expression.operand)
+        entry = self._dialect.conversions[source, target]
+        if isinstance(entry, Unsupported):
+            raise InternalError(f"unsupported conversion {source} to {target} reached the renderer")
+        operand = self._pin(expression.operand)
+        if operand.mask:
+            operand = self._convert_mask(operand, target.bytes, lanes)
+        places: dict[str, str | int] = {
+            "0": operand.inner,
+            "a": operand.text,
+            "R": self._type_name(target, lanes),
+        }
+        mask = source.bytes if target is DataType.BOOL and lanes > 1 else 0
+        text = self._fill(entry, places, source, lanes, source, target)
+        made = Text(text, entry.compound, mask)
+        if source.is_float or not self._zeros.is_known(expression.operand):
+            return made
+        return self._zeros.add(target, made)
+
+    def _place_element(self, array: str, index: k.Expression, lanes: int) -> dict[str, str | int]:
+        name, text = self._names.spell(array), self.spell(index).text
+        at = name if text == "0" else f"{name} + {text}"
+        return {"p": name, "i": text, "at": at, "n": lanes}
+
+    def _measure(self, dtype: DataType) -> int:
+        """The bytes of a value."""
+        return (self._index_integer if dtype is DataType.INDEX else dtype).bytes
+
+    def _convert_mask(self, mask: Text, width: int, lanes: int) -> Text:
+        if mask.mask == width:
+            return mask
+        name = self._type_name(SIGNED[width], lanes)
+        return Text(f"convert_{name}({mask.text})", mask=width)
+
+    # Tables -------------------------------------------------------------------------------
+
+    def _type_name(self, dtype: DataType, lanes: int) -> str:
+        name = self.index_type if dtype.kind is Kind.INDEX else self._dialect.types[dtype]
+        return name + (str(lanes) if lanes > 1 else "")
+
+    def _name_integer(self, dtype: DataType, lanes: int) -> str:
+        """Nothing, where the language has none of that size."""
+        return self._type_name(dtype, lanes) if dtype in self._dialect.types else ""
+
+    def _fill(
+        self,
+        spelling: Spelling,
+        places: dict[str, str | int],
+        dtype: DataType,
+        lanes: int,
+        storage: DataType,
+        result: DataType | None = None,
+    ) -> str:
+        text = spelling.text if lanes == 1 or spelling.vector is None else spelling.vector
+        if lanes == 4 and spelling.four is not None:
+            text = spelling.four
+        places = dict(places)
+        if dtype is not DataType.INDEX and (dtype is not DataType.BOOL or lanes == 1):
+            places["T"] = self._type_name(dtype, lanes)
+            if dtype is not DataType.BOOL and "{U}" in text:
+                places["U"] = self._type_name(UNSIGNED[dtype.bytes], lanes)
+        helper = (spelling.vector_helper if lanes > 1 else None) or spelling.helper
+        if isinstance(helper, Definition):
+            places["H"] = self._use_function(helper)
+        elif helper is not None and "{H}" in text:
+            places["H"] = self._use_helper(helper, dtype, lanes, storage, result)
+        positional = [places.pop(n) for n in ("0", "1") if n in places]
+        return text.format(*positional, **places)
+
+    def _use_helper(
+        self,
+        key: str,
+        dtype: DataType,
+        lanes: int,
+        storage: DataType,
+        result: DataType | None = None,
+    ) -> str:
+        """The name of a helper for a type, or for a conversion from it; its text joins those the
+        file needs."""
+        type_name = self._type_name(dtype, lanes)
+        helpers = self._dialect.helpers
+        exact = helpers.get(f"{key}_{type_name}") or helpers.get(f"{key}_x{lanes}")
+        helper = exact or helpers[key]
+        places = {
+            "K": helper.key,
+            "T": type_name,
+            "L": str(lanes) if lanes > 1 else "",
+            "X": f"_x{lanes}" if lanes > 1 else "",
+            "R": "" if result is None else self._type_name(result, lanes),
+        }
+        name = helper.name.substitute(places)
+        if name in self.helpers:
+            return name
+        for needed in helper.needs:
+            places[needed] = self._use_helper(needed, dtype, lanes, storage)
+        stored = self._dialect.storage[storage]
+        word = UNSIGNED if dtype.kind is Kind.UNSIGNED else SIGNED
+        places |= {
+            "H": name,
+            "U": self._name_integer(UNSIGNED[dtype.bytes], lanes),
+            "I": self._name_integer(SIGNED[dtype.bytes], lanes),
+            "W": self._name_integer(word[4], lanes),
+            "S": stored if isinstance(stored, str) else "",
+            "B": self._name_integer(UNSIGNED[storage.bytes], lanes),
+        }
+        if result is not None and result.is_integer:
+            literal, limits = self._dialect.literal, np.iinfo(result.dtype)
+            places |= {"LEAST": literal(result, limits.min), "MOST": literal(result, limits.max)}
+            places |= {"LOW": literal(dtype, limits.min), "HIGH": literal(dtype, limits.max + 1)}
+        self.helpers[name] = helper.text.substitute(places)
+        return name
+
+    @abc.abstractmethod
+    def _use_function(self, definition: Definition) -> str:
+        """The name of a function that is written out; its text, and what that needs, join what
+        the file needs."""
+
+
+def _find_operator(entry: Spelling, lanes: int) -> str:
+    """The operator of a spelling that is two operands and it, and nothing else."""
+    text = entry.text if lanes == 1 or entry.vector is None else entry.vector
+    found = _INFIX.fullmatch(text)
+    return found[1] if found and entry.compound else ""
+
+
+def _find_stored(statements: Sequence[k.Statement]) -> frozenset[str]:
+    """The locals that are stored, and that nothing else takes."""
+    stored: set[str] = set()
+    taken: set[str] = set()
+    pending = list(statements)
+    while pending:
+        statement = pending.pop()
+        pending += find_body(statement)
+        expressions = list_expressions(statement)
+        if isinstance(statement, k.Store) and isinstance(statement.value, k.Local):
+            stored.add(statement.value.name)
+            expressions = (statement.index,)
+        taken.update(e.name for x in expressions for e in walk(x) if isinstance(e, k.Local))
+    return frozenset(stored - taken)
+
+
+def _is_within(distance: k.Expression) -> bool:
+    """Whether a shift is known to be by less than the number of bits."""
+    bits = 8 * distance.type.dtype.bytes
+    return isinstance(distance, k.Literal) and 0 <= distance.value < bits
