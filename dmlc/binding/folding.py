@@ -35,8 +35,7 @@ class Folding(Builder):
         folded = tuple(a for a in axes if shape[a] != 1)
         positional = combiner in ir.POSITIONAL_COMBINERS
         if not folded:
-            zero = Node(Form.CONSTANT, 0, (), Weak.INTEGER, shape)
-            return self._add(zero) if positional else value
+            return self._literal(0, Weak.INTEGER, shape) if positional else value
         if combiner == "mean":
             total = self.fold("sum", value, folded, span)
             count = math.prod(e for a in folded if isinstance(e := shape[a], int))

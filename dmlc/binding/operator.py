@@ -260,7 +260,7 @@ def _start(
     diagnostics += [
         unknown_name("tensor", name, definitions) for name in given if name not in definitions
     ]
-    sizes = {n: _sizes_of(n, d) for n, d in given.items()}
+    sizes = {n: sizes_of(n, d) for n, d in given.items()}
     symbolic = all(found is None for found in sizes.values())
     bound: dict[str, BoundTensor] = {}
     for tensor in table.tensors:
@@ -283,7 +283,8 @@ def _start(
     return Binding(definition, bound, values, definitions, symbolic)
 
 
-def _sizes_of(name: str, description: Description) -> tuple[int, ...] | None:
+def sizes_of(name: str, description: Description) -> tuple[int, ...] | None:
+    """The sizes that a description says, if it does."""
     if isinstance(description, TensorDesc):
         return description.sizes
     return read_sizes(description, name)
@@ -294,7 +295,7 @@ def _check_given(
 ) -> None:
     if desc is None:
         message = f"required tensor '{tensor.name}' is not given"
-    elif _sizes_of(tensor.name, desc) is None:
+    elif sizes_of(tensor.name, desc) is None:
         message = f"input '{tensor.name}' has no sizes, but other tensors have"
     else:
         return

@@ -145,11 +145,8 @@ class Builder:
             if kind in found and kind not in lists:
                 self.fail(f"section '{kind}' stands twice in operator '{name.text}'", place)
             elif order < last:
-                self.fail(
-                    f"section '{kind}' must stand before '{_SECTIONS[last]}'",
-                    place,
-                    f"the order is: {', '.join(_SECTIONS)}",
-                )
+                message = f"section '{kind}' must stand before '{_SECTIONS[last]}'"
+                self.fail(message, place, f"the order is: {', '.join(_SECTIONS)}")
             last = max(last, order)
             found[kind] = value
             if kind in lists:

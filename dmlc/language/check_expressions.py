@@ -102,11 +102,8 @@ class ExpressionChecker(Checking):
                 return self._ternary(expression, place, expected)
             case syntax.Pack():
                 self.visit(expression.operand, place.within_pack())
-                return self.fail(
-                    "'...' stands in an index, an array or a fold, and this is neither",
-                    expression.span,
-                    f"what folds a pack: {FOLDS}",
-                )
+                message = "'...' stands in an index, an array or a fold, and this is neither"
+                return self.fail(message, expression.span, f"what folds a pack: {FOLDS}")
 
     def call(self, expression: syntax.Call, place: Place) -> Kind:
         return self.calls.check(expression, place)
@@ -149,11 +146,8 @@ class ExpressionChecker(Checking):
         if name in names.locals:
             return self.per_axis(names.locals[name], place)
         if name in names.later:
-            return self.fail(
-                f"'{name}' is used before it is defined",
-                span,
-                Note("it is defined here", names.later[name]),
-            )
+            message = f"'{name}' is used before it is defined"
+            return self.fail(message, span, Note("it is defined here", names.later[name]))
         if name in names.tensors:
             return self._tensor(expression)
         if name in names.attributes:
@@ -178,10 +172,8 @@ class ExpressionChecker(Checking):
                 f"use a fact about it, such as {expression.name}.Sizes",
             )
         if tensor.output:
-            return self.fail(
-                f"output '{expression.name}' is read, but no statement before defines it",
-                expression.span,
-            )
+            message = f"output '{expression.name}' is read, but no statement before defines it"
+            return self.fail(message, expression.span)
         return tensor_kind(tensor)
 
     def _unknown(self, expression: syntax.Reference, expected: Kind | None) -> Kind:
@@ -341,10 +333,8 @@ class ExpressionChecker(Checking):
                     binding.span,
                 )
             if extent.form is Form.SCALAR and binding.pack and not extent.is_unknown:
-                self.fail(
-                    f"'{variable.text}...' needs one extent per axis, and this is one value",
-                    binding.extent.span,
-                )
+                message = f"'{variable.text}...' needs one extent per axis, and this is one value"
+                self.fail(message, binding.extent.span)
             variables[variable.text] = PACK if binding.pack else NUMBER
         inner = dataclasses.replace(place, variables=variables)
         if expression.condition is not None:

@@ -119,11 +119,8 @@ class _OperatorChecker(ExpressionChecker):
             tensors = read_tensors(section.table, self.diagnostics)
             if name in levels:
                 what = "without a level" if name is None else f"for {name}"
-                self.fail(
-                    f"there are two tables of tensors {what}",
-                    place,
-                    Note("the first is here", places[name]),
-                )
+                message = f"there are two tables of tensors {what}"
+                self.fail(message, place, Note("the first is here", places[name]))
                 continue
             levels[name] = TensorLevel(name, tuple(tensors))
             places[name] = place
@@ -154,11 +151,8 @@ class _OperatorChecker(ExpressionChecker):
             self.names.tensors[tensor.name] = tensor
             return
         if known.output != tensor.output or known.array != tensor.array:
-            self.fail(
-                f"tensor '{tensor.name}' is of another kind at another feature level",
-                tensor.span,
-                Note("the other row is here", known.span),
-            )
+            message = f"tensor '{tensor.name}' is of another kind at another feature level"
+            self.fail(message, tensor.span, Note("the other row is here", known.span))
         self.names.tensors[tensor.name] = dataclasses.replace(
             tensor,
             ranks=tuple(sorted({*known.ranks, *tensor.ranks})),
@@ -302,11 +296,8 @@ class _OperatorChecker(ExpressionChecker):
         name = statement.name
         tensor = self.names.tensors.get(name.text)
         if tensor is not None and not tensor.output:
-            self.fail(
-                f"'{name.text}' is an input and cannot be assigned",
-                name.span,
-                Note("declared here", tensor.span),
-            )
+            message = f"'{name.text}' is an input and cannot be assigned"
+            self.fail(message, name.span, Note("declared here", tensor.span))
         elif name.text in self.names.attributes:
             self.fail(f"'{name.text}' is an attribute and cannot be assigned", name.span)
         elif name.text in assigned:
@@ -375,10 +366,8 @@ class _OperatorChecker(ExpressionChecker):
                 self.check_extent(extent, isinstance(index, syntax.Pack))
         count = len(indices)
         if stated and len(stated) < count:
-            self.fail(
-                "either every index says what it runs over, or none does",
-                statement.name.span.to(statement.value.span),
-            )
+            message = "either every index says what it runs over, or none does"
+            self.fail(message, statement.name.span.to(statement.value.span))
         elif indices and tensor is None and not stated:
             name = statement.name.text
             shown = ", ".join(
@@ -472,10 +461,8 @@ class _OperatorChecker(ExpressionChecker):
             lengths = [len(a.items) for a in arrays]
             for array, length in zip(arrays, lengths, strict=True):
                 if length != lengths[0]:
-                    self.fail(
-                        f"this row has {length} values where the first has {lengths[0]}",
-                        array.span,
-                    )
+                    message = f"this row has {length} values where the first has {lengths[0]}"
+                    self.fail(message, array.span)
                     return None
             shape.append(lengths[0])
             level = [item for a in arrays for item in a.items]
