@@ -35,6 +35,7 @@ from dmlc.language.kinds import (
     attribute_kind,
     tensor_kind,
 )
+from dmlc.language.limits import TOO_DEEP_CURE
 from dmlc.language.walk import subexpressions
 from dmlc.scalars import data_type_names, find_data_type
 from dmlc.source import Diagnostic, Note, Span, counted
@@ -61,8 +62,17 @@ class ExpressionChecker(Checking):
         expected: Kind | None = None,
     ) -> Kind:
         """The kind of an expression. `expected` says which enum a bare name is a member of."""
-        place = Place({} if variables is None else variables)
-        return self.visit(expression, place, expected)
+        return self._start(expression, Place(variables or {}), expected)
+
+    def _start(
+        self, expression: syntax.Expression, place: Place, expected: Kind | None = None
+    ) -> Kind:
+        try:
+            return self.visit(expression, place, expected)
+        except RecursionError:
+            # The parser bounds depth for a usual stack; a caller may have used most of it up.
+            message = "this expression is nested deeper than the stack that is left can hold"
+            return self.fail(message, expression.span, TOO_DEEP_CURE)
 
     def check_function(self, function: syntax.ScalarFunction, recursive: bool) -> Kind:
         """The kind a function gives, its parameters being of any kind."""
@@ -72,7 +82,7 @@ class ExpressionChecker(Checking):
             self.hold_once(parameter, seen, message, "the first is here")
         if recursive:
             return UNKNOWN
-        return self.visit(function.body, Place(dict.fromkeys(seen, UNKNOWN), in_function=True))
+        return self._start(function.body, Place(dict.fromkeys(seen, UNKNOWN), in_function=True))
 
     def visit(
         self, expression: syntax.Expression, place: Place, expected: Kind | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 
 from dmlc.language import syntax
@@ -19,6 +18,7 @@ from dmlc.language.definitions import (
     TensorDefinition,
     TensorLevel,
     arrays_of_length,
+    level_number,
 )
 from dmlc.language.kinds import (
     NUMBER,
@@ -134,7 +134,8 @@ class _OperatorChecker(ExpressionChecker):
                 where = "" if name is None else f" at {name}"
                 place = self.operator.name.span if name is None else places[name]
                 self.fail(f"operator '{self.operator.name.text}' has no output{where}", place)
-        return tuple(sorted(levels.values(), key=lambda t: level_order(t.level)))
+        # A table without a level stands for the oldest.
+        return tuple(sorted(levels.values(), key=lambda t: level_number(t.level) or (0, 0)))
 
     def add_tensor(self, tensor: TensorDefinition) -> None:
         """Notes a row; a tensor of several levels may have the ranks and types of any."""
@@ -491,9 +492,3 @@ class _OperatorChecker(ExpressionChecker):
 
 def _named_twice(name: syntax.Name) -> tuple[str, str]:
     return f"'{name.text}' is named twice in this sentence", "it is named here first"
-
-
-def level_order(level: str | None) -> tuple[int, int]:
-    """Feature levels by number; a table without a level stands for the oldest."""
-    match = re.search(r"(\d+)_(\d+)$", level or "")
-    return (0, 0) if match is None else (int(match[1]), int(match[2]))
