@@ -133,9 +133,7 @@ class Builder(abc.ABC):
                 "cast(floor(x), INT32)",
                 span,
             )
-        soft = to in (DataType.INDEX, DataType.FLOAT32)
-        shape = self.shape(value)
-        return self._add(Node(Form.CAST, to.name, (value.node,), to, shape, soft=soft))
+        return self._cast(value, to, soft=to in (DataType.INDEX, DataType.FLOAT32))
 
     def takes_type(self, value: Value) -> bool:
         """Whether a value takes the type of what it meets."""
@@ -148,7 +146,7 @@ class Builder(abc.ABC):
             raise _is_array(value, span)
         if to is DataType.BOOL or not isinstance(value, int | float) or isinstance(value, bool):
             if to is DataType.BOOL and isinstance(value, bool):
-                return self._add(Node(Form.CONSTANT, value, (), to, None))
+                return self._literal(value, to)
             raise DmlcError(
                 f"{show(value)} is {describe(value)}, where a {to.name} is expected", span
             )
@@ -166,7 +164,7 @@ class Builder(abc.ABC):
                 what = "a position" if to is DataType.INDEX else to.name
                 raise DmlcError(f"{value} does not fit {what}", span)
             made = value
-        return self._add(Node(Form.CONSTANT, made, (), to, None))
+        return self._literal(made, to)
 
     def _adapt_weak(self, value: Element, to: DataType, span: Span) -> Element:
         if to is DataType.BOOL:
@@ -216,7 +214,7 @@ class Builder(abc.ABC):
             return self._constant(value, DataType.BOOL, span)
         if isinstance(value, int | float):
             kind = Weak.INTEGER if isinstance(value, int) else Weak.FLOAT
-            return self._add(Node(Form.CONSTANT, value, (), kind, None))
+            return self._literal(value, kind)
         return self._constant(value, DataType.FLOAT32, span)
 
     def _unify(self, given: Sequence[Value], spans: Sequence[Span], span: Span) -> ValueType:
@@ -318,7 +316,7 @@ class Builder(abc.ABC):
         return self._add(Node(Form.APPLY, operation.name, numbers, dtype, shape, soft=soft))
 
     def _fill(self, value: bool, shape: Shape) -> Element:
-        return self._add(Node(Form.CONSTANT, value, (), DataType.BOOL, shape))
+        return self._literal(value, DataType.BOOL, shape)
 
     def select(
         self, given: tuple[Value, Value, Value], spans: tuple[Span, Span, Span], span: Span
@@ -356,7 +354,15 @@ class Builder(abc.ABC):
 
     def name_type(self, value: Element, to: DataType) -> Element:
         """The same also where nothing is computed, for those who ask for the types of casts."""
-        return self._add(Node(Form.CAST, to.name, (value.node,), to.compute, self.shape(value)))
+        return self._cast(value, to)
+
+    def _cast(self, value: Element, to: DataType, soft: bool = False) -> Element:
+        shape, operands = self.shape(value), (value.node,)
+        return self._add(Node(Form.CAST, to.name, operands, to.compute, shape, soft=soft))
+
+    def _literal(self, value: bool | int | float, dtype: ValueType, shape: Shape = None) -> Element:
+        """A constant."""
+        return self._add(Node(Form.CONSTANT, value, (), dtype, shape))
 
     def drop_rounding(self, value: Element, stored: DataType) -> Element:
         """A value that is stored in a type, without a cast to that type: to store it rounds it."""
@@ -410,7 +416,7 @@ class Builder(abc.ABC):
             )
         found = self._add(dataclasses.replace(node, dtype=kind))
         if to is DataType.INDEX:
-            return self._add(Node(Form.CAST, to.name, (found.node,), to, node.shape, soft=True))
+            return self._cast(found, to, soft=True)
         return found if kind is to else self._convert(found, to)
 
     def points(self, node: Node) -> int:

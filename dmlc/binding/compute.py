@@ -116,11 +116,7 @@ class _Lowering(StageMaker):
         where a pack takes the axes that the others leave."""
         place = _head(statement)
         if self.binding.symbolic:
-            raise DmlcError(
-                f"index notation {span_text(place)} needs the sizes of its tensors",
-                place,
-                ["give a description with sizes for each input"],
-            )
+            raise self.evaluator.needs_sizes("index notation", place)
         sizes = None if tensor is None else tensor.sizes
         stated = all(e is not None for e in statement.extents)
         if sizes is None and not stated:
@@ -262,19 +258,15 @@ class _Lowering(StageMaker):
     ) -> Value:
         """Defines the entries of an array of outputs: what `split` gives."""
         if statement.indices is not None:
-            raise DmlcError(
-                f"'{statement.name.text}' is an array of tensors, and is defined by 'split'",
-                statement.name.span,
-            )
+            message = f"'{statement.name.text}' is an array of tensors, and is defined by 'split'"
+            raise DmlcError(message, statement.name.span)
         self.evaluator.targets = [self.binding.sizes(m.name, statement.span) for m in members]
         value = self.evaluator.evaluate(statement.value)
         self.evaluator.targets = None
         items = entries(value) if isinstance(value, tuple | Pack) else ()
         if len(items) != len(members):
-            raise DmlcError(
-                f"'{statement.name.text}' is an array of tensors: write split(X, axis: A)",
-                statement.value.span,
-            )
+            message = f"'{statement.name.text}' is an array of tensors: write split(X, axis: A)"
+            raise DmlcError(message, statement.value.span)
         for member, item in zip(members, items, strict=True):
             self.define_output(member, item, statement, number, None)
         return value

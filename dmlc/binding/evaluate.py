@@ -86,10 +86,8 @@ class Evaluator(Evaluating):
             case syntax.Ternary():
                 return self._ternary(expression, scope, expected)
             case syntax.Pack():
-                raise DmlcError(
-                    "'...' stands in an index, an array or a fold, and this is neither",
-                    expression.span,
-                )
+                message = "'...' stands in an index, an array or a fold, and this is neither"
+                raise DmlcError(message, expression.span)
 
     def _array(self, expression: syntax.Array, scope: Scope, expected: Value | None) -> Step[Value]:
         items: list[Value] = []
@@ -137,10 +135,8 @@ class Evaluator(Evaluating):
             what, known = f"member of {expected.enum.name}", expected.enum.members
             raise DmlcError(unknown_name(what, name, known, expression.span))
         if self.names_tensors(expression):
-            raise DmlcError(
-                f"'{name}' is an array of tensors: pick one, as in '{name}[0]', or join them",
-                expression.span,
-            )
+            message = f"'{name}' is an array of tensors: pick one, as in '{name}[0]', or join them"
+            raise DmlcError(message, expression.span)
         known = [*self.locals, *self.binding.definitions, *self.binding.attributes]
         raise DmlcError(unknown_name("name", name, known, expression.span))
 

@@ -68,11 +68,8 @@ class Binding:
         """A tensor that an expression needs. Raises `DmlcError` if it is not given."""
         found = self.tensors.get(name)
         if found is None:
-            raise DmlcError(
-                f"tensor '{name}' is not given, and this needs it",
-                span,
-                [f"give a description of '{name}'"],
-            )
+            message = f"tensor '{name}' is not given, and this needs it"
+            raise DmlcError(message, span, [f"give a description of '{name}'"])
         return found
 
     def sizes(self, name: str, span: Span | None) -> tuple[int, ...]:
@@ -80,22 +77,16 @@ class Binding:
         found = self.tensor(name, span).sizes
         if found is None:
             who = "the tensors" if self.symbolic else f"'{name}'"
-            raise DmlcError(
-                f"the sizes of '{name}' are needed here, and are not given",
-                span,
-                [f"give the sizes of {who} when binding"],
-            )
+            message = f"the sizes of '{name}' are needed here, and are not given"
+            raise DmlcError(message, span, [f"give the sizes of {who} when binding"])
         return found
 
     def dtype(self, name: str, span: Span | None) -> DataType:
         """The data type of a tensor as an expression asks for it."""
         found = self.tensor(name, span).dtype
         if found is None:
-            raise DmlcError(
-                f"the data type of '{name}' is needed here, and is not given",
-                span,
-                [f"give a description of '{name}' when binding"],
-            )
+            message = f"the data type of '{name}' is needed here, and is not given"
+            raise DmlcError(message, span, [f"give a description of '{name}' when binding"])
         return found
 
     def strides(self, name: str, span: Span | None) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dmlc import ir
 from dmlc.binding.builder import Builder, type_name
 from dmlc.binding.nodes import Element, Emission, Form, Node, ValueType, Weak, emit_body
+from dmlc.language.builtins import REDUCTIONS
 from dmlc.scalars import OPERATIONS, DataType, find_data_type
 from dmlc.source import DmlcError, InternalError, Span
 
@@ -35,8 +36,7 @@ class Folding(Builder):
         folded = tuple(a for a in axes if shape[a] != 1)
         positional = combiner in ir.POSITIONAL_COMBINERS
         if not folded:
-            zero = Node(Form.CONSTANT, 0, (), Weak.INTEGER, shape)
-            return self._add(zero) if positional else value
+            return self._literal(0, Weak.INTEGER, shape) if positional else value
         if combiner == "mean":
             total = self.fold("sum", value, folded, span)
             count = math.prod(e for a in folded if isinstance(e := shape[a], int))
@@ -52,7 +52,7 @@ class Folding(Builder):
 
     def _check_folded(self, combiner: str, value: Element, span: Span) -> None:
         found = self.dtype(value)
-        if combiner in ("any", "all"):
+        if REDUCTIONS[combiner].booleans:
             if found is not DataType.BOOL:
                 raise DmlcError(
                     f"'{combiner}' folds booleans, but this is {type_name(found)}: compare it "

@@ -12,9 +12,9 @@ from dmlc import ir
 from dmlc.binding.call_errors import raise_mistakes
 from dmlc.binding.facts import Binding
 from dmlc.binding.graph_statements import lower_graph
-from dmlc.binding.operator import Description, as_description, read_descriptions
+from dmlc.binding.operator import Description, as_description, read_descriptions, sizes_of
 from dmlc.binding.symbols import Symbols
-from dmlc.binding.tensors import TensorDesc, read_sizes
+from dmlc.binding.tensors import TensorDesc
 from dmlc.collection import rare_searches
 from dmlc.language import syntax
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
@@ -83,7 +83,7 @@ class Graph:
         surroundings = _surroundings(self.definition)
         symbols = Symbols(self.definition.syntax, surroundings)
         symbols.state(read_dims(dims))
-        symbols.infer({n: s for n in self.inputs if n in given and (s := _sizes(n, given[n]))})
+        symbols.infer({n: s for n in self.inputs if n in given and (s := sizes_of(n, given[n]))})
         diagnostics += symbols.diagnostics
         if not diagnostics:
             symbols.require(list(_declared_sizes(self.definition.syntax)))
@@ -132,12 +132,6 @@ def read_dims(given: object) -> dict[str, int]:
         return {}
     found = expect_mapping("dims", given, "a mapping of symbols' names to sizes")
     return {n: expect_integer(f"dims['{n}']", size) for n, size in found.items()}
-
-
-def _sizes(name: str, description: Description) -> tuple[int, ...] | None:
-    if isinstance(description, TensorDesc):
-        return description.sizes
-    return read_sizes(description, name)
 
 
 def _declared_sizes(graph: syntax.Graph) -> list[syntax.Expression]:

@@ -93,10 +93,8 @@ class IndexNotation:
         """The entry of an array at a position; an array of positions picks an array."""
         if not isinstance(array, tuple | Pack):
             what = "one value" if isinstance(array, Element) else describe(array)
-            raise DmlcError(
-                f"{span_text(expression.base.span)} is {what} and cannot be indexed",
-                expression.span,
-            )
+            message = f"{span_text(expression.base.span)} is {what} and cannot be indexed"
+            raise DmlcError(message, expression.span)
         if isinstance(position, tuple | Pack):
             picked = [self._pick(expression, array, p, span) for p in entries(position)]
             return make_array(picked)
@@ -117,10 +115,8 @@ class IndexNotation:
         builder = self._on.built()
         shape = builder.shape(base)
         if shape is None:
-            raise DmlcError(
-                f"{span_text(expression.base.span)} is one value and has no index",
-                expression.span,
-            )
+            message = f"{span_text(expression.base.span)} is one value and has no index"
+            raise DmlcError(message, expression.span)
         sizes = tuple(e for e in shape if isinstance(e, int))
         if len(sizes) != len(shape):
             raise self._on.needs_sizes("index notation", expression.span)

@@ -103,7 +103,7 @@ class Indexing(Folding):
             # Bounds are kept as bounds of positions, which what is read is held to.
             given = [self.position(Element(o), span) for o in node.operands]
             return self._whole(str(node.payload), *given)
-        return self._add(Node(Form.CAST, _INDEX.name, (value.node,), _INDEX, None, soft=True))
+        return self._cast(value, _INDEX, soft=True)
 
     def _is_whole(self, value: Element) -> bool:
         """Whether a number is whole by the way it is computed."""
@@ -174,7 +174,7 @@ class Indexing(Folding):
         return self._choose(moves, step, quotient)
 
     def _number(self, value: int) -> Element:
-        return self._add(Node(Form.CONSTANT, value, (), _INDEX, None))
+        return self._literal(value, _INDEX)
 
     def _whole(self, name: str, *operands: Element) -> Element:
         operation = OPERATIONS[name]
@@ -336,8 +336,7 @@ class Indexing(Folding):
         operands = (element.node,) if not guards else (element.node, self._join(guards).node)
         made = self._add(Node(Form.REDUCE, combiner, operands, outcome, None, axes, soft))
         if outcome in (DataType.INT32, DataType.INT64) and dtype in (_INDEX, Weak.INTEGER):
-            number = made.node
-            return self._add(Node(Form.CAST, _INDEX.name, (number,), _INDEX, None, soft=True))
+            return self._cast(made, _INDEX, soft=True)
         return made
 
     def settle(self, value: Element, span: Span) -> Element:
@@ -406,9 +405,7 @@ class Indexing(Folding):
                 return [self._whole("not", Element(condition))]
         if not isinstance(node.dtype, DataType):
             return []
-        zero = self._add(
-            Node(Form.CONSTANT, 0.0 if node.dtype.is_float else 0, (), node.dtype, None)
-        )
+        zero = self._literal(0.0 if node.dtype.is_float else 0, node.dtype)
         operation = OPERATIONS["ne"]
         return [self._make_apply(operation, [Element(number), zero], DataType.BOOL, None)]
 

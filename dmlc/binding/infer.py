@@ -9,12 +9,13 @@ the first that is; what breaks a `require` on data types is not permitted.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from dmlc.binding.compute import infer_outputs
 from dmlc.binding.constraints import check_shapes, holds
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, BoundTensor, name_sizes
-from dmlc.binding.tensors import MAXIMUM_RANK, find_excess
+from dmlc.binding.tensors import MAXIMUM_RANK, refuse_excess
 from dmlc.binding.values import Constant, show, whole_number
 from dmlc.language import syntax
 from dmlc.language.definitions import TensorDefinition, mistake
@@ -55,18 +56,33 @@ def _list_absent(
     return (dtype,) if dtype is not None else _choices(binding, joined, probe)
 
 
-def _spread_types(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
-    """Gives every tensor that must have the data type of a known one that type."""
+def _settle(tensors: dict[str, BoundTensor], find: Callable[[BoundTensor], BoundTensor]) -> None:
+    """Puts what `find` makes of each tensor in its place, until it makes nothing more."""
     changed = True
     while changed:
-        changed = False
-        for group in _same(binding, "DataType"):
-            members = [tensors[n] for n in group if n in tensors]
-            known = next((t.dtype for t in members if t.dtype is not None), None)
-            for tensor in members:
-                if tensor.dtype is None and known is not None:
-                    tensors[tensor.name] = dataclasses.replace(tensor, dtype=known)
-                    changed = True
+        found = [find(tensor) for tensor in tensors.values()]
+        changed = any(tensor is not tensors[tensor.name] for tensor in found)
+        tensors.update({tensor.name: tensor for tensor in found})
+
+
+def _beside(
+    tensors: dict[str, BoundTensor], groups: list[list[str]], tensor: BoundTensor
+) -> list[BoundTensor]:
+    """The tensors that share something with one."""
+    names = [n for group in groups if tensor.name in group for n in group]
+    return [tensors[n] for n in names if n in tensors]
+
+
+def _spread_types(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
+    """Gives every tensor that must have the data type of a known one that type."""
+    groups = _same(binding, "DataType")
+
+    def find(tensor: BoundTensor) -> BoundTensor:
+        known = (t.dtype for t in _beside(tensors, groups, tensor) if t.dtype is not None)
+        dtype = next(known, None) if tensor.dtype is None else None
+        return tensor if dtype is None else dataclasses.replace(tensor, dtype=dtype)
+
+    _settle(tensors, find)
 
 
 def _choices(
@@ -149,10 +165,7 @@ def infer_sizes(binding: Binding, diagnostics: list[Diagnostic]) -> Binding:
             diagnostics.append(mistake(tensors[name].definition, message))
         else:
             sizes = tuple(e for e in shape if isinstance(e, int))
-            excess = find_excess(sizes)
-            if excess is not None:
-                place = tensors[name].definition.span
-                raise DmlcError(f"output '{name}' is too large: {excess}", place)
+            refuse_excess(f"output '{name}'", sizes, tensors[name].definition.span)
             tensors[name] = dataclasses.replace(tensors[name], sizes=sizes)
     return dataclasses.replace(binding, tensors=tensors)
 
@@ -230,9 +243,7 @@ def _read_sizes(value: Constant, name: str, span: Span) -> tuple[int, ...] | Non
             f"the sizes of output '{name}' come to {show(value)}, which no tensor has", span
         )
     whole = tuple(s for s in sizes if s is not None)
-    excess = find_excess(whole)
-    if excess is not None:
-        raise DmlcError(f"output '{name}' is too large: {excess}", span)
+    refuse_excess(f"output '{name}'", whole, span)
     return whole
 
 
@@ -250,30 +261,20 @@ def _spread_sizes(binding: Binding, tensors: dict[str, BoundTensor]) -> None:
         if isinstance(c, syntax.Sentence) and c.kind == "scalar"
         for s in c.subjects
     ]
-    changed = True
-    while changed:
-        changed = False
-        named = name_sizes(tensors.values())
-        for tensor in list(tensors.values()):
-            if tensor.sizes is not None:
-                continue
-            sizes = next(
-                (
-                    tensors[n].sizes
-                    for group in groups
-                    if tensor.name in group
-                    for n in group
-                    if n in tensors and tensors[n].sizes is not None
-                ),
-                None,
-            )
-            pattern = tensor.definition.dimensions
-            if sizes is None and pattern is not None and not any(d.optional for d in pattern):
-                given = [d.size if d.name is None else named.get(d.name) for d in pattern]
-                known = tuple(g for g in given if g is not None)
-                sizes = known if len(known) == len(pattern) else None
-            if sizes is None and tensor.name in scalars and len(tensor.definition.ranks) == 1:
-                sizes = (1,) * tensor.definition.ranks[0]
-            if sizes is not None:
-                tensors[tensor.name] = dataclasses.replace(tensor, sizes=sizes)
-                changed = True
+
+    def find(tensor: BoundTensor) -> BoundTensor:
+        if tensor.sizes is not None:
+            return tensor
+        known = (t.sizes for t in _beside(tensors, groups, tensor) if t.sizes is not None)
+        sizes = next(known, None)
+        pattern = tensor.definition.dimensions
+        if sizes is None and pattern is not None and not any(d.optional for d in pattern):
+            named = name_sizes(tensors.values())
+            given = [d.size if d.name is None else named.get(d.name) for d in pattern]
+            whole = tuple(g for g in given if g is not None)
+            sizes = whole if len(whole) == len(pattern) else None
+        if sizes is None and tensor.name in scalars and len(tensor.definition.ranks) == 1:
+            sizes = (1,) * tensor.definition.ranks[0]
+        return tensor if sizes is None else dataclasses.replace(tensor, sizes=sizes)
+
+    _settle(tensors, find)

@@ -29,6 +29,7 @@ from dmlc.language.definitions import (
     OperatorDefinition,
     TensorDefinition,
     TensorLevel,
+    level_number,
     mistake,
 )
 from dmlc.parameters import (
@@ -227,24 +228,19 @@ def _find_level(definition: OperatorDefinition, level: str | None) -> TensorLeve
     known = [t.level for t in definition.levels if t.level is not None]
     if level in known:
         return next(t for t in definition.levels if t.level == level)
-    asked = _level_number(level)
+    asked = level_number(level)
     if asked is None:
         raise DmlcError(unknown_name("feature level", level, known))
-    introduced = _level_number(definition.introduced or "")
+    introduced = level_number(definition.introduced)
     older = [
         t
         for t in definition.levels
-        if (_level_number(t.level or definition.introduced or "") or asked) <= asked
+        if (level_number(t.level or definition.introduced) or asked) <= asked
     ]
     if not older or (introduced is not None and introduced > asked):
         first = definition.introduced or definition.levels[0].level
         raise DmlcError(f"'{definition.name}' is not in {level}: it was introduced in {first}")
     return older[-1]
-
-
-def _level_number(level: str) -> tuple[int, int] | None:
-    match = re.search(r"(\d+)_(\d+)$", level)
-    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def _start(
@@ -260,7 +256,7 @@ def _start(
     diagnostics += [
         unknown_name("tensor", name, definitions) for name in given if name not in definitions
     ]
-    sizes = {n: _sizes_of(n, d) for n, d in given.items()}
+    sizes = {n: sizes_of(n, d) for n, d in given.items()}
     symbolic = all(found is None for found in sizes.values())
     bound: dict[str, BoundTensor] = {}
     for tensor in table.tensors:
@@ -283,7 +279,8 @@ def _start(
     return Binding(definition, bound, values, definitions, symbolic)
 
 
-def _sizes_of(name: str, description: Description) -> tuple[int, ...] | None:
+def sizes_of(name: str, description: Description) -> tuple[int, ...] | None:
+    """The sizes that a description says, if it does."""
     if isinstance(description, TensorDesc):
         return description.sizes
     return read_sizes(description, name)
@@ -294,7 +291,7 @@ def _check_given(
 ) -> None:
     if desc is None:
         message = f"required tensor '{tensor.name}' is not given"
-    elif _sizes_of(tensor.name, desc) is None:
+    elif sizes_of(tensor.name, desc) is None:
         message = f"input '{tensor.name}' has no sizes, but other tensors have"
     else:
         return

@@ -133,14 +133,13 @@ class Evaluating(abc.ABC):
         self, name: str, values: Sequence[Value], spans: Sequence[Span], span: Span
     ) -> Value:
         """A scalar operation; arrays go entry by entry."""
-        operation = OPERATIONS[name]
-        constants = [v for v in values if not isinstance(v, Element | Pack)]
+        constants = [v for v in values if not isinstance(v, Element | Pack | tuple)]
         if len(constants) == len(values):
-            return apply_constant(operation, constants, span)
-        if self.are_places(values) and any(isinstance(v, tuple | Pack) for v in values):
+            return apply_constant(OPERATIONS[name], constants, span)
+        if any(isinstance(v, tuple | Pack) for v in values) and self.are_places(values):
             each = zip_arrays(values, span)
             return make_array([self.combine(name, v, spans, span) for v in each])
-        return self.built().apply(operation, values, spans, span)
+        return self.built().apply(OPERATIONS[name], values, spans, span)
 
     def are_places(self, values: Sequence[Value]) -> bool:
         """Whether no whole tensor is among some values."""

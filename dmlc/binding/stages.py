@@ -16,7 +16,7 @@ from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.indexing import Indexing
 from dmlc.binding.nodes import Element, Emission, Form, Node, Value, Weak
-from dmlc.binding.tensors import find_excess
+from dmlc.binding.tensors import refuse_excess
 from dmlc.ir.naming import take_name
 from dmlc.ir.positions import find_index_only
 from dmlc.scalars import DataType
@@ -144,13 +144,8 @@ class StageMaker:
 
     def append(self, stage: ir.Stage, emission: Emission) -> None:
         axes = () if stage.reduction is None else stage.reduction.axes
-        for what, sizes in (
-            (f"'{stage.name}'", stage.domain),
-            ("this reduction", tuple(extent for _, extent in axes)),
-        ):
-            excess = find_excess(sizes)
-            if excess is not None:
-                raise DmlcError(f"{what} is too large: {excess}", stage.span)
+        refuse_excess(f"'{stage.name}'", stage.domain, stage.span)
+        refuse_excess("this reduction", [extent for _, extent in axes], stage.span)
         check_reads(self.builder, stage, emission, self.extents)
         self.stages.append(stage)
         self.extents[stage.name] = stage.domain

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dmlc.binding.builder import span_text
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
-from dmlc.binding.tensors import TensorDesc, find_excess, show_sizes
+from dmlc.binding.tensors import TensorDesc, refuse_excess, show_sizes
 from dmlc.binding.values import show, whole_number
 from dmlc.language import syntax
-from dmlc.language.walk import subexpressions
+from dmlc.language.walk import names_read
 from dmlc.scalars import DataType, find_data_type
-from dmlc.source import Diagnostic, DmlcError, InternalError, Note, unknown_name
+from dmlc.source import Diagnostic, DmlcError, InternalError, Note, Span, unknown_name
 
 _LARGEST_SIZE = 2**31 - 1
 
@@ -50,12 +50,8 @@ class Symbols:
                 )
                 continue
             if not 0 <= size <= _LARGEST_SIZE:
-                self.diagnostics.append(
-                    Diagnostic(
-                        f"the size of symbol '{name}' must be a whole number of 0 to "
-                        f"{_LARGEST_SIZE}, but is {size}"
-                    )
-                )
+                wanted = f"a whole number of 0 to {_LARGEST_SIZE}"
+                self._fail(f"the size of symbol '{name}' must be {wanted}, but is {size}")
                 continue
             self._learn(name, _Known(size, None))
 
@@ -67,7 +63,9 @@ class Symbols:
             if found is None:
                 continue
             if len(found) != len(given.type.sizes):
-                self.diagnostics.append(_wrong_rank(given, found))
+                has = f"input '{given.name.text}' has {len(given.type.sizes)} dimensions"
+                but = f"but the sizes given, {show_sizes(found)}, are {len(found)}"
+                self._fail(f"{has}, {but}", given.type.span)
                 continue
             pairs += [
                 (given, axis, size, found[axis]) for axis, size in enumerate(given.type.sizes)
@@ -89,18 +87,10 @@ class Symbols:
         wanted = {n: None for size in sizes for n in self._open(size)}
         for symbol in self.graph.symbols:
             if symbol.text in wanted:
-                self.diagnostics.append(
-                    Diagnostic(
-                        f"the size of symbol '{symbol.text}' is not known",
-                        symbol.span,
-                        (
-                            Note(
-                                "give the sizes of an input that has it, or state it: "
-                                f"dims={{'{symbol.text}': 8}}, or --dim {symbol.text}=8"
-                            ),
-                        ),
-                    )
-                )
+                name = symbol.text
+                stated = f"dims={{'{name}': 8}}, or --dim {name}=8"
+                note = Note(f"give the sizes of an input that has it, or state it: {stated}")
+                self._fail(f"the size of symbol '{name}' is not known", symbol.span, note)
 
     def desc(self, declared: syntax.TensorType) -> TensorDesc:
         """A declared type with its sizes worked out. Raises `DmlcError`."""
@@ -108,10 +98,11 @@ class Symbols:
         if dtype is None or dtype is DataType.INDEX:
             raise InternalError("a checked type is known", declared.span)
         sizes = [self._size(size) for size in declared.sizes]
-        excess = find_excess(sizes)
-        if excess is not None:
-            raise DmlcError(f"{span_text(declared.span)} is too large: {excess}", declared.span)
+        refuse_excess(span_text(declared.span), sizes, declared.span)
         return TensorDesc(dtype, sizes)
+
+    def _fail(self, message: str, span: Span | None = None, *notes: Note) -> None:
+        self.diagnostics.append(Diagnostic(message, span, notes))
 
     # One symbol -----------------------------------------------------------------------------
 
@@ -125,21 +116,15 @@ class Symbols:
         if known is None:
             self._learn(symbol.name, _Known(size, given))
         elif known.size != size:
-            name = given.name.text
-            if known.given is None:
-                message = (
-                    f"symbol '{symbol.name}' is stated to be {known.size}, but '{name}' has "
-                    f"{size} there"
-                )
-                notes: tuple[Note, ...] = ()
+            name, first = given.name.text, known.given
+            if first is None:
+                message = f"is stated to be {known.size}, but '{name}' has {size} there"
+                self._fail(f"symbol '{symbol.name}' {message}", symbol.span)
             else:
-                first = known.given
-                message = (
-                    f"symbol '{symbol.name}' has two sizes: {known.size} in '{first.name.text}' "
-                    f"and {size} in '{name}'"
-                )
-                notes = (Note(f"'{first.name.text}' is declared here", first.span),)
-            self.diagnostics.append(Diagnostic(message, symbol.span, notes))
+                other = first.name.text
+                message = f"has two sizes: {known.size} in '{other}' and {size} in '{name}'"
+                declared = Note(f"'{other}' is declared here", first.span)
+                self._fail(f"symbol '{symbol.name}' {message}", symbol.span, declared)
 
     def _solve(self, expression: syntax.Expression, size: int, given: syntax.GraphInput) -> bool:
         """Learns the one open symbol of an expression that is linear in it."""
@@ -167,8 +152,7 @@ class Symbols:
     def _open(self, expression: syntax.Expression) -> list[str]:
         """The symbols of an expression that are not known yet."""
         symbols = {s.text for s in self.graph.symbols}
-        names = [p.name for p in subexpressions(expression) if isinstance(p, syntax.Reference)]
-        return list(dict.fromkeys(n for n in names if n in symbols and n not in self.known))
+        return [n for n in names_read(expression) if n in symbols and n not in self.known]
 
     def _hold(
         self, given: syntax.GraphInput, axis: int, expression: syntax.Expression, size: int
@@ -184,22 +168,11 @@ class Symbols:
             text = span_text(expression.span)
             shown = str(declared)
             if not isinstance(expression, syntax.Literal):
-                values = [p for p in subexpressions(expression) if isinstance(p, syntax.Reference)]
-                where = ", ".join(
-                    dict.fromkeys(
-                        f"{p.name} is {self.known[p.name].size}"
-                        for p in values
-                        if p.name in self.known
-                    )
-                )
+                known = [n for n in names_read(expression) if n in self.known]
+                where = ", ".join(f"{n} is {self.known[n].size}" for n in known)
                 shown = f"{text}, which is {declared}" + (f" where {where}" if where else "")
-            self.diagnostics.append(
-                Diagnostic(
-                    f"input '{given.name.text}' has size {size} along axis {axis}, but the graph "
-                    f"says {shown}",
-                    expression.span,
-                )
-            )
+            has = f"input '{given.name.text}' has size {size} along axis {axis}"
+            self._fail(f"{has}, but the graph says {shown}", expression.span)
 
     def _size(self, expression: syntax.Expression) -> int:
         """A declared size. Raises `DmlcError` for what is none."""
@@ -212,11 +185,3 @@ class Symbols:
                 expression.span,
             )
         return size
-
-
-def _wrong_rank(given: syntax.GraphInput, sizes: tuple[int, ...]) -> Diagnostic:
-    return Diagnostic(
-        f"input '{given.name.text}' has {len(given.type.sizes)} dimensions, but the sizes given, "
-        f"{show_sizes(sizes)}, are {len(sizes)}",
-        given.type.span,
-    )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dmlc.ir import packed_strides
 from dmlc.parameters import expect_integer, expect_items
 from dmlc.scalars import DataType, as_data_type
-from dmlc.source import DmlcError
+from dmlc.source import DmlcError, Span
 
 MAXIMUM_RANK = 8
 LARGEST_SIZE = 2**63 - 1
@@ -127,6 +127,13 @@ def find_excess(sizes: Sequence[int | str]) -> str | None:
     if count <= LARGEST_SIZE:
         return None
     return f"sizes {show_sizes(sizes)} are {count} elements, and {LARGEST_SIZE} is the most"
+
+
+def refuse_excess(what: str, sizes: Sequence[int | str], span: Span | None) -> None:
+    """Raises `DmlcError` for what would have more elements than a tensor may have."""
+    excess = find_excess(sizes)
+    if excess is not None:
+        raise DmlcError(f"{what} is too large: {excess}", span)
 
 
 def _as_strides(given: object, sizes: tuple[int, ...] | None) -> tuple[int, ...]:

@@ -13,11 +13,13 @@ from typing import TypeAlias
 from dmlc.binding.builder import Builder
 from dmlc.binding.facts import Binding
 from dmlc.binding.nodes import Element, Value
+from dmlc.ir import POSITIONAL_COMBINERS
 from dmlc.language import syntax
-from dmlc.language.builtins import ARRAY_FUNCTIONS
+from dmlc.language.builtins import ARRAY_FUNCTIONS, FUNCTIONS
 from dmlc.language.definitions import FunctionDefinition
+from dmlc.language.kinds import BOOL, What
 from dmlc.language.walk import Step, Visit, walk
-from dmlc.scalars import OPERATIONS, DataType, find_data_type
+from dmlc.scalars import DataType, find_data_type
 from dmlc.source import DmlcError
 
 Types: TypeAlias = frozenset[DataType]
@@ -104,7 +106,7 @@ class TypeFinder:
     def _fold(
         self, combiner: str, operand: syntax.Expression, known: Mapping[str, Types]
     ) -> Visit[Types]:
-        if combiner in ("argmin", "argmax"):
+        if combiner in POSITIONAL_COMBINERS:
             return _NONE
         return self._visit(operand, known)
 
@@ -121,10 +123,10 @@ class TypeFinder:
             return self._inline(own, arguments, known)
         if name == "cast" and len(arguments) == 2:
             return self._named(arguments[1])
-        operation = OPERATIONS.get(name)
-        if name == "present" or (operation is not None and operation.gives_bool):
+        entry = FUNCTIONS.get(name)
+        if entry is not None and entry.gives in (What.BOOL, BOOL):
             return _BOOLEAN
-        if name in ("argmin", "argmax") or name in ARRAY_FUNCTIONS:
+        if name in POSITIONAL_COMBINERS or name in ARRAY_FUNCTIONS:
             return _NONE
         return self._unify(arguments, known)
 

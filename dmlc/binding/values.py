@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -83,21 +83,8 @@ def whole_number(value: object) -> int | None:
     return int(value) if math.isfinite(value) and value == math.floor(value) else None
 
 
-def apply_constant(operation: Operation, given: Sequence[Constant], span: Span) -> Constant:
-    """A scalar operation on compile-time values; arrays go element by element."""
-    lengths = {len(v) for v in given if isinstance(v, tuple)}
-    if len(lengths) > 1:
-        shown = " and ".join(str(n) for n in sorted(lengths))
-        raise DmlcError(f"arrays of {shown} values cannot be combined element by element", span)
-    if not lengths:
-        return _apply_scalars(operation, [v for v in given if not isinstance(v, tuple)], span)
-    return tuple(
-        apply_constant(operation, [v[k] if isinstance(v, tuple) else v for v in given], span)
-        for k in range(lengths.pop())
-    )
-
-
-def _apply_scalars(operation: Operation, given: list[Scalar], span: Span) -> Scalar:
+def apply_constant(operation: Operation, given: Sequence[Scalar], span: Span) -> Scalar:
+    """A scalar operation on compile-time values."""
     if operation.operands is Operands.BOOL:
         return _apply_booleans(operation, given, span)
     if operation.name in ("eq", "ne"):
@@ -127,7 +114,7 @@ def _apply_scalars(operation: Operation, given: list[Scalar], span: Span) -> Sca
     return rounded
 
 
-def _apply_booleans(operation: Operation, given: list[Scalar], span: Span) -> bool:
+def _apply_booleans(operation: Operation, given: Sequence[Scalar], span: Span) -> bool:
     for value in given:
         if not isinstance(value, bool):
             raise DmlcError(
@@ -148,56 +135,32 @@ def _equal(left: Scalar, right: Scalar, span: Span) -> bool:
     return left == right
 
 
+_EXACT: Mapping[str, Callable[[int, int], int | bool]] = {
+    "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y,
+    "neg": lambda x, _: -x, "abs": lambda x, _: abs(x), "sign": lambda x, _: (x > 0) - (x < 0),
+    "min": lambda x, y: min(x, y), "max": lambda x, y: max(x, y),
+    "lt": lambda x, y: x < y, "le": lambda x, y: x <= y,
+    "gt": lambda x, y: x > y, "ge": lambda x, y: x >= y,
+    **dict.fromkeys(_ROUNDINGS, lambda x, _: x),
+    "bit_and": lambda x, y: x & y, "bit_or": lambda x, y: x | y, "bit_xor": lambda x, y: x ^ y,
+    "bit_not": lambda x, _: ~x,
+    "shift_left": lambda x, y: x << (y & 63), "shift_right": lambda x, y: x >> (y & 63),
+}  # fmt: skip
+"""Operations that give whole numbers, or booleans, of whole numbers, exactly; those of one operand
+get it twice."""
+
+
 def _apply_integers(operation: Operation, given: list[int], span: Span) -> int | bool | None:
     """The exact result on integers; None where the result is a fraction."""
     x, y = given[0], given[-1]
-    match operation.name:
-        case "add":
-            return x + y
-        case "sub":
-            return x - y
-        case "mul":
-            return x * y
-        case "div" | "mod":
-            if y == 0:
-                raise DmlcError("division by zero in a compile-time expression", span)
-            if operation.name == "mod":
-                return x - y * (abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1)
-            return x // y if x % y == 0 else None
-        case "neg":
-            return -x
-        case "abs":
-            return abs(x)
-        case "sign":
-            return (x > 0) - (x < 0)
-        case "min":
-            return min(x, y)
-        case "max":
-            return max(x, y)
-        case "lt":
-            return x < y
-        case "le":
-            return x <= y
-        case "gt":
-            return x > y
-        case "ge":
-            return x >= y
-        case "floor" | "ceil" | "round" | "trunc":
-            return x
-        case "bit_and":
-            return x & y
-        case "bit_or":
-            return x | y
-        case "bit_xor":
-            return x ^ y
-        case "bit_not":
-            return ~x
-        case "shift_left":
-            return x << (y & 63)
-        case "shift_right":
-            return x >> (y & 63)
-        case _:
-            return None
+    if operation.name in ("div", "mod"):
+        if y == 0:
+            raise DmlcError("division by zero in a compile-time expression", span)
+        if operation.name == "mod":
+            return x - y * (abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1)
+        return x // y if x % y == 0 else None
+    exact = _EXACT.get(operation.name)
+    return None if exact is None else exact(x, y)
 
 
 def cast_constant(value: Scalar, to: DataType, span: Span) -> bool | int | float:

@@ -34,25 +34,24 @@ class Builder:
         self.rows: list[tuple[int, int]] = []
         """Where table rows stand: what looks like a comment there is a cell."""
         self.depths: dict[int, int] = {}
+        self.bound = False
+        """Whether there are bindings of reductions, which only a call may have."""
 
     def fail(self, message: str, span: Span, *notes: str) -> None:
         self.diagnostics.append(Diagnostic(message, span, tuple(Note(n) for n in notes)))
 
     def build(self, tree: Tree) -> _Node:
         """The node of a tree."""
+        trees = [tree]
+        for parent in trees:
+            trees += [child for child in parent.children if is_tree(child)]
         made: dict[int, _Node] = {}
-        pending: list[tuple[_Node, bool]] = [(tree, False)]
-        while pending:
-            node, ready = pending.pop()
-            if is_tree(node):
-                if ready:
-                    children = [made.pop(id(c), None) for c in node.children]
-                    made[id(node)] = self.node(node, children)
-                else:
-                    pending.append((node, True))
-                    pending += [(child, False) for child in reversed(node.children)]
-            elif node is not None:
-                made[id(node)] = self.token(node)
+        for node in reversed(trees):
+            children = [
+                made.pop(id(c)) if is_tree(c) else None if c is None else self.token(c)
+                for c in cast("list[_Node]", node.children)
+            ]
+            made[id(node)] = self.node(node, children)
         return made[id(tree)]
 
     def token(self, token: Token) -> _Node:
@@ -77,7 +76,7 @@ class Builder:
         else:
             start, end = self.offset + meta.start_pos, self.offset + meta.end_pos
             span = Span(self.source, start, end)
-        if tree.data != "call":
+        if self.bound and tree.data != "call":
             children = [self.whole(child) for child in children]
         make: Callable[[list[_Node], Span], _Node]
         make = _MAKERS.get(tree.data) or getattr(self, f"make_{tree.data}")
@@ -145,11 +144,8 @@ class Builder:
             if kind in found and kind not in lists:
                 self.fail(f"section '{kind}' stands twice in operator '{name.text}'", place)
             elif order < last:
-                self.fail(
-                    f"section '{kind}' must stand before '{_SECTIONS[last]}'",
-                    place,
-                    f"the order is: {', '.join(_SECTIONS)}",
-                )
+                message = f"section '{kind}' must stand before '{_SECTIONS[last]}'"
+                self.fail(message, place, f"the order is: {', '.join(_SECTIONS)}")
             last = max(last, order)
             found[kind] = value
             if kind in lists:
@@ -286,6 +282,7 @@ class Builder:
         base, items, condition = children
         if condition is None and all(extent is None for _, _, extent, _ in items):
             return self.index(base, items, None, span)
+        self.bound = True
         bindings: list[syntax.Binding] = []
         for value, pack, extent, place in items:
             if not isinstance(value, syntax.Reference) or extent is None:

@@ -26,7 +26,7 @@ from dmlc.language.definitions import (
 from dmlc.language.imports import Loaded, load_file, load_text
 from dmlc.language.kinds import Kind, Names
 from dmlc.language.parse import MAX_ERRORS
-from dmlc.language.walk import expressions_of, subexpressions
+from dmlc.language.walk import expressions_of, names_read
 from dmlc.source import Diagnostic, DmlcError, Span
 
 
@@ -174,8 +174,7 @@ class _Checker:
         statements = operator.compute or ()
         read: set[str] = set()
         for statement in statements:
-            parts = [p for e in expressions_of(statement) for p in subexpressions(e)]
-            read.update(p.name for p in parts if isinstance(p, syntax.Reference))
+            read.update(names_read(*expressions_of(statement)))
         read.update(t.name for level in operator.levels for t in level.tensors)
         for statement in statements:
             name = statement.name

@@ -35,6 +35,7 @@ from dmlc.language.kinds import (
     attribute_kind,
     tensor_kind,
 )
+from dmlc.language.limits import TOO_DEEP_CURE
 from dmlc.language.walk import subexpressions
 from dmlc.scalars import data_type_names, find_data_type
 from dmlc.source import Diagnostic, Note, Span, counted
@@ -61,8 +62,17 @@ class ExpressionChecker(Checking):
         expected: Kind | None = None,
     ) -> Kind:
         """The kind of an expression. `expected` says which enum a bare name is a member of."""
-        place = Place({} if variables is None else variables)
-        return self.visit(expression, place, expected)
+        return self._start(expression, Place(variables or {}), expected)
+
+    def _start(
+        self, expression: syntax.Expression, place: Place, expected: Kind | None = None
+    ) -> Kind:
+        try:
+            return self.visit(expression, place, expected)
+        except RecursionError:
+            # The parser bounds depth for a usual stack; a caller may have used most of it up.
+            message = "this expression is nested deeper than the stack that is left can hold"
+            return self.fail(message, expression.span, TOO_DEEP_CURE)
 
     def check_function(self, function: syntax.ScalarFunction, recursive: bool) -> Kind:
         """The kind a function gives, its parameters being of any kind."""
@@ -72,7 +82,7 @@ class ExpressionChecker(Checking):
             self.hold_once(parameter, seen, message, "the first is here")
         if recursive:
             return UNKNOWN
-        return self.visit(function.body, Place(dict.fromkeys(seen, UNKNOWN), in_function=True))
+        return self._start(function.body, Place(dict.fromkeys(seen, UNKNOWN), in_function=True))
 
     def visit(
         self, expression: syntax.Expression, place: Place, expected: Kind | None = None
@@ -102,11 +112,8 @@ class ExpressionChecker(Checking):
                 return self._ternary(expression, place, expected)
             case syntax.Pack():
                 self.visit(expression.operand, place.within_pack())
-                return self.fail(
-                    "'...' stands in an index, an array or a fold, and this is neither",
-                    expression.span,
-                    f"what folds a pack: {FOLDS}",
-                )
+                message = "'...' stands in an index, an array or a fold, and this is neither"
+                return self.fail(message, expression.span, f"what folds a pack: {FOLDS}")
 
     def call(self, expression: syntax.Call, place: Place) -> Kind:
         return self.calls.check(expression, place)
@@ -149,11 +156,8 @@ class ExpressionChecker(Checking):
         if name in names.locals:
             return self.per_axis(names.locals[name], place)
         if name in names.later:
-            return self.fail(
-                f"'{name}' is used before it is defined",
-                span,
-                Note("it is defined here", names.later[name]),
-            )
+            message = f"'{name}' is used before it is defined"
+            return self.fail(message, span, Note("it is defined here", names.later[name]))
         if name in names.tensors:
             return self._tensor(expression)
         if name in names.attributes:
@@ -178,10 +182,8 @@ class ExpressionChecker(Checking):
                 f"use a fact about it, such as {expression.name}.Sizes",
             )
         if tensor.output:
-            return self.fail(
-                f"output '{expression.name}' is read, but no statement before defines it",
-                expression.span,
-            )
+            message = f"output '{expression.name}' is read, but no statement before defines it"
+            return self.fail(message, expression.span)
         return tensor_kind(tensor)
 
     def _unknown(self, expression: syntax.Reference, expected: Kind | None) -> Kind:
@@ -341,10 +343,8 @@ class ExpressionChecker(Checking):
                     binding.span,
                 )
             if extent.form is Form.SCALAR and binding.pack and not extent.is_unknown:
-                self.fail(
-                    f"'{variable.text}...' needs one extent per axis, and this is one value",
-                    binding.extent.span,
-                )
+                message = f"'{variable.text}...' needs one extent per axis, and this is one value"
+                self.fail(message, binding.extent.span)
             variables[variable.text] = PACK if binding.pack else NUMBER
         inner = dataclasses.replace(place, variables=variables)
         if expression.condition is not None:

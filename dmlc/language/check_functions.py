@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dmlc.language import syntax
-from dmlc.language.walk import subexpressions
+from dmlc.language.walk import find_chain, subexpressions
 from dmlc.source import Diagnostic, Note
 
 
@@ -49,8 +49,9 @@ def find_recursion(
     calls = {name: calls_of(f, known) for name, f in by_name.items()}
     recursive: set[str] = set()
     for group in _mutual(functions, calls):
-        chain = _chain_back(min(group, key=lambda n: by_name[n].span.start), calls, group)
-        if chain is None:
+        first = min(group, key=lambda n: by_name[n].span.start)
+        chain = find_chain(first, first, calls)
+        if not chain:
             continue
         recursive.update(group)
         shown = " calls ".join(f"'{n}'" for n in [*chain, chain[0]])
@@ -82,20 +83,3 @@ def _mutual(
         if group:
             groups.append(group)
     return groups
-
-
-def _chain_back(start: str, calls: dict[str, list[str]], group: set[str]) -> list[str] | None:
-    """The shortest chain of calls inside a group from a function to itself, or None."""
-    came: dict[str, str] = {}
-    queue = [start]
-    for name in queue:
-        for callee in calls[name]:
-            if callee == start:
-                chain = [name]
-                while chain[-1] != start:
-                    chain.append(came[chain[-1]])
-                return chain[::-1]
-            if callee in group and callee not in came:
-                came[callee] = name
-                queue.append(callee)
-    return None

@@ -8,7 +8,7 @@ that the caller brings. Without a library, a dotted name of a module that the fi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.language import syntax
 from dmlc.language.builtins import BUILT_IN, GRAPH_FUNCTIONS
@@ -21,7 +21,7 @@ from dmlc.language.definitions import (
     TensorDefinition,
 )
 from dmlc.language.kinds import NUMBER, UNKNOWN, Form, Kind, Names, What, attribute_kind
-from dmlc.language.walk import subexpressions
+from dmlc.language.walk import find_chain, names_read
 from dmlc.scalars import DataType, data_type_names, find_data_type
 from dmlc.source import Diagnostic, Note, Span, unknown_name
 
@@ -85,11 +85,8 @@ def check_graph(
         checker.check_statement(statement)
         outputs += statement.output
     if not outputs:
-        checker.fail(
-            f"graph '{graph.name.text}' has no output",
-            graph.name.span,
-            "write 'output name = ...' for each result",
-        )
+        message = f"graph '{graph.name.text}' has no output"
+        checker.fail(message, graph.name.span, "write 'output name = ...' for each result")
     warnings += _find_unused(graph, checker.reads)
     return checker.found
 
@@ -98,11 +95,11 @@ def _twice(what: str, name: syntax.Name) -> tuple[str, str]:
     return f"{what} '{name.text}' is declared twice in this graph", "the first is here"
 
 
-def _find_unused(graph: syntax.Graph, reads: Mapping[str, Sequence[str]]) -> list[Diagnostic]:
+def _find_unused(graph: syntax.Graph, reads: Mapping[str, Iterable[str]]) -> list[Diagnostic]:
     """Warnings of what nothing reads: it is left out of what is compiled."""
     used = {name for names in reads.values() for name in names}
     sizes = [size for given in graph.inputs for size in given.type.sizes]
-    used |= {p.name for e in sizes for p in subexpressions(e) if isinstance(p, syntax.Reference)}
+    used.update(names_read(*sizes))
     found: list[Diagnostic] = []
 
     def warn(what: str, name: syntax.Name, cure: str) -> None:
@@ -144,7 +141,7 @@ class _GraphChecker(ExpressionChecker):
         self.called: dict[str, OperatorDefinition | None] = {}
         """The operator whose call each name stands for; None where it is not known."""
         self.last: OperatorDefinition | None = None
-        self.reads = {s.name.text: _references(s.value) for s in statements}
+        self.reads = {s.name.text: names_read(s.value) for s in statements}
         """The names that each statement reads."""
         self.current: syntax.GraphStatement | None = None
         self.cyclic: set[str] = set()
@@ -205,8 +202,8 @@ class _GraphChecker(ExpressionChecker):
             self.fail(f"'{name}' is read by its own definition", span)
             return True
         defined = Note("it is defined here", self.names.later[name])
-        chain = self._find_chain(name, current)
-        if not chain:
+        chain = [*find_chain(name, current, self.reads), current]
+        if len(chain) == 1:
             self.fail(f"'{name}' is used before it is defined", span, defined)
             return True
         if name in self.cyclic and current in self.cyclic:
@@ -220,22 +217,6 @@ class _GraphChecker(ExpressionChecker):
             "a graph has no cycles: each value is computed from inputs and values above it",
         )
         return True
-
-    def _find_chain(self, start: str, end: str) -> list[str]:
-        """The shortest chain of names, each read by the one before, from `start` to `end`."""
-        before: dict[str, str] = {start: ""}
-        pending = [start]
-        for name in pending:
-            for read in self.reads.get(name, ()):
-                if read not in before:
-                    before[read] = name
-                    pending.append(read)
-        chain: list[str] = []
-        name = end if end in before else ""
-        while name:
-            chain.append(name)
-            name = before[name]
-        return chain[::-1]
 
     def _member(self, expression: syntax.Member, place: Place) -> Kind:
         output = self._find_output(expression)
@@ -313,11 +294,8 @@ class _GraphChecker(ExpressionChecker):
         for argument in expression.arguments:
             label = argument.name
             if label is None:
-                self.fail(
-                    f"the arguments of operator '{name.text}' are given by name",
-                    argument.span,
-                    "as in InputTensor: x",
-                )
+                message = f"the arguments of operator '{name.text}' are given by name"
+                self.fail(message, argument.span, "as in InputTensor: x")
                 self.visit(argument.value, place)
                 continue
             message = f"'{label.text}' is given twice in this call"
@@ -457,10 +435,3 @@ def _required(
         and not any(other.name in given for other in operator.arrays_of_length(a.name))
     ]
     return [*(t for t in tensors if not t.output or t.array), *attributes]
-
-
-def _references(expression: syntax.Expression) -> list[str]:
-    """The names an expression reads."""
-    parts = list(subexpressions(expression))
-    found = {p.name: None for p in parts if isinstance(p, syntax.Reference)}
-    return list(found)

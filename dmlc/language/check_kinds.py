@@ -98,11 +98,8 @@ class Checking(abc.ABC):
                 return Form.UNKNOWN, None
             ranks = other if ranks is None else ranks & other
         if {Form.TENSOR, Form.ARRAY} <= forms and not place.in_function:
-            self.fail(
-                "a tensor and an array cannot be combined element by element",
-                span,
-                "index the array, as in 'Sizes[0]'",
-            )
+            message = "a tensor and an array cannot be combined element by element"
+            self.fail(message, span, "index the array, as in 'Sizes[0]'")
             return Form.UNKNOWN, None
         for form in (Form.UNKNOWN, Form.TENSOR, Form.ARRAY):
             if form in forms:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 
 from dmlc.language import syntax
@@ -19,6 +18,7 @@ from dmlc.language.definitions import (
     TensorDefinition,
     TensorLevel,
     arrays_of_length,
+    level_number,
 )
 from dmlc.language.kinds import (
     NUMBER,
@@ -119,11 +119,8 @@ class _OperatorChecker(ExpressionChecker):
             tensors = read_tensors(section.table, self.diagnostics)
             if name in levels:
                 what = "without a level" if name is None else f"for {name}"
-                self.fail(
-                    f"there are two tables of tensors {what}",
-                    place,
-                    Note("the first is here", places[name]),
-                )
+                message = f"there are two tables of tensors {what}"
+                self.fail(message, place, Note("the first is here", places[name]))
                 continue
             levels[name] = TensorLevel(name, tuple(tensors))
             places[name] = place
@@ -137,7 +134,8 @@ class _OperatorChecker(ExpressionChecker):
                 where = "" if name is None else f" at {name}"
                 place = self.operator.name.span if name is None else places[name]
                 self.fail(f"operator '{self.operator.name.text}' has no output{where}", place)
-        return tuple(sorted(levels.values(), key=lambda t: level_order(t.level)))
+        # A table without a level stands for the oldest.
+        return tuple(sorted(levels.values(), key=lambda t: level_number(t.level) or (0, 0)))
 
     def add_tensor(self, tensor: TensorDefinition) -> None:
         """Notes a row; a tensor of several levels may have the ranks and types of any."""
@@ -154,11 +152,8 @@ class _OperatorChecker(ExpressionChecker):
             self.names.tensors[tensor.name] = tensor
             return
         if known.output != tensor.output or known.array != tensor.array:
-            self.fail(
-                f"tensor '{tensor.name}' is of another kind at another feature level",
-                tensor.span,
-                Note("the other row is here", known.span),
-            )
+            message = f"tensor '{tensor.name}' is of another kind at another feature level"
+            self.fail(message, tensor.span, Note("the other row is here", known.span))
         self.names.tensors[tensor.name] = dataclasses.replace(
             tensor,
             ranks=tuple(sorted({*known.ranks, *tensor.ranks})),
@@ -302,11 +297,8 @@ class _OperatorChecker(ExpressionChecker):
         name = statement.name
         tensor = self.names.tensors.get(name.text)
         if tensor is not None and not tensor.output:
-            self.fail(
-                f"'{name.text}' is an input and cannot be assigned",
-                name.span,
-                Note("declared here", tensor.span),
-            )
+            message = f"'{name.text}' is an input and cannot be assigned"
+            self.fail(message, name.span, Note("declared here", tensor.span))
         elif name.text in self.names.attributes:
             self.fail(f"'{name.text}' is an attribute and cannot be assigned", name.span)
         elif name.text in assigned:
@@ -375,10 +367,8 @@ class _OperatorChecker(ExpressionChecker):
                 self.check_extent(extent, isinstance(index, syntax.Pack))
         count = len(indices)
         if stated and len(stated) < count:
-            self.fail(
-                "either every index says what it runs over, or none does",
-                statement.name.span.to(statement.value.span),
-            )
+            message = "either every index says what it runs over, or none does"
+            self.fail(message, statement.name.span.to(statement.value.span))
         elif indices and tensor is None and not stated:
             name = statement.name.text
             shown = ", ".join(
@@ -472,10 +462,8 @@ class _OperatorChecker(ExpressionChecker):
             lengths = [len(a.items) for a in arrays]
             for array, length in zip(arrays, lengths, strict=True):
                 if length != lengths[0]:
-                    self.fail(
-                        f"this row has {length} values where the first has {lengths[0]}",
-                        array.span,
-                    )
+                    message = f"this row has {length} values where the first has {lengths[0]}"
+                    self.fail(message, array.span)
                     return None
             shape.append(lengths[0])
             level = [item for a in arrays for item in a.items]
@@ -504,9 +492,3 @@ class _OperatorChecker(ExpressionChecker):
 
 def _named_twice(name: syntax.Name) -> tuple[str, str]:
     return f"'{name.text}' is named twice in this sentence", "it is named here first"
-
-
-def level_order(level: str | None) -> tuple[int, int]:
-    """Feature levels by number; a table without a level stands for the oldest."""
-    match = re.search(r"(\d+)_(\d+)$", level or "")
-    return (0, 0) if match is None else (int(match[1]), int(match[2]))

@@ -8,6 +8,7 @@ back into the file.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -121,6 +122,12 @@ class TensorLevel:
 
     def tensor(self, name: str) -> TensorDefinition | None:
         return next((t for t in self.tensors if t.name == name), None)
+
+
+def level_number(level: str | None) -> tuple[int, int] | None:
+    """The number of a feature level: `(5, 1)` of `DML_FEATURE_LEVEL_5_1`."""
+    match = re.search(r"(\d+)_(\d+)$", level or "")
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

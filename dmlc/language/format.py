@@ -330,7 +330,7 @@ class _Printer:
             case syntax.Enum():
                 self.enum(node)
             case syntax.ScalarFunction():
-                self.item(self.function(node), node.span)
+                self.item(self.statement_text(f"{_head(node)} = ", node.body), node.span)
             case syntax.Operator():
                 self.operator(node)
             case syntax.Graph():
@@ -346,11 +346,6 @@ class _Printer:
         for number, (text, member) in enumerate(zip(members, node.members, strict=True)):
             self.item(text + ("," if number < len(members) - 1 else ""), member.span)
         self.close(node.span)
-
-    def function(self, node: syntax.ScalarFunction) -> str:
-        keyword = "function " if node.keyword else ""
-        head = f"{keyword}{node.name.text}({', '.join(p.text for p in node.parameters)}) = "
-        return self.statement_text(head, node.body)
 
     def statement_text(self, head: str, value: syntax.Expression) -> str:
         indent = _INDENT * self.level
@@ -391,7 +386,7 @@ class _Printer:
                 self.close(span)
             case "compute" if node.compute is not None:
                 self.open("compute {", span)
-                self.statements(node.compute)
+                self.equations([_head(statement) for statement in node.compute], node.compute)
                 self.close(span)
             case "gradient of" if node.gradient_of is not None:
                 names = join_names(n.text for n in node.gradient_of.tensors)
@@ -422,17 +417,19 @@ class _Printer:
 
     def example(self, node: syntax.Example, span: Span) -> None:
         self.open(f"example {quote(node.title)} {{", span)
-        heads = [("expect " if i.expected else "") + i.tensor for i in node.items]
-        padded = self.align(heads, [i.span for i in node.items])
-        for item, head in zip(node.items, padded, strict=True):
-            self.item(self.statement_text(f"{head} = ", item.value), item.span)
+        marked = [("expect " if i.expected else "") + i.tensor for i in node.items]
+        self.equations(marked, node.items)
         self.close(span)
 
-    def statements(self, nodes: Sequence[syntax.Statement]) -> None:
-        heads = [_head(node) for node in nodes]
+    def equations(
+        self,
+        heads: Sequence[str],
+        nodes: Sequence[syntax.Statement | syntax.ExampleItem | syntax.GraphStatement],
+    ) -> None:
+        """Lines of the form `head = value`."""
         padded = self.align(heads, [node.span for node in nodes])
         for node, head in zip(nodes, padded, strict=True):
-            value = node.value if isinstance(node, syntax.Assignment) else node.body
+            value = node.body if isinstance(node, syntax.ScalarFunction) else node.value
             self.item(self.statement_text(f"{head} = ", value), node.span)
 
     def align(self, heads: Sequence[str], spans: Sequence[Span]) -> list[str]:
@@ -479,9 +476,7 @@ class _Printer:
             self.line(") {")
             self.level += 1
         heads = [("output " if s.output else "") + s.name.text for s in node.statements]
-        padded = self.align(heads, [s.span for s in node.statements])
-        for statement, head in zip(node.statements, padded, strict=True):
-            self.item(self.statement_text(f"{head} = ", statement.value), statement.span)
+        self.equations(heads, node.statements)
         self.close(node.span)
 
 

@@ -84,7 +84,7 @@ def parse(source: Source) -> syntax.File:
             if not diagnostics:
                 return made
             break
-    diagnostics.sort(key=lambda d: d.span.start if d.span else 0)
+    diagnostics.sort(key=_place)
     raise DmlcError(diagnostics[:MAX_ERRORS])
 
 
@@ -110,8 +110,12 @@ def parse_expression(source: Source, start: int, end: int) -> syntax.Expression:
     builder = Builder(source, start)
     made = cast(syntax.Expression, builder.build(tree))
     if builder.diagnostics:
-        raise DmlcError(builder.diagnostics)
+        raise DmlcError(sorted(builder.diagnostics, key=_place))
     return made
+
+
+def _place(diagnostic: Diagnostic) -> int:
+    return 0 if diagnostic.span is None else diagnostic.span.start
 
 
 def _too_much(excess: Excess, source: Source, offset: int = 0) -> Diagnostic:

@@ -7,7 +7,7 @@ it needs and receives their results, and `walk` drives it without the interprete
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from types import GeneratorType
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -89,3 +89,27 @@ def expressions_of(statement: syntax.Statement) -> tuple[syntax.Expression, ...]
     if isinstance(statement, syntax.ScalarFunction):
         return (statement.body,)
     return (*(e for e in statement.extents if e is not None), statement.value)
+
+
+def names_read(*expressions: syntax.Expression) -> dict[str, None]:
+    """The bare names in expressions, each once, in the order written."""
+    parts = (part for expression in expressions for part in subexpressions(expression))
+    return {part.name: None for part in parts if isinstance(part, syntax.Reference)}
+
+
+def find_chain(start: str, end: str, leads: Mapping[str, Iterable[str]]) -> list[str]:
+    """The shortest chain of names from one to another, each of which leads to the next and the
+    last to `end`, which is not in it; nothing where there is none."""
+    before = {start: ""}
+    pending = [start]
+    for name in pending:
+        for target in leads.get(name, ()):
+            if target == end:
+                chain = [name]
+                while before[chain[-1]]:
+                    chain.append(before[chain[-1]])
+                return chain[::-1]
+            if target not in before:
+                before[target] = name
+                pending.append(target)
+    return []

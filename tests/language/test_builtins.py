@@ -49,7 +49,7 @@ def test_the_documentation_lists_reductions_and_names_everything_else() -> None:
     for name in builtins.FUNCTIONS:
         assert re.search(rf"`[^`]*\b{name}\(|\b{name}\b", PAGE), name
     for name in (*builtins.FACTS, *builtins.ARRAY_FACTS):
-        assert name in PAGE or name == "Strides"
+        assert name in PAGE
 
 
 def test_a_new_function_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,3 +105,18 @@ def test_the_deepest_expressions_are_checked_on_the_usual_stack(nest: tuple[str,
         assert not is_read(MAX_DEPTH + 1)
     finally:
         sys.setrecursionlimit(limit)
+
+
+def test_what_a_used_up_stack_cannot_hold_is_refused() -> None:
+    text = operator("Y = " + "exp(" * 190 + "X" + ")" * 190)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 400)
+    try:
+        with pytest.raises(dmlc.DmlcError, match="deeper than the stack that is left") as caught:
+            check_text(text, "a.dml")
+    finally:
+        sys.setrecursionlimit(limit)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.span is not None
+    assert diagnostic.span.text.startswith("exp(exp(")
+    check_text(text, "a.dml")
