@@ -7,6 +7,7 @@ which change no point that takes part.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 from dmlc.ir import Function
@@ -20,4 +21,10 @@ from dmlc.transform.simplify import simplify
 def find_expected(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The function's results by name, as `reference.evaluate` gives and refuses them."""
     expect("function", function, Function, "an ir.Function")
-    return evaluate(narrow(simplify(function)), inputs)
+    return evaluate(_shorten(function), inputs)
+
+
+@functools.lru_cache(maxsize=32)
+def _shorten(function: Function) -> Function:
+    """Kept for the next device, or the next values: it takes longer than small arrays do."""
+    return narrow(simplify(function))

@@ -11,6 +11,7 @@ this.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Container, Iterator, Mapping
@@ -134,15 +135,16 @@ def _evaluate_stage(
     positional = reduction is not None and reduction.combiner in POSITIONAL_COMBINERS
     number = np.dtype(np.int64) if positional else _number(stage.body.dtype)
     values = np.empty(domain, number)
-    dying = _list_dying(stage.body)
-    in_order = all(find_index_only(stage.body, placed))
+    index_only = find_index_only(stage.body, placed)
+    plan = _Plan(stage.body, index_only, _list_dying(stage.body))
     for box in _boxes(domain, max(1, _BLOCK // max(1, math.prod(inner)))):
         axes = {Index(axis): positions for axis, positions in enumerate(_open_mesh(box))}
         if reduction is None:
-            values[box], _ = _evaluate_body(stage.body, dying, axes, tensors, placed)
+            values[box], _ = _evaluate_body(plan, axes, tensors)
         else:
             shape = values[box].shape
-            blocks = _blocks(stage, reduction, inner, dying, axes, tensors, placed, shape)
+            blocks = _blocks(plan, reduction, inner, axes, tensors, shape)
+            in_order = all(index_only)
             fold = _fold_positions if positional else _fold_in_order if in_order else _fold_values
             values[box] = fold(reduction.combiner, stage.body.dtype, shape, blocks)
     return values
@@ -191,13 +193,11 @@ _Blocks = Iterator[tuple[int, Array, Array | None]]
 
 
 def _blocks(
-    stage: Stage,
+    plan: _Plan,
     reduction: Reduction,
     extents: list[int],
-    dying: list[list[int]],
     axes: Mapping[Index, Array],
     tensors: Mapping[str, Array],
-    placed: Container[str],
     shape: tuple[int, ...],
 ) -> _Blocks:
     """Runs of the points of a reduction, last axis fastest, for every element of a box."""
@@ -211,7 +211,7 @@ def _blocks(
         for (label, _), extent in zip(reversed(reduction.axes), reversed(extents), strict=True):
             inner[Index(label, reduced=True)] = rest % extent
             rest = rest // extent
-        values, guard = _evaluate_body(stage.body, dying, {**outer, **inner}, tensors, placed)
+        values, guard = _evaluate_body(plan, {**outer, **inner}, tensors)
         whole = (*shape, len(points))
         guarded = None if guard is None else np.broadcast_to(guard, whole)
         # A packed copy, so that the order of a sum depends on sizes alone.
@@ -288,8 +288,18 @@ def _isnan(values: Array) -> Array:
 # Bodies ------------------------------------------------------------------------------------
 
 
-def _list_dying(body: Body) -> list[list[int]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is the same of a body for every block of points."""
+
+    body: Body
+    index_only: tuple[bool, ...]
+    """Of each value, whether it depends on no element."""
+    dying: list[list[int]]
     """For each instruction, the values that nothing after it reads."""
+
+
+def _list_dying(body: Body) -> list[list[int]]:
     last = {
         o: at for at, instruction in enumerate(body.instructions) for o in operands(instruction)
     }
@@ -301,15 +311,11 @@ def _list_dying(body: Body) -> list[list[int]]:
 
 
 def _evaluate_body(
-    body: Body,
-    dying: list[list[int]],
-    axes: Mapping[Index, Array],
-    tensors: Mapping[str, Array],
-    placed: Container[str],
+    plan: _Plan, axes: Mapping[Index, Array], tensors: Mapping[str, Array]
 ) -> tuple[Array, Array | None]:
     """The result and the guard over some points; both broadcast against the points."""
+    body, index_only = plan.body, plan.index_only
     values: dict[int, Array] = {}
-    index_only = find_index_only(body, placed)
     for at, instruction in enumerate(body.instructions):
         given = [values[o] for o in operands(instruction)]
         if index_only[at] and isinstance(instruction, Load):
@@ -321,7 +327,7 @@ def _evaluate_body(
             types = [value_type(body.instructions[o]) for o in operands(instruction)]
             given = [_widen(g, t) for g, t in zip(given, types, strict=True)]
             values[at] = _evaluate_instruction(instruction, given, body, tensors)
-        for dead in dying[at]:
+        for dead in plan.dying[at]:
             del values[dead]
     result = _widen(values[body.result], body.dtype)
     return result, None if body.guard is None else values[body.guard]

@@ -1,13 +1,11 @@
-"""What every test folder shares: the option that rewrites golden files, quick builds on PoCL,
-drivers started as the runtime starts them, Vulkan under its validation layer, and a way out of
-coverage's sight."""
+"""What every test folder shares: options that rewrite golden files and that run a sample of the
+suite, quick builds on PoCL, drivers started as the runtime starts them, Vulkan under its validation
+layer, and a way out of coverage's sight."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +23,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden",
         action="store_true",
         help="write the golden files anew instead of comparing with them",
+    )
+    parser.addoption(
+        "--sample",
+        type=int,
+        metavar="N",
+        help="run N sets of parameters of each test, spread over all, and no tests of random cases",
     )
 
 
@@ -59,39 +63,30 @@ def vulkan_validation() -> Iterator[None]:
     set_validation(before)
 
 
-_RUNS_WATCHED = 10
-_MANY_RUNS = ("tests/library/", "tests/codegen/", "tests/runtime/")
-_runs: Counter[str] = Counter()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Coverage, which more than doubles what Python takes, watches no test of random cases, and
-    where kernels run on devices, a test with its first 10 sets of parameters alone: more give
-    other numbers on the same lines. What it misses so it can only report as not covered."""
-    path, _, name = item.location
-    test = f"{path}::{name.partition('[')[0]}"
-    _runs[test] += 1
-    often = path.startswith(_MANY_RUNS) and _runs[test] > _RUNS_WATCHED
-    if often or is_hypothesis_test(getattr(item, "obj", None)):
-        with _unwatched():
-            return (yield)
-    return (yield)
-
-
-@contextlib.contextmanager
-def _unwatched() -> Iterator[None]:
-    trace = sys.gettrace()
-    sys.settrace(None)
-    try:
-        yield
-    finally:
-        sys.settrace(trace)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Coverage, which more than doubles what Python takes, watches no test of random cases, and a
+    few sets of parameters of every other: more give other numbers on the same lines."""
+    most = config.getoption("--sample")
+    if most is None:
+        return
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if not is_hypothesis_test(getattr(item, "obj", None)):
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    chosen = {
+        sets[n * len(sets) // min(most, len(sets))].nodeid
+        for sets in tests.values()
+        for n in range(min(most, len(sets)))
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+    items[:] = [item for item in items if item.nodeid in chosen]
 
 
 @pytest.fixture
 def untraced() -> Iterator[None]:
     """Without the trace of coverage: it is most of what is timed, or of what thousands of random
     cases take."""
-    with _unwatched():
-        yield
+    trace = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(trace)

@@ -4,7 +4,8 @@ Before every kernel, PoCL 3 reads a header of 18,000 lines that declares what Op
 in: four fifths of the time of a build. Here a kernel is given the lines of that very header for
 the names it uses, and PoCL is told that the header was read; what it compiles is the same.
 Other drivers, and a PoCL that keeps no such header, build as ever. So does what PoCL refuses, to
-be told in the usual words, every golden kernel, and every process that a test starts.
+be told in the usual words, every golden kernel, and what processes build that a test starts, unless
+they ask for it.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ def build(context: cl.Context, source: str, devices: Sequence[Any]) -> cl.Progra
     return None
 
 
-@pytest.fixture(autouse=True, scope="session")
-def quick_builds() -> Iterator[None]:
-    """Every kernel that the runtime builds in a test is built so."""
+@contextlib.contextmanager
+def building_quickly() -> Iterator[None]:
+    """Every kernel that the runtime builds meanwhile is built so."""
     plain = driver.Session._build
 
     def build_kernel(session: driver.Session, kernel: KernelSource, unit: int) -> cl.Program:
@@ -87,4 +88,11 @@ def quick_builds() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(driver.Session, "_build", build_kernel)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quick_builds() -> Iterator[None]:
+    """Every kernel that the runtime builds in a test is built so."""
+    with building_quickly():
         yield

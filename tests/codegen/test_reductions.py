@@ -14,6 +14,7 @@ from dmlc.pipeline import compile
 from dmlc.reference import evaluate
 from dmlc.scalars import TENSOR_TYPES, DataType
 from tests import reductions
+from tests.cover import cover
 from tests.opencl_launch import run_program
 from tests.reductions import SHAPES, find_disagreements, make_inputs
 
@@ -30,9 +31,9 @@ def check(
     assert find_disagreements(got, wanted, points, size, exact) == []
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("dtype", TENSOR_TYPES, ids=lambda t: t.short)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("shape", "dtype", "profile"), cover(2, tuple(SHAPES), TENSOR_TYPES, PROFILES), ids=str
+)
 def test_every_combiner(shape: str, dtype: DataType, profile: str) -> None:
     boolean = dtype is DataType.BOOL
     combiners = reductions.BOOLEAN_COMBINERS if boolean else reductions.COMBINERS
@@ -56,9 +57,9 @@ NORMS = {
 }
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
-@pytest.mark.parametrize("case", NORMS)
+@pytest.mark.parametrize(
+    ("case", "dtype", "profile"), cover(2, tuple(NORMS), ("f32", "f16", "bf16"), PROFILES)
+)
 def test_batch_norm_training_grad(case: str, dtype: str, profile: str) -> None:
     sizes, kept = NORMS[case]
     points = math.prod(n for a, n in enumerate(sizes) if a not in kept)
@@ -147,9 +148,12 @@ TEXTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("sizes", [(1, 1), (3, 7), (40, 33), (5, 1000), (300, 20), (2, 70_000)])
-@pytest.mark.parametrize("text", TEXTS)
+SIZES = [(1, 1), (3, 7), (40, 33), (5, 1000), (300, 20), (2, 70_000)]
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "profile"), cover(2, tuple(TEXTS), SIZES, PROFILES), ids=str
+)
 def test_stages_that_read_reductions(text: str, sizes: tuple[int, int], profile: str) -> None:
     n, m = sizes
     if text in ("diagonal", "product") and n * m > 40_000:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from dmlc.reference import evaluate
 from dmlc.runtime import opencl
 from dmlc.scalars import Array, DataType
 from tests.agreement import disagreements
+from tests.cover import cover
 from tests.opencl_launch import run_program
 from tests.samples import sample
 
@@ -90,41 +92,39 @@ def test_transposes(order: tuple[int, ...], profile: str) -> None:
     check(make_function(shape, y_strides=strides, b_ones=(1,)), profile)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+Steps: TypeAlias = tuple[int, ...] | None
+STRIDES: list[tuple[tuple[int, ...], Steps, tuple[int, ...], Steps]] = [
+    ((40, 50), (100, 2), (), None),
+    ((600, 300), (1, 600), (0,), None),
+    ((3, 300, 520), (1, 1560, 3), (1,), None),
+    ((513, 9, 129), (1161, 129, 1), (2,), (1, 513, 4617)),
+    ((40, 50), (0, 1), (0,), None),
+    ((40, 50), (1, 0), (), (64, 1)),
+    ((7, 3), (3, 1), (1,), (6, 2)),
+    ((2, 70000), None, (0,), None),
+    ((70000, 2), None, (1,), None),
+    ((3, 40000), (40016, 1), (), (40032, 1)),
+    ((1, 1), (9, 9), (), (5, 5)),
+    ((4, 0, 5), (0, 5, 1), (), None),
+    ((300, 3, 200), (1000, 300, 1), (1,), None),
+    ((100_000,), (3,), (), None),
+    ((33_000,), (0,), (), None),
+    ((5, 6, 7, 8), (0, 56, 0, 1), (0, 3), (400, 64, 8, 1)),
+]
+"""The sizes of both operands, the strides of the first, the axes along which the second has size 1,
+and the strides of the result."""
+
+
 @pytest.mark.parametrize(
-    ("shape", "a_strides", "b_ones", "y_strides"),
-    [
-        ((40, 50), (100, 2), (), None),
-        ((600, 300), (1, 600), (0,), None),
-        ((3, 300, 520), (1, 1560, 3), (1,), None),
-        ((513, 9, 129), (1161, 129, 1), (2,), (1, 513, 4617)),
-        ((40, 50), (0, 1), (0,), None),
-        ((40, 50), (1, 0), (), (64, 1)),
-        ((7, 3), (3, 1), (1,), (6, 2)),
-        ((2, 70000), None, (0,), None),
-        ((70000, 2), None, (1,), None),
-        ((3, 40000), (40016, 1), (), (40032, 1)),
-        ((1, 1), (9, 9), (), (5, 5)),
-        ((4, 0, 5), (0, 5, 1), (), None),
-        ((300, 3, 200), (1000, 300, 1), (1,), None),
-        ((100_000,), (3,), (), None),
-        ((33_000,), (0,), (), None),
-        ((5, 6, 7, 8), (0, 56, 0, 1), (0, 3), (400, 64, 8, 1)),
-    ],
+    ("case", "dtype", "profile"),
+    cover(2, range(len(STRIDES)), ("s32", "f16", "bf16", "s8"), PROFILES),
 )
-def test_strides(
-    shape: tuple[int, ...],
-    a_strides: tuple[int, ...] | None,
-    b_ones: tuple[int, ...],
-    y_strides: tuple[int, ...] | None,
-    profile: str,
-) -> None:
-    for dtype in ("s32", "f16", "bf16", "s8"):
-        function = make_function(shape, a_strides, b_ones, y_strides, dtype)
-        if dtype == "s32":
-            check(function, profile)
-        else:
-            check(ir.parse(str(function).replace("sub", "max")), profile)
+def test_strides(case: int, dtype: str, profile: str) -> None:
+    function = make_function(*STRIDES[case], dtype)
+    if dtype == "s32":
+        check(function, profile)
+    else:
+        check(ir.parse(str(function).replace("sub", "max")), profile)
 
 
 @pytest.mark.parametrize("profile", PROFILES)

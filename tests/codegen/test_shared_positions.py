@@ -15,6 +15,7 @@ from dmlc import ir
 from dmlc.pipeline import compile
 from dmlc.reference import evaluate
 from tests import positions
+from tests.cover import cover
 from tests.opencl_launch import run_program
 from tests.shared_positions import FUNCTIONS, read
 
@@ -37,9 +38,15 @@ def test_every_kind(name: str, profile: str) -> None:
     check(read(name, 41, 937, 5), profile)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("dtype", ["f64", "s64", "s32", "f16", "bf16"])
-@pytest.mark.parametrize("name", ["label", "columns", "window", "extremes", "first_of_most"])
+@pytest.mark.parametrize(
+    ("name", "dtype", "profile"),
+    cover(
+        2,
+        ("label", "columns", "window", "extremes", "first_of_most"),
+        ("f64", "s64", "s32", "f16", "bf16"),
+        PROFILES,
+    ),
+)
 def test_types(name: str, dtype: str, profile: str) -> None:
     check(read(name, 9, 131, 20, dtype), profile)
 

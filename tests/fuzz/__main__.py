@@ -16,7 +16,8 @@ import time
 from collections import Counter
 
 from tests.fuzz.devices import BACKENDS
-from tests.fuzz.run import KINDS, quick_opencl, run
+from tests.fuzz.run import KINDS, run
+from tests.quick_builds import building_quickly
 
 CHUNK = 40
 """Batches to a process."""
@@ -43,7 +44,7 @@ def read_options() -> argparse.Namespace:
 def work(options: argparse.Namespace) -> None:
     """One process's share: its totals and findings as a line of JSON."""
     kind = options.kind[0]
-    with quick_opencl():
+    with building_quickly():
         tally = run(kind, options.seed, options.batches, options.backend, options.known,
                     options.shrink, not options.thorough)  # fmt: skip
     print("RESULT " + json.dumps({

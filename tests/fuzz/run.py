@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import hypothesis
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 
-from dmlc.runtime.opencl import driver
-from tests import quick_builds
 from tests.fuzz.check import Checker, Finding
 from tests.fuzz.formulas import formulas
 from tests.fuzz.functions import functions
@@ -75,17 +71,3 @@ def run(
 
     check()
     return tally
-
-
-@contextlib.contextmanager
-def quick_opencl() -> Iterator[None]:
-    """Kernels are built the quick way, as in the suite."""
-    plain = driver.Session._build
-
-    def build_kernel(session, kernel, unit):
-        quick = quick_builds.build(session.context, kernel.source, [session._units[unit]])
-        return plain(session, kernel, unit) if quick is None else quick
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver.Session, "_build", build_kernel)
-        yield

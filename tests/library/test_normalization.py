@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -13,6 +13,7 @@ import pytest
 import dmlc
 from dmlc.binding import TensorDesc
 from dmlc.pipeline import rewrite
+from tests.cover import cover
 from tests.library.run import DEVICES, Array, check, normal, run, wide
 
 EPSILON = 1e-3
@@ -32,7 +33,9 @@ def subsets(most_rank: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]
                 yield shape, tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
 
 
-SUBSETS = list(subsets(8))
+Sizes: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+"""Those of a tensor and those of its statistics."""
+SUBSETS: list[Sizes] = list(subsets(8))
 
 
 def folded(shape: tuple[int, ...], like: tuple[int, ...]) -> tuple[int, ...]:
@@ -68,12 +71,9 @@ def grad_inputs(shape: tuple[int, ...], like: tuple[int, ...], dtype: Any) -> di
     }
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize(("shape", "like"), SUBSETS, ids=str)
-def test_batch_norm_training_grad(
-    shape: tuple[int, ...], like: tuple[int, ...], dtype: Any, device: str
-) -> None:
+@pytest.mark.parametrize(("sizes", "dtype", "device"), cover(2, SUBSETS, FLOATS, DEVICES), ids=str)
+def test_batch_norm_training_grad(sizes: Sizes, dtype: Any, device: str) -> None:
+    shape, like = sizes
     inputs = grad_inputs(shape, like, dtype)
     name = "directml.BATCH_NORMALIZATION_TRAINING_GRAD"
     found = run(name, inputs, {"Epsilon": EPSILON}, device=device)
@@ -83,14 +83,11 @@ def test_batch_norm_training_grad(
         check(found[output], values)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize(
-    ("shape", "like"), [SUBSETS[k] for k in range(0, len(SUBSETS), 3)], ids=str
+    ("sizes", "dtype", "device"), cover(2, SUBSETS[::3], FLOATS, DEVICES), ids=str
 )
-def test_batch_norm_grad(
-    shape: tuple[int, ...], like: tuple[int, ...], dtype: Any, device: str
-) -> None:
+def test_batch_norm_grad(sizes: Sizes, dtype: Any, device: str) -> None:
+    shape, like = sizes
     inputs = grad_inputs(shape, like, dtype)
     found = run("directml.BATCH_NORMALIZATION_GRAD", inputs, {"Epsilon": EPSILON}, device=device)
     x, dy, mu, var, scale = map(wide, inputs.values())
@@ -131,10 +128,11 @@ ACTIVATIONS = ("NONE", "ACTIVATION_IDENTITY", "ACTIVATION_RELU", "ACTIVATION_SIG
 LIKES = [(3, 1, 1), (1, 4, 1), (3, 4, 5), (1, 1, 1), (1, 4, 5)]
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("like", LIKES, ids=str)
+@pytest.mark.parametrize(
+    ("like", "activation", "dtype", "device"),
+    cover(3, LIKES, ACTIVATIONS, FLOATS, DEVICES),
+    ids=str,
+)
 def test_batch_norm(like: tuple[int, ...], activation: str, dtype: Any, device: str) -> None:
     x, mu, scale, bias = (normal(*s, seed=k, dtype=dtype)
                           for k, s in enumerate(((3, 4, 5), like, like, like)))  # fmt: skip
@@ -147,10 +145,9 @@ def test_batch_norm(like: tuple[int, ...], activation: str, dtype: Any, device: 
     check(found["OutputTensor"], activate(activation, normalized))
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("added", [False, True])
-@pytest.mark.parametrize("like", LIKES, ids=str)
+@pytest.mark.parametrize(
+    ("like", "added", "dtype", "device"), cover(3, LIKES, (False, True), FLOATS, DEVICES), ids=str
+)
 def test_batch_norm_training(like: tuple[int, ...], added: bool, dtype: Any, device: str) -> None:
     x, add = normal(3, 4, 5, dtype=dtype), normal(3, 4, 5, seed=5, dtype=dtype)
     scale, bias = normal(*like, seed=1, dtype=dtype), normal(*like, seed=2, dtype=dtype)
@@ -167,11 +164,18 @@ def test_batch_norm_training(like: tuple[int, ...], added: bool, dtype: Any, dev
     check(found["OutputVarianceTensor"], var)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("axes", [(1,), (0, 2), (2, 3), (1, 2, 3), ()], ids=str)
-@pytest.mark.parametrize("variance", [True, False])
-@pytest.mark.parametrize("given", ["", "S", "B", "SB"])
+@pytest.mark.parametrize(
+    ("given", "variance", "axes", "dtype", "device"),
+    cover(
+        3,
+        ("", "S", "B", "SB"),
+        (True, False),
+        ((1,), (0, 2), (2, 3), (1, 2, 3), ()),
+        FLOATS,
+        DEVICES,
+    ),
+    ids=str,
+)
 def test_mean_variance_normalization(
     given: str, variance: bool, axes: tuple[int, ...], dtype: Any, device: str
 ) -> None:
@@ -194,6 +198,12 @@ MIXED = [(np.float32, np.float32), (np.float16, np.float32), (ml_dtypes.bfloat16
          (ml_dtypes.bfloat16, ml_dtypes.bfloat16)]  # fmt: skip
 CHANNELS = [("NCX", (4, 3)), ("NXC", (4, 3)), ("NCX", (2, 3, 4, 5)), ("NXC", (2, 4, 5, 3)),
             ("NXC", (2, 2, 2, 2, 3))]  # fmt: skip
+WANTED: list[tuple[str, ...]] = [(), ("diff_gamma", "diff_beta"), ("diff_beta",)]
+"""Which gradients of the statistics are asked for."""
+
+
+ROWS = [(-1, (4, 6)), (-1, (2, 3, 6)), (1, (3, 2, 6)), (-2, (2, 2, 3, 6))]
+"""The axis where normalization begins, and a shape."""
 
 
 def channel(layout: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -203,12 +213,13 @@ def channel(layout: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple
     return rest, tuple(shape[a] if a == axis else 1 for a in range(len(shape)))
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("dtype", "small"), MIXED, ids=str)
-@pytest.mark.parametrize(("layout", "shape"), CHANNELS, ids=str)
+@pytest.mark.parametrize(
+    ("channels", "types", "device"), cover(2, CHANNELS, MIXED, DEVICES), ids=str
+)
 def test_onednn_batch_norm(
-    layout: str, shape: tuple[int, ...], dtype: Any, small: Any, device: str
+    channels: tuple[str, tuple[int, ...]], types: tuple[Any, Any], device: str
 ) -> None:
+    (layout, shape), (dtype, small) = channels, types
     rest, like = channel(layout, shape)
     x = normal(*shape, dtype=dtype)
     gamma, beta, mu = (normal(3, seed=k, dtype=small) for k in (1, 2, 3))
@@ -234,20 +245,19 @@ def test_onednn_batch_norm(
     check(plain, (wide(x) - batch) / np.sqrt(spread + EPS))
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("dtype", "small"), MIXED, ids=str)
-@pytest.mark.parametrize("wanted", [(), ("diff_gamma", "diff_beta"), ("diff_beta",)], ids=str)
-@pytest.mark.parametrize("scaled", [True, False])
-@pytest.mark.parametrize(("layout", "shape"), CHANNELS, ids=str)
+@pytest.mark.parametrize(
+    ("channels", "scaled", "wanted", "types", "device"),
+    cover(3, CHANNELS, (True, False), WANTED, MIXED, DEVICES),
+    ids=str,
+)
 def test_onednn_batch_norm_backward(
-    layout: str,
-    shape: tuple[int, ...],
+    channels: tuple[str, tuple[int, ...]],
     scaled: bool,
     wanted: tuple[str, ...],
-    dtype: Any,
-    small: Any,
+    types: tuple[Any, Any],
     device: str,
 ) -> None:
+    (layout, shape), (dtype, small) = channels, types
     rest, like = channel(layout, shape)
     x, dy = normal(*shape, dtype=dtype), normal(*shape, seed=1, dtype=dtype)
     mu, gamma = normal(3, seed=2, dtype=small), normal(3, seed=3, dtype=small)
@@ -269,14 +279,13 @@ def test_onednn_batch_norm_backward(
             check(found[name], values.reshape(3))
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("dtype", "small"), MIXED, ids=str)
-@pytest.mark.parametrize(("begin", "shape"), [(-1, (4, 6)), (-1, (2, 3, 6)), (1, (3, 2, 6)),
-                                              (-2, (2, 2, 3, 6))], ids=str)  # fmt: skip
-@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize(
+    ("affine", "rows", "types", "device"), cover(3, (True, False), ROWS, MIXED, DEVICES), ids=str
+)
 def test_layer_norm(
-    affine: bool, begin: int, shape: tuple[int, ...], dtype: Any, small: Any, device: str
+    affine: bool, rows: tuple[int, tuple[int, ...]], types: tuple[Any, Any], device: str
 ) -> None:
+    (begin, shape), (dtype, small) = rows, types
     first = begin % len(shape)
     axes, lead = tuple(range(first, len(shape))), tuple(range(len(shape) - 1))
     x, dy = normal(*shape, dtype=dtype), normal(*shape, seed=1, dtype=dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -11,12 +11,22 @@ import numpy.typing as npt
 import pytest
 
 import dmlc
+from tests.cover import cover
 from tests.library.run import DEVICES, Array, check, normal, run, wide
 
 FLOATS = [np.float32, np.float16]
 ONEDNN = [np.float32, np.float16, ml_dtypes.bfloat16]
-SHAPES = [((5,), (0,)), ((3, 4), (1,)), ((2, 3, 4), (0, 2)), ((2, 3, 4, 5), (0, 1, 2, 3)),
-          ((2, 1, 3, 1, 2, 1, 2, 2), (0, 4, 7)), ((3, 4), ())]  # fmt: skip
+Place: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+"""A shape and axes of it."""
+
+SHAPES: list[Place] = [
+    ((5,), (0,)),
+    ((3, 4), (1,)),
+    ((2, 3, 4), (0, 2)),
+    ((2, 3, 4, 5), (0, 1, 2, 3)),
+    ((2, 1, 3, 1, 2, 1, 2, 2), (0, 4, 7)),
+    ((3, 4), ()),
+]
 
 
 def log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:
@@ -38,13 +48,13 @@ FUNCTIONS: dict[str, Callable[[Array, tuple[int, ...]], Array]] = {
 }
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_reduce(
-    function: str, shape: tuple[int, ...], axes: tuple[int, ...], dtype: npt.DTypeLike, device: str
-) -> None:
+@pytest.mark.parametrize(
+    ("function", "place", "dtype", "device"),
+    cover(3, tuple(FUNCTIONS), SHAPES, FLOATS, DEVICES),
+    ids=str,
+)
+def test_reduce(function: str, place: Place, dtype: npt.DTypeLike, device: str) -> None:
+    shape, axes = place
     x = normal(*shape, dtype=dtype)
     if function == "LOG_SUM":
         x = np.abs(x)
@@ -54,10 +64,16 @@ def test_reduce(
     check(found, FUNCTIONS[function](wide(x), axes))
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint16", "int32"])
-@pytest.mark.parametrize("into", ["uint32", "int32", "int64", "uint64"])
-@pytest.mark.parametrize("function", ["ARGMAX", "ARGMIN"])
+@pytest.mark.parametrize(
+    ("function", "into", "dtype", "device"),
+    cover(
+        3,
+        ["ARGMAX", "ARGMIN"],
+        ["uint32", "int32", "int64", "uint64"],
+        ["float32", "float16", "int8", "uint16", "int32"],
+        DEVICES,
+    ),
+)
 def test_positions(function: str, into: str, dtype: str, device: str) -> None:
     x = np.random.default_rng(0).integers(0, 9, (3, 4, 5)).astype(dtype)
     numpy = np.argmax if function == "ARGMAX" else np.argmin
@@ -122,14 +138,13 @@ REDUCTIONS: dict[str, str] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", ONEDNN, ids=str)
-@pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
-@pytest.mark.parametrize("name", REDUCTIONS)
-def test_onednn_reductions(
-    name: str, shape: tuple[int, ...], axes: tuple[int, ...], keep: bool, dtype: Any, device: str
-) -> None:
+@pytest.mark.parametrize(
+    ("name", "place", "keep", "dtype", "device"),
+    cover(3, tuple(REDUCTIONS), SHAPES, (False, True), ONEDNN, DEVICES),
+    ids=str,
+)
+def test_onednn_reductions(name: str, place: Place, keep: bool, dtype: Any, device: str) -> None:
+    shape, axes = place
     x = normal(*shape, dtype=dtype)
     negative = [a - len(shape) for a in axes]
     found = run(f"onednn.{name}", {"src": x}, {"axes": negative, "keep_dims": keep},
@@ -233,10 +248,9 @@ def test_softmax_neither_overflows_nor_vanishes() -> None:
 # Norms -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("axis", range(4))
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize(
+    ("order", "axis", "dtype", "device"), cover(3, (1, 2), range(4), FLOATS, DEVICES), ids=str
+)
 def test_lp_normalization(order: int, axis: int, dtype: npt.DTypeLike, device: str) -> None:
     x = normal(2, 3, 4, 5, dtype=dtype)
     x[0] = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import dmlc
 from dmlc.binding import TensorDesc
 from dmlc.reference import evaluate
+from tests.cover import cover
 from tests.library.run import DEVICES, Array, check, normal, run, wide
 
 FLOATS = [np.float32, np.float16]
@@ -28,6 +30,9 @@ class Geometry:
     scales: tuple[float, ...]
     inputs: tuple[float, ...]
     outputs: tuple[float, ...]
+
+    def __str__(self) -> str:
+        return self.title
 
     def attributes(self, mode: str, direction: str | None = None) -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -56,11 +61,12 @@ GEOMETRIES = [
 ]  # fmt: skip
 
 
-def matrix(name: str, geometry: Geometry, attributes: dict[str, Any]) -> Array:
+@functools.cache
+def matrix(geometry: Geometry, mode: tuple[str, str]) -> Array:
     """The forward operator as a matrix: each column is what it makes of a unit vector."""
-    function = dmlc.operator(name).bind(
+    function = dmlc.operator("directml.RESAMPLE2").bind(
         {"InputTensor": TensorDesc("FLOAT32", geometry.sizes), "OutputTensor": geometry.results},
-        attributes,
+        geometry.attributes(*mode),
     )
     columns: list[Array] = []
     for k in range(int(np.prod(geometry.sizes))):
@@ -70,37 +76,38 @@ def matrix(name: str, geometry: Geometry, attributes: dict[str, Any]) -> Array:
     return wide(np.stack(columns, 1))
 
 
-@pytest.mark.parametrize("mode", MODES, ids=str)
-@pytest.mark.parametrize("geometry", GEOMETRIES, ids=lambda g: g.title)
-def test_the_gradient_is_the_transpose(geometry: Geometry, mode: tuple[str, str]) -> None:
-    attributes = geometry.attributes(*mode)
-    transposed = matrix("directml.RESAMPLE2", geometry, attributes).T
-    for dtype in FLOATS:
-        dy = normal(*geometry.results, dtype=dtype)
-        expected = (transposed @ wide(dy).reshape(-1)).reshape(geometry.sizes)
-        for device in DEVICES:
-            found = run("directml.RESAMPLE_GRAD1", {"InputGradientTensor": dy}, attributes,
-                        {"OutputGradientTensor": geometry.sizes}, device)  # fmt: skip
-            check(found["OutputGradientTensor"], expected)
+@pytest.mark.parametrize(
+    ("geometry", "mode", "dtype", "device"), cover(3, GEOMETRIES, MODES, FLOATS, DEVICES), ids=str
+)
+def test_the_gradient_is_the_transpose(
+    geometry: Geometry, mode: tuple[str, str], dtype: Any, device: str
+) -> None:
+    dy = normal(*geometry.results, dtype=dtype)
+    expected = (matrix(geometry, mode).T @ wide(dy).reshape(-1)).reshape(geometry.sizes)
+    found = run("directml.RESAMPLE_GRAD1", {"InputGradientTensor": dy}, geometry.attributes(*mode),
+                {"OutputGradientTensor": geometry.sizes}, device)  # fmt: skip
+    check(found["OutputGradientTensor"], expected)
 
 
-@pytest.mark.parametrize("mode", MODES, ids=str)
-@pytest.mark.parametrize("geometry", GEOMETRIES[::2], ids=lambda g: g.title)
-def test_resampling_is_its_matrix(geometry: Geometry, mode: tuple[str, str]) -> None:
-    attributes = geometry.attributes(*mode)
-    forward = matrix("directml.RESAMPLE2", geometry, attributes)
+@pytest.mark.parametrize(
+    ("geometry", "mode", "dtype", "device"),
+    cover(3, GEOMETRIES[::2], MODES, FLOATS, DEVICES),
+    ids=str,
+)
+def test_resampling_is_its_matrix(
+    geometry: Geometry, mode: tuple[str, str], dtype: Any, device: str
+) -> None:
+    forward = matrix(geometry, mode)
     if mode[0] == "LINEAR":
         np.testing.assert_allclose(forward.sum(1), 1, rtol=1e-6)
     else:
         assert ((forward == 1).sum(1) == 1).all()
         assert (forward != 0).sum() == len(forward)
-    for dtype in FLOATS:
-        x = normal(*geometry.sizes, dtype=dtype)
-        expected = (forward @ wide(x).reshape(-1)).reshape(geometry.results)
-        for device in DEVICES:
-            found = run("directml.RESAMPLE2", {"InputTensor": x}, attributes,
-                        {"OutputTensor": geometry.results}, device)  # fmt: skip
-            check(found["OutputTensor"], expected)
+    x = normal(*geometry.sizes, dtype=dtype)
+    expected = (forward @ wide(x).reshape(-1)).reshape(geometry.results)
+    found = run("directml.RESAMPLE2", {"InputTensor": x}, geometry.attributes(*mode),
+                {"OutputTensor": geometry.results}, device)  # fmt: skip
+    check(found["OutputTensor"], expected)
 
 
 def source(geometry: Geometry, axis: int, place: int) -> float:
@@ -111,7 +118,7 @@ def source(geometry: Geometry, axis: int, place: int) -> float:
 
 @pytest.mark.parametrize("geometry", GEOMETRIES[:5], ids=lambda g: g.title)
 def test_linear_weights_are_distances(geometry: Geometry) -> None:
-    forward = matrix("directml.RESAMPLE2", geometry, geometry.attributes(*MODES[0]))
+    forward = matrix(geometry, MODES[0])
     for place in range(geometry.results[0]):
         at = source(geometry, 0, place)
         low = int(at)

@@ -151,7 +151,8 @@ import numpy as np
 from dmlc.pipeline import compile
 from dmlc.runtime import opencl
 from tests import reductions
-from tests.reductions import SHAPES, Shape
+from tests.quick_builds import building_quickly
+from tests.reductions import Shape
 
 made = hashlib.sha256()
 functions = [
@@ -162,22 +163,22 @@ functions = [
     reductions.folded_result(Shape((301, 1027), (1,))),
     reductions.folded_result(Shape((70_001,), ()), "f16"),
 ]
-for profile in ("cpu", "gpu"):
-    for function in functions:
-        executable = opencl.load(compile(function, "opencl", profile))
-        inputs = reductions.make_inputs(function)
-        for _ in range(2):
-            for name, values in sorted(executable(inputs).items()):
+with building_quickly():
+    for profile in ("cpu", "gpu"):
+        for function in functions:
+            executable = opencl.load(compile(function, "opencl", profile))
+            inputs = reductions.make_inputs(function)
+            first, second = (executable(inputs) for _ in range(2))
+            for name, values in sorted(first.items()):
+                assert values.tobytes() == second[name].tobytes()
                 made.update(values.tobytes())
-            if _ == 0:
-                first = made.hexdigest()
-print(first, made.hexdigest())
+print(made.hexdigest())
 """
 
 
 def test_the_same_bits_on_one_thread_and_on_two() -> None:
     found: set[str] = set()
-    for threads in ("1", "2", "2"):
+    for threads in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM],
             env={**os.environ, "POCL_MAX_PTHREAD_COUNT": threads, "PYTHONPATH": os.getcwd()},
