@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc import ir
-from dmlc.ir.positions import evaluate_instruction
+from dmlc.ir.index import evaluate_instruction
 from dmlc.kernel.collapse import Walk
 from dmlc.kernel.element import (
     Elements,

@@ -21,9 +21,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dmlc.ir import Apply, Body, Function, Index, Instruction, Load, Stage, operands
-from dmlc.ir.inside import find_open_reads
-from dmlc.ir.naming import take_name
-from dmlc.ir.positions import (
+from dmlc.ir.index import (
     MOST_POINTS,
     count_points,
     evaluate_positions,
@@ -32,6 +30,8 @@ from dmlc.ir.positions import (
     list_conjuncts,
     order_indices,
 )
+from dmlc.ir.inside import find_open_reads
+from dmlc.ir.naming import take_name
 from dmlc.ir.ranges import Interval, table_ranges
 from dmlc.scalars import OPERATIONS, Array
 from dmlc.transform.clamp import clamp_stage

@@ -19,10 +19,11 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc.ir import Index, Load, Stage, Table
-from dmlc.ir.affine import Affine, find_affine
-from dmlc.ir.positions import (
+from dmlc.ir.index import (
+    Affine,
     count_points,
     evaluate_positions,
+    find_affine,
     find_dependencies,
     find_index_only,
     list_conjuncts,

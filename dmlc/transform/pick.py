@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dmlc.ir import Function, Load, Stage
-from dmlc.ir.positions import evaluate_positions, find_dependencies, find_index_only
+from dmlc.ir.index import evaluate_positions, find_dependencies, find_index_only
 from dmlc.scalars import Array
 from dmlc.transform.separate import list_factors
 from dmlc.transform.unroll import Terms, list_terms

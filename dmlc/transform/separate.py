@@ -31,8 +31,7 @@ from dmlc.ir import (
     Stage,
     value_type,
 )
-from dmlc.ir.naming import take_name
-from dmlc.ir.positions import (
+from dmlc.ir.index import (
     MOST_POINTS,
     count_points,
     evaluate_positions,
@@ -41,6 +40,7 @@ from dmlc.ir.positions import (
     list_conjuncts,
     order_indices,
 )
+from dmlc.ir.naming import take_name
 from dmlc.scalars import OPERATIONS, Array, DataType
 
 

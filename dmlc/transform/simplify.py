@@ -8,7 +8,7 @@ What shares a kernel is `fuse`'s question.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
@@ -28,10 +28,11 @@ from dmlc.ir import (
     check_in_place,
     operands,
     reads_own_place,
+    value_type,
     with_operands,
 )
-from dmlc.ir.positions import find_dependencies
-from dmlc.scalars import DataType, combiner_identity
+from dmlc.ir.index import find_dependencies
+from dmlc.scalars import OPERATIONS, DataType, combiner_identity
 from dmlc.transform.rules import RULES
 
 _REPEATABLE = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
@@ -185,9 +186,8 @@ def _copied(stage: Stage, tensors: Mapping[str, Parameter | Table | Stage]) -> s
     if not isinstance(result, Load) or not reads_own_place(stage, result):
         return None
     tensor = tensors[result.tensor]
-    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
     exact = stage.dtype in (tensor.dtype, tensor.dtype.compute)
-    return result.tensor if exact and extents == stage.domain else None
+    return result.tensor if exact and tensor.extents == stage.domain else None
 
 
 def _rename(stage: Stage, names: Mapping[str, str]) -> Stage:
@@ -234,6 +234,44 @@ class Builder:
     def __init__(self) -> None:
         self.instructions: list[Instruction] = []
         self._numbers: dict[Instruction, int] = {}
+
+    def constant(self, value: int, dtype: DataType = DataType.INDEX) -> int:
+        """A whole number, as a position or in another type."""
+        return self.add(Constant(dtype, value))
+
+    def apply(self, name: str, *given: int) -> int:
+        """An operation on some values of one type."""
+        operation = OPERATIONS[name]
+        dtype = operation.result_type(value_type(self.instructions[given[0]]))
+        return self.add(Apply(operation, given, dtype))
+
+    def join(self, conditions: Iterable[int]) -> int | None:
+        """Conditions joined by `and`, in order; None where there are none."""
+        guard: int | None = None
+        for condition in dict.fromkeys(conditions):
+            guard = condition if guard is None else self.apply("and", guard, condition)
+        return guard
+
+    def copy(self, body: Body, replace: Callable[[int, Instruction], int | None]) -> list[int]:
+        """The values of another body, by their numbers there. `replace` is given each, on values
+        that are here, and says which value is taken in its place, if one is."""
+        numbers: list[int] = []
+        for number, instruction in enumerate(body.instructions):
+            given = tuple([numbers[o] for o in operands(instruction)])
+            moved = with_operands(instruction, given)
+            found = replace(number, moved)
+            numbers.append(self.add(moved) if found is None else found)
+        return numbers
+
+    def make(self, result: int, guard: int | None = None) -> Body:
+        """The body that gives one of the values."""
+        return Body.make(self.instructions, result, guard)
+
+    def remake(self, stage: Stage, replace: Callable[[int, Instruction], int | None]) -> Stage:
+        """A stage whose body is copied, as `copy` does it."""
+        numbers = self.copy(stage.body, replace)
+        guard = None if stage.body.guard is None else numbers[stage.body.guard]
+        return dataclasses.replace(stage, body=self.make(numbers[stage.body.result], guard))
 
     def add(self, instruction: Instruction) -> int:
         """The number of the value an instruction gives, after every rule that applies to it."""

@@ -56,12 +56,11 @@ def _count_bytes_read(
 ) -> int | None:
     """The bytes of the elements that some loads read, each once; None where a size is known at
     run time only."""
-    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
-    sizes = [e for e in extents if isinstance(e, int)]
-    if len(sizes) != len(extents):
+    sizes = [e for e in tensor.extents if isinstance(e, int)]
+    if len(sizes) != len(tensor.extents):
         return None
-    strides = None if isinstance(tensor, Stage) else tensor.strides
-    repeated = [False] * len(sizes) if strides is None else [stride == 0 for stride in strides]
+    strides = tensor.strides if isinstance(tensor, Parameter) else None
+    repeated = [stride == 0 for stride in strides or [1] * len(sizes)]
     return count_read(reads, sizes, repeated) * tensor.dtype.bytes
 
 
@@ -91,9 +90,8 @@ def _add(left: int | None, right: int | None) -> int | None:
 
 def count_bytes(tensor: Parameter | Table | Stage) -> int | None:
     """The bytes of a tensor's elements, each once; None where a size is known at run time only."""
-    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
-    sizes = [e for e in extents if isinstance(e, int)]
-    if len(sizes) != len(extents):
+    sizes = [e for e in tensor.extents if isinstance(e, int)]
+    if len(sizes) != len(tensor.extents):
         return None
     if isinstance(tensor, Parameter) and tensor.strides is not None and 0 not in sizes:
         sizes = [n for n, stride in zip(sizes, tensor.strides, strict=True) if stride]

@@ -30,7 +30,7 @@ from dmlc.ir import (
     value_type,
     with_operands,
 )
-from dmlc.ir.positions import (
+from dmlc.ir.index import (
     MOST_POINTS,
     count_points,
     evaluate_positions,
