@@ -109,6 +109,13 @@ class IndexFacts:
         return passing
 
 
+def find_longest(holds: Array) -> tuple[int, int]:
+    """The longest run in which a condition holds, and the first of them: from where, to where."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], holds, [False]]).astype(np.int8)))
+    runs = [(int(first), int(last)) for first, last in zip(edges[::2], edges[1::2], strict=True)]
+    return max(runs, key=lambda run: run[1] - run[0], default=(0, 0))
+
+
 def list_arrays(tables: Iterable[Table]) -> dict[str, Array]:
     """The elements of tables, by name."""
     return {table.name: table.array() for table in tables}

@@ -22,7 +22,6 @@ from dmlc.ir import (
     Constant,
     Function,
     Index,
-    Instruction,
     Load,
     Reduction,
     Select,
@@ -141,13 +140,9 @@ def _drop_certain(stage: Stage, known: Mapping[str, Array]) -> Stage:
     if not certain:
         return stage
     body, builder = stage.body, Builder()
-    numbers = builder.copy(body, _keep)
+    numbers = builder.copy(body)
     guard = builder.join(numbers[c] for c in facts.conditions if c not in certain)
     return dataclasses.replace(stage, body=builder.make(numbers[body.result], guard))
-
-
-def _keep(number: int, moved: Instruction) -> None:
-    """Replaces nothing."""
 
 
 def _guard_choice(stage: Stage, known: Mapping[str, Array]) -> Stage:
@@ -159,7 +154,7 @@ def _guard_choice(stage: Stage, known: Mapping[str, Array]) -> Stage:
     facts = IndexFacts(stage, known)
     identity = Constant(body.dtype, combiner_identity(reduction.combiner, body.dtype))
     builder = Builder()
-    numbers = builder.copy(body, _keep)
+    numbers = builder.copy(body)
     conditions, result = [numbers[c] for c in facts.conditions], body.result
     while isinstance(choice := body.instructions[result], Select) and facts.known[choice.condition]:
         condition = numbers[choice.condition]
@@ -190,11 +185,8 @@ def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
     number = builder.constant(0) if plan.count == 1 else builder.add(own)
     place, conditions = write_place(stage, plan, tables, builder, number)
     listed = _list_values(facts, plan, tables, builder, number)
-
-    def move(value: int, moved: Instruction) -> int | None:
-        return place if moved == own else listed.get(value)
-
-    numbers = builder.copy(body, move)
+    moved = {n: place for n, instruction in enumerate(body.instructions) if instruction == own}
+    numbers = builder.copy(body, moved | listed)
     conditions += _list_open(facts, plan, numbers)
     conditions += [numbers[c] for c in facts.conditions if c not in plan.conditions]
     made = builder.make(numbers[body.result], builder.join(conditions))

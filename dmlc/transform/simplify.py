@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
 
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
@@ -228,6 +230,9 @@ def drop_unsound_pairs(function: Function) -> Function:
     return dataclasses.replace(function, in_place=sound)
 
 
+Change: TypeAlias = Callable[[int, Instruction], "int | None"]
+
+
 class Builder:
     """A body in the making, in which equal values are one."""
 
@@ -252,24 +257,32 @@ class Builder:
             guard = condition if guard is None else self.apply("and", guard, condition)
         return guard
 
-    def copy(self, body: Body, replace: Callable[[int, Instruction], int | None]) -> list[int]:
-        """The values of another body, by their numbers there. `replace` is given each, on values
-        that are here, and says which value is taken in its place, if one is."""
+    def copy(
+        self,
+        body: Body,
+        replaced: Mapping[int, int] = MappingProxyType({}),
+        change: Change = lambda number, moved: None,
+    ) -> list[int]:
+        """The values of another body, by their numbers there: some are `replaced` by others. Of the
+        rest `change` is given each, on values that are here, and says which it is, if another."""
         numbers: list[int] = []
         for number, instruction in enumerate(body.instructions):
-            given = tuple([numbers[o] for o in operands(instruction)])
-            moved = with_operands(instruction, given)
-            found = replace(number, moved)
-            numbers.append(self.add(moved) if found is None else found)
+            found = replaced.get(number)
+            if found is None:
+                given = tuple([numbers[o] for o in operands(instruction)])
+                moved = with_operands(instruction, given)
+                found = change(number, moved)
+                found = self.add(moved) if found is None else found
+            numbers.append(found)
         return numbers
 
     def make(self, result: int, guard: int | None = None) -> Body:
         """The body that gives one of the values."""
         return Body.make(self.instructions, result, guard)
 
-    def remake(self, stage: Stage, replace: Callable[[int, Instruction], int | None]) -> Stage:
-        """A stage whose body is copied, as `copy` does it."""
-        numbers = self.copy(stage.body, replace)
+    def remake(self, stage: Stage, change: Change) -> Stage:
+        """A stage with some of its body's values changed, as `copy` does it."""
+        numbers = self.copy(stage.body, change=change)
         guard = None if stage.body.guard is None else numbers[stage.body.guard]
         return dataclasses.replace(stage, body=self.make(numbers[stage.body.result], guard))
 

@@ -176,16 +176,12 @@ def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
         made = _write_form(builder, facts, root)
         if made is not None:
             replaced[root] = made
-
-    def replace(number: int, moved: Instruction) -> int | None:
-        return replaced.get(number)
-
-    guarded = builder.copy(body, replace)
+    guarded = builder.copy(body, replaced)
     for root in roots:
         made = None if root in replaced else _replace(builder, facts, tables, root)
         if made is not None:
             replaced[root] = made
-    numbers = builder.copy(body, replace)
+    numbers = builder.copy(body, replaced)
     # The guard reads no tables: it may be what proves reads inside.
     guard = None if body.guard is None else guarded[body.guard]
     return dataclasses.replace(stage, body=builder.make(numbers[body.result], guard))
