@@ -37,7 +37,7 @@ from dmlc.ir import (
     operands,
     value_type,
 )
-from dmlc.ir.positions import evaluate_instruction, find_index_only
+from dmlc.ir.index import evaluate_instruction, find_index_only
 from dmlc.parameters import expect_mapping, wrong_kind
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert, held_type
 from dmlc.source import DmlcError, InternalError, unknown_name

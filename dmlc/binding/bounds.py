@@ -15,7 +15,7 @@ from dmlc import ir
 from dmlc.binding.builder import span_text
 from dmlc.binding.indexing import Indexing, Place
 from dmlc.binding.nodes import Emission
-from dmlc.ir.positions import find_reach
+from dmlc.ir.index import find_reach
 from dmlc.ir.ranges import Interval, Ranges, stage_range
 from dmlc.source import Diagnostic, DmlcError
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dmlc.binding.indexing import Indexing
 from dmlc.binding.nodes import Element, Form, Value
 from dmlc.ir.assume import assume_guard
-from dmlc.ir.positions import EMPTY, find_reach
+from dmlc.ir.index import EMPTY, find_reach
 from dmlc.ir.ranges import Interval
 from dmlc.scalars import DataType
 

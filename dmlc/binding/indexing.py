@@ -18,7 +18,7 @@ from dmlc.binding.builder import span_text
 from dmlc.binding.folding import Folding
 from dmlc.binding.nodes import Element, Form, Node, Pack, Value, Variable, Weak
 from dmlc.binding.values import describe, is_number, show, whole_number
-from dmlc.ir.positions import find_reach
+from dmlc.ir.index import find_reach
 from dmlc.ir.ranges import UNKNOWN, Interval, Ranges
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.source import DmlcError, Note, Span

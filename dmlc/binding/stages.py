@@ -17,8 +17,8 @@ from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.indexing import Indexing
 from dmlc.binding.nodes import Element, Emission, Form, Node, Value, Weak
 from dmlc.binding.tensors import refuse_excess
+from dmlc.ir.index import find_index_only
 from dmlc.ir.naming import take_name
-from dmlc.ir.positions import find_index_only
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
 

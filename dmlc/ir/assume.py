@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 import numpy as np
 
+from dmlc.ir.index import list_conjuncts
 from dmlc.ir.nodes import Apply, Body, Cast, Stage, value_type
-from dmlc.ir.positions import list_conjuncts
 from dmlc.ir.ranges import UNKNOWN, Bound, Interval, Ranges
 from dmlc.scalars import DataType
 

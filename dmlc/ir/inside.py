@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from dmlc.ir.index import find_reach
 from dmlc.ir.nodes import Extent, Load, Parameter, Stage, Table
-from dmlc.ir.positions import find_reach
 from dmlc.ir.ranges import Interval, Ranges, stage_range
 
 Tensor: TypeAlias = Parameter | Table | Stage
@@ -18,12 +18,7 @@ Tensor: TypeAlias = Parameter | Table | Stage
 
 def is_empty(stage: Stage) -> bool:
     """Whether a stage has no point, so that nothing is read."""
-    axes = stage.reduction.axes if stage.reduction is not None else ()
-    return 0 in stage.domain or any(extent == 0 for _, extent in axes)
-
-
-def extents_of(tensor: Tensor) -> tuple[Extent, ...]:
-    return tensor.domain if isinstance(tensor, Stage) else tensor.extents
+    return any(stage.extent(index) == 0 for index in stage.indices)
 
 
 def find_outside(
@@ -53,7 +48,7 @@ def find_open_reads(
     found: dict[int, tuple[int, ...]] = {}
     for number, instruction in enumerate(stage.body.instructions):
         if isinstance(instruction, Load):
-            extents = extents_of(known[instruction.tensor])
+            extents = known[instruction.tensor].extents
             axes = tuple(axis for axis, _ in find_outside(stage, instruction, ranges, extents))
             if axes:
                 found[number] = axes

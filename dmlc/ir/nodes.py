@@ -249,6 +249,18 @@ class Stage:
     reduction: Reduction | None = None
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
 
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        """The sizes of the tensor, as every tensor has them."""
+        return self.domain
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        """Those of the domain, and then those of the reduction."""
+        axes = () if self.reduction is None else self.reduction.axes
+        folded = (Index(label, reduced=True) for label, _ in axes)
+        return (*(Index(axis) for axis in range(len(self.domain))), *folded)
+
     def extent(self, index: Index) -> Extent | None:
         """The size of the axis an index runs over, or None if the stage has no such axis."""
         if index.reduced:
@@ -281,10 +293,17 @@ class Table:
     strides: tuple[int, ...] | None = None
     """Always None: what reads a tensor asks it for its strides."""
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
+    _array: list[Array] = dataclasses.field(
+        default_factory=list[Array], init=False, compare=False, repr=False
+    )
+    """What `array` gives, once it has been asked."""
 
     def array(self) -> Array:
-        """The values in their sizes."""
-        return np.array(self.values, self.dtype.dtype).reshape(self.extents)
+        """The values in their sizes, not to be written to."""
+        if not self._array:
+            self._array.append(np.array(self.values, self.dtype.dtype).reshape(self.extents))
+            self._array[0].flags.writeable = False
+        return self._array[0]
 
     def constants(self) -> tuple[Constant, ...]:
         """The values as literals."""

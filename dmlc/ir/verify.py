@@ -16,7 +16,7 @@ from typing import cast
 import numpy as np
 
 from dmlc.ir.function import Function
-from dmlc.ir.inside import Tensor, extents_of, find_outside, is_empty
+from dmlc.ir.inside import Tensor, find_outside, is_empty
 from dmlc.ir.nodes import (
     POSITIONAL_COMBINERS,
     Apply,
@@ -375,7 +375,7 @@ def _check_load(
     tensor = known.get(load.tensor)
     if tensor is None:
         return f"%{load.tensor} is not defined before it"
-    extents = extents_of(tensor)
+    extents = tensor.extents
     if len(load.indices) != len(extents):
         return (
             f"%{load.tensor} is read at {len(load.indices)} positions, "

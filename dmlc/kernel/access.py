@@ -12,14 +12,7 @@ import math
 from collections.abc import Mapping
 
 from dmlc import ir
-from dmlc.ir.affine import Affine, find_affine
-from dmlc.ir.positions import (
-    MOST_POINTS,
-    count_points,
-    evaluate_positions,
-    find_dependencies,
-    find_index_only,
-)
+from dmlc.ir.index import Affine, IndexFacts, find_affine
 from dmlc.ir.ranges import Interval, Ranges, number_ranges, table_ranges
 from dmlc.kernel.schedule import RUN_TIME_COUNT
 from dmlc.scalars import DataType
@@ -60,10 +53,7 @@ def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
     numbers = number_ranges(each for each in read if isinstance(each, ir.Stage))
     ranges = find_ranges(stage, table_ranges(function.tables) | numbers)
     forms = find_affine(body)
-    sizes: dict[str, tuple[ir.Extent, ...]] = {}
-    for load in body.loads():
-        tensor = tensors[load.tensor]
-        sizes[load.tensor] = tensor.domain if isinstance(tensor, ir.Stage) else tensor.extents
+    sizes = {load.tensor: tensors[load.tensor].extents for load in body.loads()}
     needed: set[int] = {body.result} if body.guard is None else {body.result, body.guard}
     for number in range(len(body.instructions) - 1, -1, -1):
         if number not in needed:
@@ -96,15 +86,14 @@ def _is_within(reach: Interval, size: ir.Extent) -> bool:
 def find_ranges(stage: ir.Stage, tables: Mapping[str, Interval]) -> tuple[Interval, ...]:
     """The interval of each INDEX value, over all points. What intervals cannot tell is
     evaluated, if it can be."""
-    body = stage.body
-    index_only, dependencies = find_index_only(body), find_dependencies(body)
+    facts = IndexFacts(stage)
     ranges, found = Ranges(stage, tables), list[Interval]()
-    for number, instruction in enumerate(body.instructions):
+    for number, instruction in enumerate(stage.body.instructions):
         reach = ranges.add(instruction)
         if ir.value_type(instruction) is DataType.INDEX and math.inf in (-reach[0], reach[1]):
-            if index_only[number] and count_points(stage, dependencies[number]) <= MOST_POINTS:
-                (values,) = evaluate_positions(stage, [number])
-                reach = (int(values.min()), int(values.max())) if values.size else (0, 0)
+            values = facts.evaluate([number])
+            if values is not None:
+                reach = (int(values[0].min()), int(values[0].max())) if values[0].size else (0, 0)
             elif isinstance(instruction, ir.Index):
                 reach = (0, RUN_TIME_COUNT - 1)
             ranges.settle(number, reach)

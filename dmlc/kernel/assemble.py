@@ -218,8 +218,7 @@ def find_gathered(function: ir.Function, elements: Elements) -> int:
     reached = [0]
     for value in elements.values:
         if isinstance(value, Gather):
-            tensor = tensors[value.view.tensor]
-            extents = tensor.domain if isinstance(tensor, ir.Stage) else tensor.extents
+            extents = tensors[value.view.tensor].extents
             sizes = [e for e in extents if isinstance(e, int)]
             strides = tensor_strides(function, value.view.tensor)
             steps = zip(sizes, strides, strict=False)

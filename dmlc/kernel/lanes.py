@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc import ir
-from dmlc.ir.positions import evaluate_instruction
+from dmlc.ir.index import evaluate_instruction, find_longest, list_arrays
 from dmlc.kernel.collapse import Walk
 from dmlc.kernel.element import (
     Elements,
@@ -30,7 +30,7 @@ from dmlc.kernel.element import (
     operands,
 )
 from dmlc.scalars import Array, DataType, convert
-from dmlc.transform.pick import LANES, Pattern, Patterns, find_longest
+from dmlc.transform.pick import LANES, Pattern, Patterns
 
 _MOST_POINTS = 1 << 18
 """Points that a value is evaluated at, at most."""
@@ -78,7 +78,7 @@ def find_lanes(
         return None
     if size > _LONGEST:
         return _find_far(function, work, size, aligned)
-    tables = {table.name: table.array() for table in function.tables}
+    tables = list_arrays(function.tables)
     finders = [_Finder(*each, size, tables) for each in work]
     if not all(finder.find() for finder in finders):
         return None
@@ -135,10 +135,9 @@ def _find_stretch(finders: Sequence[_Finder], start: int, size: int, again: bool
             return None
         patterns.append(made)
         slants.append(finder.slant(middle, good))
-    run = find_longest(good[start::LANES], least=0)
-    if run is None:
+    first, last = (start + LANES * n for n in find_longest(good[start::LANES]))
+    if first == last:
         return None
-    first, last = (start + LANES * n for n in run)
     more = np.flatnonzero(good[last - LANES : last])
     last += int(more[-1]) if again else 0
     certain = tuple(finder.list_certain(first, last) for finder in finders)

@@ -300,13 +300,12 @@ def _list_reads(stage: Stage) -> list[str]:
 
 
 def _describe(tensor: Parameter | Table | Stage) -> Tensor:
-    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
-    known = math.prod(e for e in extents if isinstance(e, int)) * tensor.dtype.bytes
-    symbols = [e for e in extents if isinstance(e, str)]
+    known = math.prod(e for e in tensor.extents if isinstance(e, int)) * tensor.dtype.bytes
+    symbols = [e for e in tensor.extents if isinstance(e, str)]
     return Tensor(
         tensor.name,
         tensor.dtype.short,
-        tuple(extents),
+        tuple(tensor.extents),
         count_bytes(tensor),
         f" {TIMES} ".join([show_bytes(known), *symbols]),
     )

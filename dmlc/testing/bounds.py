@@ -30,8 +30,8 @@ from dmlc.ir import (
     operands,
     value_type,
 )
+from dmlc.ir.index import find_index_only
 from dmlc.ir.nodes import POSITIONAL_COMBINERS
-from dmlc.ir.positions import find_index_only
 from dmlc.oracle import find_expected
 from dmlc.parameters import expect
 from dmlc.scalars import OPERATIONS, Array, DataType, Operation

@@ -8,13 +8,11 @@ there, since the position is one that the stage itself has been proved at, and p
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
-from dmlc.ir import Apply, Body, Constant, Function, Load, Stage, operands, with_operands
-from dmlc.ir.inside import Tensor, extents_of, find_open_reads
+from dmlc.ir import Function, Instruction, Load, Stage, with_operands
+from dmlc.ir.inside import Tensor, find_open_reads
 from dmlc.ir.ranges import Interval, table_ranges
-from dmlc.scalars import OPERATIONS, DataType
 from dmlc.transform.simplify import Builder
 
 
@@ -41,26 +39,17 @@ def clamp_stage(
     found, held = find_open_reads(stage, known, reach)
     if not found:
         return stage, held
-    body, builder = stage.body, Builder()
-    numbers: list[int] = []
-    for number, instruction in enumerate(body.instructions):
-        given = [numbers[o] for o in operands(instruction)]
-        if isinstance(instruction, Load):
-            extents = extents_of(known[instruction.tensor])
-            for axis in found.get(number, ()):
-                extent = extents[axis]
-                if isinstance(extent, int):
-                    given[axis] = _clamp(builder, given[axis], extent)
-        numbers.append(builder.add(with_operands(instruction, tuple(given))))
-    guard = None if body.guard is None else numbers[body.guard]
-    clamped = Body.make(builder.instructions, numbers[body.result], guard)
-    return dataclasses.replace(stage, body=clamped), held
+    builder = Builder()
 
+    def clamp(number: int, moved: Instruction) -> int | None:
+        if not isinstance(moved, Load) or number not in found:
+            return None
+        given = list(moved.indices)
+        for axis in found[number]:
+            extent = known[moved.tensor].extents[axis]
+            if isinstance(extent, int):
+                low = builder.apply("max", given[axis], builder.constant(0))
+                given[axis] = builder.apply("min", low, builder.constant(extent - 1))
+        return builder.add(with_operands(moved, tuple(given)))
 
-def _clamp(builder: Builder, position: int, size: int) -> int:
-    """A position from 0 to below a size."""
-    for name, bound in (("max", 0), ("min", size - 1)):
-        constant = builder.add(Constant(DataType.INDEX, bound))
-        operation = Apply(OPERATIONS[name], (position, constant), DataType.INDEX)
-        position = builder.add(operation)
-    return position
+    return builder.remake(stage, clamp), held

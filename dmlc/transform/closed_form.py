@@ -11,8 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dmlc.ir import Apply, Constant
-from dmlc.scalars import OPERATIONS, Array, DataType
+from dmlc.scalars import Array
 from dmlc.transform.simplify import Builder
 
 _MOST_DIVISOR = 16
@@ -43,17 +42,18 @@ class FloorForm:
         whole, rest = divmod(self.offset, self.divisor)
         if self.scale < 0:
             whole, rest = 0, self.offset
-        value = _operate(builder, "mul", place, _constant(builder, self.scale))
-        value = _operate(builder, "add", value, _constant(builder, rest))
-        value = _operate(builder, "div", value, _constant(builder, self.divisor))
-        if whole < 0:
-            value = _operate(builder, "sub", value, _constant(builder, -whole))
-        else:
-            value = _operate(builder, "add", value, _constant(builder, whole))
-        if self.low is not None:
-            value = _operate(builder, "max", value, _constant(builder, self.low))
-        if self.high is not None:
-            value = _operate(builder, "min", value, _constant(builder, self.high))
+        steps = [
+            ("mul", self.scale),
+            ("add", rest),
+            ("div", self.divisor),
+            ("add" if whole >= 0 else "sub", abs(whole)),
+            ("max", self.low),
+            ("min", self.high),
+        ]
+        value = place
+        for name, by in steps:
+            if by is not None:
+                value = builder.apply(name, value, builder.constant(by))
         return value
 
 
@@ -113,11 +113,3 @@ def _fit_held(places: Array, values: Array) -> FloorForm | None:
         high=high if int(open_ended.max()) > high else None,
     )
     return clamped if bool((clamped.evaluate(places) == values).all()) else None
-
-
-def _constant(builder: Builder, value: int) -> int:
-    return builder.add(Constant(DataType.INDEX, value))
-
-
-def _operate(builder: Builder, name: str, left: int, right: int) -> int:
-    return builder.add(Apply(OPERATIONS[name], (left, right), DataType.INDEX))

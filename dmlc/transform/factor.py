@@ -21,19 +21,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dmlc.ir import Apply, Body, Function, Index, Instruction, Load, Stage, operands
+from dmlc.ir.index import IndexFacts, list_arrays
 from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
-from dmlc.ir.positions import (
-    MOST_POINTS,
-    count_points,
-    evaluate_positions,
-    find_dependencies,
-    find_index_only,
-    list_conjuncts,
-    order_indices,
-)
 from dmlc.ir.ranges import Interval, table_ranges
-from dmlc.scalars import OPERATIONS, Array
+from dmlc.scalars import OPERATIONS
 from dmlc.transform.clamp import clamp_stage
 from dmlc.transform.inline import TooManyPlacesError, inline_stages
 from dmlc.transform.simplify import drop_unsound_pairs
@@ -99,20 +91,13 @@ def _split(
 def _may_be_empty(stage: Stage, function: Function) -> bool:
     """Whether the guard of a sum of floats may let no point of some element through: what is 0
     then would be NaN, if a factor is infinite or NaN."""
-    body = stage.body
-    if body.guard is None or not body.dtype.is_float:
+    if stage.body.guard is None or not stage.body.dtype.is_float:
         return False
-    tables = {table.name: table.array() for table in function.tables}
-    known, moving = find_index_only(body, tables), find_dependencies(body)
-    for joined in _join_conditions(list_conjuncts(body), moving):
-        over = order_indices(index for c in joined for index in moving[c])
-        if not all(known[c] for c in joined) or count_points(stage, over) > MOST_POINTS:
-            return True
-        folded = tuple(axis for axis, index in enumerate(over) if index.reduced)
-        passing: Array = np.asarray(True)
-        for values in evaluate_positions(stage, joined, over, tables):
-            passing = passing & values
-        if not np.any(passing, axis=folded).all():
+    facts = IndexFacts(stage, list_arrays(function.tables))
+    for joined in _join_conditions(facts.conditions, facts.dependencies):
+        passing = facts.find_passing(joined)
+        folded = tuple(n for n, i in enumerate(facts.depends_on(joined)) if i.reduced)
+        if passing is None or not np.any(passing, axis=folded).all():
             return True
     return False
 

@@ -17,7 +17,6 @@ import math
 from collections.abc import Sequence
 
 from dmlc.ir import (
-    Apply,
     Body,
     Cast,
     Constant,
@@ -30,12 +29,12 @@ from dmlc.ir import (
     operands,
     packed_strides,
 )
+from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
-from dmlc.ir.positions import find_dependencies, find_index_only, list_conjuncts
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import DataType
 from dmlc.transform.simplify import Builder
 from dmlc.transform.tabulate import Tables
-from dmlc.transform.walk_axis import Plan, join, read_places, write_place
+from dmlc.transform.walk_axis import Plan, read_places, write_place
 
 _MOST_POINTS = 2**31
 """Points that are numbered in 32 bits."""
@@ -83,8 +82,7 @@ def give_places(
         element = builder.add(Load(fold.name, own, DataType.INT32))
         return builder.add(Cast(element, DataType.INDEX))
 
-    write = _Writer(builder)
-    number = write.constant(0)
+    number = builder.constant(0)
     if short.reduction is not None:
         name = take_name(f"{stage.name}_number", names)
         number = load(dataclasses.replace(short, name=name, dtype=DataType.INT32))
@@ -96,11 +94,11 @@ def give_places(
         # Which points pass is known at run time only.
         name = take_name(f"{stage.name}_found", names)
         presence = load(_make_presence(short, name, short.reduction))
-        found.append(write.apply("gt", presence, 0))
-    condition = join(builder, found)
+        found.append(builder.apply("gt", presence, builder.constant(0)))
+    condition = builder.join(found)
     if condition is not None:
-        place = builder.add(Select(condition, place, write.constant(0), DataType.INDEX))
-    body = Body.make(builder.instructions, builder.add(Cast(place, stage.dtype)))
+        place = builder.add(Select(condition, place, builder.constant(0), DataType.INDEX))
+    body = builder.make(builder.add(Cast(place, stage.dtype)))
     return [*made, dataclasses.replace(stage, body=body, reduction=None)]
 
 
@@ -120,24 +118,25 @@ def _write_number(
     steps = dict(zip(walked, packed_strides(_list_sizes(short)), strict=True))
     sizes = _list_sizes(stage)
     by_label = {plan.label: plan for plan in plans}
-    write = _Writer(builder)
-    total, outermost = write.constant(0), True
+    total, outermost = builder.constant(0), True
     for (label, _), size, stride in zip(
         stage.reduction.axes, sizes, packed_strides(sizes), strict=True
     ):
-        part = write.constant(0)
+        part = builder.constant(0)
         if label in walked:
-            part = write.apply("div", number, steps[label])
-            part = part if outermost else write.apply("mod", part, int(walked[label]))
+            part = builder.apply("div", number, builder.constant(steps[label]))
+            if not outermost:
+                part = builder.apply("mod", part, builder.constant(int(walked[label])))
             outermost = False
         if label in by_label:
             plan = by_label[label]
             part, _ = write_place(stage, plan, tables, builder, part)
             if is_bounded and int(plan.places.min()) < 0:
-                part = write.apply("max", part, 0)
+                part = builder.apply("max", part, builder.constant(0))
             if is_bounded and int(plan.places.max()) >= size:
-                part = write.apply("min", part, size - 1)
-        total = write.add(total, write.apply("mul", part, stride))
+                part = builder.apply("min", part, builder.constant(size - 1))
+        part = builder.apply("mul", part, builder.constant(stride))
+        total = builder.apply("add", total, part)
     return total
 
 
@@ -146,37 +145,15 @@ def _list_sizes(stage: Stage) -> tuple[int, ...]:
     return tuple(e for _, e in axes if isinstance(e, int))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Writer:
-    """Writes arithmetic on positions."""
-
-    builder: Builder
-
-    def constant(self, value: int) -> int:
-        return self.builder.add(Constant(DataType.INDEX, value))
-
-    def add(self, left: int, right: int) -> int:
-        return self.builder.add(Apply(OPERATIONS["add"], (left, right), DataType.INDEX))
-
-    def apply(self, name: str, value: int, by: int) -> int:
-        """An operation on a position and a number."""
-        operation = OPERATIONS[name]
-        dtype = operation.result_type(DataType.INDEX)
-        return self.builder.add(Apply(operation, (value, self.constant(by)), dtype))
-
-
 def _settle_all(stage: Stage, plans: Sequence[Plan], tables: Tables) -> bool:
     """Whether the plans settle all conditions of a stage's guard, each along its axis."""
-    body = stage.body
-    index_only = find_index_only(body, tables.known)
-    dependencies = find_dependencies(body)
+    facts = IndexFacts(stage, tables.known)
 
     def settles(plan: Plan, condition: int) -> bool:
         own = Index(plan.label, reduced=True)
-        indices = set(dependencies[condition])
-        return index_only[condition] and own in indices and indices <= {own, plan.index}
+        return facts.is_over(condition, plan.over) and own in facts.dependencies[condition]
 
-    return all(any(settles(p, c) for p in plans) for c in list_conjuncts(body))
+    return all(any(settles(p, c) for p in plans) for c in facts.conditions)
 
 
 def _write_filled(stage: Stage, plan: Plan, tables: Tables, builder: Builder) -> list[int]:
@@ -184,14 +161,14 @@ def _write_filled(stage: Stage, plan: Plan, tables: Tables, builder: Builder) ->
     filled = plan.window.counts > 0
     if plan.index is None or bool(filled.all()):
         return []
-    write, row = _Writer(builder), builder.add(plan.index)
+    row = builder.add(plan.index)
     first, last = int(filled.argmax()), len(filled) - 1 - int(filled[::-1].argmax())
     if not bool(filled[first : last + 1].all()):
         name = f"{stage.name}_counts"
         number = read_places(builder, tables, name, plan.window.counts, (row,))
-        return [write.apply("gt", number, 0)]
+        return [builder.apply("gt", number, builder.constant(0))]
     ends = [("ge", first)] * (first > 0) + [("le", last)] * (last + 1 < len(filled))
-    return [write.apply(name, row, end) for name, end in ends]
+    return [builder.apply(name, row, builder.constant(end)) for name, end in ends]
 
 
 def _make_presence(short: Stage, name: str, reduction: Reduction) -> Stage:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc.ir import Index, Load, Stage, reads_own_place
-from dmlc.ir.positions import find_dependencies
+from dmlc.ir.index import find_dependencies
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.transform.budget import Budget
 from dmlc.transform.passes import Draft

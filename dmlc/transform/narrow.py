@@ -14,14 +14,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
-    Apply,
-    Body,
     Constant,
     Function,
     Index,
@@ -29,27 +26,17 @@ from dmlc.ir import (
     Reduction,
     Select,
     Stage,
-    operands,
     value_type,
-    with_operands,
 )
-from dmlc.ir.positions import (
-    MOST_POINTS,
-    count_points,
-    evaluate_positions,
-    find_dependencies,
-    find_index_only,
-    list_conjuncts,
-    order_indices,
-)
+from dmlc.ir.index import IndexFacts
 from dmlc.ir.verify import find_stage_fault
-from dmlc.scalars import OPERATIONS, Array, DataType, combiner_identity
+from dmlc.scalars import Array, DataType, combiner_identity
 from dmlc.transform.clamp import clamp_reads
 from dmlc.transform.give_places import find_positions, give_places
 from dmlc.transform.settle import Settled, compute_within, settle
 from dmlc.transform.simplify import Builder, drop_unsound_pairs, list_live
-from dmlc.transform.tabulate import Tables, read_known, tabulate_stage
-from dmlc.transform.walk_axis import Plan, join, plan_axis, read_places, write_place
+from dmlc.transform.tabulate import Tables, list_roots, read_known, tabulate_stage
+from dmlc.transform.walk_axis import Plan, plan_axis, read_places, write_place
 
 
 def narrow(function: Function, settled: Settled | None = None) -> Function:
@@ -145,25 +132,17 @@ def narrow_stage(
 
 def _drop_certain(stage: Stage, known: Mapping[str, Array]) -> Stage:
     """A stage without the conditions of its guard that hold at every point."""
-    body = stage.body
-    if body.guard is None:
-        return stage
-    conditions = list_conjuncts(body)
-    index_only, dependencies = find_index_only(body, known), find_dependencies(body)
-    certain: list[int] = []
-    for condition in conditions:
-        if index_only[condition] and count_points(stage, dependencies[condition]) <= MOST_POINTS:
-            (holds,) = evaluate_positions(stage, [condition], None, known)
-            if holds.all():
-                certain.append(condition)
+    facts, certain = IndexFacts(stage, known), set[int]()
+    for condition in facts.conditions:
+        holds = facts.evaluate([condition])
+        if holds is not None and holds[0].all():
+            certain.add(condition)
     if not certain:
         return stage
-    kept = [c for c in conditions if c not in certain]
-    builder = Builder()
-    numbers = _copy(builder, body, {})
-    guard = join(builder, [numbers[c] for c in kept])
-    made = Body.make(builder.instructions, numbers[body.result], guard)
-    return dataclasses.replace(stage, body=made)
+    body, builder = stage.body, Builder()
+    numbers = builder.copy(body)
+    guard = builder.join(numbers[c] for c in facts.conditions if c not in certain)
+    return dataclasses.replace(stage, body=builder.make(numbers[body.result], guard))
 
 
 def _guard_choice(stage: Stage, known: Mapping[str, Array]) -> Stage:
@@ -172,50 +151,25 @@ def _guard_choice(stage: Stage, known: Mapping[str, Array]) -> Stage:
     reduction, body = stage.reduction, stage.body
     if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
         return stage
-    index_only = find_index_only(body, known)
+    facts = IndexFacts(stage, known)
     identity = Constant(body.dtype, combiner_identity(reduction.combiner, body.dtype))
     builder = Builder()
-    numbers = _copy(builder, body, {})
-    conditions, result = [numbers[c] for c in list_conjuncts(body)], body.result
-    while isinstance(choice := body.instructions[result], Select) and index_only[choice.condition]:
+    numbers = builder.copy(body)
+    conditions, result = [numbers[c] for c in facts.conditions], body.result
+    while isinstance(choice := body.instructions[result], Select) and facts.known[choice.condition]:
         condition = numbers[choice.condition]
         if body.instructions[choice.otherwise] == identity:
             result = choice.then
         elif body.instructions[choice.then] == identity:
             result = choice.otherwise
-            condition = builder.add(_apply("not", (condition,), DataType.BOOL))
+            condition = builder.apply("not", condition)
         else:
             break
         conditions.append(condition)
     if result == body.result:
         return stage
-    guard = join(builder, conditions)
-    made = Body.make(builder.instructions, numbers[result], guard)
+    made = builder.make(numbers[result], builder.join(conditions))
     return dataclasses.replace(stage, body=made)
-
-
-def _copy(
-    builder: Builder,
-    body: Body,
-    replaced: Mapping[Index, int],
-    values: Mapping[int, int] = MappingProxyType({}),
-) -> list[int]:
-    """A body's values, with indices and some of the values replaced by others."""
-    numbers: list[int] = []
-    for number, instruction in enumerate(body.instructions):
-        if number in values:
-            numbers.append(values[number])
-            continue
-        if isinstance(instruction, Index) and instruction in replaced:
-            numbers.append(replaced[instruction])
-            continue
-        given = tuple(numbers[o] for o in operands(instruction))
-        numbers.append(builder.add(with_operands(instruction, given)))
-    return numbers
-
-
-def _apply(name: str, given: tuple[int, ...], dtype: DataType) -> Apply:
-    return Apply(OPERATIONS[name], given, dtype)
 
 
 # Axes --------------------------------------------------------------------------------------
@@ -227,15 +181,15 @@ def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
     if reduction is None:
         return stage
     body, builder = stage.body, Builder()
-    own = Index(plan.label, reduced=True)
-    number = builder.add(Constant(DataType.INDEX, 0) if plan.count == 1 else own)
+    facts, own = IndexFacts(stage, tables.known), Index(plan.label, reduced=True)
+    number = builder.constant(0) if plan.count == 1 else builder.add(own)
     place, conditions = write_place(stage, plan, tables, builder, number)
-    listed = _list_values(stage, plan, tables, builder, number)
-    numbers = _copy(builder, body, {own: place}, listed)
-    conditions += _list_open(stage, plan, tables.known, numbers)
-    others = [c for c in list_conjuncts(body) if c not in plan.conditions]
-    guard = join(builder, [*conditions, *(numbers[c] for c in others)])
-    made = Body.make(builder.instructions, numbers[body.result], guard)
+    listed = _list_values(facts, plan, tables, builder, number)
+    moved = {n: place for n, instruction in enumerate(body.instructions) if instruction == own}
+    numbers = builder.copy(body, moved | listed)
+    conditions += _list_open(facts, plan, numbers)
+    conditions += [numbers[c] for c in facts.conditions if c not in plan.conditions]
+    made = builder.make(numbers[body.result], builder.join(conditions))
     axes = tuple((a, plan.count if a == plan.label else e) for a, e in reduction.axes)
     if plan.count == 1 and (len(axes) > 1 or made.guard is None):
         axes = tuple(axis for axis in axes if axis[0] != plan.label)
@@ -244,61 +198,45 @@ def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
 
 
 def _list_values(
-    stage: Stage, plan: Plan, tables: Tables, builder: Builder, number: int
+    facts: IndexFacts, plan: Plan, tables: Tables, builder: Builder, number: int
 ) -> dict[int, int]:
     """Where places come from a table, so do the positions and fractions that derive from them:
     what they are at the places walked is all that is known of them."""
     if plan.form is not None:
         return {}
-    body, reduced = stage.body, Index(plan.label, reduced=True)
-    index_only, dependencies = find_index_only(body, tables.known), find_dependencies(body)
-    over = order_indices((reduced,) if plan.index is None else (plan.index, reduced))
+    stage, body = facts.stage, facts.stage.body
     inside = [
-        index_only[n]
-        and reduced in dependencies[n]
-        and set(dependencies[n]) <= set(over)
-        and (value_type(i) is DataType.INDEX or value_type(i) is DataType.FLOAT32)
+        facts.is_over(n, plan.over)
+        and plan.over[-1] in facts.dependencies[n]
+        and value_type(i) in (DataType.INDEX, DataType.FLOAT32)
         for n, i in enumerate(body.instructions)
     ]
-    roots: dict[int, None] = {}
-    for n, instruction in enumerate(body.instructions):
-        if not inside[n]:
-            roots.update({o: None for o in operands(instruction) if inside[o]})
-    if inside[body.result]:
-        roots[body.result] = None
-    row = builder.add(Constant(DataType.INDEX, 0) if plan.index is None else plan.index)
+    roots = list_roots(body, inside)
+    row = plan.row(builder)
     filled = plan.window.counts[:, None] > 0
     made: dict[int, int] = {}
-    found_values = evaluate_positions(stage, list(roots), over, tables.known)
-    for root, values in zip(roots, found_values, strict=True):
-        whole = np.broadcast_to(
-            values.reshape((1,) * (2 - values.ndim) + values.shape), plan.holds.shape
-        )
+    for root, whole in zip(roots, _spread(facts, plan, roots), strict=True):
         found = np.where(filled, np.take_along_axis(whole, plan.places, axis=1), 0)
-        name = f"{stage.name}_{'places' if values.dtype == np.int64 else 'weights'}"
-        if values.dtype == np.int64:
+        if whole.dtype == np.int64:
+            name = f"{stage.name}_places"
             made[root] = read_places(builder, tables, name, found, (row, number))
         else:
-            table = tables.take(name, DataType.FLOAT32, found)
+            table = tables.take(f"{stage.name}_weights", DataType.FLOAT32, found)
             made[root] = builder.add(Load(table, (row, number), DataType.FLOAT32))
     return made
 
 
-def _list_open(
-    stage: Stage, plan: Plan, known: Mapping[str, Array], numbers: Sequence[int]
-) -> list[int]:
+def _list_open(facts: IndexFacts, plan: Plan, numbers: Sequence[int]) -> list[int]:
     """The settled conditions that still do not hold everywhere, in the new body."""
     if plan.form is None or plan.is_whole or plan.is_exact:
         return []
-    reduced = Index(plan.label, reduced=True)
-    over = order_indices((reduced,) if plan.index is None else (plan.index, reduced))
-    found: list[int] = []
-    for condition, holds in zip(
-        plan.conditions, evaluate_positions(stage, plan.conditions, over, known), strict=True
-    ):
-        whole = np.broadcast_to(
-            holds.reshape((1,) * (2 - holds.ndim) + holds.shape), plan.holds.shape
-        )
-        if plan.leaves_out(whole):
-            found.append(numbers[condition])
-    return found
+    found = zip(plan.conditions, _spread(facts, plan, plan.conditions), strict=True)
+    return [numbers[condition] for condition, holds in found if plan.leaves_out(holds)]
+
+
+def _spread(facts: IndexFacts, plan: Plan, values: Sequence[int]) -> list[Array]:
+    """Values by position of the domain and place of the axis."""
+    found = facts.evaluate(values, plan.over) or ()
+    return [
+        np.broadcast_to(v.reshape((1,) * (2 - v.ndim) + v.shape), plan.holds.shape) for v in found
+    ]

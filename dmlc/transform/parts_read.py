@@ -10,27 +10,16 @@ What a load reads counts whether or not a choice then uses it. `traffic` makes b
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.ir import Index, Load, Stage, Table
-from dmlc.ir.affine import Affine, find_affine
-from dmlc.ir.positions import (
-    count_points,
-    evaluate_positions,
-    find_dependencies,
-    find_index_only,
-    list_conjuncts,
-)
+from dmlc.ir import Index, Load
+from dmlc.ir.index import IndexFacts
 from dmlc.scalars import Array
-
-MOST_POINTS = 1 << 16
-"""The most points at which a position is evaluated."""
 
 MOST_PARTS = 6
 """The most parts whose union is counted, once those are joined that differ along one axis only."""
@@ -39,82 +28,57 @@ Part: TypeAlias = tuple[Array, ...]
 """For each axis, which of its places are reached; together, every combination of those."""
 
 
-class Reader:
-    """A stage, and what is known of the positions it reads at."""
+def _reads_all(facts: IndexFacts, load: Load, sizes: Sequence[int]) -> bool:
+    """Whether every axis has an index of its own that runs over the whole of it; axes of one
+    element need none. Quick: it evaluates nothing, and may be false of what reads all."""
+    stage = facts.stage
+    if stage.body.guard is not None:
+        return False
+    read = [stage.body.instructions[v] for v in load.indices]
+    own = [i for i, size in zip(read, sizes, strict=True) if size != 1]
+    return len(set(own)) == len(own) and all(
+        size == 1 or (isinstance(i, Index) and stage.extent(i) == size)
+        for i, size in zip(read, sizes, strict=True)
+    )
 
-    def __init__(self, stage: Stage, tables: Mapping[str, Table]) -> None:
-        self.stage = stage
-        self._tables = tables
 
-    @functools.cached_property
-    def _arrays(self) -> dict[str, Array]:
-        return {name: table.array() for name, table in self._tables.items()}
-
-    @functools.cached_property
-    def _index_only(self) -> tuple[bool, ...]:
-        return find_index_only(self.stage.body, self._tables)
-
-    @functools.cached_property
-    def _dependencies(self) -> tuple[tuple[Index, ...], ...]:
-        return find_dependencies(self.stage.body)
-
-    @functools.cached_property
-    def _affine(self) -> tuple[Affine | None, ...]:
-        return find_affine(self.stage.body)
-
-    @functools.cached_property
-    def _conditions(self) -> tuple[int, ...]:
-        return tuple(c for c in list_conjuncts(self.stage.body) if self._index_only[c])
-
-    def reads_all(self, load: Load, sizes: Sequence[int]) -> bool:
-        """Whether every axis has an index of its own that runs over the whole of it; axes of one
-        element need none. Quick: it evaluates nothing, and may be false of what reads all."""
-        if self.stage.body.guard is not None:
-            return False
-        read = [self.stage.body.instructions[v] for v in load.indices]
-        own = [i for i, size in zip(read, sizes, strict=True) if size != 1]
-        return len(set(own)) == len(own) and all(
-            size == 1 or (isinstance(i, Index) and self.stage.extent(i) == size)
-            for i, size in zip(read, sizes, strict=True)
-        )
-
-    def find_part(self, load: Load, sizes: Sequence[int]) -> Part | None:
-        """What a load reaches of a tensor of these sizes; None where that cannot be said axis by
-        axis."""
-        used = [i for value in load.indices for i in self._dependencies[value]]
-        if len(set(used)) != len(used):
+def _find_part(facts: IndexFacts, load: Load, sizes: Sequence[int]) -> Part | None:
+    """What a load reaches of a tensor of these sizes; None where that cannot be said axis by
+    axis."""
+    used = [i for value in load.indices for i in facts.dependencies[value]]
+    if len(set(used)) != len(used):
+        return None
+    part: list[Array] = []
+    for value, size in zip(load.indices, sizes, strict=True):
+        reached = _find_places(facts, value, size)
+        if reached is None:
             return None
-        part: list[Array] = []
-        for value, size in zip(load.indices, sizes, strict=True):
-            reached = self._find_places(value, size)
-            if reached is None:
-                return None
-            part.append(reached)
-        return tuple(part)
+        part.append(reached)
+    return tuple(part)
 
-    def _find_places(self, value: int, size: int) -> Array | None:
-        """Along one axis. Of the guard, the conditions on this position's indices alone hold."""
-        over = self._dependencies[value]
-        conditions = [c for c in self._conditions if set(self._dependencies[c]) <= set(over)]
-        reached = np.zeros(size, np.bool_)
-        form = self._affine[value]
-        if form is not None and len(form.factors) == 1 and not conditions:
-            ((index, factor),) = form.factors
-            extent = self.stage.extent(index)
-            if isinstance(extent, int) and factor > 0 and form.constant >= 0:
-                reached[form.constant : form.constant + extent * factor : factor] = True
-                return reached
-        if not self._index_only[value] or count_points(self.stage, over) > MOST_POINTS:
-            return None
-        found, *holds = evaluate_positions(self.stage, [value, *conditions], over, self._arrays)
-        passing = np.logical_and.reduce([np.broadcast_to(h, found.shape) for h in holds])
-        places = found[np.broadcast_to(passing, found.shape)] if holds else found
-        reached[places[(places >= 0) & (places < size)]] = True
-        return reached
+
+def _find_places(facts: IndexFacts, value: int, size: int) -> Array | None:
+    """Along one axis. Of the guard, the conditions on this position's indices alone hold."""
+    over = facts.dependencies[value]
+    conditions = [c for c in facts.conditions if facts.is_over(c, over)]
+    reached = np.zeros(size, np.bool_)
+    form = facts.forms[value]
+    if form is not None and len(form.factors) == 1 and not conditions:
+        ((index, factor),) = form.factors
+        extent = facts.stage.extent(index)
+        if isinstance(extent, int) and factor > 0 and form.constant >= 0:
+            reached[form.constant : form.constant + extent * factor : factor] = True
+            return reached
+    found, passing = facts.evaluate([value], over), facts.find_passing(conditions, over)
+    if found is None or passing is None:
+        return None
+    places = np.broadcast_to(found[0], passing.shape)[passing]
+    reached[places[(places >= 0) & (places < size)]] = True
+    return reached
 
 
 def count_read(
-    reads: Sequence[tuple[Reader, Load]], sizes: Sequence[int], repeated: Sequence[bool]
+    reads: Sequence[tuple[IndexFacts, Load]], sizes: Sequence[int], repeated: Sequence[bool]
 ) -> int:
     """How many elements of a tensor of these sizes some loads read together. An axis that is
     `repeated` holds one element for all its places."""
@@ -122,11 +86,11 @@ def count_read(
         return 0
     kept = [1 if same else size for size, same in zip(sizes, repeated, strict=True)]
     whole = math.prod(kept)
-    if any(reader.reads_all(load, sizes) for reader, load in reads):
+    if any(_reads_all(facts, load, sizes) for facts, load in reads):
         return whole
     parts: list[Part] = []
-    for reader, load in reads:
-        part = reader.find_part(load, sizes)
+    for facts, load in reads:
+        part = _find_part(facts, load, sizes)
         if part is None:
             return whole
         part = tuple(

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dmlc.ir import Function, Load, Stage
-from dmlc.ir.positions import evaluate_positions, find_dependencies, find_index_only
+from dmlc.ir.index import find_longest
 from dmlc.scalars import Array
 from dmlc.transform.separate import list_factors
 from dmlc.transform.unroll import Terms, list_terms
@@ -112,7 +112,7 @@ def pick(function: Function, stage: Stage, row: str) -> Picks | None:
     size = _find_size(function, row)
     if not loads or size is None:
         return None
-    zeros = _takes_zeros(function, terms, loads)
+    zeros = _takes_zeros(terms, loads)
     patterns: dict[Pattern, str] = {}
     at_hand: dict[tuple[int, tuple[int, ...]], str] = {}
     steps: set[int] = set()
@@ -130,7 +130,7 @@ def pick(function: Function, stage: Stage, row: str) -> Picks | None:
                            size if zeros else None)  # fmt: skip
         at_hand[number, point] = patterns.setdefault(pattern, f"{row}{PICKED}{len(patterns)}")
     stretch = find_longest(good)
-    if len(steps) != 1 or stretch is None:
+    if len(steps) != 1 or 2 * (stretch[1] - stretch[0]) <= len(good):
         return None
     first_value = terms.find_first(signed_zeros=True)
     written, _ = terms.write(range(len(terms.holds)), first_value, at_hand)
@@ -161,22 +161,18 @@ def _list_points(terms: Terms) -> list[tuple[int, ...]]:
     ]
 
 
-def _takes_zeros(function: Function, terms: Terms, loads: list[int]) -> bool:
+def _takes_zeros(terms: Terms, loads: list[int]) -> bool:
     """Whether a sum stays as it is where a term has a zero for the element of the row: that is a
     factor of the term, and the others are finite."""
-    stage, reduction = terms.stage, terms.stage.reduction
+    reduction = terms.stage.reduction
     if reduction is None or reduction.combiner != "sum" or len(loads) != 1:
         return False
-    tables = {t.name: t.array() for t in function.tables}
-    known, dependencies = find_index_only(stage.body, tables), find_dependencies(stage.body)
-    factors = list_factors(stage.body)
+    factors = list_factors(terms.stage.body)
     others = [f for f in factors if f != loads[0]]
     if len(others) != len(factors) - 1:
         return False
-    if not all(known[f] and set(dependencies[f]) <= set(terms.over) for f in others):
-        return False
-    found = evaluate_positions(stage, others, terms.over, tables)
-    return all(bool(np.isfinite(values).all()) for values in found)
+    found = terms.facts.evaluate(others, terms.over)
+    return found is not None and all(bool(np.isfinite(values).all()) for values in found)
 
 
 def _find_places(terms: Terms, load: int) -> Array | None:
@@ -218,11 +214,3 @@ def _list_good(pattern: Pattern, step: int, places: Array, holds: Array, size: i
     good = np.ones(-(-len(places) // LANES), np.bool_)
     np.logical_and.at(good, vectors, right)
     return good
-
-
-def find_longest(good: Array, least: float = 0.5) -> tuple[int, int] | None:
-    """The longest run of vectors that are right, if that is more than the `least` part of them."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]]).astype(np.int8)))
-    runs = [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
-    first, last = max(runs, key=lambda run: run[1] - run[0], default=(0, 0))
-    return (first, last) if last - first > least * len(good) else None

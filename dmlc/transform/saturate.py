@@ -17,17 +17,16 @@ from dmlc.ir import (
     Apply,
     Body,
     Cast,
-    Constant,
     Function,
+    Instruction,
     Select,
     Stage,
     operands,
     value_type,
-    with_operands,
 )
-from dmlc.ir.positions import find_index_only
+from dmlc.ir.index import find_index_only
 from dmlc.ir.ranges import Interval, Ranges, table_ranges
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import DataType
 from dmlc.transform.simplify import Builder
 
 _LIMITS = np.iinfo(np.int32)
@@ -66,17 +65,11 @@ def _saturate(stage: Stage, known: dict[str, Interval]) -> Stage:
     if not held:
         return stage
     builder = Builder()
-    numbers: list[int] = []
-    for number, instruction in enumerate(body.instructions):
-        given = tuple(numbers[o] for o in operands(instruction))
-        if number in held:
-            dtype = value_type(body.instructions[operands(instruction)[0]])
-            numbers.append(_hold(builder, given[0], dtype))
-        else:
-            numbers.append(builder.add(with_operands(instruction, given)))
-    guard = None if body.guard is None else numbers[body.guard]
-    made = Body.make(builder.instructions, numbers[body.result], guard)
-    return dataclasses.replace(stage, body=made)
+
+    def hold(number: int, moved: Instruction) -> int | None:
+        return _hold(builder, moved.operand) if number in held and isinstance(moved, Cast) else None
+
+    return builder.remake(stage, hold)
 
 
 def _find_uses(body: Body, reach: Sequence[Interval]) -> list[int | None]:
@@ -129,14 +122,13 @@ def _may_hold(dtype: DataType) -> bool:
     return dtype.is_float or dtype in (DataType.UINT32, DataType.INT64)
 
 
-def _hold(builder: Builder, value: int, dtype: DataType) -> int:
+def _hold(builder: Builder, value: int) -> int:
     """A number as a position, held to what 32 bits have."""
+    dtype = value_type(builder.instructions[value])
     if dtype.is_float:
         # This conversion saturates, and a NaN is 0 in it as it was.
         return builder.add(Cast(builder.add(Cast(value, DataType.INT32)), DataType.INDEX))
-    limits = {"max": int(_LIMITS.min), "min": int(_LIMITS.max)}
-    for name, bound in limits.items():
-        if name == "min" or dtype is DataType.INT64:
-            limit = builder.add(Constant(dtype, bound))
-            value = builder.add(Apply(OPERATIONS[name], (value, limit), dtype))
+    if dtype is DataType.INT64:
+        value = builder.apply("max", value, builder.constant(int(_LIMITS.min), dtype))
+    value = builder.apply("min", value, builder.constant(int(_LIMITS.max), dtype))
     return builder.add(Cast(value, DataType.INDEX))

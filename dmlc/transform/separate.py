@@ -31,16 +31,8 @@ from dmlc.ir import (
     Stage,
     value_type,
 )
+from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
-from dmlc.ir.positions import (
-    MOST_POINTS,
-    count_points,
-    evaluate_positions,
-    find_dependencies,
-    find_index_only,
-    list_conjuncts,
-    order_indices,
-)
 from dmlc.scalars import OPERATIONS, Array, DataType
 
 
@@ -81,25 +73,25 @@ def _part(stage: Stage, longest_row: int, known: Mapping[str, Array]) -> _Parts 
     extents = [*stage.domain, *(extent for _, extent in reduction.axes)]
     if not stage.domain or any(isinstance(e, str) or e == 0 for e in extents):
         return None
+    facts = IndexFacts(stage, known)
     for label, extent in reversed(reduction.axes):
-        parts = _part_along(stage, Index(label, reduced=True), known)
+        parts = _part_along(facts, Index(label, reduced=True))
         fits = isinstance(extent, int) and extent <= longest_row
-        if parts is not None and fits and _is_less_work(stage, parts, known):
+        if parts is not None and fits and _is_less_work(facts, parts):
             return parts
     return None
 
 
-def _part_along(stage: Stage, row: Index, known: Mapping[str, Array]) -> _Parts | None:
-    body = stage.body
-    index_only, dependencies = find_index_only(body, known), find_dependencies(body)
-    place = Index(len(stage.domain) - 1)
+def _part_along(facts: IndexFacts, row: Index) -> _Parts | None:
+    body, dependencies = facts.stage.body, facts.dependencies
+    place = Index(len(facts.stage.domain) - 1)
 
     def is_weight(value: int) -> bool:
         """Whether a value says how much of a row's places one place takes."""
         found = [i for i in dependencies[value] if i.reduced]
-        return index_only[value] and found == [row] and place in dependencies[value]
+        return facts.known[value] and found == [row] and place in dependencies[value]
 
-    factors, conditions = list_factors(body), list_conjuncts(body)
+    factors, conditions = list_factors(body), facts.conditions
     parts = _Parts(
         row,
         tuple(f for f in factors if is_weight(f)),
@@ -132,42 +124,34 @@ _SIDE_BY_SIDE = 8
 """Sums along a row that are computed at once, their terms lying side by side in memory."""
 
 
-def _is_less_work(stage: Stage, parts: _Parts, known: Mapping[str, Array]) -> bool:
+def _is_less_work(facts: IndexFacts, parts: _Parts) -> bool:
     """Whether the two sums take less time than the one."""
+    stage = facts.stage
     outputs = math.prod(e for e in stage.domain if isinstance(e, int))
     size, row = stage.domain[-1], stage.extent(parts.row)
-    if stage.reduction is None or not isinstance(size, int) or not isinstance(row, int):
+    if not isinstance(size, int) or not isinstance(row, int):
         return False
-    along = _count_terms(stage, parts.row, parts.outer_conditions, known)
-    others = [Index(label, reduced=True) for label, _ in stage.reduction.axes]
+    along = _count_terms(facts, parts.row, parts.outer_conditions)
     inner = math.prod(
-        _count_terms(stage, index, parts.inner_conditions, known)
-        for index in others
-        if index != parts.row
+        _count_terms(facts, index, parts.inner_conditions)
+        for index in stage.indices
+        if index.reduced and index != parts.row
     )
     rows = outputs // size * row * inner / _SIDE_BY_SIDE
     return rows + outputs * along < outputs * along * inner
 
 
-def _count_terms(
-    stage: Stage, index: Index, conditions: Sequence[int], known: Mapping[str, Array]
-) -> int:
+def _count_terms(facts: IndexFacts, index: Index, conditions: Sequence[int]) -> int:
     """The most places along a reduced index that conditions on it alone let through."""
-    body = stage.body
-    index_only, dependencies = find_index_only(body, known), find_dependencies(body)
-    extent = stage.extent(index)
+    extent = facts.stage.extent(index)
     own = [
         c
         for c in conditions
-        if index_only[c] and [i for i in dependencies[c] if i.reduced] == [index]
+        if facts.known[c] and [i for i in facts.dependencies[c] if i.reduced] == [index]
     ]
-    over = order_indices(i for c in own for i in dependencies[c])
-    if not own or count_points(stage, over) > MOST_POINTS:
+    passing = facts.find_passing(own) if own else None
+    if passing is None:
         return extent if isinstance(extent, int) else 1
-    holds = evaluate_positions(stage, own, over, known)
-    passing = holds[0]
-    for more in holds[1:]:
-        passing = passing & more
     # A reduced index stands after those of the domain.
     return int(passing.sum(axis=-1).max())
 

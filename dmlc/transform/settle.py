@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from dmlc.ir import Function, Stage
-from dmlc.ir.positions import find_index_only
+from dmlc.ir.index import find_index_only
 from dmlc.scalars import Array
 from dmlc.transform.inline import TooManyPlacesError, inline_stages
 from dmlc.transform.simplify import drop_unsound_pairs, list_live

@@ -8,7 +8,9 @@ What shares a kernel is `fuse`'s question.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
 
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
@@ -28,10 +30,11 @@ from dmlc.ir import (
     check_in_place,
     operands,
     reads_own_place,
+    value_type,
     with_operands,
 )
-from dmlc.ir.positions import find_dependencies
-from dmlc.scalars import DataType, combiner_identity
+from dmlc.ir.index import find_dependencies
+from dmlc.scalars import OPERATIONS, DataType, combiner_identity
 from dmlc.transform.rules import RULES
 
 _REPEATABLE = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
@@ -185,9 +188,8 @@ def _copied(stage: Stage, tensors: Mapping[str, Parameter | Table | Stage]) -> s
     if not isinstance(result, Load) or not reads_own_place(stage, result):
         return None
     tensor = tensors[result.tensor]
-    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
     exact = stage.dtype in (tensor.dtype, tensor.dtype.compute)
-    return result.tensor if exact and extents == stage.domain else None
+    return result.tensor if exact and tensor.extents == stage.domain else None
 
 
 def _rename(stage: Stage, names: Mapping[str, str]) -> Stage:
@@ -228,12 +230,61 @@ def drop_unsound_pairs(function: Function) -> Function:
     return dataclasses.replace(function, in_place=sound)
 
 
+Change: TypeAlias = Callable[[int, Instruction], "int | None"]
+
+
 class Builder:
     """A body in the making, in which equal values are one."""
 
     def __init__(self) -> None:
         self.instructions: list[Instruction] = []
         self._numbers: dict[Instruction, int] = {}
+
+    def constant(self, value: int, dtype: DataType = DataType.INDEX) -> int:
+        """A whole number, as a position or in another type."""
+        return self.add(Constant(dtype, value))
+
+    def apply(self, name: str, *given: int) -> int:
+        """An operation on some values of one type."""
+        operation = OPERATIONS[name]
+        dtype = operation.result_type(value_type(self.instructions[given[0]]))
+        return self.add(Apply(operation, given, dtype))
+
+    def join(self, conditions: Iterable[int]) -> int | None:
+        """Conditions joined by `and`, in order; None where there are none."""
+        guard: int | None = None
+        for condition in dict.fromkeys(conditions):
+            guard = condition if guard is None else self.apply("and", guard, condition)
+        return guard
+
+    def copy(
+        self,
+        body: Body,
+        replaced: Mapping[int, int] = MappingProxyType({}),
+        change: Change = lambda number, moved: None,
+    ) -> list[int]:
+        """The values of another body, by their numbers there: some are `replaced` by others. Of the
+        rest `change` is given each, on values that are here, and says which it is, if another."""
+        numbers: list[int] = []
+        for number, instruction in enumerate(body.instructions):
+            found = replaced.get(number)
+            if found is None:
+                given = tuple([numbers[o] for o in operands(instruction)])
+                moved = with_operands(instruction, given)
+                found = change(number, moved)
+                found = self.add(moved) if found is None else found
+            numbers.append(found)
+        return numbers
+
+    def make(self, result: int, guard: int | None = None) -> Body:
+        """The body that gives one of the values."""
+        return Body.make(self.instructions, result, guard)
+
+    def remake(self, stage: Stage, change: Change) -> Stage:
+        """A stage with some of its body's values changed, as `copy` does it."""
+        numbers = self.copy(stage.body, change=change)
+        guard = None if stage.body.guard is None else numbers[stage.body.guard]
+        return dataclasses.replace(stage, body=self.make(numbers[stage.body.result], guard))
 
     def add(self, instruction: Instruction) -> int:
         """The number of the value an instruction gives, after every rule that applies to it."""

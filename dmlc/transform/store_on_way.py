@@ -57,13 +57,9 @@ class Streams:
 
     def _is_even(self, name: str, strides: tuple[int, ...]) -> bool:
         """Whether a tensor's axes lie in memory in their order, the last without gaps."""
-        sizes = zip(self._extents(name), strides, strict=True)
+        sizes = zip(self._tensors[name].extents, strides, strict=True)
         long = [stride for extent, stride in sizes if extent != 1 and stride]
         return long[-1:] in ([], [1]) and all(a > b for a, b in itertools.pairwise(long))
-
-    def _extents(self, name: str) -> tuple[int | str, ...]:
-        tensor = self._tensors[name]
-        return tensor.domain if isinstance(tensor, Stage) else tensor.extents
 
     def find_course(self, name: str) -> Course | None:
         """How a stage goes through its points; None where nothing suits all that it reads, or it
@@ -99,7 +95,7 @@ class Streams:
         if load.tensor in self._uneven:
             return None
         found: list[Index] = []
-        for extent, number in zip(self._extents(load.tensor), load.indices, strict=True):
+        for extent, number in zip(self._tensors[load.tensor].extents, load.indices, strict=True):
             index = stage.body.instructions[number]
             if extent == 1 and isinstance(index, Constant | Index):
                 continue  # There is one place to read.
@@ -147,9 +143,7 @@ def _find_order(fold: Stage, reads: Sequence[tuple[Index, ...]]) -> tuple[Index,
     """The indices of a reduction in the order of a tensor that it reads along all of them."""
     if fold.reduction is None or fold.reduction.combiner in POSITIONAL_COMBINERS:
         return None
-    every = [Index(axis) for axis in range(len(fold.domain))]
-    every += [Index(label, reduced=True) for label, _ in fold.reduction.axes]
-    long = {index for index in every if fold.extent(index) != 1}
+    long = {index for index in fold.indices if fold.extent(index) != 1}
     return next((r for r in reads if len(r) == len(long) and set(r) == long), None)
 
 

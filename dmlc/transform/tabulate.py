@@ -30,19 +30,10 @@ from dmlc.ir import (
     Table,
     operands,
     value_type,
-    with_operands,
 )
+from dmlc.ir.index import IndexFacts, count_points, find_index_only
 from dmlc.ir.inside import is_empty
 from dmlc.ir.naming import take_name
-from dmlc.ir.positions import (
-    MOST_POINTS,
-    count_points,
-    evaluate_positions,
-    find_dependencies,
-    find_index_only,
-    list_conjuncts,
-    order_indices,
-)
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert, data_type_of
 from dmlc.source import InternalError
 from dmlc.transform.closed_form import fit_clamped
@@ -97,10 +88,7 @@ class Tables:
 
 def is_index_only(stage: Stage, known: Container[str] = ()) -> bool:
     """Whether a stage depends on positions alone, and on what these find in `known`."""
-    body = stage.body
-    roots = [body.result] if body.guard is None else [body.result, body.guard]
-    found = find_index_only(body, known)
-    return all(found[root] for root in roots)
+    return all(find_index_only(stage.body, known))
 
 
 def evaluate_stage(stage: Stage, known: Mapping[str, Array]) -> Array | None:
@@ -110,17 +98,16 @@ def evaluate_stage(stage: Stage, known: Mapping[str, Array]) -> Array | None:
     reduction, body = stage.reduction, stage.body
     if reduction is None:
         return None
-    dependencies = find_dependencies(body)
+    facts = IndexFacts(stage, known)
     roots = [body.result] if body.guard is None else [body.result, body.guard]
-    found = dict.fromkeys(i for r in roots for i in dependencies[r])
-    folded = [Index(label, reduced=True) for label, _ in reduction.axes]
-    over = (*order_indices(i for i in found if not i.reduced), *folded)
-    extents = [stage.extent(index) for index in over]
-    sizes = tuple(e for e in extents if isinstance(e, int))
-    if len(sizes) != len(extents) or count_points(stage, over) > MOST_POINTS:
+    moving = [index for index in facts.depends_on(roots) if not index.reduced]
+    over = (*moving, *(index for index in stage.indices if index.reduced))
+    evaluated = facts.evaluate(roots, over)
+    if evaluated is None:
         return None
-    values, *holds = evaluate_positions(stage, roots, over, known)
-    outer = sizes[: len(sizes) - len(folded)]
+    values, *holds = evaluated
+    sizes = tuple(e for e in map(stage.extent, over) if isinstance(e, int))
+    outer = sizes[: len(moving)]
 
     def list_points(every: Array) -> Array:
         return np.broadcast_to(every, sizes).reshape((*outer, -1))
@@ -137,7 +124,7 @@ def evaluate_stage(stage: Stage, known: Mapping[str, Array]) -> Array | None:
             total = functools.reduce(
                 COMBINERS[combiner].evaluate, every, np.broadcast_to(identity, outer)
             )
-    kept = [size if Index(axis) in found else 1 for axis, size in enumerate(stage.domain)]
+    kept = [size if Index(axis) in moving else 1 for axis, size in enumerate(stage.domain)]
     stored = np.asarray(convert(np.asarray(total), stage.dtype))
     whole = [size for size in kept if isinstance(size, int)]
     return stored.astype(stage.dtype.compute.dtype).reshape(whole)
@@ -179,58 +166,50 @@ def read_known(stage: Stage, tables: Tables) -> Stage | None:
 def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
     """A stage whose fractions of positions alone come from tables, and whose positions that come
     from fractions are whole-number formulas."""
-    body = stage.body
-    roots = [] if is_empty(stage) else _list_roots(stage, tables.known)
+    body, facts = stage.body, IndexFacts(stage, tables.known)
+    roots = [] if is_empty(stage) else _list_worthwhile(facts, tables.known)
     if not roots:
         return stage
     builder = Builder()
     replaced: dict[int, int] = {}
     for root in roots:
-        made = _write_form(builder, stage, tables, root)
+        made = _write_form(builder, facts, root)
         if made is not None:
             replaced[root] = made
-    guarded = _copy(builder, body, replaced)
+    guarded = builder.copy(body, replaced)
     for root in roots:
-        made = None if root in replaced else _replace(builder, stage, tables, root)
+        made = None if root in replaced else _replace(builder, facts, tables, root)
         if made is not None:
             replaced[root] = made
-    numbers = _copy(builder, body, replaced)
+    numbers = builder.copy(body, replaced)
     # The guard reads no tables: it may be what proves reads inside.
     guard = None if body.guard is None else guarded[body.guard]
-    made_body = Body.make(builder.instructions, numbers[body.result], guard)
-    return dataclasses.replace(stage, body=made_body)
+    return dataclasses.replace(stage, body=builder.make(numbers[body.result], guard))
 
 
-def _copy(builder: Builder, body: Body, replaced: dict[int, int]) -> list[int]:
-    numbers: list[int] = []
-    for number, instruction in enumerate(body.instructions):
-        if number in replaced:
-            numbers.append(replaced[number])
-            continue
-        given = tuple(numbers[o] for o in operands(instruction))
-        numbers.append(builder.add(with_operands(instruction, given)))
-    return numbers
-
-
-def _list_roots(stage: Stage, known: Container[str]) -> list[int]:
-    """The largest values worth evaluating: those that something else than another such uses."""
-    body = stage.body
-    index_only, dependencies = find_index_only(body, known), find_dependencies(body)
-    costs = _count_costs(body.instructions, known)
+def _list_worthwhile(facts: IndexFacts, known: Container[str]) -> list[int]:
+    """The largest values worth evaluating."""
+    instructions = facts.stage.body.instructions
+    costs = _count_costs(instructions, known)
     chosen = [
-        index_only[number]
-        and 1 <= len(dependencies[number]) <= 2
-        and (costs[number] >= _LEAST_COST or _is_counted(body.instructions, number))
-        and _is_fraction(body.instructions, number, known)
-        for number in range(len(body.instructions))
+        facts.known[number]
+        and 1 <= len(facts.dependencies[number]) <= 2
+        and (costs[number] >= _LEAST_COST or _is_counted(instructions, number))
+        and _is_fraction(instructions, number, known)
+        for number in range(len(instructions))
     ]
+    return sorted(list_roots(facts.stage.body, chosen))
+
+
+def list_roots(body: Body, chosen: Sequence[bool]) -> list[int]:
+    """Those of the values chosen that something else than another such uses."""
     used: dict[int, None] = {}
     for number, instruction in enumerate(body.instructions):
         if not chosen[number]:
             used.update({o: None for o in operands(instruction) if chosen[o]})
     if chosen[body.result]:
         used[body.result] = None
-    return sorted(used)
+    return list(used)
 
 
 def _is_fraction(instructions: Sequence[Instruction], number: int, known: Container[str]) -> bool:
@@ -269,17 +248,17 @@ def _count_costs(instructions: Sequence[Instruction], known: Container[str]) -> 
     return costs
 
 
-def _replace(builder: Builder, stage: Stage, tables: Tables, root: int) -> int | None:
+def _replace(builder: Builder, facts: IndexFacts, tables: Tables, root: int) -> int | None:
     """The value that stands for a root in the new body; None where the root stays."""
-    over = find_dependencies(stage.body)[root]
-    points = count_points(stage, over)
-    if points > MOST_POINTS:
+    stage, over = facts.stage, facts.dependencies[root]
+    found = facts.evaluate([root])
+    if found is None:
         return None
-    (values,) = evaluate_positions(stage, [root], over, tables.known)
+    (values,) = found
     if value_type(stage.body.instructions[root]) is DataType.INDEX:
         return _look_up(builder, stage, tables, values, over)
-    values, kept = _drop_axes(values, _find_used(stage, over, tables.known), over)
-    again = values.size * _READ_AGAIN <= _count_all(stage)
+    values, kept = _drop_axes(values, _find_used(facts, over, tables.known), over)
+    again = values.size * _READ_AGAIN <= count_points(stage, stage.indices)
     worth = values.size <= max(_MOST_VALUES if again else 0, _count_known(stage, root, tables))
     dear = _count_costs(stage.body.instructions, tables.known)[root] >= _LEAST_COST
     if kept and not (worth and dear):
@@ -287,14 +266,14 @@ def _replace(builder: Builder, stage: Stage, tables: Tables, root: int) -> int |
     return _read(builder, stage, tables, "weights", values, kept)
 
 
-def _write_form(builder: Builder, stage: Stage, tables: Tables, root: int) -> int | None:
+def _write_form(builder: Builder, facts: IndexFacts, root: int) -> int | None:
     """A position along one axis as a formula; None where it has none."""
-    over = find_dependencies(stage.body)[root]
-    position = value_type(stage.body.instructions[root]) is DataType.INDEX
-    if not position or len(over) != 1 or count_points(stage, over) > MOST_POINTS:
+    over = facts.dependencies[root]
+    position = value_type(facts.stage.body.instructions[root]) is DataType.INDEX
+    found = facts.evaluate([root]) if position and len(over) == 1 else None
+    if found is None:
         return None
-    (values,) = evaluate_positions(stage, [root], over, tables.known)
-    form = fit_clamped(np.arange(values.size), values)
+    form = fit_clamped(np.arange(found[0].size), found[0])
     return None if form is None else form.write(builder, builder.add(over[0]))
 
 
@@ -303,7 +282,8 @@ def _look_up(
 ) -> int | None:
     limits = np.iinfo(np.int32)
     narrow = limits.min <= int(values.min()) and int(values.max()) <= limits.max
-    worth = values.size * _READ_AGAIN <= _count_all(stage) and values.size <= _MOST_VALUES
+    again = values.size * _READ_AGAIN <= count_points(stage, stage.indices)
+    worth = again and values.size <= _MOST_VALUES
     if not worth or not narrow or stage.body.guard is not None:
         return None  # A guard may prove what is read where, and knows nothing of tables.
     load = _read(builder, stage, tables, "places", values.astype(np.int32), over)
@@ -322,28 +302,14 @@ def _count_known(stage: Stage, root: int, tables: Tables) -> int:
     return min(_MOST_VALUES, sum(sizes))
 
 
-def _count_all(stage: Stage) -> float:
-    axes = [Index(axis) for axis in range(len(stage.domain))]
-    if stage.reduction is not None:
-        axes += [Index(label, reduced=True) for label, _ in stage.reduction.axes]
-    return count_points(stage, axes)
-
-
-def _find_used(stage: Stage, over: Sequence[Index], known: Mapping[str, Array]) -> Array:
+def _find_used(facts: IndexFacts, over: Sequence[Index], known: Container[str]) -> Array:
     """Where the guard lets a point use a value, as far as whole-number conditions on the same axes
     tell."""
-    body = stage.body
-    index_only, dependencies = find_index_only(body, known), find_dependencies(body)
-    costs = _count_costs(body.instructions, known)
-    shape = [e for e in map(stage.extent, over) if isinstance(e, int)]
-    used: Array = np.ones(shape, np.bool_)
-    conditions = [
-        c
-        for c in list_conjuncts(body)
-        if index_only[c] and not costs[c] and set(dependencies[c]) <= set(over)
-    ]
-    for holds in evaluate_positions(stage, conditions, over, known) if conditions else ():
-        np.logical_and(used, holds, out=used)
+    costs = _count_costs(facts.stage.body.instructions, known)
+    conditions = [c for c in facts.conditions if facts.is_over(c, over) and not costs[c]]
+    used = facts.find_passing(conditions, over)
+    if used is None:
+        raise InternalError(f"%{facts.stage.name}: its positions are not known")
     return used
 
 

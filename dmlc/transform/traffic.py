@@ -11,7 +11,8 @@ import math
 from collections.abc import Container, Iterable
 
 from dmlc.ir import Function, Load, Parameter, Stage, Table
-from dmlc.transform.parts_read import Reader, count_read
+from dmlc.ir.index import IndexFacts, list_arrays
+from dmlc.transform.parts_read import count_read
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,32 +37,31 @@ def list_moves(
     Where that is not so, as where elements say what is read, the tensor counts as a whole.
     """
     tensors = function.tensors()
-    tables = {t.name: t for t in function.tables}
+    tables = list_arrays(function.tables)
     own = dict.fromkeys(stages)
-    read: dict[str, list[tuple[Reader, Load]]] = {}
+    read: dict[str, list[tuple[IndexFacts, Load]]] = {}
     for name in own:
         stage = tensors[name]
         if isinstance(stage, Stage):
-            reader = Reader(stage, tables)
-            for load in stage.body.instructions:
-                if isinstance(load, Load) and load.tensor not in own:
-                    read.setdefault(load.tensor, []).append((reader, load))
+            facts = IndexFacts(stage, tables)
+            for load in stage.body.loads():
+                if load.tensor not in own:
+                    read.setdefault(load.tensor, []).append((facts, load))
     incoming = [Move(n, read=_count_bytes_read(tensors[n], loads)) for n, loads in read.items()]
     outgoing = [Move(n, written=count_bytes(tensors[n])) for n in own]
     return tuple(m for m in (*incoming, *outgoing) if m.tensor not in near)
 
 
 def _count_bytes_read(
-    tensor: Parameter | Table | Stage, reads: list[tuple[Reader, Load]]
+    tensor: Parameter | Table | Stage, reads: list[tuple[IndexFacts, Load]]
 ) -> int | None:
     """The bytes of the elements that some loads read, each once; None where a size is known at
     run time only."""
-    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
-    sizes = [e for e in extents if isinstance(e, int)]
-    if len(sizes) != len(extents):
+    sizes = [e for e in tensor.extents if isinstance(e, int)]
+    if len(sizes) != len(tensor.extents):
         return None
-    strides = None if isinstance(tensor, Stage) else tensor.strides
-    repeated = [False] * len(sizes) if strides is None else [stride == 0 for stride in strides]
+    strides = tensor.strides if isinstance(tensor, Parameter) else None
+    repeated = [stride == 0 for stride in strides or [1] * len(sizes)]
     return count_read(reads, sizes, repeated) * tensor.dtype.bytes
 
 
@@ -91,9 +91,8 @@ def _add(left: int | None, right: int | None) -> int | None:
 
 def count_bytes(tensor: Parameter | Table | Stage) -> int | None:
     """The bytes of a tensor's elements, each once; None where a size is known at run time only."""
-    extents = tensor.domain if isinstance(tensor, Stage) else tensor.extents
-    sizes = [e for e in extents if isinstance(e, int)]
-    if len(sizes) != len(extents):
+    sizes = [e for e in tensor.extents if isinstance(e, int)]
+    if len(sizes) != len(tensor.extents):
         return None
     if isinstance(tensor, Parameter) and tensor.strides is not None and 0 not in sizes:
         sizes = [n for n, stride in zip(sizes, tensor.strides, strict=True) if stride]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
@@ -19,26 +20,16 @@ import numpy as np
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
     Apply,
-    Body,
     Constant,
     Function,
     Index,
     Instruction,
     Load,
     Stage,
-    operands,
     value_type,
-    with_operands,
 )
-from dmlc.ir.positions import (
-    MOST_POINTS,
-    count_points,
-    evaluate_positions,
-    find_dependencies,
-    find_index_only,
-    list_conjuncts,
-)
-from dmlc.scalars import COMBINERS, OPERATIONS, Array, DataType, combiner_identity
+from dmlc.ir.index import IndexFacts, find_longest, list_arrays
+from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity
 from dmlc.transform.simplify import Builder
 
 _MOST_TERMS = 16
@@ -63,7 +54,7 @@ class Stretch:
 class Terms:
     """The points that a reduction folds, as they are known at each place along an axis."""
 
-    stage: Stage
+    facts: IndexFacts
     over: tuple[Index, ...]
     """The axis, and those of the reduction."""
     holds: Array
@@ -71,6 +62,10 @@ class Terms:
     steady: Mapping[int, Array]
     """What each position is, and each load of a table gives, at every place and point; those that
     depend on other axes are left out."""
+
+    @property
+    def stage(self) -> Stage:
+        return self.facts.stage
 
     def find_first(self, *, signed_zeros: bool) -> bool | int | float:
         """What the fold starts from; without `signed_zeros` a sum may start from a negative one,
@@ -109,27 +104,23 @@ class Terms:
             if not passes.any():
                 continue
             fixed = dict(zip(self.over[1:], point, strict=True))
-            numbers: list[int] = []
+            known: dict[int, int] = {}
             for number, instruction in enumerate(body.instructions):
                 if isinstance(instruction, Index) and instruction in fixed:
-                    numbers.append(builder.add(Constant(DataType.INDEX, fixed[instruction])))
-                    continue
-                if isinstance(instruction, Load) and (number, point) in at_hand:
+                    known[number] = builder.constant(fixed[instruction])
+                elif isinstance(instruction, Load) and (number, point) in at_hand:
                     found = Load(at_hand[number, point], (turn,), instruction.dtype)
-                    numbers.append(builder.add(found))
-                    continue
-                if number in self.steady:
+                    known[number] = builder.add(found)
+                elif number in self.steady:
                     values = self.steady[number][(rows, *point)]
                     line = _write_line(builder, instruction, values, turn, passes)
                     if line is not None:
-                        numbers.append(line)
-                        continue
-                    uneven += number in positions or isinstance(instruction, Load)
-                given = tuple(numbers[o] for o in operands(instruction))
-                numbers.append(builder.add(with_operands(instruction, given)))
-            term = numbers[body.result]
+                        known[number] = line
+                    else:
+                        uneven += number in positions or isinstance(instruction, Load)
+            term = builder.copy(body, known)[body.result]
             total = builder.add(Apply(COMBINERS[reduction.combiner], (total, term), body.dtype))
-        made = Body.make(builder.instructions, total)
+        made = builder.make(total)
         axis = self.over[0].axis
         domain = (*stage.domain[:axis], len(places), *stage.domain[axis + 1 :])
         made_of = dataclasses.replace(
@@ -147,21 +138,14 @@ def list_terms(function: Function, stage: Stage, axis: int) -> Terms | None:
     if body.dtype is DataType.BOOL:
         return None
     over = (Index(axis), *(Index(label, reduced=True) for label, _ in reduction.axes))
-    extents = [stage.extent(index) for index in over]
-    if count_points(stage, over) > MOST_POINTS or any(e == 0 for e in extents):
+    size, *inner = (stage.extent(index) for index in over)
+    if any(not isinstance(n, int) or n == 0 for n in (size, *inner)):
         return None
-    size, *inner = (e for e in extents if isinstance(e, int))
-    if np.prod(inner) > _MOST_TERMS:
+    if math.prod(n for n in inner if isinstance(n, int)) > _MOST_TERMS:
         return None
-    tables = {t.name: t.array() for t in function.tables}
-    conditions = list_conjuncts(body)
-    known, dependencies = find_index_only(body, tables), find_dependencies(body)
-    if not all(known[c] and set(dependencies[c]) <= set(over) for c in conditions):
-        return None
-    holds = np.ones((size, *inner), np.bool_)
-    for found in evaluate_positions(stage, conditions, over, tables):
-        holds = holds & found
-    return Terms(stage, over, holds, _list_steady(stage, over, tables))
+    facts = IndexFacts(stage, list_arrays(function.tables))
+    holds = facts.find_passing(facts.conditions, over)
+    return None if holds is None else Terms(facts, over, holds, _list_steady(facts, over))
 
 
 def unroll(
@@ -207,14 +191,8 @@ def _find_stretches(holds: Array, longest_period: int) -> Iterator[tuple[int, in
     """For each number of places after which the rows of `holds` may repeat, the longest stretch in
     which they do: from where, to where, after how many."""
     for period in range(1, min(longest_period, len(holds) - 1) + 1):
-        best = (0, period, period)
-        same = (holds[period:] == holds[:-period]).all(axis=1)
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(np.int8)))
-        for start, stop in zip(edges[::2], edges[1::2], strict=True):
-            length = (int(stop) - int(start)) // period * period + period
-            if length > best[1] - best[0]:
-                best = (int(start), int(start) + length, period)
-        yield best
+        first, last = find_longest((holds[period:] == holds[:-period]).all(axis=1))
+        yield first, first + (last - first) // period * period + period, period
 
 
 def _write_line(
@@ -229,29 +207,20 @@ def _write_line(
     steps = np.diff(values)
     if dtype is not DataType.INDEX or np.ptp(steps) != 0:
         return None
-    step = builder.add(Constant(dtype, steps[0].item()))
-    start = builder.add(Constant(dtype, values[0].item()))
-    gone = builder.add(Apply(OPERATIONS["mul"], (turn, step), dtype))
-    return builder.add(Apply(OPERATIONS["add"], (gone, start), dtype))
+    gone = builder.apply("mul", turn, builder.constant(steps[0].item()))
+    return builder.apply("add", gone, builder.constant(values[0].item()))
 
 
-def _list_steady(
-    stage: Stage, over: tuple[Index, ...], tables: Mapping[str, Array]
-) -> dict[int, Array]:
+def _list_steady(facts: IndexFacts, over: tuple[Index, ...]) -> dict[int, Array]:
     """What each position is, and each load of a table gives, along the axis and at each point;
     those that depend on other axes are left out."""
-    body = stage.body
-    known, dependencies = find_index_only(body, tables), find_dependencies(body)
     wanted = [
         number
-        for number, instruction in enumerate(body.instructions)
-        if known[number]
-        and over[0] in dependencies[number]
-        and set(dependencies[number]) <= set(over)
+        for number, instruction in enumerate(facts.stage.body.instructions)
+        if facts.is_over(number, over)
+        and over[0] in facts.dependencies[number]
         and (isinstance(instruction, Load) or value_type(instruction) is DataType.INDEX)
     ]
-    shape = tuple(e for e in (stage.extent(index) for index in over) if isinstance(e, int))
-    found = evaluate_positions(stage, wanted, over, tables)
-    return {
-        number: np.broadcast_to(values, shape) for number, values in zip(wanted, found, strict=True)
-    }
+    shape = tuple(e for e in map(facts.stage.extent, over) if isinstance(e, int))
+    found = facts.evaluate(wanted, over) or ()
+    return {n: np.broadcast_to(v, shape) for n, v in zip(wanted, found, strict=True)}

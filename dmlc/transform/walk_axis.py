@@ -13,17 +13,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from dmlc.ir import Apply, Cast, Constant, Index, Load, Stage
-from dmlc.ir.positions import (
-    MOST_POINTS,
-    count_points,
-    evaluate_positions,
-    find_dependencies,
-    find_index_only,
-    list_conjuncts,
-    order_indices,
-)
-from dmlc.scalars import OPERATIONS, Array, DataType
+from dmlc.ir import Cast, Index, Load, Stage
+from dmlc.ir.index import IndexFacts
+from dmlc.scalars import Array, DataType
 from dmlc.transform.closed_form import FloorForm, fit_clamped, fit_floor
 from dmlc.transform.simplify import Builder
 from dmlc.transform.tabulate import Tables
@@ -46,7 +38,6 @@ class Plan:
     """How an axis is walked: over `count` places for each position `index` of the domain."""
 
     label: int
-    size: int
     index: Index | None
     conditions: tuple[int, ...]
     """Those that are settled by it."""
@@ -62,11 +53,31 @@ class Plan:
     def count(self) -> int:
         return self.window.count
 
+    @property
+    def size(self) -> int:
+        """The places that the axis has."""
+        return self.holds.shape[1]
+
+    @property
+    def over(self) -> tuple[Index, ...]:
+        """The indices that the conditions depend on."""
+        own = Index(self.label, reduced=True)
+        return (own,) if self.index is None else (self.index, own)
+
+    def row(self, builder: Builder) -> int:
+        """The position of the domain, as a value."""
+        return builder.constant(0) if self.index is None else builder.add(self.index)
+
     def leaves_out(self, holds: Array) -> bool:
         """Whether a condition that holds there fails at some place that is walked."""
-        inside = (self.places >= 0) & (self.places < self.size)
-        within = np.clip(self.places, 0, self.size - 1)
-        return not bool((np.take_along_axis(holds, within, axis=1) | ~inside).all())
+        return not bool((self._pass_there(holds) | ~self._are_places()).all())
+
+    def _are_places(self) -> Array:
+        return (self.places >= 0) & (self.places < self.size)
+
+    def _pass_there(self, holds: Array) -> Array:
+        """Whether a condition holds at the places walked, or at those nearest to them."""
+        return np.take_along_axis(holds, np.clip(self.places, 0, self.size - 1), axis=1)
 
     @property
     def is_whole(self) -> bool:
@@ -91,9 +102,7 @@ class Plan:
         if form is None:
             return None
         walked = self.places <= form.evaluate(positions)[:, None]
-        inside = (self.places >= 0) & (self.places < self.size)
-        within = np.clip(self.places, 0, self.size - 1)
-        passes = np.take_along_axis(self.holds, within, axis=1) & inside
+        passes = self._pass_there(self.holds) & self._are_places()
         return form if bool((walked & (self.places >= 0) == passes).all()) else None
 
 
@@ -103,26 +112,21 @@ def plan_axis(
     """How an axis can be walked in fewer places; None where it cannot. `known` are the elements of
     stages that depend on positions alone."""
     reduced = Index(label, reduced=True)
-    body = stage.body
-    index_only, dependencies = find_index_only(body, known), find_dependencies(body)
+    facts = IndexFacts(stage, known)
     involved = [
         c
-        for c in list_conjuncts(body)
-        if index_only[c] and reduced in dependencies[c] and _has_one_partner(dependencies[c])
+        for c in facts.conditions
+        if facts.known[c]
+        and reduced in facts.dependencies[c]
+        and _has_one_partner(facts.dependencies[c])
     ]
-    partners = [i for c in involved for i in dependencies[c] if i != reduced]
-    index = partners[0] if partners else None
-    conditions = [c for c in involved if set(dependencies[c]) <= {reduced, index}]
-    over = order_indices((reduced,) if index is None else (index, reduced))
-    if not conditions or count_points(stage, over) > MOST_POINTS:
+    index = next((i for c in involved for i in facts.dependencies[c] if i != reduced), None)
+    over = (reduced,) if index is None else (index, reduced)
+    conditions = tuple(c for c in involved if facts.is_over(c, over))
+    holds = facts.find_passing(conditions, over)
+    if not conditions or holds is None or not size:
         return None
-    extent = 1 if index is None else stage.extent(index)
-    if not isinstance(extent, int):
-        return None
-    holds = np.ones((extent, size), np.bool_)
-    for found in evaluate_positions(stage, conditions, over, known):
-        holds = holds & found.reshape((1,) * (2 - found.ndim) + found.shape)
-    return _shorten(label, size, index, tuple(conditions), holds)
+    return _shorten(label, index, conditions, holds.reshape(-1, size))
 
 
 def _has_one_partner(indices: Sequence[Index]) -> bool:
@@ -131,16 +135,17 @@ def _has_one_partner(indices: Sequence[Index]) -> bool:
 
 
 def _shorten(
-    label: int, size: int, index: Index | None, conditions: tuple[int, ...], holds: Array
+    label: int, index: Index | None, conditions: tuple[int, ...], holds: Array
 ) -> Plan | None:
-    counts = holds.sum(axis=1)
+    """The best of the ways to walk an axis, given by position and place where it is to be."""
+    size, counts = holds.shape[1], holds.sum(axis=1)
     most = int(counts.max(initial=0))
     if most == 0:
         return None
     window = _find_window(holds)
     forms = _list_firsts(window) if window.count <= 2 * most and window.count < size else []
     plans = [
-        Plan(label, size, index, conditions, holds, window, form, _list_places(form, window))
+        Plan(label, index, conditions, holds, window, form, _list_places(form, window))
         for form in forms
     ]
     if plans:
@@ -152,7 +157,7 @@ def _shorten(
     number = np.minimum(np.arange(most)[None, :], np.maximum(counts - 1, 0)[:, None])
     places = np.take_along_axis(order, number, axis=1)
     listed = dataclasses.replace(window, count=most, step=1)
-    return Plan(label, size, index, conditions, holds, listed, None, places)
+    return Plan(label, index, conditions, holds, listed, None, places)
 
 
 def _rate(form: FloorForm | None) -> tuple[int, int]:
@@ -201,42 +206,33 @@ def write_place(
     stage: Stage, plan: Plan, tables: Tables, builder: Builder, number: int
 ) -> tuple[int, list[int]]:
     """The place walked that has a number, and the conditions that it is one."""
-    row = builder.add(Constant(DataType.INDEX, 0) if plan.index is None else plan.index)
-
-    def constant(value: int) -> int:
-        return builder.add(Constant(DataType.INDEX, value))
-
-    def operate(name: str, left: int, right: int) -> int:
-        operation = OPERATIONS[name]
-        dtype = operation.result_type(DataType.INDEX)
-        return builder.add(Apply(operation, (left, right), dtype))
-
+    row = plan.row(builder)
     counts = plan.window.counts
     if plan.form is None:
         place = read_places(builder, tables, f"{stage.name}_places", plan.places, (row, number))
         if int(counts.min()) == plan.count:
             return place, []
         length = read_places(builder, tables, f"{stage.name}_counts", counts, (row,))
-        return place, [operate("lt", number, length)]
+        return place, [builder.apply("lt", number, length)]
 
     conditions: list[int] = []
-    steps = operate("mul", number, constant(plan.window.step))
+    steps = builder.apply("mul", number, builder.constant(plan.window.step))
     start = plan.form.write(builder, row)
-    place = operate("add", start, steps)
+    place = builder.apply("add", start, steps)
     settles = plan.is_exact and not plan.is_whole
     length = fit_clamped(np.arange(len(counts)), counts) if settles else None
     last = plan.fit_last() if settles and length is None else None
     if int(plan.places.min()) < 0:
-        conditions.append(operate("ge", place, constant(0)))
+        conditions.append(builder.apply("ge", place, builder.constant(0)))
     if last is not None:
-        return place, [*conditions, operate("le", place, last.write(builder, row))]
+        return place, [*conditions, builder.apply("le", place, last.write(builder, row))]
     if int(plan.places.max()) >= plan.size:
-        conditions.append(operate("lt", place, constant(plan.size)))
+        conditions.append(builder.apply("lt", place, builder.constant(plan.size)))
     if length is not None:
-        conditions.append(operate("lt", number, length.write(builder, row)))
+        conditions.append(builder.apply("lt", number, length.write(builder, row)))
     elif settles:
         bound = read_places(builder, tables, f"{stage.name}_counts", counts, (row,))
-        conditions.append(operate("lt", number, bound))
+        conditions.append(builder.apply("lt", number, bound))
     return place, conditions
 
 
@@ -247,16 +243,3 @@ def read_places(
     table = tables.take(name, DataType.INT32, values)
     load = builder.add(Load(table, places, DataType.INT32))
     return builder.add(Cast(load, DataType.INDEX))
-
-
-def join(builder: Builder, conditions: Sequence[int]) -> int | None:
-    """Conditions joined by `and`, in order."""
-    guard: int | None = None
-    for condition in dict.fromkeys(conditions):
-        both = (condition,) if guard is None else (guard, condition)
-        guard = (
-            both[0]
-            if len(both) == 1
-            else builder.add(Apply(OPERATIONS["and"], both, DataType.BOOL))
-        )
-    return guard

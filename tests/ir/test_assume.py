@@ -7,7 +7,7 @@ import pytest
 
 from dmlc import ir
 from dmlc.ir.assume import assume_guard
-from dmlc.ir.positions import evaluate_positions
+from dmlc.ir.index import evaluate_positions
 from dmlc.ir.ranges import Interval
 
 LOW, HIGH = -(2**31), 2**31 - 1

@@ -6,7 +6,7 @@ import pytest
 
 from dmlc import ir
 from dmlc.codegen.opencl import OPENCL
-from dmlc.ir.affine import Affine, find_affine
+from dmlc.ir.index import Affine, find_affine
 from dmlc.kernel.access import read_positions
 from dmlc.kernel.assemble import IndexType, find_index
 from dmlc.kernel.element import Gather, Read, collect_elements

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dmlc import ir
-from dmlc.ir.positions import evaluate_positions
+from dmlc.ir.index import evaluate_positions
 from dmlc.pipeline import explain
 from dmlc.scalars import Array
 from dmlc.transform.traffic import add_moves, list_moves

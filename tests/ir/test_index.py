@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dmlc import ir
-from dmlc.ir.positions import (
+from dmlc.ir.index import (
     EMPTY,
     count_points,
     evaluate_positions,

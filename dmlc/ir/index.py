@@ -1,9 +1,10 @@
-"""Evaluates *index-only* values: what depends on positions and constants alone.
+"""Facts about *index-only* values: what depends on positions and constants alone.
 
-Such a value is known at compile time at every point of its stage. It is computed in its own type
-operation by operation, in the order written, so that it comes out the same wherever it is used:
-FLOAT32 rounds after each. The verifier proves reads inside with it, the reference computes with
-it, and kernels take their tables from it.
+Such a value is known at compile time at every point of its stage. `IndexFacts` says what it depends
+on, which sum of indices it is, and what it comes to, at as many points as are looked at at all: in
+its own type, operation by operation, in the order written, so that it comes out the same wherever
+it is used. FLOAT32 rounds after each. The verifier proves reads inside with it, the reference
+computes with it, and kernels take their shapes and their tables from it.
 
 It says nothing about values that depend on elements of tensors; `ranges` bounds positions without
 evaluating them.
@@ -11,6 +12,8 @@ evaluating them.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -27,18 +30,95 @@ from dmlc.ir.nodes import (
     Load,
     Select,
     Stage,
+    Table,
     operands,
     value_type,
 )
 from dmlc.ir.ranges import UNKNOWN, Interval
-from dmlc.scalars import Array, convert
+from dmlc.scalars import Array, DataType, convert
 from dmlc.source import InternalError
 
 MOST_POINTS = 1 << 22
-"""The most points at which positions are evaluated to prove a read inside."""
+"""The most points at which positions are evaluated."""
 
 EMPTY: Interval = (math.inf, -math.inf)
 """The reach of a position that no point takes."""
+
+
+class IndexFacts:
+    """What is known at compile time of the values of a stage's body. `tables` are elements that it
+    may find in tensors. Each fact is looked for once it is asked for."""
+
+    def __init__(self, stage: Stage, tables: Mapping[str, Array] = MappingProxyType({})) -> None:
+        self.stage = stage
+        self._tables = tables
+
+    @functools.cached_property
+    def known(self) -> tuple[bool, ...]:
+        """For each value, whether it is index-only."""
+        return find_index_only(self.stage.body, self._tables)
+
+    @functools.cached_property
+    def dependencies(self) -> tuple[tuple[Index, ...], ...]:
+        """For each value, the indices it depends on."""
+        return find_dependencies(self.stage.body)
+
+    @functools.cached_property
+    def forms(self) -> tuple[Affine | None, ...]:
+        """Each INDEX value as a sum of indices times constants, where it is one."""
+        return find_affine(self.stage.body)
+
+    @functools.cached_property
+    def conditions(self) -> tuple[int, ...]:
+        """Those that the guard joins by `and`."""
+        return list_conjuncts(self.stage.body)
+
+    def depends_on(self, values: Iterable[int]) -> tuple[Index, ...]:
+        """The indices that some values depend on."""
+        return order_indices(index for value in values for index in self.dependencies[value])
+
+    def is_over(self, value: int, over: Iterable[Index]) -> bool:
+        """Whether a value is index-only, and depends on no other indices."""
+        return self.known[value] and set(self.dependencies[value]) <= set(over)
+
+    def evaluate(
+        self, values: Sequence[int], over: Sequence[Index] | None = None
+    ) -> tuple[Array, ...] | None:
+        """What `evaluate_positions` gives; None where a value depends on more than the indices of
+        `over`, or these have too many points."""
+        over = self.depends_on(values) if over is None else over
+        if not all(self.is_over(value, over) for value in values):
+            return None
+        if count_points(self.stage, over) > MOST_POINTS:
+            return None
+        return evaluate_positions(self.stage, values, over, self._tables)
+
+    def find_passing(
+        self, conditions: Sequence[int], over: Sequence[Index] | None = None
+    ) -> Array | None:
+        """Where some conditions all hold, with an axis for every index of `over`, of its extent;
+        None where that cannot be evaluated."""
+        over = self.depends_on(conditions) if over is None else over
+        found = self.evaluate(conditions, over)
+        if found is None:
+            return None
+        shape = [extent for extent in map(self.stage.extent, over) if isinstance(extent, int)]
+        passing: Array = np.ones(shape, np.bool_)
+        for holds in found:
+            passing = passing & holds
+        return passing
+
+
+def find_longest(holds: Array) -> tuple[int, int]:
+    """The longest run in which a condition holds, and the first of them: from where, to where."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], holds, [False]]).astype(np.int8)))
+    runs = [(int(first), int(last)) for first, last in zip(edges[::2], edges[1::2], strict=True)]
+    return max(runs, key=lambda run: run[1] - run[0], default=(0, 0))
+
+
+def list_arrays(tables: Iterable[Table]) -> dict[str, Array]:
+    """The elements of tables, by name."""
+    return {table.name: table.array() for table in tables}
 
 
 def find_index_only(body: Body, tables: Container[str] = ()) -> tuple[bool, ...]:
@@ -178,6 +258,62 @@ def _apply(instruction: Apply, given: Sequence[Array]) -> Array:
     return np.asarray(operation.evaluate(*exact)).astype(instruction.dtype.dtype)
 
 
+# Affine forms -------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Affine:
+    """`constant + sum(index * factor)`."""
+
+    constant: int
+    factors: tuple[tuple[Index, int], ...] = ()
+
+
+def find_affine(body: Body) -> tuple[Affine | None, ...]:
+    """Each INDEX value as a sum of indices times constants, where it is one."""
+    found: list[Affine | None] = []
+    for instruction in body.instructions:
+        given = [found[o] for o in operands(instruction)]
+        form: Affine | None = None
+        match instruction:
+            case Index():
+                form = Affine(0, ((instruction, 1),))
+            case Constant(dtype=DataType.INDEX, value=value):
+                form = Affine(int(value))
+            case Apply(operation=operation, dtype=DataType.INDEX):
+                known = [g for g in given if g is not None]
+                if len(known) == len(given):
+                    form = _combine(operation.name, known)
+            case _:
+                pass
+        found.append(form)
+    return tuple(found)
+
+
+def _combine(name: str, given: Sequence[Affine]) -> Affine | None:
+    match name:
+        case "add":
+            return _sum(given[0], given[1], 1)
+        case "sub":
+            return _sum(given[0], given[1], -1)
+        case "neg":
+            return _sum(Affine(0), given[0], -1)
+        case "mul" if not given[0].factors:
+            return _sum(Affine(0), given[1], given[0].constant)
+        case "mul" if not given[1].factors:
+            return _sum(Affine(0), given[0], given[1].constant)
+        case _:
+            return None
+
+
+def _sum(left: Affine, right: Affine, factor: int) -> Affine:
+    factors = dict(left.factors)
+    for index, times in right.factors:
+        factors[index] = factors.get(index, 0) + times * factor
+    kept = tuple((index, times) for index, times in factors.items() if times)
+    return Affine(left.constant + factor * right.constant, kept)
+
+
 # Reach -------------------------------------------------------------------------------------
 
 
@@ -189,41 +325,35 @@ def find_reach(stage: Stage, position: int, size: int) -> Interval:
     looked at, and the interval may be too wide. `UNKNOWN` for what depends on elements of tensors
     or on run-time extents; `EMPTY` where no point passes the guard.
     """
-    body = stage.body
-    index_only, dependencies = find_index_only(body), find_dependencies(body)
-    if not index_only[position]:
+    facts = IndexFacts(stage)
+    if not facts.known[position]:
         return UNKNOWN
-    conditions = [c for c in list_conjuncts(body) if index_only[c]]
-    over = dependencies[position]
-    found = UNKNOWN
-    while count_points(stage, over) <= MOST_POINTS:
-        known = [c for c in conditions if set(dependencies[c]) <= set(over)]
-        found = _evaluate_reach(stage, position, known, over)
+    conditions = [c for c in facts.conditions if facts.known[c]]
+    over, found = facts.dependencies[position], UNKNOWN
+    while True:
+        known = [c for c in conditions if facts.is_over(c, over)]
+        reached = _evaluate_reach(facts, position, known, over)
+        if reached is None:
+            return found
+        found = reached
         if found[0] >= 0 and found[1] < size:
-            break
-        wider = order_indices(
-            (*over, *(i for c in conditions if set(dependencies[c]) & set(over)
-                      for i in dependencies[c]))
-        )  # fmt: skip
+            return found
+        near = [c for c in conditions if set(facts.dependencies[c]) & set(over)]
+        wider = order_indices((*over, *facts.depends_on(near)))
         if wider == over:
             # Conditions on other indices alone may let no point through.
-            wider = order_indices((*over, *(i for c in conditions for i in dependencies[c])))
+            wider = order_indices((*over, *facts.depends_on(conditions)))
         if wider == over:
-            break
+            return found
         over = wider
-    return found
 
 
 def _evaluate_reach(
-    stage: Stage, position: int, conditions: Sequence[int], over: Sequence[Index]
-) -> Interval:
-    values, *holds = evaluate_positions(stage, [position, *conditions], over)
-    if conditions:
-        passing: Array = np.asarray(True)
-        for condition in holds:
-            passing = passing & condition
-        values, passing = np.broadcast_arrays(values, passing)
-        values = values[passing]
-    if values.size == 0:
-        return EMPTY
-    return int(values.min()), int(values.max())
+    facts: IndexFacts, position: int, conditions: Sequence[int], over: Sequence[Index]
+) -> Interval | None:
+    """How far a position goes where some conditions hold; None where that cannot be evaluated."""
+    found, passing = facts.evaluate([position], over), facts.find_passing(conditions, over)
+    if found is None or passing is None:
+        return None
+    values = np.broadcast_to(found[0], passing.shape)[passing]
+    return (int(values.min()), int(values.max())) if values.size else EMPTY
