@@ -278,9 +278,12 @@ class Table:
     dtype: DataType
     extents: tuple[int, ...]
     values: tuple[bool | int | float, ...]
-    strides: tuple[int, ...] | None = None
-    """Always None: what reads a tensor asks it for its strides."""
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    @property
+    def strides(self) -> None:
+        """A table is packed; what reads a tensor asks it for its strides."""
+        return None
 
     def array(self) -> Array:
         """The values in their sizes."""
