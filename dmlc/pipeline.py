@@ -17,6 +17,7 @@ from dmlc.collection import rare_searches
 from dmlc.ir import Function
 from dmlc.ir.verify import verify
 from dmlc.kernel.group import lower_group
+from dmlc.kernel.json import kernel_to_json
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Limits, Profile, find_profile
@@ -84,9 +85,14 @@ def find_fusion(function: Function, target: str = "opencl", profile: str | None 
     return _fuse(rewrite(function, shape.row), dialect, shape)
 
 
-def describe_kernels(function: Function, target: str, profile: str | None = None) -> str:
-    """The kernel IR that `compile` renders, as text for people. Raises as `compile` does."""
+def describe_kernels(
+    function: Function, target: str, profile: str | None = None, *, as_json: bool = False
+) -> str:
+    """The kernel IR that `compile` renders, as text for people, or as a JSON list of kernels.
+    Raises as `compile` does."""
     _, kernels = make_kernels(function, target, profile)
+    if as_json:
+        return f"[{', '.join(map(kernel_to_json, kernels))}]"
     return "\n\n".join(map(print_kernel, kernels))
 
 

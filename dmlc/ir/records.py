@@ -183,6 +183,8 @@ class Records:
             kinds = list(typing.get_args(kind))
         if typing.get_origin(kind) is tuple:
             return self._read_items(kinds, value, where, key)
+        if kind in self._nouns:
+            return self._choose([kind], value, place)
         if dataclasses.is_dataclass(kind) and kind not in self._words:
             return self._make(cast(type, kind), self._object(value, place), place)
         return self._plain(kind, value, where, key)

@@ -6,12 +6,14 @@ a buffer or a race between work items, `interpret` finds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NoReturn
 
 import numpy as np
 
 from dmlc.kernel import nodes as k
+from dmlc.kernel.print import print_statement, show_type
 from dmlc.kernel.rewrite import list_expressions, list_operands
 from dmlc.scalars import DataType
 from dmlc.source import InternalError
@@ -162,7 +164,7 @@ class _Verifier:
 
     def _check_loop(self, variable: k.Local, body: Sequence[k.Statement], varies: bool) -> None:
         if variable.type != k.INDEX:
-            self._fail(f"a loop counts in {_show(variable.type)}")
+            self._fail(f"a loop counts in {show_type(variable.type)}")
         outside = dict(self._known)
         self._define(variable, assignable=False)
         self._check_statements(body, varies=varies)
@@ -200,10 +202,10 @@ class _Verifier:
         match expression:
             case k.Local(name=name):
                 if self._known.get(name) != made:
-                    self._fail(f"'{name}' is no {_show(made)} in sight")
+                    self._fail(f"'{name}' is no {show_type(made)} in sight")
             case k.Scalar(name=name):
                 if self._scalars.get(name) != made:
-                    self._fail(f"the kernel is given no {_show(made)} '{name}'")
+                    self._fail(f"the kernel is given no {show_type(made)} '{name}'")
             case k.Literal(value=value):
                 self._check_literal(made.dtype, value)
             case k.Position():
@@ -224,14 +226,14 @@ class _Verifier:
                 for operand in operands[1:]:
                     self._expect(operand, first)
                 if len(operands) != operation.arity or not operation.operands.accept(first.dtype):
-                    self._fail(f"{operation.name} of {len(operands)} {_show(first)}")
+                    self._fail(f"{operation.name} of {len(operands)} {show_type(first)}")
                 result = operation.result_type(first.dtype)
                 self._agree(expression, k.Type(result, first.lanes))
             case k.Choose(condition=condition, then=then, otherwise=otherwise):
                 self._expect(then, made)
                 self._expect(otherwise, made)
                 if condition.type not in (k.BOOL, k.Type(DataType.BOOL, made.lanes)):
-                    self._fail(f"a choice between {_show(made)} by {_show(condition.type)}")
+                    self._fail(f"a choice between {show_type(made)} by {show_type(condition.type)}")
             case k.Convert(operand=operand):
                 self._expect(operand, k.Type(operand.type.dtype, made.lanes))
             case k.Broadcast(operand=operand):
@@ -241,16 +243,21 @@ class _Verifier:
                 self._expect(high, low.type)
             case k.Numbers(values=values):
                 if len(values) != made.lanes:
-                    self._fail(f"{len(values)} numbers in {_show(made)}")
+                    self._fail(f"{len(values)} numbers in {show_type(made)}")
                 for value in values:
                     self._check_literal(made.dtype, value)
             case k.Shuffle(first=first, second=second, lanes=lanes):
                 self._expect(second, first.type)
                 self._agree(expression, k.Type(first.type.dtype, len(lanes)))
                 if not all(0 <= lane < 2 * first.type.lanes for lane in lanes):
-                    self._fail(f"a shuffle of lanes {lanes} of two {_show(first.type)}")
+                    self._fail(f"a shuffle of lanes {lanes} of two {show_type(first.type)}")
 
     def _check_literal(self, dtype: DataType, value: bool | int | float) -> None:
+        if dtype is DataType.FLOAT32 and not math.isnan(value):
+            # What is none is rounded by some output languages, and not by others.
+            with np.errstate(over="ignore"):
+                if float(np.float32(value)) != value:
+                    self._fail(f"{value} is no f32")
         if dtype.is_float or dtype is DataType.BOOL:
             return
         signed = self._kernel.index_signed
@@ -262,19 +269,15 @@ class _Verifier:
     def _expect(self, expression: k.Expression, type: k.Type) -> None:
         """A part of the statement or expression at hand has a type."""
         if expression.type != type:
-            self._fail(f"{_show(expression.type)} stands where {_show(type)} must")
+            self._fail(f"{show_type(expression.type)} stands where {show_type(type)} must")
 
     def _agree(self, expression: k.Expression, type: k.Type) -> None:
         """What an expression says of itself is what its parts make it."""
         if expression.type != type:
-            self._fail(f"a value of {_show(type)} calls itself {_show(expression.type)}")
+            self._fail(f"a value of {show_type(type)} calls itself {show_type(expression.type)}")
 
     def _fail(self, what: str) -> NoReturn:
         raise InternalError(
             f"broken kernel after {self._step}: '{self._kernel.name}': {what}\n"
-            f"  in {self._statement}"
+            f"  in {self._statement and print_statement(self._statement)}"
         )
-
-
-def _show(type: k.Type) -> str:
-    return type.dtype.short if type.lanes == 1 else f"{type.dtype.short}x{type.lanes}"

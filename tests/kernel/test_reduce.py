@@ -278,7 +278,7 @@ def test_effort_counts_passes_and_the_width_of_arithmetic() -> None:
 def test_the_text_of_a_kernel() -> None:
     (kernel,) = lower(fold((300, 40), (0,), "max"), GPU)
     lines = print_kernel(kernel).splitlines()
-    assert lines[0] == "// max[i0] = max[r1 < 40](X[i0, r1])"
+    assert '  summary "max[i0] = max[r1 < 40](X[i0, r1])"' in lines
     assert "  shared array max_lanes: f32[256]" in lines
     assert "  var max_value: f32 = -inf" in lines
     assert "  put max_lanes[lane] = max_value" in lines
@@ -288,7 +288,7 @@ def test_the_text_of_a_kernel() -> None:
     (rows,) = lower(fold((300, 40), (0,)))
     assert "  array sum_total: f32[16]" in print_kernel(rows).splitlines()
     (applied,) = lower(batch_norm_training_grad((32, 64, 56, 56), (1,)))
-    assert "by 1 backwards {" in print_kernel(applied)
+    assert ".. 32 backwards {" in print_kernel(applied)
 
 
 # What is stored on the way of a fold ----------------------------------------------------------
