@@ -6,8 +6,6 @@ tensor IR -> simplify -> narrow -> take out factors -> saturate positions -> fus
 
 from __future__ import annotations
 
-import itertools
-
 from dmlc.binding import Graph, Operator
 from dmlc.catalog import find_function
 from dmlc.codegen.dialect import Dialect, Unsupported
@@ -21,7 +19,6 @@ from dmlc.kernel.json import kernel_to_json
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Limits, Profile, find_profile
-from dmlc.kernel.verify import verify_kernel
 from dmlc.parameters import expect_flag, expect_text
 from dmlc.program import Program
 from dmlc.report import Report, count_unfused, find_origins, make_report
@@ -155,12 +152,9 @@ def _lower(
         rewritten = widen_booleans(rewritten)
         verify(rewritten, "widen_booleans")
     fusion = _fuse(rewritten, dialect, shape)
-    kernels = tuple(
+    return fusion, tuple(
         lower_group(fusion.function, group, shape, dialect.limits) for group in fusion.groups
     )
-    for kernel in itertools.chain.from_iterable(kernels):
-        verify_kernel(kernel, "lower")
-    return fusion, kernels
 
 
 def _render(

@@ -22,14 +22,13 @@ from dmlc.kernel.emit import Names
 from dmlc.kernel.footprint import count_steps, measure_footprint
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import ACCESS, check_limits, find_gathered, find_index, lower
+from dmlc.kernel.passes import run_passes
 from dmlc.kernel.phases import Phase, collect_phases, fold_parts, part_members, store_parts
 from dmlc.kernel.points import find_together, lower_points
-from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.row_loops import lower_rows
 from dmlc.kernel.rows import Rows, collect_rows
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.space import Space, cut
-from dmlc.kernel.tidy import tidy
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Pass
@@ -329,7 +328,7 @@ def _make_kernel(
         stages,
         passes,
     )
-    return tidy(name_arithmetic(made, limits.precise))
+    return run_passes(made, function, limits)
 
 
 def _measure_effort(phases: Sequence[Phase]) -> float:

@@ -20,9 +20,8 @@ from dmlc.kernel.element import Elements, Gather, Read, collect_elements, tensor
 from dmlc.kernel.footprint import measure_footprint
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.gpu import lower_flat
-from dmlc.kernel.precise import name_arithmetic
+from dmlc.kernel.passes import run_passes
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile
-from dmlc.kernel.tidy import tidy
 from dmlc.source import UnsupportedError
 
 
@@ -67,7 +66,7 @@ def lower(
         stages=stages,
         passes=(stages,),
     )
-    return tidy(name_arithmetic(made, limits.precise))
+    return run_passes(made, function, limits)
 
 
 ACCESS = {

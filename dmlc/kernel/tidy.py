@@ -1,8 +1,7 @@
 """Makes a kernel read as if one person had written all of it.
 
 Phases and loops are written one by one, each as if it were alone. Here what an outer scope has at
-hand already is used again; positions in buffers that are needed more than once get a name (see
-`offsets`); and names are numbered only where another of that name is in sight.
+hand already is used again, and names are numbered only where another of that name is in sight.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import dataclasses
 from collections.abc import Container, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.rewrite import (
     NUMBER,
     define,
@@ -30,10 +28,9 @@ def tidy(kernel: k.Kernel) -> k.Kernel:
     taken |= dict.fromkeys([s.name for s, _ in kernel.scalars], 0)
     arrays = {array.name: _take(array.name, taken) for array in kernel.arrays}
     fixed = {b.name for b in kernel.buffers if b.access is k.Access.READ}
-    body = name_offsets(kernel.body)
     return dataclasses.replace(
         kernel,
-        body=_Naming(fixed, arrays).write(body, {}, {}, taken),
+        body=_Naming(fixed, arrays).write(kernel.body, {}, {}, taken),
         arrays=tuple(dataclasses.replace(a, name=arrays[a.name]) for a in kernel.arrays),
     )
 

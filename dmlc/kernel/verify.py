@@ -1,27 +1,43 @@
-"""Checks a kernel: types, scopes, access to buffers, and barriers that all items of a group meet.
+"""Checks a kernel: types, scopes, access to buffers, barriers that all items of a group meet, and
+positions that `bounds` knows to be outside.
 
-Whatever makes or changes a kernel has this run after it. What needs values, such as a read outside
-a buffer or a race between work items, `interpret` finds.
+Whatever makes or changes a kernel has this run after it. What needs values, such as a race between
+work items or a position that depends on elements, `interpret` finds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from dmlc.kernel import nodes as k
+from dmlc.kernel.bounds import find_outside
 from dmlc.kernel.print import print_statement, show_type
-from dmlc.kernel.rewrite import list_expressions, list_operands
+from dmlc.kernel.rewrite import find_body, list_expressions, list_operands
 from dmlc.scalars import DataType
 from dmlc.source import InternalError
 
 
-def verify_kernel(kernel: k.Kernel, step: str) -> None:
-    """Raises `InternalError`, naming the step that broke it, where a kernel breaks a rule."""
-    _Verifier(kernel, step).run()
+def verify_kernel(
+    kernel: k.Kernel, step: str, sizes: Mapping[str, int] = MappingProxyType({})
+) -> None:
+    """Raises `InternalError`, naming the step that broke it, where a kernel breaks a rule. Reads
+    and writes of buffers are held to the number of elements that `sizes` has of each."""
+    _Verifier(kernel, step).run(sizes)
+
+
+def _limits(dtype: npt.DTypeLike) -> tuple[int, int]:
+    found = np.iinfo(dtype)
+    return int(found.min), int(found.max)
+
+
+_LIMITS = {dtype: _limits(dtype.dtype) for dtype in DataType if dtype.is_integer}
+"""The least and the largest integer of each type."""
 
 
 class _Verifier:
@@ -31,19 +47,23 @@ class _Verifier:
         self._buffers = {b.name: b for b in kernel.buffers}
         self._arrays = {a.name: a for a in kernel.arrays}
         self._scalars = {s.name: s.type for s, _ in kernel.scalars}
+        self._declared = {*self._buffers, *self._arrays, *self._scalars}
         self._known: dict[str, k.Type] = {}
         """The locals in sight."""
         self._variables: set[str] = set()
         """Those of them that may be assigned."""
         self._varying: set[str] = set()
         """Those of them that may differ between the items of a group."""
+        self._differs = kernel.launch.group_size > 1 and _has_barrier(kernel.body)
+        """Whether it matters that items of a group may have different values."""
         self._statement: k.Statement | None = None
+        signed = "i" if kernel.index_signed else "u"
+        self._limits = {**_LIMITS, DataType.INDEX: _limits(f"{signed}{kernel.index_bits // 8}")}
 
-    def run(self) -> None:
+    def run(self, sizes: Mapping[str, int]) -> None:
         kernel = self._kernel
-        names = [*self._buffers, *self._arrays, *self._scalars]
         declared = len(kernel.buffers) + len(kernel.arrays) + len(kernel.scalars)
-        if len(dict.fromkeys(names)) != declared:
+        if len(self._declared) != declared:
             self._fail("two of its buffers, arrays and scalars have one name")
         launch = kernel.launch
         if min(launch.per_group, launch.group_size, launch.row or 1) < 1:
@@ -51,8 +71,13 @@ class _Verifier:
         for array in kernel.arrays:
             if array.size < 1:
                 self._fail(f"array '{array.name}' has {array.size} elements")
-        self._find_varying(kernel.body)
+        if self._differs:
+            self._find_varying(kernel.body)
         self._check_statements(kernel.body, varies=False)
+        arrays = {a.name: a.size for a in kernel.arrays}
+        for statement, why in find_outside(kernel, {**sizes, **arrays}):
+            self._statement = statement
+            self._fail(why)
 
     # What differs between items ------------------------------------------------------------
 
@@ -88,18 +113,20 @@ class _Verifier:
                     pass
 
     def _varies(self, expression: k.Expression) -> bool:
-        """Whether items of a group may have different values of it."""
+        """Whether items of a group may have different values of it, and that matters."""
+        if not self._differs:
+            return False
         match expression:
             case k.Literal() | k.Scalar() | k.Numbers() | k.Lead():
                 return False
             case k.Position(geometry=geometry):
-                return geometry is k.Geometry.LANE and self._kernel.launch.group_size > 1
+                return geometry is k.Geometry.LANE
             case k.Local(name=name):
                 return name in self._varying
             case k.Load(buffer=buffer) if self._buffers[buffer].access is not k.Access.READ:
                 return True  # Another item may have written it by now.
             case k.Element(array=array) if not self._arrays[array].shared:
-                return self._kernel.launch.group_size > 1
+                return True
             case _:
                 return any(map(self._varies, list_operands(expression)))
 
@@ -171,8 +198,7 @@ class _Verifier:
         self._known = outside
 
     def _define(self, local: k.Local, *, assignable: bool) -> None:
-        taken = (self._known, self._buffers, self._arrays, self._scalars)
-        if any(local.name in names for names in taken):
+        if local.name in self._known or local.name in self._declared:
             self._fail(f"'{local.name}' is defined where another of that name is in sight")
         self._known[local.name] = local.type
         if assignable:
@@ -199,7 +225,15 @@ class _Verifier:
         for operand in list_operands(expression):
             self._check(operand)
         made = expression.type
-        match expression:
+        match expression:  # What is most common comes first.
+            case k.Operate(operation=operation, operands=operands):
+                first = operands[0].type
+                for operand in operands[1:]:
+                    self._expect(operand, first)
+                if len(operands) != operation.arity or not operation.operands.accept(first.dtype):
+                    self._fail(f"{operation.name} of {len(operands)} {show_type(first)}")
+                result = operation.result_type(first.dtype)
+                self._agree(expression, k.Type(result, first.lanes))
             case k.Local(name=name):
                 if self._known.get(name) != made:
                     self._fail(f"'{name}' is no {show_type(made)} in sight")
@@ -221,14 +255,6 @@ class _Verifier:
             case k.Element(array=array, index=index):
                 self._expect(index, k.INDEX)
                 self._agree(expression, k.Type(self._array(array).dtype, made.lanes))
-            case k.Operate(operation=operation, operands=operands):
-                first = operands[0].type
-                for operand in operands[1:]:
-                    self._expect(operand, first)
-                if len(operands) != operation.arity or not operation.operands.accept(first.dtype):
-                    self._fail(f"{operation.name} of {len(operands)} {show_type(first)}")
-                result = operation.result_type(first.dtype)
-                self._agree(expression, k.Type(result, first.lanes))
             case k.Choose(condition=condition, then=then, otherwise=otherwise):
                 self._expect(then, made)
                 self._expect(otherwise, made)
@@ -260,15 +286,13 @@ class _Verifier:
                     self._fail(f"{value} is no f32")
         if dtype.is_float or dtype is DataType.BOOL:
             return
-        signed = self._kernel.index_signed
-        index = np.dtype(f"{'i' if signed else 'u'}{self._kernel.index_bits // 8}")
-        limits = np.iinfo(index if dtype is DataType.INDEX else dtype.dtype)
-        if not isinstance(value, int) or not limits.min <= value <= limits.max:
+        least, most = self._limits[dtype]
+        if not isinstance(value, int) or not least <= value <= most:
             self._fail(f"{value} is no {dtype.short}")
 
     def _expect(self, expression: k.Expression, type: k.Type) -> None:
         """A part of the statement or expression at hand has a type."""
-        if expression.type != type:
+        if expression.type is not type and expression.type != type:
             self._fail(f"{show_type(expression.type)} stands where {show_type(type)} must")
 
     def _agree(self, expression: k.Expression, type: k.Type) -> None:
@@ -281,3 +305,7 @@ class _Verifier:
             f"broken kernel after {self._step}: '{self._kernel.name}': {what}\n"
             f"  in {self._statement and print_statement(self._statement)}"
         )
+
+
+def _has_barrier(statements: Sequence[k.Statement]) -> bool:
+    return any(isinstance(s, k.Barrier) or _has_barrier(find_body(s)) for s in statements)

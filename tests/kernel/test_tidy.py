@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dmlc.kernel import nodes as k
+from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.tidy import tidy
 from dmlc.scalars import OPERATIONS, DataType
@@ -41,7 +42,7 @@ def lines(*body: k.Statement, arrays: tuple[k.Array, ...] = ()) -> list[str]:
         k.Buffer("y", DataType.FLOAT32, k.Access.READ_WRITE),
     )
     kernel = k.Kernel("f", buffers, (), k.Launch(1, 1, 1), body, arrays=arrays)
-    text = [line.strip() for line in print_kernel(tidy(kernel)).splitlines()]
+    text = [line.strip() for line in print_kernel(tidy(name_offsets(kernel))).splitlines()]
     return text[1 + text.index("buffer y: f32 read_write") : -1]
 
 
