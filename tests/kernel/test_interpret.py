@@ -159,12 +159,12 @@ def test_an_arm_that_is_not_taken_is_not_read() -> None:
                 k.Store("y", LANE, element("tile", apply("sub", number(7), LANE))),
             ),
             SHARED,
-            "'tile' is read where another writes it",
+            "'tile' is read where another item writes it",
         ),
         (
             (k.Put("tile", number(3), load(LANE)),),
             SHARED,
-            "'tile' is written where another item uses it",
+            "'tile' is written where another item reads or writes it",
         ),
         (
             (
@@ -174,7 +174,7 @@ def test_an_arm_that_is_not_taken_is_not_read() -> None:
                 k.Put("tile", LANE, load(LANE)),
             ),
             SHARED,
-            "'tile' is written where another item uses it",
+            "'tile' is written where another item reads or writes it",
         ),
         (
             (k.If(apply("lt", LANE, number(5)), (k.Barrier(),)),),
