@@ -15,6 +15,7 @@ from dmlc.reference import evaluate
 from dmlc.scalars import Array
 from dmlc.source import InternalError
 from tests.goldens import find_wrong, make_inputs, read_case
+from tests.kernel.lowering import run
 from tests.kernel.mutations import OF_EXPRESSIONS, OF_KERNELS, OF_STATEMENTS, list_mutants
 
 COUNT = 33001
@@ -130,3 +131,12 @@ def test_broken_kernels_are_found_out(kind: str) -> None:
             found.append(catch(case, fused, changed, broken, inputs, wanted))
     assert found, f"no place in {case} where {kind}"
     assert set(found) == finders
+
+
+def test_tests_of_schedules_find_a_wrong_kernel() -> None:
+    function = read_case("relu_grad_f32")
+    fused, (kernel,) = make_kernels(function, "opencl", "gpu")
+    run(fused, (kernel,))
+    (wrong,) = list_mutants(kernel, "a condition is the other way")
+    with pytest.raises(AssertionError, match="OutputGradientTensor: "):
+        run(fused, (wrong,))

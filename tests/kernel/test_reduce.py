@@ -10,27 +10,20 @@ import pytest
 from dmlc import ir
 from dmlc.codegen.render import find_dialect
 from dmlc.kernel import nodes as k
-from dmlc.kernel.group import lower_group
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import CPU, GPU, Profile
 from dmlc.scalars import DataType
 from dmlc.transform.fuse import fuse
 from dmlc.transform.simplify import simplify
+from tests.kernel.lowering import lower_fusion
 from tests.kernel.statements import walk
 from tests.reductions import Shape, batch_norm_training_grad, every_combiner, folded_result
-
-LIMITS = {name: find_dialect(name).limits for name in ("opencl", "hlsl")}
 
 
 def lower(
     function: ir.Function, profile: Profile = CPU, target: str = "opencl"
 ) -> tuple[k.Kernel, ...]:
-    fusion = fuse(simplify(function))
-    return tuple(
-        kernel
-        for group in fusion.groups
-        for kernel in lower_group(fusion.function, group, profile, LIMITS[target])
-    )
+    return lower_fusion(fuse(simplify(function)), profile, target)
 
 
 def fold(sizes: Sequence[int], kept: Sequence[int], combiner: str = "sum") -> ir.Function:
@@ -208,7 +201,7 @@ def test_more_buffers_than_one_kernel_takes_are_shared_out() -> None:
       }}
     }}"""
     kernels = lower(ir.parse(text), GPU, "hlsl")
-    assert all(len(kernel.buffers) <= LIMITS["hlsl"].buffers for kernel in kernels)
+    assert all(len(kernel.buffers) <= find_dialect("hlsl").limits.buffers for kernel in kernels)
 
 
 @pytest.mark.parametrize(
