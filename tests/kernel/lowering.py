@@ -4,6 +4,7 @@ whatever the test asks of it: its results are the reference's, within the bounds
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -15,7 +16,9 @@ from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.lower import lower
 from dmlc.kernel.passes import find_sizes
 from dmlc.kernel.schedule import Profile
+from dmlc.pipeline import make_kernels
 from dmlc.reference import evaluate
+from dmlc.scalars import Array
 from dmlc.testing.bounds import bound_errors
 from dmlc.transform.fuse import Fusion
 from tests.goldens import make_inputs
@@ -45,6 +48,19 @@ def lower_elements(function: ir.Function, profile: Profile, target: str = "openc
     kernel = lower(function, tuple(stage.name for stage in function.stages), profile, limits)
     run(function, (kernel,))
     return kernel
+
+
+def interpret(
+    function: ir.Function,
+    inputs: Mapping[str, Array],
+    target: str = "opencl",
+    profile: str | None = None,
+    *,
+    misaligned: int = 0,
+) -> dict[str, Array]:
+    """The results of a function's kernels, as they are compiled for a target, verified and run."""
+    fused, kernels = make_kernels(function, target, profile)
+    return run_kernels(fused, kernels, inputs, misaligned=misaligned)
 
 
 def run(function: ir.Function, kernels: tuple[k.Kernel, ...]) -> None:

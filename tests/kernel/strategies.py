@@ -221,7 +221,7 @@ def kernels(draw: st.DrawFn) -> k.Kernel:
     """Kernels of every statement and expression but barriers, with a word for every field."""
     parts = _Draw(draw)
     launch = k.Launch(
-        draw(st.sampled_from((1, 99, "n"))),
+        draw(st.sampled_from((0, "n"))),  # Of these none is known to go outside.
         draw(st.integers(1, 9)),
         draw(st.integers(1, 9)),
         draw(st.none() | st.integers(1, 9)),

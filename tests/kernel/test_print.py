@@ -73,7 +73,7 @@ def test_golden_kernels_are_read_back(
         read_back(kernel)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(kernels())
 def test_any_kernel_is_read_back(kernel: k.Kernel) -> None:
     verify_kernel(kernel, "test")

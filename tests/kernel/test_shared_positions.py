@@ -10,12 +10,11 @@ import pytest
 import dmlc
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.schedule import CPU, GPU, Profile
-from dmlc.pipeline import find_fusion, make_kernels
+from dmlc.pipeline import find_fusion
 from dmlc.reference import evaluate
 from tests import positions
-from tests.kernel.lowering import lower_fusion
+from tests.kernel.lowering import interpret, lower_fusion
 from tests.kernel.statements import count_steps, count_threads, list_parts, walk
 from tests.shared_positions import FUNCTIONS, read
 
@@ -185,6 +184,5 @@ def test_no_lane_reads_outside_or_races(
 ) -> None:
     function = read(name, *sizes)
     inputs = positions.make_inputs(function)
-    fused, kernels = make_kernels(function, target)
-    got = run_kernels(fused, kernels, inputs, misaligned=1)
+    got = interpret(function, inputs, target, misaligned=1)
     assert positions.find_differences(got, evaluate(function, inputs)) == []
