@@ -187,6 +187,11 @@ def test_an_arm_that_is_not_taken_is_not_read() -> None:
             "only 7 of 8 items of group 0 wait",
         ),
         (
+            (k.For(k.Local("i", k.INDEX), number(2**32 - 6), number(2**32 - 1), 4, ()),),
+            (),
+            "a loop counts past the largest position",
+        ),
+        (
             (
                 k.If(k.Literal(k.BOOL, True), (k.Let(k.Local("a", FLOAT), load(LANE)),)),
                 k.Store("y", LANE, k.Local("a", FLOAT)),
