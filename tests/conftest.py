@@ -1,6 +1,6 @@
 """What every test folder shares: options that rewrite golden files and that run a sample of the
-suite, quick builds on PoCL, drivers started as the runtime starts them, Vulkan under its validation
-layer, and a way out of coverage's sight."""
+suite, quick builds on PoCL, drivers started as the runtime starts them, passes over kernels
+verified one by one, Vulkan under its validation layer, and a way out of coverage's sight."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import is_hypothesis_test
 
+from dmlc.kernel.passes import set_verify_each
 from dmlc.runtime import opencl
 from dmlc.runtime.vulkan import set_validation
 from tests.quick_builds import quick_builds
@@ -52,6 +53,15 @@ def opencl_instructions() -> None:
     """Some tests talk to OpenCL past the runtime: what it chooses for drivers, by asking for their
     devices first, is chosen for those too."""
     opencl.devices()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def verify_each_pass() -> Iterator[None]:
+    """In the tests the verifier looks at what each pass over kernels makes, so that it is the
+    pass that broke a kernel which is named."""
+    before = set_verify_each(True)
+    yield
+    set_verify_each(before)
 
 
 @pytest.fixture(autouse=True, scope="session")

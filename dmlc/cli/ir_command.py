@@ -20,7 +20,7 @@ from dmlc.transform.simplify import simplify
 @click.option(
     "--after", type=click.Choice(["simplify", "factor", "fuse"]), help="Print it after this pass."
 )
-@click.option("--kernel", is_flag=True, help="Print the kernel IR.")
+@click.option("--kernel", is_flag=True, help="Print the kernel IR: with --json a list of kernels.")
 @target_option("The target that --kernel and --after fuse are for.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(
@@ -38,11 +38,11 @@ def command(
 
     OPERATOR is a name of the library, or FILE[:NAME].
     """
-    if kernel and (as_json or after):
-        raise click.UsageError("--kernel goes with neither --json nor --after")
+    if kernel and after:
+        raise click.UsageError("--kernel does not go with --after")
     function = bind_subject(operator, tensors, attributes, dimensions, folders)
     if kernel:
-        click.echo(describe_kernels(function, target))
+        click.echo(describe_kernels(function, target, as_json=as_json))
         return
     fusion: Fusion | None = None
     if after == "simplify":

@@ -290,13 +290,16 @@ class Table:
     dtype: DataType
     extents: tuple[int, ...]
     values: tuple[bool | int | float, ...]
-    strides: tuple[int, ...] | None = None
-    """Always None: what reads a tensor asks it for its strides."""
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
     _array: list[Array] = dataclasses.field(
         default_factory=list[Array], init=False, compare=False, repr=False
     )
     """What `array` gives, once it has been asked."""
+
+    @property
+    def strides(self) -> None:
+        """A table is packed; what reads a tensor asks it for its strides."""
+        return None
 
     def array(self) -> Array:
         """The values in their sizes, not to be written to."""

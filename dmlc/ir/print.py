@@ -62,7 +62,7 @@ def print_table(table: Table) -> list[str]:
     """The lines of one table: a row of its last axis per line."""
     sizes = ", ".join(str(extent) for extent in table.extents)
     head = f"table %{table.name}: {table.dtype.short}[{sizes}] = {{"
-    texts = [constant_text(value).partition(":")[0] for value in table.constants()]
+    texts = [number_text(table.dtype, value) for value in table.values]
     width = max(table.extents[-1], 1) if len(table.extents) > 1 else max(len(texts), 1)
     rows = [", ".join(texts[at : at + width]) for at in range(0, len(texts), width)]
     if len(rows) <= 1:
@@ -133,23 +133,23 @@ def _instruction(instruction: Instruction, texts: list[str]) -> str:
 
 def constant_text(constant: Constant) -> str:
     """A literal that reads back to the same constant."""
-    dtype, value = constant.dtype, constant.value
+    text = number_text(constant.dtype, constant.value)
+    plain = constant.dtype in (DataType.BOOL, DataType.INDEX, DataType.FLOAT32)
+    return text if plain else f"{text}:{constant.dtype.short}"
+
+
+def number_text(dtype: DataType, value: bool | int | float) -> str:
+    """A literal without its type."""
     if dtype is DataType.BOOL:
         return "true" if value else "false"
-    if dtype is DataType.INDEX:
-        return str(int(value))
     if not dtype.is_float:
-        return f"{int(value)}:{dtype.short}"
+        return str(int(value))
     number = float(value)
     if math.isnan(number):
-        text = "nan"
-    elif math.isinf(number):
-        text = "inf" if number > 0 else "-inf"
-    elif dtype is DataType.FLOAT32:
-        text = str(np.float32(number))
-    else:
-        text = repr(number)
-    return text if dtype is DataType.FLOAT32 else f"{text}:{dtype.short}"
+        return "nan"
+    if math.isinf(number):
+        return "inf" if number > 0 else "-inf"
+    return str(np.float32(number)) if dtype is DataType.FLOAT32 else repr(number)
 
 
 def _tensor(parameter: Parameter) -> str:

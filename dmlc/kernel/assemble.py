@@ -18,13 +18,12 @@ from dmlc.kernel.emit import Names
 from dmlc.kernel.footprint import count_steps, measure_footprint
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import lower_nest
+from dmlc.kernel.passes import run_passes
 from dmlc.kernel.phases import Phase
-from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.rows import Rows
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile, cpu, gpu
 from dmlc.kernel.schedule.nest import Kind, Loop, Nest, walk
 from dmlc.kernel.streaming import Streaming
-from dmlc.kernel.tidy import tidy
 from dmlc.source import UnsupportedError
 
 
@@ -91,7 +90,7 @@ def make_kernel(
         stages,
         passes,
     )
-    return tidy(name_arithmetic(made, limits.precise))
+    return run_passes(made, function, limits)
 
 
 def _find_launch(nest: Nest, limits: Limits) -> k.Launch:

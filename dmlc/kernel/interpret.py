@@ -6,93 +6,38 @@ nobody has written, a barrier that only some items of a group meet, and a race: 
 one item writes and another reads or writes, with no barrier between. A wrong schedule so shows
 without a driver and without a device.
 
-Scalars are arrays with one entry for each work item, vectors have a second axis of lanes. Values
-have the types that devices compute in, so that integers and positions wrap as they do there.
+A kernel is first made into functions, one for each statement and expression, which are told the
+items that come to them: a mask, or None for all. Scalars are arrays with one entry for each work
+item, or with a single one that stands for all; vectors have a second axis of lanes. Values have
+the types that devices compute in, so that integers and positions wrap as they do there.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.print import print_expression
+from dmlc.kernel.memory import Cells, Memory, Who, WorkItems
+from dmlc.kernel.print import print_expression, print_statement
+from dmlc.kernel.rewrite import walk
 from dmlc.scalars import Array, DataType, convert
 from dmlc.source import InternalError
 
-_NOBODY, _SEVERAL = -1, -2
-"""In place of the number of the work item that wrote or read an element."""
+__all__ = ["KernelFault", "Memory", "evaluate_function", "run_kernel", "run_kernels"]
 
-_Items = npt.NDArray[np.int64]
-_Mask = npt.NDArray[np.bool_]
+_Value: TypeAlias = Callable[[Who], Array]
+_Step: TypeAlias = Callable[[Who], None]
 
 
 class KernelFault(InternalError):
     """A kernel did what no device may do: a bug in what made it."""
-
-
-class Memory:
-    """A buffer's elements, and who wrote and read each since the launch began.
-
-    Two buffers of a kernel may be one `Memory`, where a result is stored over an operand.
-    """
-
-    def __init__(self, values: Array, *, filled: bool, misaligned: int = 0) -> None:
-        """`values` is flat, in the type as stored; `filled` says whether it may be read before it
-        is written. Its first element stands `misaligned` elements after an aligned address."""
-        self.values = values
-        self.filled: _Mask = np.full(values.shape, filled)
-        self.misaligned = misaligned
-        self.forget()
-
-    def forget(self) -> None:
-        """Between two launches, every item sees what all have written."""
-        self.users = _Users(self.values.size)
-
-
-class _Users:
-    """Who wrote and who read each element since all were last in step."""
-
-    def __init__(self, size: int) -> None:
-        self.writer: _Items = np.full(size, _NOBODY)
-        self.reader: _Items = np.full(size, _NOBODY)
-
-    def read(self, places: _Items, items: _Items) -> _Mask:
-        """Notes reads by `items`; true where another wrote the element."""
-        writer = self.writer[places]
-        before = self.reader[places]
-        mine = (before == _NOBODY) | (before == items)
-        self.reader[places] = np.where(mine, items, _SEVERAL)
-        # Of several that read an element in one statement, the last is left.
-        shared = self.reader[places] != items
-        self.reader[places[shared]] = _SEVERAL
-        return (writer != _NOBODY) & (writer != items)
-
-    def write(self, places: _Items, items: _Items) -> _Mask:
-        """Notes writes by `items`; true where another wrote or read the element."""
-        writer, reader = self.writer[places], self.reader[places]
-        self.writer[places] = items
-        beside = self.writer[places] != items
-        others = (writer != _NOBODY) & (writer != items)
-        return others | ((reader != _NOBODY) & (reader != items)) | beside
-
-
-@dataclasses.dataclass(slots=True)
-class _Array:
-    """An array of every work item, or of every group: one row each."""
-
-    array: k.Array
-    values: Array
-    filled: _Mask
-    users: _Users
 
 
 def run_kernel(
@@ -103,7 +48,8 @@ def run_kernel(
     Raises `KernelFault` for what no device may do, naming kernel, statement and work item.
     """
     for memory in {id(m): m for m in memories.values()}.values():
-        memory.forget()
+        # Between two launches, every item sees what all have written.
+        memory.users.forget()
     with np.errstate(all="ignore"):
         _Launch(kernel, memories, sizes or {}).run()
 
@@ -111,16 +57,16 @@ def run_kernel(
 def evaluate_function(function: k.Function, given: Sequence[Array]) -> Array:
     """What a function gives for each of the values of its parameters."""
     values = np.broadcast_arrays(*given)
-    count = values[0].size
-    kernel = dataclasses.replace(function.as_kernel(), scalars=(), launch=k.Launch(count, 1, 1))
+    launch = k.Launch(values[0].size, 1, 1)
+    kernel = dataclasses.replace(function.as_kernel(), launch=launch)
     known = {p.name: v.ravel() for p, v in zip(function.parameters, values, strict=True)}
     with np.errstate(all="ignore"):
-        made = _Launch(kernel, {}, {}, known).run()["result"]
-    return np.broadcast_to(made, count).reshape(values[0].shape)
+        made = _Launch(kernel, {}, {}, known).evaluate(function)
+    return np.broadcast_to(made, launch.count).reshape(values[0].shape)
 
 
 class _Launch:
-    """All work items of a launch, and what each has at hand."""
+    """A kernel made into functions, and what its work items have at hand."""
 
     def __init__(
         self,
@@ -139,340 +85,405 @@ class _Launch:
         groups = -(-count // launch.per_group)
         if launch.row is not None and groups > launch.row:
             groups = -(-groups // launch.row) * launch.row
-        self._size = launch.group_size
-        self._items: _Items = np.arange(groups * self._size, dtype=np.int64)
-        self._groups = groups
-        self._known = dict(known)
-        for scalar, value in kernel.scalars:
-            number = sizes[value] if isinstance(value, str) else value
-            self._known[scalar.name] = np.array([number], self._index)
-        self._arrays = {a.name: self._make_array(a) for a in kernel.arrays}
+        self._items = WorkItems(groups, launch.group_size)
+        self._frame: list[Array] = []
+        """The values of all names, by slot."""
+        self._slots: dict[str, int] = {}
+        """The slots of the names in sight."""
+        self._variables: set[str] = set()
         self._statement: k.Statement | None = None
+        """The one at hand."""
+        for name, values in known.items():
+            self._frame[self._take(name)] = values
+        for scalar, value in () if known else kernel.scalars:
+            number = sizes[value] if isinstance(value, str) else value
+            self._frame[self._take(scalar.name)] = np.array([number], self._dtype(scalar.type))
+        self._cells = {b.name: self._make_buffer(b) for b in kernel.buffers}
+        self._cells |= {a.name: self._make_array(a) for a in kernel.arrays}
+        self._shared = [self._cells[a.name] for a in kernel.arrays if a.shared]
 
-    def _make_array(self, array: k.Array) -> _Array:
-        rows = self._groups if array.shared else self._items.size
-        count = rows * array.size
-        values = np.zeros(count, self._dtype(array.dtype))
-        return _Array(array, values, np.zeros(count, np.bool_), _Users(count))
+    def _make_buffer(self, buffer: k.Buffer) -> Cells:
+        memory = self._memories[buffer.name]
+        cells = Cells(buffer.name, memory, self._items, self._fail)
+        if buffer.dtype.compute is not buffer.dtype:
+            cells.stored, cells.compute = buffer.dtype, buffer.dtype.compute
+        written = [b.name for b in self._kernel.buffers if b.access is not k.Access.READ]
+        is_read_only = all(self._memories[name] is not memory for name in written)
+        cells.is_still = is_read_only and bool(memory.filled.all())
+        return cells
 
-    def _dtype(self, dtype: DataType) -> np.dtype[Any]:
+    def _make_array(self, array: k.Array) -> Cells:
+        items = self._items
+        rows = items.all // items.group_size if array.shared else items.all
+        count = array.size * (items.groups if array.shared else items.all.size)
+        values = np.zeros(count, self._dtype(k.Type(array.dtype)))
+        cells = Cells(array.name, Memory(values, filled=False), items, self._fail)
+        cells.size, cells.rows = array.size, rows * array.size
+        cells.is_shared = array.shared and items.group_size > 1
+        return cells
+
+    def _dtype(self, type: k.Type) -> np.dtype[Any]:
         """What values of a type are computed in."""
-        return self._index if dtype is DataType.INDEX else dtype.compute.dtype
+        return self._index if type.dtype is DataType.INDEX else type.dtype.compute.dtype
 
-    def run(self) -> Mapping[str, Array]:
-        """The values of the locals that the body itself defines, and of those known before."""
-        if self._items.size:
-            self._run_statements(self._kernel.body, np.ones(self._items.size, np.bool_))
-        return self._known
+    def run(self) -> None:
+        if self._items.all.size:
+            self._make_body(self._kernel.body)(None)
+
+    def evaluate(self, function: k.Function) -> Array:
+        """What a function gives, of which the parameters are known."""
+        steps = [self._make_step(step) for step in function.steps]
+        result = self._make(function.result)
+        for step in steps:
+            if step is not None:
+                step(None)
+        return result(None)
+
+    def _fail(self, what: str, bad: Array | None = None, who: Who = None) -> NoReturn:
+        """Raises `KernelFault`; `bad` says which of some items are at fault, or which of their
+        lanes."""
+        at = ""
+        if bad is not None:
+            first = int(np.flatnonzero(bad.reshape(bad.shape[0], -1).any(axis=1))[0])
+            group, item = divmod(int(self._items.find(who)[first]), self._items.group_size)
+            at = f", item {item} of group {group}"
+        line = "" if self._statement is None else f"\n  in {print_statement(self._statement)}"
+        raise KernelFault(f"kernel '{self._kernel.name}'{at}: {what}{line}")
+
+    # Names --------------------------------------------------------------------------------
+
+    def _take(self, name: str) -> int:
+        """A slot for a name that is in sight from here on."""
+        if name in self._slots:
+            self._fail(f"'{name}' is defined where another of that name is in sight")
+        self._slots[name] = len(self._frame)
+        self._frame.append(np.zeros(0))
+        return self._slots[name]
+
+    def _find(self, name: str) -> int:
+        if name not in self._slots:
+            self._fail(f"'{name}' is used where it is not defined")
+        return self._slots[name]
 
     # Statements ---------------------------------------------------------------------------
 
-    @contextmanager
-    def _scope(self) -> Generator[None]:
-        """What is named inside is out of sight after it; what is assigned stays."""
-        outside = tuple(self._known)
-        yield
-        self._known = {name: self._known[name] for name in outside}
-
-    def _define(self, local: k.Local, value: Array) -> None:
-        if local.name in self._known:
-            self._fail(f"'{local.name}' is defined where another of that name is in sight")
-        self._known[local.name] = value
-
-    def _run_statements(self, statements: Sequence[k.Statement], active: _Mask) -> None:
+    def _make_body(self, statements: Sequence[k.Statement]) -> _Step:
+        """Statements, one after the other. What is named among them is out of sight after them."""
+        outside = dict(self._slots)
+        steps: list[tuple[k.Statement, _Step]] = []
         for statement in statements:
             self._statement = statement
-            self._run_statement(statement, active)
+            step = self._make_step(statement)
+            if step is not None:
+                steps.append((statement, step))
+        self._slots = outside
 
-    def _run_statement(self, statement: k.Statement, active: _Mask) -> None:
+        def run(who: Who) -> None:
+            for statement, step in steps:
+                self._statement = statement
+                step(who)
+
+        return run
+
+    def _make_step(self, statement: k.Statement) -> _Step | None:
         match statement:
             case k.Let(local=local, value=value) | k.Variable(local=local, value=value):
-                self._define(local, self._evaluate_as(value, local.type, active))
-            case k.Assign(local=local, value=value):
-                before = self._find(local)
-                after = self._evaluate_as(value, local.type, active)
-                chosen = active if local.type.lanes == 1 else active[:, None]
-                self._known[local.name] = np.where(chosen, after, before)
-            case k.Put(array=array, index=index, value=value):
-                self._put(array, index, value, active)
-            case k.Store(buffer=buffer, index=index, value=value):
-                made = self._evaluate(value, active)
-                places = self._place(buffer, index, value.type.lanes, active)
-                self._store(buffer, places, made, active)
+                if isinstance(statement, k.Variable):
+                    self._variables.add(local.name)
+                else:
+                    self._variables.discard(local.name)
+                return self._make_definition(local, value)
+            case k.Assign():
+                return self._make_assignment(statement)
+            case k.Put(array=name, index=index, value=value):
+                return self._make_write(name, index, value)
+            case k.Store(buffer=name, index=index, value=value):
+                if self._buffers[name].access is k.Access.READ:
+                    self._fail(f"'{name}' is not for writing")
+                return self._make_write(name, index, value)
             case k.StoreWord():
-                self._store_word(statement, active)
+                return self._make_store_word(statement)
             case k.PutHalf():
-                self._put_half(statement, active)
-            case k.If(condition=condition, then=then):
-                inside = active & self._evaluate(condition, active)
-                if inside.any():
-                    with self._scope():
-                        self._run_statements(then, inside)
+                return self._make_put_half(statement)
+            case k.If():
+                return self._make_branch(statement)
             case k.For():
-                self._run_loop(statement, active)
-            case k.Halve(variable=variable, start=start, body=body):
-                number = start
-                while number > 0:
-                    with self._scope():
-                        self._define(variable, np.array([number], self._index))
-                        self._run_statements(body, active)
-                    number //= 2
+                return self._make_loop(statement)
+            case k.Halve():
+                return self._make_halving(statement)
             case k.Barrier():
-                self._wait(active)
+                return self._wait
             case k.Prefetch():
-                pass  # A hint: it may point anywhere.
+                return None  # A hint: it may point anywhere.
 
-    def _run_loop(self, loop: k.For, active: _Mask) -> None:
-        first = loop.stop if loop.backwards else loop.start
-        place = np.broadcast_to(self._evaluate(first, active), active.shape)
-        inside = active
-        while True:
-            self._statement = loop
-            if loop.backwards:
-                inside = inside & (place > self._evaluate(loop.start, inside))
-                place = place - self._index.type(1)
-            else:
-                inside = inside & (place < self._evaluate(loop.stop, inside))
-            if not inside.any():
-                return
-            with self._scope():
-                self._define(loop.variable, place)
-                self._run_statements(loop.body, inside)
-            if not loop.backwards:
-                place = place + self._index.type(loop.step)
+    def _make_definition(self, local: k.Local, value: k.Expression) -> _Step:
+        made = self._make_as(value, local.type)
+        frame, slot = self._frame, self._take(local.name)
 
-    def _wait(self, active: _Mask) -> None:
+        def run(who: Who) -> None:
+            frame[slot] = made(who)
+
+        return run
+
+    def _make_assignment(self, assign: k.Assign) -> _Step:
+        made, frame = self._make_as(assign.value, assign.local.type), self._frame
+        slot, is_scalar = self._find(assign.local.name), assign.local.type.lanes == 1
+
+        def run(who: Who) -> None:
+            after = made(who)
+            if who is not None:
+                after = np.where(who if is_scalar else who[:, None], after, frame[slot])
+            frame[slot] = after
+
+        return run
+
+    def _make_branch(self, branch: k.If) -> _Step:
+        condition, body = self._make(branch.condition), self._make_body(branch.then)
+
+        def run(who: Who) -> None:
+            inside = self._items.narrow(who, condition(who))
+            if inside is not self._items.nobody:
+                body(inside)
+
+        return run
+
+    def _make_turns(self, variable: k.Local, body: Sequence[k.Statement]) -> tuple[int, _Step]:
+        """The slot of a loop's variable, and the loop's body."""
+        self._variables.discard(variable.name)
+        slot = self._take(variable.name)
+        made = self._make_body(body)
+        del self._slots[variable.name]
+        return slot, made
+
+    def _make_loop(self, loop: k.For) -> _Step:
+        first, last = (loop.stop, loop.start) if loop.backwards else (loop.start, loop.stop)
+        begin, end = self._make(first), self._make(last)
+        is_fixed = self._is_fixed(last)
+        slot, body = self._make_turns(loop.variable, loop.body)
+        frame, step, backwards = self._frame, self._index.type(loop.step), loop.backwards
+        most = int(np.iinfo(self._index).max) - loop.step
+
+        def run(who: Who) -> None:
+            place, limit, inside = begin(who), end(who), who
+            is_far = not backwards and (not is_fixed or limit.max() > most)
+            while True:
+                if not is_fixed:
+                    limit = end(inside)
+                inside = self._items.narrow(inside, place > limit if backwards else place < limit)
+                if inside is self._items.nobody:
+                    return
+                if backwards:
+                    place = place - step
+                frame[slot] = place
+                body(inside)
+                self._statement = loop
+                if not backwards:
+                    if is_far and self._items.among(place, inside).max() > most:
+                        self._fail("a loop counts past the largest position")
+                    place = place + step
+
+        return run
+
+    def _is_fixed(self, expression: k.Expression) -> bool:
+        """Whether an expression has the same value at every turn of a loop."""
+        return not any(
+            isinstance(part, k.Load | k.Element)
+            or (isinstance(part, k.Local) and part.name in self._variables)
+            for part in walk(expression)
+        )
+
+    def _make_halving(self, loop: k.Halve) -> _Step:
+        slot, body = self._make_turns(loop.variable, loop.body)
+        turns = [loop.start >> n for n in range(max(loop.start, 0).bit_length())]
+        places = [np.array([turn], self._index) for turn in turns]
+
+        def run(who: Who) -> None:
+            for place in places:
+                self._frame[slot] = place
+                body(who)
+
+        return run
+
+    def _wait(self, who: Who) -> None:
         """A barrier: all items of a group are at it, or none."""
-        here = active.reshape(self._groups, self._size)
-        if (here.any(axis=1) != here.all(axis=1)).any():
-            group = int(np.flatnonzero(here.any(axis=1) != here.all(axis=1))[0])
-            self._fail(f"only {int(here[group].sum())} of {self._size} items of group {group} wait")
-        for array in self._arrays.values():
-            if array.array.shared:
-                rows = np.flatnonzero(here.any(axis=1))
-                for noted in (array.users.writer, array.users.reader):
-                    noted.reshape(self._groups, -1)[rows] = _NOBODY
+        groups: Array | None = None
+        if who is not None:
+            here = np.asarray(who).reshape(self._items.groups, -1)
+            groups, complete = np.any(here, axis=1), np.all(here, axis=1)
+            if (groups != complete).any():
+                group = int(np.flatnonzero(groups != complete)[0])
+                of = f"of {self._items.group_size} items of group {group}"
+                self._fail(f"only {int(here[group].sum())} {of} wait")
+        for cells in self._shared:
+            cells.forget(groups)
 
-    # Memory -------------------------------------------------------------------------------
+    def _make_write(self, name: str, index: k.Expression, value: k.Expression) -> _Step:
+        made, place = self._make(value), self._make(index)
+        cells, lanes = self._cells[name], value.type.lanes
 
-    def _place(self, buffer: str, index: k.Expression, lanes: int, active: _Mask) -> _Items:
-        """The elements `index .. index + lanes` of each active item: one row of lanes each."""
-        memory = self._memories[buffer]
-        return self._count_lanes(buffer, index, lanes, active, memory.values.size)
+        def run(who: Who) -> None:
+            values = made(who)
+            cells.write(place(who), values, lanes, who)
 
-    def _count_lanes(
-        self, name: str, index: k.Expression, lanes: int, active: _Mask, size: int
-    ) -> _Items:
-        found = np.broadcast_to(self._evaluate(index, active), active.shape)[active]
-        first = found.astype(np.int64)
-        places = first[:, None] + np.arange(lanes)
-        outside = (places < 0) | (places >= size)
-        if outside.any():
-            place = places[outside][0]
-            self._fail(f"element {place} of '{name}', which has {size}", _any_lane(outside), active)
-        return places
+        return run
 
-    def _users_of(self, active: _Mask, lanes: int) -> _Items:
-        return np.repeat(self._items[active], lanes)
+    def _make_put_half(self, put: k.PutHalf) -> _Step:
+        made, half = self._make(put.value), self._make(put.half)
+        frame, slot, dtype = self._frame, self._find(put.word.name), self._buffers[put.buffer].dtype
 
-    def _load(self, load: k.Load, active: _Mask) -> Array:
-        buffer, memory = self._buffers[load.buffer], self._memories[load.buffer]
-        if buffer.access is k.Access.WRITE:
-            self._fail(f"'{load.buffer}' is not for reading")
-        lanes = load.type.lanes
-        places = self._place(load.buffer, load.index, lanes, active)
-        if not memory.filled[places].all():
-            missing = _any_lane(~memory.filled[places])
-            self._fail(f"'{load.buffer}' is read before it is written", missing, active)
-        raced = memory.users.read(places.ravel(), self._users_of(active, lanes))
-        if raced.any():
-            bad = _any_lane(raced.reshape(places.shape))
-            self._fail(f"'{load.buffer}' is read where another item writes it", bad, active)
-        return self._spread(convert(memory.values[places], load.type.dtype), active, lanes)
+        def run(who: Who) -> None:
+            stored = convert(made(who), dtype).view(np.uint16).astype(np.uint32)
+            before = frame[slot]
+            after = before | (stored << (half(who).astype(np.uint32) * np.uint32(16)))
+            frame[slot] = after if who is None else np.where(who, after, before)
 
-    def _spread(self, values: Array, active: _Mask, lanes: int) -> Array:
-        """Values of the active items, among zeros for the others."""
-        whole = np.zeros((active.size, lanes), values.dtype)
-        whole[active] = values
-        return whole[:, 0] if lanes == 1 else whole
+        return run
 
-    def _store(self, buffer: str, places: _Items, made: Array, active: _Mask) -> None:
-        memory = self._memories[buffer]
-        if self._buffers[buffer].access is k.Access.READ:
-            self._fail(f"'{buffer}' is not for writing")
-        lanes = places.shape[1]
-        raced = memory.users.write(places.ravel(), self._users_of(active, lanes))
-        if raced.any():
-            bad = _any_lane(raced.reshape(places.shape))
-            self._fail(f"'{buffer}' is written where another item reads or writes it", bad, active)
-        made = np.broadcast_to(made.reshape(made.shape[0], -1), (active.size, lanes))[active]
-        memory.values[places] = convert(made, self._buffers[buffer].dtype)
-        memory.filled[places] = True
-
-    def _put_half(self, put: k.PutHalf, active: _Mask) -> None:
-        value = self._evaluate(put.value, active)
-        stored = convert(value, self._buffers[put.buffer].dtype).view(np.uint16)
-        half = self._evaluate(put.half, active).astype(np.uint32)
-        before = self._find(put.word)
-        after = before | (stored.astype(np.uint32) << (half * np.uint32(16)))
-        self._known[put.word.name] = np.where(active, after, before)
-
-    def _store_word(self, store: k.StoreWord, active: _Mask) -> None:
+    def _make_store_word(self, store: k.StoreWord) -> _Step:
         """Two neighbours of 16 bits; the second may lie past the end, where a buffer has room for
         whole words."""
-        buffer, memory = self._buffers[store.buffer], self._memories[store.buffer]
-        word = np.broadcast_to(self._find(store.word), active.shape)
-        index = np.broadcast_to(self._evaluate(store.index, active), active.shape).astype(np.int64)
-        for half in (0, 1):
-            place = index * 2 + half
-            held = active if half == 0 else active & (place < memory.values.size)
-            if (place[held] >= memory.values.size).any() or (place[held] < 0).any():
-                self._fail(f"a word outside '{store.buffer}'")
-            bits = ((word >> np.uint32(16 * half)) & np.uint32(0xFFFF)).astype(np.uint16)
-            self._store(store.buffer, place[held][:, None], bits.view(buffer.dtype.dtype), held)
+        cells, dtype = self._cells[store.buffer], self._buffers[store.buffer].dtype
+        index, frame, slot = self._make(store.index), self._frame, self._find(store.word.name)
 
-    def _put(self, name: str, index: k.Expression, value: k.Expression, active: _Mask) -> None:
-        array, lanes = self._arrays[name], value.type.lanes
-        made = self._evaluate(value, active)
-        places = self._find_elements(array, index, lanes, active)
-        if array.array.shared:
-            raced = array.users.write(places.ravel(), self._users_of(active, lanes))
-            if raced.any():
-                bad = _any_lane(raced.reshape(places.shape))
-                self._fail(f"'{name}' is written where another item uses it", bad, active)
-        made = np.broadcast_to(made.reshape(made.shape[0], -1), (active.size, lanes))[active]
-        array.values[places] = made
-        array.filled[places] = True
+        def run(who: Who) -> None:
+            first = index(who).astype(np.int64) * 2
+            for number in (0, 1):
+                held = who
+                if number == 1:
+                    held = self._items.narrow(who, first + 1 < cells.size)
+                if held is not self._items.nobody:
+                    bits = (frame[slot] >> np.uint32(16 * number)) & np.uint32(0xFFFF)
+                    halves = convert(bits.astype(np.uint16).view(dtype.dtype), dtype.compute)
+                    cells.write(first + number, halves, 1, held)
 
-    def _find_elements(
-        self, array: _Array, index: k.Expression, lanes: int, active: _Mask
-    ) -> _Items:
-        size = array.array.size
-        places = self._count_lanes(array.array.name, index, lanes, active, size)
-        rows = self._items[active]
-        rows = rows // self._size if array.array.shared else rows
-        return places + rows[:, None] * size
-
-    def _load_element(self, element: k.Element, active: _Mask) -> Array:
-        array, lanes = self._arrays[element.array], element.type.lanes
-        places = self._find_elements(array, element.index, lanes, active)
-        if not array.filled[places].all():
-            missing = _any_lane(~array.filled[places])
-            self._fail(f"'{element.array}' is read before it is written", missing, active)
-        if array.array.shared:
-            raced = array.users.read(places.ravel(), self._users_of(active, lanes))
-            if raced.any():
-                bad = _any_lane(raced.reshape(places.shape))
-                self._fail(f"'{element.array}' is read where another writes it", bad, active)
-        return self._spread(array.values[places], active, lanes)
+        return run
 
     # Expressions --------------------------------------------------------------------------
 
-    def _find(self, local: k.Local) -> Array:
-        if local.name not in self._known:
-            self._fail(f"'{local.name}' is used where it is not defined")
-        return self._known[local.name]
-
-    def _evaluate_as(self, value: k.Expression, type: k.Type, active: _Mask) -> Array:
+    def _make_as(self, value: k.Expression, type: k.Type) -> _Value:
         if value.type != type:
             self._fail(f"{value.type} is given to a local of {type}")
-        return self._evaluate(value, active)
+        return self._make(value)
 
-    def _evaluate(self, node: k.Expression, active: _Mask) -> Array:
-        """The values of an expression: right for the active items, anything for the others. One
-        entry may stand for all items."""
+    def _make(self, node: k.Expression) -> _Value:
+        """The values of an expression: right for the items that come to it, anything for others."""
         lanes = node.type.lanes
         match node:
             case k.Literal():
-                made = np.array([node.value], self._dtype(node.type.dtype))
-                return made if lanes == 1 else np.repeat(made[:, None], lanes, axis=1)
-            case k.Local():
-                return self._find(node)
-            case k.Scalar():
-                return self._known[node.name]
-            case k.Position():
-                group = node.geometry is k.Geometry.GROUP
-                found = self._items // self._size if group else self._items % self._size
-                return found.astype(self._index)
-            case k.Load():
-                return self._load(node, active)
-            case k.Element():
-                return self._load_element(node, active)
-            case k.Operate():
-                return self._operate(node, active)
-            case k.Choose():
-                return self._choose(node, active)
-            case k.Convert():
-                return self._convert(node, active)
-            case k.Reinterpret(operand=operand):
-                return self._evaluate(operand, active).view(self._dtype(node.type.dtype))
-            case k.Broadcast():
-                return np.repeat(self._evaluate(node.operand, active)[:, None], lanes, axis=1)
+                made = np.full((1, lanes) if lanes > 1 else 1, node.value, self._dtype(node.type))
+                return lambda _: made
             case k.Numbers(values=values):
-                return np.array([values], np.int64).astype(self._dtype(node.type.dtype))
+                made = np.array([values], np.int64).astype(self._dtype(node.type))
+                return lambda _: made
+            case k.Position(geometry=geometry):
+                made = self._find_position(geometry)
+                return lambda _: made
             case k.Lead(buffer=buffer, bytes=size):
                 element = self._buffers[buffer].dtype.bytes
                 lead = -self._memories[buffer].misaligned * element % size // element
-                return np.array([lead], self._index)
+                made = np.array([lead], self._index)
+                return lambda _: made
+            case k.Local(name=name) | k.Scalar(name=name):
+                frame, slot = self._frame, self._find(name)
+                return lambda _: frame[slot]
+            case k.Load(buffer=name, index=index) | k.Element(array=name, index=index):
+                if isinstance(node, k.Load) and self._buffers[name].access is k.Access.WRITE:
+                    self._fail(f"'{name}' is not for reading")
+                cells, place = self._cells[name], self._make(index)
+                return lambda who: cells.read(place(who), lanes, who)
+            case k.Operate():
+                return self._make_operation(node)
+            case k.Choose():
+                return self._make_choice(node)
+            case k.Convert():
+                return self._make_conversion(node)
+            case k.Reinterpret():
+                operand, bits = self._make(node.operand), self._dtype(node.type)
+                return lambda who: operand(who).view(bits)
+            case k.Broadcast():
+                operand = self._make(node.operand)
+                return lambda who: operand(who).repeat(lanes).reshape(-1, lanes)
             case k.Join():
-                halves = [self._evaluate(h, active) for h in (node.low, node.high)]
-                rows = max(h.shape[0] for h in halves)
-                wide = [np.broadcast_to(h, (rows, h.shape[1])) for h in halves]
-                return np.concatenate(wide, axis=1)
+                low, high = self._make(node.low), self._make(node.high)
+                return lambda who: _beside(low(who), high(who))
             case k.Shuffle():
-                pair = [self._evaluate(v, active) for v in (node.first, node.second)]
-                rows = max(v.shape[0] for v in pair)
-                wide = [np.broadcast_to(v, (rows, v.shape[1])) for v in pair]
-                return np.concatenate(wide, axis=1)[:, list(node.lanes)]
+                first, second = self._make(node.first), self._make(node.second)
+                taken = list(node.lanes)
+                return lambda who: _beside(first(who), second(who))[:, taken]
 
-    def _operate(self, node: k.Operate, active: _Mask) -> Array:
-        types = {o.type for o in node.operands}
-        if len(types) != 1:
+    def _find_position(self, geometry: k.Geometry) -> Array:
+        items, is_group = self._items, geometry is k.Geometry.GROUP
+        found = items.all // items.group_size if is_group else items.all % items.group_size
+        varies = items.groups if is_group else items.group_size
+        return found[: None if varies > 1 else 1].astype(self._index)
+
+    def _make_operation(self, node: k.Operate) -> _Value:
+        if any(operand.type != node.operands[0].type for operand in node.operands):
             self._fail(f"operands of several types in {print_expression(node)}")
-        name = node.operation.name
-        first = self._evaluate(node.operands[0], active)
+        evaluate, dtype = _find_evaluation(node, self._index), self._dtype(node.type)
+        operands = [self._make(operand) for operand in node.operands]
+        name, is_exact = node.operation.name, isinstance(evaluate, np.ufunc)
         if name in ("and", "or") and node.type.lanes == 1:
-            # The second operand is computed where the first does not decide.
-            undecided = active & (first if name == "and" else ~first)
-            if not undecided.any():
-                return first
-            return node.operation.evaluate(first, self._evaluate(node.operands[1], undecided))
-        rest = [self._evaluate(o, active) for o in node.operands[1:]]
-        made = np.asarray(node.operation.evaluate(first, *rest))
-        return made.astype(self._dtype(node.type.dtype), copy=False)
+            first, second = operands
 
-    def _choose(self, node: k.Choose, active: _Mask) -> Array:
-        condition = self._evaluate(node.condition, active)
+            def run(who: Who) -> Array:
+                # The second operand is computed where the first does not decide.
+                found = first(who)
+                undecided = self._items.narrow(who, found if name == "and" else ~found)
+                return (
+                    found if undecided is self._items.nobody else evaluate(found, second(undecided))
+                )
+
+            return run
+        if is_exact and len(operands) == 2:
+            left, right = operands
+            return lambda who: evaluate(left(who), right(who))
+        return lambda who: evaluate(*[o(who) for o in operands]).astype(dtype, copy=False)
+
+    def _make_choice(self, node: k.Choose) -> _Value:
+        condition, then = self._make(node.condition), self._make(node.then)
+        otherwise, is_wide = self._make(node.otherwise), node.type.lanes > 1
         if node.condition.type.lanes > 1:
-            arms = [self._evaluate(arm, active) for arm in (node.then, node.otherwise)]
-            return np.where(condition, *arms)
-        chosen = np.broadcast_to(condition, active.shape)
-        then = self._evaluate(node.then, active & chosen)
-        otherwise = self._evaluate(node.otherwise, active & ~chosen)
-        return np.where(chosen if node.type.lanes == 1 else chosen[:, None], then, otherwise)
+            return lambda who: np.where(condition(who), then(who), otherwise(who))
 
-    def _convert(self, node: k.Convert, active: _Mask) -> Array:
+        def run(who: Who) -> Array:
+            chosen = condition(who)
+            some = self._items.narrow(who, chosen)
+            if some is self._items.nobody:
+                return otherwise(who)
+            others = self._items.narrow(who, ~chosen)
+            if others is self._items.nobody:
+                return then(who)
+            return np.where(chosen[:, None] if is_wide else chosen, then(some), otherwise(others))
+
+        return run
+
+    def _make_conversion(self, node: k.Convert) -> _Value:
         """A position is the integer of its width under another name."""
-        values, target = self._evaluate(node.operand, active), node.type.dtype
+        operand, target, dtype = self._make(node.operand), node.type.dtype, self._dtype(node.type)
         if target is DataType.INDEX:
-            integer = next(t for t in DataType if t.dtype == self._index and t.is_integer)
-            return convert(values, integer)
-        return convert(values, target).astype(target.compute.dtype, copy=False)
-
-    # Faults -------------------------------------------------------------------------------
-
-    def _fail(self, what: str, bad: _Mask | None = None, active: _Mask | None = None) -> None:
-        """Raises `KernelFault`; `bad` says which of the active items are at fault."""
-        who = ""
-        if bad is not None and active is not None:
-            item = int(self._items[active][bad][0])
-            who = f", item {item % self._size} of group {item // self._size}"
-        raise KernelFault(f"kernel '{self._kernel.name}'{who}: {what}\n  in {self._statement}")
+            target = next(t for t in DataType if t.dtype == self._index and t.is_integer)
+        return lambda who: convert(operand(who), target).astype(dtype, copy=False)
 
 
-def _any_lane(lanes: _Mask) -> _Mask:
-    """The items of which any lane is true."""
-    return np.asarray(np.any(lanes, axis=1))
+def _beside(first: Array, second: Array) -> Array:
+    """The lanes of two vectors of some items, side by side."""
+    rows = max(first.shape[0], second.shape[0])
+    pair = [v if v.shape[0] == rows else v.repeat(rows, axis=0) for v in (first, second)]
+    return np.concatenate(pair, axis=1)
+
+
+_COUNTED: Mapping[str, Callable[..., Array]] = {"div": np.floor_divide, "mod": np.remainder}
+"""Quotients of numbers without a sign by what is not 0."""
+
+
+def _find_evaluation(node: k.Operate, index: np.dtype[Any]) -> Callable[..., Array]:
+    """What computes an operation, where positions are of a type."""
+    operation, divisor = node.operation, node.operands[-1]
+    is_plain = isinstance(divisor, k.Literal) and divisor.type == k.INDEX and divisor.value != 0
+    if index.kind == "u" and is_plain:
+        return _COUNTED.get(operation.name, operation.evaluate)
+    return operation.evaluate
 
 
 # Programs ------------------------------------------------------------------------------------

@@ -836,14 +836,13 @@ class _Writer:
         if isinstance(first, k.Literal) and last == index(int(first.value) + 1):
             return body + self._settle(node, scope, first, [])
         place, within = variable, list[k.Statement]()
-        low, high = first, last
         lanes = scope.lanes
-        if isinstance(low, k.Literal) and isinstance(high, k.Literal) and lanes > 1:
-            if int(high.value - low.value) % lanes:
-                # The last vector takes some points of the one before once more.
-                place = self.frame.variable("x")
-                start = operate("min", place, index(int(high.value) - lanes))
-                within.append(k.Let(variable, start))
+        fixed = isinstance(first, k.Literal) and isinstance(last, k.Literal)
+        if fixed and int(last.value - first.value) % lanes:
+            # The last vector takes some points of the one before once more.
+            place = self.frame.variable("x")
+            again = operate("min", place, index(int(last.value) - lanes))
+            within.append(k.Let(variable, again))
         made = self._settle(node, scope, variable, within)
         return [*body, k.For(place, first, last, lanes, tuple(made))]
 

@@ -29,9 +29,9 @@ _WORTH = 2
 """Operations from which on a position is worth a name of its own."""
 
 
-def name_offsets(statements: Sequence[k.Statement]) -> tuple[k.Statement, ...]:
-    """The statements of a kernel, with names for what their positions share."""
-    return _Offsets().write(statements, set())
+def name_offsets(kernel: k.Kernel) -> k.Kernel:
+    """The same kernel, with names for what its positions share."""
+    return dataclasses.replace(kernel, body=_Offsets().write(kernel.body, set()))
 
 
 @dataclasses.dataclass(slots=True)

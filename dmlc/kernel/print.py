@@ -1,37 +1,132 @@
-"""The kernel IR as text, for people: what was decided before any output language had a say."""
+"""The text form of the kernel IR: what was decided before any output language had a say. `parse`
+reads it back to an equal kernel.
+
+One line per declaration and per statement. A name has its type where it is defined; a read has
+one where it is of a vector. A literal without a type is an `f32` where it has a point or an
+exponent, and an `index` where it has none. A local that is called like a literal or a position
+has a `%` before it.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
+from dmlc.ir.print import number_text
+from dmlc.ir.scan import LITERALS
 from dmlc.kernel import nodes as k
 from dmlc.scalars import DataType
+
+RESERVED = (*LITERALS, *(geometry.value for geometry in k.Geometry))
+"""Words that are values by themselves."""
 
 
 def print_kernel(kernel: k.Kernel) -> str:
     """The text of a kernel; it ends without a line break."""
-    buffers = [f"{b.name}: {b.dtype.short} {b.access.value}" for b in kernel.buffers]
-    scalars = [f"{s.name}: {_type(s.type)} = {value}" for s, value in kernel.scalars]
     launch = kernel.launch
-    lines = [f"// {line}" for line in kernel.summary]
-    lines += [
-        f"kernel {kernel.name}({', '.join([*buffers, *scalars])})",
-        f"  launch ceil({launch.count} / {launch.per_group}) groups of {launch.group_size}, "
-        f"index of {kernel.index_bits} bits {{",
-        *(f"  {_array(array)}" for array in kernel.arrays),
-        *_statements(kernel.body, "  "),
-        "}",
+    groups = f"launch ceil({launch.count} / {launch.per_group}) groups of {launch.group_size}"
+    rows = "" if launch.row is None else f" in rows of {launch.row}"
+    lines = [
+        *(f"summary {_quote(line)}" for line in kernel.summary),
+        *([f"walk {_quote(kernel.walk)}"] if kernel.walk else []),
+        *([f"apart {_quote(kernel.apart)}"] if kernel.apart else []),
+        *([f"effort {kernel.effort!r}"] if kernel.effort != 1 else []),
+        *([f"stages ({', '.join(kernel.stages)})"] if kernel.stages else []),
+        *(f"pass ({', '.join(stages)})" for stages in kernel.passes),
+        f"{groups}{rows}, index {'s' if kernel.index_signed else 'u'}{kernel.index_bits}",
+        *map(_buffer, kernel.buffers),
+        *(f"scalar {_name(s.name)}: {show_type(s.type)} = {value}" for s, value in kernel.scalars),
+        *map(_array, kernel.arrays),
     ]
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            f"kernel {kernel.name} {{",
+            *(f"  {line}" for line in lines),
+            *_statements(kernel.body, "  "),
+            "}",
+        ]
+    )
+
+
+def show_type(type: k.Type) -> str:
+    """The text of a type: `f32`, or `f32x16` for a vector."""
+    return type.dtype.short if type.lanes == 1 else f"{type.dtype.short}x{type.lanes}"
+
+
+def print_statement(statement: k.Statement) -> str:
+    """The text of a statement without what is in it, on one line."""
+    match statement:
+        case k.Let(local=local, value=value):
+            return f"let {_defined(local)} = {print_expression(value)}"
+        case k.Variable(local=local, value=value):
+            return f"var {_defined(local)} = {print_expression(value)}"
+        case k.Assign(local=local, value=value):
+            return f"set {_name(local.name)} = {print_expression(value)}"
+        case k.Put(array=array, index=index, value=value):
+            return f"put {_place(array, index)} = {print_expression(value)}"
+        case k.Barrier():
+            return "barrier"
+        case k.For(variable=variable, start=start, stop=stop, step=step):
+            head = f"for {_name(variable.name)} in {print_expression(start)}"
+            steps = "" if step == 1 else f" step {step}"
+            how = " unroll" * statement.unroll + " backwards" * statement.backwards
+            return f"{head} .. {print_expression(stop)}{steps}{how}"
+        case k.Halve(variable=variable, start=start):
+            return f"halve {_name(variable.name)} from {start}"
+        case k.If(condition=condition):
+            return f"if {print_expression(condition)}"
+        case k.Store(buffer=buffer, index=index, value=value, streaming=streaming):
+            where = "" if streaming is None else f" streaming where {print_expression(streaming)}"
+            return f"store {_place(buffer, index)} = {print_expression(value)}{where}"
+        case k.Prefetch(buffer=buffer, index=index):
+            return f"prefetch {_place(buffer, index)}"
+        case k.PutHalf(word=word, buffer=buffer, half=half, value=value):
+            place = _place(word.name, half)
+            return f"put_half {place} = {print_expression(value)} as {buffer}"
+        case k.StoreWord(buffer=buffer, index=index, word=word):
+            return f"store_word {_place(buffer, index)} = {_name(word.name)}"
 
 
 def print_expression(node: k.Expression) -> str:
     """The text of an expression, on one line."""
-    return _expression(node)
+    match node:
+        case k.Literal(type=type, value=value):
+            plain = type in (k.BOOL, k.INDEX, k.Type(DataType.FLOAT32))
+            text = number_text(type.dtype, value)
+            return text if plain else f"{text}:{show_type(type)}"
+        case k.Local(name=name) | k.Scalar(name=name):
+            return _name(name)
+        case k.Position(geometry=geometry):
+            return geometry.value
+        case k.Load(buffer=name, index=index) | k.Element(array=name, index=index):
+            vector = "" if node.type.lanes == 1 else f":{show_type(node.type)}"
+            return f"{_place(name, index)}{vector}"
+        case k.Operate(operation=operation, operands=operands):
+            return _call(operation.name, *map(print_expression, operands))
+        case k.Choose():
+            parts = (node.condition, node.then, node.otherwise)
+            return _call("select", *map(print_expression, parts))
+        case k.Convert(operand=operand):
+            return _call("cast", print_expression(operand), show_type(node.type))
+        case k.Reinterpret(operand=operand):
+            return _call("bits", print_expression(operand), show_type(node.type))
+        case k.Broadcast(operand=operand):
+            return _call("broadcast", print_expression(operand), show_type(node.type))
+        case k.Join(low=low, high=high):
+            return _call("join", print_expression(low), print_expression(high))
+        case k.Shuffle(first=first, second=second, lanes=lanes):
+            taken = f"[{', '.join(map(str, lanes))}]"
+            return _call("shuffle", print_expression(first), print_expression(second), taken)
+        case k.Numbers(values=values):
+            return _call(show_type(node.type), *map(str, values))
+        case k.Lead(buffer=buffer, bytes=size):
+            return _call("lead", buffer, str(size))
 
 
-def _type(type: k.Type) -> str:
-    return type.dtype.short if type.lanes == 1 else f"{type.dtype.short}x{type.lanes}"
+def _buffer(buffer: k.Buffer) -> str:
+    count = "" if buffer.count is None else f"[{buffer.count}]"
+    touched = "" if buffer.bytes is None else f", {buffer.bytes} bytes"
+    return f"buffer {buffer.name}: {buffer.dtype.short}{count} {buffer.access.value}{touched}"
 
 
 def _array(array: k.Array) -> str:
@@ -42,85 +137,30 @@ def _array(array: k.Array) -> str:
 def _statements(statements: Iterable[k.Statement], indent: str) -> list[str]:
     lines: list[str] = []
     for statement in statements:
+        line = f"{indent}{print_statement(statement)}"
         match statement:
-            case k.Let():
-                local = statement.local
-                value = _expression(statement.value)
-                lines.append(f"{indent}let {local.name}: {_type(local.type)} = {value}")
-            case k.Variable():
-                local = statement.local
-                value = _expression(statement.value)
-                lines.append(f"{indent}var {local.name}: {_type(local.type)} = {value}")
-            case k.Assign():
-                value = _expression(statement.value)
-                lines.append(f"{indent}set {statement.local.name} = {value}")
-            case k.Put():
-                place = f"{statement.array}[{_expression(statement.index)}]"
-                lines.append(f"{indent}put {place} = {_expression(statement.value)}")
-            case k.Barrier():
-                lines.append(f"{indent}barrier")
-            case k.Halve():
-                head = f"halve {statement.variable.name} from {statement.start}"
-                lines += [f"{indent}{head} {{", *_statements(statement.body, indent + "  ")]
-                lines.append(f"{indent}}}")
-            case k.For():
-                start, stop = _expression(statement.start), _expression(statement.stop)
-                unroll = " unroll" if statement.unroll else ""
-                unroll += " backwards" if statement.backwards else ""
-                head = f"for {statement.variable.name} in {start} .. {stop} by {statement.step}"
-                lines += [f"{indent}{head}{unroll} {{", *_statements(statement.body, indent + "  ")]
-                lines.append(f"{indent}}}")
-            case k.If():
-                lines.append(f"{indent}if {_expression(statement.condition)} {{")
-                lines += [*_statements(statement.then, indent + "  "), f"{indent}}}"]
-            case k.Store():
-                place = f"{statement.buffer}[{_expression(statement.index)}]"
-                stream = ""
-                if statement.streaming is not None:
-                    stream = f" streaming where {_expression(statement.streaming)}"
-                lines.append(f"{indent}store {place} = {_expression(statement.value)}{stream}")
-            case k.Prefetch():
-                lines.append(f"{indent}prefetch {statement.buffer}[{_expression(statement.index)}]")
-            case k.PutHalf(word=word):
-                half, value = _expression(statement.half), _expression(statement.value)
-                lines.append(f"{indent}put {word.name}[{half}] = {value}:{statement.buffer}")
-            case k.StoreWord(word=word):
-                place = f"{statement.buffer}[{_expression(statement.index)}]"
-                lines.append(f"{indent}store word {place} = {word.name}")
+            case k.For(body=body) | k.Halve(body=body) | k.If(then=body):
+                lines += [f"{line} {{", *_statements(body, f"{indent}  "), f"{indent}}}"]
+            case _:
+                lines.append(line)
     return lines
 
 
-def _expression(node: k.Expression) -> str:
-    match node:
-        case k.Literal():
-            value = str(node.value).lower() if node.type.dtype is DataType.BOOL else node.value
-            return f"{value}"
-        case k.Local() | k.Scalar():
-            return node.name
-        case k.Position():
-            return node.geometry.value
-        case k.Load():
-            return f"{node.buffer}[{_expression(node.index)}]:{_type(node.type)}"
-        case k.Operate():
-            given = ", ".join(_expression(o) for o in node.operands)
-            return f"{node.operation.name}({given})"
-        case k.Choose():
-            parts = (node.condition, node.then, node.otherwise)
-            return f"select({', '.join(_expression(p) for p in parts)})"
-        case k.Convert():
-            return f"cast({_expression(node.operand)}, {_type(node.type)})"
-        case k.Reinterpret():
-            return f"bits({_expression(node.operand)}, {_type(node.type)})"
-        case k.Broadcast():
-            return f"broadcast({_expression(node.operand)}, {_type(node.type)})"
-        case k.Element():
-            return f"{node.array}[{_expression(node.index)}]:{_type(node.type)}"
-        case k.Join():
-            return f"join({_expression(node.low)}, {_expression(node.high)})"
-        case k.Shuffle():
-            lanes = ", ".join(map(str, node.lanes))
-            return f"shuffle({_expression(node.first)}, {_expression(node.second)}; {lanes})"
-        case k.Numbers():
-            return f"{_type(node.type)}({', '.join(map(str, node.values))})"
-        case k.Lead():
-            return f"lead({node.buffer}, {node.bytes})"
+def _name(name: str) -> str:
+    return f"%{name}" if name in RESERVED else name
+
+
+def _defined(local: k.Local) -> str:
+    return f"{_name(local.name)}: {show_type(local.type)}"
+
+
+def _place(name: str, index: k.Expression) -> str:
+    return f"{name}[{print_expression(index)}]"
+
+
+def _call(name: str, *given: str) -> str:
+    return f"{name}({', '.join(given)})"
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,10 +1,9 @@
 """Makes a kernel read as if one person had written all of it.
 
 Phases and loops are written one by one, each as if it were alone. Here what an outer scope has at
-hand already is used again; positions in buffers that are needed more than once get a name (see
-`offsets`); and names are numbered only where another of that name is in sight. What is computed
-from literals alone is a literal, and stands where it is needed: a dialect may have to write one in
-its own way, and drivers fold arithmetic by rules of their own.
+hand already is used again, and names are numbered only where another of that name is in sight. What
+is computed from literals alone is a literal, and stands where it is needed: a dialect may have to
+write one in its own way, and drivers fold arithmetic by rules of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from collections.abc import Container, Mapping, Sequence
 import numpy as np
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.rewrite import (
     NUMBER,
     define,
@@ -35,10 +33,9 @@ def tidy(kernel: k.Kernel) -> k.Kernel:
     taken |= dict.fromkeys([s.name for s, _ in kernel.scalars], 0)
     arrays = {array.name: _take(array.name, taken) for array in kernel.arrays}
     fixed = {b.name for b in kernel.buffers if b.access is k.Access.READ}
-    body = name_offsets(kernel.body)
     return dataclasses.replace(
         kernel,
-        body=_Naming(fixed, arrays).write(body, {}, {}, taken),
+        body=_Naming(fixed, arrays).write(kernel.body, {}, {}, taken),
         arrays=tuple(dataclasses.replace(a, name=arrays[a.name]) for a in kernel.arrays),
     )
 

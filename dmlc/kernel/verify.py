@@ -1,25 +1,43 @@
-"""Checks a kernel: types, scopes, access to buffers, and barriers that all items of a group meet.
+"""Checks a kernel: types, scopes, access to buffers, barriers that all items of a group meet, and
+positions that `bounds` knows to be outside.
 
-Whatever makes or changes a kernel has this run after it. What needs values, such as a read outside
-a buffer or a race between work items, `interpret` finds.
+Whatever makes or changes a kernel has this run after it. What needs values, such as a race between
+work items or a position that depends on elements, `interpret` finds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.rewrite import list_expressions, list_operands
+from dmlc.kernel.bounds import find_outside
+from dmlc.kernel.print import print_statement, show_type
+from dmlc.kernel.rewrite import find_body, list_expressions, list_operands
 from dmlc.scalars import DataType
 from dmlc.source import InternalError
 
 
-def verify_kernel(kernel: k.Kernel, step: str) -> None:
-    """Raises `InternalError`, naming the step that broke it, where a kernel breaks a rule."""
-    _Verifier(kernel, step).run()
+def verify_kernel(
+    kernel: k.Kernel, step: str, sizes: Mapping[str, int] = MappingProxyType({})
+) -> None:
+    """Raises `InternalError`, naming the step that broke it, where a kernel breaks a rule. Reads
+    and writes of buffers are held to the number of elements that `sizes` has of each."""
+    _Verifier(kernel, step).run(sizes)
+
+
+def _limits(dtype: npt.DTypeLike) -> tuple[int, int]:
+    found = np.iinfo(dtype)
+    return int(found.min), int(found.max)
+
+
+_LIMITS = {dtype: _limits(dtype.dtype) for dtype in DataType if dtype.is_integer}
+"""The least and the largest integer of each type."""
 
 
 class _Verifier:
@@ -29,19 +47,23 @@ class _Verifier:
         self._buffers = {b.name: b for b in kernel.buffers}
         self._arrays = {a.name: a for a in kernel.arrays}
         self._scalars = {s.name: s.type for s, _ in kernel.scalars}
+        self._declared = {*self._buffers, *self._arrays, *self._scalars}
         self._known: dict[str, k.Type] = {}
         """The locals in sight."""
         self._variables: set[str] = set()
         """Those of them that may be assigned."""
         self._varying: set[str] = set()
         """Those of them that may differ between the items of a group."""
+        self._differs = kernel.launch.group_size > 1 and _has_barrier(kernel.body)
+        """Whether it matters that items of a group may have different values."""
         self._statement: k.Statement | None = None
+        signed = "i" if kernel.index_signed else "u"
+        self._limits = {**_LIMITS, DataType.INDEX: _limits(f"{signed}{kernel.index_bits // 8}")}
 
-    def run(self) -> None:
+    def run(self, sizes: Mapping[str, int]) -> None:
         kernel = self._kernel
-        names = [*self._buffers, *self._arrays, *self._scalars]
         declared = len(kernel.buffers) + len(kernel.arrays) + len(kernel.scalars)
-        if len(dict.fromkeys(names)) != declared:
+        if len(self._declared) != declared:
             self._fail("two of its buffers, arrays and scalars have one name")
         launch = kernel.launch
         if min(launch.per_group, launch.group_size, launch.row or 1) < 1:
@@ -49,8 +71,13 @@ class _Verifier:
         for array in kernel.arrays:
             if array.size < 1:
                 self._fail(f"array '{array.name}' has {array.size} elements")
-        self._find_varying(kernel.body)
+        if self._differs:
+            self._find_varying(kernel.body)
         self._check_statements(kernel.body, varies=False)
+        arrays = {a.name: a.size for a in kernel.arrays}
+        for statement, why in find_outside(kernel, {**sizes, **arrays}):
+            self._statement = statement
+            self._fail(why)
 
     # What differs between items ------------------------------------------------------------
 
@@ -86,18 +113,20 @@ class _Verifier:
                     pass
 
     def _varies(self, expression: k.Expression) -> bool:
-        """Whether items of a group may have different values of it."""
+        """Whether items of a group may have different values of it, and that matters."""
+        if not self._differs:
+            return False
         match expression:
             case k.Literal() | k.Scalar() | k.Numbers() | k.Lead():
                 return False
             case k.Position(geometry=geometry):
-                return geometry is k.Geometry.LANE and self._kernel.launch.group_size > 1
+                return geometry is k.Geometry.LANE
             case k.Local(name=name):
                 return name in self._varying
             case k.Load(buffer=buffer) if self._buffers[buffer].access is not k.Access.READ:
                 return True  # Another item may have written it by now.
             case k.Element(array=array) if not self._arrays[array].shared:
-                return self._kernel.launch.group_size > 1
+                return True
             case _:
                 return any(map(self._varies, list_operands(expression)))
 
@@ -162,15 +191,14 @@ class _Verifier:
 
     def _check_loop(self, variable: k.Local, body: Sequence[k.Statement], varies: bool) -> None:
         if variable.type != k.INDEX:
-            self._fail(f"a loop counts in {_show(variable.type)}")
+            self._fail(f"a loop counts in {show_type(variable.type)}")
         outside = dict(self._known)
         self._define(variable, assignable=False)
         self._check_statements(body, varies=varies)
         self._known = outside
 
     def _define(self, local: k.Local, *, assignable: bool) -> None:
-        taken = (self._known, self._buffers, self._arrays, self._scalars)
-        if any(local.name in names for names in taken):
+        if local.name in self._known or local.name in self._declared:
             self._fail(f"'{local.name}' is defined where another of that name is in sight")
         self._known[local.name] = local.type
         if assignable:
@@ -197,13 +225,21 @@ class _Verifier:
         for operand in list_operands(expression):
             self._check(operand)
         made = expression.type
-        match expression:
+        match expression:  # What is most common comes first.
+            case k.Operate(operation=operation, operands=operands):
+                first = operands[0].type
+                for operand in operands[1:]:
+                    self._expect(operand, first)
+                if len(operands) != operation.arity or not operation.operands.accept(first.dtype):
+                    self._fail(f"{operation.name} of {len(operands)} {show_type(first)}")
+                result = operation.result_type(first.dtype)
+                self._agree(expression, k.Type(result, first.lanes))
             case k.Local(name=name):
                 if self._known.get(name) != made:
-                    self._fail(f"'{name}' is no {_show(made)} in sight")
+                    self._fail(f"'{name}' is no {show_type(made)} in sight")
             case k.Scalar(name=name):
                 if self._scalars.get(name) != made:
-                    self._fail(f"the kernel is given no {_show(made)} '{name}'")
+                    self._fail(f"the kernel is given no {show_type(made)} '{name}'")
             case k.Literal(value=value):
                 self._check_literal(made.dtype, value)
             case k.Position():
@@ -219,25 +255,17 @@ class _Verifier:
             case k.Element(array=array, index=index):
                 self._expect(index, k.INDEX)
                 self._agree(expression, k.Type(self._array(array).dtype, made.lanes))
-            case k.Operate(operation=operation, operands=operands):
-                first = operands[0].type
-                for operand in operands[1:]:
-                    self._expect(operand, first)
-                if len(operands) != operation.arity or not operation.operands.accept(first.dtype):
-                    self._fail(f"{operation.name} of {len(operands)} {_show(first)}")
-                result = operation.result_type(first.dtype)
-                self._agree(expression, k.Type(result, first.lanes))
             case k.Choose(condition=condition, then=then, otherwise=otherwise):
                 self._expect(then, made)
                 self._expect(otherwise, made)
                 if condition.type not in (k.BOOL, k.Type(DataType.BOOL, made.lanes)):
-                    self._fail(f"a choice between {_show(made)} by {_show(condition.type)}")
+                    self._fail(f"a choice between {show_type(made)} by {show_type(condition.type)}")
             case k.Convert(operand=operand):
                 self._expect(operand, k.Type(operand.type.dtype, made.lanes))
             case k.Reinterpret(operand=operand):
                 self._expect(operand, k.Type(operand.type.dtype, made.lanes))
                 if operand.type.dtype.bytes != made.dtype.bytes:
-                    self._fail(f"the bits of {_show(operand.type)} are no {_show(made)}")
+                    self._fail(f"the bits of {show_type(operand.type)} are no {show_type(made)}")
             case k.Broadcast(operand=operand):
                 self._expect(operand, k.Type(made.dtype))
             case k.Join(low=low, high=high):
@@ -245,40 +273,43 @@ class _Verifier:
                 self._expect(high, low.type)
             case k.Numbers(values=values):
                 if len(values) != made.lanes:
-                    self._fail(f"{len(values)} numbers in {_show(made)}")
+                    self._fail(f"{len(values)} numbers in {show_type(made)}")
                 for value in values:
                     self._check_literal(made.dtype, value)
             case k.Shuffle(first=first, second=second, lanes=lanes):
                 self._expect(second, first.type)
                 self._agree(expression, k.Type(first.type.dtype, len(lanes)))
                 if not all(0 <= lane < 2 * first.type.lanes for lane in lanes):
-                    self._fail(f"a shuffle of lanes {lanes} of two {_show(first.type)}")
+                    self._fail(f"a shuffle of lanes {lanes} of two {show_type(first.type)}")
 
     def _check_literal(self, dtype: DataType, value: bool | int | float) -> None:
+        if dtype is DataType.FLOAT32 and not math.isnan(value):
+            # What is none is rounded by some output languages, and not by others.
+            with np.errstate(over="ignore"):
+                if float(np.float32(value)) != value:
+                    self._fail(f"{value} is no f32")
         if dtype.is_float or dtype is DataType.BOOL:
             return
-        signed = self._kernel.index_signed
-        index = np.dtype(f"{'i' if signed else 'u'}{self._kernel.index_bits // 8}")
-        limits = np.iinfo(index if dtype is DataType.INDEX else dtype.dtype)
-        if not isinstance(value, int) or not limits.min <= value <= limits.max:
+        least, most = self._limits[dtype]
+        if not isinstance(value, int) or not least <= value <= most:
             self._fail(f"{value} is no {dtype.short}")
 
     def _expect(self, expression: k.Expression, type: k.Type) -> None:
         """A part of the statement or expression at hand has a type."""
-        if expression.type != type:
-            self._fail(f"{_show(expression.type)} stands where {_show(type)} must")
+        if expression.type is not type and expression.type != type:
+            self._fail(f"{show_type(expression.type)} stands where {show_type(type)} must")
 
     def _agree(self, expression: k.Expression, type: k.Type) -> None:
         """What an expression says of itself is what its parts make it."""
         if expression.type != type:
-            self._fail(f"a value of {_show(type)} calls itself {_show(expression.type)}")
+            self._fail(f"a value of {show_type(type)} calls itself {show_type(expression.type)}")
 
     def _fail(self, what: str) -> NoReturn:
         raise InternalError(
             f"broken kernel after {self._step}: '{self._kernel.name}': {what}\n"
-            f"  in {self._statement}"
+            f"  in {self._statement and print_statement(self._statement)}"
         )
 
 
-def _show(type: k.Type) -> str:
-    return type.dtype.short if type.lanes == 1 else f"{type.dtype.short}x{type.lanes}"
+def _has_barrier(statements: Sequence[k.Statement]) -> bool:
+    return any(isinstance(s, k.Barrier) or _has_barrier(find_body(s)) for s in statements)

@@ -13,6 +13,9 @@ import pytest
 import dmlc as package
 from dmlc import ir, known_answers
 from dmlc.cli import devices_command
+from dmlc.kernel.json import kernel_from_json
+from dmlc.kernel.parse import parse_kernel
+from dmlc.pipeline import make_kernels
 from dmlc.runtime import opencl, vulkan, wgpu
 from dmlc.runtime.opencl.device import Device, DeviceKind, Memory
 from dmlc.runtime.vulkan import VulkanDevice
@@ -184,7 +187,10 @@ def test_ir_after_passes(dmlc: Dmlc) -> None:
     assert fused.splitlines()[-1].startswith("// kernel 0: ")
     assert "reads 24 B, writes 24 B" in fused
     kernel = dmlc("ir", "a.dml", "--tensor", "x=f32[2,3]", "--kernel", "--target", "hlsl").out
-    assert "kernel NEGATE(x: f32 read, y: f32 write" in kernel
+    (made,) = make_kernels(ir.parse(whole), "hlsl")[1]
+    assert parse_kernel(kernel) == made
+    shown = dmlc("ir", "a.dml", "--tensor", "x=f32[2,3]", "--kernel", "--target", "hlsl", "--json")
+    assert [kernel_from_json(json.dumps(each)) for each in json.loads(shown.out)] == [made]
 
 
 def test_a_broken_constraint_is_quoted(dmlc: Dmlc) -> None:

@@ -7,10 +7,10 @@ import pytest
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
-from dmlc.kernel.group import lower_group
 from dmlc.kernel.schedule import CPU
 from dmlc.pipeline import rewrite
 from dmlc.transform.fuse import fuse
+from tests.kernel.lowering import lower_fusion
 from tests.kernel.statements import list_parts, walk
 
 LIMITS = find_dialect("opencl").limits
@@ -50,11 +50,7 @@ def make_pool(
 
 def lower(function: ir.Function) -> k.Kernel:
     fusion = fuse(rewrite(function, CPU.row), CPU.row)
-    (kernel,) = (
-        kernel
-        for group in fusion.groups
-        for kernel in lower_group(fusion.function, group, CPU, LIMITS)
-    )
+    (kernel,) = lower_fusion(fusion, CPU)
     return kernel
 
 

@@ -7,8 +7,8 @@ import pytest
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
-from dmlc.kernel.group import lower_stages as lower
 from dmlc.kernel.schedule import CPU, GPU, Profile
+from tests.kernel.lowering import lower_elements
 from tests.kernel.statements import list_parts, list_shuffles, walk
 
 LIMITS = find_dialect("opencl").limits
@@ -22,7 +22,7 @@ def make(place: str, columns: int, outputs: int, dtype: str = "f32", more: str =
 
 
 def make_kernel(function: ir.Function, profile: Profile = CPU) -> k.Kernel:
-    return lower(function, ("y",), profile, LIMITS)
+    return lower_elements(function, profile)
 
 
 def list_loops(kernel: k.Kernel) -> list[tuple[object, object, int]]:

@@ -5,24 +5,20 @@ from __future__ import annotations
 import pytest
 
 from dmlc import ir
-from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.element import collect_elements
 from dmlc.kernel.emit import Names, local_name
 from dmlc.kernel.formula import describe_stage
-from dmlc.kernel.group import lower_stages as lower
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.rewrite import walk as walk_expression
 from dmlc.kernel.schedule import CPU, GPU, RUN_TIME_COUNT, Profile, find_profile
 from dmlc.source import InternalError, UnknownNameError
+from tests.kernel.lowering import lower_elements
 from tests.kernel.statements import list_parts, walk
-
-LIMITS = {name: find_dialect(name).limits for name in ("opencl", "hlsl")}
 
 
 def make(text: str, profile: Profile = CPU, target: str = "opencl") -> k.Kernel:
-    function = ir.parse(text)
-    return lower(function, tuple(s.name for s in function.stages), profile, LIMITS[target])
+    return lower_elements(ir.parse(text), profile, target)
 
 
 def packed(count: int | str) -> str:

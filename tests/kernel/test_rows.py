@@ -7,10 +7,10 @@ import pytest
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
-from dmlc.kernel.group import lower_group
 from dmlc.kernel.schedule import CPU, GPU, Profile
 from dmlc.pipeline import rewrite
 from dmlc.transform.fuse import Fusion, fuse
+from tests.kernel.lowering import lower_fusion
 from tests.kernel.statements import list_shuffles, walk
 from tests.windows import make_windows
 
@@ -22,12 +22,7 @@ def fuse_rows(function: ir.Function, profile: Profile = CPU) -> Fusion:
 
 
 def lower(function: ir.Function, profile: Profile = CPU) -> tuple[k.Kernel, ...]:
-    fusion = fuse_rows(function, profile)
-    return tuple(
-        kernel
-        for group in fusion.groups
-        for kernel in lower_group(fusion.function, group, profile, LIMITS)
-    )
+    return lower_fusion(fuse_rows(function, profile), profile)
 
 
 def test_a_row_at_a_time_is_all_there_is_of_it() -> None:

@@ -9,14 +9,12 @@ import pytest
 
 import dmlc
 from dmlc import ir
-from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
-from dmlc.kernel.group import lower_group
-from dmlc.kernel.interpret import run_kernels
 from dmlc.kernel.schedule import CPU, GPU, Profile
-from dmlc.pipeline import find_fusion, make_kernels
+from dmlc.pipeline import find_fusion
 from dmlc.reference import evaluate
 from tests import positions
+from tests.kernel.lowering import interpret, lower_fusion
 from tests.kernel.statements import count_steps, count_threads, list_parts, walk
 from tests.shared_positions import FUNCTIONS, read
 
@@ -27,14 +25,8 @@ MOST_ALONE = 1 << 20
 LEAST_THREADS = 1024
 
 
-def lower(function: ir.Function, profile: Profile, target: str = "opencl") -> list[k.Kernel]:
-    fusion = find_fusion(function, target, profile.name)
-    limits = find_dialect(target).limits
-    return [
-        kernel
-        for group in fusion.groups
-        for kernel in lower_group(fusion.function, group, profile, limits)
-    ]
+def lower(function: ir.Function, profile: Profile, target: str = "opencl") -> tuple[k.Kernel, ...]:
+    return lower_fusion(find_fusion(function, target, profile.name), profile, target)
 
 
 def load_loss(rows: int, classes: int) -> ir.Function:
@@ -192,6 +184,5 @@ def test_no_lane_reads_outside_or_races(
 ) -> None:
     function = read(name, *sizes)
     inputs = positions.make_inputs(function)
-    fused, kernels = make_kernels(function, target)
-    got = run_kernels(fused, kernels, inputs, misaligned=1)
+    got = interpret(function, inputs, target, misaligned=1)
     assert positions.find_differences(got, evaluate(function, inputs)) == []

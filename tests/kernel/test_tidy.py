@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dmlc.kernel import nodes as k
+from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.tidy import tidy
 from dmlc.scalars import OPERATIONS, DataType
@@ -41,8 +42,8 @@ def lines(*body: k.Statement, arrays: tuple[k.Array, ...] = ()) -> list[str]:
         k.Buffer("y", DataType.FLOAT32, k.Access.READ_WRITE),
     )
     kernel = k.Kernel("f", buffers, (), k.Launch(1, 1, 1), body, arrays=arrays)
-    _, _, *text, _ = print_kernel(tidy(kernel)).splitlines()
-    return [line.strip() for line in text]
+    text = [line.strip() for line in print_kernel(tidy(name_offsets(kernel))).splitlines()]
+    return text[1 + text.index("buffer y: f32 read_write") : -1]
 
 
 def test_what_is_in_sight_is_used_again() -> None:
@@ -51,8 +52,8 @@ def test_what_is_in_sight_is_used_again() -> None:
         k.Let(mean, load("x", number(0))),
         loop("i", k.Let(again, load("x", number(0))), k.Store("y", position("i"), again)),
     ) == [
-        "let mean: f32 = x[0]:f32",
-        "for i in 0 .. 8 by 1 {",
+        "let mean: f32 = x[0]",
+        "for i in 0 .. 8 {",
         "store y[i] = mean",
         "}",
     ]
@@ -61,7 +62,7 @@ def test_what_is_in_sight_is_used_again() -> None:
 def test_another_name_for_the_same_is_left_out() -> None:
     a, b = k.Local("a", FLOAT), k.Local("b", FLOAT)
     made = lines(k.Let(a, load("x", number(0))), k.Let(b, a), k.Store("y", number(0), b))
-    assert made == ["let a: f32 = x[0]:f32", "store y[0] = a"]
+    assert made == ["let a: f32 = x[0]", "store y[0] = a"]
 
 
 def test_a_negative_zero_is_not_a_positive_one() -> None:
@@ -69,7 +70,7 @@ def test_a_negative_zero_is_not_a_positive_one() -> None:
     sums = [let(f"s#{n}", apply("add", value, k.Literal(FLOAT, n))) for n in (0.0, -0.0, 0.0)]
     made = lines(k.Let(value, load("x", number(0))), *sums)
     assert made == [
-        "let a: f32 = x[0]:f32",
+        "let a: f32 = x[0]",
         "let s: f32 = add(a, 0.0)",
         "let s_1: f32 = add(a, -0.0)",
     ]
@@ -89,7 +90,7 @@ def test_what_was_in_an_inner_scope_is_computed_again() -> None:
         let("a#1", load("x", number(0))),
         k.Store("y", number(1), k.Local("a#1", FLOAT)),
     )
-    assert made.count("let a: f32 = x[0]:f32") == 2
+    assert made.count("let a: f32 = x[0]") == 2
 
 
 def test_what_may_have_changed_is_read_again() -> None:
@@ -126,8 +127,8 @@ def test_positions_that_stand_in_several_places_get_a_name() -> None:
         )
     )[2:6] == [
         "let offset: index = add(mul(i, 9), j)",
-        "let a: f32 = x[offset]:f32",
-        "store y[offset] = mul(a, x[add(offset, 4)]:f32)",
+        "let a: f32 = x[offset]",
+        "store y[offset] = mul(a, x[add(offset, 4)])",
         "}",
     ]
 
@@ -139,9 +140,9 @@ def test_a_position_is_named_where_all_that_need_it_see_it() -> None:
         for name in ("j", "j#1")
     ]
     assert lines(loop("i", *rows)) == [
-        "for i in 0 .. 8 by 1 {",
+        "for i in 0 .. 8 {",
         "let offset: index = add(mul(i, 9), 1)",
-        *["for j in 0 .. 8 by 1 {", "store y[add(offset, j)] = x[0]:f32", "}"] * 2,
+        *["for j in 0 .. 8 {", "store y[add(offset, j)] = x[0]", "}"] * 2,
         "}",
     ]
 
@@ -149,7 +150,7 @@ def test_a_position_is_named_where_all_that_need_it_see_it() -> None:
 def test_a_position_that_has_a_name_keeps_it() -> None:
     at = apply("add", apply("mul", position("i"), number(9)), number(1))
     made = lines(loop("i", let("row", at), k.Store("y", at, load("x", at))))
-    assert made[1:3] == ["let row: index = add(mul(i, 9), 1)", "store y[row] = x[row]:f32"]
+    assert made[1:3] == ["let row: index = add(mul(i, 9), 1)", "store y[row] = x[row]"]
 
 
 def test_a_position_that_a_variable_moves_gets_no_name() -> None:
@@ -176,15 +177,15 @@ def test_names_are_numbered_where_they_would_hide_another() -> None:
     assert made == [
         "array i_row: f32[4]",
         "array i_row_1: f32[4]",
-        "for i in 0 .. 8 by 1 {",
-        "for i_1 in 0 .. 8 by 1 {",
-        "store y[i_1] = x[i]:f32",
+        "for i in 0 .. 8 {",
+        "for i_1 in 0 .. 8 {",
+        "store y[i_1] = x[i]",
         "}",
         "}",
-        "for i in 0 .. 8 by 1 {",
-        "store y[i] = x[i]:f32",
+        "for i in 0 .. 8 {",
+        "store y[i] = x[i]",
         "}",
-        "let x_1: f32 = x[3]:f32",
+        "let x_1: f32 = x[3]",
         "store y[0] = x_1",
     ]
 

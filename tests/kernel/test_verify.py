@@ -89,6 +89,7 @@ def test_what_keeps_the_rules_passes() -> None:
         ((k.Let(VALUE, k.Choose(ONE, ZERO, ZERO, FLOAT)),), "a choice between f32 by index"),
         ((k.Let(VALUE, k.Scalar("m", FLOAT)),), "the kernel is given no f32 'm'"),
         ((k.Let(PLACE, k.Literal(k.INDEX, -1)),), "-1 is no index"),
+        ((k.Let(VALUE, k.Literal(FLOAT, 0.1)),), "0.1 is no f32"),
         ((k.Let(k.Local("wide", WIDE), k.Broadcast(load(LANE, WIDE), WIDE)),), "f32x4 stands"),
         (
             (

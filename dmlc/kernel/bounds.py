@@ -1,0 +1,384 @@
+"""Reads and writes that certainly fall outside a buffer or an array, for some work item.
+
+A position is known here where it is a sum of *roots*, each times a constant: of numbers that take
+every value from 0 to their largest, whatever the others are. The numbers of the group and of the
+lane are roots, and the turns of loops; so is the quotient or the remainder of a sum that leaves no
+number out. The ends of such a sum's interval are then positions that some work item comes to, and
+one outside is a fault. A condition narrows the sum that it compares, and what else depends on the
+same roots is no longer known; nor is anything, where a condition cannot be taken apart. What is
+not known is left to `interpret`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from dmlc.ir.ranges import Interval
+from dmlc.kernel import nodes as k
+from dmlc.kernel.rewrite import list_expressions, list_operands
+
+_WITHIN: Mapping[str, Interval] = {
+    "lt": (-math.inf, -1),
+    "le": (-math.inf, 0),
+    "gt": (1, math.inf),
+    "ge": (0, math.inf),
+    "eq": (0, 0),
+}
+"""Where the difference of two positions lies that compare so."""
+_NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Root:
+    """A number that takes every value from 0 to `most`."""
+
+    most: int
+    sources: frozenset[_Root]
+    """The independent roots that it depends on; none where it is one."""
+
+    def origins(self) -> frozenset[_Root]:
+        return self.sources or frozenset([self])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Sum:
+    """`constant + sum(root * factor)`, of roots that do not depend on each other."""
+
+    constant: int
+    factors: Mapping[_Root, int]
+
+    @property
+    def low(self) -> int:
+        return self.constant + sum(f * r.most for r, f in self.factors.items() if f < 0)
+
+    @property
+    def high(self) -> int:
+        return self.constant + sum(f * r.most for r, f in self.factors.items() if f > 0)
+
+    def origins(self) -> frozenset[_Root]:
+        found = [root.origins() for root in self.factors]
+        return found[0] if len(found) == 1 else frozenset[_Root]().union(*found)
+
+    def is_dense(self) -> bool:
+        """Whether it takes every value between its ends."""
+        reach = 0
+        for factor, most in sorted((abs(f), r.most) for r, f in self.factors.items()):
+            if factor > reach + 1:
+                return False
+            reach += factor * most
+        return True
+
+    def plus(self, other: _Sum, times: int = 1) -> _Sum | None:
+        """This and so many times another; None where their roots depend on each other."""
+        if not other.factors:
+            return _Sum(self.constant + times * other.constant, self.factors)
+        factors = dict(self.factors)
+        for root, factor in other.factors.items():
+            factors[root] = factors.get(root, 0) + times * factor
+        kept = {root: factor for root, factor in factors.items() if factor}
+        made = _Sum(self.constant + times * other.constant, kept)
+        if len(kept) < 2:
+            return made
+        return made if sum(len(r.origins()) for r in kept) == len(made.origins()) else None
+
+    def part(self, divisor: int) -> tuple[_Sum, _Sum]:
+        """A sum whose multiple by `divisor` and a rest, whose constant is below it, make this."""
+        times = {r: f // divisor for r, f in self.factors.items() if not f % divisor}
+        rest = {r: f for r, f in self.factors.items() if f % divisor}
+        quotient, remainder = divmod(self.constant, divisor)
+        return _Sum(quotient, times), _Sum(remainder, rest)
+
+
+_Known: TypeAlias = dict[str, _Sum | None]
+
+
+def _dense(low: int, high: int, sources: frozenset[_Root]) -> _Sum:
+    """A number that takes every value between two, and depends on some roots alone."""
+    return _Sum(low, {_Root(high - low, sources): 1} if high > low else {})
+
+
+def find_outside(kernel: k.Kernel, sizes: Mapping[str, int]) -> list[tuple[k.Statement, str]]:
+    """The statements that certainly reach outside, and how. Buffers and arrays have `sizes`; those
+    of which none is known are not looked at."""
+    count, launch = kernel.launch.count, kernel.launch
+    if isinstance(count, str) or count < 1:
+        return []
+    groups = -(-count // launch.per_group)
+    if launch.row is not None and groups > launch.row:
+        groups = -(-groups // launch.row) * launch.row
+    known: _Known = {s.name: _Sum(n, {}) for s, n in kernel.scalars if isinstance(n, int)}
+    known[k.Geometry.GROUP.value + "#"] = _dense(0, groups - 1, frozenset())
+    known[k.Geometry.LANE.value + "#"] = _dense(0, launch.group_size - 1, frozenset())
+    bounds = _Bounds(kernel, sizes)
+    bounds.run(kernel.body, known)
+    return bounds.found
+
+
+class _Bounds:
+    def __init__(self, kernel: k.Kernel, sizes: Mapping[str, int]) -> None:
+        self._sizes = sizes
+        self.found: list[tuple[k.Statement, str]] = []
+        limits = np.iinfo(f"{'i' if kernel.index_signed else 'u'}{kernel.index_bits // 8}")
+        self._limits = int(limits.min), int(limits.max)
+        self._values: dict[str, k.Expression] = {}
+        """What each local stands for that stays as it is."""
+
+    # Statements ---------------------------------------------------------------------------
+
+    def run(self, statements: Sequence[k.Statement], outer: _Known) -> None:
+        """Statements that some work items come to: those that `outer` describes."""
+        known = dict(outer)
+        for statement in statements:
+            if isinstance(statement, k.Prefetch):
+                continue  # A hint: it may point anywhere.
+            for expression in list_expressions(statement):
+                self._visit(expression, known, statement)
+            match statement:
+                case k.Let(local=local, value=value):
+                    if local.type in (k.INDEX, k.BOOL):
+                        self._values[local.name] = value
+                        known[local.name] = self._sum(value, known)
+                case k.Variable(local=local):
+                    self._values.pop(local.name, None)
+                    known[local.name] = None
+                case k.Put(array=name, index=index, value=value):
+                    self._check(name, index, value.type.lanes, known, statement)
+                case k.Store(buffer=name, index=index, value=value):
+                    self._check(name, index, value.type.lanes, known, statement)
+                case k.StoreWord(buffer=name, index=index):
+                    # The second half may lie past the end.
+                    double = self._scale(self._sum(index, known), 2)
+                    self._check_sum(name, double, 1, statement)
+                case k.If(condition=condition, then=then):
+                    inside = self._assume(condition, known)
+                    if inside is not None:
+                        self.run(then, inside)
+                case k.For():
+                    inside = self._enter(statement, known)
+                    if inside is not None:
+                        self.run(statement.body, inside)
+                case k.Halve(variable=variable, start=start, body=body) if start > 0:
+                    # Of its turns, the first is certain.
+                    self._values.pop(variable.name, None)
+                    self.run(body, {**known, variable.name: _Sum(start, {})})
+                case _:
+                    pass
+
+    def _enter(self, loop: k.For, known: _Known) -> _Known | None:
+        """What is known in a loop; None where it may have no turn."""
+        start = self._held(loop.start, known)
+        least = self._list_least(loop.stop)
+        stops = [self._held(stop, known) for stop in least]
+        most: list[int] = []
+        for stop in stops:
+            length = None if start is None or stop is None else stop.plus(start, -1)
+            if length is None:
+                return None
+            most.append(-(-length.high // loop.step))
+        if start is None or min(most) < 1:
+            return None
+        self._values.pop(loop.variable.name, None)
+        turns = _dense(0, min(most) - 1, frozenset())
+        place = start.plus(turns, loop.step)
+        inside: _Known | None = {**known, loop.variable.name: place}
+        for stop in least:
+            if inside is None:
+                return None
+            inside = self._compare("lt", loop.variable, stop, inside)
+        return inside
+
+    def _list_least(self, expression: k.Expression) -> list[k.Expression]:
+        """Expressions whose least is this one."""
+        if isinstance(expression, k.Local):
+            value = self._values.get(expression.name)
+            least = [] if value is None else self._list_least(value)
+            return least if len(least) > 1 else [expression]
+        if isinstance(expression, k.Operate) and expression.operation.name == "min":
+            return [least for o in expression.operands for least in self._list_least(o)]
+        return [expression]
+
+    # Reads and writes ---------------------------------------------------------------------
+
+    def _visit(self, expression: k.Expression, known: _Known, statement: k.Statement) -> None:
+        """Checks the reads in an expression that is evaluated."""
+        match expression:
+            case k.Local() | k.Literal():
+                pass
+            case k.Load(buffer=name, index=index) | k.Element(array=name, index=index):
+                self._visit(index, known, statement)
+                self._check(name, index, expression.type.lanes, known, statement)
+            case k.Choose(condition=condition, then=then, otherwise=otherwise) if (
+                condition.type == k.BOOL
+            ):
+                self._visit(condition, known, statement)
+                for arm, holds in ((then, True), (otherwise, False)):
+                    inside = self._assume(condition, known, holds)
+                    if inside is not None:
+                        self._visit(arm, inside, statement)
+            case k.Operate(operation=operation, operands=(first, second)) if (
+                operation.name in ("and", "or") and expression.type == k.BOOL
+            ):
+                self._visit(first, known, statement)
+                inside = self._assume(first, known, operation.name == "and")
+                if inside is not None:
+                    self._visit(second, inside, statement)
+            case _:
+                for operand in list_operands(expression):
+                    self._visit(operand, known, statement)
+
+    def _check(
+        self, name: str, index: k.Expression, lanes: int, known: _Known, statement: k.Statement
+    ) -> None:
+        if name in self._sizes:
+            self._check_sum(name, self._sum(index, known), lanes, statement)
+
+    def _check_sum(self, name: str, place: _Sum | None, lanes: int, statement: k.Statement) -> None:
+        size = self._sizes.get(name)
+        if size is None or place is None or place.high > self._limits[1]:
+            return
+        if place.low < 0 or place.high + lanes > size:
+            last = place.high + lanes - 1
+            reach = f"elements {place.low} to {last}" if last > place.low else f"element {last}"
+            self.found.append((statement, f"{reach} of '{name}', which has {size}"))
+
+    # Positions ----------------------------------------------------------------------------
+
+    def _sum(self, expression: k.Expression, known: _Known) -> _Sum | None:
+        match expression:
+            case k.Literal(type=k.INDEX, value=value):
+                return _Sum(int(value), {})
+            case k.Local(name=name) | k.Scalar(name=name):
+                return known.get(name)
+            case k.Position(geometry=geometry):
+                return known[geometry.value + "#"]
+            case k.Operate(operation=operation, operands=operands, type=k.INDEX):
+                return self._apply(operation.name, operands, known)
+            case _:
+                return None
+
+    def _held(self, expression: k.Expression, known: _Known) -> _Sum | None:
+        """A position that is in its type's limits, so that it is compared and divided as written:
+        adding and subtracting may go beyond them, and come back."""
+        found = self._sum(expression, known)
+        if found is None or found.low < self._limits[0] or found.high > self._limits[1]:
+            return None
+        return found
+
+    def _apply(self, name: str, operands: tuple[k.Expression, ...], known: _Known) -> _Sum | None:
+        if name in ("add", "sub", "mul", "neg"):
+            given = [self._sum(operand, known) for operand in operands]
+            first, second = given[0], given[-1]
+            if first is None or second is None:
+                return None
+            match name:
+                case "neg":
+                    return self._scale(first, -1)
+                case "mul" if not second.factors:
+                    return self._scale(first, second.constant)
+                case "mul":
+                    return None if first.factors else self._scale(second, first.constant)
+                case _:
+                    return first.plus(second, -1 if name == "sub" else 1)
+        if name not in ("div", "mod", "min", "max"):
+            return None
+        first, second = (self._held(operand, known) for operand in operands)
+        if first is None or second is None:
+            return None
+        if name in ("min", "max"):
+            return self._limit(name, first, second)
+        if second.factors or second.constant < 1 or first.low < 0:
+            return None
+        return self._divide(name, first, second.constant)
+
+    def _scale(self, number: _Sum | None, times: int) -> _Sum | None:
+        return None if number is None else _Sum(0, {}).plus(number, times)
+
+    def _limit(self, name: str, first: _Sum, second: _Sum) -> _Sum | None:
+        least, greatest = (first, second) if name == "min" else (second, first)
+        if least.high <= greatest.low:
+            return first
+        if greatest.high <= least.low:
+            return second
+        number, limit = (first, second.constant) if first.factors else (second, first.constant)
+        if (first.factors and second.factors) or not number.is_dense():
+            return None
+        choose = min if name == "min" else max
+        return _dense(choose(number.low, limit), choose(number.high, limit), number.origins())
+
+    def _divide(self, name: str, number: _Sum, divisor: int) -> _Sum | None:
+        """The quotient or the remainder of a number that is not negative."""
+        quotient, rest = number.part(divisor)
+        if rest.low >= 0 and rest.high < divisor:
+            return quotient if name == "div" else rest
+        if name == "div":
+            if not number.is_dense():
+                return None
+            return _dense(number.low // divisor, number.high // divisor, number.origins())
+        if not rest.is_dense() or rest.high - rest.low < divisor - 1:
+            return None
+        return _dense(0, divisor - 1, rest.origins())
+
+    # Conditions ---------------------------------------------------------------------------
+
+    def _assume(self, condition: k.Expression, known: _Known, holds: bool = True) -> _Known | None:
+        """What is known where a condition holds, or where it does not; None where that may be
+        nowhere."""
+        match condition:
+            case k.Literal(value=value):
+                return known if bool(value) is holds else None
+            case k.Local(name=name) if name in self._values:
+                return self._assume(self._values[name], known, holds)
+            case k.Operate(operation=operation, operands=operands):
+                name = operation.name
+            case _:
+                return None
+        if name == "not":
+            return self._assume(operands[0], known, not holds)
+        if name == ("and" if holds else "or"):
+            first = self._assume(operands[0], known, holds)
+            return None if first is None else self._assume(operands[1], first, holds)
+        if operands[0].type != k.INDEX:
+            return None
+        name = name if holds else _NEGATED.get(name, "")
+        return self._compare(name, operands[0], operands[1], known)
+
+    def _compare(
+        self, name: str, left: k.Expression, right: k.Expression, known: _Known
+    ) -> _Known | None:
+        """What is known where two positions compare so."""
+        first, second = self._held(left, known), self._held(right, known)
+        if first is None or second is None or name not in _WITHIN:
+            return None
+        difference = first.plus(second, -1)
+        if difference is None:
+            return None
+        low, high = _WITHIN[name]
+        if low <= difference.low and difference.high <= high:
+            return known
+        low, high = int(max(low, difference.low)), int(min(high, difference.high))
+        if low > high or not difference.is_dense():
+            return None
+        narrowed = _dense(low, high, difference.origins())
+        return {
+            name: _replace(number, difference, narrowed) if number and number.factors else number
+            for name, number in known.items()
+        }
+
+
+def _replace(number: _Sum, old: _Sum, new: _Sum) -> _Sum | None:
+    """A number that `old` is a part of, with `new` in its place; itself where they have no root in
+    common, None where that is not all they have in common."""
+    shared = old.origins()
+    if shared.isdisjoint(number.origins()):
+        return number
+    root, factor = next(iter(old.factors.items()))
+    times, left = divmod(number.factors.get(root, 0), factor)
+    rest = None if left or not times else number.plus(old, -times)
+    if rest is None or not shared.isdisjoint(rest.origins()):
+        return None
+    return rest.plus(new, times)

@@ -1,0 +1,40 @@
+"""The JSON form of the kernel IR: the content of the text form, for programs.
+
+Statements and expressions are objects whose `op` says what they are; types are words, as in the
+text.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from dmlc.ir.records import Records, Shape, Word, find_fields, read_number
+from dmlc.kernel import nodes as k
+from dmlc.kernel.parse import parse_type
+from dmlc.kernel.print import show_type
+from dmlc.parameters import expect, expect_text
+
+
+def kernel_to_json(kernel: k.Kernel) -> str:
+    """The kernel as JSON text, indented by two."""
+    return _RECORDS.write(expect("kernel", kernel, k.Kernel, "a kernel.nodes.Kernel"))
+
+
+def kernel_from_json(text: str) -> k.Kernel:
+    """The kernel that `kernel_to_json` wrote. Raises `DmlcError` on anything that is none; whether
+    it is well formed is the verifier's question."""
+    return _RECORDS.read(expect_text("text", text), k.Kernel)
+
+
+def _make_literal(fields: dict[str, Any], where: str) -> k.Literal:
+    type = fields["type"]
+    return k.Literal(type, read_number(type.dtype, fields["value"], where, "value"))
+
+
+_RECORDS = Records(
+    version=1,
+    shapes={k.Literal: Shape(find_fields(k.Literal), _make_literal)},
+    words={k.Type: Word(show_type, parse_type, "a type such as 'f32' or 'f32x16'")},
+    nouns={"statement": get_args(k.Statement), "expression": get_args(k.Expression)},
+    tuples={"scalars": "pairs of a scalar and what it is"},
+)

@@ -1,0 +1,186 @@
+"""What a kernel's buffers and arrays hold while it is interpreted, and who has used which element.
+
+`Cells` reads and writes elements for many work items at once, and faults what no device may do:
+elements that are not there or that nobody has written, and races.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dmlc.scalars import Array, DataType, convert
+
+_NOBODY, _SEVERAL = -1, -2
+"""In place of the number of the work item that wrote or read an element."""
+
+Items: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Who: TypeAlias = "Mask | None"
+"""Some work items of a launch: None for all."""
+Fail: TypeAlias = "Callable[[str, Array | None, Who], NoReturn]"
+"""Faults: what no device may do, which of some items do it (or which of their lanes), and who these
+items are."""
+
+
+class Memory:
+    """A buffer's elements, and who wrote and read each since the launch began.
+
+    Two buffers of a kernel may be one `Memory`, where a result is stored over an operand.
+    """
+
+    def __init__(self, values: Array, *, filled: bool, misaligned: int = 0) -> None:
+        """`values` is flat, in the type as stored; `filled` says whether it may be read before it
+        is written. Its first element stands `misaligned` elements after an aligned address."""
+        self.values = values
+        self.filled: Mask = np.full(values.shape, filled)
+        self.misaligned = misaligned
+        self.users = Users(values.size)
+
+
+class Users:
+    """Who wrote and who read each element since all were last in step."""
+
+    def __init__(self, size: int) -> None:
+        self.writer: Items = np.full(size, _NOBODY)
+        self.reader: Items = np.full(size, _NOBODY)
+
+    def forget(self, rows: Mask | None = None) -> None:
+        """All are in step again: those of some rows of elements, where these are given."""
+        for noted in (self.writer, self.reader):
+            noted.reshape(1 if rows is None else rows.size, -1)[rows] = _NOBODY
+
+    def read(self, places: Items, items: Items) -> Mask:
+        """Notes reads by `items`; true where another wrote the element."""
+        writer = self.writer[places]
+        before = self.reader[places]
+        mine = (before == _NOBODY) | (before == items)
+        self.reader[places] = np.where(mine, items, _SEVERAL)
+        # Of several that read an element in one statement, the last is left.
+        shared = self.reader[places] != items
+        self.reader[places[shared]] = _SEVERAL
+        return (writer != _NOBODY) & (writer != items)
+
+    def write(self, places: Items, items: Items) -> Mask:
+        """Notes writes by `items`; true where another wrote or read the element."""
+        writer, reader = self.writer[places], self.reader[places]
+        self.writer[places] = items
+        beside = self.writer[places] != items
+        others = (writer != _NOBODY) & (writer != items)
+        return others | ((reader != _NOBODY) & (reader != items)) | beside
+
+
+class WorkItems:
+    """The work items of a launch. Values have an entry for each, or one that stands for all."""
+
+    def __init__(self, groups: int, group_size: int) -> None:
+        self.groups, self.group_size = groups, group_size
+        self.all: Items = np.arange(groups * group_size, dtype=np.int64)
+        self.nobody: Mask = np.zeros(self.all.size, np.bool_)
+
+    def narrow(self, who: Who, condition: Array) -> Who:
+        """Those of some items that a condition holds for; `nobody` itself where it is none."""
+        if condition.shape[0] == 1:
+            return who if condition[0] else self.nobody
+        if who is not None:
+            condition = condition & who
+        elif condition.all():
+            return None
+        return condition if condition.any() else self.nobody
+
+    def find(self, who: Who) -> Items:
+        """The numbers of some items."""
+        return self.all if who is None else self.all[who]
+
+    def among(self, values: Array, who: Who) -> Array:
+        """The values of some items; one that stands for all of them as it is."""
+        return values if who is None or values.shape[0] == 1 else values[who]
+
+    def spread(self, values: Array, who: Who) -> Array:
+        """Values of some items, among zeros for the others."""
+        if who is None or values.shape[0] == 1:
+            return values
+        whole = np.zeros((self.all.size, *values.shape[1:]), values.dtype)
+        whole[who] = values
+        return whole
+
+
+class Cells:
+    """The elements of a buffer, or of the rows of an array: one of each work item or group."""
+
+    def __init__(self, name: str, memory: Memory, items: WorkItems, fail: Fail) -> None:
+        self._name = name
+        self._memory = memory
+        self._items = items
+        self._fail = fail
+        self.size = memory.values.size
+        """The elements of one row."""
+        self.rows: Items | None = None
+        """Where the row of each item begins, unless all have the same."""
+        self.compute: DataType | None = None
+        """What elements are widened to, where they are stored in another type."""
+        self.stored: DataType | None = None
+        self.is_shared = items.all.size > 1
+        """Whether several items may come to one element."""
+        self.is_still = False
+        """Whether all elements may be read, and none is written."""
+
+    def _locate(self, index: Array, lanes: int, who: Who) -> Items:
+        """The elements `index .. index + lanes` of some items, a row of lanes each where these are
+        several."""
+        first = self._items.among(index, who).astype(np.int64)
+        places = first if lanes == 1 else first[:, None] + np.arange(lanes)
+        low, high = first[0], first[0]
+        if first.shape[0] > 1:
+            low, high = first.min(), first.max()
+        if low < 0 or high > self.size - lanes:
+            outside = (places < 0) | (places >= self.size)
+            what = f"element {places[outside][0]} of '{self._name}', which has {self.size}"
+            self._fail(what, outside, who)
+        if self.rows is None:
+            return places
+        begin = self._items.among(self.rows, who)
+        return places + (begin if lanes == 1 else begin[:, None])
+
+    def _each(self, places: Items, who: Who) -> tuple[Items, Items]:
+        """The places of each of some items, and whose each is, both without rows."""
+        items = self._items.find(who)
+        if places.shape[0] != items.size:
+            places = np.broadcast_to(places, (items.size, *places.shape[1:]))
+        lanes = places.size // items.size
+        return places.ravel(), items if lanes == 1 else items.repeat(lanes)
+
+    def read(self, index: Array, lanes: int, who: Who) -> Array:
+        """The elements `index .. index + lanes` of some items."""
+        places = self._locate(index, lanes, who)
+        if not self.is_still:
+            filled = self._memory.filled[places]
+            if not filled.all():
+                self._fail(f"'{self._name}' is read before it is written", ~filled, who)
+            if self.is_shared:
+                each, items = self._each(places, who)
+                raced = self._memory.users.read(each, items)
+                if raced.any():
+                    what = f"'{self._name}' is read where another item writes it"
+                    self._fail(what, raced.reshape(-1, lanes), who)
+        got = self._memory.values[places]
+        return self._items.spread(got if self.compute is None else convert(got, self.compute), who)
+
+    def write(self, index: Array, values: Array, lanes: int, who: Who) -> None:
+        """Elements `index .. index + lanes` of some items take their values."""
+        places, made = self._locate(index, lanes, who), self._items.among(values, who)
+        if self.is_shared:
+            each, items = self._each(places, who)
+            raced = self._memory.users.write(each, items)
+            if raced.any():
+                what = f"'{self._name}' is written where another item reads or writes it"
+                self._fail(what, raced.reshape(-1, lanes), who)
+        self._memory.values[places] = made if self.stored is None else convert(made, self.stored)
+        self._memory.filled[places] = True
+
+    def forget(self, groups: Mask | None = None) -> None:
+        """Some groups are in step again; all, where none are given."""
+        self._memory.users.forget(groups)

@@ -1,0 +1,365 @@
+"""Reads the text form of the kernel IR. Mistakes are `DmlcError`s with their place.
+
+It checks what it must to build the nodes: names that are in sight, operations that exist and
+their arity. Whether the kernel is well formed is the verifier's question.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+from dmlc.ir.scan import LITERALS, Open, Scanner, Token, token_pattern
+from dmlc.kernel import nodes as k
+from dmlc.kernel.print import RESERVED
+from dmlc.parameters import expect_text
+from dmlc.scalars import OPERATIONS, DataType
+from dmlc.source import DmlcError, Source, unknown_name
+
+_VECTOR = re.compile(r"(\w+)x(\d{1,4})")
+_INDEX_TYPE = re.compile(r"([su])(32|64)")
+_CONVERSIONS = {"cast": k.Convert, "bits": k.Reinterpret, "broadcast": k.Broadcast}
+_TYPED = {"cast": 1, "bits": 1, "broadcast": 1, "shuffle": 2}
+"""Calls that end in what is no value, and how many operands stand before it."""
+_CALLS = {"select": 3, "join": 2, **_TYPED}
+
+
+def parse_kernel(text: str, filename: str = "<kernel>") -> k.Kernel:
+    """The kernel that a text form spells. Raises `DmlcError`."""
+    return _Parser(Source(expect_text("filename", filename), expect_text("text", text))).kernel()
+
+
+def parse_type(name: str) -> k.Type | None:
+    """The type of that name, `f32` or `f32x16`."""
+    vector = _VECTOR.fullmatch(name)
+    short, lanes = (name, 1) if vector is None else (vector[1], int(vector[2]))
+    dtype = next((t for t in DataType if t.short == short), None)
+    return None if dtype is None else k.Type(dtype, lanes)
+
+
+class _Parser(Scanner[k.Expression]):
+    # Names are numbered behind a `#` until `tidy` has seen them.
+    PATTERN = token_pattern(r"[A-Za-z_][A-Za-z0-9_.#]*")
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self.buffers: dict[str, k.Buffer] = {}
+        self.arrays: dict[str, k.Array] = {}
+        self.scalars: dict[str, tuple[k.Scalar, int | str]] = {}
+        self.known: dict[str, k.Local] = {}
+        """The locals in sight."""
+
+    # Kernels ------------------------------------------------------------------------------
+
+    def kernel(self) -> k.Kernel:
+        self.expect("kernel")
+        name = self.name("the kernel's name")
+        self.expect("{")
+        about = self._about()
+        while self.token.text in ("buffer", "scalar", "array", "shared"):
+            self._declare(self.next().text)
+        made = k.Kernel(
+            name,
+            tuple(self.buffers.values()),
+            tuple(self.scalars.values()),
+            body=self._block(),
+            arrays=tuple(self.arrays.values()),
+            **about,
+        )
+        self.expect_end()
+        return made
+
+    def _about(self) -> dict[str, Any]:
+        """What is said of a kernel before its memory, up to how it is launched."""
+        said: dict[str, Any] = {"summary": (), "passes": ()}
+        while not self.accept("launch"):
+            token = self.token
+            match self.name("'launch'"):
+                case "summary":
+                    said["summary"] += (self._text(),)
+                case "pass":
+                    said["passes"] += (self._names(),)
+                case "stages":
+                    said["stages"] = self._names()
+                case "walk" | "apart" as key:
+                    said[key] = self._text()
+                case "effort":
+                    number = self.next()
+                    said["effort"] = float(self.literal(number, DataType.FLOAT64))
+                case _:
+                    self.fail("'launch'", token)
+        return {**said, **self._launch()}
+
+    def _launch(self) -> dict[str, Any]:
+        self.expect("ceil", "(")
+        count = self.extent()
+        self.expect("/")
+        per_group = self.integer("how many a group takes")
+        self.expect(")", "groups", "of")
+        size = self.integer("the size of a group")
+        row: int | None = None
+        if self.accept("in"):
+            self.expect("rows", "of")
+            row = self.integer("the groups of a row")
+        self.expect(",", "index")
+        token = self.token
+        found = _INDEX_TYPE.fullmatch(self.name("'u32', 's32', 'u64' or 's64'"))
+        if found is None:
+            self.fail("'u32', 's32', 'u64' or 's64'", token)
+        return {
+            "launch": k.Launch(count, per_group, size, row),
+            "index_bits": int(found[2]),
+            "index_signed": found[1] == "s",
+        }
+
+    def _declare(self, kind: str) -> None:
+        if kind == "shared":
+            self.expect("array")
+        token = self._sigil()
+        name = self.name("a name")
+        if any(name in names for names in (self.buffers, self.scalars, self.arrays)):
+            raise DmlcError(f"the name '{name}' is taken", self.span(token))
+        self.expect(":")
+        if kind == "scalar":
+            type = self._type()
+            self.expect("=")
+            self.scalars[name] = k.Scalar(name, type), self.extent()
+            return
+        dtype, count = self.dtype(), None
+        if self.accept("["):
+            count = self.integer("a size")
+            self.expect("]")
+        if kind == "buffer":
+            self.buffers[name] = self._buffer(k.Buffer(name, dtype, k.Access.READ, count))
+        elif count is None:
+            self.fail("'['")
+        else:
+            self.arrays[name] = k.Array(name, dtype, count, kind == "shared")
+
+    def _buffer(self, buffer: k.Buffer) -> k.Buffer:
+        token, known = self.token, {a.value: a for a in k.Access}
+        access = known.get(self.name("how a buffer is accessed"))
+        if access is None:
+            self.fail("'read', 'write' or 'read_write'", token)
+        touched: int | None = None
+        if self.accept(","):
+            touched = self.integer("a number of bytes")
+            self.expect("bytes")
+        return dataclasses.replace(buffer, access=access, bytes=touched)
+
+    def _text(self) -> str:
+        token = self.token
+        if token.kind != "text":
+            self.fail("a quoted text")
+        try:
+            return json.loads(self.next().text)
+        except ValueError as error:
+            raise DmlcError(
+                f"this is no text as JSON has them: {error}", self.span(token)
+            ) from error
+
+    def _names(self) -> tuple[str, ...]:
+        self.expect("(")
+        return tuple(self.list_until(")", lambda: self.name("a stage's name")))
+
+    def _type(self) -> k.Type:
+        token = self.token
+        name = self.name("a type")
+        type = parse_type(name)
+        return k.Type(self.find_dtype(name, token)) if type is None else type
+
+    def _sigil(self) -> Token:
+        """Names may have a `%` before them; the name's token."""
+        self.accept("%")
+        return self.token
+
+    # Statements ---------------------------------------------------------------------------
+
+    def _block(self) -> tuple[k.Statement, ...]:
+        outside = dict(self.known)
+        made: list[k.Statement] = []
+        while not self.accept("}"):
+            token = self.token
+            made.append(self._statement(self.name("a statement"), token))
+        self.known = outside
+        return tuple(made)
+
+    def _body(self, *variables: k.Local) -> tuple[k.Statement, ...]:
+        """What is in a statement, where some locals are in sight besides."""
+        self.expect("{")
+        outside = dict(self.known)
+        self.known |= {v.name: v for v in variables}
+        made = self._block()
+        self.known = outside
+        return made
+
+    def _statement(self, word: str, token: Token) -> k.Statement:
+        match word:
+            case "let" | "var":
+                self._sigil()
+                name = self.name("a local's name")
+                self.expect(":")
+                local = k.Local(name, self._type())
+                made = (k.Let if word == "let" else k.Variable)(local, self._value())
+                self.known[name] = local
+                return made
+            case "set":
+                return k.Assign(self._local(), self._value())
+            case "put":
+                array = self._memory(self.arrays, "array")
+                return k.Put(array, self._index(), self._value())
+            case "barrier":
+                return k.Barrier()
+            case "for":
+                return self._loop()
+            case "halve":
+                variable = self._variable()
+                self.expect("from")
+                return k.Halve(variable, self.integer("a whole number"), self._body(variable))
+            case "if":
+                return k.If(self.expression(), self._body())
+            case "store":
+                return self._store()
+            case "prefetch":
+                return k.Prefetch(self._memory(self.buffers, "buffer"), self._index())
+            case "put_half":
+                word_, half, value = self._local(), self._index(), self._value()
+                self.expect("as")
+                return k.PutHalf(word_, self._memory(self.buffers, "buffer"), half, value)
+            case "store_word":
+                buffer, index = self._memory(self.buffers, "buffer"), self._index()
+                self.expect("=")
+                return k.StoreWord(buffer, index, self._local())
+            case _:
+                known = (
+                    "let", "var", "set", "put", "barrier", "for", "halve", "if", "store",
+                    "prefetch", "put_half", "store_word",
+                )  # fmt: skip
+                raise DmlcError(unknown_name("statement", word, known, self.span(token)))
+
+    def _loop(self) -> k.For:
+        variable = self._variable()
+        self.expect("in")
+        start = self.expression()
+        self.expect("..")
+        stop = self.expression()
+        step = self.integer("a step") if self.accept("step") else 1
+        unroll, backwards = self.accept("unroll"), self.accept("backwards")
+        return k.For(variable, start, stop, step, self._body(variable), unroll, backwards)
+
+    def _store(self) -> k.Store:
+        buffer = self._memory(self.buffers, "buffer")
+        index, value = self._index(), self._value()
+        streaming: k.Expression | None = None
+        if self.accept("streaming"):
+            self.expect("where")
+            streaming = self.expression()
+        return k.Store(buffer, index, value, streaming)
+
+    def _variable(self) -> k.Local:
+        self._sigil()
+        return k.Local(self.name("a loop's variable"), k.INDEX)
+
+    def _local(self) -> k.Local:
+        token = self._sigil()
+        return self._find_local(self.name("a local's name"), token)
+
+    def _find_local(self, name: str, token: Token) -> k.Local:
+        if name not in self.known:
+            raise DmlcError(unknown_name("local", name, self.known, self.span(token)))
+        return self.known[name]
+
+    def _memory(self, known: dict[str, Any], what: str) -> str:
+        token = self._sigil()
+        name = self.name(f"the name of a {what}")
+        if name not in known:
+            raise DmlcError(unknown_name(what, name, known, self.span(token)))
+        return name
+
+    def _index(self) -> k.Expression:
+        self.expect("[")
+        index = self.expression()
+        self.expect("]")
+        return index
+
+    def _value(self) -> k.Expression:
+        self.expect("=")
+        return self.expression()
+
+    # Values -------------------------------------------------------------------------------
+
+    def begin(self, opened: list[Open[k.Expression]]) -> k.Expression | None:
+        if self.token.kind == "number":
+            return self._literal(self.next())
+        plain = not self.accept("%")
+        token = self.token
+        name = self.name("a value")
+        if self.accept("["):
+            if name not in self.buffers and name not in self.arrays:
+                known = (*self.buffers, *self.arrays)
+                raise DmlcError(unknown_name("buffer or array", name, known, self.span(token)))
+            opened.append(Open(token, "]", []))
+            return None
+        if plain and self.accept("("):
+            return self._begin_call(token, opened)
+        if plain and name in LITERALS:
+            return self._literal(token)
+        if plain and name in RESERVED:
+            return k.Position(k.Geometry(name))
+        return self.scalars[name][0] if name in self.scalars else self._find_local(name, token)
+
+    def _begin_call(self, token: Token, opened: list[Open[k.Expression]]) -> k.Expression | None:
+        type = parse_type(token.text)
+        if type is not None:
+            values = self.list_until(")", lambda: self.integer("a whole number"))
+            return k.Numbers(tuple(values), type)
+        if token.text == "lead":
+            buffer = self._memory(self.buffers, "buffer")
+            self.expect(",")
+            size = self.integer("a number of bytes")
+            self.expect(")")
+            return k.Lead(buffer, size)
+        opened.append(Open(token, ")", [], _TYPED.get(token.text)))
+        return None
+
+    def close(self, opened: Open[k.Expression]) -> k.Expression:
+        token, given = opened.token, opened.given
+        if opened.closing == "]":
+            return self._read(token.text, *given)
+        operation = OPERATIONS.get(token.text)
+        if operation is None and token.text not in _CALLS:
+            known = [*OPERATIONS, *_CALLS]
+            raise DmlcError(unknown_name("operation", token.text, known, self.span(token)))
+        arity = _CALLS[token.text] if operation is None else operation.arity
+        self.check_arity(token, arity, given)
+        first = given[0].type
+        if operation is not None:
+            result = k.Type(operation.result_type(first.dtype), first.lanes)
+            return k.Operate(operation, tuple(given), result)
+        if token.text == "select":
+            return k.Choose(given[0], given[1], given[2], given[1].type)
+        if token.text == "join":
+            return k.Join(given[0], given[1], k.Type(first.dtype, 2 * first.lanes))
+        self.expect(",")
+        if token.text == "shuffle":
+            self.expect("[")
+            lanes = tuple(self.list_until("]", lambda: self.integer("the number of a lane")))
+            made = k.Shuffle(given[0], given[1], lanes, k.Type(first.dtype, len(lanes)))
+        else:
+            made = _CONVERSIONS[token.text](given[0], self._type())
+        self.expect(")")
+        return made
+
+    def _read(self, name: str, index: k.Expression) -> k.Expression:
+        """An element of a buffer or an array; several with a vector's type behind it."""
+        if name in self.buffers:
+            type = k.Type(self.buffers[name].dtype.compute)
+            return k.Load(name, index, self._type() if self.accept(":") else type)
+        type = k.Type(self.arrays[name].dtype)
+        return k.Element(name, index, self._type() if self.accept(":") else type)
+
+    def _literal(self, token: Token) -> k.Literal:
+        type = self._type() if self.accept(":") else k.Type(self.default_type(token))
+        return k.Literal(type, self.literal(token, type.dtype))

@@ -1,0 +1,76 @@
+"""The passes over kernels, from what a lowering writes to what output languages print.
+
+Passes stand in one list, and one function runs them. The verifier looks at what comes out; in
+tests, at what each pass makes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from dmlc import ir
+from dmlc.kernel import nodes as k
+from dmlc.kernel.element import tensor_strides
+from dmlc.kernel.offsets import name_offsets
+from dmlc.kernel.precise import name_arithmetic
+from dmlc.kernel.schedule import Limits
+from dmlc.kernel.tidy import tidy
+from dmlc.kernel.verify import verify_kernel
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pass:
+    name: str
+    run: Callable[[k.Kernel, Limits], k.Kernel]
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
+    Pass("name_offsets", lambda kernel, _: name_offsets(kernel)),
+    Pass("tidy", lambda kernel, _: tidy(kernel)),
+)
+_verifies_each = False
+
+
+def set_verify_each(on: bool) -> bool:
+    """Whether the verifier looks at what each pass makes, or at the last one's kernel alone.
+    Gives what was set before."""
+    global _verifies_each
+    before, _verifies_each = _verifies_each, on
+    return before
+
+
+def run_passes(
+    kernel: k.Kernel, function: ir.Function, limits: Limits, passes: Sequence[Pass] = PASSES
+) -> k.Kernel:
+    """A kernel of a function as the passes leave it. Raises `InternalError`, naming the pass, where
+    one breaks it."""
+    sizes = find_sizes(function, kernel)
+    step = "lower"
+    for each in passes:
+        if _verifies_each:
+            verify_kernel(kernel, step, sizes)
+        kernel, step = each.run(kernel, limits), each.name
+    verify_kernel(kernel, step, sizes)
+    return kernel
+
+
+def find_sizes(function: ir.Function, kernel: k.Kernel) -> dict[str, int]:
+    """The number of elements of each buffer of a kernel, where it is known: up to the last that
+    the tensor has."""
+    tensors = function.tensors()
+    found: dict[str, int] = {}
+    for buffer in kernel.buffers:
+        if buffer.count is not None:
+            found[buffer.name] = buffer.count
+        if buffer.name not in tensors:
+            continue
+        tensor = tensors[buffer.name]
+        extents = tensor.domain if isinstance(tensor, ir.Stage) else tensor.extents
+        sizes = [e for e in extents if isinstance(e, int)]
+        if len(sizes) == len(extents):
+            steps = zip(sizes, tensor_strides(function, buffer.name), strict=True)
+            last = sum((size - 1) * step for size, step in steps)
+            found[buffer.name] = 0 if 0 in sizes else last + 1
+    return found
