@@ -94,6 +94,14 @@ def describe_kernels(
     return "\n\n".join(map(print_kernel, kernels))
 
 
+def describe_schedules(function: Function, target: str, profile: str | None = None) -> str:
+    """The loops of each kernel that `compile` renders, one per line. Raises as `compile` does."""
+    _, kernels = make_kernels(function, target, profile)
+    described = ([f"kernel {n}", *(f"  {line}" for line in kernel.schedule)]
+                 for n, kernel in enumerate(kernels))  # fmt: skip
+    return "\n".join(line for lines in described for line in lines)
+
+
 def make_kernels(
     function: Function,
     target: str = "opencl",

@@ -6,7 +6,7 @@ import click
 
 from dmlc import ir
 from dmlc.cli.arguments import bind_subject, bindings, target_option
-from dmlc.pipeline import describe_kernels, find_fusion, rewrite
+from dmlc.pipeline import describe_kernels, describe_schedules, find_fusion, rewrite
 from dmlc.transform.fuse import Fusion
 from dmlc.transform.simplify import simplify
 
@@ -21,7 +21,8 @@ from dmlc.transform.simplify import simplify
     "--after", type=click.Choice(["simplify", "factor", "fuse"]), help="Print it after this pass."
 )
 @click.option("--kernel", is_flag=True, help="Print the kernel IR: with --json a list of kernels.")
-@target_option("The target that --kernel and --after fuse are for.")
+@click.option("--schedule", is_flag=True, help="Print the loops of each kernel, one per line.")
+@target_option("The target that --kernel, --schedule and --after fuse are for.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(
     operator: str,
@@ -31,6 +32,7 @@ def command(
     folders: tuple[str, ...],
     after: str | None,
     kernel: bool,
+    schedule: bool,
     target: str,
     as_json: bool,
 ) -> None:
@@ -38,11 +40,16 @@ def command(
 
     OPERATOR is a name of the library, or FILE[:NAME].
     """
-    if kernel and after:
-        raise click.UsageError("--kernel does not go with --after")
+    if sum((kernel, schedule, after is not None)) > 1:
+        raise click.UsageError("--kernel, --schedule and --after do not go together")
+    if schedule and as_json:
+        raise click.UsageError("--schedule has no JSON: --kernel has")
     function = bind_subject(operator, tensors, attributes, dimensions, folders)
     if kernel:
         click.echo(describe_kernels(function, target, as_json=as_json))
+        return
+    if schedule:
+        click.echo(describe_schedules(function, target))
         return
     fusion: Fusion | None = None
     if after == "simplify":

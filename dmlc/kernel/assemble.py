@@ -89,6 +89,7 @@ def make_kernel(
         index.signed,
         stages,
         passes,
+        schedule=tuple(str(nest).splitlines()),
     )
     return run_passes(made, function, limits)
 

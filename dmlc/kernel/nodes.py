@@ -389,6 +389,8 @@ class Kernel:
     """Those of them whose operands it reads, pass by pass over its points."""
     apart: str = ""
     """For a person: why it is but one of the kernels of its group, where that has several."""
+    schedule: tuple[str, ...] = ()
+    """For a person: its loops, one per line."""
 
 
 # Functions -----------------------------------------------------------------------------------

@@ -73,12 +73,12 @@ class _Parser(Scanner[k.Expression]):
 
     def _about(self) -> dict[str, Any]:
         """What is said of a kernel before its memory, up to how it is launched."""
-        said: dict[str, Any] = {"summary": (), "passes": ()}
+        said: dict[str, Any] = {"summary": (), "passes": (), "schedule": ()}
         while not self.accept("launch"):
             token = self.token
             match self.name("'launch'"):
-                case "summary":
-                    said["summary"] += (self._text(),)
+                case "summary" | "schedule" as key:
+                    said[key] += (self._text(),)
                 case "pass":
                     said["passes"] += (self._names(),)
                 case "stages":

@@ -29,6 +29,7 @@ def print_kernel(kernel: k.Kernel) -> str:
     lines = [
         *(f"summary {_quote(line)}" for line in kernel.summary),
         *([f"walk {_quote(kernel.walk)}"] if kernel.walk else []),
+        *(f"schedule {_quote(line)}" for line in kernel.schedule),
         *([f"apart {_quote(kernel.apart)}"] if kernel.apart else []),
         *([f"effort {kernel.effort!r}"] if kernel.effort != 1 else []),
         *([f"stages ({', '.join(kernel.stages)})"] if kernel.stages else []),

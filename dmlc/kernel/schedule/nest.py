@@ -296,44 +296,55 @@ def share_blocks(
     return (Loop(block, Kind.GROUP, max(run, 1), body, "block"),)
 
 
-def _describe(nodes: Sequence[Node], nest: Nest, depth: int) -> Iterator[str]:
+def _describe(
+    nodes: Sequence[Node], nest: Nest, depth: int, around: Sequence[Loop] = ()
+) -> Iterator[str]:
     for node in nodes:
+        within = around
         match node:
             case Loop():
-                words = f"{node.kind.value} {node.dim.name}"
-                text = f"{words} in {_extent(node)}"
+                text = f"{node.kind.value} {_describe_range(node, around)}"
+                within = (*around, node)
             case Reduce():
-                names = ", ".join(g.name for g in nest.phases[node.phase].gathered)
-                text = f"reduce {names}"
+                text = f"reduce {', '.join(g.name for g in nest.phases[node.phase].gathered)}"
             case Pack():
                 text = f"pack {', '.join(node.buffers)}"
             case Fill():
-                text = f"zero {node.buffer.wanted} in {node.first:,}..{node.last:,}"
+                text = f"zero {node.buffer.wanted}: {node.first:,}..{node.last:,}"
             case Pick():
                 text = f"pick from {node.row.wanted}"
             case Turns():
-                many = f", step {len(node.cases)}" if len(node.cases) > 1 else ""
-                text = f"{node.dim.name} in {node.first:,}..{node.last:,}{many}, else the rest"
+                many = f" by {len(node.cases)}" if len(node.cases) > 1 else ""
+                text = f"{node.dim.name}: {node.first:,}..{node.last:,}{many}, else the rest"
             case Point():
-                phase = nest.phases[node.phase]
-                stored = [view.tensor for view, _ in phase.elements.results]
-                reduced = [g.name for g in phase.gathered]
-                parts = [f"add to {', '.join(reduced)}"] if reduced else []
-                parts += [f"store {', '.join(stored)}"] if stored else []
-                text = "; ".join(parts)
+                text = _describe_point(node, nest.phases[node.phase])
         yield "  " * depth + text
-        yield from _describe(inside(node), nest, depth + 1)
+        yield from _describe(inside(node), nest, depth + 1, within)
 
 
-def _extent(loop: Loop) -> str:
-    size = loop.dim.size
-    whole = size.name if isinstance(size, k.Scalar) else f"{size:,}"
-    first, last = ("0", whole) if loop.part is None else (f"{n:,}" for n in loop.part)
-    parts = [f"{first}..{last}"]
-    if loop.step != 1:
-        parts.append(f"step {loop.step:,}")
+def _describe_range(loop: Loop, around: Sequence[Loop]) -> str:
+    """What a loop walks: `i (i0, i1): 0..4,096 by 16`, or so many steps of a loop around it."""
+    dim = loop.dim
+    outer = [each.step for each in around if each.dim is dim]
+    parts = [part.name for part, _ in dim.parts]
+    made_of = f" ({', '.join(parts)})" if parts and not outer else ""
     if loop.extent:
-        parts.append(f"of {loop.extent}")
-    if loop.backwards:
-        parts.append("backwards")
-    return " ".join(parts)
+        extent = f"{loop.extent:,}"
+    elif loop.part is not None:
+        extent = f"{loop.part[0]:,}..{loop.part[1]:,}"
+    elif outer and outer[-1] > loop.step:
+        extent = f"{outer[-1]:,}"
+    else:
+        extent = f"0..{dim.size.name if isinstance(dim.size, k.Scalar) else f'{dim.size:,}'}"
+    by = f" by {loop.step:,}" if loop.step != 1 else ""
+    beside = ", interleaved" if loop.interleaved else ""
+    return f"{dim.name}{made_of}: {extent}{by}{', backwards' if loop.backwards else ''}{beside}"
+
+
+def _describe_point(node: Point, phase: Phase) -> str:
+    stored = [view.tensor for view, _ in phase.elements.results if not view.near]
+    kept = [into.buffer.wanted for into in node.into] or [node.name] * bool(node.name)
+    parts = [f"add to {', '.join(g.name for g in phase.gathered)}"] if phase.gathered else []
+    parts += [f"store {', '.join(stored)}"] if stored else []
+    parts += [f"keep {', '.join(dict.fromkeys(kept))}"] if kept else []
+    return "; ".join(parts)
