@@ -14,8 +14,10 @@ the types that devices compute in, so that integers and positions wrap as they d
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -52,11 +54,26 @@ def run_kernel(
         _Launch(kernel, memories, sizes or {}).run()
 
 
+def evaluate_function(function: k.Function, given: Sequence[Array]) -> Array:
+    """What a function gives for each of the values of its parameters."""
+    values = np.broadcast_arrays(*given)
+    count = values[0].size
+    kernel = dataclasses.replace(function.as_kernel(), scalars=(), launch=k.Launch(count, 1, 1))
+    known = {p.name: v.ravel() for p, v in zip(function.parameters, values, strict=True)}
+    with np.errstate(all="ignore"):
+        made = _Launch(kernel, {}, {}, known).run()
+    return np.broadcast_to(made, count).reshape(values[0].shape)
+
+
 class _Launch:
     """A kernel made into functions, and what its work items have at hand."""
 
     def __init__(
-        self, kernel: k.Kernel, memories: Mapping[str, Memory], sizes: Mapping[str, int]
+        self,
+        kernel: k.Kernel,
+        memories: Mapping[str, Memory],
+        sizes: Mapping[str, int],
+        known: Mapping[str, Array] = MappingProxyType({}),
     ) -> None:
         self._kernel = kernel
         self._buffers = {b.name: b for b in kernel.buffers}
@@ -76,6 +93,8 @@ class _Launch:
         self._variables: set[str] = set()
         self._statement: k.Statement | None = None
         """The one at hand."""
+        for name, values in known.items():
+            self._frame[self._take(name)] = values
         for scalar, value in kernel.scalars:
             number = sizes[value] if isinstance(value, str) else value
             self._frame[self._take(scalar.name)] = np.array([number], self._dtype(scalar.type))
@@ -107,9 +126,11 @@ class _Launch:
         """What values of a type are computed in."""
         return self._index if type.dtype is DataType.INDEX else type.dtype.compute.dtype
 
-    def run(self) -> None:
+    def run(self) -> Array:
+        """The value of the local that is defined last."""
         if self._items.all.size:
             self._make_body(self._kernel.body)(None)
+        return self._frame[-1] if self._frame else np.zeros(0)
 
     def _fail(self, what: str, bad: Array | None = None, who: Who = None) -> NoReturn:
         """Raises `KernelFault`; `bad` says which of some items are at fault, or which of their
@@ -369,6 +390,9 @@ class _Launch:
                 return self._make_choice(node)
             case k.Convert():
                 return self._make_conversion(node)
+            case k.Reinterpret():
+                operand, dtype = self._make(node.operand), self._dtype(node.type)
+                return lambda who: operand(who).view(dtype)
             case k.Broadcast():
                 operand = self._make(node.operand)
                 return lambda who: operand(who).repeat(lanes).reshape(-1, lanes)

@@ -20,7 +20,8 @@ from dmlc.source import DmlcError, Source, unknown_name
 
 _VECTOR = re.compile(r"(\w+)x(\d{1,4})")
 _INDEX_TYPE = re.compile(r"([su])(32|64)")
-_TYPED = {"cast": 1, "broadcast": 1, "shuffle": 2}
+_CONVERSIONS = {"cast": k.Convert, "bits": k.Reinterpret, "broadcast": k.Broadcast}
+_TYPED = {**dict.fromkeys(_CONVERSIONS, 1), "shuffle": 2}
 """Calls that end in what is no value, and how many operands stand before it."""
 _CALLS = {"select": 3, "join": 2, **_TYPED}
 
@@ -347,7 +348,7 @@ class _Parser(Scanner[k.Expression]):
             lanes = tuple(self.list_until("]", lambda: self.integer("the number of a lane")))
             made = k.Shuffle(given[0], given[1], lanes, k.Type(first.dtype, len(lanes)))
         else:
-            made = (k.Convert if token.text == "cast" else k.Broadcast)(given[0], self._type())
+            made = _CONVERSIONS[token.text](given[0], self._type())
         self.expect(")")
         return made
 

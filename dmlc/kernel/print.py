@@ -108,6 +108,8 @@ def print_expression(node: k.Expression) -> str:
             return _call("select", *map(print_expression, parts))
         case k.Convert(operand=operand):
             return _call("cast", print_expression(operand), show_type(node.type))
+        case k.Reinterpret(operand=operand):
+            return _call("bits", print_expression(operand), show_type(node.type))
         case k.Broadcast(operand=operand):
             return _call("broadcast", print_expression(operand), show_type(node.type))
         case k.Join(low=low, high=high):

@@ -262,6 +262,10 @@ class _Verifier:
                     self._fail(f"a choice between {show_type(made)} by {show_type(condition.type)}")
             case k.Convert(operand=operand):
                 self._expect(operand, k.Type(operand.type.dtype, made.lanes))
+            case k.Reinterpret(operand=operand):
+                self._expect(operand, k.Type(operand.type.dtype, made.lanes))
+                if operand.type.dtype.bytes != made.dtype.bytes:
+                    self._fail(f"the bits of {show_type(operand.type)} are no {show_type(made)}")
             case k.Broadcast(operand=operand):
                 self._expect(operand, k.Type(made.dtype))
             case k.Join(low=low, high=high):
