@@ -30,7 +30,7 @@ from dmlc.kernel.rewrite import walk
 from dmlc.scalars import Array, DataType, convert
 from dmlc.source import InternalError
 
-__all__ = ["KernelFault", "Memory", "evaluate_function", "run_kernel", "run_kernels"]
+__all__ = ["KernelFault", "Memory", "run_kernel", "run_kernels"]
 
 _Value: TypeAlias = Callable[[Who], Array]
 _Step: TypeAlias = Callable[[Who], None]
@@ -57,12 +57,12 @@ def run_kernel(
 def evaluate_function(function: k.Function, given: Sequence[Array]) -> Array:
     """What a function gives for each of the values of its parameters."""
     values = np.broadcast_arrays(*given)
-    launch = k.Launch(values[0].size, 1, 1)
-    kernel = dataclasses.replace(function.as_kernel(), launch=launch)
+    count = values[0].size
+    kernel = dataclasses.replace(function.as_kernel(), scalars=(), launch=k.Launch(count, 1, 1))
     known = {p.name: v.ravel() for p, v in zip(function.parameters, values, strict=True)}
     with np.errstate(all="ignore"):
-        made = _Launch(kernel, {}, {}, known).evaluate(function)
-    return np.broadcast_to(made, launch.count).reshape(values[0].shape)
+        made = _Launch(kernel, {}, {}, known).run()
+    return np.broadcast_to(made, count).reshape(values[0].shape)
 
 
 class _Launch:
@@ -95,7 +95,7 @@ class _Launch:
         """The one at hand."""
         for name, values in known.items():
             self._frame[self._take(name)] = values
-        for scalar, value in () if known else kernel.scalars:
+        for scalar, value in kernel.scalars:
             number = sizes[value] if isinstance(value, str) else value
             self._frame[self._take(scalar.name)] = np.array([number], self._dtype(scalar.type))
         self._cells = {b.name: self._make_buffer(b) for b in kernel.buffers}
@@ -126,18 +126,11 @@ class _Launch:
         """What values of a type are computed in."""
         return self._index if type.dtype is DataType.INDEX else type.dtype.compute.dtype
 
-    def run(self) -> None:
+    def run(self) -> Array:
+        """The value of the local that is defined last."""
         if self._items.all.size:
             self._make_body(self._kernel.body)(None)
-
-    def evaluate(self, function: k.Function) -> Array:
-        """What a function gives, of which the parameters are known."""
-        steps = [self._make_step(step) for step in function.steps]
-        result = self._make(function.result)
-        for step in steps:
-            if step is not None:
-                step(None)
-        return result(None)
+        return self._frame[-1] if self._frame else np.zeros(0)
 
     def _fail(self, what: str, bad: Array | None = None, who: Who = None) -> NoReturn:
         """Raises `KernelFault`; `bad` says which of some items are at fault, or which of their
@@ -398,8 +391,8 @@ class _Launch:
             case k.Convert():
                 return self._make_conversion(node)
             case k.Reinterpret():
-                operand, bits = self._make(node.operand), self._dtype(node.type)
-                return lambda who: operand(who).view(bits)
+                operand, dtype = self._make(node.operand), self._dtype(node.type)
+                return lambda who: operand(who).view(dtype)
             case k.Broadcast():
                 operand = self._make(node.operand)
                 return lambda who: operand(who).repeat(lanes).reshape(-1, lanes)

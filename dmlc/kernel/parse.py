@@ -21,7 +21,7 @@ from dmlc.source import DmlcError, Source, unknown_name
 _VECTOR = re.compile(r"(\w+)x(\d{1,4})")
 _INDEX_TYPE = re.compile(r"([su])(32|64)")
 _CONVERSIONS = {"cast": k.Convert, "bits": k.Reinterpret, "broadcast": k.Broadcast}
-_TYPED = {"cast": 1, "bits": 1, "broadcast": 1, "shuffle": 2}
+_TYPED = {**dict.fromkeys(_CONVERSIONS, 1), "shuffle": 2}
 """Calls that end in what is no value, and how many operands stand before it."""
 _CALLS = {"select": 3, "join": 2, **_TYPED}
 

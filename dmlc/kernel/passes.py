@@ -50,7 +50,7 @@ def run_passes(
     step = "lower"
     for each in passes:
         if _verifies_each:
-            verify_kernel(kernel, step, sizes)
+            verify_kernel(kernel, step, sizes, is_named=False)
         kernel, step = each.run(kernel, limits), each.name
     verify_kernel(kernel, step, sizes)
     return kernel

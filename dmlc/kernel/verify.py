@@ -24,11 +24,16 @@ from dmlc.source import InternalError
 
 
 def verify_kernel(
-    kernel: k.Kernel, step: str, sizes: Mapping[str, int] = MappingProxyType({})
+    kernel: k.Kernel,
+    step: str,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+    *,
+    is_named: bool = True,
 ) -> None:
     """Raises `InternalError`, naming the step that broke it, where a kernel breaks a rule. Reads
-    and writes of buffers are held to the number of elements that `sizes` has of each."""
-    _Verifier(kernel, step).run(sizes)
+    and writes of buffers are held to the number of elements that `sizes` has of each. In a kernel
+    that is not named for good, one local may hide another, and positions are not looked at."""
+    _Verifier(kernel, step, is_named).run(sizes)
 
 
 def _limits(dtype: npt.DTypeLike) -> tuple[int, int]:
@@ -41,7 +46,8 @@ _LIMITS = {dtype: _limits(dtype.dtype) for dtype in DataType if dtype.is_integer
 
 
 class _Verifier:
-    def __init__(self, kernel: k.Kernel, step: str) -> None:
+    def __init__(self, kernel: k.Kernel, step: str, is_named: bool) -> None:
+        self._is_named = is_named
         self._kernel = kernel
         self._step = step
         self._buffers = {b.name: b for b in kernel.buffers}
@@ -74,6 +80,8 @@ class _Verifier:
         if self._differs:
             self._find_varying(kernel.body)
         self._check_statements(kernel.body, varies=False)
+        if not self._is_named:
+            return
         arrays = {a.name: a.size for a in kernel.arrays}
         for statement, why in find_outside(kernel, {**sizes, **arrays}):
             self._statement = statement
@@ -198,7 +206,8 @@ class _Verifier:
         self._known = outside
 
     def _define(self, local: k.Local, *, assignable: bool) -> None:
-        if local.name in self._known or local.name in self._declared:
+        hidden = self._is_named and local.name in self._known
+        if hidden or local.name in self._declared:
             self._fail(f"'{local.name}' is defined where another of that name is in sight")
         self._known[local.name] = local.type
         if assignable:

@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 
-from dmlc.codegen.render import find_dialect
+from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.parse import parse_kernel
 from dmlc.kernel.passes import PASSES, Pass, find_sizes, run_passes, set_verify_each
