@@ -40,8 +40,7 @@ fn main(
     @builtin(local_invocation_index) lane_id: u32,
 ) {
     zero_bits = group_id.z;
-    let group: u32 = group_id.x;
-    let first: u32 = group * 1024 + lane_id;
+    let first: u32 = lane_id;
 
     for (var k: u32 = 0; k < 4; k++) {
         let i: u32 = first + k * 256;

@@ -41,9 +41,10 @@ fn main(
     var p: f32 = bitcast<f32>(0xff800000u | zero_bits);
     var p_place: u32 = 4294967295u;
     var m: f32 = bitcast<f32>(0xff800000u | zero_bits);
+    let row_start: u32 = output * 200;
 
     for (var element: u32 = row; element < 200; element += 64) {
-        let x: f32 = X[output * 200 + element];
+        let x: f32 = X[row_start + element];
         let better: bool = x > p || (is_nan(x) && (!is_nan(p)))
             || ((x == p || (is_nan(x) && is_nan(p))) && element < p_place);
         p = select(p, x, better);

@@ -15,8 +15,7 @@ fn main(
     @builtin(workgroup_id) group_id: vec3<u32>,
     @builtin(local_invocation_index) lane_id: u32,
 ) {
-    let group: i32 = i32(group_id.x);
-    let output: i32 = group * 256 + i32(lane_id);
+    let output: i32 = i32(lane_id);
     if (output < 120) {
         let i0: i32 = output / 20;
         let i1: i32 = (output / 4) % 5;
@@ -32,6 +31,6 @@ fn main(
                 }
             }
         }
-        Output[i0 * 20 + i1 * 4 + i2] = output_1;
+        Output[output] = output_1;
     }
 }

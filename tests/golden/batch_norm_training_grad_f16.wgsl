@@ -68,7 +68,7 @@ fn main(
     for (var element: u32 = row; element < 196; element += 64) {
         let i0: u32 = element / 49;
         let i2: u32 = element % 49;
-        let offset: u32 = output * 49 + i0 * 1960 + i2;
+        let offset: u32 = i0 * 1960 + output * 49 + i2;
         let dy_value: f32 = f32(dy[offset]);
         let x_value: f32 = f32(x[offset]);
         dy_sum_value += dy_value;

@@ -68,7 +68,7 @@ fn main(
     for (var element: u32 = row; element < 6400; element += 256) {
         let i0: u32 = element / 1600;
         let i2: u32 = element % 1600;
-        let offset: u32 = output * 1600 + i0 * 12800 + i2;
+        let offset: u32 = i0 * 12800 + output * 1600 + i2;
         let dy_value: f32 = f32(dy[offset]);
         let x_value: f32 = f32(x[offset]);
         dy_sum_value += dy_value;
@@ -158,20 +158,18 @@ fn main(
 
     for (var k: u32 = 0; k < 4; k++) {
         let i: u32 = first + k * 256;
-        if (i < 51200) {
-            let i1: u32 = (i / 1600) % 8;
-            let scale_value: f32 = f32(scale[i1]);
-            let variance_value: f32 = f32(variance[i1]);
-            let value: f32 = pin(variance_value + 0.001f);
-            let dy_value: f32 = f32(dy[i]);
-            let dy_sum_value: f32 = dy_sum[i1];
-            let x_value: f32 = f32(x[i]);
-            let mean_value: f32 = f32(mean[i1]);
-            let dy_centered_sum_value: f32 = dy_centered_sum[i1];
-            let value_1: f32 = pin(pin(dy_value - dy_sum_value / 6400.0f)
-                - pin((x_value - mean_value) * pin(dy_centered_sum_value / 6400.0f)) / value);
-            let dx_value: f32 = pin(scale_value * pin(1.0f / sqrt(value))) * value_1;
-            dx[i] = f16(round_f16(dx_value));
-        }
+        let i1: u32 = (i / 1600) % 8;
+        let scale_value: f32 = f32(scale[i1]);
+        let variance_value: f32 = f32(variance[i1]);
+        let value: f32 = pin(variance_value + 0.001f);
+        let dy_value: f32 = f32(dy[i]);
+        let dy_sum_value: f32 = dy_sum[i1];
+        let x_value: f32 = f32(x[i]);
+        let mean_value: f32 = f32(mean[i1]);
+        let dy_centered_sum_value: f32 = dy_centered_sum[i1];
+        let value_1: f32 = pin(pin(dy_value - dy_sum_value / 6400.0f)
+            - pin((x_value - mean_value) * pin(dy_centered_sum_value / 6400.0f)) / value);
+        let dx_value: f32 = pin(scale_value * pin(1.0f / sqrt(value))) * value_1;
+        dx[i] = f16(round_f16(dx_value));
     }
 }

@@ -14,8 +14,7 @@ fn main(
     @builtin(workgroup_id) group_id: vec3<u32>,
     @builtin(local_invocation_index) lane_id: u32,
 ) {
-    let group: u32 = group_id.x;
-    let first: u32 = group * 1024 + lane_id;
+    let first: u32 = lane_id;
 
     for (var k: u32 = 0; k < 4; k++) {
         let i: u32 = first + k * 256;

@@ -17,8 +17,7 @@ fn main(
     @builtin(workgroup_id) group_id: vec3<u32>,
     @builtin(local_invocation_index) lane_id: u32,
 ) {
-    let group: i32 = i32(group_id.x);
-    let first: i32 = group * 1024 + i32(lane_id);
+    let first: i32 = i32(lane_id);
 
     for (var k: i32 = 0; k < 4; k++) {
         let i: i32 = first + k * 256;

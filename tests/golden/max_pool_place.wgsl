@@ -29,8 +29,7 @@ fn main(
     @builtin(local_invocation_index) lane_id: u32,
 ) {
     zero_bits = group_id.z;
-    let group: i32 = i32(group_id.x);
-    let output: i32 = group * 256 + i32(lane_id);
+    let output: i32 = i32(lane_id);
     if (output < 120) {
         let i0: i32 = output / 20;
         let i1: i32 = (output / 4) % 5;
@@ -50,7 +49,7 @@ fn main(
                 }
             }
         }
-        Output[i0 * 20 + i1 * 4 + i2] = output_1;
+        Output[output] = output_1;
     }
 }
 
@@ -80,8 +79,7 @@ fn main(
     @builtin(local_invocation_index) lane_id: u32,
 ) {
     zero_bits = group_id.z;
-    let group: i32 = i32(group_id.x);
-    let output: i32 = group * 256 + i32(lane_id);
+    let output: i32 = i32(lane_id);
     if (output < 120) {
         let i0: i32 = output / 20;
         let i1: i32 = (output / 4) % 5;
@@ -106,6 +104,6 @@ fn main(
             }
         }
         let place_1: u32 = select(place_place, 0u, place_place == 4294967295u);
-        Place[i0 * 20 + i1 * 4 + i2] = place_1;
+        Place[output] = place_1;
     }
 }

@@ -28,8 +28,7 @@ fn main(
     @builtin(local_invocation_index) lane_id: u32,
 ) {
     zero_bits = group_id.z;
-    let group: i32 = i32(group_id.x);
-    let output: i32 = group * 256 + i32(lane_id);
+    let output: i32 = i32(lane_id);
     if (output < 72) {
         let i0: i32 = output / 12;
         let i1: i32 = (output / 3) % 4;
@@ -51,6 +50,6 @@ fn main(
                 }
             }
         }
-        dX[i0 * 12 + i1 * 3 + i2] = d_x;
+        dX[output] = d_x;
     }
 }

@@ -15,8 +15,7 @@ fn main(
     @builtin(workgroup_id) group_id: vec3<u32>,
     @builtin(local_invocation_index) lane_id: u32,
 ) {
-    let group: u32 = group_id.x;
-    let output: u32 = group * 256 + lane_id;
+    let output: u32 = lane_id;
     if (output < 120) {
         let i0: u32 = output / 5;
         let i1: u32 = output % 5;
@@ -32,6 +31,6 @@ fn main(
                 }
             }
         }
-        dX[i0 * 5 + i1] = d_x;
+        dX[output] = d_x;
     }
 }

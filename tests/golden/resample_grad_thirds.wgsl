@@ -65,5 +65,5 @@ fn main(
             }
         }
     }
-    dX[i0 * 512 + i1 * 32 + i2] = f16(round_f16(d_x));
+    dX[output] = f16(round_f16(d_x));
 }

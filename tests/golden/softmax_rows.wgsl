@@ -72,9 +72,10 @@ fn main(
     let column: u32 = lane_id % 4;
     let output: u32 = group_id.x * 4 + column;
     var most_value: f32 = bitcast<f32>(0xff800000u | zero_bits);
+    let row_start: u32 = output * 200;
 
     for (var element: u32 = row; element < 200; element += 64) {
-        let x: f32 = X[output * 200 + element];
+        let x: f32 = X[row_start + element];
         most_value = greater(most_value, x);
     }
     most_lanes[lane_id] = most_value;
@@ -90,7 +91,7 @@ fn main(
     var total_value: f32 = 0.0f;
 
     for (var element: u32 = row; element < 200; element += 64) {
-        let x: f32 = X[output * 200 + element];
+        let x: f32 = X[row_start + element];
         total_value += portable_exp(pin(x - most_value));
     }
     total_lanes[lane_id] = total_value;
@@ -105,9 +106,8 @@ fn main(
     total_value = total_lanes[column];
 
     for (var element: u32 = row; element < 200; element += 64) {
-        let offset: u32 = output * 200 + element;
-        let x: f32 = X[offset];
+        let x: f32 = X[row_start + element];
         let y: f32 = portable_exp(pin(x - most_value)) / total_value;
-        Y[offset] = y;
+        Y[row_start + element] = y;
     }
 }

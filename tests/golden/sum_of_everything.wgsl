@@ -19,10 +19,11 @@ fn main(
     let row: u32 = lane_id;
     let output: u32 = group_id.x;
     var s: f32 = 0.0f;
-    let points: u32 = min(8334u, 150000 - output * 8334);
+    let end: u32 = min(8334u, 150000 - output * 8334);
+    let row_start: u32 = output * 8334;
 
-    for (var element: u32 = row; element < points; element += 256) {
-        let x: f32 = X[output * 8334 + element];
+    for (var element: u32 = row; element < end; element += 256) {
+        let x: f32 = X[row_start + element];
         s += x;
     }
     s_lanes[lane_id] = s;

@@ -45,9 +45,10 @@ fn main(
     let column: u32 = lane_id % 16;
     let output: u32 = group_id.x * 16 + column;
     var total_exact_value: f32 = 0.0f;
+    let row_start: u32 = output * 40;
 
     for (var element: u32 = row; element < 40; element += 16) {
-        let x_value: f32 = f32(x[output * 40 + element]);
+        let x_value: f32 = f32(x[row_start + element]);
         total_exact_value += x_value;
     }
     total_exact_lanes[lane_id] = total_exact_value;
