@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dmlc.codegen.hlsl_host import HLSL
 from dmlc.program import (
     BufferBinding,
     Dispatch,
@@ -57,4 +58,4 @@ def make_naive(dtype: DataType) -> Program:
         shader_model="6.2",
     )
     tensors = tuple(TensorSpec(names[name], role, dtype, ("n",)) for name, role in roles.items())
-    return Program("naive", "hlsl", "gpu", tensors, (kernel,), 2**31 - 1, elementwise=True)
+    return Program("naive", HLSL, "gpu", tensors, (kernel,), 2**31 - 1, elementwise=True)

@@ -17,7 +17,7 @@ from dmlc.binding import Graph, Operator, TensorDesc, ir_name
 from dmlc.binding.graph import read_dims
 from dmlc.binding.operator import read_attributes
 from dmlc.catalog import operator
-from dmlc.devices import AnyDevice, AnyExecutable, load_function, load_on
+from dmlc.devices import load_function, load_on
 from dmlc.ir import Function
 from dmlc.known_answers import find_trusted
 from dmlc.oracle import find_expected
@@ -35,6 +35,7 @@ from dmlc.runtime.arrays import (
     read_sizes,
     show_shape,
 )
+from dmlc.runtime.face import AnyDevice, AnyExecutable
 from dmlc.runtime.report import Report
 from dmlc.scalars import TENSOR_TYPES, held_type
 from dmlc.source import (

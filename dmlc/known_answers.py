@@ -21,14 +21,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from dmlc import ir
-from dmlc.devices import AnyDevice, compile_for, find_device, load_on, selector_of
+from dmlc.devices import compile_for, find_device, load_on, selector_of
 from dmlc.files import cache_folder
 from dmlc.oracle import find_expected
 from dmlc.program import VERSION
 from dmlc.runtime.answers import SHOWN, Answer, Question, Verdicts, ask
-from dmlc.runtime.d3d12 import D3D12Device
+from dmlc.runtime.face import AnyDevice, find_runtime
 from dmlc.runtime.instructions import LAVAPIPE, POCL, read_flags
-from dmlc.runtime.opencl.device import Device
 from dmlc.scalars import Array, DataType
 from dmlc.source import UnavailableError, UnsupportedError
 
@@ -172,7 +171,7 @@ def find_trusted(device: str) -> AnyDevice | None:
 def _insists(text: str, found: AnyDevice) -> bool:
     """Whether a device was named, and not only its runtime."""
     named = bool(text.partition(":")[2].strip())
-    return named or (isinstance(found, Device) and bool(os.environ.get("PYOPENCL_CTX")))
+    return named or find_runtime(found.runtime).is_chosen()
 
 
 def advise(device: AnyDevice) -> list[str]:
@@ -199,8 +198,8 @@ def identify(device: AnyDevice) -> dict[str, str]:
     return {
         "dmlc": VERSION,
         "questions": _REVISION,
-        "device": f"{selector_of(device).partition(':')[0]} {device}",
-        "driver": device.note if isinstance(device, D3D12Device) else device.driver,
+        "device": f"{device.runtime} {device}",
+        "driver": device.driver,
         "note": device.note,
         "processor": f"{platform.machine()} {flags}",
         **chosen,
@@ -215,12 +214,12 @@ def make_questions(device: AnyDevice) -> list[Question]:
     """The questions that a device can be asked, compiled for it. Those whose types its language
     has no arithmetic for are left out."""
     found: list[Question] = []
-    for sheet in _SHEETS:
-        function = _make_function(sheet)
-        try:
-            program = compile_for(function, device)
-        except UnsupportedError:
+    for whole in _SHEETS:
+        sheet = _leave_out(whole, device)
+        if not sheet.lines:
             continue
+        function = _make_function(sheet)
+        program = compile_for(function, device)
         inputs = {name: _fill(dtype, values) for name, dtype, values in sheet.inputs}
         expected = find_expected(function, inputs)
         answers = {
@@ -231,6 +230,26 @@ def make_questions(device: AnyDevice) -> list[Question]:
         }
         found.append(Question(program, inputs, answers))
     return found
+
+
+def _leave_out(sheet: _Sheet, device: AnyDevice) -> _Sheet:
+    """A sheet without the lines that a device's language has no arithmetic for, nor what they
+    alone are given."""
+    lines = tuple(line for line in sheet.lines if _can_ask(_pick_lines(sheet, (line,)), device))
+    return sheet if lines == sheet.lines else _pick_lines(sheet, lines)
+
+
+def _pick_lines(sheet: _Sheet, lines: tuple[_Line, ...]) -> _Sheet:
+    used = {name for line in lines for name in _list_operands(line.formula)}
+    return _Sheet(sheet.name, tuple(i for i in sheet.inputs if i[0] in used), lines)
+
+
+def _can_ask(sheet: _Sheet, device: AnyDevice) -> bool:
+    try:
+        compile_for(_make_function(sheet), device)
+    except UnsupportedError:
+        return False
+    return True
 
 
 def _make_function(sheet: _Sheet) -> ir.Function:

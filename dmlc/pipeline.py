@@ -11,8 +11,9 @@ import itertools
 from dmlc.binding import Graph, Operator
 from dmlc.catalog import find_function
 from dmlc.codegen.dialect import Dialect, Unsupported
-from dmlc.codegen.render import find_dialect, render
+from dmlc.codegen.render import render
 from dmlc.codegen.support import check_support
+from dmlc.codegen.targets import find_dialect
 from dmlc.collection import rare_searches
 from dmlc.ir import Function
 from dmlc.ir.verify import verify

@@ -11,8 +11,7 @@ import dataclasses
 import enum
 import json
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -21,7 +20,6 @@ from dmlc import __version__
 from dmlc.files import write_files
 from dmlc.parameters import expect, expect_path, expect_text
 from dmlc.scalars import DataType
-from dmlc.shader_model import dxil_arguments, list_needs
 from dmlc.source import UnknownNameError, list_names, unknown_name
 
 VERSION = __version__
@@ -80,10 +78,8 @@ class TensorSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BufferBinding:
-    """A buffer argument of a kernel, in the order of the kernel's arguments.
-
-    OpenCL: argument number `slot`. HLSL: register `t<slot>` when read, `u<slot>` when written.
-    """
+    """A buffer argument of a kernel, in the order of the kernel's arguments. What its `slot` is
+    the number of, the language says."""
 
     name: str
     """The name in the kernel's source."""
@@ -92,6 +88,7 @@ class BufferBinding:
     written: bool
     read: bool
     slot: int
+    """OpenCL: the argument. HLSL: the register, `t<slot>` when read, `u<slot>` when written."""
     structure_bytes: int = 0
     """HLSL: the bytes of what the structured buffer counts in. More than the tensor's element
     where two elements share a word."""
@@ -175,12 +172,32 @@ class KernelSource:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Language:
+    """An output language as far as hosts are concerned: its names, and what a manifest says of a
+    kernel in it besides what it says of every kernel."""
+
+    target: str
+    """The word that asks for it, such as `hlsl`."""
+    title: str
+    """Its name for people, such as `HLSL`."""
+    suffix: str
+    """Of a source file, with its dot."""
+    list_needs: Callable[[str], list[str]]
+    """What a source asks of a device that not every one has: `64-bit integers`, say."""
+    describe_buffer: Callable[[BufferBinding], dict[str, Any]]
+    """Where a buffer is bound."""
+    describe_scalar: Callable[[ScalarBinding], dict[str, Any]]
+    describe_kernel: Callable[[KernelSource], dict[str, Any]]
+    notes: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str], hash=False)
+    """What a manifest says of a whole program, by field."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Program:
     """Kernels in execution order, and the tensors they work on."""
 
     name: str
-    target: str
-    """`opencl` or `hlsl`."""
+    language: Language = dataclasses.field(repr=False)
     profile: str
     tensors: tuple[TensorSpec, ...]
     kernels: tuple[KernelSource, ...]
@@ -195,6 +212,11 @@ class Program:
     that has several ways to run it; the manifest leaves it out."""
     unfused: Unfused | None = None
     """None where kernels were written by hand."""
+
+    @property
+    def target(self) -> str:
+        """What it was compiled for: `opencl`, `hlsl`, ..."""
+        return self.language.target
 
     def __repr__(self) -> str:
         given, found = ([t.name for t in each] for each in (self.inputs, self.outputs))
@@ -289,7 +311,7 @@ class Program:
             "fusion": self._describe_fusion(),
             "order": "kernels run in the order listed; a barrier stands between a kernel and those "
             "it names in 'after'",
-            **({"signing": _SIGNING} if self.target == "hlsl" else {}),
+            **self.language.notes,
         }
 
     def _describe_fusion(self) -> dict[str, Any] | None:
@@ -303,70 +325,44 @@ class Program:
         }
 
     def _describe_kernel(self, kernel: KernelSource) -> dict[str, Any]:
-        made: dict[str, Any] = {
+        return {
             "name": kernel.name,
             "file": self.file_name(kernel),
             "entry_point": kernel.entry_point,
             "buffers": [self._describe_buffer(b) for b in kernel.buffers],
             "scalars": [self._describe_scalar(s) for s in kernel.scalars],
             "group_size": [kernel.dispatch.group_size, 1, 1],
-            "requires": self.list_needs(kernel),
+            "requires": self.language.list_needs(kernel.source),
             "dispatch": _describe_dispatch(kernel.dispatch),
             "after": [self.kernels[number].name for number in kernel.after],
             "stages": list(kernel.origin.stages),
             "reasons": list(kernel.origin.reasons),
             **_describe_traffic(kernel.origin.traffic),
+            **self.language.describe_kernel(kernel),
         }
-        if self.target == "hlsl":
-            source, model = kernel.source, kernel.shader_model
-            made["compile"] = {
-                "compiler": "dxc",
-                "arguments": dxil_arguments(source, kernel.entry_point, model),
-            }
-        if self.target == "hlsl" and kernel.scalars:
-            made["constant_buffer"] = {
-                "register": "b0",
-                "bytes": constant_buffer_bytes(kernel.scalars),
-                "view_alignment": 256,
-            }
-        return made
-
-    def list_needs(self, kernel: KernelSource) -> list[str]:
-        """What a kernel asks of a device that not every one has: `64-bit integers`,
-        `16-bit types` and `FLOAT64`, of which OpenCL C has the first two everywhere."""
-        if self.target == "hlsl":
-            return list_needs(kernel.source)
-        return ["FLOAT64"] if _DOUBLE.search(_COMMENT.sub("", kernel.source)) else []
 
     def _describe_buffer(self, buffer: BufferBinding) -> dict[str, Any]:
         access = {(True, False): "read", (False, True): "write", (True, True): "read_write"}
-        made: dict[str, Any] = {
+        return {
             "name": buffer.name,
             "tensor": buffer.tensor,
             "data_type": buffer.dtype.name,
             "access": access[buffer.read, buffer.written],
+            **self.language.describe_buffer(buffer),
         }
-        if self.target == "hlsl":
-            made["register"] = f"{'u' if buffer.written else 't'}{buffer.slot}"
-            made["element_bytes"] = buffer.dtype.bytes
-            made["structure_bytes"] = buffer.structure_bytes
-        else:
-            made["argument"] = buffer.slot
-        return made
 
     def _describe_scalar(self, scalar: ScalarBinding) -> dict[str, Any]:
-        made: dict[str, Any] = {
+        return {
             "name": scalar.name,
             "value": scalar.value,
             "type": f"UINT{scalar.bits}",
+            **self.language.describe_scalar(scalar),
         }
-        made |= {"offset": scalar.offset} if self.target == "hlsl" else {"argument": scalar.slot}
-        return made
 
     def file_name(self, kernel: KernelSource) -> str:
         """The name of the file that `write` puts a kernel's source in."""
         expect("kernel", kernel, KernelSource, "a kernel of the program")
-        return kernel.name + _SUFFIXES[self.target]
+        return kernel.name + self.language.suffix
 
     def write(self, directory: str | Path) -> list[Path]:
         """Writes the kernels' sources and `manifest.json`, and gives their paths.
@@ -417,14 +413,6 @@ def combine_manifests(programs: Sequence[Program]) -> dict[str, Any]:
         "generator": f"dmlc {VERSION}",
         "programs": [p.manifest() for p in programs],
     }
-
-
-_DOUBLE = re.compile(r"\bdouble\d*\b")
-_COMMENT = re.compile(r"//[^\n]*")
-
-_SUFFIXES = {"opencl": ".cl", "hlsl": ".hlsl"}
-
-_SIGNING = "DXIL is signed only by the dxil.dll that comes with DXC on Windows"
 
 
 def constant_buffer_bytes(scalars: tuple[ScalarBinding, ...]) -> int:

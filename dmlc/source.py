@@ -170,6 +170,17 @@ def list_names(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
+def join_words(words: Iterable[str], joint: str = "or") -> str:
+    """Words as a sentence has them: `A`, `A or B`, `A, B or C`."""
+    *rest, last = (*words,) or ("",)
+    return f"{', '.join(rest)} {joint} {last}" if rest else last
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """So many of something: `1 value`, `3 values`."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to a misspelt one, or None if nothing is close."""
     candidates = list(known)

@@ -12,7 +12,9 @@ import pytest
 
 import dmlc
 from dmlc import ir
-from dmlc.codegen.render import find_dialect, render
+from dmlc.codegen.hlsl_host import HLSL
+from dmlc.codegen.render import render
+from dmlc.codegen.targets import find_dialect
 from dmlc.kernel.lower import lower
 from dmlc.kernel.schedule import CPU, GPU
 from dmlc.pipeline import compile
@@ -189,7 +191,7 @@ def test_scratch_that_begins_together_has_one_home() -> None:
         scratch("d", 10, 0, T.FLOAT16),
         scratch("e", 10, None),
     )
-    program = Program("p", "hlsl", "gpu", tensors, (), 1)
+    program = Program("p", HLSL, "gpu", tensors, (), 1)
     assert program.scratch_homes() == {"a": "b", "b": "b", "c": "c", "d": "d"}
     sharing = list_sharing(tensors)
     assert {name: sorted(others) for name, others in sharing.items()} == {

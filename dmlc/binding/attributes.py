@@ -6,6 +6,7 @@ arrays have their length checked, and defaults are worked out.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import numbers
@@ -16,8 +17,7 @@ import numpy as np
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
 from dmlc.binding.values import Constant, EnumValue, is_number, round_float, show
-from dmlc.language.definitions import AttributeDefinition, OperatorDefinition
-from dmlc.language.vocabulary import find_member
+from dmlc.language.definitions import AttributeDefinition, OperatorDefinition, mistake
 from dmlc.parameters import expect_items
 from dmlc.scalars import DataType
 from dmlc.source import ArgumentError, Diagnostic, DmlcError, Note, unknown_name
@@ -56,11 +56,7 @@ def complete_attributes(
     and no default. `refused` are not reported again."""
     found: dict[str, Constant] = {}
     skipped = set(refused)
-    evaluator = Evaluator(
-        Binding(
-            binding.operator, binding.tensors, found, binding.definitions, binding.symbolic
-        )
-    )  # fmt: skip
+    evaluator = Evaluator(dataclasses.replace(binding, attributes=found))
     for attribute in binding.operator.attributes:
         name = attribute.name
         if name in skipped or _waits_for_array(binding, attribute, skipped):
@@ -72,20 +68,23 @@ def complete_attributes(
             elif attribute.default is None and length is not None:
                 value = length
             elif attribute.default is None:
-                raise DmlcError(
-                    f"attribute '{name}' is not given, and has no default",
-                    notes=[Note("declared here", attribute.span)],
-                )
-            elif attribute.enum is not None:
-                expected = EnumValue(attribute.enum, next(iter(attribute.enum.members), ""))
-                value = convert(attribute, evaluator.constant(attribute.default, expected))
+                message = f"attribute '{name}' is not given, and has no default"
+                raise DmlcError(mistake(attribute, message))
             else:
-                value = convert(attribute, evaluator.constant(attribute.default))
+                given = evaluator.constant(attribute.default, any_member(attribute))
+                value = convert(attribute, given)
             _check_length(attribute, value, evaluator)
             found[name] = value
         except DmlcError as error:
             diagnostics += error.diagnostics
     return found
+
+
+def any_member(attribute: AttributeDefinition) -> EnumValue | None:
+    """What tells the evaluator whose members bare names are; None of an attribute without an
+    enum."""
+    enum = attribute.enum
+    return None if enum is None else EnumValue(enum, next(iter(enum.members), ""))
 
 
 def _waits_for_array(
@@ -111,10 +110,8 @@ def _check_length(attribute: AttributeDefinition, value: Constant, evaluator: Ev
         return
     length = evaluator.constant(attribute.length)
     if length != len(value):
-        raise DmlcError(
-            f"attribute '{attribute.name}' needs {show(length)} values, but has {len(value)}",
-            notes=[Note("declared here", attribute.span)],
-        )
+        message = f"attribute '{attribute.name}' needs {show(length)} values, but has {len(value)}"
+        raise DmlcError(mistake(attribute, message))
 
 
 def convert(attribute: AttributeDefinition, given: object) -> Constant:
@@ -129,10 +126,8 @@ def convert(attribute: AttributeDefinition, given: object) -> Constant:
     taken = list(itertools.islice(items, MOST_ENTRIES + 1))
     if len(taken) > MOST_ENTRIES:
         count = f"{len(given):,}" if isinstance(given, Sized) else f"more than {MOST_ENTRIES:,}"
-        raise DmlcError(
-            f"attribute '{attribute.name}' has {count} values; {MOST_ENTRIES:,} at most",
-            notes=["give longer data as a tensor", Note("declared here", attribute.span)],
-        )
+        message = f"attribute '{attribute.name}' has {count} values; {MOST_ENTRIES:,} at most"
+        raise DmlcError(mistake(attribute, message, Note("give longer data as a tensor")))
     return tuple(_convert_one(attribute, item) for item in taken)
 
 
@@ -184,7 +179,7 @@ def _convert_enum(attribute: AttributeDefinition, value: object) -> EnumValue:
     if isinstance(value, EnumValue) and value.enum.name == enum.name:
         return value
     if isinstance(value, str):
-        member = find_member(enum, value)
+        member = enum.find(value)
         if member is None:
             unknown = unknown_name(f"member of {enum.name}", value, enum.members)
             raise DmlcError(_declared(attribute, unknown))
@@ -258,7 +253,5 @@ def _wrong(attribute: AttributeDefinition, value: object, expected: str) -> Dmlc
     shown = repr(value)
     if len(shown) > 60:
         shown = shown[:57] + "..."
-    return DmlcError(
-        f"attribute '{attribute.name}' must be {expected}, but is {shown}",
-        notes=[Note("declared here", attribute.span)],
-    )
+    message = f"attribute '{attribute.name}' must be {expected}, but is {shown}"
+    return DmlcError(mistake(attribute, message))

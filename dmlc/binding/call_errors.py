@@ -1,9 +1,10 @@
-"""Shows a mistake in binding an operator where a graph calls it."""
+"""How the mistakes of a binding are raised, and shown where a graph calls an operator."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable
 
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition
@@ -11,6 +12,16 @@ from dmlc.source import Diagnostic, DmlcError, Note
 
 _OPEN = re.compile(r"the sizes of (?:output )?'(\w+)'")
 """How messages begin of sizes that a caller of `bind` has to give."""
+
+
+_MOST_ERRORS = 20
+
+
+def raise_mistakes(diagnostics: Iterable[Diagnostic], kind: type[DmlcError] = DmlcError) -> None:
+    """Raises the first mistakes, each once, if there are any."""
+    found = list(dict.fromkeys(diagnostics))
+    if found:
+        raise kind(found[:_MOST_ERRORS])
 
 
 def explain_at_call(error: DmlcError, operator: OperatorDefinition, call: syntax.Call) -> DmlcError:

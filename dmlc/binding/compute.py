@@ -14,23 +14,22 @@ the number of values where the mean is read.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 from dmlc import ir
 from dmlc.binding.builder import join_shapes, span_text
-from dmlc.binding.expressions import Scope
 from dmlc.binding.facts import Binding, BoundTensor, ir_name
 from dmlc.binding.nodes import Element, Pack, Shape, Value
 from dmlc.binding.packs import entries
+from dmlc.binding.scope import TOP, Scope
 from dmlc.binding.stages import Domain, StageMaker, find_in_place
 from dmlc.binding.tensors import MAXIMUM_RANK, show_sizes
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import expressions_of, subexpressions
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, DmlcError, InternalError, Span, UnsupportedError
-
-_MOST_ERRORS = 20
+from dmlc.source import DmlcError, InternalError, Span, UnsupportedError, counted
 
 
 def lower_compute(binding: Binding) -> ir.Function:
@@ -60,7 +59,6 @@ class _Lowering(StageMaker):
         for tensor in binding.tensors.values():
             if tensor.sizes is not None:
                 self.extents[ir_name(tensor.name)] = tensor.sizes
-        self.errors: list[DmlcError] = []
         self.inferred: dict[str, Shape] = {}
         self.last_read = _last_reads(binding)
 
@@ -77,32 +75,18 @@ class _Lowering(StageMaker):
             )
         for number, statement in enumerate(operator.compute or ()):
             if isinstance(statement, syntax.ScalarFunction):
-                parameters = tuple(p.text for p in statement.parameters)
-                name = statement.name.text
-                self.evaluator.functions[name] = FunctionDefinition(
-                    name, parameters, statement.body, statement.span
-                )
+                own = FunctionDefinition.of(statement)
+                self.evaluator.functions[own.name] = own
                 continue
             name = statement.name.text
+            definition = self.binding.definitions.get(name)
+            if definition is None or name in self.binding.tensors:
+                self.define(name, functools.partial(self.assign, statement, number))
+                continue
             try:
                 self.evaluator.locals[name] = self.assign(statement, number)
             except DmlcError as error:
-                # Whoever reads the name fails for the same reason, which is said once.
-                definition = self.binding.definitions.get(name)
-                if definition is not None and name not in self.binding.tensors:
-                    self.evaluator.locals[name] = error
-                else:
-                    self.evaluator.locals[name] = DmlcError(())
-                    self.errors.append(error)
-
-    def raise_errors(self) -> None:
-        found: dict[Diagnostic, None] = {}
-        for error in self.errors:
-            found.update(dict.fromkeys(error.diagnostics))
-        if self.errors:
-            unsupported = all(isinstance(e, UnsupportedError) for e in self.errors)
-            kind = UnsupportedError if unsupported else DmlcError
-            raise kind(list(found)[:_MOST_ERRORS])
+                self.evaluator.locals[name] = error  # Nobody has asked for it, unless it is read.
 
     def assign(self, statement: syntax.Assignment, number: int) -> Value:
         """Defines a name, and gives what reading it means from here on."""
@@ -110,7 +94,7 @@ class _Lowering(StageMaker):
         tensor = self.binding.tensors.get(name)
         if tensor is None and self.binding.members(name):
             return self.define_array(self.binding.members(name), statement, number)
-        scope, domain = Scope({}, None, None), None
+        scope, domain = TOP, None
         if statement.indices is not None:
             scope, domain = self.bind_indices(statement, statement.indices, tensor)
         value = self.evaluator.evaluate(statement.value, None, scope)
@@ -146,7 +130,7 @@ class _Lowering(StageMaker):
         if spare < -1 or (spare != 0 and not packs):
             raise DmlcError(
                 f"'{statement.name.text}' has {len(sizes or ())} dimensions, but is defined with "
-                f"{len(indices)} {'index' if len(indices) == 1 else 'indices'}",
+                f"{counted(len(indices), 'index', 'indices')}",
                 place,
             )
         names: dict[str, Value] = {}
@@ -158,12 +142,14 @@ class _Lowering(StageMaker):
                 raise InternalError("an index variable is a name", index.span)
             if extent is not None:
                 given = self.evaluator.evaluate(extent)
-                extents = self.evaluator.read_extents(given, pack, name.name, extent.span)
+                extents = self.evaluator.index.read_extents(given, pack, name.name, extent.span)
             else:
                 taken = len(sizes or ()) - len(indices) + 1 if pack else 1
                 start = len(variables)
                 extents = list((sizes or ())[start : start + max(taken, 0)])
-            bound, names[name.name] = self.evaluator.bind_variables(extents, len(variables), pack)
+            bound, names[name.name] = self.evaluator.index.bind_variables(
+                extents, len(variables), pack
+            )
             variables += [self.builder.variable(v) for v in bound]
         domain = tuple(self.builder.variables[v].extent for v in variables)
         if sizes is not None and domain != sizes:
@@ -178,7 +164,7 @@ class _Lowering(StageMaker):
                 f"{MAXIMUM_RANK}",
                 place,
             )
-        return Scope(names, None, None, len(variables)), Domain(tuple(variables), domain)
+        return Scope(names, depth=len(variables)), Domain(tuple(variables), domain)
 
     def check_element(self, value: Value, statement: syntax.Assignment) -> None:
         """Holds what an indexed statement assigns to being one element."""

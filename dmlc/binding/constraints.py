@@ -15,11 +15,12 @@ from dmlc.binding.tensors import TensorDesc, show_sizes
 from dmlc.binding.values import Constant, show
 from dmlc.ir.verify import overlaps
 from dmlc.language import syntax
-from dmlc.language.definitions import Dimension, TensorDefinition
-from dmlc.language.vocabulary import FACTS
+from dmlc.language.builtins import FACTS
+from dmlc.language.check_kinds import show_ranks
+from dmlc.language.definitions import Dimension, TensorDefinition, mistake
 from dmlc.language.walk import subexpressions
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, DmlcError, Note
+from dmlc.source import Diagnostic, DmlcError, Note, join_words
 
 Diagnostics = list[Diagnostic]
 
@@ -28,46 +29,26 @@ def check_description(
     definition: TensorDefinition, desc: TensorDesc, diagnostics: Diagnostics
 ) -> None:
     """Holds one description to its row of the table: data type, rank, layout."""
-    declared = (Note("declared here", definition.span),)
     name = definition.name
     if desc.data_type not in definition.dtypes:
-        permitted = _list([t.name for t in definition.dtypes])
-        diagnostics.append(
-            Diagnostic(
-                f"'{name}' cannot be {desc.data_type.name}: it is {permitted}", None, declared
-            )
-        )
+        permitted = join_words(t.name for t in definition.dtypes)
+        message = f"'{name}' cannot be {desc.data_type.name}: it is {permitted}"
+        diagnostics.append(mistake(definition, message))
     if desc.sizes is None:
         return
     if len(desc.sizes) not in definition.ranks:
-        diagnostics.append(
-            Diagnostic(
-                f"'{name}' takes {show_ranks(definition.ranks)} dimensions, and is given "
-                f"{len(desc.sizes)}: {show_sizes(desc.sizes)}",
-                None,
-                declared,
-            )
+        message = (
+            f"'{name}' takes {show_ranks(definition.ranks)} dimensions, and is given "
+            f"{len(desc.sizes)}: {show_sizes(desc.sizes)}"
         )
+        diagnostics.append(mistake(definition, message))
     if definition.output and desc.strides and overlaps(desc.sizes, desc.strides):
-        diagnostics.append(
-            Diagnostic(
-                f"elements of output '{name}' overlap: sizes {show_sizes(desc.sizes)} with strides "
-                f"{show_sizes(desc.strides)}",
-                None,
-                (Note("each stride must pass over all that smaller strides reach"), *declared),
-            )
+        message = (
+            f"elements of output '{name}' overlap: sizes {show_sizes(desc.sizes)} with strides "
+            f"{show_sizes(desc.strides)}"
         )
-
-
-def show_ranks(ranks: tuple[int, ...]) -> str:
-    """`4`, `1 to 8`, or `2 or 4`."""
-    if len(ranks) > 2 and ranks == tuple(range(ranks[0], ranks[-1] + 1)):
-        return f"{ranks[0]} to {ranks[-1]}"
-    return _list([str(r) for r in ranks])
-
-
-def _list(items: list[str]) -> str:
-    return " or ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
+        note = Note("each stride must pass over all that smaller strides reach")
+        diagnostics.append(mistake(definition, message, note))
 
 
 # Whole bindings --------------------------------------------------------------------------------
@@ -160,13 +141,9 @@ def _show_facts(fact: str, facts: dict[str, Constant]) -> str:
     for name, value in facts.items():
         groups.setdefault(value, []).append(name)
     return "; ".join(
-        f"{_and(names)} {'has' if len(names) == 1 else 'have'} {fact} {show(value)}"
+        f"{join_words(names, 'and')} {'has' if len(names) == 1 else 'have'} {fact} {show(value)}"
         for value, names in groups.items()
     )
-
-
-def _and(names: list[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _violation(constraint: syntax.Constraint, broken: Iterable[str]) -> Diagnostic:
@@ -247,58 +224,37 @@ def unify_dimensions(binding: Binding, diagnostics: Diagnostics) -> None:
     for tensor in binding.tensors.values():
         if tensor.sizes is None:
             continue
+        found: list[str] = []
         shape_name, pattern = tensor.definition.shape_name, tensor.definition.dimensions
+        shown = show_sizes(tensor.sizes)
         if shape_name is not None:
             first = shapes.setdefault(shape_name, tensor)
             if first.sizes != tensor.sizes:
-                diagnostics.append(_shape_conflict(shape_name, first, tensor))
-        if pattern is None:
-            continue
-        matched = match_dimensions(pattern, len(tensor.sizes))
-        if matched is None:
-            diagnostics.append(
-                Diagnostic(
-                    f"'{tensor.name}' takes dimensions {show_dimensions(pattern)}, and is given "
-                    f"{len(tensor.sizes)}: {show_sizes(tensor.sizes)}",
-                    None,
-                    (Note("declared here", tensor.definition.span),),
+                found.append(
+                    f"'{first.name}' and '{tensor.name}' share the dimensions '{shape_name}', but "
+                    f"their sizes are {show_sizes(first.sizes or ())} and {shown}"
                 )
+        matched = None if pattern is None else match_dimensions(pattern, len(tensor.sizes))
+        if pattern is not None and matched is None:
+            found.append(
+                f"'{tensor.name}' takes dimensions {show_dimensions(pattern)}, and is given "
+                f"{len(tensor.sizes)}: {shown}"
             )
-            continue
-        for dimension, size in zip(matched, tensor.sizes, strict=True):
+        for dimension, size in zip(matched or (), tensor.sizes, strict=matched is not None):
             if dimension.size is not None and size != dimension.size:
-                diagnostics.append(_fixed_conflict(tensor, dimension.size))
+                found.append(
+                    f"'{tensor.name}' has dimensions {show_dimensions(pattern or ())}, so a size "
+                    f"must be {dimension.size}, but its sizes are {shown}"
+                )
             if dimension.name is None:
                 continue
             other, known = sizes.setdefault(dimension.name, (tensor, size))
             if size != known:
-                diagnostics.append(
-                    Diagnostic(
-                        f"dimension '{dimension.name}' is {known} in '{other.name}' but {size} in "
-                        f"'{tensor.name}'",
-                        None,
-                        (Note("declared here", tensor.definition.span),),
-                    )
+                found.append(
+                    f"dimension '{dimension.name}' is {known} in '{other.name}' but {size} in "
+                    f"'{tensor.name}'"
                 )
-
-
-def _shape_conflict(shape: str, first: BoundTensor, tensor: BoundTensor) -> Diagnostic:
-    return Diagnostic(
-        f"'{first.name}' and '{tensor.name}' share the dimensions '{shape}', but their sizes are "
-        f"{show_sizes(first.sizes or ())} and {show_sizes(tensor.sizes or ())}",
-        None,
-        (Note("declared here", tensor.definition.span),),
-    )
-
-
-def _fixed_conflict(tensor: BoundTensor, size: int) -> Diagnostic:
-    pattern = show_dimensions(tensor.definition.dimensions or ())
-    return Diagnostic(
-        f"'{tensor.name}' has dimensions {pattern}, so a size must be {size}, but its sizes are "
-        f"{show_sizes(tensor.sizes or ())}",
-        None,
-        (Note("declared here", tensor.definition.span),),
-    )
+        diagnostics += [mistake(tensor.definition, message) for message in found]
 
 
 def show_dimensions(pattern: tuple[Dimension, ...]) -> str:

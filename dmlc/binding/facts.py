@@ -98,6 +98,11 @@ class Binding:
             )
         return found
 
+    def strides(self, name: str, span: Span | None) -> tuple[int, ...]:
+        """The strides of a tensor as an expression asks for them."""
+        sizes = self.sizes(name, span)
+        return self.tensor(name, span).strides or ir.packed_strides(sizes)
+
     def extents(self, name: str, span: Span | None) -> tuple[ir.Extent, ...]:
         """The extents of a tensor in the bound function."""
         if self.symbolic:

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from dmlc import ir
+from dmlc.binding.call_errors import raise_mistakes
 from dmlc.binding.facts import Binding
 from dmlc.binding.graph_statements import lower_graph
 from dmlc.binding.operator import Description, as_description, read_descriptions
@@ -19,8 +20,6 @@ from dmlc.language import syntax
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
 from dmlc.parameters import expect, expect_integer, expect_mapping
 from dmlc.source import Diagnostic, DmlcError, Note, list_names, unknown_name
-
-_MOST_ERRORS = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,9 +87,9 @@ class Graph:
         diagnostics += symbols.diagnostics
         if not diagnostics:
             symbols.require(list(_declared_sizes(self.definition.syntax)))
-        _raise([*diagnostics, *symbols.diagnostics])
+        raise_mistakes([*diagnostics, *symbols.diagnostics])
         inputs = self._describe_inputs(symbols, given, diagnostics)
-        _raise(diagnostics)
+        raise_mistakes(diagnostics)
         stored = {n: d for n, d in given.items() if n in self.outputs}
         function = lower_graph(self.definition, surroundings, symbols, inputs, stored)
         ir.verify(function, "bind")
@@ -135,11 +134,6 @@ def read_dims(given: object) -> dict[str, int]:
     return {n: expect_integer(f"dims['{n}']", size) for n, size in found.items()}
 
 
-def _raise(diagnostics: list[Diagnostic]) -> None:
-    if diagnostics:
-        raise DmlcError(list(dict.fromkeys(diagnostics))[:_MOST_ERRORS])
-
-
 def _sizes(name: str, description: Description) -> tuple[int, ...] | None:
     if isinstance(description, TensorDesc):
         return description.sizes
@@ -157,7 +151,7 @@ def _surroundings(definition: GraphDefinition) -> Binding:
     no tables, so there is nothing else."""
     graph = definition.syntax
     empty = syntax.Operator(
-        graph.name, None, None, None, None, (), None, None, None, None, (), (), graph.span
+        graph.name, None, None, None, None, (), None, None, None, None, (), (), span=graph.span
     )
     operator = OperatorDefinition(
         definition.name, None, None, None, (), (), (), (), (), None, (),

@@ -12,33 +12,33 @@ float32 it gives FLOAT32. `cast` gives what it says.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast
 
 from dmlc import ir
+from dmlc.binding.attributes import any_member
 from dmlc.binding.builder import span_text
 from dmlc.binding.call_errors import explain_at_call
 from dmlc.binding.compute import lower_compute
 from dmlc.binding.evaluate import Evaluator
-from dmlc.binding.expressions import Scope
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.indexing import Indexing
-from dmlc.binding.inline import drop_unread, rename_stage
 from dmlc.binding.nodes import Element, Emission, Pack, Value, Weak
 from dmlc.binding.operator import Description, Operator
-from dmlc.binding.packs import find_entry
-from dmlc.binding.stages import StageMaker, find_in_place
+from dmlc.binding.scope import Scope
+from dmlc.binding.stages import StageMaker, drop_unread, find_in_place, rename_stage
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import TensorDesc, show_sizes
-from dmlc.binding.values import Constant, EnumValue, whole_number
+from dmlc.binding.values import Constant, whole_number
 from dmlc.language import syntax
+from dmlc.language.arrays import find_entry
+from dmlc.language.builtins import GRAPH_FUNCTIONS
 from dmlc.language.check_graph import as_tensor_type, called_name
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
-from dmlc.language.walk import Step, subexpressions
+from dmlc.language.walk import Step, Visit, subexpressions
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, DmlcError, Span, UnsupportedError
-
-_MOST_ERRORS = 20
+from dmlc.source import DmlcError, Span
 
 _Output: TypeAlias = Element | tuple[Element, ...]
 """What a call gives for a row of its tensor table: several for an array of outputs."""
@@ -74,7 +74,6 @@ class _GraphLowering(StageMaker):
         self.types: dict[str, DataType] = {}
         """The data type of every tensor there is by now."""
         super().__init__(surroundings)
-        self.errors: list[DmlcError] = []
         self.results: list[str] = []
         self.renamed: dict[str, str] = {}
         """The stages that are outputs under another name."""
@@ -100,28 +99,13 @@ class _GraphLowering(StageMaker):
         self.types[stage.name] = stage.dtype
 
     def run(self) -> None:
-        evaluator = cast(_GraphEvaluator, self.evaluator)
         for statement in self.graph.statements:
-            name = statement.name.text
-            try:
-                value = evaluator.start(statement)
-                if statement.output:
-                    self.define_output(statement, value)
-                else:
-                    evaluator.locals[name] = self.define_value(statement, value)
-            except DmlcError as error:
-                # Whoever reads the name fails for the same reason, which is said once.
-                evaluator.locals[name] = DmlcError(())
-                self.errors.append(error)
+            self.define(statement.name.text, functools.partial(self.assign, statement))
 
-    def raise_errors(self) -> None:
-        found: dict[Diagnostic, None] = {}
-        for error in self.errors:
-            found.update(dict.fromkeys(error.diagnostics))
-        if found:
-            unsupported = all(isinstance(e, UnsupportedError) for e in self.errors if e.diagnostics)
-            kind = UnsupportedError if unsupported else DmlcError
-            raise kind(list(found)[:_MOST_ERRORS])
+    def assign(self, statement: syntax.GraphStatement) -> Value:
+        """Computes a statement, and gives what reading its name means from here on."""
+        value = cast(_GraphEvaluator, self.evaluator).start(statement)
+        return (self.define_output if statement.output else self.define_value)(statement, value)
 
     # Values -------------------------------------------------------------------------------
 
@@ -133,7 +117,7 @@ class _GraphLowering(StageMaker):
             return value
         return self.hold(value, statement.name.text, statement.span)
 
-    def define_output(self, statement: syntax.GraphStatement, value: Value) -> None:
+    def define_output(self, statement: syntax.GraphStatement, value: Value) -> Value:
         name, span = statement.name.text, statement.value.span
         if not isinstance(value, Element) or self.builder.shape(value) is None:
             raise DmlcError(f"output '{name}' is one value, and must be a tensor", span)
@@ -141,12 +125,11 @@ class _GraphLowering(StageMaker):
         own = tensor is not None and tensor not in self.inputs and tensor not in self.results
         if tensor is None or (not own and tensor != name) or tensor in self.renamed:
             tensor = name
-            self.evaluator.locals[name] = self.hold(value, name, statement.span)
-        else:
-            self.evaluator.locals[name] = value
+            value = self.hold(value, name, statement.span)
         if tensor != name:
             self.renamed[tensor] = name
         self.results.append(name)
+        return value
 
     def hold(self, value: Element, name: str, span: Span) -> Element:
         """A stage of that name, of the data type that the value has as a tensor."""
@@ -268,7 +251,7 @@ class _GraphEvaluator(Evaluator):
     """Expressions of a graph: calls of operators, and their outputs."""
 
     def __init__(self, binding: Binding, builder: Indexing, lowering: _GraphLowering) -> None:
-        super().__init__(binding, builder)
+        super().__init__(binding, builder, GRAPH_FUNCTIONS)
         self.lowering = lowering
         self.outputs: dict[str, Mapping[str, _Output]] = {}
         """What each call with a name gives."""
@@ -290,24 +273,36 @@ class _GraphEvaluator(Evaluator):
 
     # Outputs of calls -----------------------------------------------------------------------
 
-    def _member(self, expression: syntax.Member, scope: Scope) -> Step[Value]:
-        yield from ()
-        found = self._output(expression)
-        if found is None or isinstance(found, tuple):
-            return (yield super()._member(expression, scope))
-        return found
+    def visit(
+        self, expression: syntax.Expression, scope: Scope, expected: Value | None = None
+    ) -> Visit[Value]:
+        match expression:
+            case syntax.Member():
+                found = self._output(expression)
+                if isinstance(found, Element):
+                    return found
+            case syntax.Index(base=syntax.Member() as base):
+                found = self._output(base)
+                if isinstance(found, tuple):
+                    return self._entry(expression, found, scope)
+            case syntax.Call():
+                name = called_name(expression)
+                operator = self.lowering.definition.operators.get(name or "")
+                if operator is not None:
+                    return self._operator_call(operator, expression, scope)
+            case _:
+                pass
+        return super().visit(expression, scope, expected)
 
-    def _index(self, expression: syntax.Index, scope: Scope) -> Step[Value]:
-        base = expression.base
-        found = self._output(base) if isinstance(base, syntax.Member) else None
-        if not isinstance(found, tuple):
-            return (yield super()._index(expression, scope))
-        number = whole_number((yield self._visit(expression.indices[0], scope)))
+    def _entry(
+        self, expression: syntax.Index, found: tuple[Element, ...], scope: Scope
+    ) -> Step[Value]:
+        number = whole_number((yield self.visit(expression.indices[0], scope)))
         entry = None if number is None else find_entry(number, len(found))
         if entry is None:
             raise DmlcError(
-                f"{span_text(base.span)} has {len(found)} tensors: pick one by its number, 0 to "
-                f"{len(found) - 1}",
+                f"{span_text(expression.base.span)} has {len(found)} tensors: pick one by its "
+                f"number, 0 to {len(found) - 1}",
                 expression.span,
             )
         return found[entry]
@@ -322,20 +317,6 @@ class _GraphEvaluator(Evaluator):
         return self.outputs.get(base.name, {}).get(expression.member.text)
 
     # Calls --------------------------------------------------------------------------------
-
-    def _call(self, expression: syntax.Call, scope: Scope) -> Step[Value]:
-        name = called_name(expression)
-        operator = None if name is None else self.lowering.definition.operators.get(name)
-        if operator is not None:
-            return self._operator_call(operator, expression, scope)
-        if name == "gradient":
-            raise UnsupportedError(
-                "'gradient' cannot be bound yet: this version runs the gradients that are "
-                "operators",
-                expression.span,
-                ["call the gradient's operator, such as directml.ACTIVATION_RELU_GRAD"],
-            )
-        return super()._call(expression, scope)
 
     def _operator_call(
         self, operator: OperatorDefinition, expression: syntax.Call, scope: Scope
@@ -369,7 +350,6 @@ class _GraphEvaluator(Evaluator):
         wanted = self.read.get(stem, ()) if named else ()
         if len(declared) == 1:
             wanted = (declared[0].name,)  # The call itself reads it.
-        self._scope = scope
         try:
             function = self._bind(operator, described, attributes, wanted)
         except DmlcError as error:
@@ -408,10 +388,8 @@ class _GraphEvaluator(Evaluator):
         scope: Scope,
     ) -> Step[Constant]:
         attribute = operator.attribute(label)
-        expected: Value | None = None
-        if attribute is not None and attribute.enum is not None:
-            expected = EnumValue(attribute.enum, next(iter(attribute.enum.members), ""))
-        found: Value = yield self._visit(value, scope, expected)
+        expected = None if attribute is None else any_member(attribute)
+        found: Value = yield self.visit(value, scope, expected)
         if isinstance(found, Element | Pack):
             raise DmlcError(
                 f"attribute '{label}' must be known when the graph is compiled, and "
@@ -436,22 +414,21 @@ class _GraphEvaluator(Evaluator):
         self, value: syntax.Expression, label: str, name: str, scope: Scope
     ) -> Step[Element]:
         """A tensor that an operator is given, held by a stage or an input."""
-        found: Value = yield self._visit(value, scope)
-        self._scope = scope
-        if not isinstance(found, Element) or self._built().shape(found) is None:
+        found: Value = yield self.visit(value, scope)
+        if not isinstance(found, Element) or self.built().shape(found) is None:
             raise DmlcError(
                 f"'{label}' takes a tensor, but {span_text(value.span)} is one value", value.span
             )
-        if self._built().loaded(found) is not None:
+        if self.built().loaded(found) is not None:
             return found
         return self.lowering.hold(found, name, value.span)
 
-    def _convert(self, value: Value, to: DataType, span: Span) -> Value:
+    def convert(self, value: Value, to: DataType, span: Span) -> Value:
         """A cast of a tensor is a tensor of the type it names: `cast(x, FLOAT32)` of a FLOAT16 one
         too, though nothing is computed then."""
-        builder = self._built()
+        builder = self.built()
         if not isinstance(value, Element) or builder.shape(value) is None:
-            return super()._convert(value, to, span)
+            return super().convert(value, to, span)
         tensor = builder.loaded(value)
         if tensor is not None and self.lowering.types[tensor] is to:
             return value

@@ -9,33 +9,37 @@ from __future__ import annotations
 import dataclasses
 
 from dmlc.binding.builder import span_text
-from dmlc.binding.expressions import Expressions, Scope
 from dmlc.binding.guards import hold_inside, list_conditions
 from dmlc.binding.indexing import Place
 from dmlc.binding.nodes import Element, Pack, Value
-from dmlc.binding.packs import EmptyPack, Expansion, entries, find_entry, make_array
+from dmlc.binding.packs import EmptyPack, Expansion, entries, make_array
+from dmlc.binding.scope import Evaluating, Scope
 from dmlc.binding.values import describe, show, whole_number
 from dmlc.language import syntax
+from dmlc.language.arrays import find_entry
 from dmlc.language.walk import Step
 from dmlc.scalars import DataType
-from dmlc.source import DmlcError, Note, Span
+from dmlc.source import DmlcError, Note, Span, counted
 
 _MOST_EXTENT = 2**31 - 1
 
 
-class Indexed(Expressions):
-    """Index notation of one binding; calls are in `evaluate`."""
+class IndexNotation:
+    """Index notation among the expressions that `on` evaluates."""
+
+    def __init__(self, on: Evaluating) -> None:
+        self._on = on
 
     # Packs --------------------------------------------------------------------------------
 
-    def _expand(self, pack: syntax.Pack, scope: Scope) -> Step[list[Value]]:
+    def expand(self, pack: syntax.Pack, scope: Scope) -> Step[list[Value]]:
         """What `e...` comes to, entry by entry."""
         expansion = Expansion(pack.span)
         inner = dataclasses.replace(scope, expansion=expansion)
         found: list[Value] = []
         while expansion.axis == 0 or expansion.axis < (expansion.length or 0):
             try:
-                value: Value = yield self._visit(pack.operand, inner)
+                value: Value = yield self._on.visit(pack.operand, inner)
             except EmptyPack:
                 break
             if expansion.length is None:
@@ -44,19 +48,34 @@ class Indexed(Expressions):
                 )
             found.append(value)
             expansion.axis += 1
-        self._scope = scope
         return found
+
+    def entry_name(self, expression: syntax.Index, scope: Scope) -> Step[str]:
+        """The name of the tensor that `InputTensors[0]` is."""
+        array = expression.base.span.text
+        position: Value = yield self._on.visit(expression.indices[0], scope)
+        count = len(self._on.binding.members(array))
+        number = whole_number(position)
+        if number is None:
+            raise DmlcError(
+                "which tensor of an array it is must be known at compile time", expression.span
+            )
+        entry = find_entry(number, count)
+        if entry is None:
+            raise DmlcError(
+                f"'{array}' has {count} tensors, and this is number {number}", expression.span
+            )
+        return f"{array}[{entry}]"
 
     # Reads and entries --------------------------------------------------------------------
 
-    def _index(self, expression: syntax.Index, scope: Scope) -> Step[Value]:
-        if self._names_tensors(expression.base):
-            name: str = yield self._entry_name(expression, scope)
-            return self._tensor(name, expression.span)
-        base: Value = yield self._visit(expression.base, scope.outside())
+    def read(self, expression: syntax.Index, scope: Scope) -> Step[Value]:
+        if self._on.names_tensors(expression.base):
+            name: str = yield self.entry_name(expression, scope)
+            return self._on.tensor(name, expression.span)
+        base: Value = yield self._on.visit(expression.base, scope.outside())
         if isinstance(base, Element):
-            return (yield self._read(expression, base, scope))
-        self._scope = scope
+            return (yield self._read_element(expression, base, scope))
         if expression.otherwise is not None:
             raise DmlcError(
                 "'else' belongs to a read of a tensor, and "
@@ -66,8 +85,7 @@ class Indexed(Expressions):
         if any(isinstance(i, syntax.Pack) for i in expression.indices):
             raise DmlcError("an array takes one index", expression.span)
         for place in expression.indices:
-            position: Value = yield self._visit(place, scope)
-            self._scope = scope
+            position: Value = yield self._on.visit(place, scope)
             base = self._pick(expression, base, position, place.span)
         return scope.entry(base, expression.span)
 
@@ -87,19 +105,17 @@ class Indexed(Expressions):
         items = entries(array)
         entry = find_entry(position, len(items))
         if entry is None:
-            plural = "value" if len(items) == 1 else "values"
             raise DmlcError(
                 f"index {position} is out of bounds: {span_text(expression.base.span)} has "
-                f"{len(items)} {plural}",
+                f"{counted(len(items), 'value')}",
                 span,
             )
         return items[entry]
 
-    def _read(self, expression: syntax.Index, base: Element, scope: Scope) -> Step[Value]:
+    def _read_element(self, expression: syntax.Index, base: Element, scope: Scope) -> Step[Value]:
         """An element of a tensor, or of a computation on whole tensors."""
-        builder = self._built()
+        builder = self._on.built()
         shape = builder.shape(base)
-        self._scope = scope
         if shape is None:
             raise DmlcError(
                 f"{span_text(expression.base.span)} is one value and has no index",
@@ -107,16 +123,16 @@ class Indexed(Expressions):
             )
         sizes = tuple(e for e in shape if isinstance(e, int))
         if len(sizes) != len(shape):
-            raise self._needs_sizes("index notation", expression.span)
+            raise self._on.needs_sizes("index notation", expression.span)
         positions: list[Value] = []
         spans: list[Span] = []
         for index in expression.indices:
             if isinstance(index, syntax.Pack):
-                several: list[Value] = yield self._expand(index, scope)
+                several: list[Value] = yield self.expand(index, scope)
                 positions += several
                 spans += [index.span] * len(several)
                 continue
-            value: Value = yield self._visit(index, scope)
+            value: Value = yield self._on.visit(index, scope)
             if isinstance(value, tuple | Pack):
                 raise DmlcError(
                     f"{span_text(index.span)} is an array of {len(entries(value))} values: write "
@@ -127,16 +143,14 @@ class Indexed(Expressions):
             spans.append(index.span)
         otherwise: Value | None = None
         if expression.otherwise is not None:
-            otherwise = yield self._visit(expression.otherwise, scope)
-        self._scope = scope
+            otherwise = yield self._on.visit(expression.otherwise, scope)
         if len(positions) != len(sizes):
-            plural = "position" if len(positions) == 1 else "positions"
             raise DmlcError(
                 f"{span_text(expression.base.span)} has {len(sizes)} dimensions, but is read at "
-                f"{len(positions)} {plural}",
+                f"{counted(len(positions), 'position')}",
                 expression.span,
             )
-        tensor, dtype = self._held(base, expression.base.span)
+        tensor, dtype = self.hold(base, expression.base.span)
         whole = [builder.position(p, s) for p, s in zip(positions, spans, strict=True)]
         place = Place(expression.span, tuple(spans), scope.notes())
         if otherwise is not None:
@@ -153,25 +167,18 @@ class Indexed(Expressions):
         place = dataclasses.replace(place, reach=reach)
         return builder.read(tensor, dtype, [position for position, _ in held], place)
 
-    def _held(self, value: Element, span: Span) -> tuple[str, DataType]:
+    def hold(self, value: Element, span: Span) -> tuple[str, DataType]:
         """The tensor that holds a value of a shape, and its type."""
-        builder = self._built()
+        builder = self._on.built()
         if builder.loaded(value) is None:
-            if self.materialize is None:
+            if self._on.materialize is None:
                 raise DmlcError(f"{span_text(span)} cannot be indexed here", span)
-            value = self.materialize(value, span)
+            value = self._on.materialize(value, span)
         dtype = builder.dtype(value)
         tensor = builder.loaded(value)
         if tensor is None or not isinstance(dtype, DataType):
             raise DmlcError(f"{span_text(span)} has no type: cast it, as in cast(x, FLOAT32)", span)
         return tensor, dtype
-
-    def _needs_sizes(self, what: str, span: Span) -> DmlcError:
-        return DmlcError(
-            f"{what} {span_text(span)} needs the sizes of its tensors",
-            span,
-            ["give a description with sizes for each input"],
-        )
 
     # Reductions ---------------------------------------------------------------------------
 
@@ -179,7 +186,7 @@ class Indexed(Expressions):
         self, extents: list[int], depth: int, pack: bool
     ) -> tuple[list[Element], Value]:
         """Index variables over some extents, and what their name stands for."""
-        builder = self._built()
+        builder = self._on.built()
         variables = [builder.bind(depth + k, extent) for k, extent in enumerate(extents)]
         return variables, make_array(variables) if pack else variables[0]
 
@@ -207,17 +214,16 @@ class Indexed(Expressions):
             found.append(whole)
         return found
 
-    def _reduce_points(self, expression: syntax.Reduce, scope: Scope) -> Step[Value]:
+    def reduce(self, expression: syntax.Reduce, scope: Scope) -> Step[Value]:
         """`sum[k : 3, l... : Sizes where c](e)`."""
-        if self.builder is None:
+        if self._on.builder is None:
             raise DmlcError("a reduction over index variables cannot stand here", expression.span)
         variables: list[Element] = []
         names: dict[str, Value] = {}
         for binding in expression.bindings:
             name, span = binding.variable.text, binding.extent.span
             around = scope.outside() if binding.pack else scope
-            extent: Value = yield self._visit(binding.extent, around)
-            self._scope = scope
+            extent: Value = yield self._on.visit(binding.extent, around)
             extents = self.read_extents(extent, binding.pack, name, span)
             depth = scope.depth + len(variables)
             bound, names[name] = self.bind_variables(extents, depth, binding.pack)
@@ -225,8 +231,6 @@ class Indexed(Expressions):
         inner = dataclasses.replace(
             scope,
             parameters={**scope.parameters, **names},
-            call=None,
-            outer=scope,
             depth=scope.depth + len(variables),
             # It is computed by itself, so that guards around it leave out no point of its own.
             conditions=(*scope.conditions, *scope.guards),
@@ -234,20 +238,18 @@ class Indexed(Expressions):
         )
         condition: Value = True
         if expression.condition is not None:
-            condition = yield self._visit(expression.condition, inner)
-            self._scope = scope
+            condition = yield self._on.visit(expression.condition, inner)
             self._check_condition(condition, expression.condition.span)
-            guards = list_conditions(self.builder, condition, True)
+            guards = list_conditions(self._on.builder, condition, True)
             inner = dataclasses.replace(inner, guards=guards)
-        value: Value = yield self._visit(expression.body, inner)
-        self._scope = scope
+        value: Value = yield self._on.visit(expression.body, inner)
         if isinstance(value, tuple | Pack):
             raise DmlcError(
                 f"'{expression.combiner.text}' folds one value for each point, and this is an "
                 f"array of {len(entries(value))}",
                 expression.body.span,
             )
-        return self.builder.reduce(
+        return self._on.builder.reduce(
             expression.combiner.text, variables, value, condition, expression.body.span
         )
 
@@ -255,7 +257,7 @@ class Indexed(Expressions):
         if isinstance(condition, bool):
             return
         if isinstance(condition, Element):
-            builder = self._built()
+            builder = self._on.built()
             if builder.shape(condition) is not None:
                 raise DmlcError("the condition after 'where' is of one point: index it", span)
             if builder.dtype(condition) is DataType.BOOL:

@@ -17,10 +17,10 @@ from dmlc.binding.facts import Binding, BoundTensor, name_sizes
 from dmlc.binding.tensors import MAXIMUM_RANK, find_excess
 from dmlc.binding.values import Constant, show, whole_number
 from dmlc.language import syntax
-from dmlc.language.definitions import TensorDefinition
+from dmlc.language.definitions import TensorDefinition, mistake
 from dmlc.language.walk import subexpressions
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, DmlcError, Note, Span
+from dmlc.source import Diagnostic, DmlcError, Span
 
 
 def infer_types(binding: Binding) -> Binding:
@@ -145,9 +145,8 @@ def infer_sizes(binding: Binding, diagnostics: list[Diagnostic]) -> Binding:
     for name in wanted:
         shape = computed.get(name)
         if shape is None:
-            note = Note("declared here", tensors[name].definition.span)
             message = f"the sizes of output '{name}' cannot be inferred: give its description"
-            diagnostics.append(Diagnostic(message, None, (note,)))
+            diagnostics.append(mistake(tensors[name].definition, message))
         else:
             sizes = tuple(e for e in shape if isinstance(e, int))
             excess = find_excess(sizes)

@@ -11,6 +11,7 @@ import numpy as np
 
 from dmlc import ir
 from dmlc.binding.attributes import MOST_ENTRIES, complete_attributes, given_attributes
+from dmlc.binding.call_errors import raise_mistakes
 from dmlc.binding.compute import lower_compute
 from dmlc.binding.constraints import check_constraints, check_description
 from dmlc.binding.facts import Binding, BoundTensor
@@ -24,7 +25,12 @@ from dmlc.binding.tables import (
 )
 from dmlc.binding.tensors import MAXIMUM_RANK, TensorDesc, read_sizes
 from dmlc.language import syntax
-from dmlc.language.definitions import OperatorDefinition, TensorDefinition, TensorLevel
+from dmlc.language.definitions import (
+    OperatorDefinition,
+    TensorDefinition,
+    TensorLevel,
+    mistake,
+)
 from dmlc.parameters import (
     expect,
     expect_integer,
@@ -34,9 +40,8 @@ from dmlc.parameters import (
     wrong_kind,
 )
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, DmlcError, Note, list_names, unknown_name
+from dmlc.source import Diagnostic, DmlcError, list_names, unknown_name
 
-_MOST_ERRORS = 20
 _ENTRY = re.compile(r"([A-Za-z_]\w*?)(?:\[(\d{1,9})\]|_(\d{1,9}))", re.ASCII)
 """An entry of an array of tensors, as callers spell it."""
 
@@ -129,17 +134,17 @@ class Operator:
         if not diagnostics:
             binding = infer_types(binding)
         completed = complete_attributes(binding, refused, diagnostics)
-        _raise(diagnostics)
+        raise_mistakes(diagnostics)
         binding = dataclasses.replace(binding, attributes=completed)
         if binding.symbolic:
             _check_symbolic(binding)
         else:
             binding = infer_sizes(binding, diagnostics)
-            _raise(diagnostics)
+            raise_mistakes(diagnostics)
             for tensor in binding.tensors.values():
                 _check_inferred(tensor, given, diagnostics)
         check_constraints(binding, diagnostics)
-        _raise(diagnostics)
+        raise_mistakes(diagnostics)
         return binding
 
 
@@ -175,14 +180,8 @@ def expand_arrays(
             raise DmlcError(f"'{tensor.name}' has {count} tensors; {MOST_ENTRIES} at most")
         if not numbers:
             kind = "output" if tensor.output else "input"
-            diagnostics.append(
-                Diagnostic(
-                    f"array of {kind}s '{tensor.name}' is not given: describe '{tensor.name}[0]' "
-                    "and so on",
-                    None,
-                    (Note("declared here", tensor.span),),
-                )
-            )
+            what = f"array of {kind}s '{tensor.name}' is not given"
+            diagnostics.append(mistake(tensor, f"{what}: describe '{tensor.name}[0]' and so on"))
         rows += [tensor.entry(number) for number in range(count)]
     return found, TensorLevel(table.level, tuple(rows))
 
@@ -217,11 +216,6 @@ def read_attributes(given: object) -> Mapping[str, object]:
     if given is None:
         return {}
     return expect_mapping("attributes", given, "a mapping of attributes' names to values")
-
-
-def _raise(diagnostics: list[Diagnostic]) -> None:
-    if diagnostics:
-        raise DmlcError(list(dict.fromkeys(diagnostics))[:_MOST_ERRORS])
 
 
 def _find_level(definition: OperatorDefinition, level: str | None) -> TensorLevel:
@@ -304,7 +298,7 @@ def _check_given(
         message = f"input '{tensor.name}' has no sizes, but other tensors have"
     else:
         return
-    diagnostics.append(Diagnostic(message, None, (Note("declared here", tensor.span),)))
+    diagnostics.append(mistake(tensor, message))
 
 
 def _check_inferred(

@@ -12,7 +12,7 @@ from typing import cast
 from dmlc.binding.builder import span_text
 from dmlc.binding.nodes import Element, Pack, Value
 from dmlc.binding.values import Constant
-from dmlc.source import DmlcError, Note, Span
+from dmlc.source import DmlcError, Note, Span, counted
 
 
 def entries(array: tuple[Constant, ...] | Pack) -> tuple[Value, ...]:
@@ -39,13 +39,6 @@ def zip_arrays(values: Sequence[Value], span: Span) -> list[tuple[Value, ...]]:
     ]
 
 
-def find_entry(number: int, count: int) -> int | None:
-    """Which of `count` entries an index names: a negative one counts from the end. None where
-    there is no such entry."""
-    settled = number + count if number < 0 else number
-    return settled if 0 <= settled < count else None
-
-
 class EmptyPack(Exception):
     """What `...` expands has no entries."""
 
@@ -69,15 +62,11 @@ class Expansion:
             self.length, self.first = len(items), span
         elif self.length != len(items):
             raise DmlcError(
-                f"{span_text(self.first)} has {_count(self.length)} and {span_text(span)} has "
-                f"{len(items)}: what one '...' expands has one length",
+                f"{span_text(self.first)} has {counted(self.length, 'entry', 'entries')} and "
+                f"{span_text(span)} has {len(items)}: what one '...' expands has one length",
                 self.span,
                 [Note(f"{len(items)} here", span)],
             )
         if not items:
             raise EmptyPack
         return items[self.axis]
-
-
-def _count(length: int) -> str:
-    return "1 entry" if length == 1 else f"{length} entries"

@@ -7,10 +7,11 @@ lowered with. It knows nothing of statements.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from dmlc import ir
 from dmlc.binding.bounds import check_reads
+from dmlc.binding.call_errors import raise_mistakes
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.indexing import Indexing
@@ -19,7 +20,7 @@ from dmlc.binding.tensors import find_excess
 from dmlc.ir.naming import take_name
 from dmlc.ir.positions import find_index_only
 from dmlc.scalars import DataType
-from dmlc.source import DmlcError, InternalError, Span
+from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class StageMaker:
         self.evaluator.materialize = self.materialize
         self.evaluator.place = self.place
         self.stages: list[ir.Stage] = []
+        self.errors: list[DmlcError] = []
         self.extents: dict[str, tuple[ir.Extent, ...]] = {}
         """The extents of what a stage may read, as far as they are known."""
         self.names: dict[str, None] = {}
@@ -76,6 +78,23 @@ class StageMaker:
         if not isinstance(dtype, DataType):
             raise InternalError("what is joined and split has a type", span)
         return self.add_stage("element", dtype, element, extents, span, Domain(variables, extents))
+
+    # Names --------------------------------------------------------------------------------
+
+    def define(self, name: str, make: Callable[[], Value]) -> None:
+        """Notes what a name stands for. Where that fails, whoever reads the name fails for the
+        same reason, which is said once."""
+        try:
+            self.evaluator.locals[name] = make()
+        except DmlcError as error:
+            self.evaluator.locals[name] = DmlcError(())
+            self.errors.append(error)
+
+    def raise_errors(self) -> None:
+        """Raises one error of every independent mistake."""
+        unsupported = all(isinstance(e, UnsupportedError) for e in self.errors if e.diagnostics)
+        found = [d for error in self.errors for d in error.diagnostics]
+        raise_mistakes(found, UnsupportedError if unsupported else DmlcError)
 
     # Stages -------------------------------------------------------------------------------
 
@@ -202,3 +221,31 @@ def _reads_in_order(stage: ir.Stage, load: ir.Load) -> bool:
         if not own and not isinstance(position, ir.Constant):
             return False
     return True
+
+
+# Stages inside others --------------------------------------------------------------------------
+
+
+def rename_stage(stage: ir.Stage, names: Mapping[str, str], span: Span | None) -> ir.Stage:
+    """The stage under its new name, reading tensors under theirs; a name that is not among
+    `names` stays. `span` is where the stage is said to come from."""
+    instructions = tuple(
+        ir.Load(names[i.tensor], i.indices, i.dtype)
+        if isinstance(i, ir.Load) and i.tensor in names
+        else i
+        for i in stage.body.instructions
+    )
+    body = ir.Body(instructions, stage.body.result, stage.body.guard)
+    name = names.get(stage.name, stage.name)
+    return ir.Stage(name, stage.dtype, stage.domain, body, stage.reduction, span or stage.span)
+
+
+def drop_unread(stages: Sequence[ir.Stage], results: Sequence[str]) -> tuple[ir.Stage, ...]:
+    """The stages that lead to a result, in order."""
+    needed = set(results)
+    kept: list[ir.Stage] = []
+    for stage in reversed(stages):
+        if stage.name in needed:
+            kept.append(stage)
+            needed.update(load.tensor for load in stage.body.loads())
+    return tuple(reversed(kept))

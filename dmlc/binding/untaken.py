@@ -14,9 +14,9 @@ from dmlc.binding.builder import Builder
 from dmlc.binding.facts import Binding
 from dmlc.binding.nodes import Element, Value
 from dmlc.language import syntax
+from dmlc.language.builtins import ARRAY_FUNCTIONS
 from dmlc.language.definitions import FunctionDefinition
-from dmlc.language.vocabulary import ARRAY_FUNCTIONS
-from dmlc.language.walk import Step, walk
+from dmlc.language.walk import Step, Visit, walk
 from dmlc.scalars import OPERATIONS, DataType, find_data_type
 from dmlc.source import DmlcError
 
@@ -50,10 +50,10 @@ class TypeFinder:
         known = {name: self._type_of(value) for name, value in parameters.items()}
         return walk(self._visit(expression, known))
 
-    def _visit(self, expression: syntax.Expression, known: Mapping[str, Types]) -> Step[Types]:
+    def _visit(self, expression: syntax.Expression, known: Mapping[str, Types]) -> Visit[Types]:
         match expression:
             case syntax.Reference(name=name):
-                return self._give(self._name(name, known))
+                return self._name(name, known)
             case syntax.Index(base=base):
                 return self._visit(base, known)
             case syntax.Call():
@@ -66,17 +66,13 @@ class TypeFinder:
             case syntax.Binary(operator=operator) if operator in _ARITHMETIC:
                 return self._unify([expression.left, expression.right], known)
             case syntax.Unary() | syntax.Binary():
-                return self._give(_BOOLEAN)
+                return _BOOLEAN
             case syntax.Ternary():
                 return self._unify([expression.then, expression.otherwise], known)
             case syntax.Literal(value=bool()):
-                return self._give(_BOOLEAN)
+                return _BOOLEAN
             case _:
-                return self._give(_NONE)
-
-    def _give(self, types: Types) -> Step[Types]:
-        yield from ()
-        return types
+                return _NONE
 
     def _name(self, name: str, known: Mapping[str, Types]) -> Types:
         if name in known:
@@ -107,12 +103,12 @@ class TypeFinder:
 
     def _fold(
         self, combiner: str, operand: syntax.Expression, known: Mapping[str, Types]
-    ) -> Step[Types]:
+    ) -> Visit[Types]:
         if combiner in ("argmin", "argmax"):
-            return self._give(_NONE)
+            return _NONE
         return self._visit(operand, known)
 
-    def _call(self, expression: syntax.Call, known: Mapping[str, Types]) -> Step[Types]:
+    def _call(self, expression: syntax.Call, known: Mapping[str, Types]) -> Visit[Types]:
         arguments = [
             a.value.operand if isinstance(a.value, syntax.Pack) else a.value
             for a in expression.arguments
@@ -124,12 +120,12 @@ class TypeFinder:
         if own is not None:
             return self._inline(own, arguments, known)
         if name == "cast" and len(arguments) == 2:
-            return self._give(self._named(arguments[1]))
+            return self._named(arguments[1])
         operation = OPERATIONS.get(name)
         if name == "present" or (operation is not None and operation.gives_bool):
-            return self._give(_BOOLEAN)
+            return _BOOLEAN
         if name in ("argmin", "argmax") or name in ARRAY_FUNCTIONS:
-            return self._give(_NONE)
+            return _NONE
         return self._unify(arguments, known)
 
     def _named(self, target: syntax.Expression) -> Types:

@@ -32,13 +32,13 @@ from dmlc.catalog import operator as find_operator
 from dmlc.catalog import operators, parse
 from dmlc.ir.naming import take_name
 from dmlc.language import syntax
+from dmlc.language.builtins import REDUCTIONS, SCALAR_FUNCTIONS
 from dmlc.language.definitions import (
     AttributeDefinition,
     OperatorDefinition,
     TensorDefinition,
 )
 from dmlc.language.format import format_expression, format_file
-from dmlc.language.vocabulary import REDUCTIONS, SCALAR_FUNCTIONS
 from dmlc.parameters import (
     expect,
     expect_folders,
@@ -134,8 +134,8 @@ class GraphBuilder:
         """A tensor that the graph is given."""
         declared, shape = self._type(data_type, sizes)
         self._take(name)
-        self._inputs.append(syntax.GraphInput(_name(name), declared, NOWHERE))
-        reference = syntax.Reference(name, NOWHERE)
+        self._inputs.append(syntax.GraphInput(_name(name), declared, span=NOWHERE))
+        reference = syntax.Reference(name, span=NOWHERE)
         dtype = find_data_type(declared.dtype.text)
         return Value(self._record, Role.LEAF, lambda _: reference, (), shape, dtype)
 
@@ -221,7 +221,7 @@ class GraphBuilder:
         """The value converted to a data type."""
         expect("value", value, Value, "a value of the graph")
         dtype = as_data_type("data_type", data_type)
-        target = syntax.Reference(dtype.name, NOWHERE)
+        target = syntax.Reference(dtype.name, span=NOWHERE)
         return Value(
             self._record,
             Role.EXPRESSION,
@@ -265,7 +265,7 @@ class GraphBuilder:
             expect_integer("each of axes", axis)
             for axis in expect_items("axes", axes, "a list of axes")
         ]
-        listed = syntax.Array(tuple(literal(a) for a in folded), NOWHERE)
+        listed = syntax.Array(tuple(literal(a) for a in folded), span=NOWHERE)
         return Value(
             self._record,
             Role.EXPRESSION,
@@ -319,9 +319,9 @@ class GraphBuilder:
             tuple(_name(s) for s in self._symbols),
             tuple(self._inputs),
             tuple(statements),
-            NOWHERE,
+            span=NOWHERE,
         )
-        return (*(syntax.Import(path, NOWHERE) for path in self._imports), graph)
+        return (*(syntax.Import(path, span=NOWHERE) for path in self._imports), graph)
 
     # Parts --------------------------------------------------------------------------------
 
@@ -333,7 +333,7 @@ class GraphBuilder:
     def _symbol(self, name: str) -> Value:
         if name not in self._symbols:
             self._take(name)
-            reference = syntax.Reference(name, NOWHERE)
+            reference = syntax.Reference(name, span=NOWHERE)
             self._symbols[name] = Value(self._record, Role.LEAF, lambda _: reference, (), ())
         return self._symbols[name]
 
@@ -352,7 +352,7 @@ class GraphBuilder:
             else format_expression(e)
             for e in written
         )  # fmt: skip
-        return syntax.TensorType(dtype, tuple(written), NOWHERE), shape
+        return syntax.TensorType(dtype, tuple(written), span=NOWHERE), shape
 
     def _stated(self, tensor: TensorDefinition, given: object) -> syntax.Expression:
         """The type and sizes of an output, or of each output of an array."""
@@ -360,7 +360,7 @@ class GraphBuilder:
             if not isinstance(given, list):
                 raise DmlcError(f"'{tensor.name}' takes a list of types with sizes")
             items = cast("list[OutputType]", given)
-            return syntax.Array(tuple(self._stated_one(tensor, g) for g in items), NOWHERE)
+            return syntax.Array(tuple(self._stated_one(tensor, g) for g in items), span=NOWHERE)
         return self._stated_one(tensor, given)
 
     def _stated_one(self, tensor: TensorDefinition, given: object) -> syntax.Expression:
@@ -374,27 +374,27 @@ class GraphBuilder:
                 f"{tensor.name}=('FLOAT32', ['N', 64])"
             )
         declared, _ = self._type(data_type, sizes)
-        base = syntax.Reference(declared.dtype.text, NOWHERE)
-        return syntax.Index(base, declared.sizes, None, NOWHERE)
+        base = syntax.Reference(declared.dtype.text, span=NOWHERE)
+        return syntax.Index(base, declared.sizes, None, span=NOWHERE)
 
     def _attribute(self, attribute: AttributeDefinition, given: object) -> syntax.Expression:
         if isinstance(given, np.ndarray):
             given = cast("object", given.tolist())
         if isinstance(given, list | tuple):
             items = cast("Sequence[object]", given)
-            return syntax.Array(tuple(self._attribute(attribute, g) for g in items), NOWHERE)
+            return syntax.Array(tuple(self._attribute(attribute, g) for g in items), span=NOWHERE)
         if isinstance(given, Value):
             if given.shape != ():
                 raise DmlcError(f"'{attribute.name}' is an attribute and takes no tensor")
             return write(given)
         if isinstance(given, str):
             if attribute.enum is not None:
-                return syntax.Reference(given, NOWHERE)
-            return syntax.String(given, NOWHERE)
+                return syntax.Reference(given, span=NOWHERE)
+            return syntax.String(given, span=NOWHERE)
         if attribute.enum is not None:
             for member, number in attribute.enum.members.items():
                 if number == given:
-                    return syntax.Reference(member, NOWHERE)
+                    return syntax.Reference(member, span=NOWHERE)
         return literal(given)
 
     def _label(self, value: Value, name: str | None, definition: OperatorDefinition) -> None:
@@ -452,7 +452,8 @@ class GraphBuilder:
         return self._call_function(name, *given)
 
     def _call_function(self, name: str, *given: object) -> Value:
-        count = SCALAR_FUNCTIONS.get(name)
+        function = SCALAR_FUNCTIONS.get(name)
+        count = None if function is None else len(function.parameters)
         if count != len(given):
             takes = "one tensor" if count is None else f"{count} argument" + "s" * (count > 1)
             raise DmlcError(f"'{name}' takes {takes}, but is given {len(given)}")
@@ -469,7 +470,7 @@ def _single(position: int, parts: Sequence[syntax.Expression]) -> syntax.Express
 
 
 def _listed(start: int, end: int, parts: Sequence[syntax.Expression]) -> syntax.Expression:
-    return syntax.Array(tuple(parts[start:end]), NOWHERE)
+    return syntax.Array(tuple(parts[start:end]), span=NOWHERE)
 
 
 def _fixed(written: syntax.Expression, parts: Sequence[syntax.Expression]) -> syntax.Expression:
@@ -477,11 +478,11 @@ def _fixed(written: syntax.Expression, parts: Sequence[syntax.Expression]) -> sy
 
 
 def _member(name: str, parts: Sequence[syntax.Expression]) -> syntax.Expression:
-    return syntax.Member(parts[0], _name(name), NOWHERE)
+    return syntax.Member(parts[0], _name(name), span=NOWHERE)
 
 
 def _entry(name: str, number: int, parts: Sequence[syntax.Expression]) -> syntax.Expression:
-    return syntax.Index(_member(name, parts), (literal(number),), None, NOWHERE)
+    return syntax.Index(_member(name, parts), (literal(number),), None, span=NOWHERE)
 
 
 def _fold_shape(operand: Value, axes: Sequence[int]) -> tuple[int | str, ...] | None:
@@ -493,7 +494,7 @@ def _fold_shape(operand: Value, axes: Sequence[int]) -> tuple[int | str, ...] | 
 
 
 def _name(text: str) -> syntax.Name:
-    return syntax.Name(text, NOWHERE)
+    return syntax.Name(text, span=NOWHERE)
 
 
 def _check_name(name: str) -> str:

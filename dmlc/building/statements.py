@@ -51,7 +51,7 @@ def list_statements(
 
 
 def _statement(name: str, value: syntax.Expression, output: bool) -> syntax.GraphStatement:
-    return syntax.GraphStatement(syntax.Name(name, NOWHERE), value, output, NOWHERE)
+    return syntax.GraphStatement(syntax.Name(name, span=NOWHERE), value, output, span=NOWHERE)
 
 
 class _Writer:
@@ -84,7 +84,7 @@ class _Writer:
     def state(self, value: Value, name: str, output: bool) -> syntax.GraphStatement:
         """The statement that defines a value, which is a name from here on."""
         expression = value.make([self.express(o) for o in value.operands])
-        self.references[id(value)] = syntax.Reference(name, NOWHERE)
+        self.references[id(value)] = syntax.Reference(name, span=NOWHERE)
         self.depths[id(value)] = 0
         return _statement(name, expression, output)
 

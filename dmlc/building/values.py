@@ -174,7 +174,7 @@ def literal(given: object) -> syntax.Expression:
     if callable(item) and getattr(given, "ndim", 1) == 0:
         given = item()
     if isinstance(given, bool):
-        return syntax.Literal("true" if given else "false", given, NOWHERE)
+        return syntax.Literal("true" if given else "false", given, span=NOWHERE)
     if not isinstance(given, numbers.Real):
         raise DmlcError(
             f"a value of a graph or a number is expected, not a {type(given).__name__}",
@@ -188,8 +188,8 @@ def literal(given: object) -> syntax.Expression:
             notes=["write float(...) where a fraction may stand"],
         )
     text = repr(value).lstrip("-")
-    positive = syntax.Literal(text, type(value)(text), NOWHERE)
-    return syntax.Unary("-", positive, NOWHERE) if repr(value).startswith("-") else positive
+    positive = syntax.Literal(text, type(value)(text), span=NOWHERE)
+    return syntax.Unary("-", positive, span=NOWHERE) if repr(value).startswith("-") else positive
 
 
 def combine(symbol: str, left: object, right: object) -> Value:
@@ -200,7 +200,7 @@ def combine(symbol: str, left: object, right: object) -> Value:
     return Value(
         operands[0].record,
         Role.EXPRESSION if found[0] != () else Role.LEAF,
-        lambda e: syntax.Binary(symbol, e[0], e[1], NOWHERE),
+        lambda e: syntax.Binary(symbol, e[0], e[1], span=NOWHERE),
         operands,
         found[0],
         DataType.BOOL if truth else found[1],
@@ -230,7 +230,7 @@ def choose(condition: object, then: object, otherwise: object) -> Value:
     return Value(
         operands[0].record,
         Role.EXPRESSION if shape != () else Role.LEAF,
-        lambda e: syntax.Ternary(e[0], e[1], e[2], NOWHERE),
+        lambda e: syntax.Ternary(e[0], e[1], e[2], span=NOWHERE),
         operands,
         shape,
         _result(operands[1:])[1],
@@ -241,22 +241,23 @@ def call_expression(
     name: str, positional: Sequence[syntax.Expression], **named: syntax.Expression
 ) -> syntax.Call:
     """`name(a, b, label: c)`"""
-    arguments = [syntax.Argument(None, e, NOWHERE) for e in positional]
+    arguments = [syntax.Argument(None, e, span=NOWHERE) for e in positional]
     arguments += [
-        syntax.Argument(syntax.Name(label, NOWHERE), e, NOWHERE) for label, e in named.items()
+        syntax.Argument(syntax.Name(label, span=NOWHERE), e, span=NOWHERE)
+        for label, e in named.items()
     ]
     first, *rest = name.split(".")
-    function: syntax.Expression = syntax.Reference(first, NOWHERE)
+    function: syntax.Expression = syntax.Reference(first, span=NOWHERE)
     for part in rest:
-        function = syntax.Member(function, syntax.Name(part, NOWHERE), NOWHERE)
-    return syntax.Call(function, tuple(arguments), NOWHERE)
+        function = syntax.Member(function, syntax.Name(part, span=NOWHERE), span=NOWHERE)
+    return syntax.Call(function, tuple(arguments), span=NOWHERE)
 
 
 def _unary(symbol: str, operand: Value) -> Value:
     return Value(
         operand.record,
         Role.EXPRESSION if operand.shape != () else Role.LEAF,
-        lambda e: syntax.Unary(symbol, e[0], NOWHERE),
+        lambda e: syntax.Unary(symbol, e[0], span=NOWHERE),
         [operand],
         operand.shape,
         operand.data_type,

@@ -12,6 +12,8 @@ import click
 import dmlc
 from dmlc import ir
 from dmlc.binding.tensors import read_sizes
+from dmlc.codegen.targets import TARGETS
+from dmlc.kernel.schedule import PROFILES
 from dmlc.source import DmlcError, UnknownNameError, unknown_name
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -47,6 +49,23 @@ def import_option(function: F) -> F:
     return click.option(
         "--import-folder", "folders", multiple=True, metavar="DIR",
         help="A folder whose files a FILE may import, besides those below its own. May repeat.",
+    )(function)  # fmt: skip
+
+
+def target_option(said: str) -> Callable[[F], F]:
+    """The option `--target` of a command that looks at what is made for one."""
+    names = [target.name for target in TARGETS]
+    return click.option(
+        "--target", type=click.Choice(names), default="opencl", show_default=True, help=said
+    )
+
+
+def profile_option(function: F) -> F:
+    """The option `--profile` of a command."""
+    defaults = ", ".join(f"{t.profiles[0]} for {t.language.title}" for t in TARGETS)
+    return click.option(
+        "--profile", type=click.Choice([profile.name for profile in PROFILES]),
+        help=f"The kind of device to shape kernels for. [default: {defaults}]",
     )(function)  # fmt: skip
 
 

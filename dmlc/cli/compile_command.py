@@ -9,23 +9,26 @@ from typing import TYPE_CHECKING
 import click
 
 import dmlc
-from dmlc import interop, runtime
+from dmlc import interop
 from dmlc.cli.arguments import (
     bind_subject,
     bindings,
     find_subject,
+    profile_option,
     read_attributes,
     read_dimensions,
     read_tensors,
 )
+from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.files import write_files
 from dmlc.program import combine_manifests, write_programs
+from dmlc.runtime.face import compile_files
 from dmlc.shader_model import SHADER_MODELS
 
 if TYPE_CHECKING:
     from dmlc.interop.dxdispatch import DispatchModel
 
-_TARGETS = ("hlsl", "opencl")
+_ALL = [target for target in TARGETS if target.is_general]
 
 
 @click.command(
@@ -34,11 +37,9 @@ _TARGETS = ("hlsl", "opencl")
 )
 @click.argument("operator")
 @bindings
-@click.option("--target", type=click.Choice([*_TARGETS, "all"]), default="all", show_default=True,
-              help="The output language.")  # fmt: skip
-@click.option("--profile", type=click.Choice(["cpu", "gpu"]),
-              help="The kind of device to shape kernels for. [default: cpu for OpenCL, gpu for "
-              "HLSL]")  # fmt: skip
+@click.option("--target", type=click.Choice([*(t.name for t in TARGETS), "all"]), default="all",
+              show_default=True, help="The output language.")  # fmt: skip
+@profile_option
 @click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
               show_default=True,
               help="What HLSL is written for. 6.0 needs no 16-bit types of the device: buffers of "
@@ -68,14 +69,18 @@ def command(
     kernels take the element count when they run. With DXC at hand, HLSL is compiled to .dxil and
     .spv as well.
     """
-    if dxdispatch and (directory is None or target == "opencl"):
+    if dxdispatch and (directory is None or target not in ("hlsl", "all")):
         raise click.UsageError("--dxdispatch needs -o DIR and the target hlsl")
     function = bind_subject(operator, tensors, attributes, dimensions, folders)
-    targets = _TARGETS if target == "all" else (target,)
-    models = {"hlsl": shader_model}
+    targets = _ALL if target == "all" else [find_target(target)]
     programs = [
-        dmlc.compile(function, target=name, profile=profile, shader_model=models.get(name))
-        for name in targets
+        dmlc.compile(
+            function,
+            target=found.name,
+            profile=profile,
+            shader_model=shader_model if found.shader_models else None,
+        )
+        for found in targets
     ]
     model: DispatchModel | None = None
     if dxdispatch:
@@ -89,9 +94,9 @@ def command(
         )
     if directory is not None:
         compiled: dict[str, bytes] = {}
-        for program in programs:
-            if program.target == "hlsl":
-                compiled |= runtime.hlsl.compile_files(program)
+        for found, program in zip(targets, programs, strict=True):
+            if found.compiler:
+                compiled |= compile_files(found.compiler, program)
         paths = write_programs(programs, directory, compiled)
         if model is not None:
             files = model.all_files(programs[0].name)

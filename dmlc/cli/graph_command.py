@@ -7,7 +7,13 @@ from pathlib import Path
 import click
 
 import dmlc
-from dmlc.cli.arguments import bind_subject, bindings, find_subject
+from dmlc.cli.arguments import (
+    bind_subject,
+    bindings,
+    find_subject,
+    profile_option,
+    target_option,
+)
 from dmlc.files import write_files
 from dmlc.picture import FORMATS, SUFFIXES, draw
 from dmlc.picture.diagram import VIEWS
@@ -25,11 +31,8 @@ from dmlc.pipeline import explain
               help="What to write. [default: what the name after -o ends in, or text]")  # fmt: skip
 @click.option("--view", type=click.Choice([*VIEWS, "both"]), default="both", show_default=True,
               help="Show every stage as a kernel, the kernels after fusion, or both.")  # fmt: skip
-@click.option("--target", type=click.Choice(["hlsl", "opencl"]), default="opencl",
-              show_default=True, help="The target that kernels are made for.")  # fmt: skip
-@click.option("--profile", type=click.Choice(["cpu", "gpu"]),
-              help="The kind of device to shape kernels for. [default: cpu for OpenCL, gpu for "
-              "HLSL]")  # fmt: skip
+@target_option("The target that kernels are made for.")
+@profile_option
 @click.option("-o", "--output", metavar="FILE", help="Write to this file, not to the terminal.")
 def command(
     subject: str,

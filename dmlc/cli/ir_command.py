@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dmlc import ir
-from dmlc.cli.arguments import bind_subject, bindings
+from dmlc.cli.arguments import bind_subject, bindings, target_option
 from dmlc.pipeline import describe_kernels, find_fusion, rewrite
 from dmlc.transform.fuse import Fusion
 from dmlc.transform.simplify import simplify
@@ -21,13 +21,7 @@ from dmlc.transform.simplify import simplify
     "--after", type=click.Choice(["simplify", "factor", "fuse"]), help="Print it after this pass."
 )
 @click.option("--kernel", is_flag=True, help="Print the kernel IR.")
-@click.option(
-    "--target",
-    type=click.Choice(["hlsl", "opencl"]),
-    default="opencl",
-    show_default=True,
-    help="The target that --kernel and --after fuse are for.",
-)
+@target_option("The target that --kernel and --after fuse are for.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(
     operator: str,

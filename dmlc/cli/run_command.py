@@ -21,6 +21,7 @@ from dmlc.cli.arguments import (
     tensor_option,
 )
 from dmlc.cli.arrays import encode_array, make_outputs, read_arrays
+from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES
 from dmlc.files import write_files
 from dmlc.testing.verify import Verdict, verify
 
@@ -37,9 +38,9 @@ from dmlc.testing.verify import Verdict, verify
 @attribute_option
 @dimension_option
 @import_option
-@click.option("--device", default="opencl", show_default=True,
-              help="opencl, vulkan or d3d12, each also with :<index or part of a name>; or "
-              "reference.")  # fmt: skip
+@click.option("--device", default=DEFAULT, show_default=True,
+              help=f"{', '.join(RUNTIMES)}, each also with :<index or part of a name>; or "
+              f"{REFERENCE}.")  # fmt: skip
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write each output to DIR/NAME.npy.")  # fmt: skip
 @click.option("--verify", "verified", is_flag=True,

@@ -7,10 +7,13 @@ operation and type has an entry: a `Spelling`, or `Unsupported` with the reason.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from dmlc.codegen.functions import Helper
+from dmlc.codegen.trace import Definition
 from dmlc.kernel.schedule import Limits
+from dmlc.program import Language
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
 
 
@@ -24,12 +27,14 @@ class Spelling:
     text: str
     compound: bool = False
     """True for infix text: inside other infix text it goes in parentheses."""
-    helper: str | None = None
-    """The key of a helper function that the text calls."""
+    helper: str | Definition | None = None
+    """What the text calls: a helper function by its key, or a function that is written out."""
     vector: str | None = None
     """The text for vectors, where it differs; as compound as the other."""
     four: str | None = None
     """The text for vectors of four, where it differs from that."""
+    within: str | None = None
+    """The text for a scalar shift by a literal that is less than the number of bits."""
     vector_helper: str | None = None
     """The key of the helper that the text for vectors calls, where it is another."""
 
@@ -45,27 +50,89 @@ Entry = Spelling | Unsupported
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Helper:
-    """A function emitted where it is used. In `text`, `$H` stands for its own name, `$T` for the
-    type it computes with, `$U` and `$I` for the integers as wide, `$L` for the number of lanes,
-    `$S` for what the buffer holds, `$B` for the unsigned integer as wide as that, and `$N` for
-    the first helper it needs."""
+class Syntax:
+    """How statements are put together: format strings, in which `{T}` is a type's name, `{x}` the
+    name of what is declared, and `{i}` a loop's counter."""
 
-    text: str
-    needs: tuple[str, ...] = ()
-    """The keys of the helpers it calls, which stand before it."""
-    typed: bool = True
-    """The name ends in the type `$T`; otherwise only in the number of lanes, as in `_x16`."""
+    counter: str
+    """Its declaration, with the `{start}` it has first."""
+    increment: str
+    countdown: str
+    """The condition of a loop that goes backwards to `{start}`, and what is left of the head."""
+    countdown_body: str
+    """What stands first in the body of such a loop, if anything."""
+    array: str
+    """Of `{n}` elements, a work item's own."""
+    shared_array: str
+    """The same, shared by its group."""
+    choice: tuple[str, str, str]
+    """`{c} ? {a} : {b}`, in three pieces where a long line may be broken."""
+    is_infix: bool
+    """Whether a choice is infix text, and not a call."""
+
+
+def make_c_syntax(shared: str) -> Syntax:
+    """That of languages like C, in which arrays that a group shares begin with a word."""
+    return Syntax(
+        counter="{T} {i} = {start}",
+        increment="++{i}",
+        countdown="{i}-- > {start};",
+        countdown_body="",
+        array="{T} {x}[{n}];",
+        shared_array=shared + " {T} {x}[{n}];",
+        choice=("{c}", "? {a}", ": {b}"),
+        is_infix=True,
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BufferView:
+    """A buffer as a template shows it."""
+
+    name: str
+    tensor: str
+    type: str
+    dtype: str
+    slot: int
+    written: bool
+    access: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScalarView:
+    """A scalar argument as a template shows it."""
+
+    name: str
+    type: str
+    slot: int
+    meaning: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceParts:
+    """What a file is made of, for what only one language's template shows."""
+
+    buffers: tuple[BufferView, ...]
+    scalars: tuple[ScalarView, ...]
+    helpers: tuple[str, ...]
+    """The names of the helper functions in it."""
+    dtypes: frozenset[DataType]
+    """Every type that values have."""
+    code: str
+    """All text that a compiler would read types in."""
+    entry_point: str
+    root_signature: bool
+    """Whether the host makes none of its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """One output language."""
+    """One way to write an output language."""
 
-    name: str
-    suffix: str
-    """Of a source file, with its dot."""
+    language: Language
     template: str
+    details: Callable[[SourceParts], Mapping[str, object]]
+    """What the template shows besides what all templates do."""
     profiles: tuple[str, ...]
     """Names of the device profiles it has, the default first."""
     limits: Limits
@@ -101,18 +168,27 @@ class Dialect:
     """How `{w}`, a word that two elements share, takes the value `{a}` as its half `{h}` (0 or 1):
     for the types that buffers hold so."""
     helpers: Mapping[str, Helper]
-    """By key, or by key and number of lanes as in `load_half_x8`, where vectors of so many have one
-    of their own."""
-    helper_names: str
-    """A pattern of the helpers' names."""
+    """The functions that are text, by their keys."""
     zeros: Mapping[DataType, str]
     """A zero that only the running kernel knows to be one, by type: what a literal zero becomes in
     arithmetic, where drivers would otherwise fold `x * 0` and `x / 0` whatever x is. Empty where
     compilers can be trusted with literals."""
-    local: Callable[[str, DataType], str]
-    """The declaration of a constant local, from its type's name and kind."""
-    variable: Callable[[str, DataType], str]
+    pin: Spelling | None
+    """How `{a}`, a float that was rounded, is kept as it is. None where compilers compute as
+    written."""
+    unpinned: Mapping[str, tuple[str, ...]]
+    """The operations that are pinned where others take what they give, and what may take it as it
+    is all the same."""
+    syntax: Syntax
+    local: Callable[[str, str, DataType], str]
+    """The declaration of a constant local, from its name, and its type's name and kind."""
+    variable: Callable[[str, str, DataType], str]
     """The same of a local that changes."""
+    function: Callable[[str, str, Sequence[tuple[str, str]]], str]
+    """The head of a function, and what opens its body: from the type's name of its result, its
+    name, and the type's name and the name of each parameter."""
+    reinterpret: str
+    """The bits of `{a}` as a value of type `{R}`."""
     elements: Spelling
     """An array's: `{p}` is the array, `{i}` the index, `{at}` the address of both, `{n}` the number
     of lanes."""
@@ -120,8 +196,6 @@ class Dialect:
     """The same, with `{a}` for the value."""
     shuffles: Entry
     """A vector of `{lanes}` of the vectors `{a}` and `{b}`, numbered from those of `{a}` on."""
-    shared: str
-    """What stands before an array that a group shares."""
     barrier: str
     unroll: str
     """What stands before a loop that should be unrolled, if anything."""
@@ -130,7 +204,10 @@ class Dialect:
     `{n}` bytes, as a `{I}`. Empty where no profile streams."""
     positions: Mapping[str, str]
     """The work group's number (`group`; `single` where groups hold one work item; `rows` where
-    they are laid out in rows of `{row}`) and the work item's (`lane`), of type `{I}`."""
+    they are laid out in rows of `{row}`) and the work item's (`lane`), of type `{I}`; `signed
+    group` and so on, where it is another text for signed positions."""
+    scalar: str
+    """How the scalar argument `{x}` is read."""
     reserved: Callable[[str], bool]
     """Whether the language keeps a name for itself."""
     registers: bool
@@ -145,6 +222,11 @@ class Dialect:
     """What one of the many that run at once is called."""
     own_names: tuple[str, ...]
     """Names that the template uses."""
+
+    @property
+    def name(self) -> str:
+        """The target that the language is."""
+        return self.language.target
 
 
 COMPUTE_TYPES: tuple[DataType, ...] = tuple(t for t in TENSOR_TYPES if not t.is_storage_only)

@@ -1,15 +1,13 @@
-"""The transcendental functions in float32, written once: run by NumPy, translated to HLSL.
+"""The transcendental functions in float32, for languages whose own cannot be relied on.
 
 HLSL's own `exp`, `log`, `sin` ... differ from device to device by thousands of units in the last
 place, and go wrong at special values. The functions here use only operations that IEEE 754 rounds
 exactly (`+ - * /`, square root, rounding to an integer) and integer operations, so that every
 device that keeps to the standard gives the same bits, and so does NumPy.
 
-Each function is plain Python over float32 arrays: that is its definition, and tests sweep it
-against float64 (all are within 2 units in the last place, `pow` within 4). `translate`
-turns the same text into HLSL, line for line. So the language here is small: assignments,
-arithmetic, calls of the primitives below and of one another, one return at the end. A pair
-`h, lo` is a value in two floats, h + lo, with lo below half a unit in the last place of h.
+`trace` makes kernel IR of them: NumPy evaluates it, and tests sweep it against float64 (all are
+within 2 units in the last place, `pow` within 4); dialects print it like any kernel. A pair `h, lo`
+is a value in two floats, h + lo, with lo below half a unit in the last place of h.
 
 The polynomials are least-maximum fits made for this file; the reductions are the classical ones
 (Cody and Waite for exp; a fixed-point product with 2/pi after Payne and Hanek for the
@@ -18,77 +16,37 @@ trigonometric functions; Dekker's products and Knuth's sums for the second float
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
 
-import numpy as np
+from dmlc.codegen.trace import (
+    F32,
+    I32,
+    U32,
+    Definition,
+    Operand,
+    Value,
+    absolute,
+    bits,
+    convert,
+    define,
+    equal,
+    from_bits,
+    isinf,
+    isnan,
+    let,
+    round_even,
+    select,
+    sqrt,
+)
 
-# Arrays of float32, int32, uint32 and bool. To a type checker they are Any: NumPy's own types say
-# that float32 times a number is some floating type, where NumPy gives float32.
-Float: TypeAlias = Any
-Int: TypeAlias = Any
-Uint: TypeAlias = Any
-Bool: TypeAlias = Any
-
-# Primitives: what NumPy does here, HLSL spells by an intrinsic of the same meaning. -----------
-
-
-def bits(x: Float) -> Uint:
-    return np.asarray(x, np.float32).view(np.uint32)
-
-
-def from_bits(u: Uint) -> Float:
-    return u.view(np.float32)
-
-
-def signed(u: Uint) -> Int:
-    return u.view(np.int32)
-
-
-def unsigned(k: Int) -> Uint:
-    return k.view(np.uint32)
+FUNCTIONS: dict[str, Definition] = {}
+"""Every function that generated code calls, by its name: those of the table of scalar operations,
+and those that these share."""
 
 
-def to_int(x: Float) -> Int:
-    return x.astype(np.int32)
-
-
-def to_uint(condition: Bool) -> Uint:
-    return np.asarray(condition).astype(np.uint32)
-
-
-def to_float(u: Any) -> Float:
-    return u.astype(np.float32)
-
-
-def round_even(x: Float) -> Float:
-    return np.rint(x)
-
-
-def sqrt(x: Float) -> Float:
-    return np.sqrt(x)
-
-
-def absolute(x: Float) -> Float:
-    return np.abs(x)
-
-
-def isnan(x: Float) -> Bool:
-    return np.isnan(x)
-
-
-def isinf(x: Float) -> Bool:
-    return np.isinf(x)
-
-
-def select(condition: Bool, then: Any, otherwise: Any) -> Any:
-    """`then` where the condition holds. Python numbers take the other operand's type; where both
-    are numbers, they are float32 or int32."""
-    kind = np.result_type(then, otherwise)
-    if kind == np.float64:
-        kind = np.dtype(np.float32)
-    elif kind == np.int64:
-        kind = np.dtype(np.int32)
-    return np.where(condition, np.asarray(then, kind), np.asarray(otherwise, kind))
+def portable(function: Callable[..., Value]) -> Definition:
+    """A function of floats that generated code calls by its name."""
+    return FUNCTIONS.setdefault(function.__name__, define(function))
 
 
 INF = float("inf")
@@ -107,514 +65,581 @@ QUARTER_PI = 0.785398185
 QUARTER_PI_TAIL = -2.18556941e-08
 SMALLEST_NORMAL = 1.17549435e-38
 
-TWO_OVER_PI = np.array(
-    [0, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB],
-    np.uint32,
-)
+TWO_OVER_PI = (
+    0, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB,
+)  # fmt: skip
 """The first 224 binary places of 2/pi, after one word of zeros."""
 
 # Arithmetic in two floats ---------------------------------------------------------------------
 
 
-def leading_half(x: Float) -> Float:
+def leading_half(x: Value) -> Value:
     """The upper 12 bits of the significand: products of two such are exact."""
     return from_bits(bits(x) & 0xFFFFF000)
 
 
-def product_tail(a: Float, b: Float, p: Float) -> Float:
+@portable
+def product_tail(a: Value, b: Value, p: Value) -> Value:
     """a * b - p exactly, where p is a * b rounded."""
-    ah = leading_half(a)
-    bh = leading_half(b)
-    al = a - ah
-    bl = b - bh
+    ah = let(ah=leading_half(a))
+    bh = let(bh=leading_half(b))
+    al = let(al=a - ah)
+    bl = let(bl=b - bh)
     return (((ah * bh - p) + ah * bl) + al * bh) + al * bl
 
 
-def sum_tail(a: Float, b: Float, s: Float) -> Float:
+@portable
+def sum_tail(a: Value, b: Value, s: Value) -> Value:
     """a + b - s exactly, where s is a + b rounded."""
-    t = s - a
+    t = let(t=s - a)
     return (a - (s - t)) + (b - t)
 
 
-def clamp(x: Float, low: Float, high: Float) -> Float:
+@portable
+def clamp(x: Value, low: Value, high: Value) -> Value:
     """x within [low, high]; low where x is NaN."""
-    y = select(x > low, x, low)
+    y = let(y=select(x > low, x, low))
     return select(y < high, y, high)
 
 
-def with_sign_of(y: Float, x: Float) -> Float:
+@portable
+def with_sign_of(y: Value, x: Value) -> Value:
     """|y| with the sign of x, -0 and NaN included."""
     # Not by `bits(y) | (bits(x) & sign)`: where a function returns x itself for NaN, LLVM makes
     # one instruction of AVX-512 of both, and up to version 22 a wrong one.
-    return select(signed(bits(x)) < 0, -absolute(y), absolute(y))
+    return select(convert(bits(x), I32) < 0, -absolute(y), absolute(y))
 
 
 # Exponentials ---------------------------------------------------------------------------------
 
 
-def scale(y: Float, k: Int) -> Float:
-    """y * 2^k, for k in [-252, 254], rounded once even where it is denormal."""
-    half = k >> 1
-    rest = k - half
-    return y * from_bits(unsigned((half + 127) << 23)) * from_bits(unsigned((rest + 127) << 23))
+def power_of_two(k: Value) -> Value:
+    """2^k, for whole k in [-126, 127]."""
+    # The sum is 1.5 * 2^23 + k + 127: its last bits are the exponent that is wanted.
+    return from_bits(bits(k + 12583039.0) << 23)
 
 
-def exp_parts(x: Float) -> tuple[Float, Float, Float]:
+@portable
+def scale(y: Value, k: Value) -> Value:
+    """y * 2^k, for whole k in [-252, 254], rounded once even where it is denormal."""
+    half = let(half=round_even(0.5 * k))
+    return y * power_of_two(half) * power_of_two(k - half)
+
+
+def exp_parts(x: Value) -> tuple[Value, Value, Value]:
     """exp(x) = 2^k (1 + r + p), for x in [-104, 90]."""
-    k = round_even(x * LOG2_E)
-    s = x - k * LN_2_SHORT
-    t = k * LN_2_REST
-    r = s - t
-    tail = (s - r) - t
-    c = 0.00833326299 + r * (0.00139472249 + r * 0.000199193775)
-    p = tail + r * r * (0.5 + r * (0.166666672 + r * (0.0416662544 + r * c)))
+    k = let(k=round_even(x * LOG2_E))
+    s = let(s=x - k * LN_2_SHORT)
+    t = let(t=k * LN_2_REST)
+    r = let(r=s - t)
+    tail = let(tail=(s - r) - t)
+    c = let(c=0.00833326299 + r * (0.00139472249 + r * 0.000199193775))
+    p = let(p=tail + r * r * (0.5 + r * (0.166666672 + r * (0.0416662544 + r * c))))
     return k, r, p
 
 
-def exp(x: Float) -> Float:
-    k, r, p = exp_parts(clamp(x, -104.0, 89.0))
-    y = scale(1.0 + (r + p), to_int(k))
+@portable
+def exp(x: Value) -> Value:
+    b = let(b=clamp(x, -104.0, 89.0))
+    k, r, p = exp_parts(b)
+    y = let(y=scale(1.0 + (r + p), k))
     return select(isnan(x), x, y)
 
 
-def exp2_tail(r: Float) -> Float:
+@portable
+def exp2_tail(r: Value) -> Value:
     """2^r - 1, for r in [-0.5, 0.5]."""
-    c = 0.00961803365 + r * (0.00133334449 + r * (0.00015468229 + r * 1.53127785e-05))
+    c = let(c=0.00961803365 + r * (0.00133334449 + r * (0.00015468229 + r * 1.53127785e-05)))
     return r * LN_2 + (r * LN_2_TAIL + r * r * (0.240226507 + r * (0.0555041097 + r * c)))
 
 
-def exp2(x: Float) -> Float:
-    t = clamp(x, -151.0, 129.0)
-    k = round_even(t)
-    y = scale(1.0 + exp2_tail(t - k), to_int(k))
+@portable
+def exp2(x: Value) -> Value:
+    t = let(t=clamp(x, -151.0, 129.0))
+    k = let(k=round_even(t))
+    y = let(y=scale(1.0 + exp2_tail(t - k), k))
     return select(isnan(x), x, y)
 
 
-def expm1(x: Float) -> Float:
-    k, r, p = exp_parts(clamp(x, -20.0, 89.0))
-    h = r + p
-    lo = (r - h) + p
+@portable
+def expm1(x: Value) -> Value:
+    b = let(b=clamp(x, -20.0, 89.0))
+    k, r, p = exp_parts(b)
+    h = let(h=r + p)
+    lo = let(lo=(r - h) + p)
     # 2^(k-1) (1 + h + lo) - 1/2, doubled: 2^k itself overflows first.
-    c = from_bits(unsigned((to_int(k) + 126) << 23))
-    a = c * h
-    b = c - 0.5
-    s = a + b
-    y = 2.0 * (s + (sum_tail(a, b, s) + c * lo))
-    y = select(k == 0.0, h, y)
-    return select(isnan(x) | (x == 0.0), x, y)
+    c = let(c=power_of_two(k - 1.0))
+    a = let(a=c * h)
+    b = let(b=c - 0.5)
+    s = let(s=a + b)
+    y = let(y=2.0 * (s + (sum_tail(a, b, s) + c * lo)))
+    y = let(y=select(equal(k, 0.0), h, y))
+    return select(isnan(x) | equal(x, 0.0), x, y)
 
 
 # Logarithms -----------------------------------------------------------------------------------
 
 
-def log_parts(x: Float) -> tuple[Int, Float]:
-    """x = 2^k m with m in [sqrt(1/2), sqrt(2)), for x positive and finite."""
-    tiny = x < SMALLEST_NORMAL
-    u = bits(select(tiny, x * 33554432.0, x)) + 0x004AFB0D
-    k = signed(u >> 23) - select(tiny, 152, 127)
-    m = from_bits((u & 0x007FFFFF) + 0x3F3504F3)
+def log_parts(x: Value) -> tuple[Value, Value]:
+    """k and m, where x = 2^k m with m in [sqrt(1/2), sqrt(2)), for x positive and finite."""
+    tiny = let(tiny=x < SMALLEST_NORMAL)
+    u = let(u=bits(select(tiny, x * 33554432.0, x)) + 0x004AFB0D)
+    k = let(k=convert(u >> 23, F32) - select(tiny, 152.0, 127.0))
+    m = let(m=from_bits((u & 0x007FFFFF) + 0x3F3504F3))
     return k, m
 
 
-def log_series(s: Float) -> Float:
+@portable
+def log_series(s: Value) -> Value:
     """log((1 + s) / (1 - s)) / s - 2, for |s| up to 0.172."""
-    z = s * s
+    z = let(z=s * s)
     return z * (0.666666627 + z * (0.400003552 + z * (0.285358816 + z * 0.236106679)))
 
 
-def log_sum(k: Float, f: Float, tail: Float) -> Float:
+@portable
+def log_sum(k: Value, f: Value, tail: Value) -> Value:
     """log(2^k (1 + f)) + tail."""
-    s = f / (2.0 + f)
-    h = 0.5 * f * f
+    s = let(s=f / (2.0 + f))
+    h = let(h=0.5 * f * f)
     return k * LN_2_SHORT - ((h - (s * (h + log_series(s)) + (k * LN_2_REST + tail))) - f)
 
 
-def log_special(x: Float, y: Float) -> Float:
+@portable
+def log_special(x: Value, y: Value) -> Value:
     """y, but what a logarithm is at 0, below 0, at infinity and NaN."""
-    v = select(x == 0.0, -INF, y)
-    v = select(x < 0.0, NAN, v)
-    return select(isnan(x) | (x == INF), x, v)
+    v = let(v=select(equal(x, 0.0), -INF, y))
+    v = let(v=select(x < 0.0, NAN, v))
+    return select(isnan(x) | equal(x, INF), x, v)
 
 
-def log(x: Float) -> Float:
+@portable
+def log(x: Value) -> Value:
     k, m = log_parts(x)
-    return log_special(x, log_sum(to_float(k), m - 1.0, 0.0))
+    return log_special(x, log_sum(k, m - 1.0, 0.0))
 
 
-def log2(x: Float) -> Float:
+@portable
+def log2(x: Value) -> Value:
     k, m = log_parts(x)
-    f = m - 1.0
-    s = f / (2.0 + f)
-    h = 0.5 * f * f
-    d = leading_half(f - h)
-    e = (f - d) - h + s * (h + log_series(s))
+    f = let(f=m - 1.0)
+    s = let(s=f / (2.0 + f))
+    h = let(h=0.5 * f * f)
+    d = let(d=leading_half(f - h))
+    e = let(e=(f - d) - h + s * (h + log_series(s)))
     # log2(e) in two pieces, the first of 12 bits: d times it is exact.
-    a = d * 1.44287109
-    b = (e + d) * -0.000176052854 + e * 1.44287109
-    kf = to_float(k)
-    y = kf + a
-    return log_special(x, y + (sum_tail(kf, a, y) + b))
+    a = let(a=d * 1.44287109)
+    b = let(b=(e + d) * -0.000176052854 + e * 1.44287109)
+    y = let(y=k + a)
+    return log_special(x, y + (sum_tail(k, a, y) + b))
 
 
-def log1p_sum(x: Float, tail: Float) -> Float:
+@portable
+def log1p_sum(x: Value, tail: Value) -> Value:
     """log(1 + x + tail), for x above -1 and finite."""
-    u = 1.0 + x
+    u = let(u=1.0 + x)
     k, m = log_parts(u)
-    near = k == 0
-    rest = select(near, tail, (select(x > 1.0, 1.0 - (u - x), x - (u - 1.0))) + tail)
-    return log_sum(to_float(k), select(near, x, m - 1.0), rest / u)
+    near = let(near=equal(k, 0.0))
+    rest = let(rest=select(near, tail, (select(x > 1.0, 1.0 - (u - x), x - (u - 1.0))) + tail))
+    return log_sum(k, select(near, x, m - 1.0), rest / u)
 
 
-def log1p(x: Float) -> Float:
-    y = log_special(1.0 + x, log1p_sum(x, 0.0))
-    return select(isnan(x) | (x == 0.0), x, y)
+@portable
+def log1p(x: Value) -> Value:
+    y = let(y=log_special(1.0 + x, log1p_sum(x, 0.0)))
+    return select(isnan(x) | equal(x, 0.0), x, y)
 
 
-def pow(x: Float, y: Float) -> Float:
-    a = absolute(x)
+@portable
+def pow(x: Value, y: Value) -> Value:
+    a = let(a=absolute(x))
     k, m = log_parts(a)
     # log(m) = 2 s + ..., with s = (m - 1) / (m + 1) in two floats
-    f = m - 1.0
-    u = m + 1.0
-    s = f / u
-    su = s * u
-    st = ((f - su) - product_tail(s, u, su) - s * (m - (u - 1.0))) / u
-    rest = 2.0 * st + s * log_series(s)
-    n = 2.0 * s + rest
-    nt = (2.0 * s - n) + rest
+    f = let(f=m - 1.0)
+    u = let(u=m + 1.0)
+    s = let(s=f / u)
+    su = let(su=s * u)
+    st = let(st=((f - su) - product_tail(s, u, su) - s * (m - (u - 1.0))) / u)
+    rest = let(rest=2.0 * st + s * log_series(s))
+    n = let(n=2.0 * s + rest)
+    nt = let(nt=(2.0 * s - n) + rest)
     # log2(a) = h + lo
-    p = n * LOG2_E
-    pt = product_tail(n, LOG2_E, p) + (nt * LOG2_E + n * LOG2_E_TAIL)
-    kf = to_float(k)
-    b = kf + p
-    bt = sum_tail(kf, p, b) + pt
-    h = b + bt
-    lo = (b - h) + bt
+    p = let(p=n * LOG2_E)
+    pt = let(pt=product_tail(n, LOG2_E, p) + (nt * LOG2_E + n * LOG2_E_TAIL))
+    b = let(b=k + p)
+    bt = let(bt=sum_tail(k, p, b) + pt)
+    h = let(h=b + bt)
+    lo = let(lo=(b - h) + bt)
     # 2^(y (h + lo))
-    yc = clamp(y, -1e18, 1e18)
-    q = yc * h
-    qc = clamp(q, -200.0, 200.0)
-    qt = select(qc == q, product_tail(yc, h, q) + yc * lo, 0.0)
-    j = round_even(qc)
-    v = scale(1.0 + exp2_tail((qc - j) + qt), to_int(j))
-    grows = (a > 1.0) == (y > 0.0)
-    v = select(isinf(y) | isinf(a) | (a == 0.0), select(grows, INF, 0.0), v)
-    whole = round_even(y) == y
-    odd = whole & ~(round_even(0.5 * y) == 0.5 * y)
-    v = select(odd, with_sign_of(v, x), v)
-    v = select((x < 0.0) & ~whole & ~isinf(x), NAN, v)
-    v = select(isnan(x) | isnan(y), NAN, v)
-    v = select((a == 1.0) & isinf(y), 1.0, v)
-    return select((x == 1.0) | (y == 0.0), 1.0, v)
+    yc = let(yc=clamp(y, -1e18, 1e18))
+    q = let(q=yc * h)
+    qc = let(qc=clamp(q, -200.0, 200.0))
+    qt = let(qt=select(equal(qc, q), product_tail(yc, h, q) + yc * lo, 0.0))
+    j = let(j=round_even(qc))
+    v = let(v=scale(1.0 + exp2_tail((qc - j) + qt), j))
+    grows = let(grows=equal(a > 1.0, y > 0.0))
+    v = let(v=select(isinf(y) | isinf(a) | equal(a, 0.0), select(grows, INF, 0.0), v))
+    whole = let(whole=equal(round_even(y), y))
+    odd = let(odd=whole & ~equal(round_even(0.5 * y), 0.5 * y))
+    v = let(v=select(odd, with_sign_of(v, x), v))
+    v = let(v=select((x < 0.0) & ~whole & ~isinf(x), NAN, v))
+    v = let(v=select(isnan(x) | isnan(y), NAN, v))
+    v = let(v=select(equal(a, 1.0) & isinf(y), 1.0, v))
+    return select(equal(x, 1.0) | equal(y, 0.0), 1.0, v)
 
 
 # Trigonometric functions ----------------------------------------------------------------------
 
 
-def product_high(a: Uint, b: Uint) -> Uint:
+def pick(number: Value, words: Sequence[int]) -> Value:
+    """The word of that number."""
+    value = select(equal(number, len(words) - 2), *words[-2:])
+    for place in range(len(words) - 3, -1, -1):
+        value = select(equal(number, place), words[place], value)
+    return value
+
+
+def product_high(a: Value, b: Value) -> Value:
     """The upper 32 bits of the 64-bit product."""
-    al = a & 0xFFFF
-    ah = a >> 16
-    bl = b & 0xFFFF
-    bh = b >> 16
-    middle = ah * bl + ((al * bl) >> 16)
-    carry = al * bh + (middle & 0xFFFF)
+    al = let(al=a & 0xFFFF)
+    ah = let(ah=a >> 16)
+    bl = let(bl=b & 0xFFFF)
+    bh = let(bh=b >> 16)
+    middle = let(middle=ah * bl + ((al * bl) >> 16))
+    carry = let(carry=al * bh + (middle & 0xFFFF))
     return ah * bh + (middle >> 16) + (carry >> 16)
 
 
-def quarter_turns(x: Float) -> tuple[Uint, Float, Float]:
+def quarter_turns(x: Value) -> tuple[Value, Value, Value]:
     """x = q quarter turns + r + lo, with |r| up to pi/4; q counts modulo 4. x is finite."""
-    a = absolute(x)
-    small = a <= QUARTER_PI
+    a = let(a=absolute(x))
+    small = let(small=a <= QUARTER_PI)
     # The 96 bits of 2/pi that matter here: those before them make whole turns.
-    start = (bits(select(small, 1.0, a)) >> 23) - 120
-    i = start >> 5
-    up = start & 31
-    down = 31 - up
-    w2 = (TWO_OVER_PI[i] << up) | ((TWO_OVER_PI[i + 1] >> 1) >> down)
-    w1 = (TWO_OVER_PI[i + 1] << up) | ((TWO_OVER_PI[i + 2] >> 1) >> down)
-    w0 = (TWO_OVER_PI[i + 2] << up) | ((TWO_OVER_PI[i + 3] >> 1) >> down)
+    start = let(start=(bits(select(small, 1.0, a)) >> 23) - 120)
+    i = let(i=start >> 5)
+    up = let(up=start & 31)
+    down = let(down=31 - up)
+    # The words from the i-th on, which is one of the first five.
+    v3, v2, v1, v0 = (let(word=pick(i, TWO_OVER_PI[n : n + 5])) for n in range(4))
+    w2 = let(w2=(v3 << up) | ((v2 >> 1) >> down))
+    w1 = let(w1=(v2 << up) | ((v1 >> 1) >> down))
+    w0 = let(w0=(v1 << up) | ((v0 >> 1) >> down))
     # Their product with the significand, as a fraction of 62 bits below two of the quarter.
-    m = (bits(a) & 0x007FFFFF) | 0x00800000
-    below = m * w1
-    low = below + product_high(m, w0)
-    high = m * w2 + product_high(m, w1) + to_uint(low < below)
-    q = (high + 0x20000000) >> 30
-    high = high - (q << 30)
-    negative = high >= 0x80000000
-    fraction_low = select(negative, ~low + 1, low)
-    fraction_high = select(negative, ~high + to_uint(low == 0), high)
+    m = let(m=(bits(a) & 0x007FFFFF) | 0x00800000)
+    below = let(below=m * w1)
+    low = let(low=below + product_high(m, w0))
+    high = let(high=m * w2 + product_high(m, w1) + convert(low < below, U32))
+    q = let(q=(high + 0x20000000) >> 30)
+    high = let(high=high - (q << 30))
+    negative = let(negative=high >= 0x80000000)
+    fraction_low = let(fraction_low=select(negative, ~low + 1, low))
+    fraction_high = let(fraction_high=select(negative, ~high + convert(equal(low, 0), U32), high))
     # In floats of 24 bits each, which hold their piece exactly.
-    f2 = to_float(fraction_high >> 7) * 1.1920928955078125e-07
-    f1 = to_float(((fraction_high & 127) << 17) | (fraction_low >> 15)) * 7.105427357601002e-15
-    f0 = to_float(fraction_low & 0x7FFF) * 2.168404344971009e-19
-    g = f2 + f1
-    t = ((f2 - g) + f1) + f0
-    f = g + t
-    t = (g - f) + t
-    p = f * HALF_PI
-    tail = product_tail(f, HALF_PI, p) + (f * HALF_PI_TAIL + t * HALF_PI)
-    r = p + tail
-    lo = (p - r) + tail
-    below_zero = x < 0.0
-    flip = ~(negative == below_zero)
-    q = select(small, 0, select(below_zero, 0 - q, q) & 3)
-    r = select(small, x, select(flip, -r, r))
-    lo = select(small, 0.0, select(flip, -lo, lo))
+    f2 = let(f2=convert(fraction_high >> 7, F32) * 1.1920928955078125e-07)
+    f1 = let(
+        f1=convert(((fraction_high & 127) << 17) | (fraction_low >> 15), F32)
+        * 7.105427357601002e-15
+    )
+    f0 = let(f0=convert(fraction_low & 0x7FFF, F32) * 2.168404344971009e-19)
+    g = let(g=f2 + f1)
+    t = let(t=((f2 - g) + f1) + f0)
+    f = let(f=g + t)
+    t = let(t=(g - f) + t)
+    p = let(p=f * HALF_PI)
+    tail = let(tail=product_tail(f, HALF_PI, p) + (f * HALF_PI_TAIL + t * HALF_PI))
+    r = let(r=p + tail)
+    lo = let(lo=(p - r) + tail)
+    below_zero = let(below_zero=x < 0.0)
+    flip = let(flip=~equal(negative, below_zero))
+    q = let(q=select(small, 0, select(below_zero, 0 - q, q) & 3))
+    r = let(r=select(small, x, select(flip, -r, r)))
+    lo = let(lo=select(small, 0.0, select(flip, -lo, lo)))
     return q, r, lo
 
 
-def sin_tail(r: Float, lo: Float) -> Float:
+@portable
+def sin_tail(r: Value, lo: Value) -> Value:
     """sin(r + lo) - r, for |r| up to pi/4."""
-    z = r * r
-    c = 0.00833332911 + z * (-0.000198392561 + z * 2.71756448e-06)
+    z = let(z=r * r)
+    c = let(c=0.00833332911 + z * (-0.000198392561 + z * 2.71756448e-06))
     return lo + r * z * (-0.166666672 + z * c)
 
 
-def cos_parts(r: Float, lo: Float) -> tuple[Float, Float]:
+def cos_parts(r: Value, lo: Value) -> tuple[Value, Value]:
     """cos(r + lo) in two floats, for |r| up to pi/4."""
-    z = r * r
-    h = 0.5 * z
-    w = 1.0 - h
-    c = -0.00138888834 + z * (2.47994358e-05 + z * -2.7203302e-07)
-    return w, ((1.0 - w) - h) + (z * z * (0.0416666679 + z * c) - r * lo)
+    z = let(z=r * r)
+    h = let(h=0.5 * z)
+    w = let(w=1.0 - h)
+    c = let(c=-0.00138888834 + z * (2.47994358e-05 + z * -2.7203302e-07))
+    t = let(t=((1.0 - w) - h) + (z * z * (0.0416666679 + z * c) - r * lo))
+    return w, t
 
 
-def sin(x: Float) -> Float:
-    finite = ~(isnan(x) | isinf(x))
-    q, r, lo = quarter_turns(select(finite, x, 0.0))
+@portable
+def sin(x: Value) -> Value:
+    finite = let(finite=~(isnan(x) | isinf(x)))
+    angle = let(angle=select(finite, x, 0.0))
+    q, r, lo = quarter_turns(angle)
     w, t = cos_parts(r, lo)
-    y = select((q & 1) == 1, w + t, r + sin_tail(r, lo))
-    y = select(q >= 2, -y, y)
-    y = select(x == 0.0, x, y)
+    y = let(y=select(equal(q & 1, 1), w + t, r + sin_tail(r, lo)))
+    y = let(y=select(q >= 2, -y, y))
+    y = let(y=select(equal(x, 0.0), x, y))
     return select(finite, y, NAN)
 
 
-def cos(x: Float) -> Float:
-    finite = ~(isnan(x) | isinf(x))
-    q, r, lo = quarter_turns(select(finite, x, 0.0))
+@portable
+def cos(x: Value) -> Value:
+    finite = let(finite=~(isnan(x) | isinf(x)))
+    angle = let(angle=select(finite, x, 0.0))
+    q, r, lo = quarter_turns(angle)
     w, t = cos_parts(r, lo)
-    y = select((q & 1) == 1, r + sin_tail(r, lo), w + t)
-    y = select(((q + 1) & 2) == 2, -y, y)
+    y = let(y=select(equal(q & 1, 1), r + sin_tail(r, lo), w + t))
+    y = let(y=select(equal((q + 1) & 2, 2), -y, y))
     return select(finite, y, NAN)
 
 
-def tan(x: Float) -> Float:
-    finite = ~(isnan(x) | isinf(x))
-    q, r, lo = quarter_turns(select(finite, x, 0.0))
-    st = sin_tail(r, lo)
-    s = r + st
-    st = (r - s) + st
+@portable
+def tan(x: Value) -> Value:
+    finite = let(finite=~(isnan(x) | isinf(x)))
+    angle = let(angle=select(finite, x, 0.0))
+    q, r, lo = quarter_turns(angle)
+    st = let(st=sin_tail(r, lo))
+    s = let(s=r + st)
+    st = let(st=(r - s) + st)
     w, ct = cos_parts(r, lo)
-    c = w + ct
-    ct = (w - c) + ct
-    odd = (q & 1) == 1
-    n = select(odd, -c, s)
-    nt = select(odd, -ct, st)
-    d = select(odd, s, c)
-    dt = select(odd, st, ct)
-    y = n / d
-    p = y * d
-    rest = (((n - p) - product_tail(y, d, p)) + (nt - y * dt)) / d
-    y = select(absolute(r) < 1e-15, y, y + rest)
-    y = select(x == 0.0, x, y)
+    c = let(c=w + ct)
+    ct = let(ct=(w - c) + ct)
+    odd = let(odd=equal(q & 1, 1))
+    n = let(n=select(odd, -c, s))
+    nt = let(nt=select(odd, -ct, st))
+    d = let(d=select(odd, s, c))
+    dt = let(dt=select(odd, st, ct))
+    y = let(y=n / d)
+    p = let(p=y * d)
+    rest = let(rest=(((n - p) - product_tail(y, d, p)) + (nt - y * dt)) / d)
+    y = let(y=select(absolute(r) < 1e-15, y, y + rest))
+    y = let(y=select(equal(x, 0.0), x, y))
     return select(finite, y, NAN)
 
 
-def asin_series(z: Float) -> Float:
+@portable
+def asin_series(z: Value) -> Value:
     """asin(s) / s - 1 with z = s * s, for z up to 0.25."""
-    c = 0.0318286866 + z * (0.0143584935 + z * 0.0376300886)
+    c = let(c=0.0318286866 + z * (0.0143584935 + z * 0.0376300886))
     return z * (0.166666597 + z * (0.0750051737 + z * (0.0445144698 + z * c)))
 
 
-def asin_half(a: Float) -> tuple[Float, Float]:
+def asin_half(a: Value) -> tuple[Value, Value]:
     """acos(a) / 2 in two floats, for a in [0.5, 1]."""
-    z = 0.5 * (1.0 - a)
-    s = sqrt(z)
-    p = s * s
-    t = select(z > 0.0, ((z - p) - product_tail(s, s, p)) / (s + s), 0.0)
-    return s, t + s * asin_series(z)
+    z = let(z=0.5 * (1.0 - a))
+    s = let(s=sqrt(z))
+    p = let(p=s * s)
+    t = let(t=select(z > 0.0, ((z - p) - product_tail(s, s, p)) / (s + s), 0.0))
+    t = let(t=t + s * asin_series(z))
+    return s, t
 
 
-def asin(x: Float) -> Float:
-    a = absolute(x)
+@portable
+def asin(x: Value) -> Value:
+    a = let(a=absolute(x))
     s, t = asin_half(a)
-    far = HALF_PI - (2.0 * s - (HALF_PI_TAIL - 2.0 * t))
-    y = select(a <= 0.5, a + a * asin_series(a * a), far)
+    far = let(far=HALF_PI - (2.0 * s - (HALF_PI_TAIL - 2.0 * t)))
+    y = let(y=select(a <= 0.5, a + a * asin_series(a * a), far))
     return select(a <= 1.0, with_sign_of(y, x), NAN)
 
 
-def acos(x: Float) -> Float:
-    a = absolute(x)
+@portable
+def acos(x: Value) -> Value:
+    a = let(a=absolute(x))
     s, t = asin_half(a)
-    far = select(x < 0.0, PI - (2.0 * s - (PI_TAIL - 2.0 * t)), 2.0 * (s + t))
-    y = select(a <= 0.5, HALF_PI - (x - (HALF_PI_TAIL - x * asin_series(x * x))), far)
+    far = let(far=select(x < 0.0, PI - (2.0 * s - (PI_TAIL - 2.0 * t)), 2.0 * (s + t)))
+    y = let(y=select(a <= 0.5, HALF_PI - (x - (HALF_PI_TAIL - x * asin_series(x * x))), far))
     return select(a <= 1.0, y, NAN)
 
 
-def angle(n: Float, d: Float) -> tuple[Float, Float]:
+def angle(n: Value, d: Operand) -> tuple[Value, Value]:
     """atan(n / d) in two floats, for n and d from 0 up, of like magnitude or n / d small."""
-    steep = n > d * 2.41421366
-    middle = (n > d * 0.414213568) & ~steep
-    u = select(steep, -d, select(middle, n - d, n))
-    v = select(steep, n, select(middle, n + d, d))
-    ut = select(middle, sum_tail(n, -d, u), 0.0)
-    vt = select(middle, sum_tail(n, d, v), 0.0)
-    t = u / v
-    p = t * v
-    tt = (((u - p) - product_tail(t, v, p)) + (ut - t * vt)) / v
-    tt = select(absolute(t) > 0.0009765625, tt, 0.0)
-    z = t * t
-    c = -0.142819107 + z * (0.110433795 + z * (-0.0846839845 + z * 0.0472672991))
-    series = t * z * (-0.333333313 + z * (0.199999005 + z * c))
-    base = select(steep, HALF_PI, select(middle, QUARTER_PI, 0.0))
-    tail = select(steep, HALF_PI_TAIL, select(middle, QUARTER_PI_TAIL, 0.0))
-    h = base + t
-    return h, ((base - h) + t) + (tt + series + tail)
+    steep = let(steep=n > d * 2.41421366)
+    middle = let(middle=(n > d * 0.414213568) & ~steep)
+    u = let(u=select(steep, -d, select(middle, n - d, n)))
+    v = let(v=select(steep, n, select(middle, n + d, d)))
+    ut = let(ut=select(middle, sum_tail(n, -d, u), 0.0))
+    vt = let(vt=select(middle, sum_tail(n, d, v), 0.0))
+    t = let(t=u / v)
+    p = let(p=t * v)
+    tt = let(tt=(((u - p) - product_tail(t, v, p)) + (ut - t * vt)) / v)
+    tt = let(tt=select(absolute(t) > 0.0009765625, tt, 0.0))
+    z = let(z=t * t)
+    c = let(c=-0.142819107 + z * (0.110433795 + z * (-0.0846839845 + z * 0.0472672991)))
+    series = let(series=t * z * (-0.333333313 + z * (0.199999005 + z * c)))
+    base = let(base=select(steep, HALF_PI, select(middle, QUARTER_PI, 0.0)))
+    tail = let(tail=select(steep, HALF_PI_TAIL, select(middle, QUARTER_PI_TAIL, 0.0)))
+    h = let(h=base + t)
+    lo = let(lo=((base - h) + t) + (tt + series + tail))
+    return h, lo
 
 
-def atan(x: Float) -> Float:
-    h, lo = angle(clamp(absolute(x), 0.0, 1e18), 1.0)
+@portable
+def atan(x: Value) -> Value:
+    n = let(n=clamp(absolute(x), 0.0, 1e18))
+    h, lo = angle(n, 1.0)
     return select(isnan(x), x, with_sign_of(h + lo, x))
 
 
-def atan2(y: Float, x: Float) -> Float:
-    equal = isinf(x) & isinf(y)
-    n = select(equal, 1.0, absolute(y))
-    d = select(equal, 1.0, absolute(x))
-    flat = isinf(d) | (n == 0.0)
-    upright = (isinf(n) | (n > d * 1e18)) & ~flat
+@portable
+def atan2(y: Value, x: Value) -> Value:
+    both = let(both=isinf(x) & isinf(y))
+    n = let(n=select(both, 1.0, absolute(y)))
+    d = let(d=select(both, 1.0, absolute(x)))
+    flat = let(flat=isinf(d) | equal(n, 0.0))
+    upright = let(upright=(isinf(n) | (n > d * 1e18)) & ~flat)
     # Away from the ends of float32's range, where a division's remainder would be lost.
-    largest = select(n > d, n, d)
-    s = select(largest < 9.094947e-13, 1.2089258e24, select(largest > 1e30, 9.094947e-13, 1.0))
-    h, lo = angle(select(flat | upright, 1.0, n * s), select(flat | upright, 1.0, d * s))
-    h = select(flat, 0.0, select(upright, HALF_PI, h))
-    lo = select(flat, 0.0, select(upright, HALF_PI_TAIL, lo))
-    p = PI - h
-    behind = bits(x) >= 0x80000000
-    v = select(behind, p + (((PI - p) - h) + (PI_TAIL - lo)), h + lo)
+    largest = let(largest=select(n > d, n, d))
+    s = let(
+        s=select(largest < 9.094947e-13, 1.2089258e24, select(largest > 1e30, 9.094947e-13, 1.0))
+    )
+    n = let(n=select(flat | upright, 1.0, n * s))
+    d = let(d=select(flat | upright, 1.0, d * s))
+    h, lo = angle(n, d)
+    h = let(h=select(flat, 0.0, select(upright, HALF_PI, h)))
+    lo = let(lo=select(flat, 0.0, select(upright, HALF_PI_TAIL, lo)))
+    p = let(p=PI - h)
+    behind = let(behind=bits(x) >= 0x80000000)
+    v = let(v=select(behind, p + (((PI - p) - h) + (PI_TAIL - lo)), h + lo))
     return select(isnan(x) | isnan(y), NAN, with_sign_of(v, y))
 
 
 # Hyperbolic functions and the rest ------------------------------------------------------------
 
 
-def half_exp(x: Float) -> Float:
+@portable
+def half_exp(x: Value) -> Value:
     """exp(x) / 2, which does not overflow before x = 89.4; x in [-104, 90]."""
     k, r, p = exp_parts(x)
-    return scale(1.0 + (r + p), to_int(k) - 1)
+    return scale(1.0 + (r + p), k - 1.0)
 
 
-def sinh(x: Float) -> Float:
-    a = absolute(x)
-    h = half_exp(clamp(a, 0.0, 90.0))
-    z = a * a
-    c = 0.00833335146 + z * (0.000198359616 + z * 2.81806342e-06)
-    y = select(a < 1.0, a + a * z * (0.166666672 + z * c), h - 0.25 / h)
+@portable
+def sinh(x: Value) -> Value:
+    a = let(a=absolute(x))
+    h = let(h=half_exp(clamp(a, 0.0, 90.0)))
+    z = let(z=a * a)
+    c = let(c=0.00833335146 + z * (0.000198359616 + z * 2.81806342e-06))
+    y = let(y=select(a < 1.0, a + a * z * (0.166666672 + z * c), h - 0.25 / h))
     return select(isnan(x), x, with_sign_of(y, x))
 
 
-def cosh(x: Float) -> Float:
-    h = half_exp(clamp(absolute(x), 0.0, 90.0))
+@portable
+def cosh(x: Value) -> Value:
+    h = let(h=half_exp(clamp(absolute(x), 0.0, 90.0)))
     return select(isnan(x), x, h + 0.25 / h)
 
 
-def tanh(x: Float) -> Float:
-    a = absolute(x)
-    h = half_exp(clamp(2.0 * a, 0.0, 40.0))
-    z = a * a
-    c = -0.0538461022 + z * (0.0210437179 + z * -0.00623163534)
-    near = a + a * z * (-0.333333164 + z * (0.133325338 + z * c))
-    y = select(a < 0.55, near, 1.0 - 1.0 / (h + 0.5))
+@portable
+def tanh(x: Value) -> Value:
+    a = let(a=absolute(x))
+    h = let(h=half_exp(clamp(2.0 * a, 0.0, 40.0)))
+    z = let(z=a * a)
+    c = let(c=-0.0538461022 + z * (0.0210437179 + z * -0.00623163534))
+    near = let(near=a + a * z * (-0.333333164 + z * (0.133325338 + z * c)))
+    y = let(y=select(a < 0.55, near, 1.0 - 1.0 / (h + 0.5)))
     return select(isnan(x), x, with_sign_of(y, x))
 
 
-def asinh(x: Float) -> Float:
-    a = absolute(x)
-    huge = a >= 16384.0
+@portable
+def asinh(x: Value) -> Value:
+    a = let(a=absolute(x))
+    huge = let(huge=a >= 16384.0)
     # a + sqrt(a a + 1) in two floats
-    b = select(huge, 1.0, a)
-    p = b * b
-    s = 1.0 + p
-    st = sum_tail(1.0, p, s) + product_tail(b, b, p)
-    q = sqrt(s)
-    qq = q * q
-    qt = (((s - qq) - product_tail(q, q, qq)) + st) / (q + q)
-    u = b + q
-    ut = sum_tail(b, q, u) + qt
-    k, m = log_parts(select(huge, a, u))
-    k = select(huge, k + 1, k)
-    far = log_sum(to_float(k), m - 1.0, select(huge, 0.0, ut / u))
-    z = a * a
-    c = -0.0443593077 + z * (0.0280352198 + z * -0.0129959155)
-    y = select(a < 0.5, a + a * z * (-0.166666389 + z * (0.0749846846 + z * c)), far)
+    b = let(b=select(huge, 1.0, a))
+    p = let(p=b * b)
+    s = let(s=1.0 + p)
+    st = let(st=sum_tail(1.0, p, s) + product_tail(b, b, p))
+    q = let(q=sqrt(s))
+    qq = let(qq=q * q)
+    qt = let(qt=(((s - qq) - product_tail(q, q, qq)) + st) / (q + q))
+    u = let(u=b + q)
+    ut = let(ut=sum_tail(b, q, u) + qt)
+    w = let(w=select(huge, a, u))
+    k, m = log_parts(w)
+    k = let(k=select(huge, k + 1.0, k))
+    far = let(far=log_sum(k, m - 1.0, select(huge, 0.0, ut / u)))
+    z = let(z=a * a)
+    c = let(c=-0.0443593077 + z * (0.0280352198 + z * -0.0129959155))
+    y = let(y=select(a < 0.5, a + a * z * (-0.166666389 + z * (0.0749846846 + z * c)), far))
     return select(isnan(x) | isinf(x), x, with_sign_of(y, x))
 
 
-def acosh(x: Float) -> Float:
-    huge = x >= 16384.0
+@portable
+def acosh(x: Value) -> Value:
+    huge = let(huge=x >= 16384.0)
     # t + sqrt(t (t + 2)) in two floats, with t = x - 1
-    t = select((x > 1.0) & ~huge, x - 1.0, 1.0)
-    w = t + 2.0
-    p = t * w
-    pt = product_tail(t, w, p) + t * sum_tail(2.0, t, w)
-    q = sqrt(p)
-    qq = q * q
-    qt = ((p - qq) - product_tail(q, q, qq) + pt) / (q + q)
-    u = t + q
-    near = log1p_sum(u, sum_tail(t, q, u) + qt)
-    k, m = log_parts(select(huge, x, 1.0))
-    y = select(huge, log_sum(to_float(k) + 1.0, m - 1.0, 0.0), near)
-    y = select(x > 1.0, y, select(x == 1.0, 0.0, NAN))
-    return select(isnan(x) | (x == INF), x, y)
+    t = let(t=select((x > 1.0) & ~huge, x - 1.0, 1.0))
+    w = let(w=t + 2.0)
+    p = let(p=t * w)
+    pt = let(pt=product_tail(t, w, p) + t * sum_tail(2.0, t, w))
+    q = let(q=sqrt(p))
+    qq = let(qq=q * q)
+    qt = let(qt=((p - qq) - product_tail(q, q, qq) + pt) / (q + q))
+    u = let(u=t + q)
+    near = let(near=log1p_sum(u, sum_tail(t, q, u) + qt))
+    v = let(v=select(huge, x, 1.0))
+    k, m = log_parts(v)
+    y = let(y=select(huge, log_sum(k + 1.0, m - 1.0, 0.0), near))
+    y = let(y=select(x > 1.0, y, select(equal(x, 1.0), 0.0, NAN)))
+    return select(isnan(x) | equal(x, INF), x, y)
 
 
-def atanh(x: Float) -> Float:
-    a = absolute(x)
-    b = select(a < 1.0, a, 0.5)
+@portable
+def atanh(x: Value) -> Value:
+    a = let(a=absolute(x))
+    b = let(b=select(a < 1.0, a, 0.5))
     # 2 b / (1 - b) in two floats
-    d = 1.0 - b
-    n = 2.0 * b
-    t = n / d
-    p = t * d
-    tt = (((n - p) - product_tail(t, d, p)) - t * ((1.0 - d) - b)) / d
-    y = 0.5 * log1p_sum(t, tt)
-    y = select(a < 0.0001, a + a * a * a * 0.333333343, y)
-    y = select(a < 1.0, y, select(a == 1.0, INF, NAN))
+    d = let(d=1.0 - b)
+    n = let(n=2.0 * b)
+    t = let(t=n / d)
+    p = let(p=t * d)
+    tt = let(tt=(((n - p) - product_tail(t, d, p)) - t * ((1.0 - d) - b)) / d)
+    y = let(y=0.5 * log1p_sum(t, tt))
+    y = let(y=select(a < 0.0001, a + a * a * a * 0.333333343, y))
+    y = let(y=select(a < 1.0, y, select(equal(a, 1.0), INF, NAN)))
     return select(isnan(x), x, with_sign_of(y, x))
 
 
-def erf(x: Float) -> Float:
-    a = absolute(x)
-    z = a * a
-    c = 0.00522226933 + z * (-0.00085052033 + z * (0.000114438793 + z * -1.02535632e-05))
-    c = -0.376126379 + z * (0.112837881 + z * (-0.0268658008 + z * c))
-    near = a + a * (0.128379166 + z * c)
+@portable
+def erf(x: Value) -> Value:
+    a = let(a=absolute(x))
+    z = let(z=a * a)
+    c = let(c=0.00522226933 + z * (-0.00085052033 + z * (0.000114438793 + z * -1.02535632e-05)))
+    c = let(c=-0.376126379 + z * (0.112837881 + z * (-0.0268658008 + z * c)))
+    near = let(near=a + a * (0.128379166 + z * c))
     # 1 - exp(log(erfc(a)))
-    b = clamp(a, 0.0, 4.0)
-    e = 0.0250297021 + b * (-0.00413678074 + b * (0.000427350809 + b * -2.0477346e-05))
-    e = -1.12945402 + b * (-0.633471072 + b * (-0.108142324 + b * e))
-    y = select(a < 0.9, near, 1.0 - 2.0 * half_exp(0.00016215448 + b * e))
+    b = let(b=clamp(a, 0.0, 4.0))
+    e = let(e=0.0250297021 + b * (-0.00413678074 + b * (0.000427350809 + b * -2.0477346e-05)))
+    e = let(e=-1.12945402 + b * (-0.633471072 + b * (-0.108142324 + b * e)))
+    y = let(y=select(a < 0.9, near, 1.0 - 2.0 * half_exp(0.00016215448 + b * e)))
     return select(isnan(x), x, with_sign_of(y, x))
 
 
-def sigmoid(x: Float) -> Float:
-    k, r, p = exp_parts(clamp(-absolute(x), -104.0, 0.0))
-    h = 1.0 + r
-    ht = (r - (h - 1.0)) + p
-    g = h + ht
-    gt = (h - g) + ht
-    e = scale(g, to_int(k))
-    et = scale(gt, to_int(k))
-    d = 1.0 + e
-    dt = (e - (d - 1.0)) + et
-    n = select(x < 0.0, e, 1.0)
-    nt = select(x < 0.0, et, 0.0)
-    q = n / d
-    t = q * d
-    rest = (((n - t) - product_tail(q, d, t)) + (nt - q * dt)) / d
+@portable
+def sigmoid(x: Value) -> Value:
+    b = let(b=clamp(-absolute(x), -104.0, 0.0))
+    k, r, p = exp_parts(b)
+    h = let(h=1.0 + r)
+    ht = let(ht=(r - (h - 1.0)) + p)
+    g = let(g=h + ht)
+    gt = let(gt=(h - g) + ht)
+    e = let(e=scale(g, k))
+    et = let(et=scale(gt, k))
+    d = let(d=1.0 + e)
+    dt = let(dt=(e - (d - 1.0)) + et)
+    n = let(n=select(x < 0.0, e, 1.0))
+    nt = let(nt=select(x < 0.0, et, 0.0))
+    q = let(q=n / d)
+    t = let(t=q * d)
+    rest = let(rest=(((n - t) - product_tail(q, d, t)) + (nt - q * dt)) / d)
     return select(isnan(x), x, select(e < 1e-30, n, q + rest))
 
 
-def rsqrt(x: Float) -> Float:
+@portable
+def rsqrt(x: Value) -> Value:
     return 1.0 / sqrt(x)

@@ -10,9 +10,11 @@ bits on every device: HLSL's own differ from one to the next.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 import struct
+from collections.abc import Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -22,12 +24,14 @@ from dmlc.codegen.dialect import (
     Entry,
     Spelling,
     Unsupported,
+    make_c_syntax,
     make_conversions,
     make_table,
 )
-from dmlc.codegen.hlsl_helpers import HELPER_NAMES, Helpers
+from dmlc.codegen.float32 import FUNCTIONS
+from dmlc.codegen.functions import read_helpers
+from dmlc.codegen.hlsl_host import HLSL, list_details
 from dmlc.codegen.hlsl_names import INTRINSICS, PATTERN
-from dmlc.codegen.translate import PREFIX
 from dmlc.kernel.schedule import Limits
 from dmlc.scalars import OPERATIONS, DataType, Kind
 
@@ -102,12 +106,12 @@ def _spell_float(name: str, dtype: DataType) -> Entry:
         return Spelling("abs({a}) == {I}".replace("{I}", _literal(dtype, math.inf)), compound=True)
     if name in _FLOAT_HELPERS:
         arguments = "{a}, {b}" if name in ("min", "max", "mod") else "{a}"
-        return Spelling(f"{{H}}({arguments})", helper=f"{name}_double" if double else name)
+        return Spelling(f"{{H}}({arguments})", helper=name)
     if name in _INFIX:
         return Spelling(_INFIX[name], compound=True)
     if OPERATIONS[name].transcendental:
         arguments = "{a}, {b}" if OPERATIONS[name].arity == 2 else "{a}"
-        return Spelling(f"{{H}}({arguments})", helper=PREFIX + name)
+        return Spelling(f"{{H}}({arguments})", helper=FUNCTIONS[name])
     return Spelling(f"{name}({{a}})")
 
 
@@ -134,7 +138,8 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
         case "shift_left" | "shift_right":
             operator = "<<" if name == "shift_left" else ">>"
             mask = f"({{1}} & ({{T}}){8 * dtype.bytes - 1})"
-            return Spelling(f"{{0}} {operator} {mask}", compound=True)
+            within = f"{{0}} {operator} {{1}}"
+            return Spelling(f"{{0}} {operator} {mask}", compound=True, within=within)
         case _ if name in _INFIX:
             return Spelling(_INFIX[name], compound=True)
         case _:
@@ -142,8 +147,7 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
 
 
 _SPLIT = (
-    (T.INT64, T.FLOAT32), (T.UINT64, T.FLOAT32), (T.INT32, T.FLOAT64), (T.INT64, T.FLOAT64),
-    (T.UINT64, T.FLOAT64), (T.INT32, T.INT64),
+    (T.INT64, T.FLOAT32), (T.UINT64, T.FLOAT32), (T.INT32, T.FLOAT64), (T.INT32, T.INT64),
 )  # fmt: skip
 """The conversions that DXC or drivers get wrong in one step."""
 
@@ -158,17 +162,14 @@ def _convert(source: DataType, target: DataType) -> Entry:
     if source is T.BOOL:
         return Spelling("({R})({a} ? 1 : 0)")
     if source.is_float and target.is_integer:
-        return Spelling("{H}({a})", helper=f"{_short(source)}_to_{target.name.lower()}")
+        return Spelling("{H}({a})", helper="to")
     if (source, target) == (T.INT32, T.UINT64):
-        return Spelling("({R}){H}({a})", helper="int32_to_int64")
+        return Spelling("({R}){H}({a})", helper="int_to_int64_t")
+    if target is T.FLOAT64 and source.bytes == 8:
+        return Spelling("{H}({a})", helper="wide_to_double")
     if (source, target) in _SPLIT:
-        name = _short(target) if target.is_float else target.name.lower()
-        return Spelling("{H}({a})", helper=f"{source.name.lower()}_to_{name}")
+        return Spelling("{H}({a})", helper=f"{TYPES[source]}_to_{TYPES[target]}")
     return Spelling("({R}){0}")
-
-
-def _short(dtype: DataType) -> str:
-    return "double" if dtype is T.FLOAT64 else "float"
 
 
 def _literal(dtype: DataType, value: bool | int | float) -> str:
@@ -221,12 +222,17 @@ STORES = MappingProxyType(
 )
 
 
-def _local(type_name: str, dtype: DataType) -> str:
-    return f"precise const {type_name}" if dtype.is_float else f"const {type_name}"
+def _local(name: str, type_name: str, dtype: DataType) -> str:
+    return f"{'precise ' if dtype.is_float else ''}const {type_name} {name}"
 
 
-def _variable(type_name: str, dtype: DataType) -> str:
-    return f"precise {type_name}" if dtype.is_float else type_name
+def _variable(name: str, type_name: str, dtype: DataType) -> str:
+    return f"{'precise ' if dtype.is_float else ''}{type_name} {name}"
+
+
+def _function(result: str, name: str, parameters: Sequence[tuple[str, str]]) -> str:
+    given = ", ".join(f"const {type_name} {parameter}" for type_name, parameter in parameters)
+    return f"{result} {name}({given})\n{{"
 
 
 def _reserved(name: str) -> bool:
@@ -249,9 +255,9 @@ comparisons."""
 _CONVERSIONS = make_conversions(_convert)
 
 HLSL_6_2 = Dialect(
-    name="hlsl",
-    suffix=".hlsl",
+    language=HLSL,
     template="hlsl.hlsl.j2",
+    details=functools.partial(list_details, shader_model="6.2"),
     profiles=("gpu",),
     limits=Limits(
         target="hlsl",
@@ -276,19 +282,22 @@ HLSL_6_2 = Dialect(
     stores=STORES,
     streaming=MappingProxyType({}),
     prefetches=MappingProxyType({}),
-    helpers=Helpers(_OPERATIONS, _CONVERSIONS, LOADS, STORES),
-    helper_names=HELPER_NAMES,
+    helpers=read_helpers("hlsl.functions.hlsl"),
     halves=MappingProxyType({}),
     # Groups are dispatched in (x, y, 1).
     zeros=MappingProxyType(
         {T.FLOAT32: "asfloat(group_id.z)", T.FLOAT64: "asdouble(group_id.z, 0)"}
     ),
+    pin=None,
+    unpinned=MappingProxyType({}),
+    syntax=make_c_syntax("groupshared"),
     local=_local,
     variable=_variable,
+    function=_function,
+    reinterpret="as{R}({a})",
     elements=Spelling("{p}[{i}]"),
     puts=Spelling("{p}[{i}] = {a};"),
     shuffles=Unsupported("HLSL has no vectors of eight"),
-    shared="groupshared",
     barrier="GroupMemoryBarrierWithGroupSync();",
     # Not `[unroll]`: the copies that DXC makes for it lose `precise` in SPIR-V.
     unroll="",
@@ -301,6 +310,7 @@ HLSL_6_2 = Dialect(
             "lane": "lane_id",
         }
     ),
+    scalar="{x}",
     reserved=_reserved,
     registers=True,
     in_place=False,
@@ -363,6 +373,6 @@ HLSL_6_0 = dataclasses.replace(
     loads=_LOADS_6_0,
     stores=_STORES_6_0,
     halves=_HALVES_6_0,
-    helpers=Helpers(_OPERATIONS_6_0, _CONVERSIONS_6_0, _LOADS_6_0, _STORES_6_0, _HALVES_6_0),
+    details=functools.partial(list_details, shader_model="6.0"),
     shader_model="6.0",
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -17,12 +18,14 @@ from dmlc.codegen.dialect import (
     INTEGERS,
     Dialect,
     Entry,
-    Helper,
     Spelling,
     Unsupported,
+    make_c_syntax,
     make_conversions,
     make_table,
 )
+from dmlc.codegen.functions import read_helpers
+from dmlc.codegen.opencl_host import OPENCL_C, list_details
 from dmlc.codegen.opencl_names import BUILTINS, PREFIXES
 from dmlc.kernel.schedule import Limits
 from dmlc.scalars import DataType, Kind
@@ -131,14 +134,16 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
             count = f"({{1}} & {8 * dtype.bytes - 1})"
             mask = f"({{b}}) & ({{T}})({8 * dtype.bytes - 1})"
             if not signed and not narrow:
-                text = f"{{0}} << {count}"
-                return Spelling(text, compound=True, vector=f"({{a}}) << ({mask})")
+                vector, within = f"({{a}}) << ({mask})", "{0} << {1}"
+                return Spelling(f"{{0}} << {count}", compound=True, vector=vector, within=within)
             vector = f"as_{{T}}(as_{{U}}({{a}}) << as_{{U}}({mask}))"
-            return Spelling(f"({{T}})(({{U}}){{0}} << {count})", vector=vector)
+            within = "({T})(({U}){0} << {1})"
+            return Spelling(f"({{T}})(({{U}}){{0}} << {count})", vector=vector, within=within)
         case "shift_right":
             count = f"({{1}} & {8 * dtype.bytes - 1})"
             mask = f"(({{b}}) & ({{T}})({8 * dtype.bytes - 1}))"
-            return Spelling(f"({{T}})({{0}} >> {count})", vector=f"(({{a}}) >> {mask})")
+            vector, within = f"(({{a}}) >> {mask})", "({T})({0} >> {1})"
+            return Spelling(f"({{T}})({{0}} >> {count})", vector=vector, within=within)
         case "bit_and" | "bit_or" | "bit_xor" | "bit_not":
             if not narrow:
                 return Spelling(_INFIX[name], compound=True)
@@ -254,307 +259,18 @@ STREAMING = MappingProxyType(
     }
 )
 
-_STREAMING_STORE = """\
-// Past the caches where `streaming` says so: they cannot keep a result this large.
-static void $H(const $T value, __global $S *to, const bool streaming)
-{
-#ifdef STREAMING_STORES
-    if (streaming) {
-        %s
-        return;
-    }
-#endif
-    %s
-}"""
 
-_SMALL_STORE = """\
-// Stored at once: PoCL stores vectors of small elements one by one, unless they are aligned so.
-static void $H(const $T value, __global $S *to)
-{
-    typedef %s anywhere __attribute__((aligned(sizeof($S))));
-    *(__global anywhere *)to = %s;
-}"""
-
-_PERIODIC = """\
-// Large angles one by one: PoCL reduces all lanes alike where one is large, and spoils the others.
-static $T $H(const $T x)
-{
-    const $I large = fabs(x) > 1e5f;
-    $T result = %s(large ? ($T)(0) : x);
-    if (any(large)) {
-        float angles[$L], results[$L];
-        vstore$L(x, 0, angles);
-        vstore$L(result, 0, results);
-        for (int lane = 0; lane < $L; ++lane) {
-            if (fabs(angles[lane]) > 1e5f) {
-                results[lane] = %s(angles[lane]);
-            }
-        }
-        result = vload$L(0, results);
-    }
-    return result;
-}"""
-
-HELPERS = MappingProxyType(
-    {
-        "sin": Helper(_PERIODIC % ("sin", "sin")),
-        "cos": Helper(_PERIODIC % ("cos", "cos")),
-        "tan": Helper(_PERIODIC % ("tan", "tan")),
-        "min": Helper(
-            """\
-// The smaller one; NaN where either is NaN, and the first of two equal ones.
-static $T $H(const $T a, const $T b)
-{
-    return ((a <= b) | isnan(a)) ? a : b;
-}"""
-        ),
-        "max": Helper(
-            """\
-// The larger one; NaN where either is NaN, and the first of two equal ones.
-static $T $H(const $T a, const $T b)
-{
-    return ((a >= b) | isnan(a)) ? a : b;
-}"""
-        ),
-        "sign": Helper(
-            """\
-// -1, 1, or x itself where it is a zero or NaN.
-static $T $H(const $T x)
-{
-    return (x > 0) ? ($T)(1) : ((x < 0) ? ($T)(-1) : x);
-}"""
-        ),
-        "abs": Helper(
-            """\
-// The lowest $T stays as it is: compilers take abs() of it for positive.
-static $T $H(const $T x)
-{
-    const $T negated = as_$T(($U)(-as_$U(x)));
-    return (x < ($T)(0)) ? negated : x;
-}"""
-        ),
-        "sign_signed": Helper(
-            """\
-// -1, 0 or 1.
-static $T $H(const $T x)
-{
-    return max(min(x, ($T)(1)), ($T)(-1));
-}"""
-        ),
-        "sigmoid": Helper(
-            """\
-// 1 / (1 + exp(-x)), from the exponential that cannot overflow.
-static $T $H(const $T x)
-{
-    const $T e = exp(-fabs(x));
-    return ((x < 0) ? e : ($T)(1)) / (1 + e);
-}"""
-        ),
-        "div_signed": Helper(
-            """\
-// Rounds towards zero; 0 where b is 0, and wraps where the quotient has no $T.
-static $T $H(const $T a, const $T b)
-{
-    const $T divisor = ((b == ($T)(0)) | (b == ($T)(-1))) ? ($T)(1) : b;
-    const $T quotient = a / divisor;
-    const $T negated = as_$T(($U)(-as_$U(a)));
-    return (b == ($T)(0)) ? ($T)(0) : ((b == ($T)(-1)) ? negated : quotient);
-}"""
-        ),
-        "div_unsigned": Helper(
-            """\
-// Rounds down; 0 where b is 0.
-static $T $H(const $T a, const $T b)
-{
-    const $T quotient = a / ((b == ($T)(0)) ? ($T)(1) : b);
-    return (b == ($T)(0)) ? ($T)(0) : quotient;
-}"""
-        ),
-        "mod_signed": Helper(
-            """\
-// The remainder, with the sign of a; 0 where b is 0.
-static $T $H(const $T a, const $T b)
-{
-    return a % (((b == ($T)(0)) | (b == ($T)(-1))) ? ($T)(1) : b);
-}"""
-        ),
-        "mod_unsigned": Helper(
-            """\
-// The remainder; 0 where b is 0.
-static $T $H(const $T a, const $T b)
-{
-    const $T remainder = a % ((b == ($T)(0)) ? ($T)(1) : b);
-    return (b == ($T)(0)) ? ($T)(0) : remainder;
-}"""
-        ),
-        "load_half": Helper(
-            """\
-// Widened from a copy: PoCL takes the address of any vector of halves for an aligned one.
-static float16 $H(__global const half *from)
-{
-    const ushort8 low = vload8(0, (__global const ushort *)from);
-    const ushort8 high = vload8(1, (__global const ushort *)from);
-    return (float16)(vload_half8(0, (const half *)&low), vload_half8(0, (const half *)&high));
-}""",
-            typed=False,
-        ),
-        "store_half": Helper(
-            """\
-// Rounds to nearest even, and stores a copy, as halves are loaded.
-static void $H(const float16 value, __global half *to)
-{
-    typedef ushort8 anywhere __attribute__((aligned(2)));
-    ushort8 low, high;
-    vstore_half8_rte(value.lo, 0, (half *)&low);
-    vstore_half8_rte(value.hi, 0, (half *)&high);
-    ((__global anywhere *)to)[0] = low;
-    ((__global anywhere *)to)[1] = high;
-}""",
-            typed=False,
-        ),
-        "load_half_x8": Helper(
-            """\
-// Widened from a copy: PoCL takes the address of any vector of halves for an aligned one.
-static float8 $H(__global const half *from)
-{
-    const ushort8 bits = vload8(0, (__global const ushort *)from);
-    return vload_half8(0, (const half *)&bits);
-}""",
-            typed=False,
-        ),
-        "store_half_x8": Helper(
-            """\
-// Rounds to nearest even, and stores a copy, as halves are loaded.
-static void $H(const float8 value, __global half *to)
-{
-    typedef ushort8 anywhere __attribute__((aligned(2)));
-    ushort8 bits;
-    vstore_half8_rte(value, 0, (half *)&bits);
-    *(__global anywhere *)to = bits;
-}""",
-            typed=False,
-        ),
-        "widen_bfloat16": Helper(
-            """\
-// A bfloat16 is the upper half of a float.
-static $T $H(const $B bits)
-{
-    return as_$T(convert_$U(bits) << 16);
-}""",
-            typed=False,
-        ),
-        "narrow_bfloat16": Helper(
-            """\
-// Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
-static $B $H(const $T value)
-{
-    const $U bits = as_$U(value);
-    const $U rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    return convert_$B(isnan(value) ? ($U)(0x7fc0) : rounded);
-}""",
-            typed=False,
-        ),
-        "round_half": Helper(
-            """\
-// Rounds to the nearest float16, ties to even: to what storing it would leave.
-static $T $H(const $T value)
-{
-    ushort$L bits;
-    vstore_half${L}_rte(value, 0, (half *)&bits);
-    return vload_half$L(0, (const half *)&bits);
-}""",
-            typed=False,
-        ),
-        "round_bfloat16": Helper(
-            """\
-// Rounds to the nearest bfloat16, ties to even, as storing it would; NaN stays NaN.
-static $T $H(const $T value)
-{
-    const $U bits = as_$U(value);
-    const $U rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
-    return as_$T((bits & 0x7fffffffu) > 0x7f800000u ? bits : rounded);
-}""",
-            typed=False,
-        ),
-        "shuffle": Helper(
-            """\
-// Lanes of two vectors, those of b numbered on. PoCL's shuffle2 goes lane by lane.
-#ifdef __clang__
-#define $H(a, b, i0, i1, i2, i3, i4, i5, i6, i7) \\
-    __builtin_shufflevector(a, b, i0, i1, i2, i3, i4, i5, i6, i7)
-#else
-#define $H(a, b, i0, i1, i2, i3, i4, i5, i6, i7) \\
-    shuffle2(a, b, ($U)(i0, i1, i2, i3, i4, i5, i6, i7))
-#endif"""
-        ),
-        "store": Helper(_SMALL_STORE % ("$T", "value")),
-        "store_bfloat16": Helper(
-            _SMALL_STORE % ("$B", "$N(value)"), needs=("narrow_bfloat16",), typed=False
-        ),
-        "prefetch_line": Helper(
-            """\
-// A hint: the cache line of an element that is read soon.
-static void $H(__global const void *element)
-{
-#ifdef __has_builtin
-#if __has_builtin(__builtin_prefetch)
-    __builtin_prefetch(element);
-#endif
-#endif
-}""",
-            typed=False,
-        ),
-        "store_mask": Helper(
-            "// Stored as 0 and 1, and at once: PoCL stores vectors of bytes one by one.\n"
-            "static void $H(const char$L value, __global uchar *to)\n"
-            "{\n"
-            "    typedef uchar$L anywhere __attribute__((aligned(1)));\n"
-            "    *(__global anywhere *)to = as_uchar$L(value) & (uchar$L)(1);\n"
-            "}",
-            typed=False,
-        ),
-        "stream_small": Helper(
-            _STREAMING_STORE
-            % ("__builtin_nontemporal_store(value, (__global $T *)to);", "$N(value, to);"),
-            needs=("store",),
-        ),
-        "stream": Helper(
-            _STREAMING_STORE
-            % (
-                "__builtin_nontemporal_store(value, (__global $T *)to);",
-                "vstore$L(value, 0, to);",
-            )
-        ),
-        "stream_half": Helper(
-            _STREAMING_STORE
-            % (
-                "$B bits;\n"
-                "        vstore_half${L}_rte(value, 0, (half *)&bits);\n"
-                "        __builtin_nontemporal_store(bits, (__global $B *)to);",
-                "$N(value, to);",
-            ),
-            needs=("store_half",),
-            typed=False,
-        ),
-        "stream_bfloat16": Helper(
-            _STREAMING_STORE
-            % (
-                "__builtin_nontemporal_store($N(value), (__global $B *)to);",
-                "store_bfloat16_x$L(value, to);",
-            ),
-            needs=("narrow_bfloat16", "store_bfloat16"),
-            typed=False,
-        ),
-    }
-)
+def _local(name: str, type_name: str, dtype: DataType) -> str:
+    return f"const {type_name} {name}"
 
 
-def _local(type_name: str, dtype: DataType) -> str:
-    return f"const {type_name}"
+def _variable(name: str, type_name: str, dtype: DataType) -> str:
+    return f"{type_name} {name}"
 
 
-def _variable(type_name: str, dtype: DataType) -> str:
-    return type_name
+def _function(result: str, name: str, parameters: Sequence[tuple[str, str]]) -> str:
+    given = ", ".join(f"const {type_name} {parameter}" for type_name, parameter in parameters)
+    return f"static {result} {name}({given})\n{{"
 
 
 def _reserved(name: str) -> bool:
@@ -562,9 +278,9 @@ def _reserved(name: str) -> bool:
 
 
 OPENCL = Dialect(
-    name="opencl",
-    suffix=".cl",
+    language=OPENCL_C,
     template="opencl.cl.j2",
+    details=list_details,
     profiles=("cpu", "gpu"),
     limits=Limits(
         target="opencl",
@@ -594,16 +310,19 @@ OPENCL = Dialect(
     prefetches=MappingProxyType(
         {t: Spelling("{H}(&{p}[{i}]);", helper="prefetch_line") for t in STORAGE}
     ),
-    helpers=HELPERS,
-    helper_names="|".join(HELPERS),
+    helpers=read_helpers("opencl.functions.cl"),
     halves=MappingProxyType({}),
     zeros=MappingProxyType({}),
+    pin=None,
+    unpinned=MappingProxyType({}),
+    syntax=make_c_syntax("__local"),
     local=_local,
     variable=_variable,
+    function=_function,
+    reinterpret="as_{R}({a})",
     elements=Spelling("{p}[{i}]", vector="vload{n}(0, {at})"),
     puts=Spelling("{p}[{i}] = {a};", vector="vstore{n}({a}, 0, {at});"),
     shuffles=Spelling("{H}({a}, {b}, {lanes})", helper="shuffle"),
-    shared="__local",
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
     unroll="#pragma unroll",
     lead="({I})(-(ulong){p} % {n} / {s})",
@@ -614,6 +333,7 @@ OPENCL = Dialect(
             "lane": "({I})get_local_id(0)",
         }
     ),
+    scalar="{x}",
     reserved=_reserved,
     registers=False,
     in_place=True,

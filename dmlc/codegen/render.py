@@ -15,8 +15,8 @@ import jinja2
 
 from dmlc import ir
 from dmlc.buffer_plan import Need, Occupants, plan_buffers
-from dmlc.codegen.dialect import Dialect
-from dmlc.codegen.hlsl import HLSL_6_0, HLSL_6_2
+from dmlc.codegen.dialect import BufferView, Dialect, ScalarView, SourceParts
+from dmlc.codegen.functions import match_names
 from dmlc.codegen.names import (
     Mangler,
     free_name,
@@ -25,8 +25,7 @@ from dmlc.codegen.names import (
     make_identifier,
     wrap_comment,
 )
-from dmlc.codegen.opencl import OPENCL
-from dmlc.codegen.spell import Speller
+from dmlc.codegen.spell import PREFIX, Speller
 from dmlc.kernel import nodes as k
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Profile
 from dmlc.program import (
@@ -43,29 +42,6 @@ from dmlc.program import (
 )
 from dmlc.resources import resource_path
 from dmlc.scalars import DataType
-from dmlc.shader_model import dxil_arguments
-from dmlc.source import UnknownNameError, UnsupportedError, unknown_name
-
-DIALECTS: tuple[Dialect, ...] = (OPENCL, HLSL_6_2, HLSL_6_0)
-
-
-def find_dialect(name: str, shader_model: str | None = None) -> Dialect:
-    """The dialect of a target, in HLSL for a shader model. Raises `UnknownNameError`, naming those
-    there are, and `UnsupportedError` for a shader model where there are none."""
-    found = [d for d in DIALECTS if d.name == name]
-    if not found:
-        raise UnknownNameError(
-            unknown_name("target", name, dict.fromkeys(d.name for d in DIALECTS))
-        )
-    if shader_model is None:
-        return found[0]
-    for dialect in found:
-        if dialect.shader_model == shader_model:
-            return dialect
-    known = [d.shader_model for d in found if d.shader_model]
-    if not known:
-        raise UnsupportedError(f"target '{name}' has no shader models")
-    raise UnknownNameError(unknown_name("shader model", shader_model, known))
 
 
 def render(
@@ -83,11 +59,6 @@ def render(
 
     HLSL carries its root signature, unless a host that makes its own wants it left out.
     """
-    if profile.name not in dialect.profiles:
-        raise UnsupportedError(
-            f"target '{dialect.name}' has no '{profile.name}' profile; "
-            f"it has {' and '.join(repr(p) for p in dialect.profiles)}"
-        )
     tensors = _list_tensors(function, kernels, dialect)
     sources: list[KernelSource] = []
     writers: dict[str, int] = {}
@@ -123,7 +94,7 @@ def render(
                 writers[buffer.name] = number
     return Program(
         function.name,
-        dialect.name,
+        dialect.language,
         profile.name,
         tensors,
         tuple(sources),
@@ -235,29 +206,6 @@ def _find_overwritten(function: ir.Function, name: str) -> str | None:
     return None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class BufferView:
-    """A buffer as a template shows it."""
-
-    name: str
-    tensor: str
-    type: str
-    dtype: str
-    slot: int
-    written: bool
-    access: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ScalarView:
-    """A scalar argument as a template shows it."""
-
-    name: str
-    type: str
-    slot: int
-    meaning: str
-
-
 def _render_kernel(
     function: ir.Function,
     kernel: k.Kernel,
@@ -297,10 +245,15 @@ def _render_kernel(
     scalar_views = tuple(
         ScalarView(s.name, speller.index_type, s.slot, "the number of elements") for s in scalars
     )
-    arguments: list[str] = []
-    if dialect.shader_model:
-        code = "\n".join([*(b.type for b in shown), *speller.helpers.values(), *body])
-        arguments = dxil_arguments(code, entry_point, dialect.shader_model)
+    parts = SourceParts(
+        shown,
+        scalar_views,
+        tuple(speller.helpers),
+        frozenset(speller.dtypes),
+        "\n".join([*(b.type for b in shown), *speller.helpers.values(), *body]),
+        entry_point,
+        root_signature,
+    )
     source = _template(dialect.template).render(
         operator=make_comment(function.name),
         version=VERSION,
@@ -314,15 +267,12 @@ def _render_kernel(
             for t in in_place
             if any(b.tensor == t.name and b.written for b in buffers)
         ],
-        uses_double=DataType.FLOAT64 in speller.dtypes,
-        uses_streaming=any(name.startswith("stream") for name in speller.helpers),
         helpers=list(speller.helpers.values()),
         entry_point=entry_point,
         group_size=launch.group_size,
         shared_arrays=shared,
         body=body,
-        root_signature=_root_signature(buffers, scalars) if root_signature else None,
-        arguments=" ".join(arguments),
+        **dialect.details(parts),
     )
     return KernelSource(
         make_file_stem(name),
@@ -341,20 +291,12 @@ def _render_kernel(
 def _reserved_names(dialect: Dialect) -> Callable[[str], bool]:
     """Whether the language, or a helper function, has a name for itself."""
     types = "|".join(dialect.types.values())
-    own = re.compile(rf"({dialect.helper_names})(_({types})(\d+)?|_x\d+)?")
+    own = re.compile(rf"{match_names(dialect.helpers, types)}|{PREFIX}\w+")
 
     def reserved(name: str) -> bool:
         return dialect.reserved(name) or own.fullmatch(name) is not None
 
     return reserved
-
-
-def _root_signature(buffers: tuple[BufferBinding, ...], scalars: tuple[ScalarBinding, ...]) -> str:
-    """Root descriptors only: two DWORDs each, and nothing for a host to lay out."""
-    parts = ["CBV(b0)"] if scalars else []
-    parts += [f"SRV(t{b.slot})" for b in buffers if not b.written]
-    parts += [f"UAV(u{b.slot})" for b in buffers if b.written]
-    return ", ".join(parts)
 
 
 def _bind_buffers(

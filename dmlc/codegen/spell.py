@@ -6,22 +6,34 @@ wide a mask is, are decided here. What a whole file looks like is the template's
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 import re
-import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
+
+import numpy as np
 
 from dmlc.codegen.dialect import Dialect, Entry, Spelling, Unsupported
 from dmlc.codegen.names import Mangler
+from dmlc.codegen.trace import Definition
 from dmlc.kernel import nodes as k
 from dmlc.kernel.infix import needs_parentheses
+from dmlc.kernel.precise import name_arithmetic
+from dmlc.kernel.rewrite import find_body, list_expressions, walk
+from dmlc.kernel.tidy import tidy
 from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
 
 _ARITHMETIC = ("add", "sub", "mul", "div")
 _INFIX = re.compile(r"\{0\} (\S+) \{1\}")
 _INDENT = "    "
+
+PREFIX = "portable_"
+"""Stands before the names of functions that are written out: languages keep `exp` and `log`."""
+
 _WIDTH = 100
 
 _SIGNED = {1: DataType.INT8, 2: DataType.INT16, 4: DataType.INT32, 8: DataType.INT64}
@@ -56,12 +68,17 @@ class Text(NamedTuple):
 class Speller:
     """Spells one kernel. Collects the helper functions that it uses, in order of first use."""
 
-    def __init__(self, dialect: Dialect, kernel: k.Kernel, mangler: Mangler) -> None:
+    def __init__(
+        self, dialect: Dialect, kernel: k.Kernel, mangler: Mangler, *, hexadecimal: bool = False
+    ) -> None:
+        """Unsigned literals of more than a byte are `hexadecimal` where they are bits."""
         self._dialect = dialect
+        self._hexadecimal = hexadecimal
         self._kernel = kernel
         self._names = mangler
         self._buffers = {b.name: b for b in kernel.buffers}
         self._masks: dict[str, int] = {}
+        self._stored = _find_stored(kernel.body)
         self._index = (kernel.index_bits, kernel.index_signed)
         self.index_type = dialect.index_types[self._index]
         integers = _SIGNED if kernel.index_signed else _UNSIGNED
@@ -82,8 +99,8 @@ class Speller:
 
     def _spell_zero(self, zero: tuple[DataType, str]) -> str:
         dtype, name = zero
-        declaration = self._dialect.local(self._dialect.types[dtype], dtype)
-        return f"{_INDENT}{declaration} {name} = {self._dialect.zeros[dtype]};"
+        declaration = self._dialect.local(name, self._dialect.types[dtype], dtype)
+        return f"{_INDENT}{declaration} = {self._dialect.zeros[dtype]};"
 
     # Statements ---------------------------------------------------------------------------
 
@@ -117,21 +134,12 @@ class Speller:
                 head = f"{indent}if ({self.spell(condition).text}) {{"
                 return [head, *self.spell_statements(then, depth + 1), f"{indent}}}"]
             case k.For():
-                name = self._names.spell(statement.variable.name)
-                start = self.spell(statement.start).text
-                stop = self.spell(statement.stop).beside("<", is_first=False)
-                step = f"++{name}" if statement.step == 1 else f"{name} += {statement.step}"
-                head = f"for ({self.index_type} {name} = {start}; {name} < {stop}; {step}) {{"
-                if statement.backwards:
-                    last = self.spell(statement.stop).text
-                    head = f"for ({self.index_type} {name} = {last}; {name}-- > {start};) {{"
-                lines = (
-                    [f"{indent}{self._dialect.unroll}"]
-                    if statement.unroll and self._dialect.unroll
-                    else []
-                )
+                unroll = self._dialect.unroll if statement.unroll else ""
+                lines = [f"{indent}{unroll}"] if unroll else []
+                head, first = self._spell_head(statement)
+                lines += [f"{indent}{head}", *(f"{indent}{_INDENT}{line}" for line in first)]
                 body = self.spell_statements(statement.body, depth + 1)
-                return [*lines, f"{indent}{head}", *body, f"{indent}}}"]
+                return [*lines, *body, f"{indent}}}"]
             case k.PutHalf():
                 return [f"{indent}{self._spell_half(statement)}"]
             case k.StoreWord():
@@ -139,16 +147,32 @@ class Speller:
                 return [f"{indent}{place} = {self._names.spell(statement.word.name)};"]
             case k.Halve(variable=variable, start=first):
                 name = self._names.spell(variable.name)
-                head = f"for ({self.index_type} {name} = {first}; {name} > 0; {name} /= 2) {{"
+                head = f"for ({self._count(name, str(first))}; {name} > 0; {name} /= 2) {{"
                 body = self.spell_statements(statement.body, depth + 1)
                 return [f"{indent}{head}", *body, f"{indent}}}"]
+
+    def _spell_head(self, loop: k.For) -> tuple[str, list[str]]:
+        """The line that a loop begins with, and what stands first in its body."""
+        syntax, name = self._dialect.syntax, self._names.spell(loop.variable.name)
+        start, stop = self.spell(loop.start).text, self.spell(loop.stop)
+        if loop.backwards:
+            condition = syntax.countdown.format(i=name, start=start)
+            first = [syntax.countdown_body.format(i=name)] if syntax.countdown_body else []
+            return f"for ({self._count(name, stop.text)}; {condition}) {{", first
+        step = syntax.increment.format(i=name) if loop.step == 1 else f"{name} += {loop.step}"
+        condition = f"{name} < {stop.beside('<', is_first=False)}"
+        return f"for ({self._count(name, start)}; {condition}; {step}) {{", []
+
+    def _count(self, name: str, start: str) -> str:
+        """The declaration of a loop's counter."""
+        return self._dialect.syntax.counter.format(T=self.index_type, i=name, start=start)
 
     def spell_array(self, array: k.Array) -> str:
         """The declaration of an array, where the language wants one of its kind."""
         self.dtypes[array.dtype] = None
-        head = f"{self._dialect.shared} " if array.shared else ""
-        type_name = self._type_name(array.dtype, 1)
-        return f"{head}{type_name} {self._names.spell(array.name)}[{array.size}];"
+        syntax, name = self._dialect.syntax, self._names.spell(array.name)
+        form = syntax.shared_array if array.shared else syntax.array
+        return form.format(T=self._type_name(array.dtype, 1), x=name, n=array.size)
 
     def _spell_assignment(self, statement: k.Assign, indent: str) -> list[str]:
         name, value = self._names.spell(statement.local.name), statement.value
@@ -160,7 +184,7 @@ class Speller:
     def _spell_put(self, put: k.Put) -> str:
         lanes = put.value.type.lanes
         places = self._place_element(put.array, put.index, lanes)
-        places["a"] = self.spell_vector(put.value).text
+        places["a"] = self._repeat(put.value, self._pin(put.value)).text
         return self._fill(self._dialect.puts, places, DataType.INDEX, lanes, DataType.INDEX)
 
     def _place_element(self, array: str, index: k.Expression, lanes: int) -> dict[str, str | int]:
@@ -173,9 +197,9 @@ class Speller:
         local: k.Local,
         value: k.Expression,
         indent: str,
-        declare: Callable[[str, DataType], str],
+        declare: Callable[[str, str, DataType], str],
     ) -> list[str]:
-        made = self.spell(value)
+        made = self.spell(value) if local.name in self._stored else self._pin(value)
         if made.mask:
             self._masks[local.name] = made.mask
             type_name = self._type_name(_SIGNED[made.mask], local.type.lanes)
@@ -183,8 +207,8 @@ class Speller:
             # Another of that name, out of sight by now, may have been a mask.
             self._masks.pop(local.name, None)
             type_name = self._type_name(local.type.dtype, local.type.lanes)
-        declaration = declare(type_name, local.type.dtype)
-        head = f"{indent}{declaration} {self._names.spell(local.name)} ="
+        declaration = declare(self._names.spell(local.name), type_name, local.type.dtype)
+        head = f"{indent}{declaration} ="
         line = f"{head} {made.text};"
         if len(line) <= _WIDTH or not made.pieces:
             return [line]
@@ -240,22 +264,32 @@ class Speller:
         """The text of an expression. A repeated scalar stays a scalar: see `spell_vector`."""
         self.dtypes[expression.type.dtype] = None
         match expression:
-            case k.Literal():
-                return Text(self._dialect.literal(expression.type.dtype, expression.value))
+            case k.Literal(type=type_, value=value):
+                text = self._dialect.literal(type_.dtype, value)
+                if self._hexadecimal and type_.dtype is DataType.UINT32 and value > 0xFF:
+                    text = text.replace(f"{value}", f"{value:#010x}")
+                return Text(text)
             case k.Local(name=name):
                 return Text(self._names.spell(name), mask=self._masks.get(name, 0))
             case k.Scalar(name=name):
-                return Text(self._names.spell(name))
+                return Text(self._dialect.scalar.format(x=self._names.spell(name)))
             case k.Position():
                 return self._spell_position(expression)
             case k.Load():
                 return self._spell_load(expression)
+            case k.Operate(operation=Definition() as operation, operands=operands):
+                given = ", ".join(self._pin(o).text for o in operands)
+                return Text(f"{self._use_function(operation)}({given})")
             case k.Operate():
                 return self._spell_operation(expression)
             case k.Choose():
                 return self._spell_choice(expression)
             case k.Convert():
                 return self._spell_conversion(expression)
+            case k.Reinterpret(operand=operand):
+                name = self._type_name(expression.type.dtype, expression.type.lanes)
+                given = self.spell(operand).text
+                return Text(self._dialect.reinterpret.format(R=name, a=given))
             case k.Broadcast():
                 return self.spell(expression.operand)
             case k.Element(array=array, index=index):
@@ -281,6 +315,24 @@ class Speller:
         """The text of an expression where a vector must stand: a scalar repeated is spelled out."""
         return self._repeat(expression, self.spell(expression))
 
+    def _pin(self, expression: k.Expression, taker: str = "") -> Text:
+        """The text of an expression that something else takes, an operation if `taker` names it,
+        kept as it is where the language lets compilers make one of the two."""
+        made, pin, dtype = self.spell(expression), self._dialect.pin, expression.type.dtype
+        if pin is None or not isinstance(expression, k.Operate):
+            return made
+        unpinned = self._dialect.unpinned.get(expression.operation.name)
+        if unpinned is None or taker in unpinned or not dtype.is_float:
+            return made
+        return self._write_pin(pin, made, dtype)
+
+    def _write_pin(self, pin: Spelling, made: Text, dtype: DataType) -> Text:
+        text = self._fill(pin, {"a": made.text}, dtype, 1, dtype)
+        head, _, tail = text.partition(made.text)
+        first, *rest = made.pieces or ("",)
+        pieces = (head + first, *rest[:-1], rest[-1] + tail) if rest else ()
+        return Text(text, pieces=pieces)
+
     def _repeat(self, expression: k.Expression, made: Text) -> Text:
         """An expression that is spelled, where a vector must stand."""
         lanes = expression.type.lanes
@@ -299,6 +351,8 @@ class Speller:
         if position.geometry is k.Geometry.GROUP:
             kind = "single" if launch.group_size == 1 else "group"
             kind = "rows" if launch.row is not None else kind
+        signed = f"signed {kind}" if self._kernel.index_signed else ""
+        kind = signed if signed in self._dialect.positions else kind
         text = self._dialect.positions[kind].format(I=self.index_type, row=launch.row)
         return Text(text, compound=kind == "rows")
 
@@ -346,10 +400,23 @@ class Speller:
         entry, dtype = self._find_operation(expression)
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported {expression.operation} reached the renderer")
+        if lanes == 1 and entry.within is not None and _is_within(expression.operands[1]):
+            entry = dataclasses.replace(entry, text=entry.within)
         operation = expression.operation
         arithmetic = operation.name in _ARITHMETIC or operation.transcendental
         zeros = [self._hide_zero(o) if arithmetic else None for o in expression.operands]
-        plain = [z or self.spell(o) for z, o in zip(zeros, expression.operands, strict=True)]
+        plain = [
+            z or self._pin(o, operation.name)
+            for z, o in zip(zeros, expression.operands, strict=True)
+        ]
+        pin = self._dialect.pin
+        if pin and dtype.is_float and not entry.helper and operation.name not in ("add", "mul"):
+            # A compiler knows what x - x and x == x are, but for NaN.
+            first, *rest = expression.operands
+            plain[1:] = [
+                self._write_pin(pin, p, dtype) if o == first else p
+                for o, p in zip(rest, plain[1:], strict=True)
+            ]
         wide = [
             z or self._repeat(o, p)
             for z, o, p in zip(zeros, expression.operands, plain, strict=True)
@@ -405,8 +472,10 @@ class Speller:
         lanes = expression.type.lanes
         condition = self.spell(expression.condition)
         sides = expression.then, expression.otherwise
-        then = self._hide_zero_beside(*sides) or self.spell_vector(expression.then)
-        otherwise = self._hide_zero_beside(*sides[::-1]) or self.spell_vector(expression.otherwise)
+        then, otherwise = (
+            self._hide_zero_beside(side, other) or self._repeat(side, self._pin(side))
+            for side, other in (sides, sides[::-1])
+        )
         mask = 0
         if lanes > 1 and expression.type.dtype is DataType.BOOL:
             mask = max(then.mask, otherwise.mask, condition.mask)
@@ -415,9 +484,13 @@ class Speller:
         if condition.mask:
             width = mask or self._measure(expression.type.dtype)
             condition = self._convert_mask(condition, width, lanes)
-        pieces = (condition.inner, f"? {then.inner}", f": {otherwise.inner}")
+        syntax = self._dialect.syntax
+        # Beside a comma, `<` and `>` may be taken for brackets.
+        bare = not syntax.is_infix and expression.type.dtype is not DataType.BOOL
+        c, a, b = (t.text if bare else t.inner for t in (condition, then, otherwise))
+        pieces = tuple(piece.format(c=c, a=a, b=b) for piece in syntax.choice)
         promoted = lanes == 1 and expression.type.dtype in self._dialect.promoted
-        return Text(" ".join(pieces), True, mask, pieces, promoted=promoted)
+        return Text(" ".join(pieces), syntax.is_infix, mask, pieces, promoted=promoted)
 
     def _spell_shuffle(self, shuffle: k.Shuffle) -> Text:
         dtype, lanes = shuffle.type.dtype, shuffle.type.lanes
@@ -444,7 +517,7 @@ class Speller:
         entry = self._dialect.conversions[source, target]
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported conversion {source} to {target} reached the renderer")
-        operand = self.spell(expression.operand)
+        operand = self._pin(expression.operand)
         if operand.mask:
             operand = self._convert_mask(operand, target.bytes, lanes)
         places: dict[str, str | int] = {
@@ -453,7 +526,7 @@ class Speller:
             "R": self._type_name(target, lanes),
         }
         mask = source.bytes if target is DataType.BOOL and lanes > 1 else 0
-        text = self._fill(entry, places, source, lanes, source)
+        text = self._fill(entry, places, source, lanes, source, target)
         return Text(text, entry.compound, mask)
 
     def _measure(self, dtype: DataType) -> int:
@@ -472,6 +545,10 @@ class Speller:
         name = self.index_type if dtype.kind is Kind.INDEX else self._dialect.types[dtype]
         return name + (str(lanes) if lanes > 1 else "")
 
+    def _name_integer(self, dtype: DataType, lanes: int) -> str:
+        """Nothing, where the language has none of that size."""
+        return self._type_name(dtype, lanes) if dtype in self._dialect.types else ""
+
     def _fill(
         self,
         spelling: Spelling,
@@ -479,6 +556,7 @@ class Speller:
         dtype: DataType,
         lanes: int,
         storage: DataType,
+        result: DataType | None = None,
     ) -> str:
         text = spelling.text if lanes == 1 or spelling.vector is None else spelling.vector
         if lanes == 4 and spelling.four is not None:
@@ -489,34 +567,81 @@ class Speller:
             if dtype is not DataType.BOOL and "{U}" in text:
                 places["U"] = self._type_name(_UNSIGNED[dtype.bytes], lanes)
         helper = (spelling.vector_helper if lanes > 1 else None) or spelling.helper
-        if helper is not None and "{H}" in text:
-            places["H"] = self._use_helper(helper, dtype, lanes, storage)
+        if isinstance(helper, Definition):
+            places["H"] = self._use_function(helper)
+        elif helper is not None and "{H}" in text:
+            places["H"] = self._use_helper(helper, dtype, lanes, storage, result)
         positional = [places.pop(n) for n in ("0", "1") if n in places]
         return text.format(*positional, **places)
 
-    def _use_helper(self, key: str, dtype: DataType, lanes: int, storage: DataType) -> str:
-        """The name of a helper for a type; its text joins those the file needs."""
+    def _use_helper(
+        self,
+        key: str,
+        dtype: DataType,
+        lanes: int,
+        storage: DataType,
+        result: DataType | None = None,
+    ) -> str:
+        """The name of a helper for a type, or for a conversion from it; its text joins those the
+        file needs."""
         type_name = self._type_name(dtype, lanes)
         helpers = self._dialect.helpers
-        helper = helpers.get(f"{key}_x{lanes}") or helpers[key]
-        suffix = f"_{type_name}" if helper.typed else f"_x{lanes}" if lanes > 1 else ""
-        name = key + suffix
+        exact = helpers.get(f"{key}_{type_name}") or helpers.get(f"{key}_x{lanes}")
+        helper = exact or helpers[key]
+        places = {
+            "K": helper.key,
+            "T": type_name,
+            "L": str(lanes) if lanes > 1 else "",
+            "X": f"_x{lanes}" if lanes > 1 else "",
+            "R": "" if result is None else self._type_name(result, lanes),
+        }
+        name = helper.name.substitute(places)
         if name in self.helpers:
             return name
-        needed = [self._use_helper(n, dtype, lanes, storage) for n in helper.needs]
+        for needed in helper.needs:
+            places[needed] = self._use_helper(needed, dtype, lanes, storage)
         stored = self._dialect.storage[storage]
-        places = {
+        word = _UNSIGNED if dtype.kind is Kind.UNSIGNED else _SIGNED
+        places |= {
             "H": name,
-            "T": type_name,
-            "U": self._type_name(_UNSIGNED[dtype.bytes], lanes),
-            "I": self._type_name(_SIGNED[dtype.bytes], lanes),
-            "L": str(lanes) if lanes > 1 else "",
+            "U": self._name_integer(_UNSIGNED[dtype.bytes], lanes),
+            "I": self._name_integer(_SIGNED[dtype.bytes], lanes),
+            "W": self._name_integer(word[4], lanes),
             "S": stored if isinstance(stored, str) else "",
-            "B": self._type_name(_UNSIGNED[storage.bytes], lanes),
-            "N": needed[0] if needed else "",
+            "B": self._name_integer(_UNSIGNED[storage.bytes], lanes),
         }
-        self.helpers[name] = string.Template(helper.text).substitute(places)
+        if result is not None and result.is_integer:
+            literal, limits = self._dialect.literal, np.iinfo(result.dtype)
+            places |= {"LEAST": literal(result, limits.min), "MOST": literal(result, limits.max)}
+            places |= {"LOW": literal(dtype, limits.min), "HIGH": literal(dtype, limits.max + 1)}
+        self.helpers[name] = helper.text.substitute(places)
         return name
+
+    def _use_function(self, definition: Definition) -> str:
+        """The name of a function that is written out; its text, and what that needs, join what
+        the file needs."""
+        needed = spell_function(self._dialect, definition)
+        self.helpers |= {name: text for name, text in needed.items() if name not in self.helpers}
+        return PREFIX + definition.name
+
+
+@functools.cache
+def spell_function(dialect: Dialect, definition: Definition) -> Mapping[str, str]:
+    """The text of a function after those of the helpers that it needs, by their names."""
+    function = definition.function()
+    kernel = tidy(name_arithmetic(function.as_kernel(), dialect.limits.precise))
+    mangler = Mangler(dialect.reserved)
+    # A hidden zero is seen by kernels alone, and what is given is no argument of the kernel.
+    plain = dataclasses.replace(dialect, zeros=MappingProxyType({}), scalar="{x}")
+    speller = Speller(plain, kernel, mangler, hexadecimal=True)
+    body = speller.spell_body()
+    given = [(dialect.types[p.type.dtype], mangler.spell(p.name)) for p in function.parameters]
+    result = dialect.types[function.result.type.dtype]
+    name = PREFIX + definition.name
+    lines = [f"// {line}".rstrip() for line in function.note]
+    lines += [dialect.function(result, name, given), *body]
+    lines += [f"{_INDENT}return {mangler.spell('result')};", "}"]
+    return {**speller.helpers, name: "\n".join(lines)}
 
 
 def _find_operator(entry: Spelling, lanes: int) -> str:
@@ -524,6 +649,28 @@ def _find_operator(entry: Spelling, lanes: int) -> str:
     text = entry.text if lanes == 1 or entry.vector is None else entry.vector
     found = _INFIX.fullmatch(text)
     return found[1] if found and entry.compound else ""
+
+
+def _find_stored(statements: Sequence[k.Statement]) -> frozenset[str]:
+    """The locals that are stored, and that nothing else takes."""
+    stored: set[str] = set()
+    taken: set[str] = set()
+    pending = list(statements)
+    while pending:
+        statement = pending.pop()
+        pending += find_body(statement)
+        expressions = list_expressions(statement)
+        if isinstance(statement, k.Store) and isinstance(statement.value, k.Local):
+            stored.add(statement.value.name)
+            expressions = (statement.index,)
+        taken.update(e.name for x in expressions for e in walk(x) if isinstance(e, k.Local))
+    return frozenset(stored - taken)
+
+
+def _is_within(distance: k.Expression) -> bool:
+    """Whether a shift is known to be by less than the number of bits."""
+    bits = 8 * distance.type.dtype.bytes
+    return isinstance(distance, k.Literal) and 0 <= distance.value < bits
 
 
 def _adds(statement: k.Assign) -> bool:

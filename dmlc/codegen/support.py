@@ -5,13 +5,15 @@ The messages name the tensor or the operation, its type and the reason the diale
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 from dmlc import ir
 from dmlc.codegen.dialect import Dialect, Unsupported
+from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.kernel.schedule import Profile
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, UnsupportedError
+from dmlc.source import Diagnostic, Note, UnsupportedError
 
 _MOST = 20
 """Diagnostics shown at once."""
@@ -19,16 +21,27 @@ _MOST = 20
 
 def check_support(function: ir.Function, dialect: Dialect, profile: Profile) -> None:
     """Raises `UnsupportedError` with every pair of type or operation and target that the dialect
-    has no way to write."""
+    has no way to write; where the target is none for everything, with those that have."""
     if profile.name not in dialect.profiles:
         raise UnsupportedError(
             f"target '{dialect.name}' has no '{profile.name}' profile; "
             f"it has {' and '.join(repr(p) for p in dialect.profiles)}",
             function.span,
         )
-    found = dict.fromkeys((*_tensors(function, dialect), *_stages(function, dialect)))
-    if found:
-        raise UnsupportedError(list(found)[:_MOST])
+    found = _list_lacking(function, dialect)[:_MOST]
+    if not found:
+        return
+    if not find_target(dialect.name).is_general:
+        others = [t for t in TARGETS if t.is_general]
+        able = [t.name for t in others if not _list_lacking(function, t.dialects[0])]
+        note = Note(f"what can express it all: {', '.join(able)}")
+        found[-1] = dataclasses.replace(found[-1], notes=(note,) if able else ())
+    raise UnsupportedError(found)
+
+
+def _list_lacking(function: ir.Function, dialect: Dialect) -> list[Diagnostic]:
+    """What a dialect has no way to write."""
+    return list(dict.fromkeys((*_tensors(function, dialect), *_stages(function, dialect))))
 
 
 def _tensors(function: ir.Function, dialect: Dialect) -> Iterator[Diagnostic]:
@@ -65,8 +78,7 @@ def _stages(function: ir.Function, dialect: Dialect) -> Iterator[Diagnostic]:
                         entry = dialect.conversions[source, dtype]
                 case ir.Constant() if dtype is not DataType.INDEX:
                     what = f"compute with {dtype.name}"
-                    entry = dialect.storage[dtype] if dtype.bytes == 1 else None
-                    entry = None if dtype is DataType.BOOL else entry
+                    entry = None if dtype.compute in dialect.types else dialect.storage[dtype]
                 case _:
                     pass
             if isinstance(entry, Unsupported):

@@ -97,7 +97,7 @@ class Emitter:
     ) -> None:
         self._elements = elements
         self._wide = wide
-        self._near = near or {}
+        self._near = {} if near is None else near
         self._spread = spread
         self._slants = slants
         self._fixed = fixed
@@ -134,6 +134,15 @@ class Emitter:
     def level(self, number: int) -> int:
         """The scope a value belongs to."""
         return self._levels[number]
+
+    def list_settled(self, level: int) -> set[View]:
+        """The views of reads at computed positions that all belong to scopes up to one."""
+        gathers = [
+            (value.view, self._levels[number] <= level)
+            for number, value in enumerate(self._elements.values)
+            if isinstance(value, Gather)
+        ]
+        return {v for v, done in gathers if done} - {v for v, done in gathers if not done}
 
     def lets(
         self,
@@ -330,7 +339,9 @@ def add(*terms: k.Expression) -> k.Expression:
 
 def multiply(left: k.Expression, right: int) -> k.Expression:
     """An index times a constant."""
-    if right == 0 or left == index(0):
+    if isinstance(left, k.Literal):
+        return index(int(left.value) * right)
+    if right == 0:
         return index(0)
     return left if right == 1 else operate("mul", left, index(right))
 

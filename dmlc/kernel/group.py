@@ -15,20 +15,19 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel import reduce_cpu, reduce_gpu
-from dmlc.kernel.build import CACHE_LINE
+from dmlc.kernel import schedule_cpu, schedule_gpu
 from dmlc.kernel.element import Gather, Read, View
 from dmlc.kernel.emit import Names
 from dmlc.kernel.footprint import count_steps, measure_footprint
 from dmlc.kernel.formula import describe_stage
-from dmlc.kernel.lower import ACCESS, check_limits, find_gathered, find_index, lower
+from dmlc.kernel.lower import ACCESS, check_limits, find_gathered, find_index, lower, shape_nest
 from dmlc.kernel.phases import Phase, collect_phases, fold_parts, part_members, store_parts
-from dmlc.kernel.points import find_together, lower_points
 from dmlc.kernel.precise import name_arithmetic
-from dmlc.kernel.row_loops import lower_rows
 from dmlc.kernel.rows import Rows, collect_rows
 from dmlc.kernel.schedule import Limits, Profile
+from dmlc.kernel.schedule_rows import choose_rows_at_hand
 from dmlc.kernel.space import Space, cut
+from dmlc.kernel.streaming import CACHE_LINE, Streaming
 from dmlc.kernel.tidy import tidy
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
@@ -119,12 +118,12 @@ def _arrange(
         return written, True
     if profile.lanes == 1:
         return phases, False
-    in_vectors = reduce_cpu.goes_in_vectors(phases, profile)
+    in_vectors = schedule_cpu.goes_in_vectors(phases, profile)
     if _has_few_outputs(first, profile):
         return phases if in_vectors else written, False
     # What a guard leaves out may be most of the points: loops of an output's own skip it.
     alone = not in_vectors or first.tests_guard
-    if alone or find_together(function, written, profile) is not None:
+    if alone or schedule_cpu.find_together(function, written, profile) is not None:
         return written, True
     return phases, False
 
@@ -155,7 +154,7 @@ def _folds_small_windows(function: ir.Function, phases: Sequence[Phase], profile
     short = innermost in space.inner and space.sizes[innermost] <= _SHORT_ROW
     if not short or space.inner_count > _SMALL_WINDOW:
         return False
-    return find_together(function, phases, profile) is not None
+    return schedule_cpu.find_together(function, phases, profile) is not None
 
 
 def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:
@@ -239,8 +238,8 @@ def _list_stored(function: ir.Function, stages: Sequence[str]) -> set[str]:
 
 def _count_groups(phases: Sequence[Phase], profile: Profile) -> int:
     if profile.lanes == 1:
-        return reduce_gpu.count_groups(phases, profile)
-    return reduce_cpu.count_items(phases, profile)
+        return schedule_gpu.count_groups(phases, profile)
+    return schedule_cpu.count_items(phases, profile)
 
 
 def _keeps_busy(phases: Sequence[Phase], profile: Profile) -> bool:
@@ -300,14 +299,17 @@ def _make_kernel(
     )
     check_limits(function, reached, len(buffers), limits)
     names = Names(b.name for b in buffers)
-    arrays: tuple[k.Array, ...] = ()
     if rows is not None:
-        shape, arrays = lower_rows(rows, names, profile, limits, buffers)
+        nest = choose_rows_at_hand(rows, profile)
+    elif profile.lanes == 1:
+        choose = schedule_gpu.choose_serial if alone else schedule_gpu.choose_shared
+        nest = choose(phases, profile)
     elif alone:
-        shape = lower_points(function, phases, names, profile, limits, buffers)
+        nest = schedule_cpu.choose_serial(function, phases, profile)
     else:
-        write = reduce_gpu.lower_groups if profile.lanes == 1 else reduce_cpu.lower_items
-        shape, arrays = write(phases, names, profile, limits, buffers)
+        large = Streaming(buffers, profile.streaming_bytes).is_large(3)
+        nest = schedule_cpu.choose_shared(phases, profile, large=large)
+    launch, body, arrays = shape_nest(nest, names, profile, limits, buffers)
     low = min(phase.elements.reach[0] for phase in phases)
     high = max(phase.elements.reach[1] for phase in phases)
     index = find_index(reached, (low, high), limits)
@@ -318,11 +320,11 @@ def _make_kernel(
         function.name,
         buffers,
         (),
-        shape.launch,
-        tuple(shape.body),
+        launch,
+        body,
         index.bits,
         tuple(summary),
-        shape.walk,
+        nest.words,
         arrays,
         _measure_effort(phases) if rows is None else rows.measure_effort(),
         index.signed,

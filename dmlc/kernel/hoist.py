@@ -18,11 +18,11 @@ from dmlc.kernel.space import Space
 from dmlc.scalars import DataType
 
 
-def hoist(phase: Phase, axis: int) -> tuple[Phase | None, Phase]:
+def hoist(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Phase]:
     """The phase to run before, over kept dimensions alone, and the phase without its work.
 
     `axis` is the one that outputs of a block lie along. The first is None where there is nothing
-    worth it: a plain read is no work.
+    worth it: a plain read is no work. What is taken out is numbered from `first` on.
     """
     elements, strides = phase.elements, phase.space.walk.strides
     inner = phase.space.inner
@@ -42,7 +42,7 @@ def hoist(phase: Phase, axis: int) -> tuple[Phase | None, Phase]:
     near = tuple(int(a in phase.space.kept) for a in range(len(phase.space.sizes)))
     views = {
         number: View(f"factor#{count}", elements.values[number].dtype, near, near=True)
-        for count, number in enumerate(taken)
+        for count, number in enumerate(taken, first)
     }
     values = list(elements.values)
     for number, view in views.items():

@@ -16,6 +16,7 @@ import dataclasses
 import math
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -107,11 +108,26 @@ def run_kernel(
         _Launch(kernel, memories, sizes or {}).run()
 
 
+def evaluate_function(function: k.Function, given: Sequence[Array]) -> Array:
+    """What a function gives for each of the values of its parameters."""
+    values = np.broadcast_arrays(*given)
+    count = values[0].size
+    kernel = dataclasses.replace(function.as_kernel(), scalars=(), launch=k.Launch(count, 1, 1))
+    known = {p.name: v.ravel() for p, v in zip(function.parameters, values, strict=True)}
+    with np.errstate(all="ignore"):
+        made = _Launch(kernel, {}, {}, known).run()["result"]
+    return np.broadcast_to(made, count).reshape(values[0].shape)
+
+
 class _Launch:
     """All work items of a launch, and what each has at hand."""
 
     def __init__(
-        self, kernel: k.Kernel, memories: Mapping[str, Memory], sizes: Mapping[str, int]
+        self,
+        kernel: k.Kernel,
+        memories: Mapping[str, Memory],
+        sizes: Mapping[str, int],
+        known: Mapping[str, Array] = MappingProxyType({}),
     ) -> None:
         self._kernel = kernel
         self._buffers = {b.name: b for b in kernel.buffers}
@@ -126,7 +142,7 @@ class _Launch:
         self._size = launch.group_size
         self._items: _Items = np.arange(groups * self._size, dtype=np.int64)
         self._groups = groups
-        self._known: dict[str, Array] = {}
+        self._known = dict(known)
         for scalar, value in kernel.scalars:
             number = sizes[value] if isinstance(value, str) else value
             self._known[scalar.name] = np.array([number], self._index)
@@ -143,9 +159,11 @@ class _Launch:
         """What values of a type are computed in."""
         return self._index if dtype is DataType.INDEX else dtype.compute.dtype
 
-    def run(self) -> None:
+    def run(self) -> Mapping[str, Array]:
+        """The values of the locals that the body itself defines, and of those known before."""
         if self._items.size:
             self._run_statements(self._kernel.body, np.ones(self._items.size, np.bool_))
+        return self._known
 
     # Statements ---------------------------------------------------------------------------
 
@@ -386,6 +404,8 @@ class _Launch:
                 return self._choose(node, active)
             case k.Convert():
                 return self._convert(node, active)
+            case k.Reinterpret(operand=operand):
+                return self._evaluate(operand, active).view(self._dtype(node.type.dtype))
             case k.Broadcast():
                 return np.repeat(self._evaluate(node.operand, active)[:, None], lanes, axis=1)
             case k.Numbers(values=values):

@@ -9,19 +9,25 @@ compute is `element`'s to say, how far dimensions merge `collapse`'s, and how th
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from dmlc import ir
 from dmlc.ir.ranges import Interval
 from dmlc.kernel import nodes as k
-from dmlc.kernel.build import Builder
+from dmlc.kernel import schedule_cpu, schedule_gpu
 from dmlc.kernel.collapse import Walk, collapse
-from dmlc.kernel.cpu import lower_nest, lower_run
 from dmlc.kernel.element import Elements, Gather, Read, collect_elements, tensor_strides
+from dmlc.kernel.emit import Names
 from dmlc.kernel.footprint import measure_footprint
 from dmlc.kernel.formula import describe_stage
-from dmlc.kernel.gpu import lower_flat
+from dmlc.kernel.lowering import lower_nest
+from dmlc.kernel.nest import Kind, Loop, Nest
+from dmlc.kernel.nest import walk as walk_nest
+from dmlc.kernel.phases import Phase
 from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile
+from dmlc.kernel.space import Space
+from dmlc.kernel.streaming import Streaming
 from dmlc.kernel.tidy import tidy
 from dmlc.source import UnsupportedError
 
@@ -46,28 +52,75 @@ def lower(
     reached = max(count, offset + 1)
     check_limits(function, reached, len(buffers), limits)
     index = find_index(max(count, offset), elements.reach, limits)
-    builder = Builder(elements, walk, profile, limits, buffers)
+    phase = Phase(elements, Space(walk, tuple(range(len(walk.sizes)))))
+    names = Names(b.name for b in buffers)
+    scalars: tuple[tuple[k.Scalar, int | str], ...] = ()
+    if walk.packed:
+        scalars = ((k.Scalar(names.take("n")), walk.count),)
+    given = scalars[0][0] if scalars else None
     if profile.lanes == 1:
-        shape = lower_flat(builder)
-    elif walk.packed:
-        shape = lower_run(builder)
+        paired = _list_paired(phase, limits)
+        nest = schedule_gpu.choose_flat(phase, given, paired, profile)
+    elif given is not None:
+        nest = schedule_cpu.choose_run(phase, given, profile)
     else:
-        shape = lower_nest(function, builder)
+        large = Streaming(buffers, profile.streaming_bytes).is_large()
+        nest = schedule_cpu.choose_rows(function, phase, profile, large=large)
+    launch, body, arrays = shape_nest(nest, names, profile, limits, buffers)
+    if scalars:
+        launch = dataclasses.replace(launch, count=walk.count)
     made = k.Kernel(
         function.name,
         buffers,
-        builder.scalars,
-        shape.launch,
-        tuple(shape.body),
+        scalars,
+        launch,
+        body,
         index.bits,
         tuple(describe_stage(function, name) for name in stages),
-        shape.walk,
-        tuple(builder.arrays),
+        nest.words,
+        arrays,
         index_signed=index.signed,
         stages=stages,
         passes=(stages,),
     )
     return tidy(name_arithmetic(made, limits.precise))
+
+
+def _list_paired(phase: Phase, limits: Limits) -> list[str]:
+    """The results that are stored two to a word. Raises `UnsupportedError` where one has gaps
+    between its elements: half a word cannot be stored."""
+    paired = [view for view, _ in phase.elements.results if view.dtype in limits.word_types]
+    walk = phase.space.walk
+    for view in paired:
+        if not walk.packed and walk.strides[view] != ir.packed_strides(phase.space.sizes):
+            raise UnsupportedError(
+                f"'{view.tensor}' is {view.dtype.name} with strides, and without 16-bit types "
+                "kernels store two elements at a time",
+                notes=["store it packed, or compile for shader model 6.2"],
+            )
+    return [view.tensor for view in paired]
+
+
+def shape_nest(
+    nest: Nest,
+    names: Names,
+    profile: Profile,
+    limits: Limits,
+    buffers: tuple[k.Buffer, ...],
+) -> tuple[k.Launch, tuple[k.Statement, ...], tuple[k.Array, ...]]:
+    """How a nest is launched, with its statements and arrays."""
+    (groups,) = (n for n in walk_nest(nest.body) if isinstance(n, Loop) and n.kind is Kind.GROUP)
+    count = groups.dim.size if isinstance(groups.dim.size, int) else None
+    many = limits.row is not None and (count is None or -(-count // groups.step) > limits.row)
+    row = limits.row if many and nest.lanes else None
+    size = math.prod(extent for _, extent in nest.lanes)
+    per_group = groups.step * math.prod(step for _, step in groups.dim.parts[:1] if nest.lanes)
+    count = groups.dim.size if isinstance(groups.dim.size, int) else 0
+    if nest.lanes and len(groups.dim.parts) == 1 and isinstance(groups.dim.parts[0][0].size, int):
+        count = groups.dim.parts[0][0].size
+    streaming = Streaming(buffers, profile.streaming_bytes)
+    body, arrays = lower_nest(nest, names, profile.lanes, streaming, row)
+    return k.Launch(count, per_group, size, row), tuple(body), arrays
 
 
 ACCESS = {
@@ -108,6 +161,11 @@ def find_index(largest: int, reach: Interval, limits: Limits) -> IndexType:
         return IndexType(32, low < 0)
     if low >= 0 and high <= RUN_TIME_COUNT:
         return IndexType(limits.index_bits, signed=False)
+    if not limits.has_wide_positions:
+        raise UnsupportedError(
+            f"positions go beyond 32 bits, and target '{limits.target}' has no wider integers",
+            notes=["clamp them, or compare them with the sizes of what is read"],
+        )
     return IndexType(64, signed=True)
 
 

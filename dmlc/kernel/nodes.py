@@ -115,6 +115,14 @@ class Convert:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Reinterpret:
+    """The value whose bits are those of `operand`, in another type as wide."""
+
+    operand: Expression
+    type: Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Broadcast:
     """A scalar repeated in every lane."""
 
@@ -178,6 +186,7 @@ Expression: TypeAlias = (
     | Operate
     | Choose
     | Convert
+    | Reinterpret
     | Broadcast
     | Numbers
     | Lead
@@ -380,3 +389,26 @@ class Kernel:
     """Those of them whose operands it reads, pass by pass over its points."""
     apart: str = ""
     """For a person: why it is but one of the kernels of its group, where that has several."""
+
+
+# Functions -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """What an operation computes, written out for languages that lack it or have it with other
+    results. Kernels call it; it reads nothing but its parameters."""
+
+    name: str
+    parameters: tuple[Scalar, ...]
+    steps: tuple[Let, ...]
+    result: Expression
+    note: tuple[str, ...] = ()
+    """Lines for a person: what it computes."""
+
+    def as_kernel(self) -> Kernel:
+        """The steps, and then the result as a local of that name, as a kernel without buffers: for
+        what verifies, changes and spells kernels."""
+        last = Let(Local("result", self.result.type), self.result)
+        scalars = tuple((p, p.name) for p in self.parameters)
+        return Kernel(self.name, (), scalars, Launch(1, 1, 1), (*self.steps, last))

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.build import Builder
 from dmlc.kernel.emit import Spread, add, index, multiply, operate
 from dmlc.transform.pick import HALF, LANES, Pattern, Patterns
 
@@ -72,14 +71,6 @@ def _spread(pattern: Pattern, name: Callable[[str, k.Expression], k.Let]) -> Spr
         return lets, picked[""]
 
     return spread
-
-
-def start_again(b: Builder, output: k.Local, last: int) -> tuple[k.Local, list[k.Statement]]:
-    """The variable of a loop by vectors up to an output that is no end of one, and what gives the
-    first `output` of each: the last vector takes some outputs of the one before once more."""
-    variable = k.Local(b.names.take("x"), k.INDEX)
-    start = operate("min", variable, index(last - LANES))
-    return variable, [k.Let(output, start)]
 
 
 def _shuffle(

@@ -109,6 +109,8 @@ def _expression(node: k.Expression) -> str:
             return f"select({', '.join(_expression(p) for p in parts)})"
         case k.Convert():
             return f"cast({_expression(node.operand)}, {_type(node.type)})"
+        case k.Reinterpret():
+            return f"bits({_expression(node.operand)}, {_type(node.type)})"
         case k.Broadcast():
             return f"broadcast({_expression(node.operand)}, {_type(node.type)})"
         case k.Element():

@@ -26,7 +26,11 @@ def list_operands(expression: k.Expression) -> tuple[k.Expression, ...]:
             return ()
         case k.Load(index=index) | k.Element(index=index):
             return (index,)
-        case k.Convert(operand=operand) | k.Broadcast(operand=operand):
+        case (
+            k.Convert(operand=operand)
+            | k.Reinterpret(operand=operand)
+            | k.Broadcast(operand=operand)
+        ):
             return (operand,)
         case k.Choose():
             return expression.condition, expression.then, expression.otherwise
@@ -51,6 +55,8 @@ def map_operands(expression: k.Expression, change: Change) -> k.Expression:
             return k.Element(array, changed[0], expression.type)
         case k.Convert():
             return k.Convert(changed[0], expression.type)
+        case k.Reinterpret():
+            return k.Reinterpret(changed[0], expression.type)
         case k.Broadcast():
             return k.Broadcast(changed[0], expression.type)
         case k.Choose():

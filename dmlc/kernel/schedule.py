@@ -104,6 +104,8 @@ class Limits:
     """Groups along one dimension of a launch; None where there is no such limit."""
     word_types: tuple[DataType, ...] = ()
     """Types that buffers hold two to a word of 32 bits, and kernels store word by word."""
+    has_wide_positions: bool = True
+    """Whether signed positions may have 64 bits."""
     precise: frozenset[str] | None = None
     """The operations through which a named local pins how its operands are rounded, where the
     language pins it for named locals only. None where all arithmetic is rounded as written."""

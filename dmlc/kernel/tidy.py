@@ -2,13 +2,17 @@
 
 Phases and loops are written one by one, each as if it were alone. Here what an outer scope has at
 hand already is used again; positions in buffers that are needed more than once get a name (see
-`offsets`); and names are numbered only where another of that name is in sight.
+`offsets`); and names are numbered only where another of that name is in sight. What is computed
+from literals alone is a literal, and stands where it is needed: a dialect may have to write one in
+its own way, and drivers fold arithmetic by rules of their own.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Container, Mapping, Sequence
+
+import numpy as np
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.offsets import name_offsets
@@ -22,6 +26,7 @@ from dmlc.kernel.rewrite import (
     replace_body,
     walk,
 )
+from dmlc.scalars import Array, DataType, convert
 
 
 def tidy(kernel: k.Kernel) -> k.Kernel:
@@ -51,7 +56,7 @@ class _Naming:
     def write(
         self,
         statements: Sequence[k.Statement],
-        names: Mapping[str, k.Local],
+        names: Mapping[str, k.Local | k.Literal],
         known: Mapping[k.Expression, k.Local],
         taken: dict[str, int],
     ) -> tuple[k.Statement, ...]:
@@ -65,7 +70,7 @@ class _Naming:
             changed = map_operands(expression, change)
             if isinstance(changed, k.Element):
                 return k.Element(self._arrays[changed.array], changed.index, changed.type)
-            return changed
+            return _fold(changed)
 
         made: list[k.Statement] = []
         for each in statements:
@@ -75,7 +80,7 @@ class _Naming:
             stays = isinstance(statement, k.Let) and self._stays(statement.value)
             if isinstance(statement, k.Let) and stays:
                 value = statement.value
-                found = value if isinstance(value, k.Local) else known.get(value)
+                found = value if isinstance(value, k.Local | k.Literal) else known.get(value)
                 if found is not None:
                     names[statement.local.name] = found
                     continue
@@ -104,10 +109,7 @@ class _Naming:
         return tuple(made)
 
     def _stays(self, value: k.Expression) -> bool:
-        """Whether a value is the same wherever its locals are in sight. A literal has no need of
-        that."""
-        if isinstance(value, k.Literal):
-            return False
+        """Whether a value is the same wherever its locals are in sight."""
         for each in walk(value):
             if isinstance(each, k.Element):
                 return False
@@ -116,6 +118,36 @@ class _Naming:
             if isinstance(each, k.Local) and each in self._variables:
                 return False
         return True
+
+
+def _fold(expression: k.Expression) -> k.Expression:
+    """A literal for an expression of literals that every device computes alike."""
+    match expression:
+        case k.Convert(operand=k.Literal(type=source, value=value), type=target):
+            made = convert(np.array([value], source.dtype.dtype), target.dtype)
+            return _literal(expression, made)
+        case k.Operate(operation=operation, operands=operands) if not operation.transcendental:
+            values = [
+                np.array([o.value], o.type.dtype.dtype)
+                for o in operands
+                if isinstance(o, k.Literal)
+            ]
+            if len(values) < len(operands):
+                return expression
+            with np.errstate(all="ignore"):
+                return _literal(expression, np.asarray(operation.evaluate(*values)))
+        case k.Choose(condition=k.Literal(value=holds)):
+            return expression.then if holds else expression.otherwise
+        case _:
+            return expression
+
+
+def _literal(expression: k.Expression, made: Array) -> k.Expression:
+    """What an expression gives, where the integer that positions are computed in holds it."""
+    value = made[0].item()
+    if expression.type.dtype is DataType.INDEX and not 0 <= value < 2**31:
+        return expression
+    return k.Literal(expression.type, value)
 
 
 def _take(name: str, taken: dict[str, int]) -> str:

@@ -234,6 +234,10 @@ class _Verifier:
                     self._fail(f"a choice between {_show(made)} by {_show(condition.type)}")
             case k.Convert(operand=operand):
                 self._expect(operand, k.Type(operand.type.dtype, made.lanes))
+            case k.Reinterpret(operand=operand):
+                self._expect(operand, k.Type(operand.type.dtype, made.lanes))
+                if operand.type.dtype.bytes != made.dtype.bytes:
+                    self._fail(f"the bits of {_show(operand.type)} are no {_show(made)}")
             case k.Broadcast(operand=operand):
                 self._expect(operand, k.Type(made.dtype))
             case k.Join(low=low, high=high):

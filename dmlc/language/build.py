@@ -6,10 +6,11 @@ and names that are too long. Nothing is resolved here; `check` does that.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
-from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast, get_args
 
 from dmlc.language import syntax
 from dmlc.language.grammar import Token, Tree, is_tree
@@ -57,7 +58,7 @@ class Builder:
     def token(self, token: Token) -> _Node:
         if token.type in ("NAME", "EMPHASISED"):
             text = str(token).strip("*`") if token.type == "EMPHASISED" else str(token)
-            name = syntax.Name(text, self.span_of(token))
+            name = syntax.Name(text, span=self.span_of(token))
             if len(text) > MAX_NAME:
                 self.fail(
                     f"a name has at most {MAX_NAME} characters, this one {len(text)}", name.span
@@ -78,8 +79,9 @@ class Builder:
             span = Span(self.source, start, end)
         if tree.data != "call":
             children = [self.whole(child) for child in children]
-        method: Callable[[list[_Node], Span], _Node] = getattr(self, f"make_{tree.data}")
-        made = method(children, span)
+        make: Callable[[list[_Node], Span], _Node]
+        make = _MAKERS.get(tree.data) or getattr(self, f"make_{tree.data}")
+        made = make(children, span)
         if isinstance(made, _EXPRESSIONS):
             self.measure(made, children)
         return made
@@ -125,34 +127,13 @@ class Builder:
         for match in re.finditer(_TEXT_OR_COMMENT, text, re.DOTALL):
             if match.group("comment") is not None:
                 span = Span(self.source, match.start(), match.end())
-                found.append(syntax.Comment(match.group().rstrip(), span))
+                found.append(syntax.Comment(match.group().rstrip(), span=span))
         return tuple(found)
-
-    def make_module_name(self, children: list[_Node], span: Span) -> syntax.Name:
-        return children[0]
-
-    def make_dotted(self, children: list[_Node], span: Span) -> syntax.Name:
-        return syntax.Name(".".join(c.text for c in children), span)
-
-    def make_import_file(self, children: list[_Node], span: Span) -> syntax.Import:
-        return syntax.Import(_unquote(children[0]), span)
-
-    def make_enum(self, children: list[_Node], span: Span) -> syntax.Enum:
-        name, *members = children
-        return syntax.Enum(name, tuple(members), span)
 
     def make_enum_member(self, children: list[_Node], span: Span) -> syntax.EnumMember:
         name, sign, number = children
         value = self.integer(number)
-        return syntax.EnumMember(name, -value if sign is not None else value, span)
-
-    def make_scalar_function(self, children: list[_Node], span: Span) -> syntax.ScalarFunction:
-        _, name, parameters, body = children
-        return syntax.ScalarFunction(name, tuple(parameters), body, True, span)
-
-    def make_local_function(self, children: list[_Node], span: Span) -> syntax.ScalarFunction:
-        name, parameters, body = children
-        return syntax.ScalarFunction(name, tuple(parameters), body, False, span)
+        return syntax.EnumMember(name, -value if sign is not None else value, span=span)
 
     def make_operator(self, children: list[_Node], span: Span) -> syntax.Operator:
         name, *sections = children
@@ -196,41 +177,10 @@ class Builder:
             span=span,
         )
 
-    def make_doc(self, children: list[_Node], span: Span) -> _Node:
-        return "doc string", _unquote(children[0]), span
-
-    def make_introduced(self, children: list[_Node], span: Span) -> _Node:
-        return "introduced", children[0], span
-
-    def make_forward(self, children: list[_Node], span: Span) -> _Node:
-        return "forward", children[0], span
-
-    def make_attributes(self, children: list[_Node], span: Span) -> _Node:
-        return "attributes", children[0], span
-
-    def make_tensors(self, children: list[_Node], span: Span) -> _Node:
-        return "tensors", syntax.TensorsSection(children[0], children[1], span), span
-
-    def make_types(self, children: list[_Node], span: Span) -> _Node:
-        return "types", children[0], span
-
-    def make_constraints(self, children: list[_Node], span: Span) -> _Node:
-        return "constraints", tuple(children), span
-
-    def make_compute(self, children: list[_Node], span: Span) -> _Node:
-        return "compute", tuple(children), span
-
-    def make_gradient_of(self, children: list[_Node], span: Span) -> _Node:
-        return "gradient of", syntax.GradientOf(children[0], tuple(children[1]), span), span
-
-    def make_example(self, children: list[_Node], span: Span) -> _Node:
-        title, *items = children
-        return "example", syntax.Example(_unquote(title), tuple(items), span), span
-
     def make_example_item(self, children: list[_Node], span: Span) -> syntax.ExampleItem:
         expect, name, number, value = children
         entry = None if number is None else self.integer(number)
-        return syntax.ExampleItem(name, value, expect is not None, span, entry)
+        return syntax.ExampleItem(name, value, expect is not None, entry, span=span)
 
     def make_table(self, children: list[_Node], span: Span) -> syntax.Table:
         rows = [self.row(token) for token in children]
@@ -238,7 +188,7 @@ class Builder:
         if not kept:
             self.fail("this table has no header row", span)
             kept = rows
-        return syntax.Table(kept[0], tuple(kept[1:]), len(kept) < len(rows), span)
+        return syntax.Table(kept[0], tuple(kept[1:]), len(kept) < len(rows), span=span)
 
     def row(self, token: Token) -> syntax.Row:
         cells: list[syntax.Cell] = []
@@ -247,11 +197,11 @@ class Builder:
             trimmed = text.strip()
             start = position + (len(text) - len(text.lstrip()) if trimmed else 0)
             end = start + len(trimmed) if trimmed else position + len(text)
-            cells.append(syntax.Cell(trimmed, Span(self.source, start, end)))
+            cells.append(syntax.Cell(trimmed, span=Span(self.source, start, end)))
             position += len(text) + 1
         span = self.span_of(token)
         self.rows.append((span.start, span.end))
-        return syntax.Row(tuple(cells), span)
+        return syntax.Row(tuple(cells), span=span)
 
     # Constraints and statements -----------------------------------------------------------
 
@@ -263,23 +213,7 @@ class Builder:
         """A name in a sentence; `_Name_` is emphasised, as in a table's cell."""
         name = cast(syntax.Name, children[0])
         marked = re.fullmatch(r"(_+)([A-Za-z0-9](?:\w*[A-Za-z0-9])?)\1", name.text, re.ASCII)
-        return name if marked is None else syntax.Name(marked.group(2), name.span)
-
-    def make_same(self, children: list[_Node], span: Span) -> syntax.Sentence:
-        return syntax.Sentence("same", tuple(children[0]), tuple(children[1]), span)
-
-    def make_broadcastable(self, children: list[_Node], span: Span) -> syntax.Sentence:
-        return syntax.Sentence("broadcastable", tuple(children[0]), (children[1],), span)
-
-    def make_scalar(self, children: list[_Node], span: Span) -> syntax.Sentence:
-        return syntax.Sentence("scalar", tuple(children[0]), (), span)
-
-    def make_require(self, children: list[_Node], span: Span) -> syntax.Require:
-        _, condition, message = children
-        return syntax.Require(condition, None if message is None else _unquote(message), span)
-
-    def make_assignment(self, children: list[_Node], span: Span) -> syntax.Assignment:
-        return syntax.Assignment(children[0], None, children[1], span)
+        return name if marked is None else syntax.Name(marked.group(2), span=name.span)
 
     def make_indexed_assignment(self, children: list[_Node], span: Span) -> syntax.Assignment:
         name, items, value = children
@@ -295,24 +229,9 @@ class Builder:
             whole = Span(place.source, place.start, end)
             indices.append(self.plain((variable, pack, None, whole)))
             extents.append(extent)
-        return syntax.Assignment(name, tuple(indices), value, span, tuple(extents))
+        return syntax.Assignment(name, tuple(indices), value, tuple(extents), span=span)
 
     # Graphs -------------------------------------------------------------------------------
-
-    def make_graph(self, children: list[_Node], span: Span) -> syntax.Graph:
-        name, symbols, inputs, *statements = children
-        return syntax.Graph(name, tuple(symbols), tuple(inputs), tuple(statements), span)
-
-    def make_graph_input(self, children: list[_Node], span: Span) -> syntax.GraphInput:
-        return syntax.GraphInput(children[0], children[1], span)
-
-    def make_tensor_type(self, children: list[_Node], span: Span) -> syntax.TensorType:
-        dtype, *sizes = children
-        return syntax.TensorType(dtype, tuple(sizes), span)
-
-    def make_graph_statement(self, children: list[_Node], span: Span) -> syntax.GraphStatement:
-        output, name, value = children
-        return syntax.GraphStatement(name, value, output is not None, span)
 
     # Expressions --------------------------------------------------------------------------
 
@@ -341,30 +260,11 @@ class Builder:
             value = float(text)
             if math.isinf(value) and text != "inf":
                 self.fail("this number is larger than any float64", span, "infinity is 'inf'")
-        return syntax.Literal(text, value, span)
-
-    def make_string(self, children: list[_Node], span: Span) -> syntax.String:
-        return syntax.String(_unquote(children[0]), span)
-
-    def make_reference(self, children: list[_Node], span: Span) -> syntax.Reference:
-        return syntax.Reference(children[0].text, span)
-
-    def make_group(self, children: list[_Node], span: Span) -> syntax.Expression:
-        return children[0]
+        return syntax.Literal(text, value, span=span)
 
     def make_array(self, children: list[_Node], span: Span) -> syntax.Array:
         items: list[_Node] = children[0] if children else []
-        return syntax.Array(tuple(self.plain(item) for item in items), span)
-
-    def make_member(self, children: list[_Node], span: Span) -> syntax.Member:
-        return syntax.Member(children[0], children[1], span)
-
-    def make_items(self, children: list[_Node], span: Span) -> list[_Node]:
-        return children
-
-    make_parameters = make_items
-    make_symbols = make_items
-    make_graph_inputs = make_items
+        return syntax.Array(tuple(self.plain(item) for item in items), span=span)
 
     def make_item(self, children: list[_Node], span: Span) -> _Node:
         """(expression, whether it is a pack, what follows a colon, span), told apart by use."""
@@ -378,7 +278,7 @@ class Builder:
             self.fail("a ':' has no meaning here", span)
         if not pack:
             return value
-        made = syntax.Pack(value, span)
+        made = syntax.Pack(value, span=span)
         self.depths[id(made)] = self.depths.get(id(value), 0) + 1
         return made
 
@@ -391,18 +291,18 @@ class Builder:
             if not isinstance(value, syntax.Reference) or extent is None:
                 self.fail("expected a binding such as 'k : 3' here", place)
                 continue
-            name = syntax.Name(value.name, value.span)
-            bindings.append(syntax.Binding(name, pack, extent, place))
+            name = syntax.Name(value.name, span=value.span)
+            bindings.append(syntax.Binding(name, pack, extent, span=place))
         if not isinstance(base, syntax.Reference):
             self.fail("expected the name of a reduction before '['", span)
-            base = syntax.Reference("sum", span)
+            base = syntax.Reference("sum", span=span)
         inside = [*(b.extent for b in bindings), condition]
         depth = 1 + max(self.depth_of(part) for part in inside)
         return _Bindings(base, tuple(bindings), condition, depth, span)
 
     def index(self, base: _Node, items: list[_Node], otherwise: _Node, span: Span) -> syntax.Index:
         indices = tuple(self.plain(item) for item in items)
-        return syntax.Index(base, indices, otherwise, span)
+        return syntax.Index(base, indices, otherwise, span=span)
 
     def make_index_else(self, children: list[_Node], span: Span) -> syntax.Index:
         base, items, otherwise = children
@@ -415,18 +315,19 @@ class Builder:
             if len(given) != 1 or given[0][1] or given[0][2] is not None:
                 self.fail("a reduction takes one expression in parentheses", span)
                 return function.base
-            name = syntax.Name(function.base.name, function.base.span)
-            return syntax.Reduce(name, function.bindings, function.condition, given[0][0], span)
-        return syntax.Call(function, tuple(self.argument(item) for item in given), span)
+            name = syntax.Name(function.base.name, span=function.base.span)
+            bindings, condition = function.bindings, function.condition
+            return syntax.Reduce(name, bindings, condition, given[0][0], span=span)
+        return syntax.Call(function, tuple(self.argument(item) for item in given), span=span)
 
     def argument(self, item: _Node) -> syntax.Argument:
         value, pack, extent, span = item
         if extent is None:
-            return syntax.Argument(None, self.plain(item), span)
+            return syntax.Argument(None, self.plain(item), span=span)
         if pack or not isinstance(value, syntax.Reference):
             self.fail("expected the name of an argument before ':'", value.span)
-            return syntax.Argument(None, extent, span)
-        return syntax.Argument(syntax.Name(value.name, value.span), extent, span)
+            return syntax.Argument(None, extent, span=span)
+        return syntax.Argument(syntax.Name(value.name, span=value.span), extent, span=span)
 
     def whole(self, node: _Node) -> _Node:
         """An expression; bindings without a body are a mistake."""
@@ -435,62 +336,23 @@ class Builder:
             return node.base
         return node
 
-    def make_unary(self, children: list[_Node], span: Span) -> syntax.Unary:
-        operator, operand = children
-        return syntax.Unary(str(operator), operand, span)
 
-    def make_binary(self, children: list[_Node], span: Span) -> syntax.Binary:
-        left, operator, right = children
-        return syntax.Binary(str(operator), left, right, span)
-
-    def make_ternary(self, children: list[_Node], span: Span) -> syntax.Ternary:
-        condition, then, otherwise = children
-        return syntax.Ternary(condition, then, otherwise, span)
-
-
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Bindings:
     """`sum[k : 3]` before its body has been read."""
 
-    def __init__(
-        self,
-        base: syntax.Reference,
-        bindings: tuple[syntax.Binding, ...],
-        condition: syntax.Expression | None,
-        depth: int,
-        span: Span,
-    ) -> None:
-        self.base = base
-        self.bindings = bindings
-        self.condition = condition
-        self.depth = depth
-        self.span = span
+    base: syntax.Reference
+    bindings: tuple[syntax.Binding, ...]
+    condition: syntax.Expression | None
+    depth: int
+    span: Span
 
 
-_EXPRESSIONS = (
-    syntax.Literal,
-    syntax.String,
-    syntax.Array,
-    syntax.Reference,
-    syntax.Member,
-    syntax.Index,
-    syntax.Call,
-    syntax.Reduce,
-    syntax.Unary,
-    syntax.Binary,
-    syntax.Ternary,
-)
+_EXPRESSIONS = get_args(syntax.Expression)
 _SECTIONS = (
-    "doc string",
-    "introduced",
-    "forward",
-    "attributes",
-    "tensors",
-    "types",
-    "constraints",
-    "compute",
-    "gradient of",
-    "example",
-)
+    "doc string", "introduced", "forward", "attributes", "tensors", "types", "constraints",
+    "compute", "gradient of", "example",
+)  # fmt: skip
 _TEXT_OR_COMMENT = r'"[^"\\]*+(?:\\.[^"\\]*+)*"|(?P<comment>//[^\n]*|/\*.*?\*/)'
 _ESCAPES = {"n": "\n", "t": "\t"}
 
@@ -504,3 +366,68 @@ def _unquote(token: object) -> str:
 
 def _is_rule(row: syntax.Row) -> bool:
     return all(re.fullmatch(r":?-+:?", c.text.replace(" ", "")) for c in row.cells)
+
+
+# What needs nothing but its parts --------------------------------------------------------------
+
+
+def _section(kind: str) -> Callable[[list[_Node], Span], _Node]:
+    return lambda parts, span: (kind, parts[0], span)
+
+
+def _whole(node: Callable[..., _Node]) -> Callable[[list[_Node], Span], _Node]:
+    """A node whose parts are its fields."""
+    return lambda parts, span: node(*parts, span=span)
+
+
+_MAKERS: Mapping[str, Callable[[list[_Node], Span], _Node]] = {
+    **dict.fromkeys(("module_name", "group"), lambda parts, span: parts[0]),
+    **dict.fromkeys(("items", "parameters", "symbols", "graph_inputs"), lambda parts, span: parts),
+    **{kind: _section(kind) for kind in ("introduced", "forward", "attributes", "types")},
+    "dotted": lambda parts, span: syntax.Name(".".join(p.text for p in parts), span=span),
+    "import_file": lambda parts, span: syntax.Import(_unquote(parts[0]), span=span),
+    "enum": lambda parts, span: syntax.Enum(parts[0], tuple(parts[1:]), span=span),
+    "scalar_function": lambda parts, span: syntax.ScalarFunction(
+        parts[1], tuple(parts[2]), parts[3], True, span=span
+    ),
+    "local_function": lambda parts, span: syntax.ScalarFunction(
+        parts[0], tuple(parts[1]), parts[2], False, span=span
+    ),
+    "doc": lambda parts, span: ("doc string", _unquote(parts[0]), span),
+    "tensors": lambda parts, span: (
+        "tensors", syntax.TensorsSection(parts[0], parts[1], span=span), span,
+    ),
+    "constraints": lambda parts, span: ("constraints", tuple(parts), span),
+    "compute": lambda parts, span: ("compute", tuple(parts), span),
+    "gradient_of": lambda parts, span: (
+        "gradient of", syntax.GradientOf(parts[0], tuple(parts[1]), span=span), span,
+    ),
+    "example": lambda parts, span: (
+        "example", syntax.Example(_unquote(parts[0]), tuple(parts[1:]), span=span), span,
+    ),
+    "same": lambda parts, span: syntax.Sentence(
+        "same", tuple(parts[0]), tuple(parts[1]), span=span
+    ),
+    "broadcastable": lambda parts, span: syntax.Sentence(
+        "broadcastable", tuple(parts[0]), (parts[1],), span=span
+    ),
+    "scalar": lambda parts, span: syntax.Sentence("scalar", tuple(parts[0]), (), span=span),
+    "require": lambda parts, span: syntax.Require(
+        parts[1], None if parts[2] is None else _unquote(parts[2]), span=span
+    ),
+    "assignment": lambda parts, span: syntax.Assignment(parts[0], None, parts[1], span=span),
+    "graph": lambda parts, span: syntax.Graph(
+        parts[0], tuple(parts[1]), tuple(parts[2]), tuple(parts[3:]), span=span
+    ),
+    "graph_input": _whole(syntax.GraphInput),
+    "tensor_type": lambda parts, span: syntax.TensorType(parts[0], tuple(parts[1:]), span=span),
+    "graph_statement": lambda parts, span: syntax.GraphStatement(
+        parts[1], parts[2], parts[0] is not None, span=span
+    ),
+    "string": lambda parts, span: syntax.String(_unquote(parts[0]), span=span),
+    "reference": lambda parts, span: syntax.Reference(parts[0].text, span=span),
+    "member": _whole(syntax.Member),
+    "unary": lambda parts, span: syntax.Unary(str(parts[0]), parts[1], span=span),
+    "binary": lambda parts, span: syntax.Binary(str(parts[1]), parts[0], parts[2], span=span),
+    "ternary": _whole(syntax.Ternary),
+}  # fmt: skip

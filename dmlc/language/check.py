@@ -10,15 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from dmlc.language import syntax
-from dmlc.language.check_calls import ExpressionChecker
+from dmlc.language.builtins import BUILT_IN
+from dmlc.language.check_expressions import ExpressionChecker
 from dmlc.language.check_functions import find_recursion, order_by_calls
 from dmlc.language.check_graph import Operators, check_graph
-from dmlc.language.check_operator import (
-    Surroundings,
-    check_operator,
-    check_parameters,
-    qualify,
-)
+from dmlc.language.check_operator import Surroundings, check_operator, qualify
 from dmlc.language.definitions import (
     EnumDefinition,
     FunctionDefinition,
@@ -28,11 +24,10 @@ from dmlc.language.definitions import (
     OperatorDefinition,
 )
 from dmlc.language.imports import Loaded, load_file, load_text
-from dmlc.language.kinds import UNKNOWN, Kind, Names
+from dmlc.language.kinds import Kind, Names
 from dmlc.language.parse import MAX_ERRORS
-from dmlc.language.vocabulary import BUILT_IN
 from dmlc.language.walk import expressions_of, subexpressions
-from dmlc.source import Diagnostic, DmlcError, Note, Span, unknown_name
+from dmlc.source import Diagnostic, DmlcError, Span
 
 
 def check_file(
@@ -97,9 +92,8 @@ class _Checker:
         self.operators: dict[str, OperatorDefinition] = {}
         self.graphs: dict[str, GraphDefinition] = {}
         self.places: dict[str, Span] = {}
-
-    def fail(self, message: str, span: Span, *notes: Note) -> None:
-        self.diagnostics.append(Diagnostic(message, span, notes))
+        names = Names(enums=self.enums, functions=self.functions, results=self.results)
+        self.checker = ExpressionChecker(names, self.diagnostics)
 
     def check(self, file: syntax.File) -> None:
         module = None if file.module is None else file.module.text
@@ -136,29 +130,24 @@ class _Checker:
             )
 
     def declare(self, what: str, name: syntax.Name, qualified: str) -> None:
-        key = f"{what} {qualified}"
-        if key in self.places:
-            self.fail(
-                f"{what} '{qualified}' is declared twice",
-                name.span,
-                Note("the first is here", self.places[key]),
-            )
-        self.places.setdefault(key, name.span)
+        named = syntax.Name(f"{what} {qualified}", span=name.span)
+        message = f"{what} '{qualified}' is declared twice"
+        self.checker.hold_once(named, self.places, message, "the first is here")
 
     def check_enum(self, enum: syntax.Enum) -> None:
         name = enum.name
         self.declare("enum", name, name.text)
         if not enum.members:
-            self.fail(f"enum '{name.text}' has no members", name.span)
+            self.checker.fail(f"enum '{name.text}' has no members", name.span)
         members: dict[str, int] = {}
         for member in enum.members:
             if member.name.text in members:
-                self.fail(
+                self.checker.fail(
                     f"'{member.name.text}' stands twice in enum '{name.text}'", member.name.span
                 )
             elif member.value in members.values():
                 other = next(n for n, v in members.items() if v == member.value)
-                self.fail(
+                self.checker.fail(
                     f"'{member.name.text}' has the same value as '{other}' in enum '{name.text}'",
                     member.span,
                 )
@@ -172,28 +161,13 @@ class _Checker:
             name = function.name
             self.declare("function", name, name.text)
             if name.text in BUILT_IN:
-                self.fail(f"'{name.text}' is a function of the language", name.span)
-            check_parameters(function, self.diagnostics)
+                self.checker.fail(f"'{name.text}' is a function of the language", name.span)
             first.setdefault(name.text, function)
-            self.functions.setdefault(
-                name.text,
-                FunctionDefinition(
-                    name.text,
-                    tuple(p.text for p in function.parameters),
-                    function.body,
-                    name.span,
-                ),
-            )
+            self.functions.setdefault(name.text, FunctionDefinition.of(function))
         recursive = find_recursion(list(first.values()), self.diagnostics)
-        names = Names(enums=self.enums, functions=self.functions, results=self.results)
-        checker = ExpressionChecker(names, self.diagnostics)
         for function in order_by_calls(list(first.values())):
             name = function.name.text
-            if name in recursive:
-                self.results[name] = UNKNOWN
-                continue
-            parameters = [p.text for p in function.parameters]
-            self.results[name] = checker.check_function(parameters, function.body)
+            self.results[name] = self.checker.check_function(function, name in recursive)
 
     def warn_unread(self, operator: OperatorDefinition) -> None:
         """Warns of locals that nothing reads: most often a slip of the pen."""
@@ -218,14 +192,11 @@ class _Checker:
         target = known.find(gradient.operator, self.diagnostics)
         seen: dict[str, Span] = {}
         for tensor in gradient.tensors:
-            if tensor.text in seen:
-                note = Note("it is named here first", seen[tensor.text])
-                self.fail(f"'{tensor.text}' is named twice", tensor.span, note)
-            seen[tensor.text] = tensor.span
+            message = f"'{tensor.text}' is named twice"
+            self.checker.hold_once(tensor, seen, message, "it is named here first")
             if target is None:
                 continue
             inputs = [t.name for t in target.levels[-1].tensors if not t.output]
             if tensor.text not in inputs:
-                self.diagnostics.append(
-                    unknown_name(f"input of {target.name}", tensor.text, inputs, tensor.span)
-                )
+                what = f"input of {target.name}"
+                self.checker.fail_unknown(what, tensor.text, inputs, tensor.span)

@@ -11,8 +11,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dmlc.language import syntax
-from dmlc.language.check_calls import ExpressionChecker
-from dmlc.language.check_expressions import Place
+from dmlc.language.builtins import BUILT_IN, GRAPH_FUNCTIONS
+from dmlc.language.check_expressions import ExpressionChecker
+from dmlc.language.check_kinds import Place
 from dmlc.language.definitions import (
     AttributeDefinition,
     Library,
@@ -20,8 +21,7 @@ from dmlc.language.definitions import (
     TensorDefinition,
 )
 from dmlc.language.kinds import NUMBER, UNKNOWN, Form, Kind, Names, What, attribute_kind
-from dmlc.language.vocabulary import BUILT_IN
-from dmlc.language.walk import Step, subexpressions
+from dmlc.language.walk import subexpressions
 from dmlc.scalars import DataType, data_type_names, find_data_type
 from dmlc.source import Diagnostic, Note, Span, unknown_name
 
@@ -71,16 +71,17 @@ def check_graph(
     checker = _GraphChecker(names, operators, diagnostics, graph.statements)
     places: dict[str, Span] = {}
     for symbol in graph.symbols:
-        checker.declare(symbol, places, "symbol")
+        checker.hold_once(symbol, places, *_twice("symbol", symbol))
         names.locals[symbol.text] = NUMBER
     for given in graph.inputs:
-        checker.declare(given.name, places, "input")
+        checker.hold_once(given.name, places, *_twice("input", given.name))
         checker.check_type(given.type)
         names.locals[given.name.text] = _tensor_of(given.type)
     names.later.update({s.name.text: s.name.span for s in reversed(graph.statements)})
     outputs = 0
     for statement in graph.statements:
-        checker.declare(statement.name, places, "output" if statement.output else "name")
+        what = "output" if statement.output else "name"
+        checker.hold_once(statement.name, places, *_twice(what, statement.name))
         checker.check_statement(statement)
         outputs += statement.output
     if not outputs:
@@ -91,6 +92,10 @@ def check_graph(
         )
     warnings += _find_unused(graph, checker.reads)
     return checker.found
+
+
+def _twice(what: str, name: syntax.Name) -> tuple[str, str]:
+    return f"{what} '{name.text}' is declared twice in this graph", "the first is here"
 
 
 def _find_unused(graph: syntax.Graph, reads: Mapping[str, Sequence[str]]) -> list[Diagnostic]:
@@ -132,7 +137,7 @@ class _GraphChecker(ExpressionChecker):
         diagnostics: list[Diagnostic],
         statements: Sequence[syntax.GraphStatement],
     ) -> None:
-        super().__init__(names, diagnostics)
+        super().__init__(names, diagnostics, GRAPH_FUNCTIONS)
         self.operators = operators
         self.found: dict[str, OperatorDefinition] = {}
         """The operators called, by the name a call has for them."""
@@ -145,18 +150,10 @@ class _GraphChecker(ExpressionChecker):
         self.cyclic: set[str] = set()
         """The names in cycles that have been reported."""
 
-    def declare(self, name: syntax.Name, known: dict[str, Span], what: str) -> None:
-        if name.text in known:
-            note = Note("the first is here", known[name.text])
-            self.fail(f"{what} '{name.text}' is declared twice in this graph", name.span, note)
-        known.setdefault(name.text, name.span)
-
     def check_type(self, declared: syntax.TensorType) -> None:
         if find_data_type(declared.dtype.text) is None:
             dtype = declared.dtype
-            self.diagnostics.append(
-                unknown_name("data type", dtype.text, data_type_names(), dtype.span)
-            )
+            self.fail_unknown("data type", dtype.text, data_type_names(), dtype.span)
         if not 1 <= len(declared.sizes) <= 8:
             self.fail("a tensor has 1 to 8 sizes", declared.span)
         for size in declared.sizes:
@@ -189,15 +186,13 @@ class _GraphChecker(ExpressionChecker):
 
     # Names --------------------------------------------------------------------------------
 
-    def _reference(
-        self, expression: syntax.Reference, place: Place, expected: Kind | None
-    ) -> Step[Kind]:
+    def _reference(self, expression: syntax.Reference, place: Place, expected: Kind | None) -> Kind:
         name = expression.name
         operator = self.called.get(name)
         if operator is not None and not self._name_output(name, operator, expression.span):
-            return self._give(UNKNOWN)
+            return UNKNOWN
         if name not in self.names.locals and self._is_early(expression):
-            return self._give(UNKNOWN)
+            return UNKNOWN
         return super()._reference(expression, place, expected)
 
     def _is_early(self, expression: syntax.Reference) -> bool:
@@ -242,8 +237,7 @@ class _GraphChecker(ExpressionChecker):
             name = before[name]
         return chain[::-1]
 
-    def _member(self, expression: syntax.Member, place: Place) -> Step[Kind]:
-        yield from ()
+    def _member(self, expression: syntax.Member, place: Place) -> Kind:
         output = self._find_output(expression)
         if output is None:
             return UNKNOWN
@@ -265,7 +259,7 @@ class _GraphChecker(ExpressionChecker):
             if base.name in known and not known[base.name].is_unknown:
                 self.fail(f"'{base.name}' is no call, so it has no outputs", expression.span)
             elif base.name not in known and not self._is_early(base):
-                self.diagnostics.append(unknown_name("name", base.name, known, base.span))
+                self.fail_unknown("name", base.name, known, base.span)
             return None
         operator = self.called[base.name]
         if operator is None:
@@ -276,14 +270,14 @@ class _GraphChecker(ExpressionChecker):
         name = expression.member
         if name.text not in outputs:
             what = f"output of {operator.name}"
-            self.diagnostics.append(unknown_name(what, name.text, list(outputs), name.span))
+            self.fail_unknown(what, name.text, list(outputs), name.span)
         return outputs.get(name.text)
 
-    def _index(self, expression: syntax.Index, place: Place) -> Step[Kind]:
+    def _index(self, expression: syntax.Index, place: Place) -> Kind:
         """`parts.OutputTensors[0]`; anything else as elsewhere."""
         base = expression.base
         if not isinstance(base, syntax.Member):
-            return (yield super()._index(expression, place))
+            return super()._index(expression, place)
         output = self._find_output(base)
         if output is None:
             return UNKNOWN
@@ -291,7 +285,7 @@ class _GraphChecker(ExpressionChecker):
             self.fail(f"'{base.span.text}' is one tensor, and has no entries", expression.span)
         if len(expression.indices) != 1 or expression.otherwise is not None:
             self.fail("an array of tensors takes one number", expression.span)
-        yield self._visit(expression.indices[0], place)
+        self.visit(expression.indices[0], place)
         return Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(output.ranks))
 
     # Calls --------------------------------------------------------------------------------
@@ -305,33 +299,15 @@ class _GraphChecker(ExpressionChecker):
             named = any(a.name is not None for a in call.arguments)
             if not named or name in BUILT_IN or name in self.names.functions:
                 return None
-        return syntax.Name(name, call.function.span)
+        return syntax.Name(name, span=call.function.span)
 
-    def _call(self, expression: syntax.Call, place: Place) -> Step[Kind]:
+    def call(self, expression: syntax.Call, place: Place) -> Kind:
         name = self._operator_name(expression)
         if name is not None:
             return self._operator_call(expression, place, name)
-        function = expression.function
-        if isinstance(function, syntax.Reference) and function.name == "gradient":
-            return self._gradient(expression, place)
-        return super()._call(expression, place)
+        return self.calls.check(expression, place)
 
-    def _gradient(self, expression: syntax.Call, place: Place) -> Step[Kind]:
-        """`gradient(node, wrt: x)`"""
-        labels = [None if a.name is None else a.name.text for a in expression.arguments]
-        if labels != [None, "wrt"]:
-            self.fail(
-                "'gradient' takes a value and what to differentiate by",
-                expression.span,
-                "as in gradient(loss, wrt: x)",
-            )
-        for argument in expression.arguments:
-            yield self._visit(argument.value, place)
-        return Kind(What.NUMBER, Form.TENSOR)
-
-    def _operator_call(
-        self, expression: syntax.Call, place: Place, name: syntax.Name
-    ) -> Step[Kind]:
+    def _operator_call(self, expression: syntax.Call, place: Place, name: syntax.Name) -> Kind:
         operator = self.operators.find(name, self.diagnostics)
         given: dict[str, Span] = {}
         for argument in expression.arguments:
@@ -342,13 +318,11 @@ class _GraphChecker(ExpressionChecker):
                     argument.span,
                     "as in InputTensor: x",
                 )
-                yield self._visit(argument.value, place)
+                self.visit(argument.value, place)
                 continue
-            if label.text in given:
-                note = Note("it is given here first", given[label.text])
-                self.fail(f"'{label.text}' is given twice in this call", label.span, note)
-            given[label.text] = label.span
-            yield self._operator_argument(argument, label, operator, place)
+            message = f"'{label.text}' is given twice in this call"
+            self.hold_once(label, given, message, "it is given here first")
+            self._operator_argument(argument, label, operator, place)
         self.last = operator
         if operator is None:
             return UNKNOWN
@@ -380,7 +354,7 @@ class _GraphChecker(ExpressionChecker):
         label: syntax.Name,
         operator: OperatorDefinition | None,
         place: Place,
-    ) -> Step[Kind]:
+    ) -> Kind:
         value = argument.value
         tensor = attribute = None
         if operator is not None:
@@ -389,11 +363,9 @@ class _GraphChecker(ExpressionChecker):
             if tensor is None and attribute is None:
                 tensors = [t.name for t in operator.levels[-1].tensors]
                 known = [*tensors, *(a.name for a in operator.attributes)]
-                self.diagnostics.append(
-                    unknown_name(f"argument of {operator.name}", label.text, known, label.span)
-                )
+                self.fail_unknown(f"argument of {operator.name}", label.text, known, label.span)
         if tensor is not None or (attribute is None and isinstance(value, syntax.Array)):
-            return (yield self._tensor_argument(value, label, tensor, place))
+            return self._tensor_argument(value, label, tensor, place)
         declared = as_tensor_type(value)
         if declared is not None:
             self.check_type(declared)
@@ -401,7 +373,7 @@ class _GraphChecker(ExpressionChecker):
         if operator is None and self._is_open(value, place):
             return UNKNOWN  # It may be a member of an enum that is not known here.
         expected = None if attribute is None else attribute_kind(attribute)
-        kind: Kind = yield self._visit(value, place, expected)
+        kind = self.visit(value, place, expected)
         if attribute is not None and not kind.is_unknown and expected is not None:
             if kind.form is Form.TENSOR:
                 self.fail(f"'{label.text}' is an attribute and takes no tensor", value.span)
@@ -418,7 +390,7 @@ class _GraphChecker(ExpressionChecker):
         label: syntax.Name,
         tensor: TensorDefinition | None,
         place: Place,
-    ) -> Step[Kind]:
+    ) -> Kind:
         """A tensor, a list of them, or the type and sizes of an output."""
         listed = isinstance(value, syntax.Array)
         if tensor is not None and tensor.array != listed:
@@ -433,7 +405,7 @@ class _GraphChecker(ExpressionChecker):
             if declared is not None:
                 self.check_type(declared)
                 continue
-            kind: Kind = yield self._visit(item, place)
+            kind = self.visit(item, place)
             if tensor is not None and kind.form is not Form.TENSOR and not kind.is_unknown:
                 self.fail(
                     f"'{label.text}' takes a tensor, but this is {kind.form.value}", item.span
@@ -460,7 +432,7 @@ def as_tensor_type(value: syntax.Expression) -> syntax.TensorType | None:
     if find_data_type(value.base.name) is None:
         return None
     return syntax.TensorType(
-        syntax.Name(value.base.name, value.base.span), value.indices, value.span
+        syntax.Name(value.base.name, span=value.base.span), value.indices, span=value.span
     )
 
 

@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 
 from dmlc.language import syntax
-from dmlc.language.check_calls import ExpressionChecker
-from dmlc.language.check_expressions import show_ranks
+from dmlc.language.builtins import BUILT_IN, SENTENCE_FACTS
+from dmlc.language.check_expressions import ExpressionChecker
 from dmlc.language.check_functions import find_recursion
+from dmlc.language.check_kinds import show_ranks
 from dmlc.language.definitions import (
     AttributeDefinition,
     EnumDefinition,
@@ -23,7 +24,6 @@ from dmlc.language.kinds import (
     NUMBER,
     NUMBERS,
     PACK,
-    UNKNOWN,
     Form,
     Kind,
     Names,
@@ -31,8 +31,7 @@ from dmlc.language.kinds import (
     attribute_kind,
 )
 from dmlc.language.tables import read_attributes, read_tensors, read_types
-from dmlc.language.vocabulary import BUILT_IN, SENTENCE_FACTS, find_member
-from dmlc.source import Diagnostic, Note, Span, unknown_name
+from dmlc.source import Diagnostic, Note, Span, counted
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,19 +57,17 @@ def check_operator(
     return _OperatorChecker(operator, around, diagnostics).run()
 
 
-class _OperatorChecker:
+class _OperatorChecker(ExpressionChecker):
+    """Checks the sections of an operator, and the expressions in them."""
+
     def __init__(
         self, operator: syntax.Operator, around: Surroundings, diagnostics: list[Diagnostic]
     ) -> None:
+        names = Names(enums=dict(around.enums), functions=dict(around.functions))
+        names.results.update(around.results)
+        super().__init__(names, diagnostics)
         self.operator = operator
         self.around = around
-        self.diagnostics = diagnostics
-        self.names = Names(enums=dict(around.enums), functions=dict(around.functions))
-        self.names.results.update(around.results)
-        self.expressions = ExpressionChecker(self.names, diagnostics)
-
-    def fail(self, message: str, span: Span, *notes: str | Note) -> None:
-        self.expressions.fail(message, span, *notes)
 
     def run(self) -> OperatorDefinition:
         operator = self.operator
@@ -183,8 +180,8 @@ class _OperatorChecker:
                 )
             # Only the attributes above are known yet, so no default can depend on itself.
             if attribute.length is not None:
-                kind = self.expressions.check(attribute.length)
-                self.expect(kind, NUMBER, "the length of an array", attribute.length.span)
+                kind = self.check(attribute.length)
+                self.expect_kind(kind, NUMBER, "the length of an array", attribute.length.span)
             if attribute.default is not None:
                 self.check_value(attribute, attribute.default, "the default of")
             self.names.attributes[attribute.name] = attribute
@@ -195,7 +192,7 @@ class _OperatorChecker:
     ) -> None:
         """Holds a default, or an example's value, to the attribute's type."""
         wanted = attribute_kind(attribute)
-        kind = self.expressions.check(value, expected=wanted)
+        kind = self.check(value, expected=wanted)
         what = f"{role} '{attribute.name}'"
         if kind.is_unknown:
             return
@@ -204,9 +201,9 @@ class _OperatorChecker:
         elif not attribute.is_array and kind.form is Form.ARRAY:
             self.fail(f"{what} must be one value", value.span)
         else:
-            self.expect(kind, wanted, what, value.span)
+            self.expect_kind(kind, wanted, what, value.span)
 
-    def expect(self, kind: Kind, wanted: Kind, role: str, span: Span) -> None:
+    def expect_kind(self, kind: Kind, wanted: Kind, role: str, span: Span) -> None:
         if not kind.is_unknown and (kind.what, kind.enum) != (wanted.what, wanted.enum):
             self.fail(f"{role} must be {wanted.describe()}, but this is {kind.describe()}", span)
 
@@ -214,8 +211,8 @@ class _OperatorChecker:
 
     def check_constraint(self, constraint: syntax.Constraint) -> None:
         if isinstance(constraint, syntax.Require):
-            kind = self.expressions.check(constraint.condition)
-            self.expect(
+            kind = self.check(constraint.condition)
+            self.expect_kind(
                 kind, Kind(What.BOOL, kind.form), "what is required", constraint.condition.span
             )
             return
@@ -235,8 +232,8 @@ class _OperatorChecker:
             if not set(other.ranks) & set(tensors[0].ranks):
                 first = tensors[0]
                 self.fail(
-                    f"'{first.name}' has {show_ranks(frozenset(first.ranks))} dimensions and "
-                    f"'{other.name}' {show_ranks(frozenset(other.ranks))}: they cannot have the "
+                    f"'{first.name}' has {show_ranks(first.ranks)} dimensions and "
+                    f"'{other.name}' {show_ranks(other.ranks)}: they cannot have the "
                     "same",
                     sentence.span,
                 )
@@ -245,8 +242,8 @@ class _OperatorChecker:
         seen: dict[str, Span] = {}
         for fact in facts:
             if fact.text not in SENTENCE_FACTS:
-                self.diagnostics.append(unknown_name("fact", fact.text, SENTENCE_FACTS, fact.span))
-            self.check_twice(fact, seen)
+                self.fail_unknown("fact", fact.text, SENTENCE_FACTS, fact.span)
+            self.hold_once(fact, seen, *_named_twice(fact))
 
     def check_tensor_names(self, names: tuple[syntax.Name, ...]) -> list[TensorDefinition]:
         seen: dict[str, Span] = {}
@@ -255,17 +252,11 @@ class _OperatorChecker:
             tensor = self.names.tensors.get(name.text)
             if tensor is None:
                 known = self.names.tensors
-                self.diagnostics.append(unknown_name("tensor", name.text, known, name.span))
+                self.fail_unknown("tensor", name.text, known, name.span)
             else:
                 found.append(tensor)
-            self.check_twice(name, seen)
+            self.hold_once(name, seen, *_named_twice(name))
         return found
-
-    def check_twice(self, name: syntax.Name, seen: dict[str, Span]) -> None:
-        if name.text in seen:
-            first = Note("it is named here first", seen[name.text])
-            self.fail(f"'{name.text}' is named twice in this sentence", name.span, first)
-        seen[name.text] = name.span
 
     # Compute ------------------------------------------------------------------------------
 
@@ -303,17 +294,9 @@ class _OperatorChecker:
             self.fail(f"function '{name}' is declared twice", function.name.span, note)
         elif name in BUILT_IN:
             self.fail(f"'{name}' is a function of the language", function.name.span)
-        check_parameters(function, self.diagnostics)
-        parameters = tuple(p.text for p in function.parameters)
-        names.results[name] = UNKNOWN
-        if recursive:
-            names.later_functions.pop(name, None)
-        else:
-            names.results[name] = self.expressions.check_function(parameters, function.body)
-            names.later_functions.pop(name, None)
-        names.functions[name] = FunctionDefinition(
-            name, parameters, function.body, function.name.span
-        )
+        names.results[name] = self.check_function(function, recursive)
+        names.later_functions.pop(name, None)
+        names.functions[name] = FunctionDefinition.of(function)
 
     def check_assignment(self, statement: syntax.Assignment, assigned: dict[str, Span]) -> None:
         name = statement.name
@@ -330,7 +313,7 @@ class _OperatorChecker:
             note = Note("it is assigned here first", assigned[name.text])
             self.fail(f"'{name.text}' is assigned twice", name.span, note)
         variables = self.check_indices(statement, tensor)
-        kind = self.expressions.check(statement.value, variables)
+        kind = self.check(statement.value, variables)
         place = statement.value.span
         if kind.what in (What.STRING, What.ENUM, What.TYPE) and tensor is not None:
             self.fail(f"'{name.text}' holds numbers, but this is {kind.describe()}", place)
@@ -408,19 +391,19 @@ class _OperatorChecker:
             )
         elif tensor is not None and count and not packs and count not in tensor.ranks:
             self.fail(
-                f"'{tensor.name}' has {show_ranks(frozenset(tensor.ranks))} dimensions, but is "
-                f"defined with {count} {'index' if count == 1 else 'indices'}",
+                f"'{tensor.name}' has {show_ranks(tensor.ranks)} dimensions, but is "
+                f"defined with {counted(count, 'index', 'indices')}",
                 statement.name.span.to(indices[count - 1].span),
             )
         return variables
 
     def check_extent(self, extent: syntax.Expression, pack: bool) -> None:
         """What an index runs over: one number, or an array of them for a pack."""
-        kind = self.expressions.check(extent)
+        kind = self.check(extent)
         wanted = "an array, one size per axis" if pack else "one number"
         if kind.form in (Form.TENSOR, Form.SCALAR if pack else Form.ARRAY) and not kind.is_unknown:
             self.fail(f"what this index runs over is {wanted}", extent.span)
-        self.expect(kind, Kind(What.NUMBER, kind.form), "an extent", extent.span)
+        self.expect_kind(kind, Kind(What.NUMBER, kind.form), "an extent", extent.span)
 
     # Examples -----------------------------------------------------------------------------
 
@@ -428,10 +411,9 @@ class _OperatorChecker:
         seen: dict[str, Span] = {}
         for item in example.items:
             name = item.name
-            if item.tensor in seen:
-                note = Note("it is given here first", seen[item.tensor])
-                self.fail(f"'{item.tensor}' is given twice in this example", name.span, note)
-            seen[item.tensor] = name.span
+            message = f"'{item.tensor}' is given twice in this example"
+            given = syntax.Name(item.tensor, span=name.span)
+            self.hold_once(given, seen, message, "it is given here first")
             tensor = self.names.tensors.get(name.text)
             attribute = self.names.attributes.get(name.text)
             if tensor is not None and tensor.array != (item.entry is not None):
@@ -449,9 +431,7 @@ class _OperatorChecker:
                 self.check_example_attribute(item, attribute)
             else:
                 known = [*self.names.tensors, *self.names.attributes]
-                self.diagnostics.append(
-                    unknown_name("tensor or attribute", name.text, known, name.span)
-                )
+                self.fail_unknown("tensor or attribute", name.text, known, name.span)
         if not any(item.expected for item in example.items):
             self.fail(f'example "{example.title}" expects nothing', example.span)
         attributes = self.names.attributes.values()
@@ -478,7 +458,7 @@ class _OperatorChecker:
                       item.value.span)  # fmt: skip
         elif len(shape) not in tensor.ranks:
             self.fail(
-                f"'{tensor.name}' has {show_ranks(frozenset(tensor.ranks))} dimensions, but this "
+                f"'{tensor.name}' has {show_ranks(tensor.ranks)} dimensions, but this "
                 f"has {len(shape)}",
                 item.value.span,
             )
@@ -512,29 +492,18 @@ class _OperatorChecker:
         value = item.value
         if attribute.enum is not None and isinstance(value, syntax.Reference):
             # A bare word is always a member here, whatever else the operator calls so.
-            if find_member(attribute.enum, value.name) is None:
+            if attribute.enum.find(value.name) is None:
                 what = f"member of {attribute.enum.name}"
                 known = attribute.enum.members
-                self.diagnostics.append(unknown_name(what, value.name, known, value.span))
+                self.fail_unknown(what, value.name, known, value.span)
             return
         elements, self.names.elements = self.names.elements, False
         self.check_value(attribute, value, "the value of")
         self.names.elements = elements
 
 
-def check_parameters(function: syntax.ScalarFunction, diagnostics: list[Diagnostic]) -> None:
-    """Holds parameters to being different names."""
-    seen: dict[str, Span] = {}
-    for parameter in function.parameters:
-        if parameter.text in seen:
-            diagnostics.append(
-                Diagnostic(
-                    f"parameter '{parameter.text}' of '{function.name.text}' stands twice",
-                    parameter.span,
-                    (Note("the first is here", seen[parameter.text]),),
-                )
-            )
-        seen[parameter.text] = parameter.span
+def _named_twice(name: syntax.Name) -> tuple[str, str]:
+    return f"'{name.text}' is named twice in this sentence", "it is named here first"
 
 
 def level_order(level: str | None) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from dmlc.language import syntax
 from dmlc.scalars import DataType
-from dmlc.source import Diagnostic, Source, Span
+from dmlc.source import Diagnostic, Note, Source, Span
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,6 +24,11 @@ class EnumDefinition:
     members: Mapping[str, int]
     span: Span
 
+    def find(self, name: str) -> str | None:
+        """The member with that name, short (`LINEAR`) or full (`DML_INTERPOLATION_MODE_LINEAR`)."""
+        short = name if name in self.members else name.removeprefix(self.name + "_")
+        return short if short in self.members else None
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FunctionDefinition:
@@ -33,6 +38,11 @@ class FunctionDefinition:
     parameters: tuple[str, ...]
     body: syntax.Expression
     span: Span
+
+    @staticmethod
+    def of(function: syntax.ScalarFunction) -> FunctionDefinition:
+        name, parameters = function.name, tuple(p.text for p in function.parameters)
+        return FunctionDefinition(name.text, parameters, function.body, name.span)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,6 +103,13 @@ class AttributeDefinition:
     """Of an array: its length, or None where any will do (`UINT[]`)."""
     default: syntax.Expression | None
     span: Span
+
+
+def mistake(
+    declared: TensorDefinition | AttributeDefinition, message: str, *notes: Note
+) -> Diagnostic:
+    """A mistake in what a caller gives for a row of a table, with the row."""
+    return Diagnostic(message, None, (*notes, Note("declared here", declared.span)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from dmlc.language.grammar import UnexpectedText, spellings
-from dmlc.source import Diagnostic, Note, Source, Span, nearest
+from dmlc.source import Diagnostic, Note, Source, Span, join_words, nearest
 
 # Words -----------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ def _expected_words(expected: frozenset[str]) -> str:
     words += sorted(spelled, key=lambda w: (w.startswith("'"), w))
     if len(words) > _MOST_WORDS:
         return ""
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    return join_words(words)
 
 
 # Parts -----------------------------------------------------------------------------------------

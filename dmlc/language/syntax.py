@@ -14,137 +14,129 @@ from dmlc.source import Source, Span
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Name:
+class Node:
+    """What stands at a place of a source; the place is no part of what it is."""
+
+    span: Span = dataclasses.field(compare=False, repr=False, kw_only=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Name(Node):
     """An identifier; a dotted one has its dots (`directml.RELU`)."""
 
     text: str
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 # Expressions ---------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(Node):
     """A number, `inf`, `nan`, `true` or `false`; `text` is its spelling."""
 
     text: str
     value: bool | int | float = dataclasses.field(compare=False)
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class String:
+class String(Node):
     """A string enumeration's value, as in `data_format == "NCX"`."""
 
     value: str
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Array:
+class Array(Node):
     """`[1, 2]`, possibly nested."""
 
     items: tuple[Expression, ...]
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Node):
     """A bare name in an expression."""
 
     name: str
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Member:
+class Member(Node):
     """`base.member`: a fact about a tensor, an output of a graph's call, a qualified name."""
 
     base: Expression
     member: Name
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Index:
+class Index(Node):
     """`base[i, j...]`, with `else value` where it may leave the bounds. In a graph's call,
     `FLOAT32[N, C]` states an output's type and sizes."""
 
     base: Expression
     indices: tuple[Expression, ...]
     otherwise: Expression | None
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(Node):
     """One argument of a call; `name` for `like: T` or a graph's `InputTensor: x`."""
 
     name: Name | None
     value: Expression
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Call:
+class Call(Node):
     """`function(arguments)`; the function is a Reference or, in a graph, a Member chain."""
 
     function: Expression
     arguments: tuple[Argument, ...]
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Node):
     """`k : 3` or `o... : Sizes` in a reduction."""
 
     variable: Name
     pack: bool
     extent: Expression
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reduce:
+class Reduce(Node):
     """`sum[k : 3, l : n where condition](body)`."""
 
     combiner: Name
     bindings: tuple[Binding, ...]
     condition: Expression | None
     body: Expression
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Unary:
+class Unary(Node):
     operator: str
     operand: Expression
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(Node):
     operator: str
     left: Expression
     right: Expression
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ternary:
+class Ternary(Node):
     condition: Expression
     then: Expression
     otherwise: Expression
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Pack:
+class Pack(Node):
     """`expression...`: once per axis."""
 
     operand: Expression
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 Expression: TypeAlias = (
@@ -159,62 +151,55 @@ around a whole right-hand side, `= (X > 0 ? dY : 0)`, is dropped by it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Import:
+class Import(Node):
     path: str
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class EnumMember:
+class EnumMember(Node):
     name: Name
     value: int
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Enum:
+class Enum(Node):
     name: Name
     members: tuple[EnumMember, ...]
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ScalarFunction:
+class ScalarFunction(Node):
     """`function f(x, y) = e`, or `f(x, y) = e` inside `compute`; `keyword` tells which."""
 
     name: Name
     parameters: tuple[Name, ...]
     body: Expression
     keyword: bool
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Node):
     """One cell of a table, trimmed, its emphasis marks as written."""
 
     text: str
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class Row(Node):
     cells: tuple[Cell, ...]
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Table:
+class Table(Node):
     """The first row is the header; a `| --- |` row is not kept (`ruled` says there was one)."""
 
     header: Row
     rows: tuple[Row, ...]
     ruled: bool = dataclasses.field(compare=False)
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sentence:
+class Sentence(Node):
     """`A and B must have the same X and Y.`, `A must be broadcastable to B.`, `A must be a
     scalar.` `kind` is `same`, `broadcastable` or `scalar`."""
 
@@ -222,28 +207,25 @@ class Sentence:
     subjects: tuple[Name, ...]
     objects: tuple[Name, ...]
     """Facts for `same` (DataType, DimensionCount, Sizes), the one target of `broadcastable`."""
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Require:
+class Require(Node):
     condition: Expression
     message: str | None
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 Constraint: TypeAlias = Sentence | Require
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Node):
     """`name = e`, or `name[i, j...] = e` with index variables (each may be a pack)."""
 
     name: Name
     indices: tuple[Expression, ...] | None
     """References and Packs of References; None for a whole tensor."""
     value: Expression
-    span: Span = dataclasses.field(compare=False, repr=False)
     extents: tuple[Expression | None, ...] = ()
     """What each index runs over, as in `t[n : 3, o... : Sizes] = e`; None where it is not said."""
 
@@ -252,29 +234,26 @@ Statement: TypeAlias = Assignment | ScalarFunction
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class GradientOf:
+class GradientOf(Node):
     """`gradient of NAME with respect to TENSORS`."""
 
     operator: Name
     tensors: tuple[Name, ...]
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TensorsSection:
+class TensorsSection(Node):
     level: Name | None
     table: Table
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ExampleItem:
+class ExampleItem(Node):
     """`Name = value`, or `expect Name = value`; `Name[0] = value` for an array of tensors."""
 
     name: Name
     value: Expression
     expected: bool
-    span: Span = dataclasses.field(compare=False, repr=False)
     entry: int | None = None
 
     @property
@@ -284,14 +263,13 @@ class ExampleItem:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Example:
+class Example(Node):
     title: str
     items: tuple[ExampleItem, ...]
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(Node):
     name: Name
     doc: str | None
     introduced: Name | None
@@ -305,53 +283,47 @@ class Operator:
     examples: tuple[Example, ...]
     sections: tuple[tuple[str, Span], ...] = dataclasses.field(compare=False, repr=False)
     """Kind and place of every section, in the order written."""
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TensorType:
+class TensorType(Node):
     """`FLOAT32[N, C, 1, 1]`: a data type name and sizes (numbers, symbols, expressions)."""
 
     dtype: Name
     sizes: tuple[Expression, ...]
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class GraphInput:
+class GraphInput(Node):
     name: Name
     type: TensorType
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class GraphStatement:
+class GraphStatement(Node):
     """`name = e`, or `output name = e`."""
 
     name: Name
     value: Expression
     output: bool
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(Node):
     name: Name
     symbols: tuple[Name, ...]
     inputs: tuple[GraphInput, ...]
     statements: tuple[GraphStatement, ...]
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 Declaration: TypeAlias = Import | Enum | ScalarFunction | Operator | Graph
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(Node):
     """`// ...` or `/* ... */`, marks included."""
 
     text: str
-    span: Span = dataclasses.field(compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,14 +1,15 @@
-"""Walks trees of any depth without the interpreter's stack.
+"""Walks trees: what expressions are made of, and visits that nest without bound.
 
-A long sum parses to a tree as deep as it is long, so nothing here may recurse over expressions.
-A visitor is written as a generator that yields the visits it needs and receives their results;
-`walk` drives it.
+The parser bounds how deep an expression is, and most walks recurse. Where functions are inlined
+the depths of their bodies add up: such a visitor is written as a generator that yields the visits
+it needs and receives their results, and `walk` drives it without the interpreter's stack.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Any, TypeAlias, TypeVar
+from types import GeneratorType
+from typing import Any, TypeAlias, TypeVar, cast
 
 from dmlc.language import syntax
 
@@ -16,12 +17,16 @@ T = TypeVar("T")
 
 Step: TypeAlias = Generator[Any, Any, T]
 """A visit: yields further visits, is sent what each returned, and returns its own result."""
+Visit: TypeAlias = Step[T] | T
+"""A visit, or its result where it needs no other visits."""
 
 
-def walk(root: Step[T]) -> T:
+def walk(root: Visit[T]) -> T:
     """Runs a visit and everything it yields. What a visit raises is raised where it was yielded,
     and ends the whole walk unless it is caught there."""
-    stack: list[Step[Any]] = [root]
+    if not isinstance(root, GeneratorType):
+        return cast("T", root)
+    stack: list[Step[Any]] = [cast("Step[Any]", root)]
     result: Any = None
     raised: Exception | None = None
     while stack:
@@ -36,8 +41,12 @@ def walk(root: Step[T]) -> T:
                 raise
             raised = error
         else:
-            stack.append(child)
-            result = raised = None
+            raised = None
+            if isinstance(child, GeneratorType):
+                stack.append(cast("Step[Any]", child))
+                result = None
+            else:
+                result = child
     return result
 
 

@@ -13,8 +13,10 @@ import pytest
 import dmlc as package
 from dmlc import ir, known_answers
 from dmlc.cli import devices_command
+from dmlc.runtime import opencl, vulkan, wgpu
 from dmlc.runtime.opencl.device import Device, DeviceKind, Memory
 from dmlc.runtime.vulkan import VulkanDevice
+from dmlc.runtime.wgpu import WgpuDevice
 from dmlc.source import UnavailableError
 from tests.cli.conftest import Dmlc
 
@@ -264,7 +266,7 @@ def test_devices(dmlc: Dmlc) -> None:
     assert len(listed) == len(found.out.splitlines())
     assert listed[0]["selector"] == "opencl:0"
     assert any("compute units" in fact for fact in listed[0]["facts"])
-    assert listed[-1]["selector"] == "vulkan:0"
+    assert [row["selector"] for row in listed[-2:]] == ["vulkan:0", "wgpu:0"]
 
 
 def test_devices_are_checked(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +280,7 @@ def test_devices_are_checked(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -> Non
     ]
 
     def lie(device: object) -> tuple[str, ...]:
-        if isinstance(device, VulkanDevice):
+        if isinstance(device, WgpuDevice):
             raise UnavailableError("no DXC")
         return ("tanh is 3, not 1", "pow is wrong")
 
@@ -316,17 +318,18 @@ def test_devices_that_are_made_up(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -
         version="OpenCL 3.0 ", compute_units=24, memory_size=8 << 30, max_allocation=1 << 30,
         max_group_size=1024, memory=Memory.COPIED, float64=False,
     )  # fmt: skip
-    monkeypatch.setattr(devices_command.opencl, "devices", lambda: (device,))
+    monkeypatch.setattr(opencl, "devices", lambda: (device,))
 
     def find_nothing() -> tuple[VulkanDevice, ...]:
         raise UnavailableError("there is no Vulkan", notes=["install it"])
 
-    monkeypatch.setattr(devices_command.vulkan, "devices", find_nothing)
+    monkeypatch.setattr(vulkan, "devices", find_nothing)
+    monkeypatch.setattr(wgpu, "devices", lambda: ())
     assert dmlc("devices").out == (
         "opencl:0  GPU: Maker, OpenCL 3.0, gpu, 24 compute units, 8,192 MiB, largest buffer "
         "1,024 MiB, no float64, memory copied\n"
     )
-    monkeypatch.setattr(devices_command.opencl, "devices", lambda: ())
+    monkeypatch.setattr(opencl, "devices", lambda: ())
     found = dmlc("devices")
     assert (found.status, found.out) == (3, "")
     assert "apt-get install pocl-opencl-icd" in found.err

@@ -8,12 +8,14 @@ import re
 import numpy as np
 import pytest
 
+from dmlc.codegen import functions
 from dmlc.codegen.dialect import COMPUTE_TYPES, Dialect, Spelling, Unsupported, operation_pairs
-from dmlc.codegen.render import DIALECTS, find_dialect
+from dmlc.codegen.targets import TARGETS, find_dialect
 from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType
 from dmlc.source import UnknownNameError
 
-HLSL, OPENCL = find_dialect("hlsl"), find_dialect("opencl")
+HLSL, OPENCL, WGSL = (find_dialect(name) for name in ("hlsl", "opencl", "wgsl"))
+DIALECTS = [dialect for target in TARGETS for dialect in target.dialects]
 BY_NAME = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
 
 
@@ -41,28 +43,66 @@ def test_every_conversion_load_and_store_is_spelled(dialect: Dialect) -> None:
     assert set(dialect.stores) | set(dialect.halves) == held
     assert set(dialect.halves) == set(dialect.limits.word_types)
     assert set(dialect.streaming) <= held
-    entries = [*dialect.operations.values(), *dialect.conversions.values()]
-    for table in (
-        dialect.loads,
-        dialect.stores,
-        dialect.streaming,
-        dialect.halves,
-        dialect.prefetches,
-    ):
-        entries += table.values()
-    spelled = [e for e in entries if isinstance(e, Spelling)]
-    called = {h for e in spelled for h in (e.helper, e.vector_helper) if h}
-    if isinstance(dialect.shuffles, Spelling) and dialect.shuffles.helper:
-        called.add(dialect.shuffles.helper)
-    needed = {needed for h in dialect.helpers.values() for needed in h.needs}
-    # What has one for vectors of eight is called like any other.
-    assert called | needed == {re.sub(r"_x\d+$", "", name) for name in dialect.helpers}
+
+
+def called(dialect: Dialect) -> set[str]:
+    """The keys of the helper functions that a dialect's spellings call."""
+    tables = (
+        dialect.operations, dialect.conversions, dialect.loads, dialect.stores, dialect.streaming,
+        dialect.halves, dialect.prefetches, {0: dialect.shuffles},
+    )  # fmt: skip
+    entries = [e for table in tables for e in table.values() if isinstance(e, Spelling)]
+    return {h for e in entries for h in (e.helper, e.vector_helper) if isinstance(h, str)}
+
+
+@BY_NAME
+def test_every_helper_function_that_is_called_is_written(dialect: Dialect) -> None:
+    """And no other, but what some dialect of the language calls."""
+    alike = [d for d in DIALECTS if d.helpers is dialect.helpers]
+    needed = {n for h in dialect.helpers.values() for n in h.needs}
+    wanted = needed.union(*map(called, alike))
+    types = "|".join(dialect.types.values())
+    # What is written for one type, or for one number of lanes, is called like any other.
+    written = {key for key in dialect.helpers if key in wanted}
+    others = [re.sub(rf"_(x\d+|{types})$", "", k) for k in dialect.helpers if k not in written]
+    assert written.union(others) == wanted
+
+
+def test_helper_functions_are_read_from_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "What is in this file.\n\n//// sin_$T cos_$T\n$T $H(const $T x)\n{\n    return $K(x);\n}\n"
+        "\n//// ${T}_to_$R\n// Rounds.\n$R $H(const $T x);\n\n//// put_x8\n$narrow(x);\n"
+        "\n//// narrow$X\n#\n"
+    )
+    monkeypatch.setattr(functions, "read_resource", {"templates/f.c": text}.__getitem__)
+    found = functions.read_helpers("f.c")
+    assert list(found) == ["sin", "cos", "to", "put_x8", "narrow"]
+    assert found["cos"].text is found["sin"].text
+    assert found["cos"].text.template.startswith("$T $H(const $T x)\n{")
+    assert found["to"].text.template == "// Rounds.\n$R $H(const $T x);"
+    assert [h.needs for h in found.values()] == [(), (), (), ("narrow",), ()]
+    names = re.compile(functions.match_names(found, "int|float"))
+    for name in ("sin_float", "cos_float4", "float_to_int", "put_x8", "narrow", "narrow_x16"):
+        assert names.fullmatch(name), name
+    for name in ("sin", "to", "put", "sin_floaty", "narrow_float"):
+        assert not names.fullmatch(name), name
 
 
 def test_opencl_refuses_no_type() -> None:
     refused = [p for p, e in OPENCL.operations.items() if isinstance(e, Unsupported)]
     assert all(dtype is DataType.INDEX for _, dtype in refused)
     assert not any(isinstance(e, Unsupported) for e in OPENCL.conversions.values())
+
+
+def test_wgsl_has_numbers_of_32_bits_alone() -> None:
+    has = {DataType.FLOAT32, DataType.INT32, DataType.UINT32, DataType.BOOL, DataType.INDEX}
+    for (name, dtype), entry in WGSL.operations.items():
+        if dtype not in has:
+            assert isinstance(entry, Unsupported), (name, dtype)
+        elif dtype is not DataType.INDEX and name != "round_bfloat16":
+            assert isinstance(entry, Spelling), (name, dtype)
+    held = {t for t, name in WGSL.storage.items() if isinstance(name, str)}
+    assert held == {DataType.FLOAT32, DataType.INT32, DataType.UINT32, DataType.FLOAT16}
 
 
 def test_hlsl_refuses_bytes_and_most_of_double_precision() -> None:
@@ -82,6 +122,8 @@ def test_float_literals_read_back_equal(dialect: Dialect, bits: int) -> None:
     text = dialect.literal(DataType.FLOAT32, float(value)).strip("()")
     assert text.endswith("f")
     assert np.float32(text[:-1]).view(np.uint32) == bits
+    if DataType.FLOAT64 not in dialect.types:
+        return
     double = dialect.literal(DataType.FLOAT64, float(value)).strip("()").rstrip("L")
     assert float(double) == float(value)
     assert math.copysign(1, float(double)) == math.copysign(1, float(value))
@@ -89,13 +131,10 @@ def test_float_literals_read_back_equal(dialect: Dialect, bits: int) -> None:
 
 @BY_NAME
 def test_special_literals(dialect: Dialect) -> None:
-    made = {
-        value: dialect.literal(dtype, value)
-        for dtype in (DataType.FLOAT32, DataType.FLOAT64)
-        for value in (math.inf, -math.inf, math.nan)
-    }
-    assert len(set(made.values())) == 3
-    for dtype in (DataType.INT32, DataType.INT64):
+    for dtype in {DataType.FLOAT32, DataType.FLOAT64} & set(dialect.types):
+        made = {dialect.literal(dtype, value) for value in (math.inf, -math.inf, math.nan)}
+        assert len(made) == 3
+    for dtype in {DataType.INT32, DataType.INT64} & set(dialect.types):
         low = int(np.iinfo(dtype.dtype).min)
         assert str(low) not in dialect.literal(dtype, low), "no such literal exists in C"
     assert dialect.literal(DataType.BOOL, True) == "true"
@@ -104,9 +143,21 @@ def test_special_literals(dialect: Dialect) -> None:
 
 
 @BY_NAME
-@pytest.mark.parametrize("name", ["float4", "int", "return", "sqrt", "isnan", "__x", "half"])
+@pytest.mark.parametrize("name", ["return", "sqrt", "__x"])
 def test_reserved_everywhere(dialect: Dialect, name: str) -> None:
     assert dialect.reserved(name)
+
+
+@pytest.mark.parametrize("dialect", [HLSL, OPENCL], ids=["hlsl", "opencl"])
+@pytest.mark.parametrize("name", ["float4", "int", "isnan", "half"])
+def test_reserved_in_languages_like_c(dialect: Dialect, name: str) -> None:
+    assert dialect.reserved(name)
+
+
+@pytest.mark.parametrize("name", ["fn", "let", "f32", "vec4", "select", "active", "storage"])
+def test_reserved_in_wgsl_only(name: str) -> None:
+    assert WGSL.reserved(name)
+    assert not OPENCL.reserved(name) or name == "select"
 
 
 @pytest.mark.parametrize("name", ["point", "line", "in", "out", "linear", "shared", "technique"])

@@ -1,27 +1,42 @@
-"""The portable elementary functions: their error against float64, and their translation."""
+"""The portable elementary functions: their error against float64, and the kernel IR and the text
+that are made of them."""
 
 from __future__ import annotations
 
-import ast
-import math
+from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from dmlc.codegen import float32
-from dmlc.codegen.translate import PREFIX, float_literal, translate
+from dmlc.codegen.dialect import Dialect
+from dmlc.codegen.float32 import FUNCTIONS
+from dmlc.codegen.spell import PREFIX, spell_function
+from dmlc.codegen.targets import find_dialect
+from dmlc.codegen.trace import Value, bits, convert, define, equal, let, select
+from dmlc.kernel import nodes as k
+from dmlc.kernel.print import print_expression
+from dmlc.kernel.rewrite import list_operands, walk
+from dmlc.kernel.verify import verify_kernel
+from dmlc.scalars import DataType
 from dmlc.source import InternalError
 from tests.functions import TRANSCENDENTAL, error_in_ulp, make_arguments, reference
 
 BOUNDS = {"pow": 4.0}
 """Units in the last place; 2 where nothing else is said."""
 
+HLSL = find_dialect("hlsl")
+
+
+def spell(name: str, dialect: Dialect = HLSL) -> str:
+    return spell_function(dialect, FUNCTIONS[name])[PREFIX + name]
+
 
 @pytest.mark.parametrize("name", TRANSCENDENTAL)
 def test_error_stays_within_two_units_in_the_last_place(name: str) -> None:
     given = make_arguments(name, 100_000 if name == "erf" else 400_000)
+    actual = FUNCTIONS[name].evaluate(*given)
     with np.errstate(all="ignore"):
-        actual = getattr(float32, name)(*given)
         expected = reference(name)(*(g.astype(np.float64) for g in given))
         error = error_in_ulp(actual, expected)
     worst = int(np.argmax(error))
@@ -29,71 +44,127 @@ def test_error_stays_within_two_units_in_the_last_place(name: str) -> None:
     assert error[worst] <= BOUNDS.get(name, 2.0), [g[worst] for g in given]
 
 
-def test_every_function_is_translated() -> None:
-    made = translate()
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_is_a_kernel_that_verifies(name: str) -> None:
+    verify_kernel(FUNCTIONS[name].function().as_kernel(), "trace")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_a_function_needs_several_times_has_a_name(name: str) -> None:
+    """One operation on what has a name may be written again."""
+    function = FUNCTIONS[name].function()
+    found: Counter[k.Expression] = Counter()
+    for expression in (*(step.value for step in function.steps), function.result):
+        found.update(e for e in walk(expression) if any(map(list_operands, list_operands(e))))
+    assert [print_expression(e) for e, count in found.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_float_of_a_function_is_precise(name: str) -> None:
+    lines = spell(name).splitlines()
+    assert lines[-1] == "}"
+    declared = [line for line in lines if line.startswith("    ") and "float " in line]
+    assert all(line.startswith("    precise const float ") for line in declared), lines
+
+
+@pytest.mark.parametrize("target", ["hlsl", "opencl"])
+def test_functions_stand_after_what_they_need(target: str) -> None:
+    dialect = find_dialect(target)
     for name in TRANSCENDENTAL:
-        text = made[PREFIX + name].text
-        assert text.splitlines()[-1] == "}"
-        declared = [line for line in text.splitlines() if "float " in line and "=" in line]
-        assert all("precise float" in line for line in declared), text
-    for portable in made.values():
-        assert all(needed in made for needed in portable.needs)
+        texts = spell_function(dialect, FUNCTIONS[name])
+        for place, text in enumerate(texts.values()):
+            later = list(texts)[place + 1 :]
+            assert not [other for other in later if f"{other}(" in text], name
 
 
-def test_functions_stand_after_what_they_need() -> None:
-    order = list(translate())
-    for portable in translate().values():
-        for needed in portable.needs:
-            assert order.index(needed) < order.index(portable.name)
-
-
-def test_the_translation_reads_like_the_original() -> None:
-    assert translate()["portable_exp"].text == (
+def test_a_function_reads_like_its_definition() -> None:
+    assert spell("exp") == (
         "float portable_exp(const float x)\n"
         "{\n"
-        "    precise float k;\n"
-        "    precise float r;\n"
-        "    precise float p;\n"
-        "    portable_exp_parts(portable_clamp(x, -104.0f, 89.0f), k, r, p);\n"
-        "    precise float value = 1.0f + (r + p);\n"
-        "    precise float y = portable_scale(value, int(k));\n"
-        "    precise float result = isnan(x) ? x : y;\n"
+        "    precise const float b = portable_clamp(x, (-104.0f), 89.0f);\n"
+        "    precise const float k = round(b * 1.442695f);\n"
+        "    precise const float s = b - k * 0.6933594f;\n"
+        "    precise const float t = k * (-0.00021219444f);\n"
+        "    precise const float r = s - t;\n"
+        "    precise const float tail = s - r - t;\n"
+        "    precise const float c = 0.008333263f + r * (0.0013947225f + r * 0.00019919378f);\n"
+        "    precise const float p = tail"
+        " + r * r * (0.5f + r * (0.16666667f + r * (0.041666254f + r * c)));\n"
+        "    precise const float value = 1.0f + (r + p);\n"
+        "    precise const float y = portable_scale(value, k);\n"
+        "    precise const float result = isnan_float(x) ? x : y;\n"
         "    return result;\n"
         "}"
     )
 
 
-@pytest.mark.parametrize("value", [0.1, 1.0, 1e-45, 3.4028235e38, -0.0, 16777216.0, 1e18])
-def test_literals_read_back_equal(value: float) -> None:
-    text = float_literal(value)
-    assert text.endswith("f")
-    assert np.float32(text[:-1]) == np.float32(value)
-    assert math.copysign(1, float(text[:-1])) == math.copysign(1, value)
+def test_a_function_says_what_it_computes() -> None:
+    assert spell("scale").splitlines()[:2] == [
+        "// y * 2^k, for whole k in [-252, 254], rounded once even where it is denormal.",
+        "float portable_scale(const float y, const float k)",
+    ]
+    assert "    precise const float half_ = round(0.5f * k);" in spell("scale")
 
 
-def test_literals_that_are_no_number_are_bits() -> None:
-    assert float_literal(math.inf) == "asfloat(0x7f800000)"
-    assert float_literal(-math.inf) == "asfloat(0xff800000)"
-    assert float_literal(math.nan) == "asfloat(0x7fc00000)"
+def test_bits_are_hexadecimal_and_shifts_by_numbers_plain() -> None:
+    assert "asfloat(asuint(a) & 0xfffff000u)" in spell("product_tail")
+    assert "asuint(value) << 23u" in spell("scale")
+
+
+def test_the_same_definition_in_another_language() -> None:
+    assert spell("with_sign_of", find_dialect("opencl")) == (
+        "// |y| with the sign of x, -0 and NaN included.\n"
+        "static float portable_with_sign_of(const float y, const float x)\n"
+        "{\n"
+        "    const float result = ((int)as_uint(x) < 0) ? (-fabs(y)) : fabs(y);\n"
+        "    return result;\n"
+        "}"
+    )
+
+
+# The tracer -----------------------------------------------------------------------------------
+
+
+def test_a_call_evaluates_the_function_that_is_called() -> None:
+    double = define(lambda x: x + x)
+    power = define(lambda x: let(y=double(x)) * 2.0)
+    values = np.array([[1.5, -0.0], [np.inf, np.nan]], np.float32)
+    np.testing.assert_array_equal(power.evaluate(values), values * 4)
+    assert len(power.function().steps) == 1
+
+
+def test_numbers_take_the_type_of_what_they_meet() -> None:
+    shifted = define(lambda u: (1 - u << 3) & ~(u | 5) | 7 - u, DataType.UINT32)
+    values = np.array([0, 1, 77, 0xFFFFFFFF], np.uint32)
+    with np.errstate(all="ignore"):
+        expected = ((1 - values) << np.uint32(3)) & ~(values | 5) | (7 - values)
+    found = shifted.evaluate(values)
+    assert found.dtype == np.uint32
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_names_that_are_taken_get_a_number() -> None:
+    made = define(lambda x: let(x=let(x=x + 1.0) * x) - x)
+    text = spell_function(HLSL, made)[PREFIX + "<lambda>"]
+    assert [line.split(" = ")[0].split()[-1] for line in text.splitlines() if " = " in line] == [
+        "x_1",
+        "x_2",
+        "result",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("function", "message"),
     [
-        ("def f(x: Float) -> Float:\n    while x: pass", "not in the language"),
-        ("def f(x: Float) -> Float:\n    return x ** 2.0", "not in the language"),
-        ("def f(x: Float) -> Float:\n    return print(x)", "not a function of this module"),
-        ("def f(x: Float, u: Uint) -> Float:\n    return x + u", "mixed types"),
-        ("def f(x: Float) -> Float:\n    y = bits(x)\n    y = x\n    return y", "changes its type"),
-        ("def f(x: Float) -> Uint:\n    return x", "is no uint"),
-        ("def f(x: Float) -> Float:\n    y, z = select(x, x)\n    return y", "not a function"),
-        ("def f(x) -> Float:\n    return x", "has no type"),
+        (lambda x: x + bits(x), "u32 stands where f32 must"),
+        (lambda x: bits(x), "u32 stands where f32 must"),
+        (lambda x: select(equal(x, 0.0), x, bits(x)), "u32 stands where f32 must"),
+        (lambda x: x << 3, "shift_left takes no 2 f32"),
+        (lambda x: ~x, "bit_not takes no 1 f32"),
+        (lambda x: FUNCTIONS["clamp"](x), "clamp takes no 1 f32"),
+        (lambda x: convert(FUNCTIONS["sin"](bits(x)), DataType.FLOAT32), "sin takes no 1 u32"),
     ],
 )
-def test_what_is_outside_the_language_is_refused(text: str, message: str) -> None:
-    from dmlc.codegen.translate import _signature, _Translator
-
-    (node,) = ast.parse(text).body
-    assert isinstance(node, ast.FunctionDef)
+def test_what_has_no_type_is_refused(function: Callable[[Value], Value], message: str) -> None:
     with pytest.raises(InternalError, match=message):
-        _Translator(node, {"f": _signature(node)}).translate()
+        define(function).function()

@@ -1,8 +1,8 @@
 """Every golden kernel: its source byte for byte, and what it computes.
 
 A case is an IR function in `tests/golden/<case>.ir`. Beside it lie the sources it compiles to:
-`.cl` (CPU profile), `.gpu.cl` and `.hlsl`, or what the compiler says where HLSL has no way to
-express it.
+`.cl` (CPU profile), `.gpu.cl`, `.hlsl` and `.wgsl`, or what the compiler says where a language has
+no way to express it.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ def test_opencl(
             assert find_wrong(case, got, wanted) == []
 
 
+@pytest.mark.parametrize("target", ["hlsl", "wgsl"])
 @pytest.mark.parametrize("case", CASES)
-def test_hlsl(case: str, check_golden: Callable[[Path, str], None]) -> None:
+def test_source(case: str, target: str, check_golden: Callable[[Path, str], None]) -> None:
     function = read_case(case)
     try:
-        text = join_sources(compile(function, "hlsl"))
+        text = join_sources(compile(function, target))
     except UnsupportedError as error:
         text = f"{error}\n"
-    check_golden(GOLDEN / f"{case}.hlsl", text)
+    check_golden(GOLDEN / f"{case}.{target}", text)
 
 
 @pytest.mark.parametrize("case", ["relu_grad_f16", "relu_grad_bf16"])
@@ -65,7 +66,7 @@ def test_hlsl_without_16_bit_types(case: str, check_golden: Callable[[Path, str]
     check_golden(GOLDEN / f"{case}.6_0.hlsl", join_sources(program))
 
 
-@pytest.mark.parametrize("target", ["opencl", "hlsl"])
+@pytest.mark.parametrize("target", ["opencl", "hlsl", "wgsl"])
 def test_the_same_bytes_twice(target: str) -> None:
     function = read_case("two_results")
     assert compile(function, target) == compile(read_case("two_results"), target)

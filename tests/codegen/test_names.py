@@ -15,7 +15,7 @@ from dmlc.codegen.names import (
     make_identifier,
     wrap_comment,
 )
-from dmlc.codegen.render import find_dialect
+from dmlc.codegen.targets import find_dialect
 
 OPENCL = find_dialect("opencl")
 

@@ -46,7 +46,13 @@ __kernel void add(
                 const float16 sum_value = a_value + b_value;
                 store_half_x16(sum_value, sum + row_start_2 + i);
             }
-            for (uint i = 32; i < 37; ++i) {
+            for (uint i = 32; i < 36; i += 4) {
+                const float4 a_value = vload_half4(0, a + row_start + i);
+                const float4 b_value = vload_half4(0, b + row_start_1 + i);
+                const float4 sum_value = a_value + b_value;
+                vstore_half4_rte(sum_value, 0, sum + row_start_2 + i);
+            }
+            for (uint i = 36; i < 37; ++i) {
                 const float a_value = vload_half(row_start + i, a);
                 const float b_value = vload_half(row_start_1 + i, b);
                 const float sum_value = a_value + b_value;

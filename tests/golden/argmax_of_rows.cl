@@ -113,8 +113,8 @@ __kernel void argmax_of_rows(
         m_total[0] = max_float(m_total[0], m_total[1]);
         const float p_1 = p_total[0];
         const uint p_place_1 = p_place_total[0];
-        const int p_2 = (int)((p_place_1 == 4294967295u) ? 0u : p_place_1);
         const float m_1 = m_total[0];
+        const int p_2 = (int)((p_place_1 == 4294967295u) ? 0u : p_place_1);
         P[block] = p_2;
         M[block] = m_1;
     }

@@ -32,9 +32,10 @@ __kernel void argmax_of_rows(
     float p = (-INFINITY);
     uint p_place = 4294967295u;
     float m = (-INFINITY);
+    const uint row_start = output * 200;
 
     for (uint element = row; element < 200; element += 64) {
-        const float x = X[output * 200 + element];
+        const float x = X[row_start + element];
         const bool better = x > p || (isnan(x) && (!isnan(p)))
             || ((x == p || (isnan(x) && isnan(p))) && element < p_place);
         p = better ? x : p;

@@ -22,8 +22,7 @@ bool isnan_float(const float x)
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 float max_float(const float a, const float b)
 {
-    const bool is_nan = (asuint(b) & 0x7fffffff) > 0x7f800000;
-    return (b > a || is_nan) ? b : a;
+    return (b > a || isnan_float(b)) ? b : a;
 }
 
 groupshared float p_lanes[256];
@@ -40,9 +39,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise float p = asfloat(0xff800000);
     uint p_place = 4294967295u;
     precise float m = asfloat(0xff800000);
+    const uint row_start = output * 200;
 
     for (uint element = row; element < 200; element += 64) {
-        precise const float x = X[output * 200 + element];
+        precise const float x = X[row_start + element];
         const bool better = x > p || (isnan_float(x) && (!isnan_float(p)))
             || ((x == p || (isnan_float(x) && isnan_float(p))) && element < p_place);
         p = better ? x : p;

@@ -16,7 +16,7 @@ __kernel void average_pool(
 )
 {
     const int begin = (int)get_global_id(0) * 2;
-    const int end = min(begin + 2, 30);
+    const int end = begin + 2;
 
     for (int block = begin; block < end; ++block) {
         const int i0 = block / 5;

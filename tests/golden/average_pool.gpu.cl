@@ -15,8 +15,7 @@ __kernel void average_pool(
     __global float *Output
 )
 {
-    const int group = (int)get_group_id(0);
-    const int output = group * 256 + (int)get_local_id(0);
+    const int output = (int)get_local_id(0);
     if (output < 120) {
         const int i0 = output / 20;
         const int i1 = (output / 4) % 5;
@@ -32,6 +31,6 @@ __kernel void average_pool(
                 }
             }
         }
-        Output[i0 * 20 + i1 * 4 + i2] = output_1;
+        Output[output] = output_1;
     }
 }

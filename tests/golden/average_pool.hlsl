@@ -15,8 +15,7 @@ RWStructuredBuffer<float> Output : register(u0);
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const int group = group_id.x;
-    const int output = group * 256 + lane_id;
+    const int output = lane_id;
     if (output < 120) {
         const int i0 = output / 20;
         const int i1 = (output / 4) % 5;
@@ -32,6 +31,6 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                 }
             }
         }
-        Output[i0 * 20 + i1 * 4 + i2] = output_1;
+        Output[output] = output_1;
     }
 }

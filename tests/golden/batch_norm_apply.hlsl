@@ -22,7 +22,7 @@ RWStructuredBuffer<float> OutputTensor : register(u0);
 
 float portable_rsqrt(const float x)
 {
-    precise float result = 1.0f / sqrt(x);
+    precise const float result = 1.0f / sqrt(x);
     return result;
 }
 

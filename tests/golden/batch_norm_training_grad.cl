@@ -36,14 +36,14 @@ __kernel void batch_norm_training_grad(
     __global float *dx
 )
 {
-    float dy_sum_total[64];
-    float dy_centered_sum_total[64];
-    float dy_sum_block[16];
-    float dy_centered_sum_block[16];
     float factors[16];
     float factors_1[16];
     float factors_2[16];
     float factors_3[16];
+    float dy_sum_total[64];
+    float dy_centered_sum_total[64];
+    float dy_sum_block[16];
+    float dy_centered_sum_block[16];
     const uint block = (uint)get_global_id(0);
     const uint first = block * 4;
 

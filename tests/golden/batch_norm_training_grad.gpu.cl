@@ -47,7 +47,7 @@ __kernel void batch_norm_training_grad(
     for (uint element = row; element < 6272; element += 256) {
         const uint i0 = element / 196;
         const uint i2 = element % 196;
-        const uint offset = output * 196 + i0 * 12544 + i2;
+        const uint offset = i0 * 12544 + output * 196 + i2;
         const float dy_value = dy[offset];
         const float x_value = x[offset];
         dy_sum_value += dy_value;
@@ -83,7 +83,7 @@ __kernel void batch_norm_training_grad(
     for (uint element = row; element < 6272; element += 256) {
         const uint i0 = element / 196;
         const uint i2 = element % 196;
-        const uint offset = output * 196 + i0 * 12544 + i2;
+        const uint offset = i0 * 12544 + output * 196 + i2;
         const float dy_value = dy[offset];
         const float x_value = x[offset];
         const float dx_value = value_1

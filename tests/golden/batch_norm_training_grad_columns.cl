@@ -32,12 +32,12 @@ __kernel void batch_norm_training_grad(
     __global float *dx
 )
 {
-    float dy_sum_block[192];
-    float dy_centered_sum_block[192];
     float factors[192];
     float factors_1[192];
     float factors_2[192];
     float factors_3[192];
+    float dy_sum_block[192];
+    float dy_centered_sum_block[192];
     for (uint block = 0; block < 2; ++block) {
         const uint first = block * 192;
         const uint count = min(192u, 300 - first);
@@ -53,7 +53,7 @@ __kernel void batch_norm_training_grad(
                 float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + j);
                 #pragma unroll
                 for (uint i0 = band; i0 < band + 4; ++i0) {
-                    const uint offset = first + j + i0 * 300;
+                    const uint offset = first + i0 * 300 + j;
                     const float16 dy_value = vload16(0, dy + offset);
                     const float16 x_value = vload16(0, x + offset);
                     dy_sum_value += dy_value;
@@ -68,7 +68,7 @@ __kernel void batch_norm_training_grad(
                 float dy_centered_sum_value = dy_centered_sum_block[j];
                 #pragma unroll
                 for (uint i0 = band; i0 < band + 4; ++i0) {
-                    const uint offset = first + j + i0 * 300;
+                    const uint offset = first + i0 * 300 + j;
                     const float dy_value = dy[offset];
                     const float x_value = x[offset];
                     dy_sum_value += dy_value;
@@ -80,13 +80,13 @@ __kernel void batch_norm_training_grad(
         }
         for (uint i0 = 48; i0 < 50; ++i0) {
             const uint vector_end = count - count % 16;
+            const uint offset = first + i0 * 300;
             for (uint j = 0; j < vector_end; j += 16) {
                 const float16 mean_value = vload16(0, mean + first + j);
                 float16 dy_sum_value = vload16(0, dy_sum_block + j);
                 float16 dy_centered_sum_value = vload16(0, dy_centered_sum_block + j);
-                const uint offset = first + j + i0 * 300;
-                const float16 dy_value = vload16(0, dy + offset);
-                const float16 x_value = vload16(0, x + offset);
+                const float16 dy_value = vload16(0, dy + offset + j);
+                const float16 x_value = vload16(0, x + offset + j);
                 dy_sum_value += dy_value;
                 dy_centered_sum_value += dy_value * (x_value - mean_value);
                 vstore16(dy_sum_value, 0, dy_sum_block + j);
@@ -96,9 +96,8 @@ __kernel void batch_norm_training_grad(
                 const float mean_value = mean[first + j];
                 float dy_sum_value = dy_sum_block[j];
                 float dy_centered_sum_value = dy_centered_sum_block[j];
-                const uint offset = first + j + i0 * 300;
-                const float dy_value = dy[offset];
-                const float x_value = x[offset];
+                const float dy_value = dy[offset + j];
+                const float x_value = x[offset + j];
                 dy_sum_value += dy_value;
                 dy_centered_sum_value += dy_value * (x_value - mean_value);
                 dy_sum_block[j] = dy_sum_value;
@@ -162,7 +161,7 @@ __kernel void batch_norm_training_grad(
                 const float16 factor_3 = vload16(0, factors_3 + j);
                 #pragma unroll
                 for (uint i0_1 = i0; i0_1 < i0 + 4; ++i0_1) {
-                    const uint offset = first + j + i0_1 * 300;
+                    const uint offset = first + i0_1 * 300 + j;
                     const float16 dy_value = vload16(0, dy + offset);
                     const float16 x_value = vload16(0, x + offset);
                     const float16 dx_value = factor_1
@@ -178,7 +177,7 @@ __kernel void batch_norm_training_grad(
                 const float factor_3 = factors_3[j];
                 #pragma unroll
                 for (uint i0_1 = i0; i0_1 < i0 + 4; ++i0_1) {
-                    const uint offset = first + j + i0_1 * 300;
+                    const uint offset = first + i0_1 * 300 + j;
                     const float dy_value = dy[offset];
                     const float x_value = x[offset];
                     const float dx_value = factor_1
@@ -188,18 +187,18 @@ __kernel void batch_norm_training_grad(
             }
         }
         for (uint i0 = 48; i0 < 50; ++i0) {
+            const uint offset = first + i0 * 300;
             for (uint j = 0; j < vector_end; j += 16) {
                 const float16 factor = vload16(0, factors + j);
                 const float16 factor_1 = vload16(0, factors_1 + j);
                 const float16 factor_2 = vload16(0, factors_2 + j);
                 const float16 mean_value = vload16(0, mean + first + j);
                 const float16 factor_3 = vload16(0, factors_3 + j);
-                const uint offset = first + j + i0 * 300;
-                const float16 dy_value = vload16(0, dy + offset);
-                const float16 x_value = vload16(0, x + offset);
+                const float16 dy_value = vload16(0, dy + offset + j);
+                const float16 x_value = vload16(0, x + offset + j);
                 const float16 dx_value = factor_1
                     * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
-                vstore16(dx_value, 0, dx + offset);
+                vstore16(dx_value, 0, dx + offset + j);
             }
             for (uint j = vector_end; j < count; ++j) {
                 const float factor = factors[j];
@@ -207,12 +206,11 @@ __kernel void batch_norm_training_grad(
                 const float factor_2 = factors_2[j];
                 const float mean_value = mean[first + j];
                 const float factor_3 = factors_3[j];
-                const uint offset = first + j + i0 * 300;
-                const float dy_value = dy[offset];
-                const float x_value = x[offset];
+                const float dy_value = dy[offset + j];
+                const float x_value = x[offset + j];
                 const float dx_value = factor_1
                     * (dy_value - factor_2 - ((x_value - mean_value) * factor_3) / factor);
-                dx[offset] = dx_value;
+                dx[offset + j] = dx_value;
             }
         }
     }

@@ -54,14 +54,14 @@ __kernel void batch_norm_training_grad(
     __global half *dx
 )
 {
-    float dy_sum_total[32];
-    float dy_centered_sum_total[32];
-    float dy_sum_block[16];
-    float dy_centered_sum_block[16];
     float factors[16];
     float factors_1[16];
     float factors_2[16];
     float factors_3[16];
+    float dy_sum_total[32];
+    float dy_centered_sum_total[32];
+    float dy_sum_block[16];
+    float dy_centered_sum_block[16];
     for (uint block = 0; block < 20; ++block) {
         const uint first = block * 2;
         for (uint j = 0; j < 32; j += 16) {

@@ -48,7 +48,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (uint element = row; element < 196; element += 64) {
         const uint i0 = element / 49;
         const uint i2 = element % 49;
-        const uint offset = output * 49 + i0 * 1960 + i2;
+        const uint offset = i0 * 1960 + output * 49 + i2;
         precise const float dy_value = (float)dy[offset];
         precise const float x_value = (float)x[offset];
         dy_sum_value += dy_value;
@@ -85,7 +85,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (uint element = row; element < 196; element += 64) {
         const uint i0 = element / 49;
         const uint i2 = element % 49;
-        const uint offset = output * 49 + i0 * 1960 + i2;
+        const uint offset = i0 * 1960 + output * 49 + i2;
         precise const float dy_value = (float)dy[offset];
         precise const float x_value = (float)x[offset];
         precise const float dx_value = value_1

@@ -77,9 +77,9 @@ __kernel void batch_norm_training_grad(
         for (uint i0 = 0; i0 < 4; ++i0) {
             float16 dy_sum_value = 0.0f;
             float16 dy_centered_sum_value = 0.0f;
-            const uint row_start = block * 1600 + i0 * 12800;
+            const uint row_start = i0 * 12800 + block * 1600;
             const uint next_i0 = min(i0 + 1, 3u);
-            const uint next_row = block * 1600 + next_i0 * 12800;
+            const uint next_row = next_i0 * 12800 + block * 1600;
             for (uint i = 0; i < 1600; i += 16) {
                 prefetch_line(&dy[(next_row + i)]);
                 prefetch_line(&x[(next_row + i)]);
@@ -111,7 +111,7 @@ __kernel void batch_norm_training_grad(
         const float value_2 = dy_sum_value / 6400.0f;
         const float value_3 = dy_centered_sum_value / 6400.0f;
         for (uint i0 = 4; i0-- > 0;) {
-            const uint row_start = block * 1600 + i0 * 12800;
+            const uint row_start = i0 * 12800 + block * 1600;
             for (uint i = 0; i < 1600; i += 16) {
                 const float16 dy_value = load_half_x16(dy + row_start + i);
                 const float16 x_value = load_half_x16(x + row_start + i);

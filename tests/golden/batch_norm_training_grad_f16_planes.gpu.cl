@@ -47,7 +47,7 @@ __kernel void batch_norm_training_grad(
     for (uint element = row; element < 6400; element += 256) {
         const uint i0 = element / 1600;
         const uint i2 = element % 1600;
-        const uint offset = output * 1600 + i0 * 12800 + i2;
+        const uint offset = i0 * 12800 + output * 1600 + i2;
         const float dy_value = vload_half(offset, dy);
         const float x_value = vload_half(offset, x);
         dy_sum_value += dy_value;
@@ -83,7 +83,7 @@ __kernel void batch_norm_training_grad(
     for (uint element = row; element < 6400; element += 256) {
         const uint i0 = element / 1600;
         const uint i2 = element % 1600;
-        const uint offset = output * 1600 + i0 * 12800 + i2;
+        const uint offset = i0 * 12800 + output * 1600 + i2;
         const float dy_value = vload_half(offset, dy);
         const float x_value = vload_half(offset, x);
         const float dx_value = value_1

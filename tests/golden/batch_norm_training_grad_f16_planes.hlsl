@@ -48,7 +48,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (uint element = row; element < 6400; element += 256) {
         const uint i0 = element / 1600;
         const uint i2 = element % 1600;
-        const uint offset = output * 1600 + i0 * 12800 + i2;
+        const uint offset = i0 * 12800 + output * 1600 + i2;
         precise const float dy_value = (float)dy[offset];
         precise const float x_value = (float)x[offset];
         dy_sum_value += dy_value;
@@ -85,7 +85,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     for (uint element = row; element < 6400; element += 256) {
         const uint i0 = element / 1600;
         const uint i2 = element % 1600;
-        const uint offset = output * 1600 + i0 * 12800 + i2;
+        const uint offset = i0 * 12800 + output * 1600 + i2;
         precise const float dy_value = (float)dy[offset];
         precise const float x_value = (float)x[offset];
         precise const float dx_value = value_1

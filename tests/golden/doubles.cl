@@ -11,6 +11,18 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
 // The larger one; NaN where either is NaN, and the first of two equal ones.
+static double4 max_double4(const double4 a, const double4 b)
+{
+    return ((a >= b) | isnan(a)) ? a : b;
+}
+
+// The smaller one; NaN where either is NaN, and the first of two equal ones.
+static double4 min_double4(const double4 a, const double4 b)
+{
+    return ((a <= b) | isnan(a)) ? a : b;
+}
+
+// The larger one; NaN where either is NaN, and the first of two equal ones.
 static double max_double(const double a, const double b)
 {
     return ((a >= b) | isnan(a)) ? a : b;
@@ -33,7 +45,12 @@ __kernel void clamp_(
         for (uint i1 = 0; i1 < 5; ++i1) {
             const double low_value = low[i1];
             const uint row_start = i0 * 30 + i1 * 6;
-            for (uint i = 0; i < 6; ++i) {
+            for (uint i = 0; i < 4; i += 4) {
+                const double4 x_value = vload4(0, x + row_start + i);
+                const double4 y_value = min_double4(max_double4(x_value, (double4)(low_value)), (double4)((double)INFINITY));
+                vstore4(y_value, 0, y + row_start + i);
+            }
+            for (uint i = 4; i < 6; ++i) {
                 const double x_value = x[row_start + i];
                 const double y_value = min_double(max_double(x_value, low_value), (double)INFINITY);
                 y[row_start + i] = y_value;

@@ -12,24 +12,28 @@ StructuredBuffer<double> x : register(t0);
 StructuredBuffer<double> low : register(t1);
 RWStructuredBuffer<double> y : register(u0);
 
+bool isnan_double(const double x)
+{
+    return !(x == x);
+}
+
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 double max_double(const double a, const double b)
 {
-    return (b > a || !(b == b)) ? b : a;
+    return (b > a || isnan_double(b)) ? b : a;
 }
 
 // The smaller one; NaN where either is NaN, and the first of two equal ones.
 double min_double(const double a, const double b)
 {
-    return (b < a || !(b == b)) ? b : a;
+    return (b < a || isnan_double(b)) ? b : a;
 }
 
 [RootSignature("SRV(t0), SRV(t1), UAV(u0)")]
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint group = group_id.x;
-    const uint first = group * 1024 + lane_id;
+    const uint first = lane_id;
 
     for (uint k = 0; k < 4; ++k) {
         const uint i = first + k * 256;

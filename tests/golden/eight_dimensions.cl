@@ -28,7 +28,13 @@ __kernel void sub(
                     const float16 y_value = a_value - b_value;
                     vstore16(y_value, 0, y + row_start_1 + i);
                 }
-                for (uint i = 16; i < 30; ++i) {
+                for (uint i = 16; i < 28; i += 4) {
+                    const float4 a_value = vload4(0, a + row_start + i);
+                    const float4 b_value = vload4(0, b + row_start_1 + i);
+                    const float4 y_value = a_value - b_value;
+                    vstore4(y_value, 0, y + row_start_1 + i);
+                }
+                for (uint i = 28; i < 30; ++i) {
                     const float a_value = a[row_start + i];
                     const float b_value = b[row_start_1 + i];
                     const float y_value = a_value - b_value;

@@ -14,8 +14,7 @@ __kernel void flip_rows(
     __global float *Output
 )
 {
-    const uint group = (uint)get_group_id(0);
-    const uint first = group * 1024 + (uint)get_local_id(0);
+    const uint first = (uint)get_local_id(0);
 
     #pragma unroll
     for (uint k = 0; k < 4; ++k) {

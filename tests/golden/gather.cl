@@ -21,7 +21,11 @@ __kernel void gather(
         const int indices = Indices[i0];
         const int position = min(max((indices < 0) ? (int)((uint)indices + (uint)6) : indices, 0), 5);
         const int row_start = i0 * 5;
-        for (int i = 0; i < 5; ++i) {
+        for (int i = 0; i < 4; i += 4) {
+            const float4 input = vload4(0, Input + position * 5 + i);
+            vstore4(input, 0, Output + row_start + i);
+        }
+        for (int i = 4; i < 5; ++i) {
             const float input = Input[position * 5 + i];
             Output[row_start + i] = input;
         }

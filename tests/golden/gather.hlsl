@@ -17,8 +17,7 @@ RWStructuredBuffer<float> Output : register(u0);
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const int group = group_id.x;
-    const int first = group * 1024 + lane_id;
+    const int first = lane_id;
 
     for (int k = 0; k < 4; ++k) {
         const int i = first + k * 256;

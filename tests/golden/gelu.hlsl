@@ -20,67 +20,66 @@ cbuffer Arguments : register(b0)
 // x within [low, high]; low where x is NaN.
 float portable_clamp(const float x, const float low, const float high)
 {
-    precise float y = (x > low) ? x : low;
-    precise float result = (y < high) ? y : high;
+    precise const float y = (x > low) ? x : low;
+    precise const float result = (y < high) ? y : high;
     return result;
 }
 
-// exp(x) = 2^k (1 + r + p), for x in [-104, 90].
-void portable_exp_parts(const float x, out float out0, out float out1, out float out2)
+// y * 2^k, for whole k in [-252, 254], rounded once even where it is denormal.
+float portable_scale(const float y, const float k)
 {
-    precise float k = round(x * 1.442695f);
-    precise float s = x - (k * 0.6933594f);
-    precise float t = k * -0.00021219444f;
-    precise float r = s - t;
-    precise float tail = (s - r) - t;
-    precise float c = 0.008333263f + (r * (0.0013947225f + (r * 0.00019919378f)));
-    precise float p = tail + ((r * r) * (0.5f + (r * (0.16666667f + (r * (0.041666254f + (r * c)))))));
-    out0 = k;
-    out1 = r;
-    out2 = p;
-}
-
-// y * 2^k, for k in [-252, 254], rounded once even where it is denormal.
-float portable_scale(const float y, const int k)
-{
-    int half_ = k >> 1;
-    int rest = k - half_;
-    precise float result = (y * asfloat(asuint((half_ + 127) << 23))) * asfloat(asuint((rest + 127) << 23));
+    precise const float half_ = round(0.5f * k);
+    precise const float value = half_ + 1.2583039e+07f;
+    precise const float value_1 = k - half_ + 1.2583039e+07f;
+    precise const float result = y * asfloat(asuint(value) << 23u)
+        * asfloat(asuint(value_1) << 23u);
     return result;
 }
 
 // exp(x) / 2, which does not overflow before x = 89.4; x in [-104, 90].
 float portable_half_exp(const float x)
 {
-    precise float k;
-    precise float r;
-    precise float p;
-    portable_exp_parts(x, k, r, p);
-    precise float value = 1.0f + (r + p);
-    precise float result = portable_scale(value, int(k) - 1);
+    precise const float k = round(x * 1.442695f);
+    precise const float s = x - k * 0.6933594f;
+    precise const float t = k * (-0.00021219444f);
+    precise const float r = s - t;
+    precise const float tail = s - r - t;
+    precise const float c = 0.008333263f + r * (0.0013947225f + r * 0.00019919378f);
+    precise const float p = tail + r * r * (0.5f + r * (0.16666667f + r * (0.041666254f + r * c)));
+    precise const float value = 1.0f + (r + p);
+    precise const float value_1 = k - 1.0f;
+    precise const float result = portable_scale(value, value_1);
     return result;
+}
+
+// By its bits, so that no assumption about NaN can fold it away.
+bool isnan_float(const float x)
+{
+    return (asuint(x) & 0x7fffffff) > 0x7f800000;
 }
 
 // |y| with the sign of x, -0 and NaN included.
 float portable_with_sign_of(const float y, const float x)
 {
-    precise float result = (asint(asuint(x)) < 0) ? (-abs(y)) : abs(y);
+    precise const float result = ((int)asuint(x) < 0) ? (-abs(y)) : abs(y);
     return result;
 }
 
 float portable_erf(const float x)
 {
-    precise float a = abs(x);
-    precise float z = a * a;
-    precise float c = 0.0052222693f + (z * (-0.00085052033f + (z * (0.00011443879f + (z * -1.0253563e-05f)))));
-    c = -0.37612638f + (z * (0.11283788f + (z * (-0.0268658f + (z * c)))));
-    precise float near = a + (a * (0.12837917f + (z * c)));
-    precise float b = portable_clamp(a, 0.0f, 4.0f);
-    precise float e = 0.025029702f + (b * (-0.0041367807f + (b * (0.0004273508f + (b * -2.0477346e-05f)))));
-    e = -1.129454f + (b * (-0.6334711f + (b * (-0.108142324f + (b * e)))));
-    precise float value = 0.00016215448f + (b * e);
-    precise float y = (a < 0.9f) ? near : (1.0f - (2.0f * portable_half_exp(value)));
-    precise float result = isnan(x) ? x : portable_with_sign_of(y, x);
+    precise const float a = abs(x);
+    precise const float z = a * a;
+    precise const float c = 0.0052222693f
+        + z * ((-0.00085052033f) + z * (0.00011443879f + z * (-1.0253563e-05f)));
+    precise const float c_1 = (-0.37612638f) + z * (0.11283788f + z * ((-0.0268658f) + z * c));
+    precise const float near = a + a * (0.12837917f + z * c_1);
+    precise const float b = portable_clamp(a, 0.0f, 4.0f);
+    precise const float e = 0.025029702f
+        + b * ((-0.0041367807f) + b * (0.0004273508f + b * (-2.0477346e-05f)));
+    precise const float e_1 = (-1.129454f) + b * ((-0.6334711f) + b * ((-0.108142324f) + b * e));
+    precise const float value = 0.00016215448f + b * e_1;
+    precise const float y = (a < 0.9f) ? near : (1.0f - 2.0f * portable_half_exp(value));
+    precise const float result = isnan_float(x) ? x : portable_with_sign_of(y, x);
     return result;
 }
 

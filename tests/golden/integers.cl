@@ -71,11 +71,11 @@ __kernel void average(
     const uint n
 )
 {
-    const uint begin = (uint)get_global_id(0) * 32768;
-    const uint end = min(begin + 32768, n);
     const bool streaming = n >= 1258292;
     const uint lead = streaming ? (uint)(-(ulong)quotient % 64 / 4) : 0u;
     const bool streaming_1 = streaming && (uint)(-(ulong)shifted % 64 / 4) == lead;
+    const uint begin = (uint)get_global_id(0) * 32768;
+    const uint end = min(begin + 32768, n);
     const uint vector_begin = min(begin + lead, end);
     const uint vector_end = end - (end - vector_begin) % 16;
 

@@ -16,20 +16,22 @@ __kernel void scale_rows(
     __global float *y
 )
 {
-    const uint row = (uint)get_global_id(0) / 3;
-    const uint begin = ((uint)get_global_id(0) % 3) * 32768;
-    const uint end = min(begin + 32768, 70001u);
-    const float scale_value = scale[row];
-    const uint row_start = row * 70001;
-    const uint vector_end = end - (end - begin) % 16;
+    const uint block = (uint)get_global_id(0);
+    const uint i0 = block / 3;
+    const uint i1 = block % 3;
+    const uint first_i1 = i1 * 32768;
+    const uint end_i1 = min(first_i1 + 32768, 70001u);
+    const float scale_value = scale[i0];
+    const uint row_start = i0 * 70001;
+    const uint vector_end = end_i1 - (end_i1 - first_i1) % 16;
 
-    for (uint i = begin; i < vector_end; i += 16) {
+    for (uint i = first_i1; i < vector_end; i += 16) {
         const float16 x_value = vload16(0, x + row_start + i);
         const float16 y_value = x_value * scale_value;
         vstore16(y_value, 0, y + row_start + i);
     }
 
-    for (uint i = vector_end; i < end; ++i) {
+    for (uint i = vector_end; i < end_i1; ++i) {
         const float x_value = x[row_start + i];
         const float y_value = x_value * scale_value;
         y[row_start + i] = y_value;

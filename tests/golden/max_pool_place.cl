@@ -22,7 +22,7 @@ __kernel void max_pool_place_1(
 )
 {
     const int begin = (int)get_global_id(0) * 2;
-    const int end = min(begin + 2, 30);
+    const int end = begin + 2;
 
     for (int block = begin; block < end; ++block) {
         const int i0 = block / 5;
@@ -66,7 +66,7 @@ __kernel void max_pool_place_2(
 )
 {
     const int begin = (int)get_global_id(0) * 2;
-    const int end = min(begin + 2, 30);
+    const int end = begin + 2;
 
     for (int block = begin; block < end; ++block) {
         const int i0 = block / 5;

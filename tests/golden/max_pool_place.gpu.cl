@@ -21,8 +21,7 @@ __kernel void max_pool_place_1(
     __global float *Output
 )
 {
-    const int group = (int)get_group_id(0);
-    const int output = group * 256 + (int)get_local_id(0);
+    const int output = (int)get_local_id(0);
     if (output < 120) {
         const int i0 = output / 20;
         const int i1 = (output / 4) % 5;
@@ -42,7 +41,7 @@ __kernel void max_pool_place_1(
                 }
             }
         }
-        Output[i0 * 20 + i1 * 4 + i2] = output_1;
+        Output[output] = output_1;
     }
 }
 
@@ -63,8 +62,7 @@ __kernel void max_pool_place_2(
     __global uint *Place
 )
 {
-    const int group = (int)get_group_id(0);
-    const int output = group * 256 + (int)get_local_id(0);
+    const int output = (int)get_local_id(0);
     if (output < 120) {
         const int i0 = output / 20;
         const int i1 = (output / 4) % 5;
@@ -89,6 +87,6 @@ __kernel void max_pool_place_2(
             }
         }
         const uint place_1 = (place_place == 4294967295u) ? 0u : place_place;
-        Place[i0 * 20 + i1 * 4 + i2] = place_1;
+        Place[output] = place_1;
     }
 }

@@ -11,19 +11,23 @@
 StructuredBuffer<float> Input : register(t0);
 RWStructuredBuffer<float> Output : register(u0);
 
+// By its bits, so that no assumption about NaN can fold it away.
+bool isnan_float(const float x)
+{
+    return (asuint(x) & 0x7fffffff) > 0x7f800000;
+}
+
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 float max_float(const float a, const float b)
 {
-    const bool is_nan = (asuint(b) & 0x7fffffff) > 0x7f800000;
-    return (b > a || is_nan) ? b : a;
+    return (b > a || isnan_float(b)) ? b : a;
 }
 
 [RootSignature("SRV(t0), UAV(u0)")]
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const int group = group_id.x;
-    const int output = group * 256 + lane_id;
+    const int output = lane_id;
     if (output < 120) {
         const int i0 = output / 20;
         const int i1 = (output / 4) % 5;
@@ -43,7 +47,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                 }
             }
         }
-        Output[i0 * 20 + i1 * 4 + i2] = output_1;
+        Output[output] = output_1;
     }
 }
 
@@ -70,8 +74,7 @@ bool isnan_float(const float x)
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const int group = group_id.x;
-    const int output = group * 256 + lane_id;
+    const int output = lane_id;
     if (output < 120) {
         const int i0 = output / 20;
         const int i1 = (output / 4) % 5;
@@ -96,6 +99,6 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             }
         }
         const uint place_1 = (place_place == 4294967295u) ? 0u : place_place;
-        Place[i0 * 20 + i1 * 4 + i2] = place_1;
+        Place[output] = place_1;
     }
 }

@@ -58,10 +58,10 @@ __kernel void ACTIVATION_RELU_GRAD(
     const uint n
 )
 {
-    const uint begin = (uint)get_global_id(0) * 32768;
-    const uint end = min(begin + 32768, n);
     const bool streaming = n >= 4194304;
     const uint lead = streaming ? (uint)(-(ulong)OutputGradientTensor % 64 / 2) : 0u;
+    const uint begin = (uint)get_global_id(0) * 32768;
+    const uint end = min(begin + 32768, n);
     const uint vector_begin = min(begin + lead, end);
     const uint vector_end = end - (end - vector_begin) % 16;
 

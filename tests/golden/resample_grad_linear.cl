@@ -21,8 +21,12 @@ __kernel void resample_grad_linear(
 {
     float d_x_rows_row[6];
     float d_x_row[3];
+    const float d_x_rows_weights = dX_rows_weights[0];
+    const float d_x_rows_weights_1 = dX_rows_weights[1];
+    const float d_x_rows_weights_2 = dX_rows_weights[2];
+    const float d_x_rows_weights_3 = dX_rows_weights[3];
     const int begin = (int)get_global_id(0) * 2;
-    const int end = min(begin + 2, 24);
+    const int end = begin + 2;
 
     for (int block = begin; block < end; ++block) {
         const int i0 = block / 4;
@@ -30,74 +34,73 @@ __kernel void resample_grad_linear(
         const bool inside = i1 >= 1 && i1 < 3;
         if (inside) {
             const int turn = i1 - 1;
-            const float d_x_rows_weights = dX_rows_weights[0];
-            const float d_x_rows_weights_1 = dX_rows_weights[1];
-            const float d_x_rows_weights_2 = dX_rows_weights[2];
-            const float d_x_rows_weights_3 = dX_rows_weights[3];
-            const int offset = i0 * 48 + turn * 12;
-            for (int x = 0; x < 4; x += 4) {
-                const float4 d_y = vload4(0, dY + offset + x + 6);
-                const float4 d_y_1 = vload4(0, dY + offset + x + 12);
-                const float4 d_y_2 = vload4(0, dY + offset + x + 18);
-                const float4 d_y_3 = vload4(0, dY + offset + x + 24);
+            const int row_start = i0 * 48 + turn * 12 + 6;
+            const int row_start_1 = i0 * 48 + turn * 12 + 12;
+            const int row_start_2 = i0 * 48 + turn * 12 + 18;
+            const int row_start_3 = i0 * 48 + turn * 12 + 24;
+            for (int i = 0; i < 4; i += 4) {
+                const float4 d_y = vload4(0, dY + row_start + i);
+                const float4 d_y_1 = vload4(0, dY + row_start_1 + i);
+                const float4 d_y_2 = vload4(0, dY + row_start_2 + i);
+                const float4 d_y_3 = vload4(0, dY + row_start_3 + i);
                 const float4 d_x_rows = d_x_rows_weights * d_y + d_x_rows_weights_1 * d_y_1 + d_x_rows_weights_2 * d_y_2
                     + d_x_rows_weights_3 * d_y_3;
-                vstore4(d_x_rows, 0, d_x_rows_row + x);
+                vstore4(d_x_rows, 0, d_x_rows_row + i);
             }
-            for (int x = 4; x < 6; ++x) {
-                const float d_y = dY[offset + x + 6];
-                const float d_y_1 = dY[offset + x + 12];
-                const float d_y_2 = dY[offset + x + 18];
-                const float d_y_3 = dY[offset + x + 24];
+            for (int i = 4; i < 6; ++i) {
+                const float d_y = dY[row_start + i];
+                const float d_y_1 = dY[row_start_1 + i];
+                const float d_y_2 = dY[row_start_2 + i];
+                const float d_y_3 = dY[row_start_3 + i];
                 const float d_x_rows = d_x_rows_weights * d_y + d_x_rows_weights_1 * d_y_1 + d_x_rows_weights_2 * d_y_2
                     + d_x_rows_weights_3 * d_y_3;
-                d_x_rows_row[x] = d_x_rows;
+                d_x_rows_row[i] = d_x_rows;
             }
         }
         if (!inside) {
-            for (int x = 0; x < 4; x += 4) {
-                const int position = i1 * 2 - 1;
+            const int position = i1 * 2 - 1;
+            for (int i = 0; i < 4; i += 4) {
                 float4 d_x_rows = 0.0f;
                 for (int k = 0; k < 4; ++k) {
                     const int position_1 = position + k;
                     if (position_1 >= 0 && position_1 < 8) {
-                        const float d_x_rows_weights = dX_rows_weights[k];
-                        const float4 d_y = vload4(0, dY + position_1 * 6 + (i0 * 48 + x));
-                        d_x_rows += d_x_rows_weights * d_y;
+                        const float d_x_rows_weights_4 = dX_rows_weights[k];
+                        const float4 d_y = vload4(0, dY + position_1 * 6 + (i0 * 48 + i));
+                        d_x_rows += d_x_rows_weights_4 * d_y;
                     }
                 }
-                vstore4(d_x_rows, 0, d_x_rows_row + x);
+                vstore4(d_x_rows, 0, d_x_rows_row + i);
             }
-            for (int x = 4; x < 6; ++x) {
-                const int position = i1 * 2 - 1;
+            for (int i = 4; i < 6; ++i) {
                 float d_x_rows = 0.0f;
                 for (int k = 0; k < 4; ++k) {
                     const int position_1 = position + k;
                     if (position_1 >= 0 && position_1 < 8) {
-                        const float d_x_rows_weights = dX_rows_weights[k];
-                        const float d_y = dY[position_1 * 6 + (i0 * 48 + x)];
-                        d_x_rows += d_x_rows_weights * d_y;
+                        const float d_x_rows_weights_4 = dX_rows_weights[k];
+                        const float d_y = dY[position_1 * 6 + (i0 * 48 + i)];
+                        d_x_rows += d_x_rows_weights_4 * d_y;
                     }
                 }
-                d_x_rows_row[x] = d_x_rows;
+                d_x_rows_row[i] = d_x_rows;
             }
         }
         for (int x = 0; x < 3; ++x) {
-            float d_x = 0.0f;
             const int position = x * 2 - 1;
+            float d_x = 0.0f;
             for (int k = 0; k < 4; ++k) {
                 const int position_1 = position + k;
                 if (position_1 >= 0 && position_1 < 6) {
                     const float d_x_rows = d_x_rows_row[position_1];
-                    const float d_x_rows_weights = dX_rows_weights[k];
-                    d_x += d_x_rows * d_x_rows_weights;
+                    const float d_x_rows_weights_4 = dX_rows_weights[k];
+                    d_x += d_x_rows * d_x_rows_weights_4;
                 }
             }
             d_x_row[x] = d_x;
         }
-        for (int x = 0; x < 3; ++x) {
-            const float d_x = d_x_row[x];
-            dX[i0 * 12 + i1 * 3 + x] = d_x;
+        const int row_start = i0 * 12 + i1 * 3;
+        for (int i = 0; i < 3; ++i) {
+            const float d_x = d_x_row[i];
+            dX[row_start + i] = d_x;
         }
     }
 }

@@ -18,8 +18,7 @@ __kernel void resample_grad_linear(
     __global float *dX
 )
 {
-    const int group = (int)get_group_id(0);
-    const int output = group * 256 + (int)get_local_id(0);
+    const int output = (int)get_local_id(0);
     if (output < 72) {
         const int i0 = output / 12;
         const int i1 = (output / 3) % 4;
@@ -41,6 +40,6 @@ __kernel void resample_grad_linear(
                 }
             }
         }
-        dX[i0 * 12 + i1 * 3 + i2] = d_x;
+        dX[output] = d_x;
     }
 }

@@ -18,8 +18,7 @@ RWStructuredBuffer<float> dX : register(u0);
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const int group = group_id.x;
-    const int output = group * 256 + lane_id;
+    const int output = lane_id;
     if (output < 72) {
         const int i0 = output / 12;
         const int i1 = (output / 3) % 4;
@@ -41,6 +40,6 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                 }
             }
         }
-        dX[i0 * 12 + i1 * 3 + i2] = d_x;
+        dX[output] = d_x;
     }
 }

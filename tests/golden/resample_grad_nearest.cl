@@ -19,15 +19,16 @@ __kernel void resample_grad_nearest(
     float d_x_rows_row[12];
     float d_x_row[5];
     const uint begin = (uint)get_global_id(0) * 2;
-    const uint end = min(begin + 2, 24u);
+    const uint end = begin + 2;
 
     for (uint block = begin; block < end; ++block) {
-        for (uint x = 0; x < 12; x += 4) {
-            const uint offset = block * 24 + x;
-            const float4 d_y = vload4(0, dY + offset);
-            const float4 d_y_1 = vload4(0, dY + offset + 12);
+        const uint row_start = block * 24;
+        const uint row_start_1 = block * 24 + 12;
+        for (uint i = 0; i < 12; i += 4) {
+            const float4 d_y = vload4(0, dY + row_start + i);
+            const float4 d_y_1 = vload4(0, dY + row_start_1 + i);
             const float4 d_x_rows = d_y + d_y_1;
-            vstore4(d_x_rows, 0, d_x_rows_row + x);
+            vstore4(d_x_rows, 0, d_x_rows_row + i);
         }
         for (uint turn = 0; turn < 2; ++turn) {
             const float d_x_rows = d_x_rows_row[turn * 5];
@@ -40,26 +41,23 @@ __kernel void resample_grad_nearest(
             const float d_x_1 = 0.0f + d_x_rows_3 + d_x_rows_4;
             d_x_row[turn * 2 + 1] = d_x_1;
         }
-        for (uint x = 4; x < 5; ++x) {
-            float d_x = 0.0f;
-            const uint position = (x * 5 + 1) / 2;
-            const uint position_1 = (x * 7 + 1) / 3 + 2;
-            for (uint k = 0; k < 3; ++k) {
-                const uint position_2 = position + k;
-                if (position_2 <= position_1) {
-                    const float d_x_rows = d_x_rows_row[position_2];
-                    d_x += d_x_rows;
-                }
+        float d_x = 0.0f;
+        for (uint k = 0; k < 3; ++k) {
+            const uint position = 10 + k;
+            if (position <= 11) {
+                const float d_x_rows = d_x_rows_row[position];
+                d_x += d_x_rows;
             }
-            d_x_row[x] = d_x;
         }
-        for (uint x = 0; x < 4; x += 4) {
-            const float4 d_x = vload4(0, d_x_row + x);
-            vstore4(d_x, 0, dX + block * 5 + x);
+        d_x_row[4] = d_x;
+        const uint row_start_2 = block * 5;
+        for (uint i = 0; i < 4; i += 4) {
+            const float4 d_x_1 = vload4(0, d_x_row + i);
+            vstore4(d_x_1, 0, dX + row_start_2 + i);
         }
-        for (uint x = 4; x < 5; ++x) {
-            const float d_x = d_x_row[x];
-            dX[block * 5 + x] = d_x;
+        for (uint i = 4; i < 5; ++i) {
+            const float d_x_1 = d_x_row[i];
+            dX[row_start_2 + i] = d_x_1;
         }
     }
 }

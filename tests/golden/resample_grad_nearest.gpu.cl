@@ -15,8 +15,7 @@ __kernel void resample_grad_nearest(
     __global float *dX
 )
 {
-    const uint group = (uint)get_group_id(0);
-    const uint output = group * 256 + (uint)get_local_id(0);
+    const uint output = (uint)get_local_id(0);
     if (output < 120) {
         const uint i0 = output / 5;
         const uint i1 = output % 5;
@@ -32,6 +31,6 @@ __kernel void resample_grad_nearest(
                 }
             }
         }
-        dX[i0 * 5 + i1] = d_x;
+        dX[output] = d_x;
     }
 }

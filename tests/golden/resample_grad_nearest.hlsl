@@ -15,8 +15,7 @@ RWStructuredBuffer<float> dX : register(u0);
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint group = group_id.x;
-    const uint output = group * 256 + lane_id;
+    const uint output = lane_id;
     if (output < 120) {
         const uint i0 = output / 5;
         const uint i1 = output % 5;
@@ -32,6 +31,6 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                 }
             }
         }
-        dX[i0 * 5 + i1] = d_x;
+        dX[output] = d_x;
     }
 }

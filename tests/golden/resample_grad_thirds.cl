@@ -50,34 +50,40 @@ __kernel void resample_grad_thirds(
         }
     }
     const uint block = (uint)get_global_id(0);
+    const uint first_block = block * 4;
+    const uint end_block = first_block + 4;
 
     for (uint row = 0; row < 4; ++row) {
-        const uint i0 = (block * 4 + row) / 16;
-        const uint i1 = (block * 4 + row) % 16;
+        const uint block_1 = first_block + row;
+        const uint i0 = block_1 / 16;
+        const uint i1 = block_1 % 16;
         if (i1 % 2 == 0) {
             const uint turn = i1 / 2;
-            const uint offset = i0 * 1152 + turn * 144;
-            for (uint x = 0; x < 48; x += 16) {
-                const float16 d_y = load_half_x16(dY + offset + x);
-                const float16 d_y_1 = load_half_x16(dY + offset + x + 48);
+            const uint row_start = i0 * 1152 + turn * 144;
+            const uint row_start_1 = i0 * 1152 + turn * 144 + 48;
+            for (uint i = 0; i < 48; i += 16) {
+                const float16 d_y = load_half_x16(dY + row_start + i);
+                const float16 d_y_1 = load_half_x16(dY + row_start_1 + i);
                 const float16 d_x_rows = d_y + d_y_1;
-                vstore16(d_x_rows, 0, d_x_rows_row + row * 56 + x);
+                vstore16(d_x_rows, 0, d_x_rows_row + row * 56 + i);
             }
         }
         if (i1 % 2 == 1) {
             const uint turn = i1 / 2;
-            for (uint x = 0; x < 48; x += 16) {
-                const float16 d_y = load_half_x16(dY + i0 * 1152 + turn * 144 + x + 96);
-                vstore16(d_y, 0, d_x_rows_row + row * 56 + x);
+            const uint row_start = i0 * 1152 + turn * 144 + 96;
+            for (uint i = 0; i < 48; i += 16) {
+                const float16 d_y = load_half_x16(dY + row_start + i);
+                vstore16(d_y, 0, d_x_rows_row + row * 56 + i);
             }
         }
     }
 
     for (uint row = 0; row < 4; ++row) {
-        const uint i0 = (block * 4 + row) / 16;
-        const uint i1 = (block * 4 + row) % 16;
-        for (uint x = 0; x < 32; x += 8) {
-            const uint start = row * 56 + (x / 2) * 3;
+        const uint block_1 = first_block + row;
+        const uint i0 = block_1 / 16;
+        const uint i1 = block_1 % 16;
+        for (uint i = 0; i < 32; i += 8) {
+            const uint start = row * 56 + (i / 2) * 3;
             const float8 elements = (float8)(vload4(0, d_x_rows_row + start),
                 vload4(0, d_x_rows_row + start + 6));
             const float8 elements_1 = (float8)(vload4(0, d_x_rows_row + start + 4),
@@ -87,7 +93,7 @@ __kernel void resample_grad_thirds(
             const float8 d_x_rows_1 = shuffle_float8(elements_2, (float8)(0.0f),
                 0, 9, 2, 11, 4, 13, 6, 15);
             const float8 d_x = 0.0f + d_x_rows + d_x_rows_1;
-            store_half_x8(d_x, dX + i0 * 512 + i1 * 32 + x);
+            store_half_x8(d_x, dX + i0 * 512 + i1 * 32 + i);
         }
     }
 }

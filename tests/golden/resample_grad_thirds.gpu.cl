@@ -41,5 +41,5 @@ __kernel void resample_grad_thirds(
             }
         }
     }
-    vstore_half_rte(d_x, i0 * 512 + i1 * 32 + i2, dX);
+    vstore_half_rte(d_x, output, dX);
 }

@@ -41,5 +41,5 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             }
         }
     }
-    dX[i0 * 512 + i1 * 32 + i2] = (float16_t)d_x;
+    dX[output] = (float16_t)d_x;
 }

@@ -28,8 +28,7 @@ __kernel void resample_linear(
     __global float *Y
 )
 {
-    const int group = (int)get_group_id(0);
-    const int first = group * 1024 + (int)get_local_id(0);
+    const int first = (int)get_local_id(0);
 
     #pragma unroll
     for (int k = 0; k < 4; ++k) {

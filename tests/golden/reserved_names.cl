@@ -68,12 +68,12 @@ __kernel void kernel_(
     const uint n
 )
 {
-    const uint begin = (uint)get_global_id(0) * 32768;
-    const uint end = min(begin + 32768, n);
     const bool streaming = n >= 1048576;
     const uint lead = streaming ? (uint)(-(ulong)out % 64 / 4) : 0u;
     const bool streaming_1 = streaming && (uint)(-(ulong)t_vload16 % 64 / 4) == lead;
     const bool streaming_2 = streaming && (uint)(-(ulong)main_ % 64 / 4) == lead;
+    const uint begin = (uint)get_global_id(0) * 32768;
+    const uint end = min(begin + 32768, n);
     const uint vector_begin = min(begin + lead, end);
     const uint vector_end = end - (end - vector_begin) % 16;
 

@@ -27,17 +27,22 @@ cbuffer Arguments : register(b0)
     uint n; // the number of elements
 };
 
+// By its bits, so that no assumption about NaN can fold it away.
+bool isnan_float(const float x)
+{
+    return (asuint(x) & 0x7fffffff) > 0x7f800000;
+}
+
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 float max_float(const float a, const float b)
 {
-    const bool is_nan = (asuint(b) & 0x7fffffff) > 0x7f800000;
-    return (b > a || is_nan) ? b : a;
+    return (b > a || isnan_float(b)) ? b : a;
 }
 
 // -1, 1, or x itself where it is a zero or NaN.
 float sign_float(const float x)
 {
-    return (x > 0.0f) ? 1.0f : ((x < 0.0f) ? -1.0f : x);
+    return (x > 0) ? 1 : ((x < 0) ? -1 : x);
 }
 
 [RootSignature("CBV(b0), SRV(t0), SRV(t1), SRV(t2), UAV(u0), UAV(u1), UAV(u2)")]

@@ -28,9 +28,10 @@ __kernel void softmax_rows(
     const uint column = (uint)get_local_id(0) % 4;
     const uint output = (uint)get_group_id(0) * 4 + column;
     float most_value = (-INFINITY);
+    const uint row_start = output * 200;
 
     for (uint element = row; element < 200; element += 64) {
-        const float x = X[output * 200 + element];
+        const float x = X[row_start + element];
         most_value = max_float(most_value, x);
     }
     most_lanes[(uint)get_local_id(0)] = most_value;
@@ -46,7 +47,7 @@ __kernel void softmax_rows(
     float total_value = 0.0f;
 
     for (uint element = row; element < 200; element += 64) {
-        const float x = X[output * 200 + element];
+        const float x = X[row_start + element];
         total_value += exp(x - most_value);
     }
     total_lanes[(uint)get_local_id(0)] = total_value;
@@ -61,9 +62,8 @@ __kernel void softmax_rows(
     total_value = total_lanes[column];
 
     for (uint element = row; element < 200; element += 64) {
-        const uint offset = output * 200 + element;
-        const float x = X[offset];
+        const float x = X[row_start + element];
         const float y = exp(x - most_value) / total_value;
-        Y[offset] = y;
+        Y[row_start + element] = y;
     }
 }

@@ -12,54 +12,50 @@
 StructuredBuffer<float> X : register(t0);
 RWStructuredBuffer<float> Y : register(u0);
 
+// By its bits, so that no assumption about NaN can fold it away.
+bool isnan_float(const float x)
+{
+    return (asuint(x) & 0x7fffffff) > 0x7f800000;
+}
+
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 float max_float(const float a, const float b)
 {
-    const bool is_nan = (asuint(b) & 0x7fffffff) > 0x7f800000;
-    return (b > a || is_nan) ? b : a;
-}
-
-// exp(x) = 2^k (1 + r + p), for x in [-104, 90].
-void portable_exp_parts(const float x, out float out0, out float out1, out float out2)
-{
-    precise float k = round(x * 1.442695f);
-    precise float s = x - (k * 0.6933594f);
-    precise float t = k * -0.00021219444f;
-    precise float r = s - t;
-    precise float tail = (s - r) - t;
-    precise float c = 0.008333263f + (r * (0.0013947225f + (r * 0.00019919378f)));
-    precise float p = tail + ((r * r) * (0.5f + (r * (0.16666667f + (r * (0.041666254f + (r * c)))))));
-    out0 = k;
-    out1 = r;
-    out2 = p;
+    return (b > a || isnan_float(b)) ? b : a;
 }
 
 // x within [low, high]; low where x is NaN.
 float portable_clamp(const float x, const float low, const float high)
 {
-    precise float y = (x > low) ? x : low;
-    precise float result = (y < high) ? y : high;
+    precise const float y = (x > low) ? x : low;
+    precise const float result = (y < high) ? y : high;
     return result;
 }
 
-// y * 2^k, for k in [-252, 254], rounded once even where it is denormal.
-float portable_scale(const float y, const int k)
+// y * 2^k, for whole k in [-252, 254], rounded once even where it is denormal.
+float portable_scale(const float y, const float k)
 {
-    int half_ = k >> 1;
-    int rest = k - half_;
-    precise float result = (y * asfloat(asuint((half_ + 127) << 23))) * asfloat(asuint((rest + 127) << 23));
+    precise const float half_ = round(0.5f * k);
+    precise const float value = half_ + 1.2583039e+07f;
+    precise const float value_1 = k - half_ + 1.2583039e+07f;
+    precise const float result = y * asfloat(asuint(value) << 23u)
+        * asfloat(asuint(value_1) << 23u);
     return result;
 }
 
 float portable_exp(const float x)
 {
-    precise float k;
-    precise float r;
-    precise float p;
-    portable_exp_parts(portable_clamp(x, -104.0f, 89.0f), k, r, p);
-    precise float value = 1.0f + (r + p);
-    precise float y = portable_scale(value, int(k));
-    precise float result = isnan(x) ? x : y;
+    precise const float b = portable_clamp(x, (-104.0f), 89.0f);
+    precise const float k = round(b * 1.442695f);
+    precise const float s = b - k * 0.6933594f;
+    precise const float t = k * (-0.00021219444f);
+    precise const float r = s - t;
+    precise const float tail = s - r - t;
+    precise const float c = 0.008333263f + r * (0.0013947225f + r * 0.00019919378f);
+    precise const float p = tail + r * r * (0.5f + r * (0.16666667f + r * (0.041666254f + r * c)));
+    precise const float value = 1.0f + (r + p);
+    precise const float y = portable_scale(value, k);
+    precise const float result = isnan_float(x) ? x : y;
     return result;
 }
 
@@ -74,9 +70,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint column = lane_id % 4;
     const uint output = group_id.x * 4 + column;
     precise float most_value = asfloat(0xff800000);
+    const uint row_start = output * 200;
 
     for (uint element = row; element < 200; element += 64) {
-        precise const float x = X[output * 200 + element];
+        precise const float x = X[row_start + element];
         most_value = max_float(most_value, x);
     }
     most_lanes[lane_id] = most_value;
@@ -92,7 +89,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise float total_value = 0.0f;
 
     for (uint element = row; element < 200; element += 64) {
-        precise const float x = X[output * 200 + element];
+        precise const float x = X[row_start + element];
         precise const float value = x - most_value;
         total_value += portable_exp(value);
     }
@@ -108,10 +105,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     total_value = total_lanes[column];
 
     for (uint element = row; element < 200; element += 64) {
-        const uint offset = output * 200 + element;
-        precise const float x = X[offset];
+        precise const float x = X[row_start + element];
         precise const float value = x - most_value;
         precise const float y = portable_exp(value) / total_value;
-        Y[offset] = y;
+        Y[row_start + element] = y;
     }
 }

@@ -14,8 +14,7 @@ RWStructuredBuffer<float> Output : register(u0);
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint group = group_id.x;
-    const uint first = group * 1024 + lane_id;
+    const uint first = lane_id;
 
     for (uint k = 0; k < 4; ++k) {
         const uint i = first + k * 256;

@@ -46,10 +46,10 @@ __kernel void special(
     const uint n
 )
 {
-    const uint begin = (uint)get_global_id(0) * 32768;
-    const uint end = min(begin + 32768, n);
     const bool streaming = n >= 3145728;
     const uint lead = streaming ? (uint)(-(ulong)y % 64 / 4) : 0u;
+    const uint begin = (uint)get_global_id(0) * 32768;
+    const uint end = min(begin + 32768, n);
     const uint vector_begin = min(begin + lead, end);
     const uint vector_end = end - (end - vector_begin) % 16;
 

@@ -26,8 +26,7 @@ bool isnan_float(const float x)
 // The smaller one; NaN where either is NaN, and the first of two equal ones.
 float min_float(const float a, const float b)
 {
-    const bool is_nan = (asuint(b) & 0x7fffffff) > 0x7f800000;
-    return (b < a || is_nan) ? b : a;
+    return (b < a || isnan_float(b)) ? b : a;
 }
 
 [RootSignature("CBV(b0), SRV(t0), UAV(u0)")]

@@ -18,10 +18,11 @@ __kernel void sum_of_everything_1(
     const uint row = (uint)get_local_id(0);
     const uint output = (uint)get_group_id(0);
     float s = 0.0f;
-    const uint points = min(8334u, 150000 - output * 8334);
+    const uint end = min(8334u, 150000 - output * 8334);
+    const uint row_start = output * 8334;
 
-    for (uint element = row; element < points; element += 256) {
-        const float x = X[output * 8334 + element];
+    for (uint element = row; element < end; element += 256) {
+        const float x = X[row_start + element];
         s += x;
     }
     s_lanes[(uint)get_local_id(0)] = s;

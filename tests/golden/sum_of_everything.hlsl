@@ -19,10 +19,11 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint row = lane_id;
     const uint output = group_id.x;
     precise float s = 0.0f;
-    const uint points = min(8334u, 150000 - output * 8334);
+    const uint end = min(8334u, 150000 - output * 8334);
+    const uint row_start = output * 8334;
 
-    for (uint element = row; element < points; element += 256) {
-        precise const float x = X[output * 8334 + element];
+    for (uint element = row; element < end; element += 256) {
+        precise const float x = X[row_start + element];
         s += x;
     }
     s_lanes[lane_id] = s;

@@ -20,9 +20,10 @@ __kernel void centered_1(
     const uint column = (uint)get_local_id(0) % 16;
     const uint output = (uint)get_group_id(0) * 16 + column;
     float total_exact_value = 0.0f;
+    const uint row_start = output * 40;
 
     for (uint element = row; element < 40; element += 16) {
-        const float x_value = vload_half(output * 40 + element, x);
+        const float x_value = vload_half(row_start + element, x);
         total_exact_value += x_value;
     }
     total_exact_lanes[(uint)get_local_id(0)] = total_exact_value;

@@ -21,9 +21,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint column = lane_id % 16;
     const uint output = group_id.x * 16 + column;
     precise float total_exact_value = 0.0f;
+    const uint row_start = output * 40;
 
     for (uint element = row; element < 40; element += 16) {
-        precise const float x_value = (float)x[output * 40 + element];
+        precise const float x_value = (float)x[row_start + element];
         total_exact_value += x_value;
     }
     total_exact_lanes[lane_id] = total_exact_value;

@@ -27,64 +27,61 @@ cbuffer Arguments : register(b0)
 // x within [low, high]; low where x is NaN.
 float portable_clamp(const float x, const float low, const float high)
 {
-    precise float y = (x > low) ? x : low;
-    precise float result = (y < high) ? y : high;
+    precise const float y = (x > low) ? x : low;
+    precise const float result = (y < high) ? y : high;
     return result;
 }
 
-// exp(x) = 2^k (1 + r + p), for x in [-104, 90].
-void portable_exp_parts(const float x, out float out0, out float out1, out float out2)
+// y * 2^k, for whole k in [-252, 254], rounded once even where it is denormal.
+float portable_scale(const float y, const float k)
 {
-    precise float k = round(x * 1.442695f);
-    precise float s = x - (k * 0.6933594f);
-    precise float t = k * -0.00021219444f;
-    precise float r = s - t;
-    precise float tail = (s - r) - t;
-    precise float c = 0.008333263f + (r * (0.0013947225f + (r * 0.00019919378f)));
-    precise float p = tail + ((r * r) * (0.5f + (r * (0.16666667f + (r * (0.041666254f + (r * c)))))));
-    out0 = k;
-    out1 = r;
-    out2 = p;
-}
-
-// y * 2^k, for k in [-252, 254], rounded once even where it is denormal.
-float portable_scale(const float y, const int k)
-{
-    int half_ = k >> 1;
-    int rest = k - half_;
-    precise float result = (y * asfloat(asuint((half_ + 127) << 23))) * asfloat(asuint((rest + 127) << 23));
+    precise const float half_ = round(0.5f * k);
+    precise const float value = half_ + 1.2583039e+07f;
+    precise const float value_1 = k - half_ + 1.2583039e+07f;
+    precise const float result = y * asfloat(asuint(value) << 23u)
+        * asfloat(asuint(value_1) << 23u);
     return result;
 }
 
 // exp(x) / 2, which does not overflow before x = 89.4; x in [-104, 90].
 float portable_half_exp(const float x)
 {
-    precise float k;
-    precise float r;
-    precise float p;
-    portable_exp_parts(x, k, r, p);
-    precise float value = 1.0f + (r + p);
-    precise float result = portable_scale(value, int(k) - 1);
+    precise const float k = round(x * 1.442695f);
+    precise const float s = x - k * 0.6933594f;
+    precise const float t = k * (-0.00021219444f);
+    precise const float r = s - t;
+    precise const float tail = s - r - t;
+    precise const float c = 0.008333263f + r * (0.0013947225f + r * 0.00019919378f);
+    precise const float p = tail + r * r * (0.5f + r * (0.16666667f + r * (0.041666254f + r * c)));
+    precise const float value = 1.0f + (r + p);
+    precise const float value_1 = k - 1.0f;
+    precise const float result = portable_scale(value, value_1);
     return result;
+}
+
+// By its bits, so that no assumption about NaN can fold it away.
+bool isnan_float(const float x)
+{
+    return (asuint(x) & 0x7fffffff) > 0x7f800000;
 }
 
 // |y| with the sign of x, -0 and NaN included.
 float portable_with_sign_of(const float y, const float x)
 {
-    precise float result = (asint(asuint(x)) < 0) ? (-abs(y)) : abs(y);
+    precise const float result = ((int)asuint(x) < 0) ? (-abs(y)) : abs(y);
     return result;
 }
 
 float portable_tanh(const float x)
 {
-    precise float a = abs(x);
-    precise float value = 2.0f * a;
-    precise float h = portable_half_exp(portable_clamp(value, 0.0f, 40.0f));
-    precise float z = a * a;
-    precise float c = -0.053846102f + (z * (0.021043718f + (z * -0.0062316353f)));
-    precise float near = a + ((a * z) * (-0.33333316f + (z * (0.13332534f + (z * c)))));
-    precise float y = (a < 0.55f) ? near : (1.0f - (1.0f / (h + 0.5f)));
-    precise float result = isnan(x) ? x : portable_with_sign_of(y, x);
+    precise const float a = abs(x);
+    precise const float value = 2.0f * a;
+    precise const float h = portable_half_exp(portable_clamp(value, 0.0f, 40.0f));
+    precise const float z = a * a;
+    precise const float c = (-0.053846102f) + z * (0.021043718f + z * (-0.0062316353f));
+    precise const float near = a + a * z * ((-0.33333316f) + z * (0.13332534f + z * c));
+    precise const float y = (a < 0.55f) ? near : (1.0f - 1.0f / (h + 0.5f));
+    precise const float result = isnan_float(x) ? x : portable_with_sign_of(y, x);
     return result;
 }
 

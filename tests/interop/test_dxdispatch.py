@@ -15,6 +15,7 @@ import pytest
 
 import dmlc
 from dmlc import TensorDesc, cli
+from dmlc.codegen.hlsl_host import HLSL
 from dmlc.interop.dxdispatch import DispatchModel, make_model
 from dmlc.program import (
     BufferBinding,
@@ -240,7 +241,7 @@ def make_program(
     kernel = KernelSource(
         "replayed", entry, source, tuple(buffers), tuple(scalars), dispatch, shader_model="6.2"
     )
-    return Program("replayed", "hlsl", "gpu", tuple(tensors), (kernel,), 1 << 31)
+    return Program("replayed", HLSL, "gpu", tuple(tensors), (kernel,), 1 << 31)
 
 
 def random_model(name: str, tensors: dict[str, TensorDesc], **attributes: object) -> DispatchModel:

@@ -34,6 +34,7 @@ OWN = (k.Array("own", DataType.FLOAT32, 8),)
         ("opencl", "gpu", None),
         ("hlsl", None, "6.2"),
         ("hlsl", None, "6.0"),
+        ("wgsl", None, None),
     ],
 )
 def test_golden_kernels(case: str, target: str, profile: str | None, model: str | None) -> None:
@@ -41,8 +42,8 @@ def test_golden_kernels(case: str, target: str, profile: str | None, model: str 
     try:
         fused, kernels = make_kernels(function, target, profile, shader_model=model)
     except UnsupportedError:
-        # What HLSL lacks: `tests/codegen/test_golden.py` holds the words.
-        assert target == "hlsl"
+        # What HLSL or WGSL lacks: `tests/codegen/test_golden.py` holds the words.
+        assert target != "opencl"
         return
     if model == "6.0" and (fused, kernels) == make_kernels(function, target, shader_model="6.2"):
         return

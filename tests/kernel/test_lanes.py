@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dmlc import ir
-from dmlc.codegen.render import find_dialect
+from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.group import lower_group
 from dmlc.kernel.schedule import CPU
@@ -78,8 +78,8 @@ def count_conditions(kernel: k.Kernel, step: int) -> int:
 
 def test_inside_outputs_go_together() -> None:
     kernel = lower(make_pool(40, 3, 1, 1))
-    # One at either edge; the last vector takes some of the one before once more.
-    assert list_rows(kernel) == [(0, 1, 1), (1, 39, 8), (39, 40, 1)]
+    # One at either edge, without a loop; the last vector takes some of the one before once more.
+    assert list_rows(kernel) == [(1, 39, 8)]
     # Rows above and below are tested for, columns beside are not there.
     assert count_conditions(kernel, 8) == 1
 
@@ -92,7 +92,7 @@ def test_without_padding_every_output_does() -> None:
 def test_every_second_element_is_shuffled_into_place() -> None:
     kernel = lower(make_pool(80, 2, 2, 0))
     # The loads of the last output would leave the tensor.
-    assert list_rows(kernel) == [(0, 39, 8), (39, 40, 1)]
+    assert list_rows(kernel) == [(0, 39, 8)]
     assert "each computes" in kernel.walk
 
 
@@ -102,7 +102,7 @@ def test_what_may_lie_in_the_result_is_read_once() -> None:
     for pairs in ("", " in place (%y over %z)"):
         more = ", %z: f32[4, 40, 40]"
         kernel = lower(make_pool(40, 3, 1, 1, after=after, more=more, pairs=pairs))
-        assert list_rows(kernel) == [(0, 1, 1), (1, 33, 8), (33, 40, 1)]
+        assert list_rows(kernel) == [(1, 33, 8), (33, 40, 1)]
 
 
 def list_numbers(kernel: k.Kernel) -> set[tuple[int, ...]]:
@@ -121,7 +121,7 @@ func @f(%x: f32[4, 40, 80]) -> (%y) {
   }
 }""")
     )
-    assert list_rows(kernel) == [(0, 39, 8), (39, 40, 1)]
+    assert list_rows(kernel) == [(0, 39, 8)]
     assert list_numbers(kernel) == {tuple(range(0, 16, 2))}
     # No point is left out: the first is the place until another beats it.
     literals = [p.value for p in list_parts(kernel.body) if isinstance(p, k.Literal)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dmlc import ir
-from dmlc.codegen.render import find_dialect
+from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.element import collect_elements
 from dmlc.kernel.emit import Names, local_name

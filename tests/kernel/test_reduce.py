@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from dmlc import ir
-from dmlc.codegen.render import find_dialect
+from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.group import lower_group
 from dmlc.kernel.print import print_kernel

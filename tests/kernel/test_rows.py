@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dmlc import ir
-from dmlc.codegen.render import find_dialect
+from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.group import lower_group
 from dmlc.kernel.schedule import CPU, GPU, Profile
@@ -54,8 +54,9 @@ def test_inner_rows_and_outputs_are_written_out() -> None:
         for s in loops
         if isinstance(s.start, k.Literal) and isinstance(s.stop, k.Literal)
     ]
-    # One output at either edge, and the others without a loop over their points.
-    assert {(0, 1, 1), (0, 38, 1), (39, 40, 1)} <= set(bounds)
+    # One output at either edge has no loop of its own, and the others none over their points.
+    assert (0, 38, 1) in bounds
+    assert {(0, 1, 1), (39, 40, 1)}.isdisjoint(bounds)
 
 
 def test_outputs_are_picked_from_four_rows_and_leave_as_vectors() -> None:
@@ -63,8 +64,8 @@ def test_outputs_are_picked_from_four_rows_and_leave_as_vectors() -> None:
     # Eight zeros before a row of eighty, and as many behind it, which vectors reach into.
     assert [(a.name, a.size) for a in kernel.arrays] == [("y_rows_row", 4 * 96)]
     assert [b.name for b in kernel.buffers] == ["x", "y"]
-    assert kernel.launch.count == 3 * 20
-    assert kernel.launch.per_group % 4 == 0
+    # Four rows are made at once.
+    assert 4 * kernel.launch.count == 3 * 20
     stores = [s for s in walk(kernel.body) if isinstance(s, k.Store)]
     assert [s.value.type.lanes for s in stores] == [8]
     lanes = set(list_shuffles(kernel))

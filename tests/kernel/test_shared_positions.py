@@ -9,7 +9,7 @@ import pytest
 
 import dmlc
 from dmlc import ir
-from dmlc.codegen.render import find_dialect
+from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.group import lower_group
 from dmlc.kernel.interpret import run_kernels

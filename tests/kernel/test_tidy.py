@@ -187,3 +187,28 @@ def test_names_are_numbered_where_they_would_hide_another() -> None:
         "let x_1: f32 = x[3]:f32",
         "store y[0] = x_1",
     ]
+
+
+def test_what_is_computed_from_literals_is_one_and_stands_where_it_is_needed() -> None:
+    """A dialect has to see a zero to hide it from a driver, which would fold `x / 0`."""
+    zero = let("zero", k.Convert(apply("add", number(0), number(0)), FLOAT))
+    first = let("first", k.Operate(OPERATIONS["eq"], (number(0), number(0)), k.BOOL))
+    other = k.Literal(FLOAT, 1.0)
+    factor = let("factor", k.Choose(first.local, zero.local, other, FLOAT))
+    quotient = apply("div", load("x", number(0)), factor.local)
+    sine = apply("sin", zero.local)
+    assert lines(
+        zero,
+        first,
+        factor,
+        k.Store("y", number(0), quotient),
+        k.Store("y", number(1), sine),
+    ) == ["store y[0] = div(x[0]:f32, 0.0)", "store y[1] = sin(0.0)"]
+
+
+def test_a_position_below_zero_is_no_literal() -> None:
+    """It may be unsigned, of 32 bits or 64."""
+    below = apply("sub", number(1), number(2))
+    assert lines(k.Store("y", apply("add", below, number(1)), k.Literal(FLOAT, 0.0))) == [
+        "store y[add(sub(1, 2), 1)] = 0.0"
+    ]

@@ -180,7 +180,7 @@ def test_comments_are_kept_apart() -> None:
 
 def test_escapes_in_texts() -> None:
     found = read(r'import "a\"b\\c\n"').declarations[0]
-    assert found == syntax.Import('a"b\\c\n', found.span)
+    assert found == syntax.Import('a"b\\c\n', span=found.span)
 
 
 # What is refused -----------------------------------------------------------------------------

@@ -126,7 +126,7 @@ def test_attributes_of_every_kind() -> None:
     )
     assert diagnostics == []
     by_name = {a.name: a for a in found}
-    assert by_name["Epsilon"].default == syntax.Literal("1e-5", 1e-5, found[0].span)
+    assert by_name["Epsilon"].default == syntax.Literal("1e-5", 1e-5, span=found[0].span)
     axis = by_name["axis"].default
     assert isinstance(axis, syntax.Unary)
     assert axis.span.text == "-1"
@@ -146,7 +146,7 @@ def test_attributes_of_every_kind() -> None:
     assert (length.name, length.span.text) == ("DimensionCount", "DimensionCount")
     assert by_name["Any"].length is None
     assert by_name["data_format"].values == ("NCX", "NXC")
-    assert by_name["data_format"].default == syntax.String("NXC", found[0].span)
+    assert by_name["data_format"].default == syntax.String("NXC", span=found[0].span)
 
 
 @pytest.mark.parametrize(

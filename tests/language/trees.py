@@ -13,47 +13,49 @@ _KEYWORDS = {"inf", "nan", "true", "false", "function", "require", "and", "where
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True).filter(
     lambda n: n not in _KEYWORDS
 )
-name_nodes = names.map(lambda n: syntax.Name(n, NOWHERE))
+name_nodes = names.map(lambda n: syntax.Name(n, span=NOWHERE))
 dotted_nodes = st.lists(names, min_size=1, max_size=3).map(
-    lambda parts: syntax.Name(".".join(parts), NOWHERE)
+    lambda parts: syntax.Name(".".join(parts), span=NOWHERE)
 )
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=12)
 cell_texts = st.from_regex(r"[A-Za-z0-9{}\[\], _*`.-]{0,12}", fullmatch=True).map(str.strip)
 
 literals = st.one_of(
-    st.integers(0, 10**9).map(lambda n: syntax.Literal(str(n), n, NOWHERE)),
+    st.integers(0, 10**9).map(lambda n: syntax.Literal(str(n), n, span=NOWHERE)),
     st.sampled_from(["1.5", "1e-5", "0.25", "2.5E+3"]).map(
-        lambda t: syntax.Literal(t, float(t), NOWHERE)
+        lambda t: syntax.Literal(t, float(t), span=NOWHERE)
     ),
-    st.sampled_from(["inf", "nan"]).map(lambda t: syntax.Literal(t, float(t), NOWHERE)),
-    st.sampled_from(["true", "false"]).map(lambda t: syntax.Literal(t, t == "true", NOWHERE)),
+    st.sampled_from(["inf", "nan"]).map(lambda t: syntax.Literal(t, float(t), span=NOWHERE)),
+    st.sampled_from(["true", "false"]).map(lambda t: syntax.Literal(t, t == "true", span=NOWHERE)),
 )
-references = names.map(lambda n: syntax.Reference(n, NOWHERE))
+references = names.map(lambda n: syntax.Reference(n, span=NOWHERE))
 
 
 def _extend(inner: st.SearchStrategy[syntax.Expression]) -> st.SearchStrategy[syntax.Expression]:
-    items = st.one_of(inner, inner.map(lambda e: syntax.Pack(e, NOWHERE)))
+    items = st.one_of(inner, inner.map(lambda e: syntax.Pack(e, span=NOWHERE)))
     arguments = st.one_of(
-        items.map(lambda e: syntax.Argument(None, e, NOWHERE)),
-        st.builds(syntax.Argument, name_nodes, inner, st.just(NOWHERE)),
+        items.map(lambda e: syntax.Argument(None, e, span=NOWHERE)),
+        st.builds(syntax.Argument, name_nodes, inner, span=st.just(NOWHERE)),
     )
-    bindings = st.builds(syntax.Binding, name_nodes, st.booleans(), inner, st.just(NOWHERE))
+    bindings = st.builds(syntax.Binding, name_nodes, st.booleans(), inner, span=st.just(NOWHERE))
     some_items = st.lists(items, min_size=1, max_size=3).map(tuple)
     # `base` may be anything; what is no postfix expression gets parentheses.
     return st.one_of(
-        st.builds(syntax.Array, st.lists(items, max_size=3).map(tuple), st.just(NOWHERE)),
-        st.builds(syntax.Member, inner, name_nodes, st.just(NOWHERE)),
-        st.builds(syntax.Index, inner, some_items, st.none() | inner, st.just(NOWHERE)),
-        st.builds(syntax.Call, inner, st.lists(arguments, max_size=3).map(tuple), st.just(NOWHERE)),
+        st.builds(syntax.Array, st.lists(items, max_size=3).map(tuple), span=st.just(NOWHERE)),
+        st.builds(syntax.Member, inner, name_nodes, span=st.just(NOWHERE)),
+        st.builds(syntax.Index, inner, some_items, st.none() | inner, span=st.just(NOWHERE)),
+        st.builds(
+            syntax.Call, inner, st.lists(arguments, max_size=3).map(tuple), span=st.just(NOWHERE)
+        ),
         st.builds(
             syntax.Reduce,
             name_nodes,
             st.lists(bindings, min_size=1, max_size=2).map(tuple),
             st.none() | inner,
             inner,
-            st.just(NOWHERE),
+            span=st.just(NOWHERE),
         ),
-        st.builds(syntax.Unary, st.sampled_from("-!"), inner, st.just(NOWHERE)),
+        st.builds(syntax.Unary, st.sampled_from("-!"), inner, span=st.just(NOWHERE)),
         st.builds(
             syntax.Binary,
             st.sampled_from(
@@ -61,19 +63,19 @@ def _extend(inner: st.SearchStrategy[syntax.Expression]) -> st.SearchStrategy[sy
             ),
             inner,
             inner,
-            st.just(NOWHERE),
+            span=st.just(NOWHERE),
         ),
-        st.builds(syntax.Ternary, inner, inner, inner, st.just(NOWHERE)),
+        st.builds(syntax.Ternary, inner, inner, inner, span=st.just(NOWHERE)),
     )
 
 
 expressions: st.SearchStrategy[syntax.Expression] = st.recursive(
-    st.one_of(literals, references, texts.map(lambda t: syntax.String(t, NOWHERE))),
+    st.one_of(literals, references, texts.map(lambda t: syntax.String(t, span=NOWHERE))),
     _extend,
     max_leaves=8,
 )
 
-index_variables = st.one_of(references, references.map(lambda r: syntax.Pack(r, NOWHERE)))
+index_variables = st.one_of(references, references.map(lambda r: syntax.Pack(r, span=NOWHERE)))
 
 
 def _assign(
@@ -82,7 +84,7 @@ def _assign(
     value: syntax.Expression,
 ) -> syntax.Assignment:
     variables = tuple(variable for variable, _ in indices) or None
-    return syntax.Assignment(name, variables, value, NOWHERE, tuple(e for _, e in indices))
+    return syntax.Assignment(name, variables, value, tuple(e for _, e in indices), span=NOWHERE)
 
 
 assignments = st.builds(
@@ -97,7 +99,7 @@ local_functions = st.builds(
     st.lists(name_nodes, max_size=3).map(tuple),
     expressions,
     st.booleans(),
-    st.just(NOWHERE),
+    span=st.just(NOWHERE),
 )
 functions = st.builds(
     syntax.ScalarFunction,
@@ -105,28 +107,28 @@ functions = st.builds(
     st.lists(name_nodes, max_size=3).map(tuple),
     expressions,
     st.just(True),
-    st.just(NOWHERE),
+    span=st.just(NOWHERE),
 )
 name_lists = st.lists(name_nodes, min_size=1, max_size=4).map(tuple)
 sentences = st.one_of(
-    st.builds(syntax.Sentence, st.just("same"), name_lists, name_lists, st.just(NOWHERE)),
+    st.builds(syntax.Sentence, st.just("same"), name_lists, name_lists, span=st.just(NOWHERE)),
     st.builds(
         syntax.Sentence,
         st.just("broadcastable"),
         name_lists,
         name_nodes.map(lambda n: (n,)),
-        st.just(NOWHERE),
+        span=st.just(NOWHERE),
     ),
-    st.builds(syntax.Sentence, st.just("scalar"), name_lists, st.just(()), st.just(NOWHERE)),
+    st.builds(syntax.Sentence, st.just("scalar"), name_lists, st.just(()), span=st.just(NOWHERE)),
 )
-requires = st.builds(syntax.Require, expressions, st.none() | texts, st.just(NOWHERE))
+requires = st.builds(syntax.Require, expressions, st.none() | texts, span=st.just(NOWHERE))
 
 
 def _rows(columns: int) -> st.SearchStrategy[syntax.Row]:
     # A row of nothing but dashes would be the rule under a header.
     cells = cell_texts.filter(lambda t: t.strip("-: ") != "" or t == "")
     return st.lists(cells, min_size=columns, max_size=columns).map(
-        lambda cells: syntax.Row(tuple(syntax.Cell(t, NOWHERE) for t in cells), NOWHERE)
+        lambda cells: syntax.Row(tuple(syntax.Cell(t, span=NOWHERE) for t in cells), span=NOWHERE)
     )
 
 
@@ -136,7 +138,7 @@ tables = st.integers(1, 4).flatmap(
         _rows(columns),
         st.lists(_rows(columns), max_size=3).map(tuple),
         st.booleans(),
-        st.just(NOWHERE),
+        span=st.just(NOWHERE),
     )
 )
 example_items = st.builds(
@@ -144,13 +146,18 @@ example_items = st.builds(
     name_nodes,
     expressions,
     st.booleans(),
-    st.just(NOWHERE),
     st.none() | st.integers(0, 99),
+    span=st.just(NOWHERE),
 )
 examples = st.builds(
-    syntax.Example, texts, st.lists(example_items, max_size=3).map(tuple), st.just(NOWHERE)
+    syntax.Example,
+    texts,
+    st.lists(example_items, max_size=3).map(tuple),
+    span=st.just(NOWHERE),
 )
-tensor_sections = st.builds(syntax.TensorsSection, st.none() | name_nodes, tables, st.just(NOWHERE))
+tensor_sections = st.builds(
+    syntax.TensorsSection, st.none() | name_nodes, tables, span=st.just(NOWHERE)
+)
 
 
 @st.composite
@@ -165,7 +172,7 @@ def operators(draw: st.DrawFn) -> syntax.Operator:
     derived = draw(st.booleans())
     compute = None if derived else draw(st.lists(statement, max_size=3).map(tuple))
     gradient = (
-        draw(st.builds(syntax.GradientOf, dotted_nodes, name_lists, st.just(NOWHERE)))
+        draw(st.builds(syntax.GradientOf, dotted_nodes, name_lists, span=st.just(NOWHERE)))
         if derived
         else None
     )
@@ -188,7 +195,7 @@ def operators(draw: st.DrawFn) -> syntax.Operator:
     ]
     return syntax.Operator(
         draw(name_nodes), doc, introduced, forward, attributes, tensors, types, constraints,
-        compute, gradient, shown, tuple(sections), NOWHERE,
+        compute, gradient, shown, tuple(sections), span=NOWHERE,
     )  # fmt: skip
 
 
@@ -196,28 +203,33 @@ enums = st.builds(
     syntax.Enum,
     name_nodes,
     st.lists(
-        st.builds(syntax.EnumMember, name_nodes, st.integers(-9, 10**6), st.just(NOWHERE)),
+        st.builds(syntax.EnumMember, name_nodes, st.integers(-9, 10**6), span=st.just(NOWHERE)),
         max_size=4,
     ).map(tuple),
-    st.just(NOWHERE),
+    span=st.just(NOWHERE),
 )
 tensor_types = st.builds(
-    syntax.TensorType, name_nodes, st.lists(expressions, max_size=3).map(tuple), st.just(NOWHERE)
+    syntax.TensorType,
+    name_nodes,
+    st.lists(expressions, max_size=3).map(tuple),
+    span=st.just(NOWHERE),
 )
 graphs = st.builds(
     syntax.Graph,
     name_nodes,
     st.lists(name_nodes, max_size=3).map(tuple),
     st.lists(
-        st.builds(syntax.GraphInput, name_nodes, tensor_types, st.just(NOWHERE)), max_size=3
+        st.builds(syntax.GraphInput, name_nodes, tensor_types, span=st.just(NOWHERE)), max_size=3
     ).map(tuple),
     st.lists(
-        st.builds(syntax.GraphStatement, name_nodes, expressions, st.booleans(), st.just(NOWHERE)),
+        st.builds(
+            syntax.GraphStatement, name_nodes, expressions, st.booleans(), span=st.just(NOWHERE)
+        ),
         max_size=3,
     ).map(tuple),
-    st.just(NOWHERE),
+    span=st.just(NOWHERE),
 )
-imports = texts.map(lambda t: syntax.Import(t, NOWHERE))
+imports = texts.map(lambda t: syntax.Import(t, span=NOWHERE))
 files = st.builds(
     syntax.File,
     st.none() | dotted_nodes,

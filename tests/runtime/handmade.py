@@ -5,6 +5,7 @@ They also show that a `Program` is all that the runtime needs.
 
 from __future__ import annotations
 
+from dmlc.codegen.opencl_host import OPENCL_C
 from dmlc.program import (
     BufferBinding,
     Dispatch,
@@ -68,7 +69,7 @@ def relu_grad(
         TensorSpec("dY", Role.INPUT, dtype, ("n",)),
         TensorSpec("dX", Role.OUTPUT, dtype, ("n",), in_place=in_place),
     )
-    return Program("relu_grad", "opencl", "cpu", tensors, (kernel,), max_count)
+    return Program("relu_grad", OPENCL_C, "cpu", tensors, (kernel,), max_count)
 
 
 def add_one(
@@ -104,7 +105,7 @@ __kernel void add_one(__global const float *a, __global float *b)
         TensorSpec("A", Role.INPUT, F32, extents, strides),
         TensorSpec("B", Role.OUTPUT, F32, extents, out_strides),
     )
-    return Program("add_one", "opencl", "cpu", tensors, (kernel,), 2**31 - 1)
+    return Program("add_one", OPENCL_C, "cpu", tensors, (kernel,), 2**31 - 1)
 
 
 def square_then_double() -> Program:
@@ -154,7 +155,7 @@ __kernel void finish(const uint factor, __global const float *s, __global const 
         TensorSpec("B", Role.OUTPUT, F32, ("n",)),
         TensorSpec("C", Role.OUTPUT, F32, ("n",)),
     )
-    return Program("square_then_double", "opencl", "cpu", tensors, (first, second), 2**31 - 1)
+    return Program("square_then_double", OPENCL_C, "cpu", tensors, (first, second), 2**31 - 1)
 
 
 def count_up() -> Program:
@@ -173,4 +174,4 @@ __kernel void count_up(__global uint *a)
         dispatch=Dispatch("n", 1, 1),
     )
     tensors = (TensorSpec("A", Role.OUTPUT, U32, ("n",)),)
-    return Program("count_up", "opencl", "cpu", tensors, (kernel,), 1000)
+    return Program("count_up", OPENCL_C, "cpu", tensors, (kernel,), 1000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from dmlc.codegen.hlsl_host import HLSL
 from dmlc.program import (
     BufferBinding,
     Dispatch,
@@ -89,7 +90,7 @@ cbuffer Arguments : register(b0) {{ uint n; }};
         TensorSpec("dY", Role.INPUT, dtype, ("n",)),
         TensorSpec("dX", Role.OUTPUT, dtype, ("n",)),
     )
-    return Program("relu_grad", "hlsl", "gpu", tensors, (kernel,), 2**31 - 1, elementwise)
+    return Program("relu_grad", HLSL, "gpu", tensors, (kernel,), 2**31 - 1, elementwise)
 
 
 def add_one(
@@ -128,7 +129,7 @@ RWStructuredBuffer<float> B : register(u0);
         TensorSpec("A", Role.INPUT, F32, extents, strides),
         TensorSpec("B", Role.OUTPUT, F32, extents, out_strides),
     )
-    return Program("add_one", "hlsl", "gpu", tensors, (kernel,), 2**31 - 1)
+    return Program("add_one", HLSL, "gpu", tensors, (kernel,), 2**31 - 1)
 
 
 def square_then_double() -> Program:
@@ -184,7 +185,7 @@ cbuffer Arguments : register(b0) { uint64_t factor; uint n; };
         TensorSpec("B", Role.OUTPUT, F32, ("n",)),
         TensorSpec("C", Role.OUTPUT, F32, ("n",)),
     )
-    return Program("square_then_double", "hlsl", "gpu", tensors, (first, second), 2**31 - 1)
+    return Program("square_then_double", HLSL, "gpu", tensors, (first, second), 2**31 - 1)
 
 
 def count_up() -> Program:
@@ -205,7 +206,7 @@ cbuffer Arguments : register(b0) { uint n; };
         "n",
     )
     tensors = (TensorSpec("A", Role.OUTPUT, U32, ("n",)),)
-    return Program("count_up", "hlsl", "gpu", tensors, (kernel,), 1000)
+    return Program("count_up", HLSL, "gpu", tensors, (kernel,), 1000)
 
 
 def sum_of(inputs: int) -> Program:
@@ -235,4 +236,4 @@ cbuffer Arguments : register(b0) { uint n; };
         *(TensorSpec(name, Role.INPUT, F32, ("n",)) for name in names),
         TensorSpec("Y", Role.OUTPUT, F32, ("n",)),
     )
-    return Program("sum_of", "hlsl", "gpu", tensors, (kernel,), 2**31 - 1, elementwise=True)
+    return Program("sum_of", HLSL, "gpu", tensors, (kernel,), 2**31 - 1, elementwise=True)

@@ -10,7 +10,7 @@ import pytest
 
 from dmlc import ir
 from dmlc.codegen.dialect import Unsupported
-from dmlc.codegen.render import find_dialect
+from dmlc.codegen.targets import find_dialect
 from dmlc.ir.print import constant_text
 from dmlc.pipeline import compile
 from dmlc.reference import evaluate
@@ -136,3 +136,26 @@ def test_what_functions_make_of_zero_keeps_its_sign(target: str) -> None:
     for name in names:
         signs = np.signbit(got[name])[finite]
         assert (signs == np.signbit(np.array(INPUTS))[finite]).all(), name
+
+
+@pytest.mark.parametrize(
+    "place", ["i0", "add(i0, i0)", "select(lt(i0, 1:index), i0, 3:index)"], ids=lambda p: p[:6]
+)
+@pytest.mark.parametrize("target", LOADERS)
+def test_a_position_that_is_always_zero_computes_like_a_zero_that_is_read(
+    target: str, place: str
+) -> None:
+    """Along an axis of one element, be it a result's or a reduction's."""
+    reduced = place.replace("i0", "r0")
+    function = ir.parse(
+        f"""func @f(%x: f32[{len(INPUTS)}]) -> (%y, %z, %w) {{
+          %y: f32[i0 < 1, i1 < {len(INPUTS)}] = div(%x[i1], cast({place}, f32))
+          %w: f32[i0 < 1, i1 < {len(INPUTS)}] = mul(%x[i1], neg(cast({place}, f32)))
+          %z: f32[i0 < {len(INPUTS)}] = sum[r0 < 1] div(%x[i0], cast({reduced}, f32))
+        }}"""
+    )
+    x = np.array(INPUTS, np.float32)
+    got = LOADERS[target](compile(function, target))({"x": x})
+    for name, wanted in evaluate(function, {"x": x}).items():
+        same = (got[name] == wanted) & (np.signbit(got[name]) == np.signbit(wanted))
+        assert (same | (np.isnan(got[name]) & np.isnan(wanted))).all(), (name, got[name], wanted)

@@ -9,6 +9,8 @@ The parts: `device` (the package behind it, choosing a device, the limits), `pla
 from __future__ import annotations
 
 from dmlc.program import Program
+from dmlc.runtime.copied import Call
+from dmlc.runtime.d3d12 import device
 from dmlc.runtime.d3d12.device import (
     UNTESTED,
     D3D12Device,
@@ -16,24 +18,41 @@ from dmlc.runtime.d3d12.device import (
     find_devices,
     open_context,
 )
-from dmlc.runtime.d3d12.executable import Call, Executable
+from dmlc.runtime.d3d12.executable import Executable
 
 __all__ = [
     "UNTESTED",
     "Call",
     "D3D12Device",
     "Executable",
+    "check_tools",
     "devices",
     "find_device",
+    "is_chosen",
+    "is_possible",
     "load",
     "load_on",
 ]
+
+
+def is_possible() -> bool:
+    """Direct3D 12 is a part of Windows."""
+    return device.PLATFORM == "win32"
 
 
 def devices() -> tuple[D3D12Device, ...]:
     """Every Direct3D 12 device of this machine; UnavailableError, with the cure, on a system
     that is not Windows or without the package that `dmlc[d3d12]` installs."""
     return find_devices()
+
+
+def check_tools() -> None:
+    """The package that reaches the devices brings the compiler."""
+
+
+def is_chosen() -> bool:
+    """No variable names a device."""
+    return False
 
 
 def find_device(selector: str | None = None) -> D3D12Device:

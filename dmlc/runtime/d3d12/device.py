@@ -17,6 +17,7 @@ import threading
 from collections.abc import Generator, Sequence
 from typing import Any
 
+from dmlc.runtime.face import CompileOptions, part_of_selector
 from dmlc.source import DmlcError, Note, UnavailableError
 
 UNTESTED = "untested on hardware"
@@ -72,6 +73,24 @@ class D3D12Device:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.type.value}, Direct3D 12, {self.note})"
+
+    @property
+    def runtime(self) -> str:
+        return _BACKEND
+
+    @property
+    def driver(self) -> str:
+        return self.note
+
+    @property
+    def compile_options(self) -> CompileOptions:
+        """compushady brings a root signature of its own."""
+        return {"root_signature": False}
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """What it is and can do, for people."""
+        return ("Direct3D 12", self.type.value)
 
     @property
     def promised_bytes(self) -> int:
@@ -159,7 +178,7 @@ def choose_device(devices: Sequence[D3D12Device], selector: str | None) -> D3D12
     """
     if not devices:
         raise UnavailableError("no Direct3D 12 device was found")
-    wanted = _part_of_selector(selector or "")
+    wanted = part_of_selector(selector, _BACKEND)
     if not wanted:
         preference = list(DeviceType)
         return min(devices, key=lambda d: (preference.index(d.type), -d.memory_bytes, d.index))
@@ -169,18 +188,6 @@ def choose_device(devices: Sequence[D3D12Device], selector: str | None) -> D3D12
         known = Note("there are " + "; ".join(f"{d.index}: {d}" for d in devices))
         raise UnavailableError(f"no Direct3D 12 device matches '{wanted}'", notes=(known,))
     return matching[0]
-
-
-def _part_of_selector(selector: str) -> str:
-    head, colon, tail = selector.partition(":")
-    if head != _BACKEND:
-        return selector.strip()
-    if colon and not tail.strip():
-        raise DmlcError(
-            f"the device '{selector}' names nothing after the colon",
-            notes=("write `d3d12`, or `d3d12:` with an index or a part of a device's name",),
-        )
-    return tail.strip()
 
 
 class Context:

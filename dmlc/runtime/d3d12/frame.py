@@ -14,8 +14,9 @@ from typing import Any
 
 from dmlc.program import Program, Role
 from dmlc.runtime.arrays import Bytes, as_bytes, constant_array
+from dmlc.runtime.copied import Window, groups_of, tensor_bytes
 from dmlc.runtime.d3d12.device import Context
-from dmlc.runtime.d3d12.plan import Shader, View, Window, buffer_bytes, groups_of, tensor_bytes
+from dmlc.runtime.d3d12.plan import Shader, View, buffer_bytes
 from dmlc.runtime.hlsl import fill_constants
 
 

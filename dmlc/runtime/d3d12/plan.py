@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Mapping, Sequence
 
 from dmlc.program import (
     BufferBinding,
     KernelSource,
     Program,
-    Role,
     TensorSpec,
     constant_buffer_bytes,
 )
-from dmlc.runtime.arrays import span
+from dmlc.runtime.copied import Window, groups_of, list_windows, tensor_bytes
 from dmlc.runtime.d3d12 import device as limits
 from dmlc.runtime.d3d12.device import D3D12Device, Limit
 from dmlc.runtime.dxc import Resource, ResourceKind, compile_dxil, reflect
 from dmlc.runtime.dxc_library import Library, load_library
+from dmlc.runtime.face import check_target
 from dmlc.runtime.hlsl import check_reflection
 from dmlc.source import UnavailableError, UnsupportedError
 
@@ -51,23 +50,9 @@ class View:
     stride: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Window:
-    """A stretch of a run that goes to the device at once: `sizes` are its own, and `start` is the
-    number of the first element of every tensor that it works on."""
-
-    start: int
-    sizes: Mapping[str, int]
-
-
 def check_program(program: Program) -> None:
     """UnsupportedError where a program exceeds what Direct3D 12 can do, whatever its sizes."""
-    if program.target != "hlsl":
-        raise UnsupportedError(
-            f"{program.name} was compiled for {program.target}, and Direct3D 12 devices run "
-            "programs compiled for hlsl",
-            notes=["compile it with target='hlsl'"],
-        )
+    check_target(program, "hlsl", "Direct3D 12 devices")
     for kernel in program.kernels:
         what = f"the kernel {kernel.name}"
         threads = kernel.dispatch.group_size
@@ -143,14 +128,6 @@ def buffer_bytes(tensor: TensorSpec, sizes: Mapping[str, int]) -> int:
     return max(-(-tensor_bytes(tensor, sizes) // _ALIGNMENT), 1) * _ALIGNMENT
 
 
-def tensor_bytes(tensor: TensorSpec, sizes: Mapping[str, int]) -> int:
-    """The memory that a tensor covers."""
-    shape = tuple(sizes[e] if isinstance(e, str) else e for e in tensor.extents)
-    if tensor.strides is None or tensor.role is Role.SCRATCH:
-        return math.prod(shape) * tensor.dtype.bytes
-    return span(shape, tensor.strides) * tensor.dtype.bytes
-
-
 def plan_windows(
     program: Program, shaders: Sequence[Shader], sizes: Mapping[str, int], device: D3D12Device
 ) -> tuple[Window, ...]:
@@ -159,29 +136,10 @@ def plan_windows(
     An element-wise program of tensors larger than a buffer is promised to be runs in several. Any
     other goes to the device whole, and UnsupportedError says which limit it exceeds.
     """
-    windows = [Window(0, sizes)]
-    if program.elementwise and program.symbols:
-        symbol = program.symbols[0]
-        total, step = sizes[symbol], window_elements(program, device)
-        windows = [
-            Window(start, {**sizes, symbol: min(step, total - start)})
-            for start in range(0, total, step)
-        ]
+    windows = list_windows(program, sizes, device.promised_bytes, limits.VIEW_ELEMENTS.value)
     for window in windows:
         _check_window(program, shaders, window.sizes)
     return tuple(w for w in windows if any(0 not in groups_of(k, w) for k in program.kernels))
-
-
-def window_elements(program: Program, device: D3D12Device) -> int:
-    """The most elements of an element-wise program that go to the device at once."""
-    widest = max(t.dtype.bytes for t in program.tensors)
-    most = min(program.max_count, limits.VIEW_ELEMENTS.value, device.promised_bytes // widest)
-    return most // 65536 * 65536 or most
-
-
-def groups_of(kernel: KernelSource, window: Window) -> tuple[int, int, int]:
-    """The work groups of a kernel in a window."""
-    return kernel.dispatch.groups(dict(window.sizes))
 
 
 def _check_window(program: Program, shaders: Sequence[Shader], sizes: Mapping[str, int]) -> None:

@@ -9,14 +9,31 @@ from __future__ import annotations
 import os
 
 from dmlc.program import Program
-from dmlc.runtime.opencl.device import Device, choose
+from dmlc.runtime.opencl.device import INSTALL_NOTE, Device, choose
 from dmlc.runtime.opencl.driver import discover, open_session
 from dmlc.runtime.opencl.executable import Executable
+from dmlc.source import UnavailableError
+
+
+def is_possible() -> bool:
+    """Every system may have OpenCL."""
+    return True
 
 
 def devices() -> tuple[Device, ...]:
     """Every OpenCL device of this machine; empty where there is none."""
     return discover()
+
+
+def check_tools() -> None:
+    """UnavailableError, with the cure, where there is no device."""
+    if not devices():
+        raise UnavailableError("there is no OpenCL device", notes=[INSTALL_NOTE])
+
+
+def is_chosen() -> bool:
+    """Whether PYOPENCL_CTX names a device."""
+    return bool(os.environ.get("PYOPENCL_CTX"))
 
 
 def find_device(selector: str | None = None) -> Device:

@@ -10,7 +10,10 @@ import dataclasses
 import enum
 from collections.abc import Callable, Mapping, Sequence
 
-from dmlc.source import DmlcError, Note, UnavailableError
+from dmlc.runtime.face import CompileOptions, part_of_selector
+from dmlc.source import Note, UnavailableError
+
+RUNTIME = "opencl"
 
 INSTALL_NOTE = Note(
     "install an OpenCL driver: on Debian or Ubuntu, `apt-get install pocl-opencl-icd` runs "
@@ -68,6 +71,27 @@ class Device:
     def __str__(self) -> str:
         return f"{self.name} ({self.platform})"
 
+    @property
+    def runtime(self) -> str:
+        return RUNTIME
+
+    @property
+    def compile_options(self) -> CompileOptions:
+        return {"profile": "gpu" if self.kind is DeviceKind.GPU else "cpu"}
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """What it is and can do, for people."""
+        return (
+            f"{self.platform}, {self.version.strip()}",
+            self.kind.value,
+            f"{self.compute_units} compute units",
+            f"{self.memory_size >> 20:,} MiB",
+            f"largest buffer {self.max_allocation >> 20:,} MiB",
+            "float64" if self.float64 else "no float64",
+            f"memory {self.memory.value}",
+        )
+
 
 def choose(
     devices: Sequence[Device], selector: str | None, environment: Mapping[str, str]
@@ -83,7 +107,7 @@ def choose(
     """
     if not devices:
         raise UnavailableError("there is no OpenCL device on this machine", notes=[INSTALL_NOTE])
-    wanted = _part_of_selector(selector)
+    wanted = part_of_selector(selector, RUNTIME)
     if wanted:
         found = _match(devices, wanted, lambda d: d.index, lambda d: d.name)
         if not found:
@@ -97,20 +121,6 @@ def choose(
             if device.kind is kind:
                 return device
     return devices[0]
-
-
-def _part_of_selector(selector: str | None) -> str:
-    if selector is None:
-        return ""
-    head, colon, tail = selector.partition(":")
-    if head != "opencl":
-        return selector.strip()
-    if colon and not tail.strip():
-        raise DmlcError(
-            f"the device '{selector}' names nothing after the colon",
-            notes=["write `opencl`, or `opencl:` with an index or a part of a device's name"],
-        )
-    return tail.strip()
 
 
 def _match(

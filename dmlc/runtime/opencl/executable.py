@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from dmlc.program import Program, Role
 from dmlc.runtime.arrays import Array, Operand, constant_array
+from dmlc.runtime.face import check_target
 from dmlc.runtime.opencl.device import Device, Memory
 from dmlc.runtime.opencl.driver import Launcher, Session
 from dmlc.runtime.placement import Outputs, Placement, place
@@ -176,12 +177,7 @@ class Executable:
 
 
 def _check_program(program: Program, device: Device) -> None:
-    if program.target != "opencl":
-        raise UnsupportedError(
-            f"{program.name} was compiled for {program.target}, and OpenCL devices run programs "
-            "compiled for opencl",
-            notes=["compile it with target='opencl'"],
-        )
+    check_target(program, "opencl", "OpenCL devices")
     if not device.float64 and any(t.dtype is DataType.FLOAT64 for t in program.tensors):
         raise UnsupportedError(f"{program.name} works in FLOAT64, which {device} cannot compute")
 

@@ -9,6 +9,7 @@ does, and whether it may), `memory`, `pipeline`, `frame` (a run recorded),
 from __future__ import annotations
 
 from dmlc.program import Program
+from dmlc.runtime.dxc_library import load_library
 from dmlc.runtime.report import Report
 from dmlc.runtime.vulkan.context import find_devices, open_context, set_validation
 from dmlc.runtime.vulkan.device import VulkanDevice, choose_device
@@ -20,18 +21,36 @@ __all__ = [
     "Options",
     "Report",
     "VulkanDevice",
+    "check_tools",
     "devices",
     "find_device",
+    "is_chosen",
+    "is_possible",
     "load",
     "load_on",
     "set_validation",
 ]
 
 
+def is_possible() -> bool:
+    """Every system may have Vulkan."""
+    return True
+
+
 def devices() -> tuple[VulkanDevice, ...]:
     """Every Vulkan device of this machine that runs compute kernels; UnavailableError, with the
     cure, where Vulkan itself is missing or cannot be set up as asked."""
     return find_devices()
+
+
+def check_tools() -> None:
+    """UnavailableError, with the cure, where HLSL cannot be compiled."""
+    load_library()
+
+
+def is_chosen() -> bool:
+    """No variable names a device."""
+    return False
 
 
 def find_device(selector: str | None = None) -> VulkanDevice:

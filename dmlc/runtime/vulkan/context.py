@@ -15,9 +15,9 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
+from dmlc.runtime import lavapipe
 from dmlc.runtime.environment import setting
 from dmlc.runtime.instructions import Choice
-from dmlc.runtime.vulkan import lavapipe
 from dmlc.runtime.vulkan.api import Vulkan, VulkanError, load_vulkan
 from dmlc.runtime.vulkan.device import (
     HOST_MEMORY_EXTENSION,

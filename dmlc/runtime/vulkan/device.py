@@ -12,8 +12,11 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
+from dmlc.runtime.face import CompileOptions, part_of_selector
 from dmlc.runtime.vulkan.api import INSTALL_LOADER, Vulkan
-from dmlc.source import DmlcError, Note, UnavailableError
+from dmlc.source import Note, UnavailableError
+
+RUNTIME = "vulkan"
 
 
 class DeviceType(enum.Enum):
@@ -79,6 +82,23 @@ class VulkanDevice:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.type.label}, {self.driver})"
+
+    @property
+    def runtime(self) -> str:
+        return RUNTIME
+
+    @property
+    def compile_options(self) -> CompileOptions:
+        return {}
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """What it is and can do, for people."""
+        return (
+            f"Vulkan, {self.type.label}",
+            f"largest binding {self.limits.storage_range >> 20:,} MiB",
+            f"{self.limits.group_threads:,} threads per group",
+        )
 
     @property
     def float16(self) -> bool:
@@ -251,7 +271,7 @@ def choose_device(devices: Sequence[VulkanDevice], selector: str | None) -> Vulk
     """
     if not devices:
         raise UnavailableError("no Vulkan device was found", notes=(INSTALL_LOADER,))
-    wanted = _part_of_selector(selector or "")
+    wanted = part_of_selector(selector, RUNTIME)
     if not wanted:
         preference = list(DeviceType)
         return min(devices, key=lambda d: (preference.index(d.type), d.index))
@@ -261,15 +281,3 @@ def choose_device(devices: Sequence[VulkanDevice], selector: str | None) -> Vulk
         known = Note("there are " + "; ".join(f"{d.index}: {d}" for d in devices))
         raise UnavailableError(f"no Vulkan device matches '{wanted}'", notes=(known,))
     return matching[0]
-
-
-def _part_of_selector(selector: str) -> str:
-    head, colon, tail = selector.partition(":")
-    if head != "vulkan":
-        return selector.strip()
-    if colon and not tail.strip():
-        raise DmlcError(
-            f"the device '{selector}' names nothing after the colon",
-            notes=("write `vulkan`, or `vulkan:` with an index or a part of a device's name",),
-        )
-    return tail.strip()

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.program import Program
 from dmlc.runtime.arrays import Array, Copy
+from dmlc.runtime.face import check_target
 from dmlc.runtime.hlsl import CompiledKernel, compile_kernel
 from dmlc.runtime.placement import Outputs, Placement, place
 from dmlc.runtime.quick import plan_quick
@@ -25,7 +26,6 @@ from dmlc.runtime.vulkan.frame import Frame
 from dmlc.runtime.vulkan.memory import Allocator
 from dmlc.runtime.vulkan.pipeline import Pipeline, PipelineCache
 from dmlc.runtime.vulkan.plan import Plan, check_kernels, make_plan
-from dmlc.source import UnsupportedError
 
 LEND_BYTES = 6 << 20
 """The arrays of a run are lent from so many bytes on, all together: copying fewer is quicker than
@@ -108,12 +108,7 @@ class Executable:
     """A program built for a device. Safe to call from several threads at once."""
 
     def __init__(self, program: Program, context: Context, options: Options) -> None:
-        if program.target != "hlsl":
-            raise UnsupportedError(
-                f"{program.name} was compiled for {program.target}, and Vulkan devices run "
-                "programs compiled for hlsl",
-                notes=["compile it with target='hlsl'"],
-            )
+        check_target(program, "hlsl", "Vulkan devices")
         self.program = program
         self.options = options
         self.device: VulkanDevice = context.device

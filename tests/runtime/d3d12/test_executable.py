@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dmlc.codegen.hlsl_host import HLSL
+from dmlc.codegen.opencl_host import OPENCL_C
 from dmlc.pipeline import compile
 from dmlc.program import BufferBinding, KernelSource, Program, Role, ScalarBinding, TensorSpec
 from dmlc.reference import evaluate
@@ -100,7 +102,7 @@ def on_vulkan(kernel: KernelSource) -> Kernel:
             dispatch=dispatch,
             after=(),
         )
-        program = Program("alone", "hlsl", "gpu", tensors, (alone,), 2**31 - 1)
+        program = Program("alone", HLSL, "gpu", tensors, (alone,), 2**31 - 1)
         vulkan.load(program)(
             {b.name: arrays[b.name] for b in read}, {b.name: arrays[b.name] for b in written}
         )
@@ -325,7 +327,7 @@ def wide_copy() -> Program:
         TensorSpec("S", Role.SCRATCH, F32, (32,)),
         TensorSpec("B", Role.OUTPUT, F32, (32,)),
     )
-    return Program("wide_copy", "hlsl", "gpu", tensors, (first, second), 2**31 - 1)
+    return Program("wide_copy", HLSL, "gpu", tensors, (first, second), 2**31 - 1)
 
 
 def test_kernels_that_see_one_tensor_in_different_structures(machine: Machine) -> None:
@@ -589,7 +591,7 @@ def test_many_inputs_are_no_matter(machine: Machine) -> None:
 
 def test_a_program_for_another_target(machine: Machine) -> None:
     with pytest.raises(UnsupportedError, match="compiled for opencl"):
-        d3d12.load(dataclasses.replace(relu_grad(), target="opencl"))
+        d3d12.load(dataclasses.replace(relu_grad(), language=OPENCL_C))
 
 
 def test_registers_with_a_gap(machine: Machine) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from dmlc.codegen.hlsl_host import HLSL
 from dmlc.program import Program
 from dmlc.runtime import opencl
 from dmlc.runtime.opencl.device import Device, Memory
@@ -375,7 +376,7 @@ def test_fixed_sizes_are_checked() -> None:
 
 
 def test_a_program_for_another_target_is_refused() -> None:
-    program = dataclasses.replace(handmade.relu_grad(), target="hlsl")
+    program = dataclasses.replace(handmade.relu_grad(), language=HLSL)
     with pytest.raises(UnsupportedError, match=r"compiled for hlsl.*compiled for opencl"):
         opencl.load(program)
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from dmlc.runtime import lavapipe
 from dmlc.runtime.instructions import Choice
-from dmlc.runtime.vulkan import context, lavapipe
+from dmlc.runtime.lavapipe import find_llvm, read_version
+from dmlc.runtime.vulkan import context
 from dmlc.runtime.vulkan.context import Instance
-from dmlc.runtime.vulkan.lavapipe import find_llvm, read_version
 from tests.runtime.test_instructions import AVX2, AVX512
 
 

@@ -1,0 +1,255 @@
+"""Evaluates calls: functions of the file, which are inlined, and those of the language, as
+`language.builtins` has them; reductions of whole tensors and folds of arrays.
+
+An argument of an inlined function is evaluated once, however often the function uses it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+
+from dmlc import ir
+from dmlc.binding.axes import move_axes, reduce_like
+from dmlc.binding.builder import span_text
+from dmlc.binding.indexed import IndexNotation
+from dmlc.binding.nodes import Element, Pack, Value
+from dmlc.binding.packs import entries, make_array
+from dmlc.binding.scope import MOST_NOTES, Evaluating, Scope
+from dmlc.binding.tensor_arrays import TensorArrays
+from dmlc.binding.values import describe, show
+from dmlc.ir import packed_strides
+from dmlc.language import syntax
+from dmlc.language.arrays import read_axes
+from dmlc.language.builtins import (
+    BUILT_IN,
+    REDUCTIONS,
+    Builtin,
+    Given,
+    Reduction,
+    Takes,
+    find_reduction,
+)
+from dmlc.language.definitions import FunctionDefinition
+from dmlc.language.walk import Step
+from dmlc.scalars import COMBINERS, DataType, combiner_identity
+from dmlc.source import Diagnostic, DmlcError, Note, Span, unknown_name
+
+_MOST_CALLS = 20_000
+
+
+class Calls:
+    """The calls among the expressions that `on` evaluates; an `Evaluation` for the entries."""
+
+    def __init__(
+        self, on: Evaluating, index: IndexNotation, functions: Mapping[str, Builtin]
+    ) -> None:
+        self._on = on
+        self._index = index
+        self._functions = functions
+        self._arrays = TensorArrays(on, index)
+        self._inlined = 0
+
+    def call(self, call: syntax.Call, scope: Scope) -> Step[Value]:
+        if not isinstance(call.function, syntax.Reference):
+            raise DmlcError("only a function's name can be called here", call.function.span)
+        name = call.function.name
+        if name in self._on.functions:
+            return self._inline(self._on.functions[name], call, scope)
+        named = any(a.name is not None for a in call.arguments)
+        reduction = find_reduction(name, len(call.arguments), named)
+        if reduction is not None:
+            return (self._reduce_tensor if named else self._reduce)(reduction, call, scope)
+        if name not in self._functions:
+            known = [*self._on.functions, *BUILT_IN]
+            raise DmlcError(unknown_name("function", name, known, call.span))
+        return self._built_in(self._functions[name], call, scope)
+
+    def _inline(self, function: FunctionDefinition, call: syntax.Call, scope: Scope) -> Step[Value]:
+        given: dict[str, Value] = {}
+        for parameter, argument in zip(function.parameters, call.arguments, strict=True):
+            # An array by name stays whole inside the function, where it stands for its entry.
+            value = argument.value
+            whole = isinstance(value, syntax.Reference | syntax.Member | syntax.Array)
+            given[parameter] = yield self._on.visit(value, scope.outside() if whole else scope)
+        self._inlined += 1
+        if self._inlined > _MOST_CALLS:
+            raise DmlcError(
+                f"the operator makes more than {_MOST_CALLS} calls once its functions are "
+                "inlined: split it",
+                call.span,
+            )
+        inner = dataclasses.replace(scope, parameters=given, call=call.span, outer=scope)
+        try:
+            return (yield self._on.visit(function.body, inner))
+        except DmlcError as error:
+            raise type(error)([_called(d, call.span) for d in error.diagnostics]) from None
+
+    def _built_in(self, function: Builtin, call: syntax.Call, scope: Scope) -> Step[Value]:
+        values: list[Value] = []
+        for argument, parameter in zip(call.arguments, function.parameters, strict=True):
+            match parameter.takes:
+                case Takes.TENSOR | Takes.TENSORS:
+                    value: Value = argument.value.span.text
+                case Takes.TYPE:
+                    value = yield self._on.visit(argument.value, scope, DataType.FLOAT32)
+                case Takes.WHOLE:
+                    value = yield self._on.visit(argument.value, scope.outside())
+                case Takes.VALUE:
+                    value = yield self._on.visit(argument.value, scope)
+            values.append(value)
+        spans = [a.value.span for a in call.arguments]
+        return scope.entry(function.evaluate(self, Given(values, spans, call.span)), call.span)
+
+    # What entries ask for -----------------------------------------------------------------
+
+    def apply(self, operation: str, given: Given) -> Value:
+        return self._on.combine(operation, given.values, given.spans, given.span)
+
+    def convert(self, value: Value, to: DataType, span: Span) -> Value:
+        return self._on.convert(value, to, span)
+
+    def is_present(self, tensor: str) -> bool:
+        return tensor in self._on.binding.tensors
+
+    def entries(self, value: Value) -> Sequence[Value] | None:
+        return entries(value) if isinstance(value, tuple | Pack) else None
+
+    def flatten(self, places: Value, sizes: tuple[int, ...], span: Span) -> Value:
+        """The number of a place among all of a shape's."""
+        found = self.entries(places)
+        if found is None or len(found) != len(sizes):
+            count = "one value" if found is None else f"{len(found)} values"
+            raise DmlcError(
+                f"'flatten' takes a position along each of {len(sizes)} axes, but "
+                f"{span_text(span)} has {count}",
+                span,
+            )
+        if isinstance(places, Pack):
+            return self._on.built().flatten(found, sizes, span)
+        terms = [
+            self._on.combine("mul", [v, s], [span, span], span)
+            for v, s in zip(found, packed_strides(sizes), strict=True)
+        ]
+        return self.fold(REDUCTIONS["sum"], terms, span)
+
+    def unflatten(self, number: Value, sizes: tuple[int, ...], span: Span) -> Value:
+        """The place along each axis of a shape that a number counts to."""
+        if isinstance(number, int) and not isinstance(number, bool):
+            strides = packed_strides(sizes)
+            return tuple(
+                number // stride % max(size, 1) if axis else number // stride
+                for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True))
+            )
+        if isinstance(number, tuple | Pack):
+            raise DmlcError("'unflatten' takes the number of a place, and this is an array", span)
+        return self._on.built().unflatten(number, sizes, span)
+
+    def move_axes(self, name: str, axes: tuple[int, ...], given: Given) -> Value:
+        value, shape = self._arrays.shaped(name, given.values[0], given.spans[0])
+        if self._on.binding.symbolic:
+            raise self._on.needs_sizes("", given.span)
+        moved, rank = move_axes(name, shape, axes, given.span, given.spans[1])
+        return self._on.built().move(value, moved, rank)
+
+    def join(self, given: Given) -> Value:
+        return self._arrays.join(given)
+
+    def split(self, given: Given) -> Value:
+        return self._arrays.split(given)
+
+    # Reductions ---------------------------------------------------------------------------
+
+    def _reduce(self, reduction: Reduction, call: syntax.Call, scope: Scope) -> Step[Value]:
+        """`all(Scales > 0)` folds a compile-time array, and `sum(e...)` a pack."""
+        name, argument = reduction.name, call.arguments[0].value
+        value: Value
+        if isinstance(argument, syntax.Pack):
+            items: list[Value] = yield self._index.expand(argument, scope)
+            value = make_array(items)
+        else:
+            value = yield self._on.visit(argument, scope.outside())
+        if isinstance(value, Element) and self._on.built().shape(value) is not None:
+            raise DmlcError(
+                f"'{name}' needs to know what to reduce over: write {name}(x, like: T) or "
+                f"{name}(x, axes: [...])",
+                call.span,
+            )
+        if not isinstance(value, tuple | Pack):
+            if isinstance(value, bool) and reduction.booleans:
+                return value
+            shown, what = span_text(argument.span), "one value"
+            if not isinstance(value, Element):
+                shown, what = show(value), describe(value)
+            raise DmlcError(f"'{name}' folds an array, but {shown} is {what}", argument.span)
+        return self.fold(reduction, entries(value), call.span)
+
+    def fold(self, reduction: Reduction, values: Sequence[Value], span: Span) -> Value:
+        """One value of all entries, from the first to the last."""
+        name = reduction.name
+        if not reduction.folds or (name == "mean" and not values):
+            raise DmlcError(f"'{name}' does not fold an array", span)
+        if name == "mean":
+            total = self.fold(REDUCTIONS["sum"], values, span)
+            return self._on.combine("div", [total, len(values)], [span, span], span)
+        if not values:
+            if name in ("min", "max"):
+                raise DmlcError(f"'{name}' of an array without values", span)
+            return combiner_identity(name, DataType.INT64)
+        folded = values[0]
+        for value in itertools.islice(values, 1, None):
+            if reduction.booleans:
+                folded = self._on.join("&&" if name == "all" else "||", folded, value, span, span)
+            else:
+                combiner = COMBINERS[name].name
+                folded = self._on.combine(combiner, [folded, value], [span, span], span)
+        whole = isinstance(folded, Element) and self._on.built().dtype(folded) is DataType.BOOL
+        if reduction.booleans and not isinstance(folded, bool) and not whole:
+            raise DmlcError(
+                f"'{name}' folds booleans, but this is a number: compare it first, as in 'x != 0'",
+                span,
+            )
+        return folded
+
+    def _reduce_tensor(self, reduction: Reduction, call: syntax.Call, scope: Scope) -> Step[Value]:
+        """`sum(x, like: T)` and `sum(x, axes: [0])`."""
+        operand = next(a.value for a in call.arguments if a.name is None)
+        named = next(a for a in call.arguments if a.name is not None)
+        given: Value = yield self._on.visit(operand, scope)
+        value, shape = self._arrays.shaped(reduction.name, given, operand.span)
+        if self._on.binding.symbolic:
+            raise self._on.needs_sizes("reduction", call.span)
+        if named.name is not None and named.name.text == "like":
+            like = self._like(named.value, scope)
+            axes = reduce_like(shape, like, operand.span, named.value.span)
+        else:
+            listed: Value = yield self._on.visit(named.value, scope)
+            axes = read_axes(listed, len(shape), named.value.span)
+        return self._on.built().fold(reduction.name, value, axes, call.span)
+
+    def _like(self, expression: syntax.Expression, scope: Scope) -> tuple[ir.Extent, ...]:
+        """The sizes of the tensor, local or parameter that `like:` names."""
+        if not isinstance(expression, syntax.Reference):
+            raise DmlcError("'like:' takes the name of a tensor", expression.span)
+        name, span = expression.name, expression.span
+        tensor = self._on.binding.tensors.get(name)
+        value = scope.parameters.get(name)
+        if value is None and (tensor is None or tensor.sizes is None):
+            value = self._on.locals.get(name)
+        if isinstance(value, DmlcError):
+            raise value
+        if value is None:
+            return self._on.binding.extents(name, span)
+        shape = self._on.built().shape(value) if isinstance(value, Element) else None
+        if shape is None:
+            raise DmlcError(f"'like:' takes a tensor, but '{name}' has no sizes", span)
+        return shape
+
+
+def _called(diagnostic: Diagnostic, call: Span) -> Diagnostic:
+    """A mistake in an inlined function with the call around it, the innermost calls first."""
+    note = Note("called from here", call)
+    if sum(n.message == note.message for n in diagnostic.notes) >= MOST_NOTES:
+        return diagnostic
+    return dataclasses.replace(diagnostic, notes=(*diagnostic.notes, note))

@@ -1,0 +1,176 @@
+"""Where an expression stands while it is evaluated, and what evaluates the parts of it.
+
+`Evaluating` is what index notation and calls, which have modules of their own, know of the
+evaluator: its state, its visits, and what operators make of values.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from dmlc.binding.builder import span_text
+from dmlc.binding.facts import Binding, ir_name
+from dmlc.binding.indexing import Indexing
+from dmlc.binding.nodes import Element, Pack, Value
+from dmlc.binding.packs import Expansion, entries, make_array, zip_arrays
+from dmlc.binding.values import apply_constant, cast_constant
+from dmlc.language import syntax
+from dmlc.language.definitions import FunctionDefinition
+from dmlc.language.walk import Visit
+from dmlc.scalars import OPERATIONS, DataType
+from dmlc.source import DmlcError, InternalError, Note, Span
+
+MOST_NOTES = 4
+"""How many of the calls around a mistake are shown."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scope:
+    """What names mean inside a function, a reduction or an expansion: parameters and index
+    variables, and where a function was called."""
+
+    parameters: Mapping[str, Value]
+    call: Span | None = None
+    outer: Scope | None = None
+    depth: int = 0
+    """The index variables bound around this place, in functions and their callers together."""
+    expansion: Expansion | None = None
+    """The `...` that this place is expanded by, if it is: arrays stand for one entry."""
+    guards: tuple[Element, ...] = ()
+    """What the `where` of the reduction around this place says: points where it does not hold are
+    left out."""
+    conditions: tuple[Element, ...] = ()
+    """What else holds where the value at this place counts: it chooses between values."""
+
+    def outside(self) -> Scope:
+        """The same names where arrays stand for themselves."""
+        return self if self.expansion is None else dataclasses.replace(self, expansion=None)
+
+    def under(self, conditions: tuple[Element, ...]) -> Scope:
+        """The same names where further conditions hold."""
+        if not conditions:
+            return self
+        return dataclasses.replace(self, conditions=(*self.conditions, *conditions))
+
+    def entry(self, value: Value, span: Span) -> Value:
+        """An array's entry along the axis at hand, inside an expansion; anything else as it is."""
+        if self.expansion is None or not isinstance(value, tuple | Pack):
+            return value
+        return self.expansion.take(value, span)
+
+    def notes(self) -> tuple[Note, ...]:
+        """Where the code at hand was inlined from, innermost first."""
+        chain: list[Note] = []
+        scope: Scope | None = self
+        while scope is not None and len(chain) < MOST_NOTES:
+            if scope.call is not None:
+                chain.append(Note("called from here", scope.call))
+            scope = scope.outer
+        return tuple(chain)
+
+
+TOP = Scope({})
+
+_Maker: TypeAlias = Callable[[list[Element]], Value]
+
+
+class Evaluating(abc.ABC):
+    """Expressions of one binding. Without a `builder`, elements of tensors may not be read."""
+
+    def __init__(self, binding: Binding, builder: Indexing | None = None) -> None:
+        self.binding = binding
+        self.builder = builder
+        self.locals: dict[str, Value | DmlcError] = {}
+        """What each name assigned so far stands for; an error where its definition failed."""
+        self.functions: dict[str, FunctionDefinition] = dict(binding.operator.functions)
+        self.materialize: Callable[[Element, Span], Element] | None = None
+        """Has a tensor hold a computation on whole tensors, so that its elements can be read."""
+        self.place: Callable[[tuple[int, ...], _Maker, Span], Element] | None = None
+        """Makes a tensor of some sizes from what gives its element at each position."""
+        self.targets: list[tuple[int, ...]] | None = None
+        """The sizes of the outputs that the expression at hand is to give, if it gives several."""
+
+    @abc.abstractmethod
+    def visit(
+        self, expression: syntax.Expression, scope: Scope, expected: Value | None = None
+    ) -> Visit[Value]:
+        """The value of an expression. `expected` is a value this one is compared with: it says
+        which enum a name is of."""
+
+    def built(self) -> Indexing:
+        if self.builder is None:
+            raise InternalError("an element without a builder")
+        return self.builder
+
+    def needs_sizes(self, what: str, span: Span) -> DmlcError:
+        message = f"{what} {span_text(span)} needs the sizes of its tensors".lstrip()
+        return DmlcError(message, span, ["give a description with sizes for each input"])
+
+    def tensor(self, name: str, span: Span) -> Element:
+        if self.builder is None:
+            raise DmlcError(
+                f"the elements of '{name}' are not known at compile time: use a fact about it, "
+                f"such as {name}.Sizes",
+                span,
+            )
+        extents = self.binding.extents(name, span)
+        return self.builder.load(ir_name(name), self.binding.dtype(name, span), extents)
+
+    def names_tensors(self, expression: syntax.Expression) -> bool:
+        """Whether this is the name of an array of tensors."""
+        return isinstance(expression, syntax.Reference) and any(
+            t.array and t.name == expression.name
+            for level in self.binding.operator.levels
+            for t in level.tensors
+        )
+
+    # Operations on values -----------------------------------------------------------------
+
+    def combine(
+        self, name: str, values: Sequence[Value], spans: Sequence[Span], span: Span
+    ) -> Value:
+        """A scalar operation; arrays go entry by entry."""
+        operation = OPERATIONS[name]
+        constants = [v for v in values if not isinstance(v, Element | Pack)]
+        if len(constants) == len(values):
+            return apply_constant(operation, constants, span)
+        if self.are_places(values) and any(isinstance(v, tuple | Pack) for v in values):
+            each = zip_arrays(values, span)
+            return make_array([self.combine(name, v, spans, span) for v in each])
+        return self.built().apply(operation, values, spans, span)
+
+    def are_places(self, values: Sequence[Value]) -> bool:
+        """Whether no whole tensor is among some values."""
+        return all(
+            self.built().shape(v) is None
+            for value in values
+            for v in (entries(value) if isinstance(value, tuple | Pack) else (value,))
+            if isinstance(v, Element)
+        )
+
+    def join(self, symbol: str, left: Value, right: Value, span: Span, first: Span) -> Value:
+        """`&&` or `||`: a known `true &&` or `false ||` leaves the other side, which has to be a
+        boolean."""
+        if isinstance(left, tuple | Pack) or isinstance(right, tuple | Pack):
+            pairs = zip_arrays([left, right], span)
+            return make_array([self.join(symbol, a, b, span, first) for a, b in pairs])
+        for side, other in ((left, right), (right, left)):
+            if isinstance(side, bool) and isinstance(other, Element):
+                if self.built().dtype(other) is not DataType.BOOL:
+                    message = f"'{symbol}' takes booleans, but one side is a number"
+                    raise DmlcError(message, span)
+                return other if side == (symbol == "&&") else side
+        name = "and" if symbol == "&&" else "or"
+        return self.combine(name, [left, right], [first, span], span)
+
+    def convert(self, value: Value, to: DataType, span: Span) -> Value:
+        """What `cast` gives."""
+        if isinstance(value, Element):
+            return self.built().cast(value, to, span)
+        if isinstance(value, tuple | Pack):
+            return make_array([self.convert(v, to, span) for v in entries(value)])
+        made = cast_constant(value, to, span)
+        return made if self.builder is None else self.builder.adapt(made, to.compute, span)

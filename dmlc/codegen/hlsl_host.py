@@ -1,0 +1,61 @@
+"""HLSL for hosts: its registers and its constant buffer, and what a manifest says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dmlc.codegen.dialect import BufferView, ScalarView, SourceParts
+from dmlc.program import BufferBinding, KernelSource, Language, ScalarBinding, constant_buffer_bytes
+from dmlc.shader_model import dxil_arguments, list_needs
+
+
+def _describe_buffer(buffer: BufferBinding) -> dict[str, Any]:
+    return {
+        "register": f"{'u' if buffer.written else 't'}{buffer.slot}",
+        "element_bytes": buffer.dtype.bytes,
+        "structure_bytes": buffer.structure_bytes,
+    }
+
+
+def _describe_scalar(scalar: ScalarBinding) -> dict[str, Any]:
+    return {"offset": scalar.offset}
+
+
+def _describe_kernel(kernel: KernelSource) -> dict[str, Any]:
+    arguments = dxil_arguments(kernel.source, kernel.entry_point, kernel.shader_model)
+    made: dict[str, Any] = {"compile": {"compiler": "dxc", "arguments": arguments}}
+    if kernel.scalars:
+        made["constant_buffer"] = {
+            "register": "b0",
+            "bytes": constant_buffer_bytes(kernel.scalars),
+            "view_alignment": 256,
+        }
+    return made
+
+
+HLSL = Language(
+    target="hlsl",
+    title="HLSL",
+    suffix=".hlsl",
+    list_needs=list_needs,
+    describe_buffer=_describe_buffer,
+    describe_scalar=_describe_scalar,
+    describe_kernel=_describe_kernel,
+    notes={"signing": "DXIL is signed only by the dxil.dll that comes with DXC on Windows"},
+)
+
+
+def list_details(parts: SourceParts, shader_model: str) -> Mapping[str, object]:
+    """The root signature, and what the file is to be compiled with."""
+    signature = _root_signature(parts.buffers, parts.scalars) if parts.root_signature else None
+    arguments = dxil_arguments(parts.code, parts.entry_point, shader_model)
+    return {"root_signature": signature, "arguments": " ".join(arguments)}
+
+
+def _root_signature(buffers: Sequence[BufferView], scalars: Sequence[ScalarView]) -> str:
+    """Root descriptors only: two DWORDs each, and nothing for a host to lay out."""
+    parts = ["CBV(b0)"] if scalars else []
+    parts += [f"SRV(t{b.slot})" for b in buffers if not b.written]
+    parts += [f"UAV(u{b.slot})" for b in buffers if b.written]
+    return ", ".join(parts)

@@ -1,0 +1,46 @@
+"""OpenCL C for hosts: arguments by number, and what a manifest says of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dmlc.codegen.dialect import SourceParts
+from dmlc.program import BufferBinding, KernelSource, Language, ScalarBinding
+from dmlc.scalars import DataType
+
+_DOUBLE = re.compile(r"\bdouble\d*\b")
+_COMMENT = re.compile(r"//[^\n]*")
+
+
+def _list_needs(source: str) -> list[str]:
+    """FLOAT64 alone: OpenCL C has 64-bit integers and 16-bit types everywhere."""
+    return ["FLOAT64"] if _DOUBLE.search(_COMMENT.sub("", source)) else []
+
+
+def _describe_argument(argument: BufferBinding | ScalarBinding) -> dict[str, Any]:
+    return {"argument": argument.slot}
+
+
+def _describe_kernel(kernel: KernelSource) -> dict[str, Any]:
+    return {}
+
+
+OPENCL_C = Language(
+    target="opencl",
+    title="OpenCL",
+    suffix=".cl",
+    list_needs=_list_needs,
+    describe_buffer=_describe_argument,
+    describe_scalar=_describe_argument,
+    describe_kernel=_describe_kernel,
+)
+
+
+def list_details(parts: SourceParts) -> Mapping[str, object]:
+    """What a file turns on at its top."""
+    return {
+        "uses_double": DataType.FLOAT64 in parts.dtypes,
+        "uses_streaming": any(name.startswith("stream") for name in parts.helpers),
+    }

@@ -1,0 +1,31 @@
+"""The targets there are. A further language is a line here, and files of its own."""
+
+from __future__ import annotations
+
+from dmlc.codegen.dialect import Dialect
+from dmlc.codegen.hlsl import HLSL_6_0, HLSL_6_2
+from dmlc.codegen.opencl import OPENCL
+from dmlc.codegen.target import Target
+from dmlc.codegen.wgsl import WGSL
+from dmlc.source import UnknownNameError, unknown_name
+
+TARGETS: tuple[Target, ...] = (
+    Target((HLSL_6_2, HLSL_6_0), runtimes=("vulkan", "d3d12"), compiler="hlsl"),
+    Target((OPENCL,), runtimes=("opencl",)),
+    Target((WGSL,), runtimes=("wgpu",), is_general=False),
+)
+"""In the order in which people read of them."""
+
+
+def find_target(name: str) -> Target:
+    """The target of that name. Raises `UnknownNameError`, naming those there are."""
+    for target in TARGETS:
+        if target.name == name:
+            return target
+    raise UnknownNameError(unknown_name("target", name, [t.name for t in TARGETS]))
+
+
+def find_dialect(name: str, shader_model: str | None = None) -> Dialect:
+    """The dialect of a target, in HLSL for a shader model. Raises as `find_target` and
+    `Target.find_dialect` do."""
+    return find_target(name).find_dialect(shader_model)

@@ -1,0 +1,226 @@
+"""Traces functions of scalars, written in Python, into functions of the kernel IR.
+
+Such a function takes and gives `Value`s. Their operators, and the functions below, make kernel IR;
+`let` names a step. What has no name is written where it stands. A `Definition` is a function of its
+own in generated code, called by its name; any other function is written in place where it is
+called, and may give several values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.emit import Names
+from dmlc.kernel.interpret import evaluate_function
+from dmlc.scalars import OPERATIONS, Array, DataType, Operands, Operation
+from dmlc.source import InternalError
+
+F32, I32, U32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
+
+_BITWISE = {"and": "bit_and", "or": "bit_or", "not": "bit_not"}
+"""What the logical operators are of integers."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Scope:
+    """A function in the making."""
+
+    names: Names
+    steps: list[k.Let]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A value of a traced function. Numbers beside it take its type.
+
+    Comparisons for equality are `equal`: Python's own says whether two objects are one.
+    """
+
+    expression: k.Expression
+    scope: _Scope
+
+    @property
+    def dtype(self) -> DataType:
+        return self.expression.type.dtype
+
+    def __add__(self, other: Operand) -> Value:
+        return _operate("add", self, other)
+
+    def __radd__(self, other: Operand) -> Value:
+        return _operate("add", other, self)
+
+    def __sub__(self, other: Operand) -> Value:
+        return _operate("sub", self, other)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return _operate("sub", other, self)
+
+    def __mul__(self, other: Operand) -> Value:
+        return _operate("mul", self, other)
+
+    def __rmul__(self, other: Operand) -> Value:
+        return _operate("mul", other, self)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return _operate("div", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Value:
+        return _operate("div", other, self)
+
+    def __lshift__(self, other: Operand) -> Value:
+        return _operate("shift_left", self, other)
+
+    def __rshift__(self, other: Operand) -> Value:
+        return _operate("shift_right", self, other)
+
+    def __and__(self, other: Operand) -> Value:
+        return _logical("and", self, other)
+
+    def __or__(self, other: Operand) -> Value:
+        return _logical("or", self, other)
+
+    def __invert__(self) -> Value:
+        return _logical("not", self)
+
+    def __neg__(self) -> Value:
+        return _operate("neg", self)
+
+    def __lt__(self, other: Operand) -> Value:
+        return _operate("lt", self, other)
+
+    def __le__(self, other: Operand) -> Value:
+        return _operate("le", self, other)
+
+    def __gt__(self, other: Operand) -> Value:
+        return _operate("gt", self, other)
+
+    def __ge__(self, other: Operand) -> Value:
+        return _operate("ge", self, other)
+
+
+Operand = Value | int | float
+
+
+def let(**named: Value) -> Value:
+    """`k = let(k=x + 1.0)` has a step of the function name a value."""
+    ((name, value),) = named.items()
+    local = k.Local(value.scope.names.take(name), value.expression.type)
+    value.scope.steps.append(k.Let(local, value.expression))
+    return Value(local, value.scope)
+
+
+def equal(a: Value, b: Operand) -> Value:
+    return _operate("eq", a, b)
+
+
+def select(condition: Value, then: Operand, otherwise: Operand) -> Value:
+    """`then` where the condition holds. Two numbers are FLOAT32, or UINT32 where both are whole."""
+    known = next((v.dtype for v in (then, otherwise) if isinstance(v, Value)), None)
+    if known is None:
+        known = F32 if float in (type(then), type(otherwise)) else U32
+    sides = (_express(then, known), _express(otherwise, known))
+    return Value(k.Choose(condition.expression, *sides, k.Type(known)), condition.scope)
+
+
+def bits(x: Value) -> Value:
+    """A float as the integer of its bits."""
+    return Value(k.Reinterpret(x.expression, k.Type(U32)), x.scope)
+
+
+def from_bits(u: Value) -> Value:
+    return Value(k.Reinterpret(u.expression, k.Type(F32)), u.scope)
+
+
+def convert(x: Value, dtype: DataType) -> Value:
+    return Value(k.Convert(x.expression, k.Type(dtype)), x.scope)
+
+
+def round_even(x: Value) -> Value:
+    return _operate("round", x)
+
+
+def sqrt(x: Value) -> Value:
+    return _operate("sqrt", x)
+
+
+def absolute(x: Value) -> Value:
+    return _operate("abs", x)
+
+
+def isnan(x: Value) -> Value:
+    return _operate("isnan", x)
+
+
+def isinf(x: Value) -> Value:
+    return _operate("isinf", x)
+
+
+def _express(value: Operand, dtype: DataType) -> k.Expression:
+    """A value, or a number as a literal of that type."""
+    if not isinstance(value, Value):
+        number = float(np.float32(value)) if dtype is F32 else int(value)
+        return k.Literal(k.Type(dtype), number)
+    if value.dtype is not dtype:
+        raise InternalError(f"{value.dtype.short} stands where {dtype.short} must")
+    return value.expression
+
+
+def _operate(name: str, *given: Operand) -> Value:
+    return _call(OPERATIONS[name], given)
+
+
+def _logical(name: str, *given: Operand) -> Value:
+    boolean = isinstance(given[0], Value) and given[0].dtype is DataType.BOOL
+    return _operate(name if boolean else _BITWISE[name], *given)
+
+
+def _call(operation: Operation, given: Sequence[Operand]) -> Value:
+    first = next(v for v in given if isinstance(v, Value))
+    operands = tuple(_express(v, first.dtype) for v in given)
+    if len(operands) != operation.arity or not operation.operands.accept(first.dtype):
+        raise InternalError(f"{operation.name} takes no {len(operands)} {first.dtype.short}")
+    result = k.Type(operation.result_type(first.dtype))
+    return Value(k.Operate(operation, operands, result), first.scope)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Definition(Operation):
+    """An operation that is written out: what it computes is what tracing it gives."""
+
+    function: Callable[[], k.Function]
+
+    def __call__(self, *given: Operand) -> Value:
+        """Called in a function that is being traced."""
+        return _call(self, given)
+
+
+def define(function: Callable[..., Value], dtype: DataType = F32) -> Definition:
+    """A Python function of `Value`s of one type, of which it gives one. It is traced when it is
+    first needed."""
+    parameters = tuple(inspect.signature(function).parameters)
+
+    @functools.cache
+    def trace() -> k.Function:
+        return _trace(function, parameters, dtype)
+
+    def evaluate(*given: Array) -> Array:
+        return evaluate_function(trace(), given)
+
+    accepted = Operands.FLOAT32 if dtype is F32 else Operands.INTEGER
+    return Definition(function.__name__, len(parameters), accepted, evaluate, function=trace)
+
+
+def _trace(
+    function: Callable[..., Value], parameters: tuple[str, ...], dtype: DataType
+) -> k.Function:
+    scope = _Scope(Names(parameters), [])
+    given = tuple(k.Scalar(name, k.Type(dtype)) for name in parameters)
+    result = function(*(Value(p, scope) for p in given))
+    note = tuple(inspect.cleandoc(function.__doc__ or "").splitlines())
+    return k.Function(function.__name__, given, tuple(scope.steps), _express(result, dtype), note)

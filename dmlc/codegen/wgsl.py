@@ -1,0 +1,290 @@
+"""The dialect of WGSL, WebGPU's language: storage buffers, one uniform buffer, 32-bit numbers.
+
+WGSL lets compilers take floats for real numbers: reorder sums, and assume that there are neither
+NaN nor infinities. So what has a name, and a sum in a sum, goes through `pin`, which no compiler
+sees through; NaN is looked for in the bits of a value; and what they could see to be zero or
+infinite is made of a zero that only the running kernel knows. Transcendental functions are those of
+`float32`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from dmlc.codegen.dialect import (
+    Dialect,
+    Entry,
+    Spelling,
+    Syntax,
+    Unsupported,
+    make_conversions,
+    make_table,
+)
+from dmlc.codegen.float32 import FUNCTIONS
+from dmlc.codegen.functions import read_helpers
+from dmlc.codegen.wgsl_host import WGSL_LANGUAGE, list_details
+from dmlc.codegen.wgsl_names import WORDS
+from dmlc.kernel.schedule import Limits
+from dmlc.scalars import OPERATIONS, TENSOR_TYPES, DataType, Kind
+
+T = DataType
+
+TYPES = MappingProxyType({T.FLOAT32: "f32", T.INT32: "i32", T.UINT32: "u32", T.BOOL: "bool"})
+
+_LACKING = {
+    T.FLOAT64: "64-bit floats",
+    T.BFLOAT16: "bfloat16",
+    T.INT64: "64-bit integers",
+    T.UINT64: "64-bit integers",
+    T.INT16: "16-bit integers",
+    T.UINT16: "16-bit integers",
+    T.INT8: "8-bit integers",
+    T.UINT8: "8-bit integers",
+}
+
+
+def _refuse(dtype: DataType) -> Unsupported:
+    return Unsupported(f"WGSL has no {_LACKING[dtype]}")
+
+
+STORAGE: MappingProxyType[DataType, str | Unsupported] = MappingProxyType(
+    {
+        **{t: TYPES.get(t) or _refuse(t) for t in TENSOR_TYPES if t not in (T.FLOAT16, T.BOOL)},
+        T.FLOAT16: "f16",
+        T.BOOL: Unsupported("WGSL buffers have no elements of 8 bits"),
+    }
+)
+
+_INFIX = {
+    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}",
+    "mod": "{0} % {1}", "neg": "-{0}", "eq": "{0} == {1}", "ne": "{0} != {1}",
+    "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
+    "bit_and": "{0} & {1}", "bit_or": "{0} | {1}", "bit_xor": "{0} ^ {1}", "bit_not": "~{0}",
+    "and": "{0} && {1}", "or": "{0} || {1}", "not": "!{0}",
+}  # fmt: skip
+
+_FLOAT_HELPERS = {
+    "min": "lesser({a}, {b})",
+    "max": "greater({a}, {b})",
+    "mod": "remainder({a}, {b})",
+    "sign": "sign_of({a})",
+    "isnan": "is_nan({a})",
+    "isinf": "is_infinite({a})",
+    "round_float16": "round_f16({a})",
+}
+
+_SUMS, _PRODUCTS = ("add", "sub"), ("mul", "div")
+_UNPINNED = MappingProxyType(
+    {
+        **dict.fromkeys((*_SUMS, "neg"), (*_PRODUCTS, "sqrt")),
+        **dict.fromkeys(_PRODUCTS, (*_SUMS, "sqrt")),
+    }
+)
+"""Sums of sums could be reordered, and products of products. A product in a sum may be rounded with
+it, once, which only makes it more exact."""
+
+
+def _call(text: str) -> Spelling:
+    """A call of a helper by its name."""
+    name, _, arguments = text.partition("(")
+    return Spelling(f"{{H}}({arguments}", helper=name)
+
+
+def _spell(name: str, dtype: DataType) -> Entry:
+    if dtype in _LACKING:
+        return _refuse(dtype)
+    if dtype.is_float:
+        return _spell_float(name)
+    if dtype.is_integer:
+        return _spell_integer(name, dtype)
+    if dtype.kind is Kind.INDEX and name in ("min", "max"):
+        return Spelling(f"{name}({{a}}, {{b}})")
+    if name in _INFIX:
+        return Spelling(_INFIX[name], compound=True)
+    return Unsupported(f"positions have no '{name}'")
+
+
+def _spell_float(name: str) -> Entry:
+    if name == "round_bfloat16":
+        return _refuse(T.BFLOAT16)
+    if name == "ne":
+        # `a != b` becomes an ordered comparison, false for NaN, in SPIR-V.
+        return Spelling("!({0} == {1})", compound=True)
+    if name in _FLOAT_HELPERS:
+        return _call(_FLOAT_HELPERS[name])
+    if name in _INFIX:
+        return Spelling(_INFIX[name], compound=True)
+    if OPERATIONS[name].transcendental:
+        arguments = "{a}, {b}" if OPERATIONS[name].arity == 2 else "{a}"
+        return Spelling(f"{{H}}({arguments})", helper=FUNCTIONS[name])
+    return Spelling(f"{name}({{a}})")
+
+
+def _spell_integer(name: str, dtype: DataType) -> Entry:
+    signed = dtype.kind is Kind.SIGNED
+    match name:
+        case "min" | "max":
+            return Spelling(f"{name}({{a}}, {{b}})")
+        case "div" | "mod":
+            return _call(f"{name}_{TYPES[dtype]}({{a}}, {{b}})")
+        case "abs" | "sign" if signed:
+            return Spelling(f"{name}({{a}})")
+        case "abs":
+            return Spelling("{0}", compound=True)
+        case "sign":
+            return Spelling("min({a}, 1u)")
+        case "neg" if not signed:
+            return Spelling("0u - {0}", compound=True)
+        case "shift_left" | "shift_right":
+            operator = "<<" if name == "shift_left" else ">>"
+            distance = "u32({b})" if signed else "{1}"
+            return Spelling(
+                f"{{0}} {operator} ({distance} & 31u)",
+                compound=True,
+                within=f"{{0}} {operator} {{1}}",
+            )
+        case _ if name in _INFIX:
+            return Spelling(_INFIX[name], compound=True)
+        case _:
+            return Unsupported(f"integers have no '{name}'")
+
+
+def _convert(source: DataType, target: DataType) -> Entry:
+    for dtype in (source, target):
+        if dtype in _LACKING:
+            return _refuse(dtype)
+    if target is T.BOOL:
+        if source.is_float:
+            return Spelling("!({0} == 0.0f)", compound=True)
+        return Spelling("{0} != 0", compound=True)
+    if source.is_float:
+        return _call(f"f32_to_{TYPES[target]}({{a}})")
+    return Spelling("{R}({a})")
+
+
+def _literal(dtype: DataType, value: bool | int | float) -> str:
+    if dtype.kind is Kind.BOOL:
+        return "true" if value else "false"
+    if dtype.is_float:
+        return _float_literal(float(value))
+    number = int(value)
+    if dtype is T.INT32 and number == np.iinfo(np.int32).min:
+        return "i32(-2147483647 - 1)"
+    text = f"{number}u" if dtype is T.UINT32 else str(number)
+    return f"({text})" if number < 0 and dtype is not T.INDEX else text
+
+
+def _float_literal(value: float) -> str:
+    if not math.isfinite(value):
+        bits = 0x7FC00000 if math.isnan(value) else 0xFF800000 if value < 0 else 0x7F800000
+        return f"bitcast<f32>(0x{bits:08x}u | zero_bits)"
+    digits = str(np.float32(value))
+    text = digits + ("" if "." in digits or "e" in digits else ".0") + "f"
+    return f"({text})" if text.startswith("-") else text
+
+
+_DIRECT = tuple(t for t, s in STORAGE.items() if isinstance(s, str) and not t.is_storage_only)
+
+
+def _local(name: str, type_name: str, dtype: DataType) -> str:
+    return f"let {name}: {type_name}"
+
+
+def _variable(name: str, type_name: str, dtype: DataType) -> str:
+    return f"var {name}: {type_name}"
+
+
+def _function(result: str, name: str, parameters: Sequence[tuple[str, str]]) -> str:
+    given = ", ".join(f"{parameter}: {type_name}" for type_name, parameter in parameters)
+    return f"fn {name}({given}) -> {result} {{"
+
+
+def _reserved(name: str) -> bool:
+    return name in WORDS or name.startswith("__")
+
+
+WGSL = Dialect(
+    language=WGSL_LANGUAGE,
+    template="wgsl.wgsl.j2",
+    details=list_details,
+    profiles=("gpu",),
+    limits=Limits(
+        target="wgsl",
+        buffers=8,
+        buffers_reason="WebGPU promises 8 storage buffers to a stage, and no more",
+        elements=2**32 - 2**26,
+        elements_reason="WGSL indexes arrays by 32 bits",
+        index_bits=32,
+        row=65535,
+        has_wide_positions=False,
+    ),
+    types=TYPES,
+    index_types=MappingProxyType({(32, False): "u32", (32, True): "i32"}),
+    index_suffixes=MappingProxyType({(32, False): "u", (32, True): "i"}),
+    wide_index="{j}",
+    storage=STORAGE,
+    literal=_literal,
+    operations=make_table(_spell),
+    promoted=frozenset(),
+    conversions=make_conversions(_convert),
+    loads=MappingProxyType(
+        {t: Spelling("{p}[{j}]") for t in _DIRECT} | {T.FLOAT16: Spelling("f32({p}[{j}])")}
+    ),
+    stores=MappingProxyType(
+        {t: Spelling("{p}[{j}] = {a};") for t in _DIRECT}
+        # Rounded before: WGSL lets a conversion go either way.
+        | {T.FLOAT16: Spelling("{p}[{j}] = f16({H}({a}));", helper="round_f16")}
+    ),
+    streaming=MappingProxyType({}),
+    prefetches=MappingProxyType({}),
+    helpers=read_helpers("wgsl.functions.wgsl"),
+    halves=MappingProxyType({}),
+    zeros=MappingProxyType({T.FLOAT32: "bitcast<f32>(zero_bits)"}),
+    pin=Spelling("{H}({a})", helper="pin"),
+    unpinned=_UNPINNED,
+    syntax=Syntax(
+        counter="var {i}: {T} = {start}",
+        increment="{i}++",
+        countdown="{i} > {start};",
+        countdown_body="{i}--;",
+        array="var {x}: array<{T}, {n}>;",
+        shared_array="var<workgroup> {x}: array<{T}, {n}>;",
+        choice=("select({b},", "{a},", "{c})"),
+        is_infix=False,
+    ),
+    local=_local,
+    variable=_variable,
+    function=_function,
+    reinterpret="bitcast<{R}>({a})",
+    elements=Spelling("{p}[{i}]"),
+    puts=Spelling("{p}[{i}] = {a};"),
+    shuffles=Unsupported("WGSL has no vectors of eight"),
+    barrier="workgroupBarrier();",
+    unroll="",
+    lead="",
+    # Groups are dispatched in (x, y, 1).
+    positions=MappingProxyType(
+        {
+            "single": "group_id.x",
+            "group": "group_id.x",
+            "rows": "group_id.y * {row} + group_id.x",
+            "lane": "lane_id",
+            "signed single": "i32(group_id.x)",
+            "signed group": "i32(group_id.x)",
+            "signed rows": "i32(group_id.y * {row} + group_id.x)",
+            "signed lane": "i32(lane_id)",
+        }
+    ),
+    scalar="arguments.{x}",
+    reserved=_reserved,
+    registers=False,
+    in_place=False,
+    entry_point="main",
+    shader_model="",
+    item="invocation",
+    own_names=("group_id", "lane_id", "arguments", "Arguments", "zero_bits"),
+)

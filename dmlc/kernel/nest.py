@@ -1,0 +1,291 @@
+"""A schedule as a value: the loops of one kernel, as a tree over the phases that it computes.
+
+The algorithm is what `phases` holds: at each point of a domain some scalar work, whose values are
+stored or reduced. A `Nest` says in which order the points are computed, and by whom. `verbs` makes
+one nest of another, `schedule` chooses, and `lower` writes the statements. A nest prints, one line
+per loop.
+
+A dimension is walked by one or more loops, the coarser ones in larger steps: each narrows the range
+that those of smaller steps walk. Dimensions may be merged into one, which is walked in their place;
+its number is taken apart where it is known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.lanes import Lanes
+from dmlc.kernel.phases import Phase
+from dmlc.scalars import DataType
+from dmlc.transform.pick import Patterns
+
+
+class Kind(enum.Enum):
+    """Who walks the steps of a loop."""
+
+    GROUP = "group"
+    """Work groups, one each."""
+    LANE = "lane"
+    """The work items of a group, one each."""
+    LOOP = "loop"
+    """One work item, one after the other."""
+    UNROLL = "unroll"
+    """The same, written out."""
+    VECTOR = "vector"
+    """One work item, as many at once as the step has elements, and what is left over in shorter
+    vectors and then one by one."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Dim:
+    """A dimension of the points of one or several phases."""
+
+    name: str
+    size: int | k.Scalar
+    """Its extent: a number, or an argument of the kernel."""
+    parts: tuple[tuple[Dim, int], ...] = ()
+    """Of merged dimensions: each with the step that its digit of the number counts in, outermost
+    first."""
+    piece: tuple[Dim, int] | None = None
+    """Of a piece of a longer dimension: which dimension numbers the pieces, and the extent of the
+    longer one."""
+
+    @property
+    def count(self) -> k.Expression:
+        """The extent as an expression."""
+        return self.size if isinstance(self.size, k.Scalar) else k.Literal(k.INDEX, self.size)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Buffer:
+    """A private array of what a phase makes for others, an element for each point along a
+    dimension."""
+
+    name: str
+    """What it is called where it is read."""
+    dtype: DataType
+    size: int
+    dim: Dim
+    wanted: str
+    """What it is called after."""
+    linear: bool = False
+    """Whether it is read wherever strides say, and not at the point that a loop is at."""
+    rows: Dim | None = None
+    """The dimension of which the steps in the loop around it each have a row of their own."""
+    pitch: int = 0
+    """Elements from one row to the next."""
+    front: int = 0
+    """Elements before the first of a row."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Into:
+    """Where in a buffer a value is put: element `step` times the point along a dimension, and
+    `offset`."""
+
+    buffer: Buffer
+    dim: Dim
+    step: int = 1
+    offset: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop over a dimension, or the part of it that the loops around leave, in steps."""
+
+    dim: Dim
+    kind: Kind
+    step: int
+    body: tuple[Node, ...]
+    name: str = ""
+    """What its variable is called after; of LANE, the axis of the work items."""
+    extent: int = 0
+    """The steps of LANE and UNROLL, and of a LOOP where it has so many, wherever it starts."""
+    part: tuple[int, int] | None = None
+    """The part of the dimension that is walked, where that is not all."""
+    backwards: bool = False
+    together: Lanes | None = None
+    """Of VECTOR: which points go together though their reads lie apart. Others go one by one."""
+    ahead: Dim | None = None
+    """The loop around whose next step's reads are fetched meanwhile."""
+    interleaved: bool = False
+    """Whether each step makes the reduction that stands first in the loop, beside what the step
+    before does with its own."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reduce:
+    """What the points inside add up to. One in another of the same phase makes a part of it."""
+
+    phase: int
+    body: tuple[Node, ...]
+    array: bool = False
+    """Whether its accumulators lie in private arrays: one for each point that parallel loops inside
+    walk, and for each lane of a vector along reduced points."""
+    resumes: bool = False
+    """Whether it goes on from what the one around it has, instead of making a part of its own."""
+    serial: bool = False
+    """Whether points come in the order of the axes, each after the one before it."""
+    into: Into | None = None
+    """Where the outcome is put, if not in a local."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Point:
+    """The scalar work of a phase at one point: what it stores is stored, and what it reduces added.
+    What it makes for others is put into a buffer, or is at hand from there on by a name."""
+
+    phase: int
+    into: tuple[Into, ...] = ()
+    """For each result of the phase."""
+    name: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pack:
+    """What several points store is put together first, and stored as one: as a vector, or as a word
+    of 32 bits."""
+
+    dim: Dim
+    """The points; or the words, which are a dimension of their own."""
+    buffers: tuple[str, ...]
+    lanes: int
+    body: tuple[Node, ...]
+
+    @property
+    def in_words(self) -> bool:
+        """Whether it makes words."""
+        return bool(self.dim.parts)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fill:
+    """Zeros in a part of a buffer."""
+
+    buffer: Buffer
+    first: int
+    last: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pick:
+    """What is picked of a row for a vector of points is at hand inside."""
+
+    patterns: Patterns
+    row: Buffer
+    dim: Dim
+    body: tuple[Node, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Turns:
+    """A stretch of points that are alike every so many: those that come first in each turn have the
+    first of the cases, and so on, which are of the number of the turn. Others are left."""
+
+    dim: Dim
+    first: int
+    last: int
+    turn: Dim
+    cases: tuple[tuple[Node, ...], ...]
+    others: tuple[Node, ...]
+
+    @property
+    def body(self) -> tuple[Node, ...]:
+        """All nodes inside."""
+        return (*(node for case in self.cases for node in case), *self.others)
+
+
+Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Pick | Turns
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Nest:
+    """The phases of one kernel and the order in which their points are computed."""
+
+    phases: tuple[Phase, ...]
+    dims: tuple[tuple[Dim, ...], ...]
+    """For each phase the dimension of each axis of its points."""
+    body: tuple[Node, ...]
+    lanes: tuple[tuple[str, int], ...] = ()
+    """The axes along which the work items of a group stand, each with its extent, the last of which
+    has neighbours side by side. None: groups of one work item."""
+    buffers: tuple[Buffer, ...] = ()
+    """The private arrays of what phases make for others."""
+    block: Dim | None = None
+    """The dimension along which each work item has a block of outputs, kept in arrays."""
+    streams: frozenset[int] = frozenset()
+    """The phases whose stores of whole vectors may pass the caches by."""
+    words: str = ""
+    """For a person: what each work item does."""
+
+    def __str__(self) -> str:
+        return "\n".join(_describe(self.body, self, 0))
+
+
+def inside(node: Node) -> tuple[Node, ...]:
+    """The nodes right inside one."""
+    return () if isinstance(node, Point | Fill) else node.body
+
+
+def walk(nodes: Sequence[Node]) -> Iterator[Node]:
+    """Nodes and all that is inside them, outermost first."""
+    for node in nodes:
+        yield node
+        yield from walk(inside(node))
+
+
+def list_phases(node: Node) -> tuple[int, ...]:
+    """The phases whose points are inside, in order."""
+    return tuple(dict.fromkeys(n.phase for n in walk((node,)) if isinstance(n, Point)))
+
+
+def list_loops(nodes: Sequence[Node], dim: Dim) -> list[Loop]:
+    """The loops over a dimension in some nodes, outermost first."""
+    return [n for n in walk(nodes) if isinstance(n, Loop) and n.dim is dim]
+
+
+def _describe(nodes: Sequence[Node], nest: Nest, depth: int) -> Iterator[str]:
+    for node in nodes:
+        match node:
+            case Loop():
+                words = f"{node.kind.value} {node.dim.name}"
+                text = f"{words} in {_extent(node)}"
+            case Reduce():
+                names = ", ".join(g.name for g in nest.phases[node.phase].gathered)
+                text = f"reduce {names}"
+            case Pack():
+                text = f"pack {', '.join(node.buffers)}"
+            case Fill():
+                text = f"zero {node.buffer.wanted} in {node.first:,}..{node.last:,}"
+            case Pick():
+                text = f"pick from {node.row.wanted}"
+            case Turns():
+                many = f", step {len(node.cases)}" if len(node.cases) > 1 else ""
+                text = f"{node.dim.name} in {node.first:,}..{node.last:,}{many}, else the rest"
+            case Point():
+                phase = nest.phases[node.phase]
+                stored = [view.tensor for view, _ in phase.elements.results]
+                reduced = [g.name for g in phase.gathered]
+                parts = [f"add to {', '.join(reduced)}"] if reduced else []
+                parts += [f"store {', '.join(stored)}"] if stored else []
+                text = "; ".join(parts)
+        yield "  " * depth + text
+        yield from _describe(inside(node), nest, depth + 1)
+
+
+def _extent(loop: Loop) -> str:
+    size = loop.dim.size
+    whole = size.name if isinstance(size, k.Scalar) else f"{size:,}"
+    first, last = ("0", whole) if loop.part is None else (f"{n:,}" for n in loop.part)
+    parts = [f"{first}..{last}"]
+    if loop.step != 1:
+        parts.append(f"step {loop.step:,}")
+    if loop.extent:
+        parts.append(f"of {loop.extent}")
+    if loop.backwards:
+        parts.append("backwards")
+    return " ".join(parts)

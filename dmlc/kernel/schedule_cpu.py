@@ -1,0 +1,532 @@
+"""Schedules for CPUs: long runs of elements in vectors, one run per work item.
+
+Folded points that lie side by side in memory are added up in vectors; where outputs do, vectors
+run across a block of outputs, whose accumulators are arrays. Short rows of many outputs are taken
+in blocks too, so that a work item reads on in memory. Floating-point accumulators are flushed into
+totals every few thousand points, for precision's sake. A pass that applies what was reduced runs
+over the outermost dimension backwards: what was read last is still in the caches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from dmlc import ir
+from dmlc.kernel import nodes as k
+from dmlc.kernel.element import lies_together
+from dmlc.kernel.hoist import hoist
+from dmlc.kernel.lanes import Lanes, find_lanes
+from dmlc.kernel.nest import Buffer, Dim, Into, Kind, Loop, Nest, Node, Pack, Point, Reduce, walk
+from dmlc.kernel.phases import Phase
+from dmlc.kernel.schedule import Profile
+from dmlc.kernel.schedule_gpu import name_inner, name_kept
+from dmlc.kernel.streaming import CACHE_LINE
+from dmlc.transform.pick import LANES
+
+_TILE = 256, 8
+"""The rows and columns of a tile. Tall, since each column of it lies on pages of its own, and
+opening one costs more than reading on; narrow enough for its lines to stay near. Of 16 shapes tried
+on matrices of 3072 by 4000 and 4096 by 4096, 1.4 to 3 times as quick as 64 by 16 or 16 by 16."""
+
+_COLUMNS = 256
+"""Neighbouring outputs in a block, at most, where vectors run across them."""
+_WIDE_COLUMNS = 4096
+"""The same, where the fold stores on its way: whole rows then stream, two in half the time that
+blocks of 256 take, and the states still fit the first cache."""
+_COLUMN_STEP = 64
+"""Blocks of columns hold a multiple of these: whole cache lines, whatever the type."""
+_SHORT_ROW = 200
+"""A row of no more points than this is read together with its neighbours' rows."""
+_ROWS = 16
+"""Neighbouring outputs in a block of short rows."""
+
+_BAND = 4
+"""Rows walked side by side, where vectors run across outputs: rows lie far apart in memory, and
+reads of several are under way at once."""
+_STREAMING_BAND = 2
+"""The same, where points are reduced and stored at once: of more streams, memory keeps up with
+fewer. Measured: bands of four take 2.5 times as long, single rows 1.2 times."""
+
+_FLUSH_ROW, _FLUSH_COLUMN = 4096, 1024
+"""Points after which accumulators are flushed: of a vector of lanes, and of one lane."""
+
+_LEAST_ROW, _LARGEST_ROW = 2048, 65536
+"""Bytes of a row that is prefetched: no longer than stays cached until it is read. Measured: a fold
+of rows of 16-bit elements takes a quarter less time for it where caches hold the tensors; one of
+32-bit elements waits for memory with it and without, and a pass that stores finds what it reads
+where the fold before left it."""
+
+_MOST_INTERLEAVED = 8
+"""Outputs that a work item takes in turn, at most, reducing each beside what it does with the one
+before. The first is reduced, and the last done with, by itself."""
+
+_FOUR = 4
+"""The lanes of shorter vectors, for what long ones leave over."""
+
+
+# Element-wise work ---------------------------------------------------------------------------
+
+
+def choose_run(phase: Phase, count: k.Scalar, p: Profile) -> Nest:
+    """A work item computes `per_item` adjacent elements of packed tensors."""
+    dim = Dim("i", count)
+    vectors = _takes_vectors(phase, 0)
+    inner = Loop(dim, Kind.VECTOR, p.lanes if vectors else 1, (Point(0),))
+    if not vectors:
+        inner = Loop(dim, Kind.LOOP, 1, (Point(0),), "i")
+    groups = Loop(dim, Kind.GROUP, p.per_item, (inner,), "begin")
+    words = f"each computes {p.per_item:,} adjacent elements"
+    streams = frozenset({0} if vectors else ())
+    return Nest((phase,), ((dim,),), (groups,), streams=streams, words=words)
+
+
+def choose_rows(function: ir.Function, phase: Phase, p: Profile, *, large: bool) -> Nest:
+    """Constant loops over the inner dimensions; the outer ones are shared out. Stores may pass the
+    caches by where the tensors are `large`."""
+    crossing = _find_crossing_axis(phase)
+    if crossing is not None:
+        return _choose_tiles(phase, crossing, p)
+    sizes = phase.space.sizes
+    last = len(sizes) - 1
+    if sizes[last] > p.per_item:
+        return _choose_pieces(function, phase, p)
+    split = last
+    while split > 0 and math.prod(sizes[split - 1 :]) <= p.per_item:
+        split -= 1
+    inner, blocks = math.prod(sizes[split:]), math.prod(sizes[:split])
+    run = min(max(1, p.per_item // inner), blocks)
+    dims = tuple(Dim("i" if axis == last else f"i{axis}", size) for axis, size in enumerate(sizes))
+    streams = _streams(phase) if large else False
+    lanes = _find_lanes(function, phase, last, aligned=streams)
+    vectors, narrows = _takes_vectors(phase, last), _narrows(phase, last)
+    node: Node = _walk_row(dims[last], lanes, vectors, narrows, phase, p)
+    for axis in reversed(range(split, last)):
+        node = Loop(dims[axis], Kind.LOOP, 1, (node,), dims[axis].name)
+    body = share_blocks([(dim, 1) for dim in dims[:split]], run, (node,))
+    words = f"each computes {run * inner:,} elements"
+    streamed = frozenset({0} if lanes is not None or vectors or narrows else ())
+    return Nest((phase,), (dims,), body, streams=streamed, words=words)
+
+
+def _walk_row(
+    dim: Dim, lanes: Lanes | None, vectors: bool, narrows: bool, phase: Phase, p: Profile
+) -> Node:
+    """The innermost loop: in vectors, in vectors whose reads lie apart, one by one but stored in
+    vectors, or one by one."""
+    if lanes is not None:
+        return Loop(dim, Kind.VECTOR, LANES, (Point(0),), "i", together=lanes)
+    if vectors:
+        return Loop(dim, Kind.VECTOR, p.lanes, (Point(0),))
+    if not narrows:
+        return Loop(dim, Kind.LOOP, 1, (Point(0),), "i")
+    buffers = tuple(view.tensor for view, _ in phase.elements.results)
+    each = Loop(dim, Kind.LOOP, 1, (Point(0),), "j", p.lanes)
+    return Loop(dim, Kind.LOOP, p.lanes, (Pack(dim, buffers, p.lanes, (each,)),), "block")
+
+
+def _choose_pieces(function: ir.Function, phase: Phase, p: Profile) -> Nest:
+    """Rows longer than a work item's share are cut into pieces."""
+    sizes = phase.space.sizes
+    last, dims = len(sizes) - 1, tuple(Dim(f"i{axis}", size) for axis, size in enumerate(sizes))
+    lanes = _find_lanes(function, phase, last, aligned=True)
+    lanes = None if lanes is None or lanes.first else lanes
+    vectors = _takes_vectors(phase, last)
+    node = _walk_row(dims[last], lanes, vectors, False, phase, p)
+    parts = [*((dim, 1) for dim in dims[:last]), (dims[last], p.per_item)]
+    body = share_blocks(parts, 1, (node,))
+    words = f"each computes {p.per_item:,} elements of a row"
+    streams = frozenset({0} if vectors or lanes is not None else ())
+    return Nest((phase,), (dims,), body, streams=streams, words=words)
+
+
+def _choose_tiles(phase: Phase, rows: int, p: Profile) -> Nest:
+    """Operands that lie across the others in memory take a new cache line for every element of a
+    row. The lines of a tile's first row hold the elements of the rows below it: walking a tile to
+    its end before the next uses each line up while it is near. A work item takes strips of rows."""
+    sizes, (height, columns) = phase.space.sizes, _TILE
+    last, width = len(sizes) - 1, p.per_item // height
+    names = {rows: "row", last: "column"}
+    dims = tuple(Dim(names.get(axis, f"i{axis}"), size) for axis, size in enumerate(sizes))
+    elements = Loop(dims[last], Kind.LOOP, 1, (Point(0),), "i")
+    row = Loop(dims[rows], Kind.LOOP, 1, (elements,), f"i{rows}")
+    tiles = Loop(dims[last], Kind.LOOP, columns, (row,), "tile")
+    parts = [(dims[axis], 1) for axis in range(last) if axis != rows]
+    parts += [(dims[rows], height), (dims[last], width)]
+    blocks = math.prod(-(-d.size // s) for d, s in parts if isinstance(d.size, int))
+    each = min(height, sizes[rows]) * min(width, sizes[last])
+    run = min(max(1, p.per_item // each), blocks)
+    words = f"each computes {run * each:,} elements in tiles of {height} by {columns}"
+    return Nest((phase,), (dims,), share_blocks(parts, run, (tiles,)), words=words)
+
+
+def _find_crossing_axis(phase: Phase) -> int | None:
+    """The dimension along which some operand is dense that takes a new line for each element of
+    the innermost one; None where there is no such operand."""
+    last = len(phase.space.sizes) - 1
+    best: tuple[int, int] | None = None
+    for view, strides in phase.space.walk.strides.items():
+        if not view.tensor or strides[last] * view.dtype.bytes < CACHE_LINE:
+            continue
+        for axis, step in enumerate(strides[:last]):
+            if 0 < step * view.dtype.bytes < CACHE_LINE:
+                best = min(best or (step, axis), (step, axis))
+    return None if best is None else best[1]
+
+
+def _streams(phase: Phase) -> bool:
+    """Whether some results start whole cache lines apart in rows."""
+    views = (v for v, _ in phase.elements.results)
+    rows = ((v, phase.space.walk.strides[v]) for v in views)
+    return any(
+        s[-1] == 1 and not any(step * v.dtype.bytes % CACHE_LINE for step in s[:-1])
+        for v, s in rows
+    )
+
+
+def _find_lanes(function: ir.Function, phase: Phase, axis: int, *, aligned: bool) -> Lanes | None:
+    """Which places along the innermost axis go together, where not all lies side by side, or
+    depends on where it is. Of floats that are read at even steps, compilers make vectors as
+    good."""
+    small = any(view.dtype.bytes < 4 for view in phase.elements.buffers())
+    if not phase.has_positions and (not small or _takes_vectors(phase, axis)):
+        return None
+    work = [(phase.elements, phase.space.walk, axis)]
+    return find_lanes(function, work, aligned=aligned)
+
+
+def _takes_vectors(phase: Phase, axis: int) -> bool:
+    """Whether neighbours along an axis are computed together: all lies side by side there."""
+    return lies_together(phase.elements, phase.space.walk.strides, axis)
+
+
+def _narrows(phase: Phase, axis: int) -> bool:
+    """Whether results that lie side by side along an axis are stored in 16 bits: converting them
+    one by one takes longer than most of what they are computed from."""
+    results = [view for view, _ in phase.elements.results]
+    beside = all(phase.space.walk.strides[view][axis] == 1 for view in results)
+    return beside and any(view.dtype.is_storage_only for view in results)
+
+
+def share_blocks(
+    parts: Sequence[tuple[Dim, int]],
+    run: int,
+    body: tuple[Node, ...],
+    *,
+    interleaved: bool = False,
+) -> tuple[Node, ...]:
+    """Loops over the steps of some dimensions: work groups take `run` of them each."""
+    blocks = math.prod(-(-d.size // step) for d, step in parts if isinstance(d.size, int))
+    block = Dim("block", blocks, tuple(parts))
+    if 1 < run < blocks:
+        loop = Loop(block, Kind.LOOP, 1, body, "block", interleaved=interleaved)
+        return (Loop(block, Kind.GROUP, run, (loop,), "begin"),)
+    if run == blocks > 1:
+        body = (Loop(block, Kind.LOOP, 1, body, "block"),)
+    return (Loop(block, Kind.GROUP, max(run, 1), body, "block"),)
+
+
+# Reductions point by point -------------------------------------------------------------------
+
+
+def choose_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> Nest:
+    """A work item has a run of outputs, each of which it reduces by itself; neighbouring ones go
+    together where they can."""
+    kept = phases[0].space.kept_sizes
+    outputs = name_kept(phases[0])
+    dims = tuple(name_inner(phase, outputs, "k" if phase.gathered else "i") for phase in phases)
+    body: list[Node] = []
+    for number, (phase, own) in enumerate(zip(phases, dims, strict=True)):
+        node: Node = Point(number)
+        for axis in reversed(phase.space.inner):
+            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
+        body.append(Reduce(number, (node,), serial=True) if phase.gathered else node)
+    share = share_outputs(phases, p)
+    split = len(kept)
+    while split > 0 and math.prod(kept[split - 1 :]) <= share:
+        split -= 1
+    inner, blocks = math.prod(kept[split:]), math.prod(kept[:split])
+    run = min(max(1, share // inner), blocks)
+    nodes = tuple(body)
+    together = find_together(function, phases, p)
+    for axis in reversed(range(split, len(kept))):
+        name, innermost = f"i{axis}", axis == len(kept) - 1
+        if innermost and together is not None:
+            nodes = (Loop(outputs[axis], Kind.VECTOR, LANES, nodes, name, together=together),)
+        else:
+            nodes = (Loop(outputs[axis], Kind.LOOP, 1, nodes, name),)
+    count = run * inner
+    words = f"each computes {count:,} output{'' if count == 1 else 's'}"
+    blocks_of = share_blocks([(dim, 1) for dim in outputs[:split]], run, nodes)
+    return Nest(tuple(phases), dims, blocks_of, words=words)
+
+
+def find_together(function: ir.Function, phases: Sequence[Phase], p: Profile) -> Lanes | None:
+    """Which outputs of a work item go together along the innermost of their axes; None where few
+    do, or where work items have no more than a part of the axis."""
+    kept = phases[0].space.kept_sizes
+    if not kept or kept[-1] > share_outputs(phases, p):
+        return None
+    work = [(phase.elements, phase.space.walk, phase.space.kept[-1]) for phase in phases]
+    return find_lanes(function, work)
+
+
+def share_outputs(phases: Sequence[Phase], p: Profile) -> int:
+    """The outputs that a work item computes: enough to be worth it, few enough that all work
+    items have some."""
+    work = max(1, *(phase.space.inner_count for phase in phases))
+    outputs = math.prod(phases[0].space.kept_sizes)
+    return max(1, min(p.per_item // work, -(-outputs // p.groups)))
+
+
+# Reductions in vectors -----------------------------------------------------------------------
+
+
+def choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
+    """A work item reduces one output, or a block of neighbouring ones. Where the tensors are
+    `large`, it takes several outputs, and reduces each beside what it does with the one before:
+    reading and writing at once, memory moves more than in turns."""
+    width, kept = choose_width(phases, p), name_kept(phases[0], phases[0].space.kept)
+    block = kept[-1] if width > 1 else None
+    blocks = count_items(phases, p)
+    work = max(1, *(phase.space.inner_count for phase in phases)) * width
+    run = min(max(1, p.per_item // work), max(blocks, 1))
+    made: list[Phase] = []
+    dims: list[tuple[Dim, ...]] = []
+    body: list[Node] = []
+    buffers: list[Buffer] = []
+
+    def add(
+        phase: Phase, own: tuple[Dim, ...], *, backwards: bool, into: tuple[Into, ...] = ()
+    ) -> None:
+        made.append(phase)
+        dims.append(own)
+        items = _Items(phase, Point(len(made) - 1, into), own, block, width, p)
+        body.append(items.choose(backwards=backwards))
+
+    for number, phase in enumerate(phases):
+        own = name_inner(phase, kept, "i")
+        if block is not None and not phase.is_kept:
+            before, phase = hoist(phase, phase.space.kept[-1], len(buffers))
+            if before is not None:
+                into: list[Into] = []
+                for view, _ in before.elements.results:
+                    whole = -(-width // p.lanes) * p.lanes if width > 1 else 1
+                    buffer = Buffer(view.tensor, view.dtype, whole, block, "factors")
+                    into.append(Into(buffer, block))
+                buffers += [each.buffer for each in into]
+                add(before, own, backwards=False, into=tuple(into))
+        add(phase, own, backwards=number > 0 and not phase.is_kept)
+    parts = [(dim, 1) for dim in kept[: len(kept) - (block is not None)]]
+    if block is not None:
+        parts.append((block, width))
+    outputs = run * width
+    words = f"each computes {outputs:,} output{'s' if outputs > 1 else ''}"
+    streams = frozenset(
+        n for n, phase in enumerate(made) if phase.space.inner and phase.elements.results
+    )
+    turns = min(blocks // p.groups, _MOST_INTERLEAVED)
+    interleaved = large and turns > 1 and block is None and _interleaves(phases, body)
+    if interleaved:
+        run, words = turns, f"each computes {turns:,} outputs"
+    nodes = share_blocks(parts, run, tuple(body), interleaved=interleaved)
+    return Nest(
+        tuple(made),
+        tuple(dims),
+        nodes,
+        buffers=tuple(buffers),
+        block=block,
+        streams=streams,
+        words=words,
+    )
+
+
+def _interleaves(phases: Sequence[Phase], nodes: Sequence[Node]) -> bool:
+    """Whether outputs are reduced, each in large rows of vectors, and then applied in the same
+    loops."""
+    fold, *between, apply = phases
+    if not fold.gathered or apply.is_kept or apply.gathered:
+        return False
+    same = fold.space.sizes == apply.space.sizes and fold.space.kept == apply.space.kept
+    pieces = fold.space.pieces or apply.space.pieces
+    if not same or pieces or not all(phase.is_kept and not phase.gathered for phase in between):
+        return False
+    loops = [[n for n in walk((node,)) if isinstance(n, Loop)] for node in (nodes[0], nodes[-1])]
+    ours, theirs = ([(n.kind, n.step) for n in each] for each in loops)
+    return ours == theirs and ours[-1][0] is Kind.VECTOR
+
+
+class _Items:
+    """The loops of one phase over what work items have."""
+
+    def __init__(
+        self,
+        phase: Phase,
+        point: Point,
+        dims: tuple[Dim, ...],
+        block: Dim | None,
+        width: int,
+        p: Profile,
+    ) -> None:
+        self._phase = phase
+        self._number = point.phase
+        self._point = point
+        self._p = p
+        self._block = block
+        self._width = width
+        space = phase.space
+        axes = space.kept if phase.is_hoisted else tuple(range(len(space.sizes)))
+        walked = [a for a in axes if a not in space.kept or dims[a] is block]
+        self._lanes = {dims[a]: self._choose_lanes(a, dims[a]) for a in walked}
+        self._axes = [dims[a] for a in walked]
+        """The dimensions to loop over, outermost first."""
+        self._across = len(self._axes) > 1 and self._axes[-1] is block
+        """Whether vectors run across outputs, inside loops over points."""
+
+    def _choose_lanes(self, axis: int, dim: Dim) -> int:
+        long = self._width if dim is self._block else self._phase.space.sizes[axis]
+        return choose_lanes(self._phase, axis, long, self._p)
+
+    def choose(self, *, backwards: bool) -> Node:
+        """The loops of the phase, which it may walk backwards."""
+        if self._phase.gathered:
+            return self._reduce_columns() if self._across else self._reduce_rows()
+        axes, point = self._axes, (self._point,)
+        if not axes:
+            return point[0]
+        if not self._across:
+            return self._loops(axes[:-1], (self._innermost(axes[-1], point),), backwards)
+        band = self._band(axes[-2], point, backwards and len(axes) == 2)
+        return self._loops(axes[:-2], (band,), backwards)
+
+    def _loops(self, axes: Sequence[Dim], body: tuple[Node, ...], backwards: bool = False) -> Node:
+        for place, dim in reversed(list(enumerate(axes))):
+            name = "j" if dim is self._block else dim.name
+            back = backwards and place == 0 and dim is self._axes[0]
+            body = (Loop(dim, Kind.LOOP, 1, body, name, backwards=back),)
+        (node,) = body
+        return node
+
+    def _innermost(self, dim: Dim, body: tuple[Node, ...], ahead: Dim | None = None) -> Node:
+        lanes = self._lanes[dim]
+        if lanes == 1:
+            return Loop(dim, Kind.LOOP, 1, body, "j" if dim is self._block else "i")
+        return Loop(dim, Kind.VECTOR, lanes, body, ahead=ahead)
+
+    def _band(self, rows: Dim, body: tuple[Node, ...], backwards: bool) -> Node:
+        """Loops over rows, a few at a time, and over the outputs of the block, in vectors."""
+        stores = self._phase.gathered and self._phase.elements.results
+        height = _STREAMING_BAND if stores else _BAND
+        block = self._axes[-1]
+        inner: tuple[Node, ...] = (Loop(rows, Kind.UNROLL, 1, body, rows.name, height),)
+        if self._phase.gathered:
+            inner = (Reduce(self._number, inner, resumes=True),)
+        across = self._innermost(block, inner)
+        return Loop(rows, Kind.LOOP, height, (across,), "band", backwards=backwards)
+
+    def _reduce_rows(self) -> Node:
+        """Points that lie side by side, in vectors; each output has a total of its own."""
+        axes, number = self._axes, self._number
+        first = axes.index(self._block) + 1 if self._block in axes else 0
+        inner = axes[first:]
+        split, strips = _split(inner, _FLUSH_ROW)
+        lanes = self._lanes[inner[-1]]
+        ahead = self._fetch_ahead(inner[-1]) if not strips else None
+        point: tuple[Node, ...] = (self._innermost(inner[-1], (self._point,), ahead),)
+        node: Node = self._loops(inner[split:-1], point)
+        in_arrays = self._block is not None or lanes > 1
+        if in_arrays or first + split or strips:
+            node = Reduce(number, (node,))
+        if strips:
+            node = Loop(inner[-1], Kind.LOOP, _FLUSH_ROW, (node,), "strip")
+        node = self._loops(axes[: first + split], (node,))
+        return Reduce(number, (node,), array=in_arrays)
+
+    def _fetch_ahead(self, row: Dim) -> Dim | None:
+        """The loop around whose next row is fetched meanwhile."""
+        axes, space = self._axes, self._phase.space
+        place = axes.index(row)
+        outer = axes[place - 1] if place else None
+        if outer is None or outer is self._block or outer.piece is not None:
+            return None
+        size = row.size if isinstance(row.size, int) else 0
+        if not _LEAST_ROW <= 2 * size <= _LARGEST_ROW or self._lanes[row] == 1:
+            return None
+        del space
+        return outer
+
+    def _reduce_columns(self) -> Node:
+        """A block of outputs that lie side by side: vectors run across them."""
+        number = self._number
+        reduced = self._axes[:-1]
+        split, strips = _split(reduced, _FLUSH_COLUMN)
+        flushes = strips or split > 0
+        node: Node = self._band(reduced[-1], (self._point,), backwards=False)
+        node = self._loops(reduced[split:-1], (node,))
+        node = Reduce(number, (node,), array=True)
+        if not flushes:
+            return node
+        if strips:
+            node = Loop(reduced[-1], Kind.LOOP, _FLUSH_COLUMN, (node,), "strip")
+        return Reduce(number, (self._loops(reduced[:split], (node,)),), array=True)
+
+
+def _split(axes: Sequence[Dim], most: int) -> tuple[int, bool]:
+    """From which of `axes` on there are at most so many points; and whether the innermost alone has
+    more, and is walked in strips."""
+    sizes = [dim.size if isinstance(dim.size, int) else 0 for dim in axes]
+    split = len(axes) - 1
+    if split < 0 or sizes[split] > most:
+        return max(split, 0), split >= 0
+    while split > 0 and math.prod(sizes[split - 1 :]) <= most:
+        split -= 1
+    return split, False
+
+
+def choose_width(phases: Sequence[Phase], p: Profile) -> int:
+    """The number of neighbouring outputs a work item reduces at once."""
+    space = phases[0].space
+    if not space.kept:
+        return 1
+    last, neighbours = space.kept[-1], space.kept_sizes[-1]
+    if last == len(space.sizes) - 1:
+        columns = _WIDE_COLUMNS if phases[0].elements.results else _COLUMNS
+        blocks = -(-neighbours // columns)
+        each = -(-neighbours // blocks)
+        return neighbours if blocks == 1 else -(-each // _COLUMN_STEP) * _COLUMN_STEP
+    outside = any(axis < last for axis in space.inner)
+    row = math.prod(space.sizes[axis] for axis in space.inner if axis > last)
+    if not outside or row > _SHORT_ROW:
+        return 1
+    width = min(_ROWS, neighbours)
+    while width > 1 and _count_blocks(space.kept_sizes, width) < p.groups:
+        width //= 2
+    return width
+
+
+def count_items(phases: Sequence[Phase], p: Profile) -> int:
+    """The number of blocks of outputs, each of which one work item has to itself."""
+    return _count_blocks(phases[0].space.kept_sizes, choose_width(phases, p))
+
+
+def _count_blocks(kept: tuple[int, ...], width: int) -> int:
+    return math.prod(kept[:-1]) * -(-kept[-1] // width) if kept else 1
+
+
+def goes_in_vectors(phases: Sequence[Phase], p: Profile) -> bool:
+    """Whether whole vectors reduce, along the innermost axis."""
+    space = phases[0].space
+    axis = len(space.sizes) - 1
+    long = choose_width(phases, p) if axis in space.kept else space.sizes[axis]
+    return choose_lanes(phases[0], axis, long, p) == p.lanes
+
+
+def choose_lanes(phase: Phase, axis: int, long: int, p: Profile) -> int:
+    """How many of so many points along an axis make one vector."""
+    if not lies_together(phase.elements, phase.space.walk.strides, axis):
+        return 1
+    return next((width for width in (p.lanes, _FOUR) if width <= long), 1)
+
+
+_ = dataclasses

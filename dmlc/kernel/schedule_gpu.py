@@ -1,0 +1,157 @@
+"""Schedules for GPUs: neighbouring work items on neighbouring elements.
+
+A group of element-wise work takes a stretch of elements, of which each work item has a few, a
+group's width apart. Of reductions the work items of a group stand in rows of columns: a column is
+one output, and its rows share the points reduced into it. Where outputs lie side by side in memory,
+neighbours read side by side across the columns; where the points do, across the rows. Points are
+dealt out by sizes alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.nest import Dim, Kind, Loop, Nest, Node, Pack, Point, Reduce
+from dmlc.kernel.phases import Phase
+from dmlc.kernel.schedule import Profile
+
+_COLUMNS = 32
+"""Neighbouring outputs in a group, where they are neighbours in memory: a cache line of floats, or
+two."""
+_POINTS = 4
+"""Points that one lane reduces at least, before further rows share an output's points."""
+
+
+def choose_flat(phase: Phase, count: k.Scalar | None, paired: Sequence[str], p: Profile) -> Nest:
+    """Each work item takes elements a group's width apart, or pairs of them where results are
+    stored two to a word. `count` stands for the number of elements where it is an argument."""
+    dims = _name_axes(phase)
+    whole = dims[0] if len(dims) == 1 else _merge("i", dims)
+    if count is not None:
+        whole = Dim("i", count)
+        dims = (whole,)
+    elif len(dims) == 1:
+        whole = Dim("i", dims[0].size)
+        dims = (whole,)
+    body: tuple[Node, ...] = (Point(0),)
+    walked, width = whole, 1
+    if paired:
+        width = 2
+        size = -(-whole.size // 2) if isinstance(whole.size, int) else whole.size
+        walked = Dim("pair", size, ((whole, 2),))
+        side = Loop(whole, Kind.UNROLL, 1, body, "side", 2)
+        body = (Pack(walked, tuple(paired), 2, (side,)),)
+    each = Loop(walked, Kind.UNROLL, p.group_size, body, "k", p.per_item // width)
+    lanes = Loop(walked, Kind.LANE, 1, (each,), "lane", p.group_size)
+    what = f"{p.per_item // 2} pairs of" if paired else f"{p.per_item}"
+    words = f"each computes {what} elements, {p.group_size} apart"
+    groups = Loop(walked, Kind.GROUP, p.per_group // width, (lanes,), "group")
+    return Nest((phase,), (dims,), (groups,), (("lane", p.group_size),), words=words)
+
+
+def choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
+    """Each work item has an output, whose points it reduces one after the other."""
+    kept = name_kept(phases[0])
+    output = _merge("output", kept)
+    dims = tuple(name_inner(phase, kept, "k") for phase in phases)
+    body = tuple(
+        _nest_serial(number, phase, own)
+        for number, (phase, own) in enumerate(zip(phases, dims, strict=True))
+    )
+    lanes = Loop(output, Kind.LANE, 1, body, "lane", p.group_size)
+    groups = Loop(output, Kind.GROUP, p.group_size, (lanes,), "group")
+    words = "each computes 1 output"
+    return Nest(tuple(phases), dims, (groups,), (("lane", p.group_size),), words=words)
+
+
+def _nest_serial(number: int, phase: Phase, dims: Sequence[Dim]) -> Node:
+    node: Node = Point(number)
+    for axis in reversed(phase.space.inner):
+        node = Loop(dims[axis], Kind.LOOP, 1, (node,), dims[axis].name)
+    return Reduce(number, (node,), serial=True) if phase.gathered else node
+
+
+def choose_shared(phases: Sequence[Phase], p: Profile) -> Nest:
+    """The work items of a group share the points of a few neighbouring outputs."""
+    rows, columns = choose_tile(phases, p)
+    kept = name_kept(phases[0])
+    output = _merge("output", kept)
+    dims = tuple(name_inner(phase, kept, "i") for phase in phases)
+    body: list[Node] = []
+    for number, (phase, own) in enumerate(zip(phases, dims, strict=True)):
+        if phase.is_kept:
+            body.append(Point(number))
+            continue
+        inner = tuple(own[axis] for axis in phase.space.inner)
+        element = _merge("element", inner) if len(inner) > 1 else inner[0]
+        loop = Loop(element, Kind.LOOP, rows, (Point(number),), "element")
+        body.append(Loop(element, Kind.LANE, 1, (loop,), "row", rows))
+        if phase.gathered:
+            body[-1] = Reduce(number, (body[-1],))
+    outputs = Loop(output, Kind.LANE, 1, tuple(body), "column", columns)
+    groups = Loop(output, Kind.GROUP, columns, (outputs,))
+    several = f"{columns} outputs" if columns > 1 else "1 output"
+    words = f"a group computes {several}, with {rows} {'lane' if rows == 1 else 'lanes'} on each"
+    sides = (("row", rows), ("column", columns))
+    return Nest(tuple(phases), dims, (groups,), sides, words=words)
+
+
+def choose_tile(phases: Sequence[Phase], p: Profile) -> tuple[int, int]:
+    """The rows and columns of a group: powers of two, `group_size` work items in all."""
+    first = phases[0].space
+    most = max(phase.space.inner_count for phase in phases)
+    rows = _round_up(most) // _POINTS
+    last = len(first.walk.sizes) - 1
+    outputs = math.prod(first.kept_sizes)
+    if first.kept and last == first.kept[-1]:
+        widest = min(_COLUMNS, _round_up(outputs))
+        rows = min(rows, p.group_size // widest)
+    rows = max(rows, p.group_size // _round_up(outputs), 1)
+    rows = min(rows, p.group_size)
+    return rows, p.group_size // rows
+
+
+def count_groups(phases: Sequence[Phase], p: Profile) -> int:
+    """The groups that share out the outputs."""
+    _, columns = choose_tile(phases, p)
+    return -(-math.prod(phases[0].space.kept_sizes) // columns)
+
+
+def _round_up(count: int) -> int:
+    """The power of two that is not below."""
+    return 1 << max(0, count - 1).bit_length()
+
+
+def _name_axes(phase: Phase) -> tuple[Dim, ...]:
+    return tuple(Dim(f"i{axis}", size) for axis, size in enumerate(phase.space.sizes))
+
+
+def name_kept(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:
+    """The dimensions that all phases share, by these numbers or their own."""
+    sizes = phase.space.kept_sizes
+    named = zip(range(len(sizes)) if numbers is None else numbers, sizes, strict=True)
+    return tuple(Dim(f"i{number}", size) for number, size in named)
+
+
+def name_inner(phase: Phase, kept: Sequence[Dim], name: str) -> tuple[Dim, ...]:
+    """The dimensions of a phase that shares the kept ones with others."""
+    space = phase.space
+    dims: list[Dim] = []
+    for axis, size in enumerate(space.sizes):
+        if axis in space.kept:
+            dims.append(kept[space.kept.index(axis)])
+            continue
+        piece = space.pieces.get(axis)
+        place = space.inner.index(axis)
+        own = f"i{axis}" if name == "i" else name + (str(place) if place else "")
+        numbered = None if piece is None else (kept[space.kept.index(piece.number)], piece.size)
+        dims.append(Dim(own, size, piece=numbered))
+    return tuple(dims)
+
+
+def _merge(name: str, dims: Sequence[Dim]) -> Dim:
+    """Dimensions as one, the last of which runs fastest."""
+    size = math.prod(dim.size for dim in dims if isinstance(dim.size, int))
+    return Dim(name, size, tuple((dim, 1) for dim in dims))

@@ -1,0 +1,98 @@
+"""Arithmetic on compile-time arrays: axes, permutations, ranges, sizes.
+
+Values are the binder's; what is no array of whole numbers is refused with `DmlcError`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeGuard, cast
+
+from dmlc.language.tables import MAX_RANK
+from dmlc.source import DmlcError, Span
+
+_MOST_VALUES = 65_536
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _whole_array(value: object, least: float) -> tuple[int, ...] | None:
+    """An array of whole numbers of at least so much; None for anything else."""
+    items = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (None,)
+    found = tuple(v for v in items if _is_whole(v) and v >= least)
+    return found if len(found) == len(items) else None
+
+
+def axes_array(value: object, span: Span) -> tuple[int, ...]:
+    """The value of `axes:` as whole numbers."""
+    axes = _whole_array(value, float("-inf"))
+    if axes is None:
+        raise DmlcError("axes are an array of whole numbers, such as [0, 2]", span)
+    return axes
+
+
+def whole_sizes(value: object, span: Span) -> tuple[int, ...]:
+    """An array as sizes: whole numbers of 0 or more."""
+    sizes = _whole_array(value, 0)
+    if sizes is None:
+        raise DmlcError("sizes are an array of whole numbers of 0 or more", span)
+    return sizes
+
+
+def find_entry(number: int, count: int) -> int | None:
+    """Which of `count` entries an index names: a negative one counts from the end. None where
+    there is no such entry."""
+    settled = number + count if number < 0 else number
+    return settled if 0 <= settled < count else None
+
+
+def read_axes(value: object, rank: int, span: Span) -> list[int]:
+    """The axes of a tensor of that rank which an array names, ascending; negative ones count from
+    the end. One that is not there, or that stands twice, is refused."""
+    return settle_axes(axes_array(value, span), rank, f"a tensor of {rank} dimensions", span)
+
+
+def settle_axes(axes: tuple[int, ...], rank: int, whose: str, span: Span) -> list[int]:
+    found: dict[int, int] = {}
+    for axis in axes:
+        settled = find_entry(axis, rank)
+        if settled is None:
+            raise DmlcError(f"axis {axis} is not among the axes of {whose}", span)
+        if settled in found:
+            first = found[settled]
+            same = axis == first
+            raise DmlcError(
+                f"axis {axis} stands twice" if same else f"axes {first} and {axis} are one axis",
+                span,
+            )
+        found[settled] = axis
+    return sorted(found)
+
+
+def other_axes(listed: object, count: object, span: Span, place: Span) -> tuple[int, ...]:
+    """The axes of a tensor of `count` dimensions that are not listed."""
+    if not _is_whole(count) or not 0 <= count <= MAX_RANK:
+        raise DmlcError(f"'other_axes' takes a dimension count of 0 to {MAX_RANK}", place)
+    found = read_axes(listed, count, span)
+    return tuple(a for a in range(count) if a not in found)
+
+
+def list_range(first: object, end: object, span: Span) -> tuple[int, ...]:
+    """The whole numbers from `first` up to but not including `end`."""
+    if not _is_whole(first) or not _is_whole(end):
+        raise DmlcError("'range' takes two whole numbers", span)
+    found = range(first, end)
+    if len(found) > _MOST_VALUES:
+        raise DmlcError(f"this range has {len(found)} values; {_MOST_VALUES} at most", span)
+    return tuple(found)
+
+
+def invert_order(order: object, span: Span) -> tuple[int, ...]:
+    """The inverse of a permutation: where each axis went."""
+    axes = axes_array(order, span)
+    if sorted(axes) != list(range(len(axes))):
+        raise DmlcError(
+            f"'inverse' takes a permutation of 0 to {len(axes) - 1}, not {list(axes)}", span
+        )
+    return tuple(axes.index(axis) for axis in range(len(axes)))

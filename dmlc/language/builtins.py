@@ -1,0 +1,394 @@
+"""The functions and facts of the language: an entry for each, with its name, what it takes, what
+it gives and how it is evaluated.
+
+The checker holds calls to the entries and the binder evaluates calls by them. What an entry needs
+of the binder is an `Evaluation`: a function that can be said in those terms is one new entry here.
+`docs/language.md` names each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
+
+from dmlc.language.arrays import axes_array, invert_order, list_range, other_axes, whole_sizes
+from dmlc.language.kinds import BOOL, NUMBER, NUMBERS, TYPE, Form, Kind, What
+from dmlc.scalars import OPERATIONS, DataType, Operation, find_data_type
+from dmlc.source import DmlcError, Span, UnsupportedError
+
+Value: TypeAlias = Any
+"""A value of the binder: a constant, an element of a computation, or an array of them."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Given:
+    """The arguments of a call in the order of the parameters: their kinds for the checker, and
+    their values for the binder; the name itself where a parameter takes one."""
+
+    values: Sequence[Any]
+    spans: Sequence[Span]
+    span: Span
+
+
+class Evaluation(Protocol):
+    """What the binder does for an entry."""
+
+    def apply(self, operation: str, given: Given) -> Value:
+        """A scalar operation, element by element and entry by entry."""
+        ...
+
+    def convert(self, value: Value, to: DataType, span: Span) -> Value: ...
+
+    def is_present(self, tensor: str) -> bool: ...
+
+    def entries(self, value: Value) -> Sequence[Value] | None:
+        """The entries of an array; None for one value."""
+        ...
+
+    def flatten(self, places: Value, sizes: tuple[int, ...], span: Span) -> Value: ...
+
+    def unflatten(self, number: Value, sizes: tuple[int, ...], span: Span) -> Value: ...
+
+    def move_axes(self, name: str, axes: tuple[int, ...], given: Given) -> Value:
+        """A tensor without some axes of size 1 (`squeeze`), or with further ones."""
+        ...
+
+    def join(self, given: Given) -> Value: ...
+
+    def split(self, given: Given) -> Value: ...
+
+
+class Takes(enum.Enum):
+    """How an argument is read."""
+
+    VALUE = "its value; inside an expansion, an array's entry"
+    WHOLE = "its value; an array is whole inside an expansion too"
+    TYPE = "the data type that it names"
+    TENSOR = "the name of a tensor"
+    TENSORS = "the name of an array of tensors"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameter:
+    """What one argument of a call is."""
+
+    takes: Takes
+    wrong: str = ""
+    """What is said of an argument that does not fit; `{kind}` stands for what it is."""
+    fits: Callable[[Kind], bool] = lambda kind: True
+    number: str | None = None
+    """What it is called in messages, where it is made of numbers."""
+    label: str | None = None
+    """The name it is given by, if it is."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Builtin:
+    """A function of the language."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    gives: What | Kind | Callable[[Given], Kind]
+    """What it gives: element by element such values, always that, or what follows from the kinds
+    of its arguments."""
+    evaluate: Callable[[Evaluation, Given], Value]
+    usage: tuple[str, ...] = ()
+    """What is said of arguments that are not those, with a note; else how many there are."""
+    says: str = ""
+    """What an array function gives, for the documentation."""
+
+    @property
+    def labels(self) -> list[str | None]:
+        return [p.label for p in self.parameters]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reduction:
+    """What stands before `[k : n](...)` and takes `like:` or `axes:`."""
+
+    name: str
+    folds: bool = True
+    """Whether it folds a pack, or an array known at compile time."""
+    booleans: bool = False
+    """Whether it folds booleans."""
+
+
+def _apart_from(*forms: Form) -> Callable[[Kind], bool]:
+    return lambda kind: kind.form not in forms
+
+
+# Scalar functions ------------------------------------------------------------------------------
+
+
+def _numbers(name: str, count: int) -> tuple[Parameter, ...]:
+    return (Parameter(Takes.VALUE, number=f"an argument of '{name}'"),) * count
+
+
+def _scalar(operation: Operation) -> Builtin:
+    name = operation.name
+    what = What.BOOL if operation.gives_bool else What.NUMBER
+    parameters = _numbers(name, operation.arity)
+    return Builtin(name, parameters, what, lambda on, given: on.apply(name, given))
+
+
+def _clamp(on: Evaluation, given: Given) -> Value:
+    (x, low, high), (place, below, above) = given.values, given.spans
+    raised = on.apply("max", Given((x, low), (place, below), given.span))
+    return on.apply("min", Given((raised, high), (place, above), given.span))
+
+
+def _cast_kind(given: Given) -> Kind:
+    named = find_data_type(given.spans[1].text)
+    what = What.BOOL if named is DataType.BOOL else What.NUMBER
+    of = given.values[0]
+    return Kind(What.UNKNOWN if named is None else what, of.form, ranks=of.ranks)
+
+
+def _cast(on: Evaluation, given: Given) -> Value:
+    value, to = given.values
+    if not isinstance(to, DataType):
+        raise DmlcError("cast takes a data type, such as FLOAT32, second", given.spans[1])
+    return on.convert(value, to, given.span)
+
+
+_CAST = (
+    Parameter(
+        Takes.VALUE,
+        "'cast' takes a number, but this is {kind}",
+        lambda kind: kind.what in (What.NUMBER, What.BOOL),
+    ),
+    Parameter(
+        Takes.TYPE,
+        "the second argument of 'cast' is a data type, such as FLOAT32",
+        lambda kind: kind.what is What.TYPE,
+    ),
+)
+
+
+# Tensors ---------------------------------------------------------------------------------------
+
+
+def _refuse_gradient(on: Evaluation, given: Given) -> Value:
+    raise UnsupportedError(
+        "'gradient' cannot be bound yet: this version runs the gradients that are operators",
+        given.span,
+        ["call the gradient's operator, such as directml.ACTIVATION_RELU_GRAD"],
+    )
+
+
+def _tensor(name: str) -> Parameter:
+    fits = _apart_from(Form.SCALAR, Form.ARRAY)
+    return Parameter(Takes.VALUE, f"'{name}' takes a tensor", fits)
+
+
+AXES = Parameter(
+    Takes.VALUE,
+    "'axes:' takes a compile-time array, such as [0, 2]",
+    _apart_from(Form.TENSOR, Form.SCALAR),
+    "an axis",
+    "axes",
+)
+_AXIS = Parameter(
+    Takes.VALUE, "an axis is one whole number", _apart_from(Form.TENSOR, Form.ARRAY), "an axis",
+    "axis",
+)  # fmt: skip
+
+
+def _moving(name: str) -> Builtin:
+    def evaluate(on: Evaluation, given: Given) -> Value:
+        return on.move_axes(name, axes_array(given.values[1], given.spans[1]), given)
+
+    return Builtin(
+        name,
+        (_tensor(name), AXES),
+        lambda given: Kind(given.values[0].what, Form.TENSOR),
+        evaluate,
+        (f"'{name}' takes a tensor and axes: {name}(x, axes: [...])",),
+    )
+
+
+# Arrays ----------------------------------------------------------------------------------------
+
+
+def _array(
+    name: str, gives: Kind, says: str, evaluate: Callable[[Evaluation, Given], Value], *takes: str
+) -> Builtin:
+    """A function of whole arrays; `takes` says what each argument is."""
+    number = None if name == "length" else f"an argument of '{name}'"
+    parameters = [
+        Parameter(
+            Takes.WHOLE,
+            f"'{name}' takes {what}",
+            _apart_from(Form.TENSOR, Form.SCALAR if "array" in what else Form.ARRAY),
+            number,
+        )
+        for what in takes
+    ]
+    return Builtin(name, tuple(parameters), gives, evaluate, says=says)
+
+
+def _length(on: Evaluation, given: Given) -> Value:
+    found = on.entries(given.values[0])
+    if found is None:
+        raise DmlcError("'length' takes an array", given.spans[0])
+    return len(found)
+
+
+def _other_axes(on: Evaluation, given: Given) -> Value:
+    (listed, count), (place, counted) = given.values, given.spans
+    return other_axes(listed, count, place, counted)
+
+
+def _flatten(on: Evaluation, given: Given) -> Value:
+    return on.flatten(given.values[0], whole_sizes(given.values[1], given.spans[1]), given.spans[0])
+
+
+def _unflatten(on: Evaluation, given: Given) -> Value:
+    sizes = whole_sizes(given.values[1], given.spans[1])
+    return on.unflatten(given.values[0], sizes, given.spans[0])
+
+
+# The tables ------------------------------------------------------------------------------------
+
+_SCALAR = (
+    *(_scalar(o) for o in OPERATIONS.values() if o.symbol is None and o.rounds_to is None),
+    Builtin("clamp", _numbers("clamp", 3), What.NUMBER, _clamp),
+    Builtin("cast", _CAST, _cast_kind, _cast),
+)
+_OF_ARRAYS = (
+    _array("length", NUMBER, "the number of entries", _length, "an array"),
+    _array(
+        "range", NUMBERS,
+        "a, a + 1 and so on below b; `range(0, n)` inside `...` is the number of the axis",
+        lambda on, given: list_range(given.values[0], given.values[1], given.span),
+        "two whole numbers", "two whole numbers",
+    ),
+    _array(
+        "other_axes", NUMBERS, "the axes of n that a does not list",
+        _other_axes,
+        "a compile-time array, such as [0, 2]", "a dimension count, second",
+    ),
+    _array(
+        "inverse", NUMBERS, "where a permutation takes each axis",
+        lambda on, given: invert_order(given.values[0], given.spans[0]),
+        "a permutation, an array such as [1, 0]",
+    ),
+    _array(
+        "flatten", NUMBER, "the number of a place, the last axis fastest", _flatten,
+        "an array of positions, first", "an array of sizes, second",
+    ),
+    _array(
+        "unflatten", NUMBERS, "the place of a number, an array", _unflatten,
+        "a whole number, first", "an array of sizes, second",
+    ),
+)  # fmt: skip
+_OF_TENSORS = (
+    _moving("squeeze"),
+    _moving("unsqueeze"),
+    Builtin(
+        "join",
+        (Parameter(Takes.TENSORS, "'join' takes an array of tensors"), _AXIS),
+        lambda given: Kind(What.UNKNOWN, Form.TENSOR),
+        lambda on, given: on.join(given),
+        ("'join' takes an array of tensors and an axis: join(x, axis: A)",),
+    ),
+    Builtin(
+        "split",
+        (_tensor("split"), _AXIS),
+        lambda given: Kind(given.values[0].what, Form.UNKNOWN),
+        lambda on, given: on.split(given),
+        ("'split' takes a tensor and an axis: split(x, axis: A)",),
+    ),
+    Builtin(
+        "present",
+        (Parameter(Takes.TENSOR, "'present' takes the name of a tensor"),),
+        BOOL,
+        lambda on, given: on.is_present(given.values[0]),
+    ),
+)
+_GRADIENT = Builtin(
+    "gradient",
+    (Parameter(Takes.VALUE), Parameter(Takes.VALUE, label="wrt")),
+    Kind(What.NUMBER, Form.TENSOR),
+    _refuse_gradient,
+    ("'gradient' takes a value and what to differentiate by", "as in gradient(loss, wrt: x)"),
+)
+
+
+def _by_name(entries: Iterable[Builtin]) -> Mapping[str, Builtin]:
+    return {entry.name: entry for entry in entries}
+
+
+SCALAR_FUNCTIONS = _by_name(_SCALAR)
+ARRAY_FUNCTIONS = _by_name(_OF_ARRAYS)
+FUNCTIONS = _by_name((*_SCALAR, *_OF_TENSORS, *_OF_ARRAYS))
+"""What formulas may call without declaring it, reductions apart."""
+GRAPH_FUNCTIONS = _by_name((*FUNCTIONS.values(), _GRADIENT))
+"""What graphs may call."""
+
+REDUCTIONS: Mapping[str, Reduction] = MappingProxyType(
+    {
+        r.name: r
+        for r in (
+            Reduction("sum"), Reduction("mean"), Reduction("max"), Reduction("min"),
+            Reduction("product"), Reduction("any", booleans=True), Reduction("all", booleans=True),
+            Reduction("argmin", folds=False), Reduction("argmax", folds=False),
+        )
+    }
+)  # fmt: skip
+
+BUILT_IN: tuple[str, ...] = tuple(dict.fromkeys((*SCALAR_FUNCTIONS, *REDUCTIONS, *GRAPH_FUNCTIONS)))
+"""Every name that no file may declare."""
+
+
+def find_reduction(name: str, count: int, named: bool) -> Reduction | None:
+    """The reduction that a call of so many arguments is: `max(x, like: T)` is one, and
+    `max(x, y)` is a function."""
+    is_one = named or count == 1 or name not in SCALAR_FUNCTIONS
+    return REDUCTIONS.get(name) if is_one else None
+
+
+# Facts -----------------------------------------------------------------------------------------
+
+
+class Described(Protocol):
+    """What the binder knows of tensors by name. Raises `DmlcError` for what is open."""
+
+    def dtype(self, name: str, span: Span | None) -> DataType: ...
+
+    def sizes(self, name: str, span: Span | None) -> tuple[int, ...]: ...
+
+    def strides(self, name: str, span: Span | None) -> tuple[int, ...]: ...
+
+
+def _count_elements(of: Described, name: str, span: Span) -> int:
+    count = 1
+    for size in of.sizes(name, span):
+        count *= size
+    return count
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fact:
+    """What `T.` may be followed by."""
+
+    gives: Kind
+    evaluate: Callable[[Described, str, Span], Any]
+
+
+FACTS: Mapping[str, Fact] = MappingProxyType(
+    {
+        "DataType": Fact(TYPE, lambda of, name, span: of.dtype(name, span)),
+        "DimensionCount": Fact(NUMBER, lambda of, name, span: len(of.sizes(name, span))),
+        "Sizes": Fact(NUMBERS, lambda of, name, span: of.sizes(name, span)),
+        "ElementCount": Fact(NUMBER, _count_elements),
+        "Strides": Fact(NUMBERS, lambda of, name, span: of.strides(name, span)),
+    }
+)
+ARRAY_FACTS: tuple[str, ...] = ("Count",)
+"""What the name of an array of tensors may be followed by: how many there are."""
+SENTENCE_FACTS: tuple[str, ...] = ("DataType", "DimensionCount", "Sizes")
+"""What tensors may have the same of."""

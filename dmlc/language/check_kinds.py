@@ -1,0 +1,146 @@
+"""What kinds of values go together, and what is said of those that do not.
+
+`Checking` is what every check of expressions builds on; `check_expressions` and `check_calls` walk
+the syntax.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from dmlc.language import syntax
+from dmlc.language.builtins import REDUCTIONS
+from dmlc.language.kinds import UNKNOWN, Form, Kind, Names, What
+from dmlc.source import Diagnostic, Note, Span, join_words, unknown_name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Where an expression stands: the variables bound around it, and what encloses it."""
+
+    variables: Mapping[str, Kind]
+    in_pack: bool = False
+    in_function: bool = False
+
+    def within_pack(self) -> Place:
+        return dataclasses.replace(self, in_pack=True)
+
+    def outside_pack(self) -> Place:
+        return dataclasses.replace(self, in_pack=False) if self.in_pack else self
+
+
+class Checking(abc.ABC):
+    """Checks against `names`, adding mistakes to `diagnostics`. What follows a mistake is of
+    unknown kind, so that one mistake is reported once."""
+
+    def __init__(self, names: Names, diagnostics: list[Diagnostic]) -> None:
+        self.names = names
+        self.diagnostics = diagnostics
+
+    @abc.abstractmethod
+    def visit(
+        self, expression: syntax.Expression, place: Place, expected: Kind | None = None
+    ) -> Kind:
+        """The kind of an expression. `expected` says which enum a bare name is a member of. It
+        recurses: the parser has refused what is nested too deep."""
+
+    @abc.abstractmethod
+    def expand(self, pack: syntax.Pack, place: Place) -> Kind:
+        """The kind of what stands before `...`, which must have something to expand."""
+
+    def fail(self, message: str, span: Span, *notes: str | Note) -> Kind:
+        made = tuple(n if isinstance(n, Note) else Note(n) for n in notes)
+        self.diagnostics.append(Diagnostic(message, span, made))
+        return UNKNOWN
+
+    def fail_unknown(self, what: str, name: str, known: Iterable[str], span: Span) -> Kind:
+        self.diagnostics.append(unknown_name(what, name, known, span))
+        return UNKNOWN
+
+    def hold_once(self, name: syntax.Name, seen: dict[str, Span], message: str, first: str) -> None:
+        """Holds a name to standing once; `seen` is where names stood before, `first` what is said
+        of that place."""
+        if name.text in seen:
+            self.fail(message, name.span, Note(first, seen[name.text]))
+        seen.setdefault(name.text, name.span)
+
+    def names_array(self, expression: syntax.Expression) -> bool:
+        """Whether this is the name of an array of tensors."""
+        if not isinstance(expression, syntax.Reference):
+            return False
+        tensor = self.names.tensors.get(expression.name)
+        return tensor is not None and tensor.array
+
+    def per_axis(self, kind: Kind, place: Place) -> Kind:
+        """An array inside `e...` stands for its value along the axis at hand."""
+        if kind.form is Form.ARRAY and place.in_pack:
+            return dataclasses.replace(kind, form=Form.SCALAR)
+        if kind.form is Form.ARRAY and place.in_function:
+            return dataclasses.replace(kind, form=Form.UNKNOWN)
+        return kind
+
+    def combine(
+        self, kinds: Sequence[Kind], place: Place, span: Span
+    ) -> tuple[Form, frozenset[int] | None]:
+        """The form of values combined element by element, and the ranks it may have."""
+        forms = {k.form for k in kinds}
+        known = [k.ranks for k in kinds if k.form is Form.TENSOR and k.ranks is not None]
+        ranks = known[0] if known else None
+        for other in known[1:]:
+            if ranks is not None and not ranks & other:
+                self.fail(
+                    f"tensors of {show_ranks(ranks)} and of {show_ranks(other)} dimensions "
+                    "cannot be combined element by element",
+                    span,
+                )
+                return Form.UNKNOWN, None
+            ranks = other if ranks is None else ranks & other
+        if {Form.TENSOR, Form.ARRAY} <= forms and not place.in_function:
+            self.fail(
+                "a tensor and an array cannot be combined element by element",
+                span,
+                "index the array, as in 'Sizes[0]'",
+            )
+            return Form.UNKNOWN, None
+        for form in (Form.UNKNOWN, Form.TENSOR, Form.ARRAY):
+            if form in forms:
+                return form, ranks if form is Form.TENSOR else None
+        return Form.SCALAR, None
+
+    def folded(self, name: str, body: Kind, span: Span, form: Form) -> Kind:
+        """What a reduction gives of values of a kind, in some form."""
+        reduction = REDUCTIONS.get(name)
+        what = What.BOOL if reduction is not None and reduction.booleans else What.NUMBER
+        self.expect(body, what, f"what '{name}' folds", span)
+        return Kind(what, form)
+
+    def expect_number(self, kind: Kind, role: str, span: Span) -> Kind:
+        return self.expect(kind, What.NUMBER, role, span)
+
+    def expect(self, kind: Kind, what: What, role: str, span: Span) -> Kind:
+        if kind.is_unknown or kind.what is what:
+            return kind
+        notes = ("compare it, as in 'x != 0'",) if what is What.BOOL else ()
+        return self.fail(
+            f"{role} must be {what.value}, but this is {kind.describe()}", span, *notes
+        )
+
+    def agree(self, left: Kind, right: Kind, span: Span, what: str) -> None:
+        if left.is_unknown or right.is_unknown:
+            return
+        if left.what is not right.what or left.enum is not right.enum:
+            self.fail(
+                f"{what} must be of one kind, but one is {left.describe()} and one is "
+                f"{right.describe()}",
+                span,
+            )
+
+
+def show_ranks(ranks: Iterable[int]) -> str:
+    """`4`, `1 to 8`, or `2 or 4`."""
+    ordered = sorted(ranks)
+    if len(ordered) > 2 and ordered == list(range(ordered[0], ordered[-1] + 1)):
+        return f"{ordered[0]} to {ordered[-1]}"
+    return join_words(map(str, ordered))

@@ -1,0 +1,65 @@
+"""Running WGSL programs by WebGPU, through the package `wgpu`: which devices there are, and a
+program loaded on one.
+
+The parts: `device` (the package, choosing a device, its limits), `plan` (what a run does, and
+whether it may), `frame` (its buffers and pipelines), `executable` (the run).
+"""
+
+from __future__ import annotations
+
+from dmlc.program import Program
+from dmlc.runtime.copied import Call
+from dmlc.runtime.wgpu.device import WgpuDevice, choose_device, find_devices, open_context
+from dmlc.runtime.wgpu.executable import Executable
+
+__all__ = [
+    "Call",
+    "Executable",
+    "WgpuDevice",
+    "check_tools",
+    "devices",
+    "find_device",
+    "is_chosen",
+    "is_possible",
+    "load",
+    "load_on",
+]
+
+
+def is_possible() -> bool:
+    """Every system may have WebGPU."""
+    return True
+
+
+def devices() -> tuple[WgpuDevice, ...]:
+    """Every device of this machine that WebGPU reaches; UnavailableError, with the cure, without
+    the package."""
+    return find_devices()
+
+
+def check_tools() -> None:
+    """The package brings the compiler of WGSL."""
+
+
+def is_chosen() -> bool:
+    """No variable names a device."""
+    return False
+
+
+def find_device(selector: str | None = None) -> WgpuDevice:
+    """The device that a selector means: see `device.choose_device`."""
+    return choose_device(find_devices(), selector)
+
+
+def load(program: Program, selector: str | None = None) -> Executable:
+    """Builds a program on the device that the selector means.
+
+    Raises `UnavailableError` without the package or such a device, and `UnsupportedError` where
+    the program was compiled for another target or exceeds a limit of the device.
+    """
+    return load_on(program, find_device(selector))
+
+
+def load_on(program: Program, device: WgpuDevice) -> Executable:
+    """Builds a program on a device of `devices()`. Raises as `load` does."""
+    return Executable(program, open_context(device))

@@ -1,0 +1,235 @@
+"""Which devices WebGPU reaches, which one a selector means, and a device made ready.
+
+WebGPU is reached through the package `wgpu`, imported here alone, at the first call that needs it.
+A device is asked for all that its adapter gives; WebGPU itself promises less.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import functools
+import importlib
+import os
+import tempfile
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+from dmlc.runtime import lavapipe
+from dmlc.runtime.environment import setting
+from dmlc.runtime.face import CompileOptions, part_of_selector
+from dmlc.source import DmlcError, Note, UnavailableError
+
+RUNTIME = "wgpu"
+INSTALL_PACKAGE = Note("install what reaches WebGPU with: pip install dmlc[wgpu]")
+INSTALL_DRIVER = Note(
+    "install a driver: on Debian or Ubuntu, `apt-get install libvulkan1 mesa-vulkan-drivers` runs "
+    "kernels on the CPU; a GPU needs its vendor's driver"
+)
+_BACKENDS = ("Vulkan", "Metal", "D3D12")
+_F16 = "shader-f16"
+
+
+class DeviceType(enum.Enum):
+    """What a device is, in order of preference. The values are WebGPU's."""
+
+    DISCRETE_GPU = "DiscreteGPU"
+    INTEGRATED_GPU = "IntegratedGPU"
+    CPU = "CPU"
+    UNKNOWN = "Unknown"
+
+    @property
+    def label(self) -> str:
+        return {"DiscreteGPU": "discrete GPU", "IntegratedGPU": "integrated GPU"}.get(
+            self.value, self.value
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """What a device refuses to exceed. Sizes are in bytes; names in comments are WebGPU's."""
+
+    groups: int  # maxComputeWorkgroupsPerDimension
+    group_size: int  # maxComputeInvocationsPerWorkgroup
+    group_shared: int  # maxComputeWorkgroupStorageSize
+    storage_buffers: int  # maxStorageBuffersPerShaderStage
+    storage_range: int  # maxStorageBufferBindingSize
+    uniform_range: int  # maxUniformBufferBindingSize
+    buffer: int  # maxBufferSize
+
+
+_LIMITS: Mapping[str, str] = {
+    "groups": "max-compute-workgroups-per-dimension",
+    "group_size": "max-compute-invocations-per-workgroup",
+    "group_shared": "max-compute-workgroup-storage-size",
+    "storage_buffers": "max-storage-buffers-per-shader-stage",
+    "storage_range": "max-storage-buffer-binding-size",
+    "uniform_range": "max-uniform-buffer-binding-size",
+    "buffer": "max-buffer-size",
+}
+"""What the package calls them."""
+_ALSO_ASKED = ("max-compute-workgroup-size-x", "max-bindings-per-bind-group")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WgpuDevice:
+    """A device that WebGPU reaches through one of a system's own interfaces."""
+
+    index: int
+    """Its number in `devices()`, and in a selector `wgpu:<index>`."""
+    name: str
+    type: DeviceType
+    backend: str
+    """The interface: `Vulkan`, `Metal` or `D3D12`."""
+    driver: str
+    limits: Limits
+    float16: bool
+    """Whether kernels may have f16."""
+    note: str = ""
+    """What was chosen before its driver started, and why; empty for nothing."""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.type.label}, WebGPU on {self.backend}, {self.driver})"
+
+    @property
+    def runtime(self) -> str:
+        return RUNTIME
+
+    @property
+    def compile_options(self) -> CompileOptions:
+        return {}
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """What it is and can do, for people."""
+        return (
+            f"WebGPU on {self.backend}, {self.type.label}",
+            f"largest binding {self.limits.storage_range >> 20:,} MiB",
+            f"{self.limits.storage_buffers} buffers per kernel",
+            "f16" if self.float16 else "no f16",
+        )
+
+
+def load_package() -> Any:
+    """The package. UnavailableError, with the cure, where it cannot be imported."""
+    try:
+        return importlib.import_module("wgpu")
+    except (ImportError, OSError) as problem:
+        raise UnavailableError(
+            f"WebGPU is reached through the package wgpu, which cannot be imported: {problem}",
+            notes=[INSTALL_PACKAGE],
+        ) from problem
+
+
+@contextlib.contextmanager
+def reporting(what: str) -> Generator[None]:
+    """Gives what WebGPU refuses as a `DmlcError` that says `what` cannot be."""
+    errors: Any = importlib.import_module("wgpu").GPUError
+    try:
+        yield
+    except (errors, RuntimeError) as problem:
+        raise DmlcError(f"{what}: {problem}") from problem
+
+
+@functools.cache
+def _list_adapters() -> tuple[list[Any], int, str]:
+    """The adapters, the process that listed them, and what was chosen for lavapipe."""
+    package = load_package()
+    extras: Any = importlib.import_module("wgpu.backends.wgpu_native.extras")
+    choice = lavapipe.choose_instructions()
+    # OpenGL, which it looks at too unless told otherwise, cannot run what is generated here. It
+    # can be told once in a process, and somebody may have done so already.
+    with contextlib.suppress(RuntimeError):
+        extras.set_instance_extras(backends=("Vulkan", "Metal", "DX12"))
+    with (
+        setting("XDG_RUNTIME_DIR", tempfile.gettempdir()),
+        setting(choice.variable, choice.value),
+        reporting("WebGPU cannot list its devices"),
+    ):
+        found: list[Any] = package.gpu.enumerate_adapters_sync()
+    return [a for a in found if a.info["backend_type"] in _BACKENDS], os.getpid(), choice.note
+
+
+def _adapters() -> tuple[list[Any], str]:
+    adapters, process, note = _list_adapters()
+    if process != os.getpid():
+        raise UnavailableError(
+            "WebGPU was used before this process was forked, and serves the parent alone",
+            notes=["start worker processes by 'spawn', or use WebGPU only after the fork"],
+        )
+    return adapters, note
+
+
+def find_devices() -> tuple[WgpuDevice, ...]:
+    """Every device, in the order in which WebGPU lists them."""
+    adapters, note = _adapters()
+    return tuple(_describe(number, adapter, note) for number, adapter in enumerate(adapters))
+
+
+def _describe(index: int, adapter: Any, note: str) -> WgpuDevice:
+    info: Any = adapter.info
+    limits: Any = adapter.limits
+    name = str(info["device"])
+    known = {t.value: t for t in DeviceType}
+    return WgpuDevice(
+        index=index,
+        name=name,
+        type=known.get(info["adapter_type"], DeviceType.UNKNOWN),
+        backend=info["backend_type"],
+        driver=str(info["description"]) or "unknown driver",
+        limits=Limits(**{field: limits[said] for field, said in _LIMITS.items()}),
+        float16=_F16 in adapter.features,
+        note=note if name.startswith(lavapipe.NAME) else "",
+    )
+
+
+def choose_device(devices: Sequence[WgpuDevice], selector: str | None) -> WgpuDevice:
+    """The device a selector means.
+
+    `selector` is `wgpu`, `wgpu:<index or part of a name>`, the part after the colon alone, or
+    None. Without such a part: a discrete GPU, else an integrated one, else a CPU. UnavailableError
+    where there is no device or none that matches; DmlcError for `wgpu:`.
+    """
+    if not devices:
+        raise UnavailableError("WebGPU finds no device", notes=[INSTALL_DRIVER])
+    wanted = part_of_selector(selector, RUNTIME)
+    if not wanted:
+        preference = list(DeviceType)
+        return min(devices, key=lambda d: (preference.index(d.type), d.index))
+    matching = [d for d in devices if wanted == str(d.index)]
+    matching += [d for d in devices if wanted.lower() in str(d).lower()]
+    if not matching:
+        known = Note("there are " + "; ".join(f"{d.index}: {d}" for d in devices))
+        raise UnavailableError(f"WebGPU finds no device that matches '{wanted}'", notes=[known])
+    return matching[0]
+
+
+class Context:
+    """A device made ready. `lock` is held around whatever reaches it."""
+
+    def __init__(self, device: WgpuDevice) -> None:
+        self.device = device
+        self.lock = threading.Lock()
+        self.package = load_package()
+        adapter = _adapters()[0][device.index]
+        names = (*_LIMITS.values(), *_ALSO_ASKED)
+        with reporting(f"{device.name} cannot be opened"):
+            self.handle: Any = adapter.request_device_sync(
+                required_features=[_F16] if device.float16 else [],
+                required_limits={name: adapter.limits[name] for name in names},
+            )
+
+
+_contexts: dict[WgpuDevice, Context] = {}
+_contexts_lock = threading.Lock()
+
+
+def open_context(device: WgpuDevice) -> Context:
+    """The context of a device, made once."""
+    with _contexts_lock:
+        found = _contexts.get(device)
+        if found is None:
+            found = _contexts[device] = Context(device)
+        return found

@@ -1,0 +1,79 @@
+"""What a run does by WebGPU, decided before anything is made, and its refusals.
+
+WebGPU checks every limit itself; what is checked here first is said in the program's own words.
+Nothing here talks to a driver.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dmlc.program import KernelSource, Program, constant_buffer_bytes
+from dmlc.runtime.copied import Window, groups_of, list_windows, tensor_bytes
+from dmlc.runtime.face import check_target
+from dmlc.runtime.wgpu.device import WgpuDevice
+from dmlc.source import UnsupportedError
+
+_ELEMENTS = 1 << 32
+_SHARED = re.compile(r"var<workgroup> \w+: array<\w+, (\d+)>")
+_WORD = 4
+"""Bytes of a buffer are counted in words, and whatever groups share is of words."""
+
+
+def check_program(program: Program, device: WgpuDevice) -> None:
+    """UnsupportedError where a program exceeds what a device can do, whatever its sizes."""
+    check_target(program, "wgsl", "WebGPU devices")
+    limits = device.limits
+    for kernel in program.kernels:
+        what = f"the kernel {kernel.name}"
+        count = len(kernel.buffers)
+        _refuse(device, f"{what} has {count} buffers", count, limits.storage_buffers,
+                "maxStorageBuffersPerShaderStage")  # fmt: skip
+        threads = kernel.dispatch.group_size
+        _refuse(device, f"{what} has {threads:,} invocations per group", threads,
+                limits.group_size, "maxComputeInvocationsPerWorkgroup")  # fmt: skip
+        shared = _WORD * sum(map(int, _SHARED.findall(kernel.source)))
+        _refuse(device, f"{what} has {shared:,} bytes of shared memory", shared,
+                limits.group_shared, "maxComputeWorkgroupStorageSize")  # fmt: skip
+        block = constant_buffer_bytes(kernel.scalars)
+        _refuse(device, f"{what} has {block:,} bytes of arguments", block,
+                limits.uniform_range, "maxUniformBufferBindingSize")  # fmt: skip
+        if not device.float16 and program.language.list_needs(kernel.source):
+            raise UnsupportedError(f"{what} needs f16, which {device.name} does not have")
+
+
+def _refuse(device: WgpuDevice, what: str, have: int, most: int, limit: str) -> None:
+    if have > most:
+        raise UnsupportedError(f"{what}, and {device.name} allows {most:,} ({limit})")
+
+
+def buffer_bytes(size: int) -> int:
+    """The size of a buffer for a tensor of so many bytes: whole words, and never 0."""
+    return max(-(-size // _WORD), 1) * _WORD
+
+
+def plan_windows(
+    program: Program, sizes: Mapping[str, int], device: WgpuDevice
+) -> tuple[Window, ...]:
+    """The stretches of a run, first to last; none where there is nothing to compute.
+
+    An element-wise program of tensors larger than a binding runs in several. Any other goes to the
+    device whole, and UnsupportedError says which limit it exceeds.
+    """
+    largest = min(device.limits.storage_range, device.limits.buffer)
+    windows = list_windows(program, sizes, largest, _ELEMENTS)
+    for window in windows:
+        for tensor in program.tensors:
+            size = buffer_bytes(tensor_bytes(tensor, window.sizes))
+            _refuse(device, f"the tensor {tensor.name} takes {size:,} bytes", size, largest,
+                    "maxStorageBufferBindingSize")  # fmt: skip
+        for kernel in program.kernels:
+            _check_groups(kernel, window, device)
+    return tuple(w for w in windows if any(0 not in groups_of(k, w) for k in program.kernels))
+
+
+def _check_groups(kernel: KernelSource, window: Window, device: WgpuDevice) -> None:
+    for axis, have in zip("xyz", groups_of(kernel, window), strict=True):
+        _refuse(device, f"the kernel {kernel.name} needs {have:,} groups along {axis}", have,
+                device.limits.groups, "maxComputeWorkgroupsPerDimension")  # fmt: skip

@@ -1,0 +1,248 @@
+Functions that HLSL lacks, or has with other results. Each stands under its name, and is written
+into the files that use it; `dmlc/codegen/functions.py` says what $T and the like stand for.
+
+//// isnan_float
+// By its bits, so that no assumption about NaN can fold it away.
+bool $H(const float x)
+{
+    return (asuint(x) & 0x7fffffff) > 0x7f800000;
+}
+
+//// isnan_double
+bool $H(const double x)
+{
+    return !(x == x);
+}
+
+//// min_$T
+// The smaller one; NaN where either is NaN, and the first of two equal ones.
+$T $H(const $T a, const $T b)
+{
+    return (b < a || $isnan(b)) ? b : a;
+}
+
+//// max_$T
+// The larger one; NaN where either is NaN, and the first of two equal ones.
+$T $H(const $T a, const $T b)
+{
+    return (b > a || $isnan(b)) ? b : a;
+}
+
+//// mod_float
+// The remainder of a / b with the sign of a, exactly; NaN where b is 0 or a is infinite.
+float $H(const float a, const float b)
+{
+    const uint x = asuint(a) & 0x7fffffff;
+    const uint y = asuint(b) & 0x7fffffff;
+    const bool is_nan = x >= 0x7f800000 || y > 0x7f800000 || y == 0;
+    // Whole numbers of 24 bits, times 2^(e - 150); the divisor's leading bit is made bit 23.
+    const int zeros = (y < 0x00800000) ? 23 - (int)firstbithigh(y | 1) : 0;
+    const uint divisor = (y < 0x00800000) ? y << zeros : (y & 0x007fffff) | 0x00800000;
+    const int y_exponent = max((int)(y >> 23), 1) - zeros;
+    uint rest = (x < 0x00800000) ? x : (x & 0x007fffff) | 0x00800000;
+    int steps = max((int)(x >> 23), 1) - y_exponent;
+    // Below, |a| < |b| leaves a as it is; otherwise long division, eight bits at a time.
+    if (!is_nan && x >= y) {
+        while (steps > 0) {
+            const int shift = min(steps, 8);
+            rest = (rest % divisor) << shift;
+            steps -= shift;
+        }
+        rest = rest % divisor;
+    }
+    // rest * 2^(y_exponent - 150), put together from its bits: no rounding, no arithmetic.
+    const int leading = (int)firstbithigh(rest | 1);
+    const int exponent = y_exponent + leading - 23;
+    const uint normal = ((rest << (23 - leading)) & 0x007fffff) | ((uint)exponent << 23);
+    const uint denormal = (y_exponent >= 1) ? rest << (y_exponent - 1) : rest >> (1 - y_exponent);
+    const uint size = (rest == 0) ? 0 : ((exponent >= 1) ? normal : denormal);
+    const uint bits = (x < y) ? x : size;
+    return asfloat(is_nan ? 0x7fc00000 : (bits | (asuint(a) & 0x80000000)));
+}
+
+//// sign_$T
+// -1, 1, or x itself where it is a zero or NaN.
+$T $H(const $T x)
+{
+    return (x > 0) ? 1 : ((x < 0) ? -1 : x);
+}
+
+//// div_signed_$T
+// Rounds towards zero; 0 where b is 0, and wraps where the quotient has no $T.
+$T $H(const $T a, const $T b)
+{
+    const $T divisor = (b == ($T)0 || b == ($T)-1) ? ($T)1 : b;
+    return (b == ($T)0) ? ($T)0 : ((b == ($T)-1) ? (($T)0 - a) : (a / divisor));
+}
+
+//// div_unsigned_$T
+// Rounds down; 0 where b is 0.
+$T $H(const $T a, const $T b)
+{
+    const $T quotient = a / ((b == ($T)0) ? ($T)1 : b);
+    return (b == ($T)0) ? ($T)0 : quotient;
+}
+
+//// mod_signed_$T
+// The remainder, with the sign of a; 0 where b is 0.
+$T $H(const $T a, const $T b)
+{
+    const $T divisor = (b == ($T)0 || b == ($T)-1) ? ($T)1 : b;
+    return a - (a / divisor) * divisor;
+}
+
+//// mod_unsigned_$T
+// The remainder; 0 where b is 0.
+$T $H(const $T a, const $T b)
+{
+    const $T remainder = a % ((b == ($T)0) ? ($T)1 : b);
+    return (b == ($T)0) ? ($T)0 : remainder;
+}
+
+//// lesser_$T
+$T $H(const $T a, const $T b)
+{
+    return (b < a) ? b : a;
+}
+
+//// greater_$T
+$T $H(const $T a, const $T b)
+{
+    return (a < b) ? b : a;
+}
+
+//// sign_signed_$T
+$T $H(const $T x)
+{
+    return (x < ($T)0) ? ($T)-1 : ((x == ($T)0) ? ($T)0 : ($T)1);
+}
+
+//// widen_bfloat16
+// A bfloat16 is the upper half of a float.
+float $H(const uint16_t bits)
+{
+    return asfloat((uint)bits << 16);
+}
+
+//// narrow_bfloat16
+// Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
+uint $H(const float value)
+{
+    const uint bits = asuint(value);
+    const uint rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    return ((bits & 0x7fffffff) > 0x7f800000) ? 0x7fc0 : rounded;
+}
+
+//// round_float16
+// Rounds to the nearest float16, ties to even, as storing it would; NaN stays NaN.
+float $H(const float value)
+{
+    const uint sign = asuint(value) & 0x80000000;
+    const uint size = asuint(value) & 0x7fffffff;
+    const uint rounded = (size + 0x0fff + ((size >> 13) & 1)) & 0xffffe000;
+    const uint normal = (rounded >= 0x47800000) ? 0x7f800000 : rounded;
+    // Below 2^-14 a float16 counts in units of 2^-24, as floats from 0.5 to 1 do.
+    precise const float shifted = asfloat(size) + 0.5f;
+    precise const float denormal = shifted - 0.5f;
+    const uint bits = (size < 0x38800000) ? asuint(denormal) : normal;
+    return asfloat(((size > 0x7f800000) ? size : bits) | sign);
+}
+
+//// round_bfloat16
+// Rounds to the nearest bfloat16, ties to even, as storing it would; NaN stays NaN.
+float $H(const float value)
+{
+    const uint bits = asuint(value);
+    const uint rounded = (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000;
+    return asfloat(((bits & 0x7fffffff) > 0x7f800000) ? bits : rounded);
+}
+
+//// half_float16
+// Element i of two float16 to a word, exactly.
+float $H(const uint word, const uint i)
+{
+    const uint bits = word >> (16 * (i % 2));
+    const uint exponent = bits & 0x7c00;
+    precise const float denormal = (float)(bits & 0x03ff) * 5.9604645e-08f;
+    const uint normal = ((bits & 0x7fff) << 13) + (exponent == 0x7c00 ? 0x70000000 : 0x38000000);
+    return asfloat((exponent == 0 ? asuint(denormal) : normal) | ((bits & 0x8000) << 16));
+}
+
+//// half_bfloat16
+// Element i of two bfloat16 to a word: a bfloat16 is the upper half of a float.
+float $H(const uint word, const uint i)
+{
+    return asfloat((i % 2 == 0) ? word << 16 : word & 0xffff0000);
+}
+
+//// narrow_float16
+// Rounds to the nearest float16, ties to even; NaN stays NaN.
+uint $H(const float value)
+{
+    const uint size = asuint(value) & 0x7fffffff;
+    // Below 2^-14 a float16 counts in units of 2^-24.
+    const uint digits = (size & 0x007fffff) | 0x00800000;
+    const uint shift = min(126 - (size >> 23), 31);
+    const uint denormal = (digits + (1u << (shift - 1)) - 1 + ((digits >> shift) & 1)) >> shift;
+    const uint rebiased = size - 0x38000000;
+    const uint normal = min((rebiased + 0x0fff + ((rebiased >> 13) & 1)) >> 13, 0x7c00);
+    const uint rounded = (size < 0x38800000) ? denormal : normal;
+    const uint bits = (size > 0x7f800000) ? 0x7e00 : rounded;
+    return bits | ((asuint(value) >> 16) & 0x8000);
+}
+
+//// int_to_int64_t
+// The high word by itself: Mesa 22 compares what it widened with literals wrongly.
+int64_t $H(const int x)
+{
+    return (int64_t)(((uint64_t)(uint)(x >> 31) << 32) | (uint64_t)(uint)x);
+}
+
+//// int_to_double
+// From an unsigned integer: Mesa 22 compares what it made of a signed one with 0 wrongly.
+double $H(const int x)
+{
+    precise const double result = (double)((uint)x ^ 0x80000000) - 2147483648.0L;
+    return result;
+}
+
+//// wide_to_double_$T
+// Rounded once, in the sum: drivers take an integer that was made a double and comes back for the
+// same integer.
+double $H(const $T x)
+{
+    precise const double high = (double)($W)(x >> 32) * 4294967296.0L;
+    precise const double result = high + (double)(uint)x;
+    return result;
+}
+
+//// uint64_t_to_float
+// Rounded once, from the leading 32 bits: in SPIR-V, DXC converts the low word alone.
+float $H(const uint64_t x)
+{
+    const uint high = (uint)(x >> 32);
+    const uint shift = (high == 0) ? 0 : firstbithigh(high) + 1;
+    const uint lost = ((x >> shift) << shift == x) ? 0 : 1;
+    precise const float leading = (float)((uint)(x >> shift) | lost);
+    precise const float result = leading * asfloat((127 + shift) << 23);
+    return result;
+}
+
+//// int64_t_to_float
+float $H(const int64_t x)
+{
+    precise const float size = $uint64_t_to_float((uint64_t)(x < 0ll ? 0ll - x : x));
+    precise const float result = (x < 0ll) ? -size : size;
+    return result;
+}
+
+//// ${T}_to_$R
+// Rounds towards zero; out of range gives the nearest bound, NaN gives 0. Only what fits is
+// converted, in two steps: drivers take an integer that was made a float and comes back for the
+// same integer.
+$R $H(const $T x)
+{
+    const bool fits = $LOW < x && x < $HIGH;
+    const $R whole = ($R)(fits ? x : ($T)0);
+    return fits ? whole : ((x <= $LOW) ? $LEAST : ((x >= $HIGH) ? $MOST : ($R)0));
+}

@@ -1,0 +1,128 @@
+Functions that WGSL lacks, or leaves to implementations. Each stands under its name, and is written
+into the files that use it; `dmlc/codegen/functions.py` says what $H and the like stand for.
+
+//// pin
+// The same number, which no compiler sees through: neither what gave it nor what takes it is
+// computed otherwise than written.
+fn $H(x: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) | zero_bits);
+}
+
+//// is_nan
+// By its bits: compilers may take no number for NaN.
+fn $H(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+
+//// is_infinite
+// By its bits: compilers may take no number for infinite.
+fn $H(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u;
+}
+
+//// lesser
+// The smaller one; NaN where either is NaN, and the first of two equal ones.
+fn $H(a: f32, b: f32) -> f32 {
+    return select(a, b, b < a || $is_nan(b));
+}
+
+//// greater
+// The larger one; NaN where either is NaN, and the first of two equal ones.
+fn $H(a: f32, b: f32) -> f32 {
+    return select(a, b, b > a || $is_nan(b));
+}
+
+//// sign_of
+// -1, 1, or x itself where it is a zero or NaN.
+fn $H(x: f32) -> f32 {
+    return select(select(x, -1.0f, x < 0.0f), 1.0f, x > 0.0f);
+}
+
+//// remainder
+// The remainder of a / b with the sign of a, exactly; NaN where b is 0 or a is infinite.
+fn $H(a: f32, b: f32) -> f32 {
+    let x = bitcast<u32>(a) & 0x7fffffffu;
+    let y = bitcast<u32>(b) & 0x7fffffffu;
+    let undefined = x >= 0x7f800000u || y > 0x7f800000u || y == 0u;
+    // Whole numbers of 24 bits, times 2^(e - 150); the divisor's leading bit is made bit 23.
+    let is_denormal = y < 0x00800000u;
+    let zeros = select(0u, 23u - firstLeadingBit(y | 1u), is_denormal);
+    let divisor = select((y & 0x007fffffu) | 0x00800000u, y << zeros, is_denormal);
+    let y_exponent = max(i32(y >> 23u), 1) - i32(zeros);
+    var rest = select((x & 0x007fffffu) | 0x00800000u, x, x < 0x00800000u);
+    var steps = max(i32(x >> 23u), 1) - y_exponent;
+    // Below, |a| < |b| leaves a as it is; otherwise long division, eight bits at a time.
+    if (!undefined && x >= y) {
+        while (steps > 0) {
+            let shift = min(steps, 8);
+            rest = (rest % divisor) << u32(shift);
+            steps -= shift;
+        }
+        rest = rest % divisor;
+    }
+    // rest * 2^(y_exponent - 150), put together from its bits: no rounding, no arithmetic.
+    let leading = firstLeadingBit(rest | 1u);
+    let exponent = y_exponent + i32(leading) - 23;
+    let normal = ((rest << ((23u - leading) & 31u)) & 0x007fffffu) | (u32(exponent) << 23u);
+    let up = rest << (u32(y_exponent - 1) & 31u);
+    let down = rest >> (u32(1 - y_exponent) & 31u);
+    let denormal = select(down, up, y_exponent >= 1);
+    let size = select(select(denormal, normal, exponent >= 1), 0u, rest == 0u);
+    let bits = select(size, x, x < y) | (bitcast<u32>(a) & 0x80000000u);
+    return bitcast<f32>(select(bits, 0x7fc00000u | zero_bits, undefined));
+}
+
+//// round_f16
+// Rounds to the nearest f16, ties to even, as storing it would; NaN stays NaN.
+fn $H(value: f32) -> f32 {
+    let sign = bitcast<u32>(value) & 0x80000000u;
+    let size = bitcast<u32>(value) & 0x7fffffffu;
+    let rounded = (size + 0x0fffu + ((size >> 13u) & 1u)) & 0xffffe000u;
+    let normal = select(rounded, 0x7f800000u, rounded >= 0x47800000u);
+    // Below 2^-14 an f16 counts in units of 2^-24, as floats from 0.5 to 1 do.
+    let denormal = $pin(bitcast<f32>(size) + 0.5f) - 0.5f;
+    let bits = select(normal, bitcast<u32>(denormal), size < 0x38800000u);
+    return bitcast<f32>(select(bits, size, size > 0x7f800000u) | sign);
+}
+
+//// div_i32
+// Rounds towards zero; 0 where b is 0, and wraps where the quotient has no i32.
+fn $H(a: i32, b: i32) -> i32 {
+    let quotient = a / select(b, 1, b == 0 || b == -1);
+    return select(select(quotient, -a, b == -1), 0, b == 0);
+}
+
+//// div_u32
+// Rounds down; 0 where b is 0.
+fn $H(a: u32, b: u32) -> u32 {
+    return select(a / select(b, 1u, b == 0u), 0u, b == 0u);
+}
+
+//// mod_i32
+// The remainder, with the sign of a; 0 where b is 0.
+fn $H(a: i32, b: i32) -> i32 {
+    return a % select(b, 1, b == 0 || b == -1);
+}
+
+//// mod_u32
+// The remainder; 0 where b is 0.
+fn $H(a: u32, b: u32) -> u32 {
+    return a % select(b, 1u, b == 0u);
+}
+
+//// f32_to_i32
+// Rounds towards zero; out of range gives the nearest bound, NaN gives 0.
+fn $H(x: f32) -> i32 {
+    let fits = -2147483648.0f <= x && x < 2147483648.0f;
+    let whole = i32(select(0.0f, x, fits));
+    let bound = select(i32(-2147483648), 2147483647, x > 0.0f);
+    return select(select(bound, 0, $is_nan(x)), whole, fits);
+}
+
+//// f32_to_u32
+// Rounds towards zero; out of range gives the nearest bound, NaN gives 0.
+fn $H(x: f32) -> u32 {
+    let fits = 0.0f <= x && x < 4294967296.0f;
+    let whole = u32(select(0.0f, x, fits));
+    return select(select(0u, 4294967295u, x > 0.0f), whole, fits);
+}
