@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlc import ir
-from dmlc.pipeline import compile
+from dmlc.kernel.interpret import run_kernels
+from dmlc.pipeline import compile, make_kernels
 from dmlc.reference import evaluate
-from dmlc.scalars import TENSOR_TYPES, DataType
+from dmlc.scalars import TENSOR_TYPES, Array, DataType
 from tests import reductions
 from tests.cover import cover
 from tests.opencl_launch import run_program
@@ -25,21 +27,51 @@ def check(
     function: ir.Function, profile: str, points: int, size: float = 1.0, misaligned: int = 0
 ) -> None:
     inputs = make_inputs(function)
-    wanted = evaluate(function, inputs)
     got = run_program(compile(function, "opencl", profile), inputs, misaligned=misaligned)
+    agree(function, inputs, got, points, size)
+
+
+def agree(
+    function: ir.Function,
+    inputs: Mapping[str, Array],
+    got: Mapping[str, Array],
+    points: int,
+    size: float,
+) -> None:
     exact = ("max", "min", "argmin", "argmax")
-    assert find_disagreements(got, wanted, points, size, exact) == []
+    assert find_disagreements(got, evaluate(function, inputs), points, size, exact) == []
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype", "profile"), cover(2, tuple(SHAPES), TENSOR_TYPES, PROFILES), ids=str
-)
-def test_every_combiner(shape: str, dtype: DataType, profile: str) -> None:
+def every_combiner(shape: str, dtype: DataType) -> tuple[ir.Function, float]:
+    """And how large its values are."""
     boolean = dtype is DataType.BOOL
     combiners = reductions.BOOLEAN_COMBINERS if boolean else reductions.COMBINERS
     function = reductions.every_combiner(dtype, SHAPES[shape], combiners)
-    size = 9.0 if dtype.is_integer else 1.0
+    return function, 9.0 if dtype.is_integer else 1.0
+
+
+EVERY_OTHER = [
+    (shape, dtype, PROFILES[(row + column) // 2 % 2])
+    for row, shape in enumerate(SHAPES)
+    for column, dtype in enumerate(TENSOR_TYPES)
+    if (row + column) % 2 == 0
+]
+"""Every shape with every other type, for each profile in turn."""
+
+
+@pytest.mark.parametrize(("shape", "dtype", "profile"), EVERY_OTHER, ids=str)
+def test_every_combiner(shape: str, dtype: DataType, profile: str) -> None:
+    function, size = every_combiner(shape, dtype)
     check(function, profile, SHAPES[shape].points, size, misaligned=1)
+
+
+@pytest.mark.parametrize("dtype", TENSOR_TYPES, ids=lambda t: t.short)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_combiner_in_numpy(shape: str, dtype: DataType) -> None:
+    function, size = every_combiner(shape, dtype)
+    inputs = make_inputs(function)
+    got = run_kernels(*make_kernels(function, "opencl", "gpu"), inputs, misaligned=1)
+    agree(function, inputs, got, SHAPES[shape].points, size)
 
 
 NORMS = {
