@@ -3,6 +3,10 @@
 //     OutputTensor[i0, i1] = ATensor[i0, i1] + BTensor[i0, i1]
 //
 // Dispatch 4 groups of 256 invocations; each computes 4 elements, 256 apart.
+//     group i (i0, i1): 0..3,840 by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store OutputTensor
 //   binding 0: ATensor, float32, read
 //   binding 1: BTensor, float32, read
 //   binding 2: OutputTensor, float32, written

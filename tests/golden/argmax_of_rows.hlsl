@@ -4,6 +4,13 @@
 //     M[i0] = max[r1 < 200](X[i0, r1])
 //
 // Dispatch 15 groups of 256 threads; a group computes 4 outputs, with 64 lanes on each.
+//     group output (i0): 0..60 by 4
+//       lane output: 4
+//         reduce P, M
+//           lane i1: 64
+//             loop i1: 0..200 by 64
+//               add to P, M
+//         store P, M
 //   t0: X, float32, read
 //   u0: P, int32, written
 //   u1: M, float32, written

@@ -4,6 +4,13 @@
 //         9](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1])
 //
 // Launch 1 group of 256 work items; each computes 1 output.
+//     group output (i0, i1, i2): 0..120 by 256
+//       lane output: 256
+//         reduce Output
+//           loop k: 0..3
+//             loop k1: 0..2
+//               add to Output
+//         store Output
 //   argument 0: Input, float32, read
 //   argument 1: Output, float32, written
 

@@ -13,6 +13,21 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 16 groups of 1 work item; each computes 4 outputs.
+//     group block (i1): 0..16
+//       reduce dy_sum, dy_centered_sum
+//         loop i0: 0..32
+//           loop i1: 0..64
+//             reduce dy_sum, dy_centered_sum
+//               vector i2: 0..196 by 16
+//                 add to dy_sum, dy_centered_sum
+//       vector i1: 0..64 by 4
+//         store dbias, dscale
+//       vector i1: 0..64 by 4
+//         keep factors
+//       loop i0: 0..32, backwards
+//         loop i1: 0..64
+//           vector i2: 0..196 by 16
+//             store dx
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: mean, float32, read

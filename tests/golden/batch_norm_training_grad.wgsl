@@ -9,6 +9,13 @@
 //         (1 / sqrt(variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 64 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
+//     group output (i0): 0..64
+//       lane output: 1
+//         reduce dy_sum, dy_centered_sum
+//           lane element (i0, i2): 256
+//             loop element: 0..6,272 by 256
+//               add to dy_sum, dy_centered_sum
+//         store dy_sum, dy_centered_sum, dbias, dscale
 //   binding 0: x, float32, read
 //   binding 1: dy, float32, read
 //   binding 2: mean, float32, read
@@ -95,6 +102,10 @@ fn main(
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 392 groups of 256 invocations; each computes 4 elements, 256 apart.
+//     group i (i0, i1, i2): 0..401,408 by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store dx
 //   binding 0: x, float32, read
 //   binding 1: dy, float32, read
 //   binding 2: mean, float32, read

@@ -9,6 +9,22 @@
 //         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Launch 1 group of 1 work item; each computes 384 outputs.
+//     group block (i1): 0..2 by 2
+//       loop block: 2
+//         reduce dy_sum, dy_centered_sum
+//           loop i0: 0..50 by 4
+//             vector i1: 0..300 by 16
+//               reduce dy_sum, dy_centered_sum
+//                 unroll i0: 4
+//                   add to dy_sum, dy_centered_sum
+//         vector i1: 0..300 by 16
+//           store dbias, dscale
+//         vector i1: 0..300 by 16
+//           keep factors
+//         loop i0: 0..50 by 4, backwards
+//           vector i1: 0..300 by 16
+//             unroll i0: 4
+//               store dx
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: mean, float32, read

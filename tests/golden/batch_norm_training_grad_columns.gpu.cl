@@ -9,6 +9,16 @@
 //         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Launch 10 groups of 256 work items; a group computes 32 outputs, with 8 lanes on each.
+//     group output (i0): 0..300 by 32
+//       lane output: 32
+//         reduce dy_sum, dy_centered_sum
+//           lane i0: 8
+//             loop i0: 0..50 by 8
+//               add to dy_sum, dy_centered_sum
+//         store dbias, dscale
+//         lane i0: 8
+//           loop i0: 0..50 by 8
+//             store dx
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: mean, float32, read

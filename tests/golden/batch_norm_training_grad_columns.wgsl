@@ -6,6 +6,13 @@
 //     dscale[i0, i1] = dy_centered_sum[0, i1] * (1 / sqrt(variance[0, i1] + 0.001))
 //
 // Dispatch 10 groups of 256 invocations; a group computes 32 outputs, with 8 lanes on each.
+//     group output (i0): 0..300 by 32
+//       lane output: 32
+//         reduce dy_sum, dy_centered_sum
+//           lane i0: 8
+//             loop i0: 0..50 by 8
+//               add to dy_sum, dy_centered_sum
+//         store dy_sum, dy_centered_sum, dbias, dscale
 //   binding 0: x, float32, read
 //   binding 1: dy, float32, read
 //   binding 2: mean, float32, read
@@ -91,6 +98,10 @@ fn main(
 //         ((x[i0, i1] - mean[0, i1]) * (dy_centered_sum[0, i1] / 50)) / (variance[0, i1] + 0.001))
 //
 // Dispatch 15 groups of 256 invocations; each computes 4 elements, 256 apart.
+//     group i (i0, i1): 0..15,000 by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store dx
 //   binding 0: x, float32, read
 //   binding 1: dy, float32, read
 //   binding 2: mean, float32, read

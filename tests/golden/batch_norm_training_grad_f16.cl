@@ -12,6 +12,22 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 1 group of 1 work item; each computes 40 outputs.
+//     group block (i1): 0..20 by 20
+//       loop block: 20
+//         reduce dy_sum, dy_centered_sum
+//           loop i0: 0..4
+//             loop i1: 0..40
+//               reduce dy_sum, dy_centered_sum
+//                 vector i2: 0..49 by 16
+//                   add to dy_sum, dy_centered_sum
+//         loop i1: 0..40
+//           store dbias, dscale
+//         loop i1: 0..40
+//           keep factors
+//         loop i0: 0..4, backwards
+//           loop i1: 0..40
+//             vector i2: 0..49 by 16
+//               store dx
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
 //   argument 2: mean, float16, read

@@ -12,6 +12,16 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 10 groups of 256 threads; a group computes 4 outputs, with 64 lanes on each.
+//     group output (i0): 0..40 by 4
+//       lane output: 4
+//         reduce dy_sum, dy_centered_sum
+//           lane element (i0, i2): 64
+//             loop element: 0..196 by 64
+//               add to dy_sum, dy_centered_sum
+//         store dbias, dscale
+//         lane element (i0, i2): 64
+//           loop element: 0..196 by 64
+//             store dx
 //   t0: x, float16, read
 //   t1: dy, float16, read
 //   t2: mean, float16, read

@@ -8,6 +8,13 @@
 //         (1 / sqrt(variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 10 groups of 256 invocations; a group computes 4 outputs, with 64 lanes on each.
+//     group output (i0): 0..40 by 4
+//       lane output: 4
+//         reduce dy_sum, dy_centered_sum
+//           lane element (i0, i2): 64
+//             loop element: 0..196 by 64
+//               add to dy_sum, dy_centered_sum
+//         store dy_sum, dy_centered_sum, dbias, dscale
 //   binding 0: x, float16, read
 //   binding 1: dy, float16, read
 //   binding 2: mean, float16, read
@@ -109,6 +116,10 @@ fn main(
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 8 groups of 256 invocations; each computes 4 elements, 256 apart.
+//     group i (i0, i1, i2): 0..7,840 by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store dx
 //   binding 0: x, float16, read
 //   binding 1: dy, float16, read
 //   binding 2: mean, float16, read

@@ -13,6 +13,17 @@
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Launch 2 groups of 1 work item; each computes 5 outputs.
+//     group block (i1): 0..8 by 5
+//       loop block: 5
+//         reduce dy_sum, dy_centered_sum
+//           loop i0: 0..4
+//             reduce dy_sum, dy_centered_sum
+//               vector i2: 0..1,600 by 16
+//                 add to dy_sum, dy_centered_sum
+//         store dbias, dscale
+//         loop i0: 0..4, backwards
+//           vector i2: 0..1,600 by 16
+//             store dx
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
 //   argument 2: mean, float16, read

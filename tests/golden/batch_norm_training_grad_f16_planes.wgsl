@@ -9,6 +9,13 @@
 //         (1 / sqrt(variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 8 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
+//     group output (i0): 0..8
+//       lane output: 1
+//         reduce dy_sum, dy_centered_sum
+//           lane element (i0, i2): 256
+//             loop element: 0..6,400 by 256
+//               add to dy_sum, dy_centered_sum
+//         store dy_sum, dy_centered_sum, dbias, dscale
 //   binding 0: x, float16, read
 //   binding 1: dy, float16, read
 //   binding 2: mean, float16, read
@@ -109,6 +116,10 @@ fn main(
 //         (variance[0, i1, 0, 0] + 0.001))
 //
 // Dispatch 50 groups of 256 invocations; each computes 4 elements, 256 apart.
+//     group i (i0, i1, i2): 0..51,200 by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store dx
 //   binding 0: x, float16, read
 //   binding 1: dy, float16, read
 //   binding 2: mean, float16, read

@@ -4,6 +4,10 @@
 //     equal[i0] = (!mask[i0]) || a[i0] == b[i0]
 //
 // Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
+//     group i: 0..n by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store chosen, equal
 //   argument 0: mask, bool, read
 //   argument 1: a, int8, read
 //   argument 2: b, int8, read

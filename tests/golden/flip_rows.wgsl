@@ -3,6 +3,10 @@
 //     Output[i0, i1] = Input[i0, 6 - i1]
 //
 // Dispatch 1 group of 256 invocations; each computes 4 elements, 256 apart.
+//     group i (i0, i1): 0..35 by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store Output
 //   binding 0: Input, float32, read
 //   binding 1: Output, float32, written
 

@@ -3,6 +3,10 @@
 //     OutputTensor[i0] = 0.5 * InputTensor[i0] * (1 + erf(InputTensor[i0] * 0.70710677))
 //
 // Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
+//     group i: 0..n by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store OutputTensor
 //   argument 0: InputTensor, float32, read
 //   argument 1: OutputTensor, float32, written
 //   argument 2: n, uint, the number of elements

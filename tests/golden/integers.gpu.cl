@@ -4,6 +4,10 @@
 //     shifted[i0] = shift_left(count[i0], bit_and(count[i0], 31))
 //
 // Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
+//     group i: 0..n by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store quotient, shifted
 //   argument 0: a, int32, read
 //   argument 1: b, int32, read
 //   argument 2: count, uint32, read

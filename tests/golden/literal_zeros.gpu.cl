@@ -4,6 +4,10 @@
 //     z[i0] = zero[i0] / 0
 //
 // Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
+//     group i: 0..n by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store y, z
 //   argument 0: x, float32, read
 //   argument 1: zero, float64, read
 //   argument 2: y, float32, written

@@ -3,6 +3,10 @@
 //     y[i0, i1] = x[i0, i1] * scale[i0, 0]
 //
 // Dispatch 206 groups of 256 threads; each computes 4 elements, 256 apart.
+//     group i (i0, i1): 0..210,003 by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store y
 //   t0: x, float32, read
 //   t1: scale, float32, read
 //   u0: y, float32, written

@@ -3,6 +3,10 @@
 //     OutputGradientTensor[i0] = (InputTensor[i0] > 0) ? InputGradientTensor[i0] : 0
 //
 // Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
+//     group i: 0..n by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store OutputGradientTensor
 //   argument 0: InputTensor, bfloat16, read
 //   argument 1: InputGradientTensor, bfloat16, read
 //   argument 2: OutputGradientTensor, bfloat16, written

@@ -6,6 +6,21 @@
 //         6](dX_rows[i0, i1, i2, i3 * 2 - 1 + r1] * dX_rows_weights[r1])
 //
 // Launch 12 groups of 1 work item; each computes 2 rows of 3 outputs.
+//     group block (i0, i1): 0..24 by 2
+//       loop block: 2
+//         i1: 1..3, else the rest
+//           vector x: 0..6 by 16
+//             keep d_x_rows_row
+//           vector x: 0..6 by 16
+//             reduce dX_rows
+//               loop k: 0..4
+//                 add to dX_rows
+//         loop x: 0..3
+//           reduce dX
+//             loop k: 0..4
+//               add to dX
+//         vector x: 0..3 by 16
+//           store dX
 //   argument 0: dY, float32, read
 //   argument 1: dX_rows_weights, float32, read
 //   argument 2: dX, float32, written

@@ -5,6 +5,13 @@
 //         dY[i0, i1, i2 * 2 - 1 + r0, i3 * 2 - 1 + r1])
 //
 // Dispatch 1 group of 256 threads; each computes 1 output.
+//     group output (i0, i1, i2): 0..72 by 256
+//       lane output: 256
+//         reduce dX
+//           loop k: 0..4
+//             loop k1: 0..4
+//               add to dX
+//         store dX
 //   t0: dY, float32, read
 //   t1: dX_weights, float32, read
 //   u0: dX, float32, written

@@ -5,6 +5,19 @@
 //         2](dX_rows[i0, i1, i2, (i3 * 5 + 1) / 2 + r1])
 //
 // Launch 12 groups of 1 work item; each computes 2 rows of 5 outputs.
+//     group block (i0): 0..24 by 2
+//       loop block: 2
+//         vector x: 0..12 by 16
+//           keep d_x_rows_row
+//         loop turn: 0..2
+//           keep d_x_row
+//           keep d_x_row
+//         loop x: 4..5
+//           reduce dX
+//             loop k: 0..3
+//               add to dX
+//         vector x: 0..5 by 16
+//           store dX
 //   argument 0: dY, float32, read
 //   argument 1: dX, float32, written
 

@@ -6,6 +6,19 @@
 //         1](dX_rows[i0, i1, i2, (i3 * 3 + 1) / 2 + r1])
 //
 // Launch 16 groups of 1 work item; each computes 4 rows of 32 outputs.
+//     zero d_x_rows_row: 48..56
+//     group block (block): 0..16
+//       loop block (i0, i1): 4
+//         i1: 0..16 by 2, else the rest
+//           vector x: 0..48 by 16
+//             keep d_x_rows_row
+//           vector x: 0..48 by 16
+//             keep d_x_rows_row
+//       loop block (i0, i1): 4
+//         vector x: 0..32 by 8
+//           pick from d_x_rows_row
+//             keep dX
+//             store dX
 //   argument 0: dY, float16, read
 //   argument 1: dX, float16, written
 

@@ -5,6 +5,13 @@
 //         1](dY[i0, i1, (i2 * 3 + 1) / 2 + r0, (i3 * 3 + 1) / 2 + r1])
 //
 // Launch 8 groups of 256 work items; each computes 1 output.
+//     group output (i0, i1, i2): 0..2,048 by 256
+//       lane output: 256
+//         reduce dX
+//           loop k: 0..2
+//             loop k1: 0..2
+//               add to dX
+//         store dX
 //   argument 0: dY, float16, read
 //   argument 1: dX, float16, written
 

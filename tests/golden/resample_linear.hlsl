@@ -9,6 +9,10 @@
 //         min(max((i3 + 1) / 2 - 1 + 1, 0), 2)] * Y_weights[i3]) * Y_weights_3[i2]
 //
 // Dispatch 1 group of 256 threads; each computes 4 elements, 256 apart.
+//     group i (i0, i1, i2): 0..288 by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store Y
 //   t0: X, float32, read
 //   t1: Y_weights, float32, read
 //   t2: Y_weights_2, float32, read

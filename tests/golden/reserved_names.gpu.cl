@@ -5,6 +5,10 @@
 //     main[i0] = sign(i[i0])
 //
 // Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
+//     group i: 0..n by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store out, vload16, main
 //   argument 0: float4_, float32, read
 //   argument 1: point, float32, read
 //   argument 2: i, float32, read

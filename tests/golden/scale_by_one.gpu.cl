@@ -3,6 +3,10 @@
 //     OutputTensor[i0, i1] = InputTensor[i0, i1] * exp(-ScaleTensor[0, 0])
 //
 // Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
+//     group i: 0..n by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store OutputTensor
 //   argument 0: InputTensor, float32, read
 //   argument 1: ScaleTensor, float32, read
 //   argument 2: OutputTensor, float32, written

@@ -5,6 +5,18 @@
 //     Y[i0, i1] = exp(X[i0, i1] - most[i0, 0]) / total[i0, 0]
 //
 // Launch 1 group of 1 work item; each computes 60 outputs.
+//     group block (i0): 0..60 by 60
+//       loop block: 60
+//         reduce most
+//           reduce most
+//             vector i1: 0..200 by 16
+//               add to most
+//         reduce total
+//           reduce total
+//             vector i1: 0..200 by 16
+//               add to total
+//         vector i1: 0..200 by 16
+//           store Y
 //   argument 0: X, float32, read
 //   argument 1: Y, float32, written
 

@@ -5,6 +5,19 @@
 //     Y[i0, i1] = exp(X[i0, i1] - most[i0, 0]) / total[i0, 0]
 //
 // Launch 15 groups of 256 work items; a group computes 4 outputs, with 64 lanes on each.
+//     group output (i0): 0..60 by 4
+//       lane output: 4
+//         reduce most
+//           lane i1: 64
+//             loop i1: 0..200 by 64
+//               add to most
+//         reduce total
+//           lane i1: 64
+//             loop i1: 0..200 by 64
+//               add to total
+//         lane i1: 64
+//           loop i1: 0..200 by 64
+//             store Y
 //   argument 0: X, float32, read
 //   argument 1: Y, float32, written
 

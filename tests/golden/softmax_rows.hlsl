@@ -5,6 +5,19 @@
 //     Y[i0, i1] = exp(X[i0, i1] - most[i0, 0]) / total[i0, 0]
 //
 // Dispatch 15 groups of 256 threads; a group computes 4 outputs, with 64 lanes on each.
+//     group output (i0): 0..60 by 4
+//       lane output: 4
+//         reduce most
+//           lane i1: 64
+//             loop i1: 0..200 by 64
+//               add to most
+//         reduce total
+//           lane i1: 64
+//             loop i1: 0..200 by 64
+//               add to total
+//         lane i1: 64
+//           loop i1: 0..200 by 64
+//             store Y
 //   t0: X, float32, read
 //   u0: Y, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis

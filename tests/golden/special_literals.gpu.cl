@@ -3,6 +3,10 @@
 //     y[i0] = isnan(x[i0]) ? nan : ((x[i0] > 3.4028235e+38) ? -inf : min(x[i0], x[i0] * 1e-45))
 //
 // Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
+//     group i: 0..n by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store y
 //   argument 0: x, float32, read
 //   argument 1: y, float32, written
 //   argument 2: n, uint, the number of elements

@@ -3,6 +3,13 @@
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1]), in 18 pieces
 //
 // Launch 18 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
+//     group output (i0): 0..18
+//       lane output: 1
+//         reduce S
+//           lane i1: 256
+//             loop i1: 0..8,334 by 256
+//               add to S
+//         store S_parts
 //   argument 0: X, float32, read
 //   argument 1: S_parts, float32, written
 
@@ -45,6 +52,13 @@ __kernel void sum_of_everything_1(
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1])
 //
 // Launch 1 group of 256 work items; a group computes 1 output, with 256 lanes on each.
+//     group output: 0..1
+//       lane output: 1
+//         reduce S
+//           lane i0: 256
+//             loop i0: 0..18 by 256
+//               add to S
+//         store S
 //   argument 0: S, float32, written
 //   argument 1: S_parts, float32, read
 
@@ -84,6 +98,10 @@ __kernel void sum_of_everything_2(
 //     Y[i0, i1] = X[i0, i1] - S[0, 0] / 150000
 //
 // Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
+//     group i: 0..n by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store Y
 //   argument 0: X, float32, read
 //   argument 1: S, float32, read
 //   argument 2: Y, float32, written

@@ -3,6 +3,13 @@
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1]), in 18 pieces
 //
 // Dispatch 18 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
+//     group output (i0): 0..18
+//       lane output: 1
+//         reduce S
+//           lane i1: 256
+//             loop i1: 0..8,334 by 256
+//               add to S
+//         store S_parts
 //   t0: X, float32, read
 //   u0: S_parts, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
@@ -49,6 +56,13 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1])
 //
 // Dispatch 1 group of 256 threads; a group computes 1 output, with 256 lanes on each.
+//     group output: 0..1
+//       lane output: 1
+//         reduce S
+//           lane i0: 256
+//             loop i0: 0..18 by 256
+//               add to S
+//         store S
 //   u0: S, float32, written
 //   t0: S_parts, float32, read
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
@@ -93,6 +107,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //
 // Dispatch ceil(n / 1,024) groups of 256 threads; each computes 4 elements, 256 apart.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
+//     group i: 0..n by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store Y
 //   t0: X, float32, read
 //   t1: S, float32, read
 //   u0: Y, float32, written

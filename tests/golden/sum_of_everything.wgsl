@@ -3,11 +3,21 @@
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1]), in 18 pieces
 //
 // Dispatch 18 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
+//     group output (i0): 0..18
+//       lane output: 1
+//         reduce S
+//           lane i1: 256
+//             loop i1: 0..8,334 by 256
+//               add to S
+//         store S_parts
 //   binding 0: X, float32, read
 //   binding 1: S_parts, float32, written
 
 @group(0) @binding(0) var<storage, read> X: array<f32>;
 @group(0) @binding(1) var<storage, read_write> S_parts: array<f32>;
+
+// Always 0, which only the running kernel knows: compilers may simplify what they see through.
+var<private> zero_bits: u32;
 
 var<workgroup> s_lanes: array<f32, 256>;
 
@@ -16,9 +26,13 @@ fn main(
     @builtin(workgroup_id) group_id: vec3<u32>,
     @builtin(local_invocation_index) lane_id: u32,
 ) {
+    zero_bits = group_id.z;
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    let zero: f32 = bitcast<f32>(zero_bits);
+
     let row: u32 = lane_id;
     let output: u32 = group_id.x;
-    var s: f32 = 0.0f;
+    var s: f32 = zero;
     let end: u32 = min(8334u, 150000 - output * 8334);
     let row_start: u32 = output * 8334;
 
@@ -46,11 +60,21 @@ fn main(
 //     S[i0, i1] = sum[r0 < 3, r1 < 50000](X[r0, r1])
 //
 // Dispatch 1 group of 256 invocations; a group computes 1 output, with 256 lanes on each.
+//     group output: 0..1
+//       lane output: 1
+//         reduce S
+//           lane i0: 256
+//             loop i0: 0..18 by 256
+//               add to S
+//         store S
 //   binding 0: S, float32, written
 //   binding 1: S_parts, float32, read
 
 @group(0) @binding(0) var<storage, read_write> S: array<f32>;
 @group(0) @binding(1) var<storage, read> S_parts: array<f32>;
+
+// Always 0, which only the running kernel knows: compilers may simplify what they see through.
+var<private> zero_bits: u32;
 
 var<workgroup> s_lanes: array<f32, 256>;
 
@@ -59,8 +83,12 @@ fn main(
     @builtin(workgroup_id) group_id: vec3<u32>,
     @builtin(local_invocation_index) lane_id: u32,
 ) {
+    zero_bits = group_id.z;
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    let zero: f32 = bitcast<f32>(zero_bits);
+
     let row: u32 = lane_id;
-    var s: f32 = 0.0f;
+    var s: f32 = zero;
 
     for (var element: u32 = row; element < 18; element += 256) {
         let s_parts: f32 = S_parts[element];
@@ -87,6 +115,10 @@ fn main(
 //
 // Dispatch ceil(n / 1,024) groups of 256 invocations; each computes 4 elements, 256 apart.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
+//     group i: 0..n by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store Y
 //   binding 0: X, float32, read
 //   binding 1: S, float32, read
 //   binding 2: Y, float32, written

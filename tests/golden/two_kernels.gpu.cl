@@ -4,6 +4,13 @@
 //     total[i0] = total_exact[i0]
 //
 // Launch 4 groups of 256 work items; a group computes 16 outputs, with 16 lanes on each.
+//     group output (i0): 0..64 by 16
+//       lane output: 16
+//         reduce total_exact
+//           lane i1: 16
+//             loop i1: 0..40 by 16
+//               add to total_exact
+//         store total
 //   argument 0: x, float16, read
 //   argument 1: total, float16, written
 
@@ -46,6 +53,10 @@ __kernel void centered_1(
 //     y[i0, i1] = x[i0, i1] - total[63 - i0]
 //
 // Launch 3 groups of 256 work items; each computes 4 elements, 256 apart.
+//     group i (i0, i1): 0..2,560 by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store y
 //   argument 0: x, float16, read
 //   argument 1: total, float16, read
 //   argument 2: y, float32, written

@@ -4,6 +4,13 @@
 //     total[i0] = total_exact[i0]
 //
 // Dispatch 4 groups of 256 threads; a group computes 16 outputs, with 16 lanes on each.
+//     group output (i0): 0..64 by 16
+//       lane output: 16
+//         reduce total_exact
+//           lane i1: 16
+//             loop i1: 0..40 by 16
+//               add to total_exact
+//         store total
 //   t0: x, float16, read
 //   u0: total, float16, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
@@ -50,6 +57,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //     y[i0, i1] = x[i0, i1] - total[63 - i0]
 //
 // Dispatch 3 groups of 256 threads; each computes 4 elements, 256 apart.
+//     group i (i0, i1): 0..2,560 by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store y
 //   t0: x, float16, read
 //   t1: total, float16, read
 //   u0: y, float32, written

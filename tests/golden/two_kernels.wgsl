@@ -4,6 +4,13 @@
 //     total[i0] = total_exact[i0]
 //
 // Dispatch 4 groups of 256 invocations; a group computes 16 outputs, with 16 lanes on each.
+//     group output (i0): 0..64 by 16
+//       lane output: 16
+//         reduce total_exact
+//           lane i1: 16
+//             loop i1: 0..40 by 16
+//               add to total_exact
+//         store total
 //   binding 0: x, float16, read
 //   binding 1: total, float16, written
 
@@ -41,10 +48,13 @@ fn main(
     @builtin(local_invocation_index) lane_id: u32,
 ) {
     zero_bits = group_id.z;
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    let zero: f32 = bitcast<f32>(zero_bits);
+
     let row: u32 = lane_id / 16;
     let column: u32 = lane_id % 16;
     let output: u32 = group_id.x * 16 + column;
-    var total_exact_value: f32 = 0.0f;
+    var total_exact_value: f32 = zero;
     let row_start: u32 = output * 40;
 
     for (var element: u32 = row; element < 40; element += 16) {
@@ -71,6 +81,10 @@ fn main(
 //     y[i0, i1] = x[i0, i1] - total[63 - i0]
 //
 // Dispatch 3 groups of 256 invocations; each computes 4 elements, 256 apart.
+//     group i (i0, i1): 0..2,560 by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store y
 //   binding 0: x, float16, read
 //   binding 1: total, float16, read
 //   binding 2: y, float32, written

@@ -4,6 +4,10 @@
 //     dgate[i0] = dy[i0] * x[i0] + (tanh(gate[i0]) + tanh(gate[i0]))
 //
 // Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
+//     group i: 0..n by 1,024
+//       lane i: 256
+//         unroll i: 4 by 256
+//           store dx, dgate
 //   argument 0: x, float32, read
 //   argument 1: gate, float32, read
 //   argument 2: dy, float32, read
