@@ -97,7 +97,7 @@ class Emitter:
     ) -> None:
         self._elements = elements
         self._wide = wide
-        self._near = {} if near is None else near
+        self._near: Mapping[str, Near] = {} if near is None else near
         self._spread = spread
         self._slants = slants
         self._fixed = fixed

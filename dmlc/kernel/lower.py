@@ -455,8 +455,8 @@ class _Writer:
         if node.step > 1 and finer and finer[0].extent:
             loops = self._write_whole_steps(node, scope, start, stop, body)
             return body + loops
-        fixed = isinstance(start, k.Literal) and isinstance(stop, k.Literal)
-        if fixed and stop.value <= start.value + node.step:
+        first, end = _number(start), _number(stop)
+        if first is not None and end is not None and end <= first + node.step:
             return self._settle(node, scope, start, body)
         if node.interleaved:
             return body + self._write_interleaved(node, scope, start, stop)
@@ -837,11 +837,11 @@ class _Writer:
             return body + self._settle(node, scope, first, [])
         place, within = variable, list[k.Statement]()
         lanes = scope.lanes
-        fixed = isinstance(first, k.Literal) and isinstance(last, k.Literal)
-        if fixed and int(last.value - first.value) % lanes:
+        low, high = _number(first), _number(last)
+        if low is not None and high is not None and (high - low) % lanes:
             # The last vector takes some points of the one before once more.
             place = self.frame.variable("x")
-            again = operate("min", place, index(int(last.value) - lanes))
+            again = operate("min", place, index(high - lanes))
             within.append(k.Let(variable, again))
         made = self._settle(node, scope, variable, within)
         return [*body, k.For(place, first, last, lanes, tuple(made))]
@@ -1193,7 +1193,7 @@ def _roll(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
     """The same with one step of the written out loops over a dimension."""
     made: list[Node] = []
     for node in nodes:
-        if isinstance(node, Point):
+        if not isinstance(node, Loop | Reduce | Pack):
             made.append(node)
             continue
         node = dataclasses.replace(node, body=_roll(node.body, dim))
@@ -1257,6 +1257,11 @@ def _find_terms(nest: Nest, number: int) -> dict[View, tuple[tuple[Dim, int], ..
                 steps = {d: s for d, s in steps.items() if d not in parts} | {whole: 1}
         terms[view] = tuple(steps.items())
     return terms
+
+
+def _number(place: k.Expression) -> int | None:
+    """A position that is known as it is written."""
+    return int(place.value) if isinstance(place, k.Literal) else None
 
 
 def _count_steps(dim: Dim, step: int) -> int:

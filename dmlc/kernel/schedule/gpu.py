@@ -113,7 +113,7 @@ def _choose_shared(phases: Sequence[Phase], p: Profile) -> Nest:
             body.append(Point(number))
             continue
         inner = tuple(own[axis] for axis in phase.space.inner)
-        element = merge_dims("element", inner) if len(inner) > 1 else inner[0]
+        (element,) = inner if len(inner) == 1 else (merge_dims("element", inner),)
         loop = Loop(element, Kind.LOOP, rows, (Point(number),), "element")
         body.append(Loop(element, Kind.LANE, 1, (loop,), "row", rows))
         if phase.gathered:
