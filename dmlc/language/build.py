@@ -44,11 +44,11 @@ class Builder:
         """The node of a tree."""
         trees = [tree]
         for parent in trees:
-            trees += [child for child in parent.children if is_tree(child)]
+            trees += filter(is_tree, parent.children)
         made: dict[int, _Node] = {}
         for node in reversed(trees):
             children = [
-                made.pop(id(c)) if is_tree(c) else None if c is None else self.token(c)
+                made.pop(id(c)) if id(c) in made else None if c is None else self.token(c)
                 for c in cast("list[_Node]", node.children)
             ]
             made[id(node)] = self.node(node, children)
