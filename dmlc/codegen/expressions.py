@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import math
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from dmlc.codegen.dialect import Dialect, Entry, Spelling, Unsupported
 from dmlc.codegen.names import Mangler
+from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
+from dmlc.codegen.zeros import Zeros
 from dmlc.kernel import nodes as k
-from dmlc.kernel.infix import needs_parentheses
 from dmlc.kernel.rewrite import find_body, list_expressions, walk
 from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
@@ -29,31 +28,6 @@ _INFIX = re.compile(r"\{0\} (\S+) \{1\}")
 
 SIGNED = {1: DataType.INT8, 2: DataType.INT16, 4: DataType.INT32, 8: DataType.INT64}
 UNSIGNED = {1: DataType.UINT8, 2: DataType.UINT16, 4: DataType.UINT32, 8: DataType.UINT64}
-
-
-class Text(NamedTuple):
-    """Spelled code. A vector of booleans is a mask of integers `mask` bytes wide."""
-
-    text: str
-    compound: bool = False
-    mask: int = 0
-    pieces: tuple[str, ...] = ()
-    """The same text where a long line may be broken."""
-    operator: str = ""
-    """The operator of infix text that is nothing but two operands and it."""
-    promoted: bool = False
-    """Whether the language takes it for a wider type than it has, and a call for another one."""
-
-    def beside(self, operator: str, *, is_first: bool) -> str:
-        """As an operand of an operator, on its left or on its right."""
-        if self.operator and not needs_parentheses(self.operator, operator, is_first=is_first):
-            return self.text
-        return self.inner
-
-    @property
-    def inner(self) -> str:
-        """As an operand of infix text."""
-        return f"({self.text})" if self.compound else self.text
 
 
 class Expressions(abc.ABC):
@@ -79,7 +53,7 @@ class Expressions(abc.ABC):
         """The text of each helper, by its name."""
         self.dtypes: dict[DataType, None] = {}
         """Every type that values have."""
-        self._zeros: dict[DataType, str] = {}
+        self._zeros = Zeros(dialect, mangler)
 
     def spell(self, expression: k.Expression) -> Text:
         """The text of an expression. A repeated scalar stays a scalar: see `spell_vector`."""
@@ -164,7 +138,7 @@ class Expressions(abc.ABC):
         if expression.type.dtype is DataType.BOOL:
             text = f"({self._type_name(DataType.INT32, lanes)})({made.inner} ? -1 : 0)"
             return Text(text, mask=4)
-        return Text(f"({self._type_name(expression.type.dtype, lanes)})({_bare(made)})")
+        return Text(f"({self._type_name(expression.type.dtype, lanes)})({made.bare})")
 
     def _spell_position(self, position: k.Position) -> Text:
         launch = self._kernel.launch
@@ -225,11 +199,18 @@ class Expressions(abc.ABC):
             entry = dataclasses.replace(entry, text=entry.within)
         operation = expression.operation
         arithmetic = operation.name in _ARITHMETIC or operation.transcendental
-        zeros = [self._hide_zero(o) if arithmetic else None for o in expression.operands]
+        zeros = [self._zeros.hide(o) if arithmetic else None for o in expression.operands]
         plain = [
             z or self._pin(o, operation.name)
             for z, o in zip(zeros, expression.operands, strict=True)
         ]
+        if operation.name in _ARITHMETIC and not self._zeros.is_known(expression):
+            plain = [
+                self._zeros.add(dtype, p)
+                if isinstance(o, k.Operate | k.Local) and self._zeros.is_known(o)
+                else p
+                for o, p in zip(expression.operands, plain, strict=True)
+            ]
         pin = self._dialect.pin
         if pin and dtype.is_float and not entry.helper and operation.name not in ("add", "mul"):
             # A compiler knows what x - x and x == x are, but for NaN.
@@ -263,38 +244,13 @@ class Expressions(abc.ABC):
             pieces = (inner[0], text[len(inner[0]) :].lstrip())
         return Text(text, entry.compound, mask, pieces, operator)
 
-    def _hide_zero(self, operand: k.Expression) -> Text | None:
-        """The name of a run-time zero for a literal zero, where the dialect has one."""
-        dtype = operand.type.dtype
-        if (
-            not isinstance(operand, k.Literal)
-            or operand.value != 0
-            or dtype not in self._dialect.zeros
-        ):
-            return None
-        if dtype not in self._zeros:
-            self._zeros[dtype] = self._names.make("zero")
-        name = self._zeros[dtype]
-        return (
-            Text(f"-{name}", compound=True) if math.copysign(1, operand.value) < 0 else Text(name)
-        )
-
-    def _hide_zero_beside(self, side: k.Expression, other: k.Expression) -> Text | None:
-        """The same for one side of a choice, where the other is one: drivers make a converted
-        condition of such a choice, and its negative of one of -1, which loses the zero's sign."""
-        if not isinstance(side, k.Literal) or not isinstance(other, k.Literal):
-            return None
-        if side.value != 0 or abs(other.value) != 1:
-            return None
-        kept = other.value == 1 and math.copysign(1, side.value) > 0
-        return None if kept else self._hide_zero(side)
-
     def _spell_choice(self, expression: k.Choose) -> Text:
         lanes = expression.type.lanes
         condition = self.spell(expression.condition)
         sides = expression.then, expression.otherwise
         then, otherwise = (
-            self._hide_zero_beside(side, other) or self._repeat(side, self._pin(side))
+            self._zeros.hide_beside(expression.condition, side, other)
+            or self._repeat(side, self._pin(side))
             for side, other in (sides, sides[::-1])
         )
         mask = 0
@@ -348,7 +304,10 @@ class Expressions(abc.ABC):
         }
         mask = source.bytes if target is DataType.BOOL and lanes > 1 else 0
         text = self._fill(entry, places, source, lanes, source, target)
-        return Text(text, entry.compound, mask)
+        made = Text(text, entry.compound, mask)
+        if source.is_float or not self._zeros.is_known(expression.operand):
+            return made
+        return self._zeros.add(target, made)
 
     def _place_element(self, array: str, index: k.Expression, lanes: int) -> dict[str, str | int]:
         name, text = self._names.spell(array), self.spell(index).text
@@ -476,11 +435,3 @@ def _is_within(distance: k.Expression) -> bool:
     """Whether a shift is known to be by less than the number of bits."""
     bits = 8 * distance.type.dtype.bytes
     return isinstance(distance, k.Literal) and 0 <= distance.value < bits
-
-
-def _bare(text: Text) -> str:
-    """Without the parentheses that a negative literal carries, where others follow anyway."""
-    inside = text.text[1:-1]
-    if text.text.startswith("(-") and text.text.endswith(")") and "(" not in inside:
-        return inside
-    return text.text

@@ -33,15 +33,8 @@ class Speller(Expressions):
     def spell_body(self) -> list[str]:
         """The lines of the kernel's body, indented once."""
         lines = self.spell_statements(self._kernel.body)
-        if not self._zeros:
-            return lines
-        note = "// Always 0: drivers take a literal's product for 0, whatever the other factor."
-        return [f"{_INDENT}{note}", *map(self._spell_zero, self._zeros.items()), "", *lines]
-
-    def _spell_zero(self, zero: tuple[DataType, str]) -> str:
-        dtype, name = zero
-        declaration = self._dialect.local(name, self._dialect.types[dtype], dtype)
-        return f"{_INDENT}{declaration} = {self._dialect.zeros[dtype]};"
+        zeros = [f"{_INDENT}{line}" for line in self._zeros.declare()]
+        return [*zeros, "", *lines] if zeros else lines
 
     # Statements ---------------------------------------------------------------------------
 
@@ -58,8 +51,11 @@ class Speller(Expressions):
         indent = _INDENT * depth
         match statement:
             case k.Let(local=local, value=value):
-                return self._spell_let(local, value, indent, self._dialect.local)
+                lines = self._spell_let(local, value, indent, self._dialect.local)
+                self._zeros.note(local, known=self._zeros.is_known(value))
+                return lines
             case k.Variable(local=local, value=value):
+                self._zeros.note(local, known=False)
                 return self._spell_let(local, value, indent, self._dialect.variable)
             case k.Assign():
                 return self._spell_assignment(statement, indent)
@@ -78,6 +74,7 @@ class Speller(Expressions):
                 unroll = self._dialect.unroll if statement.unroll else ""
                 lines = [f"{indent}{unroll}"] if unroll else []
                 head, first = self._spell_head(statement)
+                self._zeros.note(statement.variable, known=self._zeros.is_known(statement.start))
                 lines += [f"{indent}{head}", *(f"{indent}{_INDENT}{line}" for line in first)]
                 body = self.spell_statements(statement.body, depth + 1)
                 return [*lines, *body, f"{indent}}}"]
@@ -87,6 +84,7 @@ class Speller(Expressions):
                 place = f"{self._names.spell(statement.buffer)}[{self.spell(statement.index).text}]"
                 return [f"{indent}{place} = {self._names.spell(statement.word.name)};"]
             case k.Halve(variable=variable, start=first):
+                self._zeros.note(variable, known=True)
                 name = self._names.spell(variable.name)
                 head = f"for ({self._count(name, str(first))}; {name} > 0; {name} /= 2) {{"
                 body = self.spell_statements(statement.body, depth + 1)
@@ -117,7 +115,7 @@ class Speller(Expressions):
 
     def _spell_assignment(self, statement: k.Assign, indent: str) -> list[str]:
         name, value = self._names.spell(statement.local.name), statement.value
-        made = self.spell_vector(value)
+        made = self._zeros.hide(value) or self.spell_vector(value)
         if value.type.dtype.is_float and _adds(statement):
             return [f"{indent}{name} += {made.text.removeprefix(f'{name} + ')};"]
         return [f"{indent}{name} = {made.text};"]
@@ -135,7 +133,9 @@ class Speller(Expressions):
         indent: str,
         declare: Callable[[str, str, DataType], str],
     ) -> list[str]:
-        made = self.spell(value) if local.name in self._stored else self._pin(value)
+        # What a variable holds first is a term of a sum, once its loop is unrolled.
+        made = self._zeros.hide(value)
+        made = made or (self.spell(value) if local.name in self._stored else self._pin(value))
         if made.mask:
             self._masks[local.name] = made.mask
             type_name = self._type_name(SIGNED[made.mask], local.type.lanes)

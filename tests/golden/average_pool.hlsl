@@ -15,13 +15,16 @@ RWStructuredBuffer<float> Output : register(u0);
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    precise const float zero = asfloat(group_id.z);
+
     const int output = lane_id;
     if (output < 120) {
         const int i0 = output / 20;
         const int i1 = (output / 4) % 5;
         const int i2 = output % 4;
         const int position = i1 * 2;
-        precise float output_1 = 0.0f;
+        precise float output_1 = zero;
         for (int k = 0; k < 3; ++k) {
             const int position_1 = position + k - 1;
             if (position_1 >= 0 && position_1 < 9) {

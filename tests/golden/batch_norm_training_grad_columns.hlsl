@@ -35,13 +35,16 @@ groupshared float dy_centered_sum_lanes[256];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    precise const float zero = asfloat(group_id.z);
+
     const uint row = lane_id / 32;
     const uint column = lane_id % 32;
     const uint output = group_id.x * 32 + column;
     const uint at = min(output, 299u);
     precise const float mean_value = mean[at];
-    precise float dy_sum_value = 0.0f;
-    precise float dy_centered_sum_value = 0.0f;
+    precise float dy_sum_value = zero;
+    precise float dy_centered_sum_value = zero;
 
     for (uint element = row; element < 50; element += 8) {
         const uint offset = at + element * 300;

@@ -42,13 +42,16 @@ fn main(
     @builtin(local_invocation_index) lane_id: u32,
 ) {
     zero_bits = group_id.z;
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    let zero: f32 = bitcast<f32>(zero_bits);
+
     let row: u32 = lane_id / 32;
     let column: u32 = lane_id % 32;
     let output: u32 = group_id.x * 32 + column;
     let at: u32 = min(output, 299u);
     let mean_value: f32 = mean[at];
-    var dy_sum_value: f32 = 0.0f;
-    var dy_centered_sum_value: f32 = 0.0f;
+    var dy_sum_value: f32 = zero;
+    var dy_centered_sum_value: f32 = zero;
 
     for (var element: u32 = row; element < 50; element += 8) {
         let offset: u32 = at + element * 300;

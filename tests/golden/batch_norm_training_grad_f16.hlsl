@@ -38,12 +38,15 @@ groupshared float dy_centered_sum_lanes[256];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    precise const float zero = asfloat(group_id.z);
+
     const uint row = lane_id / 4;
     const uint column = lane_id % 4;
     const uint output = group_id.x * 4 + column;
     precise const float mean_value = (float)mean[output];
-    precise float dy_sum_value = 0.0f;
-    precise float dy_centered_sum_value = 0.0f;
+    precise float dy_sum_value = zero;
+    precise float dy_centered_sum_value = zero;
 
     for (uint element = row; element < 196; element += 64) {
         const uint i0 = element / 49;

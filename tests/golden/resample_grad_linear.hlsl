@@ -18,6 +18,9 @@ RWStructuredBuffer<float> dX : register(u0);
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    precise const float zero = asfloat(group_id.z);
+
     const int output = lane_id;
     if (output < 72) {
         const int i0 = output / 12;
@@ -25,7 +28,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const int i2 = output % 3;
         const int position = i2 * 2 - 1;
         const int position_1 = i1 * 2 - 1;
-        precise float d_x = 0.0f;
+        precise float d_x = zero;
         for (int k = 0; k < 4; ++k) {
             const int position_2 = position_1 + k;
             if (position_2 >= 0 && position_2 < 8) {

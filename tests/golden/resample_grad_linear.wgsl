@@ -28,6 +28,9 @@ fn main(
     @builtin(local_invocation_index) lane_id: u32,
 ) {
     zero_bits = group_id.z;
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    let zero: f32 = bitcast<f32>(zero_bits);
+
     let output: i32 = i32(lane_id);
     if (output < 72) {
         let i0: i32 = output / 12;
@@ -35,7 +38,7 @@ fn main(
         let i2: i32 = output % 3;
         let position: i32 = i2 * 2 - 1;
         let position_1: i32 = i1 * 2 - 1;
-        var d_x: f32 = 0.0f;
+        var d_x: f32 = zero;
         for (var k: i32 = 0; k < 4; k++) {
             let position_2: i32 = position_1 + k;
             if (position_2 >= 0 && position_2 < 8) {

@@ -15,13 +15,16 @@ RWStructuredBuffer<float> dX : register(u0);
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    precise const float zero = asfloat(group_id.z);
+
     const uint output = lane_id;
     if (output < 120) {
         const uint i0 = output / 5;
         const uint i1 = output % 5;
         const uint position = (i1 * 5 + 1) / 2;
         const uint position_1 = (i1 * 7 + 1) / 3 + 2;
-        precise float d_x = 0.0f;
+        precise float d_x = zero;
         for (uint k = 0; k < 2; ++k) {
             for (uint k1 = 0; k1 < 3; ++k1) {
                 const uint position_2 = position + k1;

@@ -16,6 +16,9 @@ RWStructuredBuffer<float16_t> dX : register(u0);
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    precise const float zero = asfloat(group_id.z);
+
     const uint group = group_id.x;
     const uint output = group * 256 + lane_id;
     const uint i0 = output / 512;
@@ -27,7 +30,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint position_3 = i1 * 3;
     const uint position_4 = (position_3 + 1) / 2;
     const uint position_5 = position_3 / 2 + 1;
-    precise float d_x = 0.0f;
+    precise float d_x = zero;
 
     for (uint k = 0; k < 2; ++k) {
         const uint position_6 = position_4 + k;

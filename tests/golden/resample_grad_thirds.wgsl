@@ -40,6 +40,9 @@ fn main(
     @builtin(local_invocation_index) lane_id: u32,
 ) {
     zero_bits = group_id.z;
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    let zero: f32 = bitcast<f32>(zero_bits);
+
     let group: u32 = group_id.x;
     let output: u32 = group * 256 + lane_id;
     let i0: u32 = output / 512;
@@ -51,7 +54,7 @@ fn main(
     let position_3: u32 = i1 * 3;
     let position_4: u32 = (position_3 + 1) / 2;
     let position_5: u32 = position_3 / 2 + 1;
-    var d_x: f32 = 0.0f;
+    var d_x: f32 = zero;
 
     for (var k: u32 = 0; k < 2; k++) {
         let position_6: u32 = position_4 + k;

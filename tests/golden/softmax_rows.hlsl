@@ -66,6 +66,9 @@ groupshared float total_lanes[256];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    precise const float zero = asfloat(group_id.z);
+
     const uint row = lane_id / 4;
     const uint column = lane_id % 4;
     const uint output = group_id.x * 4 + column;
@@ -86,7 +89,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         GroupMemoryBarrierWithGroupSync();
     }
     most_value = most_lanes[column];
-    precise float total_value = 0.0f;
+    precise float total_value = zero;
 
     for (uint element = row; element < 200; element += 64) {
         precise const float x = X[row_start + element];

@@ -68,6 +68,9 @@ fn main(
     @builtin(local_invocation_index) lane_id: u32,
 ) {
     zero_bits = group_id.z;
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    let zero: f32 = bitcast<f32>(zero_bits);
+
     let row: u32 = lane_id / 4;
     let column: u32 = lane_id % 4;
     let output: u32 = group_id.x * 4 + column;
@@ -88,7 +91,7 @@ fn main(
         workgroupBarrier();
     }
     most_value = most_lanes[column];
-    var total_value: f32 = 0.0f;
+    var total_value: f32 = zero;
 
     for (var element: u32 = row; element < 200; element += 64) {
         let x: f32 = X[row_start + element];

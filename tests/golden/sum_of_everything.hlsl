@@ -16,9 +16,12 @@ groupshared float s_lanes[256];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    precise const float zero = asfloat(group_id.z);
+
     const uint row = lane_id;
     const uint output = group_id.x;
-    precise float s = 0.0f;
+    precise float s = zero;
     const uint end = min(8334u, 150000 - output * 8334);
     const uint row_start = output * 8334;
 
@@ -59,8 +62,11 @@ groupshared float s_lanes[256];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    precise const float zero = asfloat(group_id.z);
+
     const uint row = lane_id;
-    precise float s = 0.0f;
+    precise float s = zero;
 
     for (uint element = row; element < 18; element += 256) {
         precise const float s_parts = S_parts[element];

@@ -9,6 +9,9 @@
 @group(0) @binding(0) var<storage, read> X: array<f32>;
 @group(0) @binding(1) var<storage, read_write> S_parts: array<f32>;
 
+// Always 0, which only the running kernel knows: compilers may simplify what they see through.
+var<private> zero_bits: u32;
+
 var<workgroup> s_lanes: array<f32, 256>;
 
 @compute @workgroup_size(256)
@@ -16,9 +19,13 @@ fn main(
     @builtin(workgroup_id) group_id: vec3<u32>,
     @builtin(local_invocation_index) lane_id: u32,
 ) {
+    zero_bits = group_id.z;
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    let zero: f32 = bitcast<f32>(zero_bits);
+
     let row: u32 = lane_id;
     let output: u32 = group_id.x;
-    var s: f32 = 0.0f;
+    var s: f32 = zero;
     let end: u32 = min(8334u, 150000 - output * 8334);
     let row_start: u32 = output * 8334;
 
@@ -52,6 +59,9 @@ fn main(
 @group(0) @binding(0) var<storage, read_write> S: array<f32>;
 @group(0) @binding(1) var<storage, read> S_parts: array<f32>;
 
+// Always 0, which only the running kernel knows: compilers may simplify what they see through.
+var<private> zero_bits: u32;
+
 var<workgroup> s_lanes: array<f32, 256>;
 
 @compute @workgroup_size(256)
@@ -59,8 +69,12 @@ fn main(
     @builtin(workgroup_id) group_id: vec3<u32>,
     @builtin(local_invocation_index) lane_id: u32,
 ) {
+    zero_bits = group_id.z;
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    let zero: f32 = bitcast<f32>(zero_bits);
+
     let row: u32 = lane_id;
-    var s: f32 = 0.0f;
+    var s: f32 = zero;
 
     for (var element: u32 = row; element < 18; element += 256) {
         let s_parts: f32 = S_parts[element];

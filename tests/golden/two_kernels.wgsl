@@ -41,10 +41,13 @@ fn main(
     @builtin(local_invocation_index) lane_id: u32,
 ) {
     zero_bits = group_id.z;
+    // Always 0: drivers take a literal's product for 0, whatever the other factor.
+    let zero: f32 = bitcast<f32>(zero_bits);
+
     let row: u32 = lane_id / 16;
     let column: u32 = lane_id % 16;
     let output: u32 = group_id.x * 16 + column;
-    var total_exact_value: f32 = 0.0f;
+    var total_exact_value: f32 = zero;
     let row_start: u32 = output * 40;
 
     for (var element: u32 = row; element < 40; element += 16) {

@@ -159,3 +159,41 @@ def test_a_position_that_is_always_zero_computes_like_a_zero_that_is_read(
     for name, wanted in evaluate(function, {"x": x}).items():
         same = (got[name] == wanted) & (np.signbit(got[name]) == np.signbit(wanted))
         assert (same | (np.isnan(got[name]) & np.isnan(wanted))).all(), (name, got[name], wanted)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "sum[r0 < 5] div(%x[i0, r0], cast(r0, f32))",
+        "sum[r0 < 5] mul(%x[i0, r0], cast(gt(r0, 2:index), f32))",
+        "min[r0 < 5] div(%x[i0, r0], cast(r0, f32))",
+        "min[r0 < 5] mul(%x[i0, 1:index], cast(cast(r0, s32), f32))",
+        "min[r0 < 5] mul(%x[i0, r0], neg(cast(r0, f32)))",
+        "min[r0 < 5] div(%x[i0, r0], select(gt(r0, 2:index), -2.0, 0.0))",
+        "min[r0 < 5] div(%x[i0, r0], sub(select(gt(r0, 2:index), 2.0, 1.0), 2.0))",
+    ],
+)
+@pytest.mark.parametrize("count", [4, 1024])
+@pytest.mark.parametrize("target", LOADERS)
+def test_zeros_of_a_loop_that_drivers_unroll(target: str, count: int, value: str) -> None:
+    """What is counted in it, or chosen by that, is a literal then."""
+    function = ir.parse(
+        f"func @f(%x: f32[{count}, 5]) -> (%y) {{\n  %y: f32[i0 < {count}] = {value}\n}}"
+    )
+    x = np.resize(np.array([*INPUTS, *[0.0] * 6, *[-0.0] * 7, *range(1, 6)], np.float32), count * 5)
+    x = x.reshape(count, 5)
+    got = LOADERS[target](compile(function, target))({"x": x})["y"]
+    wanted = evaluate(function, {"x": x})["y"]
+    assert disagreements(got, wanted, 2.0).size == 0, (got, wanted)
+    zeros = wanted == 0
+    assert (np.signbit(got) == np.signbit(wanted))[zeros].all()
+
+
+@pytest.mark.parametrize("target", LOADERS)
+def test_a_sum_of_negative_zeros_is_zero(target: str) -> None:
+    """A loop over few of them is unrolled, and its first term is added to a literal."""
+    function = ir.parse(
+        "func @f(%x: f32[1000, 2]) -> (%y) { %y: f32[i0 < 1000] = sum[r0 < 2] %x[i0, r0] }"
+    )
+    x = np.full((1000, 2), -0.0, np.float32)
+    assert not np.signbit(LOADERS[target](compile(function, target))({"x": x})["y"]).any()

@@ -1,0 +1,105 @@
+"""Zeros that only the running kernel knows to be zeros, for dialects that have them.
+
+Drivers were seen to take the product of a literal zero for 0, and a quotient by one for anything,
+whatever the other operand is: a literal, or what is one once they have unrolled a loop.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dmlc.codegen.dialect import Dialect
+from dmlc.codegen.names import Mangler
+from dmlc.codegen.text import Text
+from dmlc.kernel import nodes as k
+from dmlc.kernel.rewrite import list_operands
+from dmlc.scalars import DataType
+
+
+class Zeros:
+    """The zeros of one kernel."""
+
+    def __init__(self, dialect: Dialect, mangler: Mangler) -> None:
+        self._dialect = dialect
+        self._names = mangler
+        self._used: dict[DataType, str] = {}
+        self._known: set[str] = set()
+        """The locals whose values compilers know, once they have unrolled loops."""
+
+    def declare(self) -> list[str]:
+        """The lines that name those that were used."""
+        if not self._used:
+            return []
+        note = "// Always 0: drivers take a literal's product for 0, whatever the other factor."
+        dialect = self._dialect
+        named = [
+            f"{dialect.local(name, dialect.types[dtype], dtype)} = {dialect.zeros[dtype]};"
+            for dtype, name in self._used.items()
+        ]
+        return [note, *named]
+
+    def note(self, local: k.Local, *, known: bool) -> None:
+        """Another of that name, out of sight by now, may have been known or not."""
+        if known:
+            self._known.add(local.name)
+        else:
+            self._known.discard(local.name)
+
+    def hide(self, operand: k.Expression) -> Text | None:
+        """The name of a run-time zero for a literal zero, where the dialect has one."""
+        dtype = operand.type.dtype
+        if (
+            not isinstance(operand, k.Literal)
+            or operand.value != 0
+            or dtype not in self._dialect.zeros
+        ):
+            return None
+        name = self._name(dtype)
+        return (
+            Text(f"-{name}", compound=True) if math.copysign(1, operand.value) < 0 else Text(name)
+        )
+
+    def _name(self, dtype: DataType) -> str:
+        """The name of the run-time zero of a type."""
+        if dtype not in self._used:
+            self._used[dtype] = self._names.make("zero")
+        return self._used[dtype]
+
+    def add(self, dtype: DataType, made: Text) -> Text:
+        """What a compiler may find to be zero, where the dialect hides zeros: with a run-time zero
+        added. It must not be -0."""
+        if dtype not in self._dialect.zeros:
+            return made
+        text = f"{made.beside('+', is_first=True)} + {self._name(dtype)}"
+        return Text(text, compound=True, operator="+")
+
+    def is_known(self, expression: k.Expression) -> bool:
+        """Whether a compiler knows a value once it has unrolled loops. Zeros that are hidden are
+        not known."""
+        is_float = expression.type.dtype.is_float
+        match expression:
+            case k.Literal(value=value):
+                return not is_float or value != 0
+            case k.Local(name=name):
+                return name in self._known
+            case k.Load() | k.Element() | k.Lead() | k.Position() | k.Scalar():
+                return False
+            case k.Convert(operand=operand) if is_float and not operand.type.dtype.is_float:
+                return False
+            case _:
+                return all(map(self.is_known, list_operands(expression)))
+
+    def hide_beside(
+        self, condition: k.Expression, side: k.Expression, other: k.Expression
+    ) -> Text | None:
+        """The same for one side of a choice that a compiler may make itself; or where the other
+        side is one: drivers make a converted condition of such a choice, and its negative of one of
+        -1, which loses the zero's sign."""
+        if self.is_known(condition):
+            return self.hide(side)
+        if not isinstance(side, k.Literal) or not isinstance(other, k.Literal):
+            return None
+        if side.value != 0 or abs(other.value) != 1:
+            return None
+        kept = other.value == 1 and math.copysign(1, side.value) > 0
+        return None if kept else self.hide(side)
