@@ -14,7 +14,13 @@ from dmlc.ir import Function
 from dmlc.parameters import expect_text
 from dmlc.pipeline import compile
 from dmlc.program import Program
-from dmlc.runtime.interface import AnyDevice, AnyExecutable, find_runtime
+from dmlc.runtime.interface import (
+    AnyDevice,
+    AnyExecutable,
+    ForeignError,
+    find_compiler,
+    find_runtime,
+)
 from dmlc.source import DmlcError, UnavailableError, unknown_name
 
 DEFAULT = "opencl"
@@ -42,12 +48,13 @@ def list_devices() -> tuple[list[AnyDevice], list[UnavailableError]]:
     found: list[AnyDevice] = []
     missing: list[UnavailableError] = []
     for name in RUNTIMES:
-        runtime = find_runtime(name)
-        if not runtime.is_possible():
-            continue
+        runtime, compiler = find_runtime(name), _TARGETS[name].compiler
         try:
-            found += runtime.devices()
-            runtime.check_tools()
+            found += runtime.devices() or [runtime.find_device()]
+            if compiler:
+                find_compiler(compiler).check_tools()
+        except ForeignError:
+            continue
         except UnavailableError as error:
             missing.append(error)
     return found, missing

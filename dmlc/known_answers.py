@@ -171,7 +171,7 @@ def find_trusted(device: str) -> AnyDevice | None:
 def _insists(text: str, found: AnyDevice) -> bool:
     """Whether a device was named, and not only its runtime."""
     named = bool(text.partition(":")[2].strip())
-    return named or find_runtime(found.runtime).is_chosen()
+    return named or bool(os.environ.get(find_runtime(found.runtime).CHOICE))
 
 
 def advise(device: AnyDevice) -> list[str]:

@@ -22,7 +22,7 @@ from dmlc.cli.arguments import (
 from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.files import write_files
 from dmlc.program import combine_manifests, write_programs
-from dmlc.runtime.interface import compile_files
+from dmlc.runtime.interface import find_compiler
 from dmlc.shader_model import SHADER_MODELS
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def command(
         compiled: dict[str, bytes] = {}
         for found, program in zip(targets, programs, strict=True):
             if found.compiler:
-                compiled |= compile_files(found.compiler, program)
+                compiled |= find_compiler(found.compiler).compile_files(program)
         paths = write_programs(programs, directory, compiled)
         if model is not None:
             files = model.all_files(programs[0].name)

@@ -44,6 +44,11 @@ def compile_kernel(kernel: KernelSource, library: Library | None = None) -> Comp
     return _compile(kernel, library or load_library())
 
 
+def check_tools() -> None:
+    """UnavailableError, with the cure, where DXC is not at hand."""
+    load_library()
+
+
 def compile_files(program: Program) -> dict[str, bytes]:
     """The `.dxil` and `.spv` of every kernel, by file name; none where DXC is not at hand."""
     try:

@@ -8,14 +8,16 @@ and what it loads the methods of `AnyExecutable`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypedDict, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, TypeAlias, TypedDict, cast
 
 from dmlc.program import Program
 from dmlc.runtime.arrays import Array
 from dmlc.runtime.placement import Outputs
 from dmlc.runtime.report import Report
-from dmlc.source import DmlcError, UnsupportedError
+from dmlc.source import DmlcError, UnavailableError, UnsupportedError
+
+Inputs: TypeAlias = Mapping[str, Array] | Sequence[Array]
 
 
 class CompileOptions(TypedDict, total=False):
@@ -28,14 +30,12 @@ class CompileOptions(TypedDict, total=False):
 class AnyDevice(Protocol):
     """A device that runs programs: plain frozen data."""
 
+    runtime: ClassVar[str]
+    """The runtime it belongs to."""
+
     @property
     def index(self) -> int:
         """Its number in `devices()`, and behind the colon of a selector."""
-        ...
-
-    @property
-    def runtime(self) -> str:
-        """The runtime it belongs to."""
         ...
 
     @property
@@ -60,58 +60,35 @@ class AnyDevice(Protocol):
     def compile_options(self) -> CompileOptions: ...
 
 
-class AnyCall(Protocol):
-    """A run with its arrays fixed."""
-
-    @property
-    def report(self) -> Report: ...
-
-    def __call__(self) -> dict[str, Array]: ...
-
-
 class AnyExecutable(Protocol):
     """A program built for a device. Safe to call from several threads at once."""
 
     @property
     def program(self) -> Program: ...
 
-    @property
-    def last_report(self) -> Report: ...
-
-    def __call__(
-        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
-    ) -> dict[str, Array]: ...
+    def __call__(self, inputs: Inputs, outputs: Outputs | None = None) -> dict[str, Array]: ...
 
     def run(
-        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
+        self, inputs: Inputs, outputs: Outputs | None = None
     ) -> tuple[dict[str, Array], Report]: ...
 
     def bind(
-        self, inputs: Mapping[str, Array] | Sequence[Array], outputs: Outputs | None = None
-    ) -> AnyCall: ...
+        self, inputs: Inputs, outputs: Outputs | None = None
+    ) -> Callable[[], dict[str, Array]]: ...
 
 
 class Runtime(Protocol):
-    """The functions of a runtime's package."""
+    """What a runtime's package has."""
 
-    def is_possible(self) -> bool:
-        """Whether this system can have its devices at all."""
-        ...
+    CHOICE: str
+    """The environment variable that names the device where no selector does; empty for none."""
 
     def devices(self) -> Sequence[AnyDevice]:
         """Its devices here. Raises `UnavailableError`, with the cure, where there can be none."""
         ...
 
-    def check_tools(self) -> None:
-        """Raises `UnavailableError`, with the cure, for what it takes to run on them."""
-        ...
-
     def find_device(self, selector: str | None = None) -> AnyDevice:
-        """The device that a selector means."""
-        ...
-
-    def is_chosen(self) -> bool:
-        """Whether the environment names the device that is meant where no selector does."""
+        """The device that a selector means. Raises `UnavailableError` where there is none."""
         ...
 
     def load_on(self, program: Program, device: Any) -> AnyExecutable:
@@ -119,16 +96,30 @@ class Runtime(Protocol):
         ...
 
 
+class Compiler(Protocol):
+    """What a module has that turns sources into machine code."""
+
+    def check_tools(self) -> None:
+        """Raises `UnavailableError`, with the cure, where the compiler is not at hand."""
+        ...
+
+    def compile_files(self, program: Program) -> dict[str, bytes]:
+        """What comes of a program's kernels, by file name; nothing without the compiler."""
+        ...
+
+
+class ForeignError(UnavailableError):
+    """What no machine with this system can have."""
+
+
 def find_runtime(name: str) -> Runtime:
     """The runtime of that name, imported now."""
     return cast(Runtime, importlib.import_module(f"dmlc.runtime.{name}"))
 
 
-def compile_files(compiler: str, program: Program) -> dict[str, bytes]:
-    """What a compiler, a module here, makes of a program's kernels, by file name; nothing where it
-    is not at hand."""
-    module: Any = importlib.import_module(f"dmlc.runtime.{compiler}")
-    return module.compile_files(program)
+def find_compiler(name: str) -> Compiler:
+    """The module of that name, imported now."""
+    return cast(Compiler, importlib.import_module(f"dmlc.runtime.{name}"))
 
 
 def check_target(program: Program, target: str, devices: str) -> None:

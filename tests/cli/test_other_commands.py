@@ -330,7 +330,7 @@ def test_devices_that_are_made_up(dmlc: Dmlc, monkeypatch: pytest.MonkeyPatch) -
         raise UnavailableError("there is no Vulkan", notes=["install it"])
 
     monkeypatch.setattr(vulkan, "devices", find_nothing)
-    monkeypatch.setattr(wgpu, "devices", lambda: ())
+    monkeypatch.setattr(wgpu, "devices", find_nothing)
     assert dmlc("devices").out == (
         "opencl:0  GPU: Maker, OpenCL 3.0, gpu, 24 compute units, 8,192 MiB, largest buffer "
         "1,024 MiB, no float64, memory copied\n"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dmlc.program import Program
 from dmlc.runtime.copied import Call
-from dmlc.runtime.d3d12 import device
 from dmlc.runtime.d3d12.device import (
     UNTESTED,
     D3D12Device,
@@ -21,23 +20,19 @@ from dmlc.runtime.d3d12.device import (
 from dmlc.runtime.d3d12.executable import Executable
 
 __all__ = [
+    "CHOICE",
     "UNTESTED",
     "Call",
     "D3D12Device",
     "Executable",
-    "check_tools",
     "devices",
     "find_device",
-    "is_chosen",
-    "is_possible",
     "load",
     "load_on",
 ]
 
 
-def is_possible() -> bool:
-    """Direct3D 12 is a part of Windows."""
-    return device.PLATFORM == "win32"
+CHOICE = ""
 
 
 def devices() -> tuple[D3D12Device, ...]:
@@ -46,18 +41,9 @@ def devices() -> tuple[D3D12Device, ...]:
     return find_devices()
 
 
-def check_tools() -> None:
-    """The package that reaches the devices brings the compiler."""
-
-
-def is_chosen() -> bool:
-    """No variable names a device."""
-    return False
-
-
 def find_device(selector: str | None = None) -> D3D12Device:
     """The device that a selector means: see `device.choose_device`."""
-    return choose_device(find_devices(), selector)
+    return choose_device(devices(), selector)
 
 
 def load(program: Program, selector: str | None = None) -> Executable:

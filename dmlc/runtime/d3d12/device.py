@@ -15,9 +15,9 @@ import importlib
 import sys
 import threading
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from dmlc.runtime.interface import CompileOptions, part_of_selector
+from dmlc.runtime.interface import CompileOptions, ForeignError, part_of_selector
 from dmlc.source import DmlcError, Note, UnavailableError
 
 UNTESTED = "untested on hardware"
@@ -60,6 +60,8 @@ class DeviceType(enum.Enum):
 class D3D12Device:
     """An adapter that Direct3D lists. Sizes are in bytes."""
 
+    runtime: ClassVar[str] = _BACKEND
+
     index: int
     """Its number in `devices()`, and in a selector `d3d12:<index>`."""
     name: str
@@ -73,10 +75,6 @@ class D3D12Device:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.type.value}, Direct3D 12, {self.note})"
-
-    @property
-    def runtime(self) -> str:
-        return _BACKEND
 
     @property
     def driver(self) -> str:
@@ -102,7 +100,7 @@ class D3D12Device:
 def load_package() -> Any:
     """The package, set to Direct3D 12. UnavailableError, with the cure, where it cannot be."""
     if PLATFORM != "win32":
-        raise UnavailableError(
+        raise ForeignError(
             "Direct3D 12 is a part of Windows, and this is another system",
             notes=["the device vulkan runs the same HLSL here"],
         )

@@ -9,15 +9,11 @@ from __future__ import annotations
 import os
 
 from dmlc.program import Program
-from dmlc.runtime.opencl.device import INSTALL_NOTE, Device, choose
+from dmlc.runtime.opencl.device import Device, choose
 from dmlc.runtime.opencl.driver import discover, open_session
 from dmlc.runtime.opencl.executable import Executable
-from dmlc.source import UnavailableError
 
-
-def is_possible() -> bool:
-    """Every system may have OpenCL."""
-    return True
+CHOICE = "PYOPENCL_CTX"
 
 
 def devices() -> tuple[Device, ...]:
@@ -25,20 +21,9 @@ def devices() -> tuple[Device, ...]:
     return discover()
 
 
-def check_tools() -> None:
-    """UnavailableError, with the cure, where there is no device."""
-    if not devices():
-        raise UnavailableError("there is no OpenCL device", notes=[INSTALL_NOTE])
-
-
-def is_chosen() -> bool:
-    """Whether PYOPENCL_CTX names a device."""
-    return bool(os.environ.get("PYOPENCL_CTX"))
-
-
 def find_device(selector: str | None = None) -> Device:
     """The device that a selector means: see `device.choose`. Reads PYOPENCL_CTX."""
-    return choose(discover(), selector, os.environ)
+    return choose(devices(), selector, os.environ)
 
 
 def load(program: Program, selector: str | None = None) -> Executable:

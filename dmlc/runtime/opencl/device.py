@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 from dmlc.runtime.interface import CompileOptions, part_of_selector
 from dmlc.source import Note, UnavailableError
@@ -42,6 +43,8 @@ class Memory(enum.Enum):
 class Device:
     """A device that runs programs. Sizes are in bytes."""
 
+    runtime: ClassVar[str] = RUNTIME
+
     index: int
     """Its number in `devices()`, and in a selector `opencl:<index>`."""
     name: str
@@ -70,10 +73,6 @@ class Device:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.platform})"
-
-    @property
-    def runtime(self) -> str:
-        return RUNTIME
 
     @property
     def compile_options(self) -> CompileOptions:

@@ -9,32 +9,27 @@ does, and whether it may), `memory`, `pipeline`, `frame` (a run recorded),
 from __future__ import annotations
 
 from dmlc.program import Program
-from dmlc.runtime.dxc_library import load_library
 from dmlc.runtime.report import Report
 from dmlc.runtime.vulkan.context import find_devices, open_context, set_validation
 from dmlc.runtime.vulkan.device import VulkanDevice, choose_device
 from dmlc.runtime.vulkan.executable import Call, Executable, Options
 
 __all__ = [
+    "CHOICE",
     "Call",
     "Executable",
     "Options",
     "Report",
     "VulkanDevice",
-    "check_tools",
     "devices",
     "find_device",
-    "is_chosen",
-    "is_possible",
     "load",
     "load_on",
     "set_validation",
 ]
 
 
-def is_possible() -> bool:
-    """Every system may have Vulkan."""
-    return True
+CHOICE = ""
 
 
 def devices() -> tuple[VulkanDevice, ...]:
@@ -43,19 +38,9 @@ def devices() -> tuple[VulkanDevice, ...]:
     return find_devices()
 
 
-def check_tools() -> None:
-    """UnavailableError, with the cure, where HLSL cannot be compiled."""
-    load_library()
-
-
-def is_chosen() -> bool:
-    """No variable names a device."""
-    return False
-
-
 def find_device(selector: str | None = None) -> VulkanDevice:
     """The device that a selector means: see `device.choose_device`."""
-    return choose_device(find_devices(), selector)
+    return choose_device(devices(), selector)
 
 
 def load(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from dmlc.runtime.interface import CompileOptions, part_of_selector
 from dmlc.runtime.vulkan.api import INSTALL_LOADER, Vulkan
@@ -59,6 +59,8 @@ class Limits:
 class VulkanDevice:
     """A device that can run compute kernels."""
 
+    runtime: ClassVar[str] = RUNTIME
+
     index: int
     """Its number in `devices()`, and in a selector `vulkan:<index>`."""
     name: str
@@ -82,10 +84,6 @@ class VulkanDevice:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.type.label}, {self.driver})"
-
-    @property
-    def runtime(self) -> str:
-        return RUNTIME
 
     @property
     def compile_options(self) -> CompileOptions:

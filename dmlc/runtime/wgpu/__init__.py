@@ -13,22 +13,18 @@ from dmlc.runtime.wgpu.device import WgpuDevice, choose_device, find_devices, op
 from dmlc.runtime.wgpu.executable import Executable
 
 __all__ = [
+    "CHOICE",
     "Call",
     "Executable",
     "WgpuDevice",
-    "check_tools",
     "devices",
     "find_device",
-    "is_chosen",
-    "is_possible",
     "load",
     "load_on",
 ]
 
 
-def is_possible() -> bool:
-    """Every system may have WebGPU."""
-    return True
+CHOICE = ""
 
 
 def devices() -> tuple[WgpuDevice, ...]:
@@ -37,18 +33,9 @@ def devices() -> tuple[WgpuDevice, ...]:
     return find_devices()
 
 
-def check_tools() -> None:
-    """The package brings the compiler of WGSL."""
-
-
-def is_chosen() -> bool:
-    """No variable names a device."""
-    return False
-
-
 def find_device(selector: str | None = None) -> WgpuDevice:
     """The device that a selector means: see `device.choose_device`."""
-    return choose_device(find_devices(), selector)
+    return choose_device(devices(), selector)
 
 
 def load(program: Program, selector: str | None = None) -> Executable:

@@ -15,7 +15,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from dmlc.runtime import lavapipe
 from dmlc.runtime.environment import setting
@@ -77,6 +77,8 @@ _ALSO_ASKED = ("max-compute-workgroup-size-x", "max-bindings-per-bind-group")
 class WgpuDevice:
     """A device that WebGPU reaches through one of a system's own interfaces."""
 
+    runtime: ClassVar[str] = RUNTIME
+
     index: int
     """Its number in `devices()`, and in a selector `wgpu:<index>`."""
     name: str
@@ -92,10 +94,6 @@ class WgpuDevice:
 
     def __str__(self) -> str:
         return f"{self.name} ({self.type.label}, WebGPU on {self.backend}, {self.driver})"
-
-    @property
-    def runtime(self) -> str:
-        return RUNTIME
 
     @property
     def compile_options(self) -> CompileOptions:
