@@ -455,8 +455,8 @@ class _Writer:
         if node.step > 1 and finer and finer[0].extent:
             loops = self._write_whole_steps(node, scope, start, stop, body)
             return body + loops
-        first, end = _number(start), _number(stop)
-        if first is not None and end is not None and end <= first + node.step:
+        low, high = _number(start), _number(stop)
+        if low is not None and high is not None and high <= low + node.step:
             return self._settle(node, scope, start, body)
         if node.interleaved:
             return body + self._write_interleaved(node, scope, start, stop)
