@@ -432,7 +432,10 @@ class _Writer:
 
     def _write_counted(self, node: Loop, scope: _Scope) -> list[k.Statement]:
         """A loop over so many steps, all of which there are."""
-        start, unroll = scope.starts.get(node.dim, index(0)), node.kind is Kind.UNROLL
+        dim, unroll = node.dim, node.kind is Kind.UNROLL
+        if dim not in scope.starts and dim.size != node.extent * node.step:
+            scope = dataclasses.replace(scope, loose=scope.loose | {dim})
+        start = scope.starts.get(dim, index(0))
         if node.extent == 1:
             return self._settle(node, scope, start, [])
         number = self.frame.variable(node.name)

@@ -105,6 +105,7 @@ def reorder(nest: Nest, outer: Loop) -> Nest:
     """A loop and the one that is all it has, the other way round. Changes the order of sums where
     both walk reduced points."""
     inner = _only_loop(outer)
+    _demand(outer.kind is not Kind.GROUP, "work groups take the outermost loop")
     if outer.dim is inner.dim:
         _demand(bool(inner.extent), "the steps of a loop go by its range, which is settled outside")
     _demand(not outer.interleaved and not inner.interleaved, "interleaved loops stay in place")
@@ -151,8 +152,9 @@ def _take_lanes(nest: Nest, loop: Loop, name: str, extent: int) -> Nest:
     _demand(extent > 1 and extent & (extent - 1) == 0, "work items are a power of two")
     lanes = dict(nest.lanes)
     _demand(lanes.setdefault(name, extent) == extent, "an axis of work items has one extent")
-    around = {n.name for n in loops if n.kind is Kind.LANE}
-    _demand(name not in around, "an axis of work items has one loop")
+    loops += [n for n in walk(loop.body) if isinstance(n, Loop)]
+    taken = {n.name for n in loops if n.kind is Kind.LANE}
+    _demand(name not in taken, "an axis of work items has one loop")
     _demand(math.prod(lanes.values()) <= _MOST_ITEMS, "a group has so many work items at most")
     return dataclasses.replace(nest, lanes=tuple(lanes.items()))
 
