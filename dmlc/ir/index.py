@@ -210,7 +210,7 @@ def evaluate_positions(
     `InternalError` for a value that is not index-only, or an index of run-time extent.
     """
     body = stage.body
-    reached = _reach_back(body, wanted)
+    reached = reach_back(body, wanted)
     if over is None:
         over = order_indices(i for i in (body.instructions[v] for v in reached)
                              if isinstance(i, Index))  # fmt: skip
@@ -236,7 +236,7 @@ def evaluate_positions(
     return tuple(made[v].reshape((1,) * (rank - made[v].ndim) + made[v].shape) for v in wanted)
 
 
-def _reach_back(body: Body, wanted: Sequence[int]) -> list[int]:
+def reach_back(body: Body, wanted: Sequence[int]) -> list[int]:
     """The values that others are computed from, and those, in order."""
     found: set[int] = set()
     pending = list(wanted)

@@ -30,8 +30,9 @@ from dmlc.kernel.element import (
     list_needed,
     operands,
 )
-from dmlc.scalars import OPERATIONS, Array, DataType
+from dmlc.scalars import Array, DataType
 from dmlc.transform.pick import LANES, Pattern, Patterns
+from dmlc.transform.simplify import Builder
 
 _UNKNOWN = ""
 """Stands for a tensor whose elements are not known."""
@@ -131,35 +132,27 @@ def _find_cut(repeats: Sequence[Sequence[Repeat] | None], size: int, lanes: int 
 def _make_stage(elements: Elements, walk: Walk) -> tuple[ir.Stage, tuple[int, ...]]:
     """The values of a kernel as those of a stage over the places that are walked, and the number
     that each has there. A tensor is read as a row of elements."""
-    made: list[ir.Instruction] = []
-    numbers: list[int] = []
-
-    def add(instruction: ir.Instruction) -> int:
-        made.append(instruction)
-        return len(made) - 1
-
-    def apply(name: str, left: int, right: int) -> int:
-        return add(ir.Apply(OPERATIONS[name], (left, right), DataType.INDEX))
-
+    builder, numbers = Builder(), list[int]()
     for value in elements.values:
         if not isinstance(value, Read | Place | Gather):
             given = tuple(numbers[o] for o in operands(value))
-            numbers.append(add(ir.with_operands(value, given)))
+            numbers.append(builder.add(ir.with_operands(value, given)))
             continue
-        place = add(ir.Constant(DataType.INDEX, value.view.offset))
+        place = builder.constant(value.view.offset)
         for axis, step in enumerate(walk.strides[value.view]):
             if step:
-                step_by = add(ir.Constant(DataType.INDEX, step))
-                place = apply("add", place, apply("mul", add(ir.Index(axis)), step_by))
+                moved = builder.apply("mul", builder.add(ir.Index(axis)), builder.constant(step))
+                place = builder.apply("add", place, moved)
         if isinstance(value, Gather):
             terms = tuple(numbers[term] for term, _ in value.terms)
-            place = add(ir.Load(_UNKNOWN, (place, *terms), value.dtype))
+            place = builder.add(ir.Load(_UNKNOWN, (place, *terms), value.dtype))
         elif isinstance(value, Read) or value.dtype is not DataType.INDEX:
             tensor = value.view.tensor if isinstance(value, Read) else _UNKNOWN
-            place = add(ir.Load(tensor, (place,), value.dtype))
+            place = builder.add(ir.Load(tensor, (place,), value.dtype))
         numbers.append(place)
     domain = tuple(size if isinstance(size, int) else 1 for size in walk.sizes)
-    return ir.Stage("", DataType.BOOL, domain, ir.Body(tuple(made), 0)), tuple(numbers)
+    body = ir.Body(tuple(builder.instructions), 0)
+    return ir.Stage("", DataType.BOOL, domain, body), tuple(numbers)
 
 
 def _find_stretch(
