@@ -35,6 +35,7 @@ from dmlc.ir.nodes import (
     value_type,
 )
 from dmlc.ir.ranges import UNKNOWN, Interval
+from dmlc.ir.repeat import Repeat, find_repeats
 from dmlc.scalars import Array, DataType, convert
 from dmlc.source import InternalError
 
@@ -47,11 +48,19 @@ EMPTY: Interval = (math.inf, -math.inf)
 
 class IndexFacts:
     """What is known at compile time of the values of a stage's body. `tables` are elements that it
-    may find in tensors. Each fact is looked for once it is asked for."""
+    may find in tensors, and `places` those at which an index is looked at, where that is not all.
+    Each fact is looked for once it is asked for."""
 
-    def __init__(self, stage: Stage, tables: Mapping[str, Array] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        tables: Mapping[str, Array] = MappingProxyType({}),
+        places: Mapping[Index, Array] = MappingProxyType({}),
+    ) -> None:
         self.stage = stage
         self._tables = tables
+        self._places = places
+        self._repeats: dict[Index, tuple[Repeat | None, ...]] = {}
 
     @functools.cached_property
     def known(self) -> tuple[bool, ...]:
@@ -81,6 +90,19 @@ class IndexFacts:
         """Whether a value is index-only, and depends on no other indices."""
         return self.known[value] and set(self.dependencies[value]) <= set(over)
 
+    def repeat(self, value: int, index: Index) -> Repeat | None:
+        """How a value repeats along an index, where that is known."""
+        if index not in self._repeats:
+            self._repeats[index] = find_repeats(self.stage, index)
+        return self._repeats[index][value]
+
+    def count_points(self, over: Iterable[Index]) -> float:
+        """The points looked at that indices run over together."""
+        return math.prod(
+            len(self._places[i]) if i in self._places else count_points(self.stage, [i])
+            for i in over
+        )
+
     def evaluate(
         self, values: Sequence[int], over: Sequence[Index] | None = None
     ) -> tuple[Array, ...] | None:
@@ -89,9 +111,9 @@ class IndexFacts:
         over = self.depends_on(values) if over is None else over
         if not all(self.is_over(value, over) for value in values):
             return None
-        if count_points(self.stage, over) > MOST_POINTS:
+        if self.count_points(over) > MOST_POINTS:
             return None
-        return evaluate_positions(self.stage, values, over, self._tables)
+        return evaluate_positions(self.stage, values, over, self._tables, self._places)
 
     def find_passing(
         self, conditions: Sequence[int], over: Sequence[Index] | None = None
@@ -102,8 +124,7 @@ class IndexFacts:
         found = self.evaluate(conditions, over)
         if found is None:
             return None
-        shape = [extent for extent in map(self.stage.extent, over) if isinstance(extent, int)]
-        passing: Array = np.ones(shape, np.bool_)
+        passing: Array = np.ones([int(self.count_points([index])) for index in over], np.bool_)
         for holds in found:
             passing = passing & holds
         return passing
@@ -178,9 +199,10 @@ def evaluate_positions(
     wanted: Sequence[int],
     over: Sequence[Index] | None = None,
     tables: Mapping[str, Array] = MappingProxyType({}),
+    places: Mapping[Index, Array] = MappingProxyType({}),
 ) -> tuple[Array, ...]:
     """The values of index-only instructions wherever they differ. A table is read at the nearest
-    of its places where a position leaves it.
+    of its places where a position leaves it. An index takes all its `places`, if these are given.
 
     Each array has one axis for every index of `over`, in that order, and there the extent of that
     index, or 1 where the value does not depend on it. `over` has every index that one of them
@@ -188,7 +210,7 @@ def evaluate_positions(
     `InternalError` for a value that is not index-only, or an index of run-time extent.
     """
     body = stage.body
-    reached = _reach_back(body, wanted)
+    reached = reach_back(body, wanted)
     if over is None:
         over = order_indices(i for i in (body.instructions[v] for v in reached)
                              if isinstance(i, Index))  # fmt: skip
@@ -197,9 +219,8 @@ def evaluate_positions(
         extent = stage.extent(index)
         if not isinstance(extent, int):
             raise InternalError(f"%{stage.name}: {index.name} has no extent known here")
-        shape = [1] * len(over)
-        shape[axis] = extent
-        axes[index] = np.arange(extent, dtype=np.int64).reshape(shape)
+        every = places[index] if index in places else np.arange(extent, dtype=np.int64)
+        axes[index] = every.reshape([every.size if n == axis else 1 for n in range(len(over))])
     made: dict[int, Array] = {}
     with np.errstate(all="ignore"):
         for value in reached:
@@ -215,7 +236,7 @@ def evaluate_positions(
     return tuple(made[v].reshape((1,) * (rank - made[v].ndim) + made[v].shape) for v in wanted)
 
 
-def _reach_back(body: Body, wanted: Sequence[int]) -> list[int]:
+def reach_back(body: Body, wanted: Sequence[int]) -> list[int]:
     """The values that others are computed from, and those, in order."""
     found: set[int] = set()
     pending = list(wanted)

@@ -16,7 +16,8 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc import ir
-from dmlc.ir.index import evaluate_instruction, find_longest, list_arrays
+from dmlc.ir.index import IndexFacts, evaluate_positions, find_longest, list_arrays
+from dmlc.ir.repeat import Repeat, join_repeats
 from dmlc.kernel.collapse import Walk
 from dmlc.kernel.element import (
     Elements,
@@ -29,16 +30,15 @@ from dmlc.kernel.element import (
     list_needed,
     operands,
 )
-from dmlc.scalars import Array, DataType, convert
+from dmlc.scalars import Array, DataType
 from dmlc.transform.pick import LANES, Pattern, Patterns
+from dmlc.transform.simplify import Builder
+
+_UNKNOWN = ""
+"""Stands for a tensor whose elements are not known."""
 
 _MOST_POINTS = 1 << 18
-"""Points that a value is evaluated at, at most."""
-
-_LONGEST = 1 << 16
-"""Outputs along an axis that are looked at one by one, at most."""
-
-_NOTHING = ir.Body((), 0)
+"""Points that a value is looked at, at most."""
 
 Slant: TypeAlias = tuple[int, ...]
 """How far a position in each lane is from that in the first."""
@@ -76,16 +76,15 @@ def find_lanes(
     size = min(_size(walk, axis) for _, walk, axis in work)
     if size < 2 * LANES:
         return None
-    if size > _LONGEST:
-        return _find_far(function, work, size, aligned)
     tables = list_arrays(function.tables)
-    finders = [_Finder(*each, size, tables) for each in work]
-    if not all(finder.find() for finder in finders):
+    finders = [_Finder(*each, tables) for each in work]
+    cut = _find_cut([finder.list_repeats(finder.axis) for finder in finders], size, LANES)
+    if not all(finder.find(cut) for finder in finders):
         return None
     again = not aligned and not function.in_place and not _reads_own_places(work)
     best: Lanes | None = None
     for start in range(1 if aligned else LANES):
-        found = _find_stretch(finders, start, size, again)
+        found = _find_stretch(finders, start, size, cut, again)
         if found is None:
             continue
         if best is None or found.last - found.first > best.last - best.first:
@@ -103,28 +102,64 @@ def _reads_own_places(work: Sequence[tuple[Elements, Walk, int]]) -> bool:
     return False
 
 
-def _find_far(
-    function: ir.Function, work: Sequence[tuple[Elements, Walk, int]], size: int, aligned: bool
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Cut:
+    """Places along an axis that are not looked at, since they are as those before them are: so many
+    of them, after the first so many."""
+
+    start: int
+    length: int
+
+    def list_places(self, size: int, more: int = 0) -> Array:
+        """The places looked at, with so `more` of those that are not."""
+        every = np.arange(size, dtype=np.int64)
+        return np.delete(every, slice(self.start + more, self.start + self.length))
+
+    def find_place(self, number: int) -> int:
+        """Which of all places one of those that are looked at is."""
+        return number + self.length if number >= self.start else number
+
+
+def _find_cut(repeats: Sequence[Sequence[Repeat] | None], size: int, lanes: int = 1) -> _Cut:
+    """What of an axis need not be looked at where some values repeat; nothing if one does not."""
+    found = [repeat for each in repeats for repeat in each or ()]
+    first, last, period = join_repeats(found, size, lanes)
+    start = first + 2 * period
+    length = (last - 2 * period - lanes - start) // period * period
+    return _Cut(start, length) if length > 0 and None not in repeats else _Cut(size, 0)
+
+
+def _make_stage(elements: Elements, walk: Walk) -> tuple[ir.Stage, tuple[int, ...]]:
+    """The values of a kernel as those of a stage over the places that are walked, and the number
+    that each has there. A tensor is read as a row of elements."""
+    builder, numbers = Builder(), list[int]()
+    for value in elements.values:
+        if not isinstance(value, Read | Place | Gather):
+            given = tuple(numbers[o] for o in operands(value))
+            numbers.append(builder.add(ir.with_operands(value, given)))
+            continue
+        place = builder.constant(value.view.offset)
+        for axis, step in enumerate(walk.strides[value.view]):
+            if step:
+                moved = builder.apply("mul", builder.add(ir.Index(axis)), builder.constant(step))
+                place = builder.apply("add", place, moved)
+        if isinstance(value, Gather):
+            terms = tuple(numbers[term] for term, _ in value.terms)
+            place = builder.add(ir.Load(_UNKNOWN, (place, *terms), value.dtype))
+        elif isinstance(value, Read) or value.dtype is not DataType.INDEX:
+            tensor = value.view.tensor if isinstance(value, Read) else _UNKNOWN
+            place = builder.add(ir.Load(tensor, (place,), value.dtype))
+        numbers.append(place)
+    domain = tuple(size if isinstance(size, int) else 1 for size in walk.sizes)
+    body = ir.Body(tuple(builder.instructions), 0)
+    return ir.Stage("", DataType.BOOL, domain, body), tuple(numbers)
+
+
+def _find_stretch(
+    finders: Sequence[_Finder], start: int, size: int, cut: _Cut, again: bool
 ) -> Lanes | None:
-    """The same along an axis that is too long to look at all of it: where nothing depends on
-    positions, all but the ends of it is alike."""
-    if any(elements.has_positions for elements, *_ in work):
-        return None
-    short = 8 * LANES + size % LANES
-    shortened = [
-        (
-            elements,
-            dataclasses.replace(walk, sizes=(*walk.sizes[:axis], short, *walk.sizes[axis + 1 :])),
-            axis,
-        )
-        for elements, walk, axis in work
-    ]
-    found = find_lanes(function, shortened, aligned=aligned)
-    return None if found is None else dataclasses.replace(found, last=found.last + size - short)
-
-
-def _find_stretch(finders: Sequence[_Finder], start: int, size: int, again: bool) -> Lanes | None:
     """The outputs that go together, where vectors start that many behind whole ones."""
+    size -= cut.length
     middle = start + (size - LANES - start) // LANES // 2 * LANES
     good = np.ones(size - LANES + 1, np.bool_)
     patterns: list[dict[int, Pattern]] = []
@@ -140,6 +175,7 @@ def _find_stretch(finders: Sequence[_Finder], start: int, size: int, again: bool
         return None
     more = np.flatnonzero(good[last - LANES : last])
     last += int(more[-1]) if again else 0
+    first, last = cut.find_place(first), cut.find_place(last - LANES) + LANES
     certain = tuple(finder.list_certain(first, last) for finder in finders)
     fixed = tuple(finder.fixed for finder in finders)
     masks = tuple(finder.masks for finder in finders)
@@ -174,44 +210,90 @@ class _Finder:
     """Looks at one piece of work: at vectors that start at each of its outputs along an axis."""
 
     def __init__(
-        self, elements: Elements, walk: Walk, axis: int, size: int, tables: Mapping[str, Array]
+        self, elements: Elements, walk: Walk, axis: int, tables: Mapping[str, Array]
     ) -> None:
         self._elements = elements
-        self._tables = tables
+        self._tables = {name: table.ravel() for name, table in tables.items()}
         self._walk = walk
-        self._axis = axis
-        self._good = np.ones(size - LANES + 1, np.bool_)
-        """The vectors whose lanes have in common all that they need to."""
+        self.axis = axis
+        self._stage, self._numbers = _make_stage(elements, walk)
+        self._facts = IndexFacts(self._stage, self._tables)
+        self._moves = [ir.Index(axis) in self._facts.dependencies[n] for n in self._numbers]
+        """Whether a value depends on the axis."""
+        self.fixed = self._find_fixed()
+        self.masks: frozenset[int] = frozenset()
+        """The conditions that differ from lane to lane."""
         self._apart: dict[int, _Apart] = {}
         self._slanted: dict[int, Array] = {}
         """For each position that other values are made of, how far its lanes are from the first,
         for a vector that starts at each output."""
-        self.masks: frozenset[int] = frozenset()
-        """The conditions that differ from lane to lane."""
-        self._moves: list[bool] = []
-        """Whether a value depends on the axis."""
-        self._known: list[Array | None] = []
+
+    def list_repeats(self, axis: int) -> list[Repeat] | None:
+        """How what matters repeats along an axis; None where some of it does not."""
+        found: list[Repeat] = []
+        conditions = list_conditions(self._elements)
+        for number, value in enumerate(self._elements.values):
+            whole = isinstance(value, Read) and value.dtype.is_integer
+            matters = whole or number in conditions or number in self.fixed
+            if self._is_known(number) and (matters or value.dtype is DataType.INDEX):
+                repeat = self._facts.repeat(self._numbers[number], ir.Index(axis))
+                if repeat is None:
+                    return None
+                found.append(repeat)
+        return found
+
+    def _is_known(self, number: int) -> bool:
+        """Whether a value depends on positions alone, along axes of known sizes."""
+        if not self._facts.known[self._numbers[number]]:
+            return False
+        over = self._facts.dependencies[self._numbers[number]]
+        return all(isinstance(self._walk.sizes[index.axis], int) for index in over)
+
+    def _look(self, cut: _Cut) -> None:
+        """Evaluates what is known wherever it may differ."""
+        self._cut, self._places = cut, dict[ir.Index, Array]()
+        for axis, size in enumerate(self._stage.domain):
+            if isinstance(size, int):
+                own = cut if axis == self.axis else _find_cut([self.list_repeats(axis)], size)
+                more = LANES - 1 if axis == self.axis and cut.length else 0
+                self._places[ir.Index(axis)] = own.list_places(size, more)
+        self._good = np.ones(_size(self._walk, self.axis) - cut.length - LANES + 1, np.bool_)
+        """The vectors whose lanes have in common all that they need to."""
+        facts = IndexFacts(self._stage, self._tables, self._places)
+        wanted = [
+            number
+            for number in range(len(self._numbers))
+            if self._is_known(number)
+            and facts.count_points(facts.dependencies[self._numbers[number]]) <= _MOST_POINTS
+        ]
+        found = evaluate_positions(
+            self._stage,
+            [self._numbers[n] for n in wanted],
+            self._stage.indices,
+            self._tables,
+            self._places,
+        )
+        self._known: list[Array | None] = [None] * len(self._numbers)
         """What depends on positions alone, with an axis for each of the walk; an extent is 1 where
         it does not depend on that one."""
-        for value in elements.values:
-            self._moves.append(self._find_moves(value))
-            self._known.append(self._evaluate(value))
-        self.fixed = self._find_fixed()
+        for number, values in zip(wanted, found, strict=True):
+            self._known[number] = values
 
     def _find_fixed(self) -> frozenset[int]:
         """What positions are made of that is none, and changes along the axis."""
         values = self._elements.values
         found: set[int] = set()
         for number in range(len(values) - 1, -1, -1):
-            position = values[number].dtype is DataType.INDEX and self._known[number] is not None
+            position = values[number].dtype is DataType.INDEX and self._is_known(number)
             if position or number in found:
                 parts = (o for o in operands(values[number]) if self._moves[o])
                 found.update(o for o in parts if values[o].dtype is not DataType.INDEX)
         return frozenset(found)
 
-    def find(self) -> bool:
-        """Looks at it; gives whether any outputs may go together."""
-        elements, axis = self._elements, self._axis
+    def find(self, cut: _Cut) -> bool:
+        """Looks at it, but for what is cut out; gives whether any outputs may go together."""
+        self._look(cut)
+        elements, axis = self._elements, self.axis
         if any(f.dtype is DataType.BOOL for f in elements.folds):
             return False
         if len({fold.guard for fold in elements.folds}) > 1:
@@ -331,52 +413,11 @@ class _Finder:
         for condition in list_conditions(self._elements):
             known = self._known[condition]
             if known is not None and self._moves[condition]:
-                holds = np.moveaxis(known, self._axis, -1)[..., first:last]
+                places = self._places[ir.Index(self.axis)]
+                within = (places >= first) & (places < last)
+                holds = np.moveaxis(known, self.axis, -1)[..., within]
                 found += [condition] if bool(holds.all()) else []
         return frozenset(found)
-
-    def _find_moves(self, value: Value) -> bool:
-        if isinstance(value, Read | Gather | Place) and self._walk.strides[value.view][self._axis]:
-            return True
-        return any(self._moves[o] for o in operands(value))
-
-    def _evaluate(self, value: Value) -> Array | None:
-        rank = len(self._walk.sizes)
-        if isinstance(value, ir.Constant):
-            return np.asarray(value.value, value.dtype.dtype).reshape((1,) * rank)
-        if isinstance(value, Read) and value.view.tensor in self._tables:
-            packed = self._tables[value.view.tensor].ravel()
-            return packed[self._walk_along(value) + value.view.offset]
-        if isinstance(value, Read | Gather):
-            return None
-        if isinstance(value, Place):
-            if value.dtype is not DataType.INDEX:
-                return None
-            return self._walk_along(value) + value.view.offset
-        given: list[Array] = []
-        for operand in operands(value):
-            known = self._known[operand]
-            if known is None:
-                return None
-            given.append(known)
-        if math.prod(np.broadcast_shapes(*(g.shape for g in given))) > _MOST_POINTS:
-            return None
-        if isinstance(value, ir.Cast):
-            same = self._elements.values[value.operand].dtype is value.dtype
-            return given[0] if same else np.asarray(convert(given[0], value.dtype))
-        with np.errstate(all="ignore"):
-            return evaluate_instruction(value, given, {}, _NOTHING)
-
-    def _walk_along(self, value: Place | Read | Gather, only: int | None = None) -> Array:
-        """Where a view is at every place, but for its offset; of one axis `only`, if given."""
-        rank = len(self._walk.sizes)
-        found = np.zeros((1,) * rank, np.int64)
-        for axis, step in enumerate(self._walk.strides[value.view]):
-            if step and only in (None, axis):
-                shape = [1] * rank
-                shape[axis] = _size(self._walk, axis)
-                found = found + step * np.arange(shape[axis], dtype=np.int64).reshape(shape)
-        return found
 
     def _join(self, conditions: Sequence[int]) -> Array:
         """Where conditions hold."""
@@ -391,7 +432,9 @@ class _Finder:
         """Notes how far apart the lanes of a read are; gives whether that is the same at every
         point. What is read where points are `valid` is inside; all lanes read where those
         conditions hold that are `tested`, be they valid or not."""
-        places = self._walk_along(value, self._axis)
+        shape = [-1 if axis == self.axis else 1 for axis in range(len(self._walk.sizes))]
+        step = self._walk.strides[value.view][self.axis]
+        places = step * self._places[ir.Index(self.axis)].reshape(shape)
         for term, stride in value.terms if isinstance(value, Gather) else ():
             if self._moves[term]:
                 known = self._known[term]
@@ -419,6 +462,10 @@ class _Finder:
     def _part(self, known: Array) -> Array:
         """Something known at other points, for a vector that starts at each output, in its
         lanes."""
-        moved = np.moveaxis(known, self._axis, -1)
+        moved = np.moveaxis(known, self.axis, -1)
         every = np.lib.stride_tricks.sliding_window_view(moved, LANES, axis=-1)
+        if self._cut.length:
+            # These begin before what is cut out, and end behind it.
+            torn = slice(self._cut.start, self._cut.start + LANES - 1)
+            every = np.delete(every, torn, axis=-2)
         return every.reshape(-1, *every.shape[-2:])

@@ -29,11 +29,11 @@ from dmlc.ir import (
     Load,
     Reduction,
     Stage,
-    value_type,
 )
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
-from dmlc.scalars import OPERATIONS, Array, DataType
+from dmlc.scalars import Array
+from dmlc.transform.simplify import Builder
 
 
 def separate(
@@ -182,15 +182,9 @@ def _make_body(
     instructions: Sequence[Instruction], factors: Sequence[int], conditions: Sequence[int]
 ) -> Body:
     """The body of a product of some values, at the points where some conditions hold."""
-    made = list(instructions)
-
-    def join(name: str, values: Sequence[int], dtype: DataType) -> int:
-        joined = values[0]
-        for value in values[1:]:
-            made.append(Apply(OPERATIONS[name], (joined, value), dtype))
-            joined = len(made) - 1
-        return joined
-
-    result = join("mul", factors, value_type(made[factors[0]]))
-    guard = join("and", conditions, DataType.BOOL) if conditions else None
-    return Body.make(made, result, guard)
+    builder = Builder()
+    numbers = builder.copy(Body(tuple(instructions), 0))
+    result, *others = (numbers[factor] for factor in factors)
+    for factor in others:
+        result = builder.apply("mul", result, factor)
+    return builder.make(result, builder.join(numbers[c] for c in conditions))

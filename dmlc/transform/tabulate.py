@@ -31,7 +31,7 @@ from dmlc.ir import (
     operands,
     value_type,
 )
-from dmlc.ir.index import IndexFacts, count_points, find_index_only
+from dmlc.ir.index import IndexFacts, count_points, find_index_only, reach_back
 from dmlc.ir.inside import is_empty
 from dmlc.ir.naming import take_name
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert, data_type_of
@@ -292,12 +292,8 @@ def _look_up(
 
 def _count_known(stage: Stage, root: int, tables: Tables) -> int:
     """The elements of the tables that a value would be looked up in otherwise."""
-    body, found, pending = stage.body, set[str](), [root]
-    while pending:
-        instruction = body.instructions[pending.pop()]
-        if isinstance(instruction, Load):
-            found.add(instruction.tensor)
-        pending += operands(instruction)
+    reached = (stage.body.instructions[value] for value in reach_back(stage.body, [root]))
+    found = {instruction.tensor for instruction in reached if isinstance(instruction, Load)}
     sizes = (tables.known[name].size for name in found if name in tables.known)
     return min(_MOST_VALUES, sum(sizes))
 

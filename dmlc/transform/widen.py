@@ -5,19 +5,16 @@ from __future__ import annotations
 import dataclasses
 
 from dmlc.ir import (
-    Apply,
     Body,
     Cast,
-    Constant,
     Function,
     Instruction,
     Load,
     Reduction,
     Stage,
-    operands,
-    with_operands,
 )
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import DataType
+from dmlc.transform.simplify import Builder
 
 _COMBINERS = {"any": "max", "all": "min"}
 """On 0 and 1 as unsigned numbers; also where no point takes part, since 0 is the least of these
@@ -43,23 +40,18 @@ def widen_booleans(function: Function) -> Function:
 
 
 def _widen(stage: Stage, widened: set[str]) -> Stage:
-    made: list[Instruction] = []
-    numbers: list[int] = []
-    for instruction in stage.body.instructions:
-        moved = with_operands(instruction, tuple(numbers[o] for o in operands(instruction)))
-        if isinstance(moved, Load) and moved.tensor in widened:
-            made += [
-                dataclasses.replace(moved, dtype=DataType.UINT32),
-                Constant(DataType.UINT32, 0),
-            ]
-            moved = Apply(OPERATIONS["ne"], (len(made) - 2, len(made) - 1), DataType.BOOL)
-        numbers.append(len(made))
-        made.append(moved)
-    result = numbers[stage.body.result]
-    guard = None if stage.body.guard is None else numbers[stage.body.guard]
+    builder = Builder()
+
+    def compare(number: int, moved: Instruction) -> int | None:
+        if not isinstance(moved, Load) or moved.tensor not in widened:
+            return None
+        found = builder.add(dataclasses.replace(moved, dtype=DataType.UINT32))
+        return builder.apply("ne", found, builder.constant(0, DataType.UINT32))
+
+    made = builder.remake(stage, compare)
     if stage.name not in widened or stage.reduction is None:
-        return dataclasses.replace(stage, body=Body.make(made, result, guard))
-    made.append(Cast(result, DataType.UINT32))
+        return made
+    instructions = (*made.body.instructions, Cast(made.body.result, DataType.UINT32))
+    body = Body.make(instructions, len(instructions) - 1, made.body.guard)
     reduction = Reduction(_COMBINERS[stage.reduction.combiner], stage.reduction.axes)
-    body = Body.make(made, len(made) - 1, guard)
     return dataclasses.replace(stage, dtype=DataType.UINT32, body=body, reduction=reduction)

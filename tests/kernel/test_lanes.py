@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
+from dmlc.ir.repeat import Repeat
+from dmlc.kernel import lanes
 from dmlc.kernel import nodes as k
 from dmlc.kernel.schedule import CPU
 from dmlc.pipeline import rewrite
@@ -151,3 +155,31 @@ func @f(%x: f32[400, 25]) -> (%y) {
 def test_what_goes_one_by_one(size: int, window: int, stride: int, pad: int) -> None:
     kernel = lower(make_pool(size, window, stride, pad))
     assert {step for *_, step in list_rows(kernel)} <= {1}
+
+
+@pytest.mark.parametrize("place", ["div(i1, 2)", "mod(i1, 8)", "sub(199999, i1)"])
+def test_places_repeat_along_rows_of_any_length(place: str) -> None:
+    kernel = lower(
+        ir.parse(f"""
+func @f(%x: f32[4, 200000]) -> (%y) {{
+  %y: f32[i0 < 4, i1 < 200000] = %x[i0, {place}]
+}}""")
+    )
+    loads = [part for part in list_parts(kernel.body) if isinstance(part, k.Load)]
+    assert any(load.type.lanes > 1 for load in loads)
+
+
+@pytest.mark.parametrize("size", [64, 131, 259])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("pad", [0, 1, 2])
+def test_what_is_alike_need_not_be_looked_at(
+    size: int, stride: int, pad: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = make_pool(size, 3, stride, pad)
+    quick = lower(pool)
+
+    def find_nothing(found: Sequence[Repeat], size: int, period: int) -> tuple[int, int, int]:
+        return 0, 0, period
+
+    monkeypatch.setattr(lanes, "join_repeats", find_nothing)
+    assert lower(pool) == quick

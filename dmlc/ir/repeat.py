@@ -1,0 +1,165 @@
+"""Where along an index the values of a body repeat, and after how many places.
+
+Sums, quotients by constants, remainders, clamps and comparisons of them all come again after some
+places: the same, or each time so much more. Edges, where a clamp or a comparison turns, are few;
+between two of them lies a *stretch* in which that holds. It is found from the instructions alone,
+however long the axis is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TypeAlias
+
+from dmlc.ir.nodes import Apply, Constant, Index, Instruction, Select, Stage, operands
+from dmlc.ir.ranges import Interval, Ranges
+from dmlc.scalars import DataType
+
+_Bound: TypeAlias = Fraction | float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Repeat:
+    """What is so from place `first` to below `last`: `period` places on, a value is `rise` more.
+    Less `rise / period` times the place it is from `low` to `high`."""
+
+    period: int
+    rise: int
+    first: int
+    last: int
+    low: _Bound
+    high: _Bound
+
+    @property
+    def slope(self) -> Fraction:
+        return Fraction(self.rise, self.period)
+
+    @property
+    def constant(self) -> int | None:
+        """What the value always is, if that is known."""
+        finite = self.rise == 0 and self.low == self.high and not math.isinf(self.low)
+        return int(self.low) if finite else None
+
+
+def find_repeats(stage: Stage, index: Index) -> tuple[Repeat | None, ...]:
+    """How each value of a stage's body repeats along an index, whatever the others are; None where
+    that is not known."""
+    extent, ranges = stage.extent(index), Ranges(stage)
+    found: list[Repeat | None] = []
+    for instruction in stage.body.instructions:
+        reach = ranges.add(instruction)
+        given = [found[o] for o in operands(instruction)]
+        known = [g for g in given if g is not None]
+        if not isinstance(extent, int) or len(known) < len(given):
+            found.append(None)
+        elif instruction == index:
+            found.append(Repeat(1, 1, 0, extent, Fraction(0), Fraction(0)))
+        else:
+            found.append(_apply(instruction, known, extent, reach))
+    return tuple(found)
+
+
+def join_repeats(found: Sequence[Repeat], size: int, period: int = 1) -> tuple[int, int, int]:
+    """The first place and the end of the stretch in which all of some values along so many places
+    repeat, and after how many they do together."""
+    first = max((each.first for each in found), default=0)
+    last = min((each.last for each in found), default=size)
+    return first, last, math.lcm(period, *(each.period for each in found))
+
+
+def _apply(
+    instruction: Instruction, given: list[Repeat], extent: int, reach: Interval
+) -> Repeat | None:
+    first, last, period = join_repeats(given, extent)
+    if isinstance(instruction, Constant) and not instruction.dtype.is_float:
+        value = Fraction(int(instruction.value))
+        return Repeat(1, 0, 0, extent, value, value)
+    name = instruction.operation.name if isinstance(instruction, Apply) else ""
+    if isinstance(instruction, Select) and given[0].constant is not None:
+        chosen = given[1] if given[0].constant else given[2]
+        return dataclasses.replace(chosen, first=first, last=last)
+    if name in _COMPARED or (name in ("min", "max") and given[0].slope != given[1].slope):
+        return _compare(name, given[0], given[1], first, last, period)
+    low, high = (Fraction(int(b)) if math.isfinite(b) else b for b in reach)
+    if not any(each.rise for each in given):
+        # What is made of the same values is the same, whatever is made of them.
+        return Repeat(period, 0, first, last, low, high)
+    if not isinstance(instruction, Apply) or instruction.dtype is not DataType.INDEX:
+        return None
+    rises = [each.rise * period // each.period for each in given]
+    match name:
+        case "add":
+            low, high = given[0].low + given[1].low, given[0].high + given[1].high
+            return Repeat(period, sum(rises), first, last, low, high)
+        case "sub":
+            low, high = given[0].low - given[1].high, given[0].high - given[1].low
+            return Repeat(period, rises[0] - rises[1], first, last, low, high)
+        case "neg":
+            return Repeat(period, -rises[0], first, last, -given[0].high, -given[0].low)
+        case "min" | "max":
+            choose = min if name == "min" else max
+            low = choose(given[0].low, given[1].low)
+            return Repeat(period, rises[0], first, last, low, choose(given[0].high, given[1].high))
+        case "mul":
+            scaled, times = (given[0], given[1].constant)
+            if times is None:
+                scaled, times = given[1], given[0].constant
+            if times is None:
+                return None
+            ends = sorted((scaled.low * times, scaled.high * times))
+            return Repeat(scaled.period, scaled.rise * times, first, last, ends[0], ends[1])
+        case "div" | "mod":
+            return _divide(name, given[0], given[1].constant, first, last)
+        case _:
+            return None
+
+
+def _divide(name: str, given: Repeat, by: int | None, first: int, last: int) -> Repeat | None:
+    """A quotient or a remainder where what is divided is not negative, as rounding turns at 0."""
+    if by is None or by <= 0 or math.isinf(given.low) or math.isinf(given.high):
+        return None
+    turn = -given.low / given.slope
+    if given.slope > 0:
+        first = max(first, math.ceil(turn))
+    else:
+        last = min(last, math.floor(turn) + 1)
+    times = by // math.gcd(given.rise, by)
+    period = given.period * times
+    if name == "mod":
+        return Repeat(period, 0, first, last, Fraction(0), Fraction(by - 1))
+    low, high = Fraction(given.low) / by - 1, Fraction(given.high) / by
+    return Repeat(period, given.rise * times // by, first, last, low, high)
+
+
+_COMPARED = {
+    "lt": (True, False), "le": (True, False), "gt": (False, True), "ge": (False, True),
+    "eq": (False, False), "ne": (True, True),
+}  # fmt: skip
+"""What comparisons give where the first operand is less than the second, and where it is more."""
+
+
+def _compare(
+    name: str, left: Repeat, right: Repeat, first: int, last: int, period: int
+) -> Repeat | None:
+    """A comparison, or the smaller or larger one, on the longer side of where it turns."""
+    slope = left.slope - right.slope
+    if slope == 0:
+        return Repeat(period, 0, first, last, Fraction(0), Fraction(1))
+    low, high = left.low - right.high, left.high - right.low
+    if math.isinf(low) or math.isinf(high):
+        return None
+    if slope < 0:
+        slope, low, high = -slope, -high, -low
+    before = min(last, math.ceil(-high / slope))
+    after = max(first, math.floor(-low / slope) + 1)
+    is_after = last - after >= before - first
+    first, last = (after, last) if is_after else (first, before)
+    is_more = is_after == (left.slope > right.slope)
+    if name in _COMPARED:
+        holds = Fraction(int(_COMPARED[name][is_more]))
+        return Repeat(1, 0, first, last, holds, holds)
+    chosen = left if is_more == (name == "max") else right
+    return dataclasses.replace(chosen, first=first, last=last)
