@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.accumulate import begin, finish, merge, start
+from dmlc.kernel.accumulate import Slot, begin, finish, merge, start
 from dmlc.kernel.emit import Names, Near, add, index, local_name, multiply, operate, split_words
 from dmlc.kernel.phases import Gathered
 from dmlc.scalars import DataType
@@ -57,34 +57,39 @@ class Accumulators:
 
     gathered: Sequence[Gathered]
     registers: dict[int, list[tuple[k.Local, ...]]]
-    """By the number of lanes of what is added."""
+    """By the number of lanes of what is added, as it turns up."""
     arrays: list[tuple[str, ...]]
     """In place of them: each with `lanes` elements for each output of a block."""
     lanes: int = 1
     serial: bool = False
+    suffix: str = ""
+    """Of the registers' names."""
+
+    def take(self, frame: Frame, width: int) -> list[tuple[k.Local, ...]]:
+        """The registers for so many lanes."""
+        if width not in self.registers:
+            ending = "_rest" if self.registers else self.suffix
+            self.registers[width] = [
+                tuple(_name_register(frame, each, slot, ending, width) for slot in each.slots)
+                for each in self.gathered
+            ]
+        return self.registers[width]
+
+    def declare(self) -> list[k.Statement]:
+        """The registers that were taken, at what they are before any point."""
+        made: list[k.Statement] = []
+        for width, states in self.registers.items():
+            for each, own in zip(self.gathered, states, strict=True):
+                first = [start(slot, width) for slot in each.slots]
+                if self.serial:
+                    first = begin(each.fold, each.slots, width)
+                made += [k.Variable(local, value) for local, value in zip(own, first, strict=True)]
+        return made
 
 
-def make_registers(
-    frame: Frame, gathered: Sequence[Gathered], widths: Sequence[int], suffix: str, *, serial: bool
-) -> tuple[Accumulators, list[k.Statement]]:
-    """Accumulators for each number of lanes, at what they are before any point."""
-    body: list[k.Statement] = []
-    registers: dict[int, list[tuple[k.Local, ...]]] = {}
-    for number, width in enumerate(widths):
-        ending = "_rest" if number else suffix
-        registers[width] = []
-        for each in gathered:
-            words = split_words(each.name) if ending else local_name(each.name)
-            first = [start(slot, width) for slot in each.slots]
-            if serial:
-                first = begin(each.fold, each.slots, width)
-            made = tuple(
-                k.Local(frame.names.take(f"{words}{s.suffix}{ending}"), k.Type(s.dtype, width))
-                for s in each.slots
-            )
-            body += [k.Variable(local, value) for local, value in zip(made, first, strict=True)]
-            registers[width].append(made)
-    return Accumulators(gathered, registers, [], serial=serial), body
+def _name_register(frame: Frame, each: Gathered, slot: Slot, ending: str, width: int) -> k.Local:
+    words = split_words(each.name) if ending else local_name(each.name)
+    return k.Local(frame.names.take(f"{words}{slot.suffix}{ending}"), k.Type(slot.dtype, width))
 
 
 def make_arrays(
@@ -148,7 +153,7 @@ def enter(
 ) -> list[k.Statement]:
     """Points enter registers: for each reduction the parts of what it adds."""
     made: list[k.Statement] = []
-    for each, own, other in zip(state.gathered, state.registers[lanes], points, strict=True):
+    for each, own, other in zip(state.gathered, state.take(frame, lanes), points, strict=True):
         before, merged = merge(each.fold, own, other, frame.names.take, in_order=state.serial)
         made += before
         made += [k.Assign(s, m) for s, m in zip(own, merged, strict=True)]

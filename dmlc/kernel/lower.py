@@ -32,7 +32,6 @@ from dmlc.kernel.accumulators import (
     keep,
     load,
     make_arrays,
-    make_registers,
 )
 from dmlc.kernel.element import View, list_conditions, list_joins, list_needed, list_stored
 from dmlc.kernel.emit import (
@@ -900,13 +899,17 @@ class _Writer:
                 self._halves[number] = state
         else:
             nested = any(isinstance(n, Reduce) for n in walk(node.body))
-            widths = [scope.lanes] if scope.lanes > 1 or nested else self._list_widths(node, scope)
             suffix = "_total" if nested else ""
-            state, body = make_registers(frame, gathered, widths, suffix, serial=node.serial)
+            state = Accumulators(gathered, {}, [], serial=node.serial, suffix=suffix)
+            body = []
         half = scope.half if outer is None else None
         scope = dataclasses.replace(scope, states={**scope.states, number: state})
-        if half is not _Half.END:
-            body += self._write_reduced(node, scope, first=outer is None)
+        inner = self._write_reduced(node, scope, outer is None) if half is not _Half.END else []
+        if not state.arrays and not node.resumes:
+            if not state.registers:
+                state.take(frame, scope.lanes)
+            body = state.declare()
+        body += inner
         if half is _Half.MAKE:
             return body
         if node.resumes and outer is not None:
@@ -935,7 +938,7 @@ class _Writer:
         have_at_hand(self.frame, state, body)
         return body
 
-    def _write_reduced(self, node: Reduce, scope: _Scope, *, first: bool) -> list[k.Statement]:
+    def _write_reduced(self, node: Reduce, scope: _Scope, first: bool) -> list[k.Statement]:
         """What is inside a reduction, under the conditions that are known by then."""
         number, elements = node.phase, self._nest.phases[node.phase].elements
         if not first or not self._tests(number):
@@ -968,18 +971,6 @@ class _Writer:
         ]
         size = block.size if isinstance(block.size, int) else 1
         return min([*steps, size])
-
-    def _list_widths(self, node: Reduce, scope: _Scope) -> list[int]:
-        """The lanes of the loops that reduced points are walked in, in order."""
-        loops = [n for n in walk(node.body) if isinstance(n, Loop)]
-        vectors = next((n for n in loops if n.kind is Kind.VECTOR), None)
-        if vectors is None:
-            return [1]
-        dim = vectors.dim
-        strips = dim in scope.starts or sum(n.dim is dim for n in loops) > 1
-        if strips or dim.piece is not None or not isinstance(dim.size, int):
-            return [vectors.step, 1]
-        return [w for w, *_ in self._share_out(vectors.step, index(0), dim.count, None, [])]
 
     # Points -----------------------------------------------------------------------------------
 
