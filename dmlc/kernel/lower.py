@@ -421,7 +421,8 @@ class _Writer:
             scope = dataclasses.replace(scope, loose=scope.loose | {dim})
         body: list[k.Statement] = []
         start = add(start, multiply(self._lanes[node.name], node.step))
-        if any(n.step < node.step for n in list_loops(node.body, dim)):
+        inner = list_loops(node.body, dim)
+        if any(n.step < node.step or n.kind is Kind.VECTOR for n in inner):
             start = self.frame.name(body, f"first_{dim.name}", start)
             stop = scope.stops.get(dim) or self._find_end(dim, scope, body)
             end = operate("min", add(start, index(node.step)), stop)
