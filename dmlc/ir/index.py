@@ -373,8 +373,12 @@ def _evaluate_reach(
     facts: IndexFacts, position: int, conditions: Sequence[int], over: Sequence[Index]
 ) -> Interval | None:
     """How far a position goes where some conditions hold; None where that cannot be evaluated."""
-    found, passing = facts.evaluate([position], over), facts.find_passing(conditions, over)
-    if found is None or passing is None:
+    found = facts.evaluate([position, *conditions], over)
+    if found is None:
         return None
-    values = np.broadcast_to(found[0], passing.shape)[passing]
+    values, *holds = found
+    if holds:
+        passing = functools.reduce(np.logical_and, holds)
+        values, passing = np.broadcast_arrays(values, passing)
+        values = values[passing]
     return (int(values.min()), int(values.max())) if values.size else EMPTY

@@ -18,7 +18,8 @@ Tensor: TypeAlias = Parameter | Table | Stage
 
 def is_empty(stage: Stage) -> bool:
     """Whether a stage has no point, so that nothing is read."""
-    return any(stage.extent(index) == 0 for index in stage.indices)
+    axes = stage.reduction.axes if stage.reduction is not None else ()
+    return 0 in stage.domain or any(extent == 0 for _, extent in axes)
 
 
 def find_outside(
