@@ -14,15 +14,14 @@
 //
 // Launch 64 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..64
-//       lane output: 1
-//         reduce dy_sum, dy_centered_sum
-//           lane element (i0, i2): 256
-//             loop element: 0..6,272 by 256
-//               add to dy_sum, dy_centered_sum
-//         store dbias, dscale
+//       reduce dy_sum, dy_centered_sum
 //         lane element (i0, i2): 256
 //           loop element: 0..6,272 by 256
-//             store dx
+//             add to dy_sum, dy_centered_sum
+//       store dbias, dscale
+//       lane element (i0, i2): 256
+//         loop element: 0..6,272 by 256
+//           store dx
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: mean, float32, read

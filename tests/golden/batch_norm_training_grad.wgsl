@@ -10,12 +10,11 @@
 //
 // Dispatch 64 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..64
-//       lane output: 1
-//         reduce dy_sum, dy_centered_sum
-//           lane element (i0, i2): 256
-//             loop element: 0..6,272 by 256
-//               add to dy_sum, dy_centered_sum
-//         store dy_sum, dy_centered_sum, dbias, dscale
+//       reduce dy_sum, dy_centered_sum
+//         lane element (i0, i2): 256
+//           loop element: 0..6,272 by 256
+//             add to dy_sum, dy_centered_sum
+//       store dy_sum, dy_centered_sum, dbias, dscale
 //   binding 0: x, float32, read
 //   binding 1: dy, float32, read
 //   binding 2: mean, float32, read

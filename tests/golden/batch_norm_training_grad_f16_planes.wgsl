@@ -10,12 +10,11 @@
 //
 // Dispatch 8 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..8
-//       lane output: 1
-//         reduce dy_sum, dy_centered_sum
-//           lane element (i0, i2): 256
-//             loop element: 0..6,400 by 256
-//               add to dy_sum, dy_centered_sum
-//         store dy_sum, dy_centered_sum, dbias, dscale
+//       reduce dy_sum, dy_centered_sum
+//         lane element (i0, i2): 256
+//           loop element: 0..6,400 by 256
+//             add to dy_sum, dy_centered_sum
+//       store dy_sum, dy_centered_sum, dbias, dscale
 //   binding 0: x, float16, read
 //   binding 1: dy, float16, read
 //   binding 2: mean, float16, read

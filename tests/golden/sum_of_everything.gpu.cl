@@ -4,12 +4,11 @@
 //
 // Launch 18 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..18
-//       lane output: 1
-//         reduce S
-//           lane i1: 256
-//             loop i1: 0..8,334 by 256
-//               add to S
-//         store S_parts
+//       reduce S
+//         lane i1: 256
+//           loop i1: 0..8,334 by 256
+//             add to S
+//       store S_parts
 //   argument 0: X, float32, read
 //   argument 1: S_parts, float32, written
 
@@ -53,12 +52,11 @@ __kernel void sum_of_everything_1(
 //
 // Launch 1 group of 256 work items; a group computes 1 output, with 256 lanes on each.
 //     group output: 0..1
-//       lane output: 1
-//         reduce S
-//           lane i0: 256
-//             loop i0: 0..18 by 256
-//               add to S
-//         store S
+//       reduce S
+//         lane i0: 256
+//           loop i0: 0..18 by 256
+//             add to S
+//       store S
 //   argument 0: S, float32, written
 //   argument 1: S_parts, float32, read
 

@@ -4,12 +4,11 @@
 //
 // Dispatch 18 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..18
-//       lane output: 1
-//         reduce S
-//           lane i1: 256
-//             loop i1: 0..8,334 by 256
-//               add to S
-//         store S_parts
+//       reduce S
+//         lane i1: 256
+//           loop i1: 0..8,334 by 256
+//             add to S
+//       store S_parts
 //   t0: X, float32, read
 //   u0: S_parts, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
@@ -57,12 +56,11 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //
 // Dispatch 1 group of 256 threads; a group computes 1 output, with 256 lanes on each.
 //     group output: 0..1
-//       lane output: 1
-//         reduce S
-//           lane i0: 256
-//             loop i0: 0..18 by 256
-//               add to S
-//         store S
+//       reduce S
+//         lane i0: 256
+//           loop i0: 0..18 by 256
+//             add to S
+//       store S
 //   u0: S, float32, written
 //   t0: S_parts, float32, read
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis

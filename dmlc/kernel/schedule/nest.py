@@ -302,6 +302,9 @@ def _describe(
     for node in nodes:
         within = around
         match node:
+            case Loop(extent=1):
+                yield from _describe(node.body, nest, depth, (*around, node))
+                continue
             case Loop():
                 text = f"{node.kind.value} {_describe_range(node, around)}"
                 within = (*around, node)
