@@ -1,0 +1,197 @@
+"""The values of a nest's phases, written in the outermost loops in which all they depend on is known.
+
+The loops are the writer's (`lower`); what is asked here is where a view is, which values a scope is
+the first to know, under which conditions, and where what phases keep for others lies.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.accumulators import Frame
+from dmlc.kernel.element import View, list_joins, list_needed
+from dmlc.kernel.emit import Emitter, Position, add, find_guarded, index, multiply
+from dmlc.kernel.lanes import Lanes
+from dmlc.kernel.picked import spread_loads
+from dmlc.kernel.schedule.nest import Buffer, Dim, Into, Kind, Loop, Nest, Reduce, walk
+from dmlc.kernel.scope import Inside, Scope, both, find_levels, find_path, find_terms
+from dmlc.kernel.streaming import Streaming
+
+
+class Values:
+    """The values of the phases of one nest."""
+
+    def __init__(self, nest: Nest, frame: Frame, streaming: Streaming) -> None:
+        self._nest = nest
+        self._frame = frame
+        self._streaming = streaming
+        self._named = {buffer.name: buffer for buffer in nest.buffers}
+        self.arrays: dict[Buffer, str] = {}
+        """The name of each buffer's array."""
+        self.counts: dict[Dim, k.Expression] = {}
+        """The step that a loop around is at, of those whose steps have rows in buffers."""
+        numbers = range(len(nest.phases))
+        self.terms = [find_terms(nest, number) for number in numbers]
+        """For each phase and view the dimensions it moves along, each with its stride."""
+        self._paths = [find_path(nest.body, number) for number in numbers]
+        self._levels = [find_levels(nest.dims[n], self._paths[n]) for n in numbers]
+        self.serial = {n.phase for n in walk(nest.body) if isinstance(n, Reduce) and n.serial}
+        """The phases that reduce their points in order."""
+        self._emitters = [self.make_emitter(number, None) for number in numbers]
+
+    def make_buffers(self) -> None:
+        """Makes the arrays of what phases keep for others."""
+        for buffer in self._nest.buffers:
+            self._make_buffer(buffer)
+
+    def make_emitter(self, number: int, together: Lanes | None) -> Emitter:
+        phase, path = self._nest.phases[number], self._paths[number]
+        elements, levels, terms = phase.elements, self._levels[number], self._terms[number]
+
+        def depth(view: View) -> int:
+            return max((levels[dim] for dim, _ in terms[view]), default=0)
+
+        vectors = next((n.dim for n in path if isinstance(n, Loop) and n.kind is Kind.VECTOR), None)
+        guarded, tests = 0, self.tests(number)
+        if tests:
+            innermost = sum(isinstance(n, Loop) for n in path)
+            outside = next(i for i, n in enumerate(path) if isinstance(n, Reduce))
+            around = sum(isinstance(n, Loop) for n in path[:outside])
+            least = innermost if elements.results else around + 1
+            guarded = find_guarded(elements, self._frame.names, depth, least)
+        return Emitter(
+            elements,
+            self._frame.names,
+            depth,
+            self._frame.near,
+            wide=lambda view: any(dim is vectors for dim, _ in terms[view]),
+            guarded=guarded,
+            apart=list_joins(elements) if tests else (),
+            spread={}
+            if together is None
+            else spread_loads(together.patterns[number], self._frame.let),
+            slants={} if together is None else together.slants[number],
+            fixed=() if together is None else together.fixed[number],
+            numbered=together is None,
+        )
+
+    def tests(self, number: int) -> bool:
+        """Whether the guard of a phase's reductions is tested before what it protects is read;
+        otherwise it chooses what a point adds, as in vectors along the points."""
+        phase = self._nest.phases[number]
+        if not phase.gathered or number in self.serial:
+            return bool(phase.gathered)
+        vectors = [n for n in self._paths[number] if isinstance(n, Loop) and n.kind is Kind.VECTOR]
+        return phase.tests_guard and not vectors
+
+    def position(self, number: int, scope: Scope) -> Position:
+        terms = self._terms[number]
+        based, bases = scope.bases.get(number, (frozenset[Dim](), {}))
+
+        def position(view: View) -> k.Expression:
+            if view.near and not self._is_linear(view.tensor):
+                buffer = self._named.get(view.tensor)
+                own = buffer is None or buffer.dim is self._nest.block
+                return scope.output if own or buffer is None else scope.known[buffer.dim]
+            base = bases.get(view)
+            known = scope.known if base is None else scope.known.keys() - based
+            steps = [multiply(scope.known[d], s) for d, s in terms[view] if d in known]
+            return add(*steps, index(view.offset)) if base is None else add(base, *steps)
+
+        return position
+
+    def _is_linear(self, name: str) -> bool:
+        """Whether a buffer is read wherever strides say."""
+        return name in self._named and self._named[name].linear
+
+    def emitter(self, number: int, scope: Scope) -> Emitter:
+        return scope.emitters.get(number, self._emitters[number])
+
+    def open(self, number: int, scope: Scope, within: Inside) -> list[k.Statement]:
+        """The values of a phase that are known by now and not written yet, and what is inside:
+        under the conditions that are known by now, too."""
+        level = scope.opened.get(number, -1) + 1
+        if level > scope.depth:
+            return self._open_streams(number, scope, within)
+        emitter = self.emitter(number, scope)
+        pending = scope.conditions.get(number, ())
+        here = [c for c in pending if emitter.level(c) == level]
+        left = tuple(c for c in pending if c not in here)
+        further = dataclasses.replace(
+            scope,
+            opened={**scope.opened, number: level},
+            conditions={**scope.conditions, number: left},
+        )
+        emitter.forget(level)
+        return self.enter(number, level, scope, here, lambda: self.open(number, further, within))
+
+    def _open_streams(self, number: int, scope: Scope, within: Inside) -> list[k.Statement]:
+        """Settles which results pass the caches by, once."""
+        if number not in self._nest.streams or number in scope.streams:
+            return within(scope)
+        body: list[k.Statement] = []
+        sizes = [dim.size for dim in self._nest.dims[number] if isinstance(dim.size, k.Scalar)]
+        count = sizes[0] if sizes else None
+        phase = self._nest.phases[number]
+        streams = self._streaming.open(phase, count, self._frame, body)
+        scope = dataclasses.replace(scope, streams={**scope.streams, number: streams})
+        return body + within(scope)
+
+    def enter(
+        self,
+        number: int,
+        level: int,
+        scope: Scope,
+        conditions: Sequence[int],
+        within: Callable[[], list[k.Statement]],
+    ) -> list[k.Statement]:
+        """The values of a scope and what is inside, where some conditions hold. Each comes right
+        after the values it needs, and before all others; it is the same in all lanes."""
+        emitter, position = self.emitter(number, scope), self.position(number, scope)
+        lanes = scope.lanes if level >= self._vector_level(number) else 1
+        if not conditions:
+            made = emitter.lets(level, position, lanes, around=True, rest=True)
+            return made + within()
+        first, *others = conditions
+        needed = list_needed(self._nest.phases[number].elements, first)
+        before = emitter.lets(level, position, only=needed)
+        condition = emitter.value(first)
+        then = self.enter(number, level, scope, others, within)
+        match then:
+            case [k.If(condition=second, then=innermost)] if others:
+                return [*before, k.If(both(condition, second), innermost)]
+            case _:
+                return [*before, k.If(condition, tuple(then))]
+
+    def _vector_level(self, number: int) -> int:
+        """The scope of a phase's loop in vectors."""
+        loops = [n for n in self._paths[number] if isinstance(n, Loop)]
+        return next((i + 1 for i, n in enumerate(loops) if n.kind is Kind.VECTOR), len(loops) + 1)
+
+    def _make_buffer(self, buffer: Buffer) -> None:
+        """The array of what phases make for others."""
+        array = k.Array(self._frame.names.take(buffer.wanted), buffer.dtype, buffer.size)
+        self._frame.arrays.append(array)
+        self.arrays[buffer] = array.name
+
+        def read(place: k.Expression, lanes: int) -> k.Expression:
+            kind = k.Type(buffer.dtype, lanes)
+            return k.Element(array.name, self._place(buffer, place), kind)
+
+        self._frame.near[buffer.name] = read
+
+    def _place(self, buffer: Buffer, place: k.Expression) -> k.Expression:
+        """Where in its array an element of a buffer's row is."""
+        return add(self.offset(buffer), place, index(buffer.front))
+
+    def offset(self, buffer: Buffer) -> k.Expression:
+        row = index(0) if buffer.rows is None else self.counts.get(buffer.rows, index(0))
+        return multiply(row, buffer.pitch)
+
+    def put(self, into: Into, value: k.Expression, scope: Scope) -> k.Statement:
+        """Puts a value into a buffer."""
+        point = scope.output if into.dim is self._nest.block else scope.known[into.dim]
+        place = add(multiply(point, into.step), index(into.offset))
+        return k.Put(self.arrays[into.buffer], self._place(into.buffer, place), value)
