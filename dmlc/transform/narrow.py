@@ -132,6 +132,8 @@ def narrow_stage(
 
 def _drop_certain(stage: Stage, known: Mapping[str, Array]) -> Stage:
     """A stage without the conditions of its guard that hold at every point."""
+    if stage.body.guard is None:
+        return stage
     facts, certain = IndexFacts(stage, known), set[int]()
     for condition in facts.conditions:
         holds = facts.evaluate([condition])
