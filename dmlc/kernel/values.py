@@ -1,4 +1,5 @@
-"""The values of a nest's phases, written in the outermost loops in which all they depend on is known.
+"""The values of a nest's phases, each written in the outermost loop in which all it depends on is
+known.
 
 The loops are the writer's (`lower`); what is asked here is where a view is, which values a scope is
 the first to know, under which conditions, and where what phases keep for others lies.
@@ -48,7 +49,7 @@ class Values:
 
     def make_emitter(self, number: int, together: Lanes | None) -> Emitter:
         phase, path = self._nest.phases[number], self._paths[number]
-        elements, levels, terms = phase.elements, self._levels[number], self._terms[number]
+        elements, levels, terms = phase.elements, self._levels[number], self.terms[number]
 
         def depth(view: View) -> int:
             return max((levels[dim] for dim, _ in terms[view]), default=0)
@@ -87,7 +88,7 @@ class Values:
         return phase.tests_guard and not vectors
 
     def position(self, number: int, scope: Scope) -> Position:
-        terms = self._terms[number]
+        terms = self.terms[number]
         based, bases = scope.bases.get(number, (frozenset[Dim](), {}))
 
         def position(view: View) -> k.Expression:
