@@ -125,7 +125,6 @@ class Emitter:
             self._results.setdefault(result, view.tensor)
         for root in elements.roots()[len(elements.results) :]:
             self._uses[root] += 1
-        self._names: dict[int, str] = {}
         self._namer = names
         self._outer: dict[int, k.Expression] = {}
         self._known: dict[int, k.Expression] = {}
@@ -220,15 +219,14 @@ class Emitter:
         )
 
     def _name(self, number: int, value: Value) -> str:
-        if number not in self._names:
-            if isinstance(value, Read | Gather):
-                wanted = local_name(value.view.tensor)
-            elif number in self._results:
-                wanted = local_name(self._results[number])
-            else:
-                wanted = _NAMES.get(value.dtype, "value")
-            self._names[number] = self._namer.take(wanted)
-        return self._names[number]
+        """A name of its own for each time that a value is written."""
+        if isinstance(value, Read | Gather):
+            wanted = local_name(value.view.tensor)
+        elif number in self._results:
+            wanted = local_name(self._results[number])
+        else:
+            wanted = _NAMES.get(value.dtype, "value")
+        return self._namer.take(wanted)
 
     def _express(
         self, value: Value, known: dict[int, k.Expression], position: Position, lanes: int
