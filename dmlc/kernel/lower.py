@@ -506,7 +506,7 @@ class _Writer:
         known = dict(scope.known)
         if dim is self._nest.block:
             known[dim] = scope.starts.get(dim, index(0))
-        at = self._values.position(number, dataclasses.replace(scope, known=known))
+        at = self._values.position(number, dataclasses.replace(scope, known=known), partly=True)
         emitter, elements = self._values.emitter(number, scope), self._nest.phases[number].elements
         names: dict[k.Expression, k.Local] = {}
         bases: dict[View, k.Expression] = {}
@@ -667,7 +667,9 @@ class _Writer:
         phase = self._nest.phases[number]
         following = operate("min", add(scope.known[dim], index(1)), index(dim.size - 1))
         known = {**scope.known, dim: self.frame.name(body, f"next_{dim.name}", following)}
-        at = self._values.position(number, dataclasses.replace(scope, known=known, bases={}))
+        at = self._values.position(
+            number, dataclasses.replace(scope, known=known, bases={}), partly=True
+        )
         rows: dict[k.Expression, k.Local] = {}
         found: dict[str, k.Expression] = {}
         for view in phase.elements.buffers():
@@ -684,7 +686,7 @@ class _Writer:
 
     def _is_shared(self, node: Node) -> bool:
         """Whether the work items of a group make one accumulator of theirs."""
-        return isinstance(node, Reduce) and find_shared(node) is not None
+        return isinstance(node, Reduce) and bool(find_shared(node))
 
     def _write_reduce(self, node: Reduce, scope: Scope) -> list[k.Statement]:
         number, frame = node.phase, self.frame
@@ -735,10 +737,10 @@ class _Writer:
             count = None
             if blocked and self._nest.block is not None:
                 count = scope.stops.get(self._nest.block) or self._nest.block.count
-            width, changes = self._block_width(), shared is not None
+            width, changes = self._block_width(), bool(shared)
             state, body = join_lanes(frame, state, count, width, changes=changes)
-        if shared is not None:
-            body += join_items(frame, state, self._nest.lanes, self._lanes, shared)
+        for axis in shared:
+            body += join_items(frame, state, self._nest.lanes, self._lanes, axis)
         if node.into is not None:
             ((each, own),) = zip(state.gathered, next(iter(state.registers.values())), strict=True)
             value = finish(each.fold, own, each.fold.dtype, in_order=state.serial)

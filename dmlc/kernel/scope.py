@@ -22,6 +22,7 @@ from dmlc.kernel.schedule.nest import (
     Pack,
     Point,
     Reduce,
+    Turns,
     inside,
     list_loops,
     list_phases,
@@ -95,12 +96,10 @@ def has_flush(node: Reduce) -> bool:
     return any(isinstance(n, Reduce) and n.array for n in walk(node.body))
 
 
-def find_shared(node: Reduce) -> str | None:
-    """The axis along which work items share what they reduce."""
-    for each in walk(node.body):
-        if isinstance(each, Loop) and each.kind is Kind.LANE and each.extent > 1:
-            return each.name
-    return None
+def find_shared(node: Reduce) -> list[str]:
+    """The axes along which work items share what they reduce."""
+    loops = [n for n in walk(node.body) if isinstance(n, Loop) and n.kind is Kind.LANE]
+    return [loop.name for loop in loops if loop.extent > 1]
 
 
 def roll(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
@@ -142,8 +141,13 @@ def find_levels(dims: Sequence[Dim], path: Sequence[Node]) -> dict[Dim, int]:
         for part, _ in dim.parts:
             settle(part, level)
 
-    for place, loop in enumerate(n for n in path if isinstance(n, Loop)):
-        settle(loop.dim, place + 1)
+    around = 0
+    for node in path:
+        if isinstance(node, Loop):
+            around += 1
+            settle(node.dim, around)
+        elif isinstance(node, Turns):
+            settle(node.turn, around)
     return levels
 
 

@@ -19,6 +19,7 @@ from dmlc.kernel.picked import spread_loads
 from dmlc.kernel.schedule.nest import Buffer, Dim, Into, Kind, Loop, Nest, Reduce, walk
 from dmlc.kernel.scope import Inside, Scope, both, find_levels, find_path, find_terms
 from dmlc.kernel.streaming import Streaming
+from dmlc.source import InternalError
 
 
 class Values:
@@ -87,7 +88,9 @@ class Values:
         vectors = [n for n in self._paths[number] if isinstance(n, Loop) and n.kind is Kind.VECTOR]
         return phase.tests_guard and not vectors
 
-    def position(self, number: int, scope: Scope) -> Position:
+    def position(self, number: int, scope: Scope, *, partly: bool = False) -> Position:
+        """Where views of a phase are; `partly` where not all dimensions are settled yet that they
+        move along."""
         terms = self.terms[number]
         based, bases = scope.bases.get(number, (frozenset[Dim](), {}))
 
@@ -96,6 +99,8 @@ class Values:
                 buffer = self._named.get(view.tensor)
                 own = buffer is None or buffer.dim is self._nest.block
                 return scope.output if own or buffer is None else scope.known[buffer.dim]
+            if not partly and not all(dim in scope.known for dim, _ in terms[view]):
+                raise InternalError(f"'{view.tensor}' is looked for where no point is settled")
             base = bases.get(view)
             known = scope.known if base is None else scope.known.keys() - based
             steps = [multiply(scope.known[d], s) for d, s in terms[view] if d in known]

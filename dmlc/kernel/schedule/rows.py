@@ -155,7 +155,8 @@ class _RowNest:
         inner = [Dim("k", size) for size in phase.space.sizes[along + 1 :]]
         number = self._add(phase, (*self._kept, x, *inner))
         node: Node = Point(number)
-        for dim in reversed(inner):
+        # Reads that a guard protects have a loop of their own, if need be one of a single point.
+        for dim in reversed(inner or [Dim("k", 1)]):
             node = Loop(dim, Kind.LOOP, 1, (node,), "k")
         return (Reduce(number, (node,), serial=True, into=Into(buffer, x)),)
 
