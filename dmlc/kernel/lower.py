@@ -861,7 +861,8 @@ class _Writer:
             self._values.emitter(number, scope),
         )
         streams = scope.streams.get(number)
-        flags = streams.flags if streams is not None and scope.lanes == self.frame.lanes else {}
+        whole = scope.lanes == self.frame.lanes or scope.together is not None
+        flags = streams.flags if streams is not None and whole else {}
         made: list[k.Statement] = []
         for store in emitter.stores(position, scope.lanes, flags):
             into, element = scope.packs.get(store.buffer, (None, index(0)))

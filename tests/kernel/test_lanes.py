@@ -12,7 +12,7 @@ from dmlc.ir.repeat import Repeat
 from dmlc.kernel import lanes
 from dmlc.kernel import nodes as k
 from dmlc.kernel.schedule import CPU
-from dmlc.pipeline import rewrite
+from dmlc.pipeline import make_kernels, rewrite
 from dmlc.transform.fuse import fuse
 from tests.kernel.lowering import lower_fusion
 from tests.kernel.statements import list_parts, walk
@@ -183,3 +183,14 @@ def test_what_is_alike_need_not_be_looked_at(
 
     monkeypatch.setattr(lanes, "join_repeats", find_nothing)
     assert lower(pool) == quick
+
+
+def test_large_results_stream_though_reads_lie_apart() -> None:
+    text = """
+    func @f(%X: f32[512, 56, 56]) -> (%Y) {{
+      %Y: f32[i0 < {n}, i1 < 112, i2 < 112] = %X[i0, div(i1, 2), div(i2, 2)]
+    }}"""
+    for count, streams in ((512, True), (8, False)):
+        _, (kernel,) = make_kernels(ir.parse(text.format(n=count)), "opencl", "cpu")
+        stores = [s for s in walk(kernel.body) if isinstance(s, k.Store)]
+        assert [(s.value.type.lanes, s.streaming is not None) for s in stores] == [(8, streams)]
