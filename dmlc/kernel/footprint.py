@@ -1,6 +1,6 @@
 """How much memory a kernel touches: of each tensor what its passes come by, each element once.
 
-It is asked for the caches' sake: which stores pass them by, `build` decides.
+It is asked for the caches' sake: which stores pass them by, `streaming` decides.
 """
 
 from __future__ import annotations

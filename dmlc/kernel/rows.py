@@ -6,7 +6,7 @@ makes that row in an array of its own, in vectors where memory lies so; folds al
 output; and stores the outputs, with what derives from them point by point, in vectors again.
 Where either fold takes the same few points of most outputs, these are written out (`unroll`), or
 the outputs are computed in vectors made of what a row has at hand (`pick`). How the loops are
-written is `row_loops`' business.
+written is `lower`'s business, and in which order `schedule`'s.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ from dmlc.kernel.schedule.nest import (
     Reduce,
     name_inner,
     name_kept,
+    nest_serial,
     share_blocks,
     walk,
 )
@@ -258,19 +259,14 @@ def _choose_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -
     kept = phases[0].space.kept_sizes
     outputs = name_kept(phases[0])
     dims = tuple(name_inner(phase, outputs, "k" if phase.gathered else "i") for phase in phases)
-    body: list[Node] = []
-    for number, (phase, own) in enumerate(zip(phases, dims, strict=True)):
-        node: Node = Point(number)
-        for axis in reversed(phase.space.inner):
-            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
-        body.append(Reduce(number, (node,), serial=True) if phase.gathered else node)
     share = share_outputs(phases, p)
     split = len(kept)
     while split > 0 and math.prod(kept[split - 1 :]) <= share:
         split -= 1
     inner, blocks = math.prod(kept[split:]), math.prod(kept[:split])
     run = min(max(1, share // inner), blocks)
-    nodes = tuple(body)
+    pairs = zip(phases, dims, strict=True)
+    nodes = tuple(nest_serial(number, phase, own) for number, (phase, own) in enumerate(pairs))
     together = find_together(function, phases, p)
     for axis in reversed(range(split, len(kept))):
         name, innermost = f"i{axis}", axis == len(kept) - 1

@@ -27,6 +27,7 @@ from dmlc.kernel.schedule.nest import (
     merge_dims,
     name_inner,
     name_kept,
+    nest_serial,
 )
 
 _COLUMNS = 32
@@ -85,20 +86,13 @@ def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
     output = merge_dims("output", kept)
     dims = tuple(name_inner(phase, kept, "k") for phase in phases)
     body = tuple(
-        _nest_serial(number, phase, own)
+        nest_serial(number, phase, own)
         for number, (phase, own) in enumerate(zip(phases, dims, strict=True))
     )
     lanes = Loop(output, Kind.LANE, 1, body, "lane", p.group_size)
     groups = Loop(output, Kind.GROUP, p.group_size, (lanes,), "group")
     words = "each computes 1 output"
     return Nest(tuple(phases), dims, (groups,), (("lane", p.group_size),), words=words)
-
-
-def _nest_serial(number: int, phase: Phase, dims: Sequence[Dim]) -> Node:
-    node: Node = Point(number)
-    for axis in reversed(phase.space.inner):
-        node = Loop(dims[axis], Kind.LOOP, 1, (node,), dims[axis].name)
-    return Reduce(number, (node,), serial=True) if phase.gathered else node
 
 
 def _choose_shared(phases: Sequence[Phase], p: Profile) -> Nest:

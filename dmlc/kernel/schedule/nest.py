@@ -272,6 +272,15 @@ def name_inner(phase: Phase, kept: Sequence[Dim], name: str) -> tuple[Dim, ...]:
     return tuple(dims)
 
 
+def nest_serial(number: int, phase: Phase, dims: Sequence[Dim]) -> Node:
+    """A phase's loops over the points of one output, in the order of the axes: what is reduced is
+    reduced one after the other."""
+    node: Node = Point(number)
+    for axis in reversed(phase.space.inner):
+        node = Loop(dims[axis], Kind.LOOP, 1, (node,), dims[axis].name)
+    return Reduce(number, (node,), serial=True) if phase.gathered else node
+
+
 def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:
     """Dimensions as one, the last of which runs fastest."""
     size = math.prod(dim.size for dim in dims if isinstance(dim.size, int))

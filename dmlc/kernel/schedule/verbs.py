@@ -28,6 +28,7 @@ from dmlc.kernel.schedule.nest import (
     merge_dims,
     name_inner,
     name_kept,
+    nest_serial,
     walk,
 )
 
@@ -44,13 +45,8 @@ def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
         kept if count is not None else name_inner(phase, kept, "k" if phase.gathered else "i")
         for phase in phases
     )
-    body: list[Node] = []
-    for number, (phase, own) in enumerate(zip(phases, dims, strict=True)):
-        node: Node = Point(number)
-        for axis in reversed(phase.space.inner):
-            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
-        body.append(Reduce(number, (node,), serial=True) if phase.gathered else node)
-    nodes = tuple(body)
+    pairs = zip(phases, dims, strict=True)
+    nodes = tuple(nest_serial(number, phase, own) for number, (phase, own) in enumerate(pairs))
     for dim in reversed(kept):
         nodes = (Loop(dim, Kind.LOOP, 1, nodes, dim.name),)
     return Nest(tuple(phases), dims, nodes)
@@ -89,16 +85,6 @@ def merge(nest: Nest, outer: Loop, name: str) -> Nest:
     ]
     made = Loop(merge_dims(name, parts), Kind.LOOP, 1, inner.body, name)
     return _replace(nest, outer, made)
-
-
-def merge_all(nest: Nest, outer: Loop, name: str) -> Nest:
-    """The chain of loops that begins with one as a single loop, whose variable has a name."""
-    made = Loop(outer.dim, outer.kind, outer.step, outer.body, name)
-    nest = _replace(nest, outer, made)
-    while len(chain([made])) > 1:
-        nest = merge(nest, made, name)
-        made = next(n for n in walk(nest.body) if isinstance(n, Loop) and n.name == name)
-    return nest
 
 
 def reorder(nest: Nest, outer: Loop) -> Nest:
