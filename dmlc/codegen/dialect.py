@@ -69,6 +69,12 @@ class Syntax:
     """`{c} ? {a} : {b}`, in three pieces where a long line may be broken."""
     is_infix: bool
     """Whether a choice is infix text, and not a call."""
+    vector: str
+    """The name of the type of `{n}` values of type `{T}`."""
+    lanes: str
+    """A vector of type `{T}` of the values `{a}`, one for each lane."""
+    vector_choice: tuple[str, str, str] | None = None
+    """The same as `choice` where each lane has a condition of its own, if that is a call."""
 
 
 def make_c_syntax(shared: str) -> Syntax:
@@ -82,6 +88,8 @@ def make_c_syntax(shared: str) -> Syntax:
         shared_array=shared + " {T} {x}[{n}];",
         choice=("{c}", "? {a}", ": {b}"),
         is_infix=True,
+        vector="{T}{n}",
+        lanes="({T})({a})",
     )
 
 
@@ -150,13 +158,18 @@ class Dialect:
     """A constant of a compute type, on one line, that reads back equal."""
     operations: Mapping[tuple[str, DataType], Entry]
     """By operation and operand type."""
+    masks: bool
+    """Whether comparisons of vectors give integers, 0 or -1, and not vectors of booleans."""
+    maps_lanes: bool
+    """Whether a function that is written for one value is called for each lane of a vector, by
+    another one that is written out; if not, it is written out for vectors."""
     promoted: frozenset[DataType]
     """The types of which a choice between two scalars is taken for one of a wider type."""
     conversions: Mapping[tuple[DataType, DataType], Entry]
     """By compute types, from and to."""
     loads: Mapping[DataType, Spelling]
     """`{p}` is the buffer, `{i}` the index inside infix text, `{j}` the index by itself, `{n}` the
-    number of lanes."""
+    number of lanes, and `{e}` the element as an array has it, or as many as there are lanes."""
     stores: Mapping[DataType, Spelling]
     """The same, with `{a}` for the value."""
     streaming: Mapping[DataType, Spelling]

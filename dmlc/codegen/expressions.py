@@ -19,6 +19,7 @@ from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
 from dmlc.codegen.zeros import Zeros
 from dmlc.kernel import nodes as k
+from dmlc.kernel.emit import operate
 from dmlc.kernel.rewrite import find_body, list_expressions, walk
 from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
@@ -73,8 +74,9 @@ class Expressions(abc.ABC):
             case k.Load():
                 return self._spell_load(expression)
             case k.Operate(operation=Definition() as operation, operands=operands):
-                given = ", ".join(self._pin(o).text for o in operands)
-                return Text(f"{self._use_function(operation)}({given})")
+                lanes = expression.type.lanes
+                given = ", ".join(self._repeat(o, self._pin(o)).text for o in operands)
+                return Text(f"{self._use_function(operation, lanes)}({given})")
             case k.Operate():
                 return self._spell_operation(expression)
             case k.Choose():
@@ -99,8 +101,9 @@ class Expressions(abc.ABC):
             case k.Shuffle():
                 return self._spell_shuffle(expression)
             case k.Numbers(values=values, type=type_):
+                name = self._type_name(type_.dtype, type_.lanes)
                 numbers = ", ".join(map(str, values))
-                return Text(f"({self._type_name(type_.dtype, type_.lanes)})({numbers})")
+                return Text(self._dialect.syntax.lanes.format(T=name, a=numbers))
             case k.Lead(buffer=buffer, bytes=bytes_):
                 places = {"p": self._names.spell(buffer), "n": bytes_, "I": self.index_type}
                 size = self._buffers[buffer].dtype.bytes
@@ -135,7 +138,7 @@ class Expressions(abc.ABC):
             return Text(made.text + self._dialect.index_suffixes[self._index])
         if not isinstance(expression, k.Broadcast):
             return made
-        if expression.type.dtype is DataType.BOOL:
+        if expression.type.dtype is DataType.BOOL and self._dialect.masks:
             text = f"({self._type_name(DataType.INT32, lanes)})({made.inner} ? -1 : 0)"
             return Text(text, mask=4)
         return Text(f"({self._type_name(expression.type.dtype, lanes)})({made.bare})")
@@ -160,11 +163,12 @@ class Expressions(abc.ABC):
             "i": index.inner,
             "j": index.text,
             "n": lanes,
+            "e": self._spell_element(load.buffer, load.index, lanes),
         }
         spelling = self._dialect.loads[buffer.dtype]
         text = self._fill(spelling, places, load.type.dtype, lanes, buffer.dtype)
-        mask = 1 if load.type.dtype is DataType.BOOL and lanes > 1 else 0
-        return Text(text, spelling.compound, mask)
+        is_mask = load.type.dtype is DataType.BOOL and lanes > 1 and self._dialect.masks
+        return Text(text, spelling.compound, 1 if is_mask else 0)
 
     def _spell_place(self, index: k.Expression) -> Text:
         """A position where an element is picked."""
@@ -173,6 +177,22 @@ class Expressions(abc.ABC):
             return made
         text = self._dialect.wide_index.format(j=made.text)
         return Text(text, compound=made.compound and text == made.text)
+
+    def name_element(self, buffer: str) -> str:
+        """The type of the elements of a buffer."""
+        found = self._buffers[buffer]
+        return self._name_vector(str(self._dialect.storage[found.dtype]), found.lanes)
+
+    def _spell_element(self, buffer: str, index: k.Expression, lanes: int) -> str:
+        """An element of a buffer, or as many as there are lanes, as an array has it."""
+        name, width = self._names.spell(buffer), self._buffers[buffer].lanes
+        if width == 1:
+            return f"{name}[{self._spell_place(index).text}]"
+        place = self._spell_place(_divide(index, width))
+        if lanes > 1:
+            return f"{name}[{place.text}]"
+        lane = self._spell_place(operate("mod", index, k.Literal(k.INDEX, width)))
+        return f"{name}[{place.text}][{lane.text}]"
 
     def _find_operation(self, expression: k.Operate) -> tuple[Entry, DataType]:
         """How an operation is written, and on which type. Of positions, what their plain spelling
@@ -227,7 +247,7 @@ class Expressions(abc.ABC):
         if lanes > 1 and dtype is DataType.BOOL:
             mask = max(w.mask for w in wide)
             wide = plain = [self._convert_mask(w, mask, lanes) for w in wide]
-        elif lanes > 1 and expression.type.dtype is DataType.BOOL:
+        elif lanes > 1 and expression.type.dtype is DataType.BOOL and self._dialect.masks:
             mask = self._measure(dtype)
         operator = _find_operator(entry, lanes)
         inner = [p.beside(operator, is_first=n == 0) for n, p in enumerate(plain)]
@@ -262,12 +282,15 @@ class Expressions(abc.ABC):
             width = mask or self._measure(expression.type.dtype)
             condition = self._convert_mask(condition, width, lanes)
         syntax = self._dialect.syntax
+        choice, is_infix = syntax.choice, syntax.is_infix
+        if expression.condition.type.lanes > 1 and syntax.vector_choice is not None:
+            choice, is_infix = syntax.vector_choice, False
         # Beside a comma, `<` and `>` may be taken for brackets.
-        bare = not syntax.is_infix and expression.type.dtype is not DataType.BOOL
+        bare = not is_infix and expression.type.dtype is not DataType.BOOL
         c, a, b = (t.text if bare else t.inner for t in (condition, then, otherwise))
-        pieces = tuple(piece.format(c=c, a=a, b=b) for piece in syntax.choice)
+        pieces = tuple(piece.format(c=c, a=a, b=b) for piece in choice)
         promoted = lanes == 1 and expression.type.dtype in self._dialect.promoted
-        return Text(" ".join(pieces), syntax.is_infix, mask, pieces, promoted=promoted)
+        return Text(" ".join(pieces), is_infix, mask, pieces, promoted=promoted)
 
     def _spell_shuffle(self, shuffle: k.Shuffle) -> Text:
         dtype, lanes = shuffle.type.dtype, shuffle.type.lanes
@@ -302,7 +325,8 @@ class Expressions(abc.ABC):
             "a": operand.text,
             "R": self._type_name(target, lanes),
         }
-        mask = source.bytes if target is DataType.BOOL and lanes > 1 else 0
+        is_mask = target is DataType.BOOL and lanes > 1 and self._dialect.masks
+        mask = source.bytes if is_mask else 0
         text = self._fill(entry, places, source, lanes, source, target)
         made = Text(text, entry.compound, mask)
         if source.is_float or not self._zeros.is_known(expression.operand):
@@ -328,7 +352,10 @@ class Expressions(abc.ABC):
 
     def _type_name(self, dtype: DataType, lanes: int) -> str:
         name = self.index_type if dtype.kind is Kind.INDEX else self._dialect.types[dtype]
-        return name + (str(lanes) if lanes > 1 else "")
+        return self._name_vector(name, lanes)
+
+    def _name_vector(self, name: str, lanes: int) -> str:
+        return self._dialect.syntax.vector.format(T=name, n=lanes) if lanes > 1 else name
 
     def _name_integer(self, dtype: DataType, lanes: int) -> str:
         """Nothing, where the language has none of that size."""
@@ -353,7 +380,7 @@ class Expressions(abc.ABC):
                 places["U"] = self._type_name(UNSIGNED[dtype.bytes], lanes)
         helper = (spelling.vector_helper if lanes > 1 else None) or spelling.helper
         if isinstance(helper, Definition):
-            places["H"] = self._use_function(helper)
+            places["H"] = self._use_function(helper, lanes)
         elif helper is not None and "{H}" in text:
             places["H"] = self._use_helper(helper, dtype, lanes, storage, result)
         positional = [places.pop(n) for n in ("0", "1") if n in places]
@@ -369,6 +396,8 @@ class Expressions(abc.ABC):
     ) -> str:
         """The name of a helper for a type, or for a conversion from it; its text joins those the
         file needs."""
+        if lanes > 1 and self._dialect.maps_lanes:
+            return self._map_lanes(self._use_helper(key, dtype, 1, storage, result), lanes)
         type_name = self._type_name(dtype, lanes)
         helpers = self._dialect.helpers
         exact = helpers.get(f"{key}_{type_name}") or helpers.get(f"{key}_x{lanes}")
@@ -402,10 +431,60 @@ class Expressions(abc.ABC):
         self.helpers[name] = helper.text.substitute(places)
         return name
 
+    def _map_lanes(self, name: str, lanes: int) -> str:
+        """The name of a function of vectors that calls another for each lane; its text joins what
+        the file needs."""
+        mapped = f"{name}_x{lanes}"
+        if mapped not in self.helpers:
+            dialect, (result, given) = self._dialect, _read_head(self.helpers[name], name)
+            wide = [(self._name_vector(type_name, lanes), each) for type_name, each in given]
+            calls = [
+                f"{name}({', '.join(f'{each}.{lane}' for _, each in given)})"
+                for lane in "xyzw"[:lanes]
+            ]
+            made = self._name_vector(result, lanes)
+            whole = dialect.syntax.lanes.format(T=made, a=", ".join(calls))
+            lines = [dialect.function(made, mapped, wide), f"    return {whole};", "}"]
+            self.helpers[mapped] = "\n".join(lines)
+        return mapped
+
     @abc.abstractmethod
-    def _use_function(self, definition: Definition) -> str:
+    def _use_function(self, definition: Definition, lanes: int) -> str:
         """The name of a function that is written out; its text, and what that needs, join what
         the file needs."""
+
+
+def _read_head(text: str, name: str) -> tuple[str, list[tuple[str, str]]]:
+    """The result's type of a function in C's way, and the type and name of each parameter."""
+    found = re.search(rf"^(\w+) {name}\((.*)\)$", text, re.MULTILINE)
+    if found is None:
+        raise InternalError(f"the head of function {name} is not in its text")
+    given = [each.removeprefix("const ").split() for each in found[2].split(", ")]
+    return found[1], [(type_name, parameter) for type_name, parameter in given]
+
+
+def _divide(index: k.Expression, width: int) -> k.Expression:
+    """A position by a number that it is a multiple of, or rounded down."""
+    match index:
+        case k.Literal(value=value):
+            return k.Literal(index.type, int(value) // width)
+        case k.Operate(operation=operation, operands=(left, right)):
+            if operation.name == "mul" and isinstance(right, k.Literal):
+                if right.value == width:
+                    return left
+                if int(right.value) % width == 0:
+                    return operate("mul", left, k.Literal(right.type, int(right.value) // width))
+            if operation.name in ("add", "sub"):
+                sides = _divide(left, width), _divide(right, width)
+                if not any(_is_quotient(side) for side in sides):
+                    return operate(operation.name, *sides)
+        case _:
+            pass
+    return operate("div", index, k.Literal(k.INDEX, width))
+
+
+def _is_quotient(index: k.Expression) -> bool:
+    return isinstance(index, k.Operate) and index.operation.name == "div"
 
 
 def _find_operator(entry: Spelling, lanes: int) -> str:

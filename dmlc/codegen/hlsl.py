@@ -83,6 +83,8 @@ def _spell(name: str, dtype: DataType) -> Entry:
         return _spell_integer(name, dtype)
     if dtype.kind is Kind.INDEX and name in ("min", "max"):
         return Spelling(f"{name}({{a}}, {{b}})")
+    if name in ("and", "or"):
+        return Spelling(INFIX[name], compound=True, vector=f"{name}({{a}}, {{b}})")
     if name in INFIX:
         return Spelling(INFIX[name], compound=True)
     return Unsupported(f"positions have no '{name}'")
@@ -199,18 +201,18 @@ def _float_literal(dtype: DataType, value: float) -> str:
 _DIRECT = tuple(t for t, s in STORAGE.items() if isinstance(s, str) and not t.is_storage_only)
 
 LOADS = MappingProxyType(
-    {t: Spelling("{p}[{j}]") for t in _DIRECT}
+    {t: Spelling("{e}") for t in _DIRECT}
     | {
-        T.FLOAT16: Spelling("(float){p}[{j}]"),
-        T.BFLOAT16: Spelling("{H}({p}[{j}])", helper="widen_bfloat16"),
+        T.FLOAT16: Spelling("({T}){e}"),
+        T.BFLOAT16: Spelling("{H}({e})", helper="widen_bfloat16"),
     }
 )
 
 STORES = MappingProxyType(
-    {t: Spelling("{p}[{j}] = {a};") for t in _DIRECT}
+    {t: Spelling("{e} = {a};") for t in _DIRECT}
     | {
-        T.FLOAT16: Spelling("{p}[{j}] = (float16_t){0};"),
-        T.BFLOAT16: Spelling("{p}[{j}] = (uint16_t){H}({a});", helper="narrow_bfloat16"),
+        T.FLOAT16: Spelling("{e} = ({S}){0};"),
+        T.BFLOAT16: Spelling("{e} = ({S}){H}({a});", helper="narrow_bfloat16"),
     }
 )
 
@@ -260,6 +262,7 @@ HLSL_6_2 = Dialect(
         elements_reason="structured buffers are indexed by 32 bits",
         index_bits=32,
         row=65535,
+        vector_lanes=4,
         precise=_PRECISE,
     ),
     types=TYPES,
@@ -269,6 +272,8 @@ HLSL_6_2 = Dialect(
     storage=STORAGE,
     literal=_literal,
     operations=_OPERATIONS,
+    masks=False,
+    maps_lanes=True,
     promoted=frozenset(),
     conversions=_CONVERSIONS,
     loads=LOADS,
@@ -283,7 +288,11 @@ HLSL_6_2 = Dialect(
     ),
     pin=None,
     unpinned=MappingProxyType({}),
-    syntax=make_c_syntax("groupshared"),
+    syntax=dataclasses.replace(
+        make_c_syntax("groupshared"),
+        lanes="{T}({a})",
+        vector_choice=("select({c},", "{a},", "{b})"),
+    ),
     local=_local,
     variable=_variable,
     function=_function,

@@ -234,7 +234,7 @@ def _render_kernel(
         BufferView(
             b.name,
             make_comment(b.tensor),
-            str(dialect.storage[b.dtype]),
+            speller.name_element(b.tensor),
             b.dtype.name.lower() + (", two to a word" if b.dtype in words else ""),
             b.slot,
             b.written,
@@ -309,6 +309,7 @@ def _bind_buffers(
         written = buffer.access is not k.Access.READ
         slot = counters[written] if dialect.registers else number
         counters[written] += 1
+        structure = _structure_bytes(buffer.dtype, dialect) * buffer.lanes
         bindings.append(
             BufferBinding(
                 mangler.spell(buffer.name),
@@ -317,7 +318,7 @@ def _bind_buffers(
                 written,
                 buffer.access is not k.Access.WRITE,
                 slot,
-                _structure_bytes(buffer.dtype, dialect) if dialect.registers else 0,
+                structure if dialect.registers else 0,
             )
         )
     return tuple(bindings)

@@ -159,11 +159,14 @@ class Speller(Expressions):
         if value.mask:
             value = self._convert_mask(value, 1, lanes)
         index = self._spell_place(store.index)
+        stored = self._dialect.storage[buffer.dtype]
         places = {
             "p": self._names.spell(store.buffer),
             "i": index.inner,
             "j": index.text,
             "n": lanes,
+            "e": self._spell_element(store.buffer, store.index, lanes),
+            "S": self._name_vector(stored, lanes) if isinstance(stored, str) else "",
             "a": value.text,
             "0": value.inner,
         }
@@ -194,10 +197,11 @@ class Speller(Expressions):
         }
         return self._fill(self._dialect.halves[dtype], places, dtype.compute, 1, dtype)
 
-    def _use_function(self, definition: Definition) -> str:
+    def _use_function(self, definition: Definition, lanes: int) -> str:
         needed = spell_function(self._dialect, definition)
         self.helpers |= {name: text for name, text in needed.items() if name not in self.helpers}
-        return PREFIX + definition.name
+        name = PREFIX + definition.name
+        return self._map_lanes(name, lanes) if lanes > 1 else name
 
 
 @functools.cache

@@ -224,6 +224,8 @@ WGSL = Dialect(
     storage=STORAGE,
     literal=_literal,
     operations=make_table(_spell),
+    masks=False,
+    maps_lanes=True,
     promoted=frozenset(),
     conversions=make_conversions(_convert),
     loads=MappingProxyType(
@@ -250,6 +252,8 @@ WGSL = Dialect(
         shared_array="var<workgroup> {x}: array<{T}, {n}>;",
         choice=("select({b},", "{a},", "{c})"),
         is_infix=False,
+        vector="vec{n}<{T}>",
+        lanes="{T}({a})",
     ),
     local=_local,
     variable=_variable,

@@ -107,6 +107,7 @@ class _Launch:
         cells = Cells(buffer.name, memory, self._items, self._fail)
         if buffer.dtype.compute is not buffer.dtype:
             cells.stored, cells.compute = buffer.dtype, buffer.dtype.compute
+        cells.vector = buffer.lanes
         written = [b.name for b in self._kernel.buffers if b.access is not k.Access.READ]
         is_read_only = all(self._memories[name] is not memory for name in written)
         cells.is_still = is_read_only and bool(memory.filled.all())

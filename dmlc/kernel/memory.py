@@ -125,6 +125,8 @@ class Cells:
         self.stored: DataType | None = None
         self.is_shared = items.all.size > 1
         """Whether several items may come to one element."""
+        self.vector = 1
+        """Vectors begin at multiples of so many elements."""
         self.is_still = False
         """Whether all elements may be read, and none is written."""
 
@@ -140,6 +142,10 @@ class Cells:
             outside = (places < 0) | (places >= self.size)
             what = f"element {places[outside][0]} of '{self._name}', which has {self.size}"
             self._fail(what, outside, who)
+        if lanes > 1 and self.vector > 1 and (first % self.vector).any():
+            wrong = first % self.vector != 0
+            what = f"a vector of '{self._name}' begins at element {first[wrong][0]}"
+            self._fail(what, np.broadcast_to(wrong[:, None], places.shape), who)
         if self.rows is None:
             return places
         begin = self._items.among(self.rows, who)

@@ -339,6 +339,9 @@ class Buffer:
     its kernels."""
     bytes: int | None = None
     """What the kernel touches of it; None where that is known at run time only."""
+    lanes: int = 1
+    """Where more than 1, it is an array of vectors of so many elements: what is read and stored of
+    it is one of these, or one element."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

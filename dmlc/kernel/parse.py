@@ -127,16 +127,16 @@ class _Parser(Scanner[k.Expression]):
             self.expect("=")
             self.scalars[name] = k.Scalar(name, type), self.extent()
             return
-        dtype, count = self.dtype(), None
+        type, count = self._type(), None
         if self.accept("["):
             count = self.integer("a size")
             self.expect("]")
         if kind == "buffer":
-            self.buffers[name] = self._buffer(k.Buffer(name, dtype, k.Access.READ, count))
+            self.buffers[name] = self._buffer(k.Buffer(name, type.dtype, k.Access.READ, count, lanes=type.lanes))
         elif count is None:
             self.fail("'['")
         else:
-            self.arrays[name] = k.Array(name, dtype, count, kind == "shared")
+            self.arrays[name] = k.Array(name, type.dtype, count, kind == "shared")
 
     def _buffer(self, buffer: k.Buffer) -> k.Buffer:
         token, known = self.token, {a.value: a for a in k.Access}

@@ -14,6 +14,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.element import tensor_strides
 from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.precise import name_arithmetic
+from dmlc.kernel.rewrite import find_body, list_expressions, walk
 from dmlc.kernel.schedule import Limits
 from dmlc.kernel.tidy import tidy
 from dmlc.kernel.verify import verify_kernel
@@ -29,6 +30,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
     Pass("name_offsets", lambda kernel, _: name_offsets(kernel)),
     Pass("tidy", lambda kernel, _: tidy(kernel)),
+    Pass("hold_vectors", lambda kernel, limits: hold_vectors(kernel, limits.vector_lanes)),
 )
 _verifies_each = False
 
@@ -54,6 +56,27 @@ def run_passes(
         kernel, step = each.run(kernel, limits), each.name
     verify_kernel(kernel, step, sizes)
     return kernel
+
+
+def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
+    """The same kernel, whose buffers are made of vectors where some of what it reads or stores is
+    one. As it is, where vectors have no fixed number of lanes."""
+    if not lanes:
+        return kernel
+    wide: set[str] = set()
+    pending = list(kernel.body)
+    while pending:
+        statement = pending.pop()
+        pending += find_body(statement)
+        if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
+            wide.add(statement.buffer)
+        for each in list_expressions(statement):
+            loads = (e for e in walk(each) if isinstance(e, k.Load))
+            wide.update(load.buffer for load in loads if load.type.lanes > 1)
+    buffers = tuple(
+        dataclasses.replace(b, lanes=lanes) if b.name in wide else b for b in kernel.buffers
+    )
+    return dataclasses.replace(kernel, buffers=buffers)
 
 
 def find_sizes(function: ir.Function, kernel: k.Kernel) -> dict[str, int]:

@@ -127,7 +127,8 @@ def print_expression(node: k.Expression) -> str:
 def _buffer(buffer: k.Buffer) -> str:
     count = "" if buffer.count is None else f"[{buffer.count}]"
     touched = "" if buffer.bytes is None else f", {buffer.bytes} bytes"
-    return f"buffer {buffer.name}: {buffer.dtype.short}{count} {buffer.access.value}{touched}"
+    element = show_type(k.Type(buffer.dtype, buffer.lanes))
+    return f"buffer {buffer.name}: {element}{count} {buffer.access.value}{touched}"
 
 
 def _array(array: k.Array) -> str:

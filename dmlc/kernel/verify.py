@@ -165,6 +165,7 @@ class _Verifier:
                 self._expect(index, k.INDEX)
                 stored = self._buffer(buffer, written=True)
                 self._expect(value, k.Type(stored.dtype.compute, value.type.lanes))
+                self._check_vector(stored, value.type)
                 if streaming is not None:
                     self._expect(streaming, k.BOOL)
             case k.Prefetch(buffer=buffer, index=index):
@@ -223,6 +224,12 @@ class _Verifier:
             self._fail(f"'{name}' is not for {'writing' if written else 'reading'}")
         return buffer
 
+    def _check_vector(self, buffer: k.Buffer, type: k.Type) -> None:
+        """What is read and stored of a buffer of vectors is one of these, or one element."""
+        if buffer.lanes > 1 and type.lanes not in (1, buffer.lanes):
+            whole = show_type(k.Type(buffer.dtype, buffer.lanes))
+            self._fail(f"'{buffer.name}' holds {whole}, and {type.lanes} elements are taken")
+
     def _array(self, name: str) -> k.Array:
         if name not in self._arrays:
             self._fail(f"there is no array '{name}'")
@@ -259,8 +266,9 @@ class _Verifier:
                 self._agree(expression, k.INDEX)
             case k.Load(buffer=buffer, index=index):
                 self._expect(index, k.INDEX)
-                dtype = self._buffer(buffer, written=False).dtype.compute
-                self._agree(expression, k.Type(dtype, made.lanes))
+                read = self._buffer(buffer, written=False)
+                self._agree(expression, k.Type(read.dtype.compute, made.lanes))
+                self._check_vector(read, made)
             case k.Element(array=array, index=index):
                 self._expect(index, k.INDEX)
                 self._agree(expression, k.Type(self._array(array).dtype, made.lanes))
