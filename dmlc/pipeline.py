@@ -24,7 +24,7 @@ from dmlc.parameters import expect_flag, expect_text
 from dmlc.program import Program
 from dmlc.report import Report, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
-from dmlc.transform.budget import Budget
+from dmlc.transform.cost import Budget
 from dmlc.transform.factor import take_out_factors
 from dmlc.transform.fuse import Fusion, fuse
 from dmlc.transform.narrow import narrow

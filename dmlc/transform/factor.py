@@ -26,8 +26,7 @@ from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
 from dmlc.ir.ranges import Interval, table_ranges
 from dmlc.scalars import OPERATIONS
-from dmlc.transform.clamp import clamp_stage
-from dmlc.transform.inline import TooManyPlacesError, inline_stages
+from dmlc.transform.inline import clamp_stage, inline_stages, is_inlinable
 from dmlc.transform.simplify import drop_unsound_pairs
 
 _MOST_FACTORS = 32
@@ -197,16 +196,13 @@ def _apply(total: Stage, parted: _Parted) -> Body:
 
 def _look_through(stage: Stage, earlier: Mapping[str, Stage]) -> Body:
     """The body of a sum with the stages computed in it that may hold factors of it."""
-    body = stage.body
     for _ in range(_MOST_LOOKED_THROUGH):
-        found = _find_product(body, earlier)
-        if found is None:
+        found = _find_product(stage.body, earlier)
+        made = stage if found is None else inline_stages(stage, {found.name: found})
+        if made is stage:
             break
-        try:
-            body = inline_stages(dataclasses.replace(stage, body=body), {found.name: found})
-        except TooManyPlacesError:
-            break
-    return body
+        stage = made
+    return stage.body
 
 
 def _find_product(body: Body, earlier: Mapping[str, Stage]) -> Stage | None:
@@ -226,8 +222,11 @@ def _find_product(body: Body, earlier: Mapping[str, Stage]) -> Stage | None:
         elif isinstance(instruction, Load) and instruction.tensor in earlier:
             stage = earlier[instruction.tensor]
             root = stage.body.instructions[stage.body.result]
-            plain = stage.reduction is None and not stage.dtype.is_storage_only
-            if plain and isinstance(root, Apply) and _may_hold_factor(stage.body, root):
+            if (
+                is_inlinable(stage)
+                and isinstance(root, Apply)
+                and _may_hold_factor(stage.body, root)
+            ):
                 return stage
     return None
 

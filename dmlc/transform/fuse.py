@@ -1,7 +1,7 @@
 """Decides which stages need no memory of their own, and puts the rest into kernels.
 
 Element-wise work that other stages read is computed where it is read, be it a result too, unless
-that costs more than storing it (`weigh`) or makes a kernel too large (`draw_in`). What stays is
+that costs more than storing it (`cost`) or makes a kernel too large (`inline`). What stays is
 `grouping`'s; `reasons` says why, and `traffic` what it moves. Where a 16-bit stage is not stored,
 its rounding stays (`rounding`).
 """
@@ -12,16 +12,15 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dmlc.ir import Function, Stage
-from dmlc.transform.budget import Budget
-from dmlc.transform.draw_in import Drawn, draw_in
+from dmlc.transform.cost import Budget, decide_stored
 from dmlc.transform.grouping import Plain, find_rows, group_stages
+from dmlc.transform.inline import Drawn, inline_producers, is_inlinable
 from dmlc.transform.passes import Draft, Pass
 from dmlc.transform.reasons import explain
 from dmlc.transform.rounding import carry_rounding, read_results, store_rounded
 from dmlc.transform.simplify import drop_unsound_pairs, simplify_bodies
-from dmlc.transform.store_on_way import Streams
+from dmlc.transform.streams import Streams
 from dmlc.transform.traffic import Move, add_moves, list_moves, total
-from dmlc.transform.weigh import weigh
 
 _USUAL = Budget()
 
@@ -119,10 +118,10 @@ def _part(function: Function, longest_row: int, budget: Budget) -> _Parted:
     """
     results = {r.name for r in function.results}
     inlinable = {s.name: s for s in function.stages if is_inlinable(s)}
-    weighed = weigh(function, inlinable, budget)
-    shared = dict(weighed.shared)
+    decision = decide_stored(function, inlinable, budget)
+    shared = dict(decision.shared)
     while True:
-        drawn = draw_in(function, inlinable, weighed.stored, shared, budget)
+        drawn = inline_producers(function, inlinable, decision.stored, shared, budget)
         rows = find_rows(drawn.stages, results, longest_row)
         streams = Streams(function, drawn.stages, budget)
         members, homes, apart_for = group_stages(drawn.stages, results, rows, budget, streams)
@@ -155,7 +154,7 @@ def _describe_groups(fused: Function, parted: _Parted) -> tuple[Group, ...]:
     stages = {s.name: s for s in fused.stages}
     groups: list[Group] = []
     for place, made_of in enumerate(parted.members):
-        found = [stages[s.name] for s in made_of.stages]
+        found = [stages[name] for name in made_of.stages]
         names = tuple(s.name for s in found)
         row = readers.get(names[0])
         whole = names if row is None else (row, *names)
@@ -187,12 +186,6 @@ def _store(fused: Function, parted: _Parted, groups: Sequence[Group], budget: Bu
         # Kernels with reductions store single elements.
         as_they_are.update(name for group in groups if group.passes for name in group.stages)
     return store_rounded(dataclasses.replace(fused, in_place=pairs), as_they_are)
-
-
-def is_inlinable(stage: Stage) -> bool:
-    """Whether a stage's value can be had without its memory: nothing is folded, and storing it
-    rounds nothing."""
-    return stage.reduction is None and not stage.dtype.is_storage_only
 
 
 def _is_read_later(

@@ -158,14 +158,14 @@ def _settle_all(stage: Stage, plans: Sequence[Plan], tables: Tables) -> bool:
 
 def _write_filled(stage: Stage, plan: Plan, tables: Tables, builder: Builder) -> list[int]:
     """The conditions that there is a place at all along an axis."""
-    filled = plan.window.counts > 0
+    filled = plan.counts > 0
     if plan.index is None or bool(filled.all()):
         return []
     row = builder.add(plan.index)
     first, last = int(filled.argmax()), len(filled) - 1 - int(filled[::-1].argmax())
     if not bool(filled[first : last + 1].all()):
         name = f"{stage.name}_counts"
-        number = read_places(builder, tables, name, plan.window.counts, (row,))
+        number = read_places(builder, tables, name, plan.counts, (row,))
         return [builder.apply("gt", number, builder.constant(0))]
     ends = [("ge", first)] * (first > 0) + [("le", last)] * (last + 1 < len(filled))
     return [builder.apply(name, row, builder.constant(end)) for name, end in ends]

@@ -9,15 +9,15 @@ What is inlined before is `fuse`'s to decide.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.ir import Index, Load, Stage, reads_own_place
+from dmlc.ir import Index, Stage, reads_own_place
 from dmlc.ir.index import find_dependencies
 from dmlc.scalars import COMBINERS, DataType
-from dmlc.transform.budget import Budget
+from dmlc.transform.cost import Budget
 from dmlc.transform.passes import Draft
-from dmlc.transform.store_on_way import Streams
+from dmlc.transform.streams import Streams
 
 _MOST_TRIED = 16
 """Groups that a stage is offered to: those after the first which might take it."""
@@ -27,43 +27,44 @@ class Plain:
     """A group of element-wise stages over one domain, in the making."""
 
     def __init__(self, first: Stage) -> None:
-        self.domain = first.domain
-        self.stages = [first]
+        self.stages = {first.name: first}
 
-    def holds(self, stage: Stage, load: Load) -> bool:
-        """Whether a stage of this group is read where and as the reader computes it: then it is
-        at hand in the same kernel."""
-        source = next(s for s in self.stages if s.name == load.tensor)
-        return not source.dtype.is_storage_only and reads_own_place(stage, load)
+    def join(self, stage: Stage) -> bool:
+        """Adds a stage over the same domain, if it reads those of the group where and as it
+        computes them: then they are at hand in the same kernel."""
+        for load in stage.body.loads():
+            source = self.stages.get(load.tensor)
+            if source is None:
+                continue
+            if source.dtype.is_storage_only or not reads_own_place(stage, load):
+                return False
+        self.stages[stage.name] = stage
+        return True
 
 
 Members: TypeAlias = Plain | Draft
 
 
 class _Room:
-    """How much of a kernel's room each group takes."""
+    """How much of a kernel's room a group takes."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._instructions: list[int] = []
-        self._tensors: list[dict[str, None]] = []
+        self._instructions = 0
+        self._tensors: dict[str, None] = {}
 
-    def has(self, place: int, stage: Stage) -> bool:
-        """Whether the group of that number has room for a stage."""
-        whole = self._instructions[place] + len(stage.body.instructions)
-        if whole > self._budget.most_instructions:
-            return False
-        tensors = self._tensors[place]
-        more = sum(name not in tensors for name in _list_tensors(stage))
-        return len(tensors) + more <= self._budget.most_buffers
+    def has(self, stage: Stage) -> bool:
+        """Whether there is room for a stage."""
+        whole = self._instructions + len(stage.body.instructions)
+        more = sum(name not in self._tensors for name in _list_tensors(stage))
+        return (
+            whole <= self._budget.most_instructions
+            and len(self._tensors) + more <= self._budget.most_buffers
+        )
 
-    def take(self, place: int, stage: Stage) -> None:
-        """The stage goes to that group, which may be a new one."""
-        if place == len(self._tensors):
-            self._instructions.append(0)
-            self._tensors.append({})
-        self._instructions[place] += len(stage.body.instructions)
-        self._tensors[place] |= dict.fromkeys(_list_tensors(stage))
+    def take(self, stage: Stage) -> None:
+        self._instructions += len(stage.body.instructions)
+        self._tensors |= _list_tensors(stage)
 
 
 def _list_tensors(stage: Stage) -> dict[str, None]:
@@ -140,46 +141,40 @@ class _Grouping:
         self.members: list[Members] = []
         self.reasons: dict[str, str] = {}
         self._streams = streams
+        self._budget = budget
         self._reads = {s.name: [load.tensor for load in s.body.loads()] for s in stages}
         for row, reader in rows.items():
             self._reads[reader] = [n for n in (*self._reads[row], *self._reads[reader]) if n != row]
         self._rows = rows
         self._with_rows = set(rows.values())
         self._homes: dict[str, int] = {}
-        self._room = _Room(budget)
-        self._plain: dict[object, list[int]] = {}
-        self._drafts: dict[object, list[int]] = {}
+        self._rooms: list[_Room] = []
+        self._noted: dict[tuple[type[Members], object], list[int]] = {}
+        """Where later stages look for a group to join, ascending."""
 
     def place(self, stage: Stage) -> None:
         """Finds a stage's group, or makes it one."""
         latest = max((self._homes.get(name, -1) for name in self._reads[stage.name]), default=-1)
         place = self._fold_on_way(stage, latest)
         if place is None:
-            place = self._find_draft(stage, latest)
-        if place is None:
-            place = self._find_plain(stage, latest)
+            candidates = self._list_candidates(stage, latest)
+            place = next((p for p in candidates if self._join(p, stage)), None)
         if place is None:
             place = len(self.members)
-            if is_foldable(stage):
-                self.members.append(Draft(stage, self._streams))
-            else:
-                self.members.append(Plain(stage))
-                if stage.reduction is None:
-                    self._plain.setdefault(stage.domain, []).append(place)
-        self._room.take(place, stage)
+            reduces = is_foldable(stage)
+            self.members.append(Draft(stage, self._streams) if reduces else Plain(stage))
+            self._rooms.append(_Room(self._budget))
+        self._rooms[place].take(stage)
         self._homes[stage.name] = place
-        if isinstance(self.members[place], Draft):
-            self._note(place, stage)
+        self._note(place, stage)
 
     def find_homes(self) -> dict[str, tuple[int, int]]:
         """Each stage's group and pass."""
         placed = {name: (place, 0) for name, place in self._homes.items()}
         for place, found in enumerate(self.members):
             if isinstance(found, Draft):
-                for number, made in enumerate(found.passes()):
-                    placed.update({m.stage: (place, number) for m in made.members})
-        placed.update({row: placed[reader] for row, reader in self._rows.items()})
-        return placed
+                placed |= {name: (place, number) for name, number in found.homes.items()}
+        return placed | {row: placed[reader] for row, reader in self._rows.items()}
 
     def _fold_on_way(self, stage: Stage, latest: int) -> int | None:
         """The group of element-wise stages that a reduction folds while it stores them: from here
@@ -187,9 +182,9 @@ class _Grouping:
         if latest < 0 or not is_foldable(stage) or stage.name in self._with_rows:
             return None
         found = self.members[latest]
-        if not isinstance(found, Plain) or not self._room.has(latest, stage):
+        if not isinstance(found, Plain) or not self._rooms[latest].has(stage):
             return None
-        started = Draft.start_on_way(stage, found.stages, self._streams)
+        started = Draft.start_on_way(stage, tuple(found.stages.values()), self._streams)
         if started is None:
             return None
         draft, refusal = started
@@ -197,57 +192,46 @@ class _Grouping:
             self.reasons[stage.name] = refusal
             return None
         self.members[latest] = draft
-        for each in found.stages:
+        for each in found.stages.values():
             self._note(latest, each)
         return latest
 
-    def _find_plain(self, stage: Stage, latest: int) -> int | None:
-        """The group of element-wise stages that takes a stage, and has it from here on; what it
-        reads is in groups up to `latest`."""
-        if stage.reduction is not None:
-            return None
-        candidates = self._plain.get(stage.domain, [])
-        first = bisect.bisect_left(candidates, latest)
-        for place in candidates[first : first + _MOST_TRIED]:
-            found = self.members[place]
-            near = [load for load in stage.body.loads() if self._homes.get(load.tensor) == place]
-            fits = isinstance(found, Plain) and all(found.holds(stage, load) for load in near)
-            if isinstance(found, Plain) and fits and self._room.has(place, stage):
-                found.stages.append(stage)
-                return place
-        return None
-
     def _note(self, place: int, stage: Stage) -> None:
-        """Where later stages that may join a group with reductions look for it."""
-        keys: list[object] = [*self._reads[stage.name], stage.name]
+        """Keeps where later stages that may join a group look for it."""
+        kind = type(self.members[place])
+        keys: list[object] = [*self._reads[stage.name], stage.name] if kind is Draft else []
         if stage.reduction is None:
             keys.append(stage.domain)
         for key in dict.fromkeys(keys):
-            noted = self._drafts.setdefault(key, [])
+            noted = self._noted.setdefault((kind, key), [])
             at = bisect.bisect_left(noted, place)
             if at == len(noted) or noted[at] != place:
                 noted.insert(at, place)
 
-    def _find_draft(self, stage: Stage, latest: int) -> int | None:
-        """The group with reductions that takes a stage, and has it from here on; what it reads is
-        in groups up to `latest`."""
-        if stage.name in self._with_rows:
-            return None
-        places: dict[int, None] = {}
-        for key in dict.fromkeys((*self._reads[stage.name], stage.domain)):
-            noted = self._drafts.get(key, [])
-            first = bisect.bisect_left(noted, latest)
-            places |= dict.fromkeys(noted[first : first + _MOST_TRIED])
-        for place in sorted(places)[:_MOST_TRIED]:
-            found = self.members[place]
-            if not isinstance(found, Draft) or not self._room.has(place, stage):
-                continue
-            first_stage = found.stages[0]
-            if first_stage.name in self._with_rows and not _derives(stage, first_stage):
-                continue
-            if found.join(stage):
-                return place
-        return None
+    def _list_candidates(self, stage: Stage, latest: int) -> Iterator[int]:
+        """The groups that might take a stage, those with reductions first; what it reads is in
+        groups up to `latest`."""
+        if stage.name not in self._with_rows:
+            keys = dict.fromkeys((*self._reads[stage.name], stage.domain))
+            found = {place for key in keys for place in self._list_noted(Draft, key, latest)}
+            yield from sorted(found)[:_MOST_TRIED]
+        if stage.reduction is None:
+            places = self._list_noted(Plain, stage.domain, latest)
+            yield from (place for place in places if isinstance(self.members[place], Plain))
+
+    def _list_noted(self, kind: type[Members], key: object, latest: int) -> list[int]:
+        noted = self._noted.get((kind, key), [])
+        first = bisect.bisect_left(noted, latest)
+        return noted[first : first + _MOST_TRIED]
+
+    def _join(self, place: int, stage: Stage) -> bool:
+        """Adds a stage to a group, if that takes it. One that keeps a row at hand takes what is
+        computed from it point by point alone."""
+        first, *_ = self.members[place].stages.values()
+        derives = stage.reduction is None and stage.domain == first.domain
+        if first.name in self._with_rows and not derives:
+            return False
+        return self._rooms[place].has(stage) and self.members[place].join(stage)
 
 
 def _order(stages: Sequence[Stage], results: set[str]) -> list[Stage]:
@@ -274,8 +258,3 @@ def is_foldable(stage: Stage) -> bool:
         return False
     extents = (*stage.domain, *(extent for _, extent in stage.reduction.axes))
     return all(isinstance(extent, int) and extent for extent in extents)
-
-
-def _derives(stage: Stage, total: Stage) -> bool:
-    """Whether a stage is computed point by point from a reduction over the same domain."""
-    return stage.reduction is None and stage.domain == total.domain

@@ -31,9 +31,9 @@ from dmlc.ir import (
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import Array, DataType, combiner_identity
-from dmlc.transform.clamp import clamp_reads
 from dmlc.transform.give_places import find_positions, give_places
-from dmlc.transform.settle import Settled, compute_within, settle
+from dmlc.transform.inline import clamp_reads, inline_stages, is_inlinable
+from dmlc.transform.settle import Settled, settle
 from dmlc.transform.simplify import Builder, drop_unsound_pairs, list_live
 from dmlc.transform.tabulate import Tables, list_roots, read_known, tabulate_stage
 from dmlc.transform.walk_axis import Plan, plan_axis, read_places, write_place
@@ -56,7 +56,7 @@ def narrow(function: Function, settled: Settled | None = None) -> Function:
         made = read_known(stage, tables) if stage.name in settled.known else None
         if made is None:
             short = _narrow_soundly(function, stages, stage, tables, names, stage.name in positions)
-            *before, made = (compute_within(each, read) for each in short)
+            *before, made = (inline_stages(each, read) for each in short)
             stages += before
         if made.name not in results and _is_read(made, tables):
             read[made.name] = made
@@ -91,9 +91,7 @@ def _narrow_soundly(
 
 def _is_read(stage: Stage, tables: Tables) -> bool:
     """Whether a stage is had without memory from positions and tables."""
-    if stage.reduction is not None or stage.dtype.is_storage_only:
-        return False
-    return all(load.tensor in tables for load in stage.body.loads())
+    return is_inlinable(stage) and all(load.tensor in tables for load in stage.body.loads())
 
 
 def narrow_stage(
@@ -183,13 +181,13 @@ def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
     if reduction is None:
         return stage
     body, builder = stage.body, Builder()
-    facts, own = IndexFacts(stage, tables.known), Index(plan.label, reduced=True)
+    facts, own = plan.facts, Index(plan.label, reduced=True)
     number = builder.constant(0) if plan.count == 1 else builder.add(own)
     place, conditions = write_place(stage, plan, tables, builder, number)
-    listed = _list_values(facts, plan, tables, builder, number)
+    listed = _list_values(plan, tables, builder, number)
     moved = {n: place for n, instruction in enumerate(body.instructions) if instruction == own}
     numbers = builder.copy(body, moved | listed)
-    conditions += _list_open(facts, plan, numbers)
+    conditions += _list_open(plan, numbers)
     conditions += [numbers[c] for c in facts.conditions if c not in plan.conditions]
     made = builder.make(numbers[body.result], builder.join(conditions))
     axes = tuple((a, plan.count if a == plan.label else e) for a, e in reduction.axes)
@@ -199,14 +197,12 @@ def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
     return dataclasses.replace(stage, body=made, reduction=kept)
 
 
-def _list_values(
-    facts: IndexFacts, plan: Plan, tables: Tables, builder: Builder, number: int
-) -> dict[int, int]:
+def _list_values(plan: Plan, tables: Tables, builder: Builder, number: int) -> dict[int, int]:
     """Where places come from a table, so do the positions and fractions that derive from them:
     what they are at the places walked is all that is known of them."""
     if plan.form is not None:
         return {}
-    stage, body = facts.stage, facts.stage.body
+    facts, stage, body = plan.facts, plan.facts.stage, plan.facts.stage.body
     inside = [
         facts.is_over(n, plan.over)
         and plan.over[-1] in facts.dependencies[n]
@@ -215,11 +211,10 @@ def _list_values(
     ]
     roots = list_roots(body, inside)
     row = plan.row(builder)
-    filled = plan.window.counts[:, None] > 0
     made: dict[int, int] = {}
-    for root, whole in zip(roots, _spread(facts, plan, roots), strict=True):
-        found = np.where(filled, np.take_along_axis(whole, plan.places, axis=1), 0)
-        if whole.dtype == np.int64:
+    for root, values in zip(roots, plan.evaluate(roots), strict=True):
+        found = np.where(plan.counts[:, None] > 0, values, 0)
+        if values.dtype == np.int64:
             name = f"{stage.name}_places"
             made[root] = read_places(builder, tables, name, found, (row, number))
         else:
@@ -228,17 +223,9 @@ def _list_values(
     return made
 
 
-def _list_open(facts: IndexFacts, plan: Plan, numbers: Sequence[int]) -> list[int]:
+def _list_open(plan: Plan, numbers: Sequence[int]) -> list[int]:
     """The settled conditions that still do not hold everywhere, in the new body."""
     if plan.form is None or plan.is_whole or plan.is_exact:
         return []
-    found = zip(plan.conditions, _spread(facts, plan, plan.conditions), strict=True)
+    found = zip(plan.conditions, plan.evaluate(plan.conditions), strict=True)
     return [numbers[condition] for condition, holds in found if plan.leaves_out(holds)]
-
-
-def _spread(facts: IndexFacts, plan: Plan, values: Sequence[int]) -> list[Array]:
-    """Values by position of the domain and place of the axis."""
-    found = facts.evaluate(values, plan.over) or ()
-    return [
-        np.broadcast_to(v.reshape((1,) * (2 - v.ndim) + v.shape), plan.holds.shape) for v in found
-    ]

@@ -5,9 +5,9 @@ of these and walks *inner* dimensions there, pass after pass. A reduction's doma
 and its axes are inner; an element-wise stage that reads it at its own point runs over both, after
 it. So a sum, the values derived from it and the pass that applies them are one kernel, which needs
 no memory for the sum. A pass that folds may store element-wise stages over its own points on the
-way, be they what it folds or something else (`store_on_way`).
+way, be they what it folds or something else (`streams`).
 
-`fuse` decides which stages to try; how a pass is walked is the kernels' business.
+`grouping` decides which stages to try; how a pass is walked is the kernels' business.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from dmlc.ir import Index, Load, Stage
-from dmlc.transform.store_on_way import Streams
+from dmlc.transform.streams import Course, Streams
 
 MOST_REDUCTIONS = 8
 """Reductions in one group: each takes registers, and memory shared in a work group."""
@@ -43,24 +43,33 @@ class Pass:
     reduces: bool
 
 
+@dataclasses.dataclass(slots=True)
+class _Open:
+    """A pass that takes more stages. `axes` has its stages, as `Member` has each."""
+
+    inner: tuple[int, ...]
+    reduces: bool
+    order: tuple[int, ...] | None
+    """The dimensions from the outermost in, where all that it reads suits that."""
+    axes: dict[str, dict[Index, int]] = dataclasses.field(default_factory=dict)
+    reads: set[str] = dataclasses.field(default_factory=set[str])
+    whole: set[str] = dataclasses.field(default_factory=set[str])
+    """What it reads, or stores on its way, one element at every point."""
+    stores: bool = False
+    """Whether it folds, and stores on its way."""
+
+
 class Draft:
     """A group with reductions in the making."""
 
     def __init__(self, first: Stage, streams: Streams | None = None) -> None:
-        self.kept = _long(first.domain)
+        self.kept = _list_long(first)
+        self.stages: dict[str, Stage] = {}
+        self.homes: dict[str, int] = {}
+        """The number of each stage's pass."""
+        self._passes: list[_Open] = []
         self._streams = streams
-        self.stages: list[Stage] = []
-        self._axes: dict[str, dict[Index, int]] = {}
-        self._homes: dict[str, int] = {}
-        self._passes: list[tuple[tuple[int, ...], bool, list[str]]] = []
-        self._reads: list[set[str]] = []
-        self._orders: list[tuple[int, ...] | None] = []
-        """The dimensions of each pass from the outermost in, where all that it reads suits that."""
-        self._whole: list[set[str]] = []
-        """What each pass reads, or stores on its way, one element at every point."""
-        self._storing: set[int] = set()
-        """The passes that fold and store on their way."""
-        axes = self._map_reduction(first)
+        axes = _map_reduction(first)
         if axes is None:
             raise ValueError(f"{first.name} is no reduction of fixed sizes")
         self._take(first, axes, 0)
@@ -75,25 +84,29 @@ class Draft:
         draft = cls(fold, streams)
         if not all(draft._join_on_way(stage, is_new=True) for stage in stages):
             return None
-        if not draft._reads_at_hand(fold, draft._axes[fold.name], 0):
+        if not draft._reads_at_hand(fold, draft._passes[0].axes[fold.name], 0):
             return None
-        draft.stages = [*stages, fold]
-        order = draft._orders[0] or ()
+        draft.stages = {s.name: s for s in (*stages, fold)}
+        order = draft._passes[0].order or ()
         refusals = [streams.refuse(stage, order, len(draft.kept)) for stage in stages]
         return draft, next(filter(None, refusals), None)
 
     def passes(self) -> tuple[Pass, ...]:
         return tuple(
-            Pass(tuple(Member(n, tuple(self._axes[n].items())) for n in names), inner, reduces)
-            for inner, reduces, names in self._passes
+            Pass(
+                tuple(Member(name, tuple(axes.items())) for name, axes in made.axes.items()),
+                made.inner,
+                made.reduces,
+            )
+            for made in self._passes
         )
 
     def list_on_way(self) -> list[str]:
         """The element-wise stages in passes that fold."""
         return [
-            s.name
-            for s in self.stages
-            if s.reduction is None and self._passes[self._homes[s.name]][1]
+            name
+            for name, stage in self.stages.items()
+            if stage.reduction is None and self._passes[self.homes[name]].reduces
         ]
 
     def join(self, stage: Stage) -> bool:
@@ -104,28 +117,25 @@ class Draft:
         if any(isinstance(extent, str) or extent == 0 for extent in stage.domain):
             return False
         if stage.reduction is not None:
-            return self._join_reduction(stage, stage.reduction.combiner)
+            return self._join_reduction(stage)
         return self._join_applied(stage) or self._join_beside(stage) or self._join_on_way(stage)
 
-    def _join_reduction(self, stage: Stage, combiner: str) -> bool:
-        axes = self._map_reduction(stage)
-        full = sum(s.reduction is not None for s in self.stages) >= MOST_REDUCTIONS
-        if axes is None or full or _long(stage.domain) != self.kept:
+    def _join_reduction(self, stage: Stage) -> bool:
+        axes = _map_reduction(stage)
+        full = sum(s.reduction is not None for s in self.stages.values()) >= MOST_REDUCTIONS
+        if axes is None or full or _list_long(stage) != self.kept:
             return False
-        own = self._own_loads(stage)
-        inner = self._inner(stage, axes)
+        own, inner = self._own_loads(stage), self._inner(stage, axes)
         reads = {load.tensor for load in stage.body.loads()}
-        for number, (sizes, reduces, _) in enumerate(self._passes):
-            beside = reduces and sizes == inner and self._reads_at_hand(stage, axes, number)
-            if beside and number in self._storing:
-                beside = self._find_order(stage, axes) == self._orders[number]
-            if beside and (own or reads & self._reads[number]):
-                self._take(stage, axes, number)
-                return True
+        for number, made in enumerate(self._passes):
+            beside = made.reduces and made.inner == inner
+            if beside and self._reads_at_hand(stage, axes, number):
+                suits = not made.stores or self._find_order(stage, axes) == made.order
+                if suits and (own or reads & made.reads):
+                    return self._take(stage, axes, number)
         if not own or not self._reads_at_hand(stage, axes, len(self._passes)):
             return False
-        self._take(stage, axes, len(self._passes))
-        return True
+        return self._take(stage, axes, len(self._passes))
 
     def _join_applied(self, stage: Stage) -> bool:
         """Takes an element-wise stage that reads reductions of the group."""
@@ -134,143 +144,111 @@ class Draft:
         if not maps or maps[0] is None or any(m != maps[0] for m in maps):
             return False
         axes = dict(maps[0])
-        for axis, extent in enumerate(stage.domain):
-            index = Index(axis)
-            if extent != 1 and index not in axes:
+        for index in stage.indices:
+            if stage.extent(index) != 1 and index not in axes:
                 axes[index] = len(axes)
-        earliest, inner = self._earliest(own), self._inner(stage, axes)
-        for number, (sizes, reduces, _) in enumerate(self._passes):
-            if not reduces and sizes == inner and number >= earliest:
-                self._take(stage, axes, number)
-                return True
-        if not self._join_on_way(stage):
-            self._take(stage, axes, len(self._passes))
-        return True
+        latest, inner = max(self.homes[load.tensor] for load in own), self._inner(stage, axes)
+        for number, made in enumerate(self._passes):
+            if not made.reduces and made.inner == inner and number > latest:
+                return self._take(stage, axes, number)
+        return self._join_on_way(stage) or self._take(stage, axes, len(self._passes))
 
     def _join_beside(self, stage: Stage) -> bool:
         """Takes an element-wise stage that reads nothing of the group, beside one over the very
-        same domain."""
+        same domain. A pass over the kept points is short: nothing is won there."""
         if self._own_loads(stage):
             return False
-        for other in self.stages:
-            number = self._homes[other.name]
-            applies = other.reduction is None and not self._passes[number][1]
-            if applies and other.domain == stage.domain:
-                if not self._passes[number][0]:
-                    continue  # A pass over the kept points is short: nothing is won.
-                self._take(stage, dict(self._axes[other.name]), number)
-                return True
+        for name, other in self.stages.items():
+            made = self._passes[self.homes[name]]
+            applies = other.reduction is None and not made.reduces
+            if applies and other.domain == stage.domain and made.inner:
+                return self._take(stage, dict(made.axes[name]), self.homes[name])
         return False
 
     def _join_on_way(self, stage: Stage, is_new: bool = False) -> bool:
         """Takes an element-wise stage that a pass which folds stores on its way: it has the points
         of the pass, and reads some of what that reads. In a group that `is_new`, the fold reads
         it, or one beside it."""
-        streams = self._streams
-        course = streams and stage.reduction is None and streams.find_course(stage.name)
-        if not streams or not course:
+        streams, course = self._streams, self._find_course(stage)
+        if streams is None or course is None or stage.reduction is not None:
             return False
         sizes = [stage.extent(index) for index in course.indices]
-        for number, (inner, reduces, _) in enumerate(self._passes):
-            order = self._orders[number] if reduces and inner else None
-            if order is None or [(*self.kept, *inner)[d] for d in order] != sizes:
+        for number, made in enumerate(self._passes):
+            order = made.order if made.reduces and made.inner else None
+            if order is None or [(*self.kept, *made.inner)[d] for d in order] != sizes:
                 continue
             axes = dict(zip(course.indices, order, strict=True))
             if not self._reads_at_hand(stage, axes, number):
                 continue
-            shares = is_new or course.whole & self._whole[number]
+            shares = is_new or course.whole & made.whole
             if shares and (is_new or streams.refuse(stage, order, len(self.kept)) is None):
-                self._take(stage, axes, number)
-                return True
+                return self._take(stage, axes, number)
         return False
+
+    def _find_course(self, stage: Stage) -> Course | None:
+        return None if self._streams is None else self._streams.find_course(stage.name)
 
     def _find_order(self, stage: Stage, axes: dict[Index, int]) -> tuple[int, ...] | None:
         """The dimensions of a pass as a stage would go through them, from the outermost in."""
-        course = self._streams and self._streams.find_course(stage.name)
-        return tuple(axes[index] for index in course.indices) if course else None
+        course = self._find_course(stage)
+        return None if course is None else tuple(axes[index] for index in course.indices)
 
     def _reads_at_hand(self, stage: Stage, axes: dict[Index, int], number: int) -> bool:
         """Whether what a stage in a pass reads of the group is at hand there: reductions of passes
         before, and what the pass itself stores on its way, at the point itself."""
         for load in self._own_loads(stage):
-            source = next(s for s in self.stages if s.name == load.tensor)
+            source, home = self.stages[load.tensor], self.homes[load.tensor]
             if source.reduction is not None:
-                at_hand = self._map_load(stage, load, reduced=axes) is not None
-                if not at_hand or self._homes[source.name] >= number:
+                found = self._map_load(stage, load)
+                if home >= number or found is None:
+                    return False
+                if any(axes.get(index) != dimension for index, dimension in found.items()):
                     return False
                 continue
-            own = self._axes[source.name]
+            own = self._passes[home].axes[load.tensor]
             places = [stage.body.instructions[i] for i in load.indices]
             found = [axes.get(p) if isinstance(p, Index) else None for p in places]
-            wanted = [own.get(Index(axis)) for axis in range(len(places))]
-            if self._homes[source.name] != number or found != wanted:
+            if home != number or found != [own.get(Index(axis)) for axis in range(len(places))]:
                 return False
         return True
 
     def _own_loads(self, stage: Stage) -> list[Load]:
-        return [load for load in stage.body.loads() if load.tensor in self._homes]
+        return [load for load in stage.body.loads() if load.tensor in self.homes]
 
-    def _earliest(self, own: list[Load]) -> int:
-        return 1 + max((self._homes[load.tensor] for load in own), default=-1)
-
-    def _take(self, stage: Stage, axes: dict[Index, int], number: int) -> None:
+    def _take(self, stage: Stage, axes: dict[Index, int], number: int) -> bool:
+        order = self._find_order(stage, axes)
         if number == len(self._passes):
-            self._passes.append((self._inner(stage, axes), stage.reduction is not None, []))
-            self._reads.append(set())
-            self._orders.append(self._find_order(stage, axes))
-            self._whole.append(set())
-        self._passes[number][2].append(stage.name)
-        self._reads[number] |= {load.tensor for load in stage.body.loads()}
-        self._note_course(stage, axes, number)
-        self.stages.append(stage)
-        self._axes[stage.name] = axes
-        self._homes[stage.name] = number
-
-    def _note_course(self, stage: Stage, axes: dict[Index, int], number: int) -> None:
-        """Keeps what is known of how a pass goes through its points."""
-        course = self._streams and self._streams.find_course(stage.name)
-        if not course or self._find_order(stage, axes) != self._orders[number]:
-            self._orders[number] = None
-            return
-        self._whole[number] |= course.whole
-        if self._passes[number][1] and stage.reduction is None:
-            self._storing.add(number)
-            self._whole[number].add(stage.name)
+            reduces = stage.reduction is not None
+            self._passes.append(_Open(self._inner(stage, axes), reduces, order))
+        made, course = self._passes[number], self._find_course(stage)
+        made.axes[stage.name] = axes
+        made.reads.update(load.tensor for load in stage.body.loads())
+        if course is None or order != made.order:
+            made.order = None
+        else:
+            made.whole |= course.whole
+            if made.reduces and stage.reduction is None:
+                made.stores = True
+                made.whole.add(stage.name)
+        self.stages[stage.name] = stage
+        self.homes[stage.name] = number
+        return True
 
     def _inner(self, stage: Stage, axes: dict[Index, int]) -> tuple[int, ...]:
-        sizes = {dimension: stage.extent(index) for index, dimension in axes.items()}
-        return tuple(
-            size
-            for dimension, size in sorted(sizes.items())
-            if dimension >= len(self.kept) and isinstance(size, int)
-        )
+        found = {dimension: stage.extent(index) for index, dimension in axes.items()}
+        inner = (found[dimension] for dimension in sorted(found) if dimension >= len(self.kept))
+        return tuple(size for size in inner if isinstance(size, int))
 
-    def _map_reduction(self, stage: Stage) -> dict[Index, int] | None:
-        """The dimensions of a reduction's axes: what it keeps in order, then what it folds."""
-        if stage.reduction is None:
-            return None
-        axes: dict[Index, int] = {}
-        for axis, extent in enumerate(stage.domain):
-            if extent != 1:
-                axes[Index(axis)] = len(axes)
-        for label, extent in stage.reduction.axes:
-            if isinstance(extent, str):
-                return None
-            if extent != 1:
-                axes[Index(label, reduced=True)] = len(axes)
-        return axes
-
-    def _map_load(
-        self, stage: Stage, load: Load, reduced: dict[Index, int] | None = None
-    ) -> dict[Index, int] | None:
+    def _map_load(self, stage: Stage, load: Load) -> dict[Index, int] | None:
         """Which kept dimension each axis of a reader is, where it reads a reduction of the group
         at its own point; None where it reads anything else, or elsewhere."""
-        source = next(s for s in self.stages if s.name == load.tensor)
+        source = self.stages[load.tensor]
         if source.reduction is None or source.dtype.is_storage_only:
             return None
+        axes = self._passes[self.homes[source.name]].axes[source.name]
         found: dict[Index, int] = {}
         for axis, number in enumerate(load.indices):
-            dimension = self._axes[source.name].get(Index(axis))
+            dimension = axes.get(Index(axis))
             if dimension is None:
                 continue  # An axis of size 1: there is one place to read.
             index = stage.body.instructions[number]
@@ -278,12 +256,19 @@ class Draft:
                 return None
             if stage.extent(index) != self.kept[dimension]:
                 return None
-            if reduced is not None and reduced.get(index) != dimension:
-                return None
             found[index] = dimension
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def _long(domain: tuple[int | str, ...]) -> tuple[int, ...]:
-    """The sizes of the axes longer than 1."""
-    return tuple(extent for extent in domain if isinstance(extent, int) and extent != 1)
+def _list_long(stage: Stage) -> tuple[int, ...]:
+    """The sizes of the axes of a stage's domain that are longer than 1."""
+    return tuple(extent for extent in stage.domain if isinstance(extent, int) and extent != 1)
+
+
+def _map_reduction(stage: Stage) -> dict[Index, int] | None:
+    """The dimensions of a reduction's axes: what it keeps in order, then what it folds."""
+    reduction = stage.reduction
+    if reduction is None or any(isinstance(extent, str) for _, extent in reduction.axes):
+        return None
+    long = [index for index in stage.indices if stage.extent(index) != 1]
+    return {index: dimension for dimension, index in enumerate(long)}

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dmlc.ir import Function, Stage
 from dmlc.ir.index import find_index_only
 from dmlc.scalars import Array
-from dmlc.transform.inline import TooManyPlacesError, inline_stages
+from dmlc.transform.inline import inline_stages, is_inlinable
 from dmlc.transform.simplify import drop_unsound_pairs, list_live
 from dmlc.transform.tabulate import evaluate_stage, is_index_only
 
@@ -34,12 +34,12 @@ def settle(function: Function) -> Settled:
     known: dict[str, Array] = {}
     stages: list[Stage] = []
     for stage in function.stages:
-        made = compute_within(stage, _list_placed(stage, inlined))
+        made = inline_stages(stage, _list_placed(stage, inlined))
         if is_index_only(made, known):
             values = evaluate_stage(made, known)
             if values is not None:
                 known[made.name] = values
-            elif made.name not in results and _is_computed(made):
+            elif made.name not in results and is_inlinable(made):
                 inlined[made.name] = made
         stages.append(made)
     if not inlined:
@@ -47,11 +47,6 @@ def settle(function: Function) -> Settled:
     live = list_live(stages, results)
     whole = dataclasses.replace(function, stages=live)
     return Settled(drop_unsound_pairs(whole), known)
-
-
-def _is_computed(stage: Stage) -> bool:
-    """Whether a stage may be computed where it is read: storing it rounds nothing."""
-    return stage.reduction is None and not stage.dtype.is_storage_only
 
 
 def _list_placed(stage: Stage, inlined: Mapping[str, Stage]) -> dict[str, Stage]:
@@ -65,13 +60,3 @@ def _list_placed(stage: Stage, inlined: Mapping[str, Stage]) -> dict[str, Stage]
     }
     read = dict.fromkeys(load.tensor for load in stage.body.loads())
     return {n: inlined[n] for n in read if n in inlined and n not in elsewhere}
-
-
-def compute_within(stage: Stage, inlined: Mapping[str, Stage]) -> Stage:
-    """A stage that computes others itself, but where it wants one at too many places."""
-    if not any(load.tensor in inlined for load in stage.body.loads()):
-        return stage
-    try:
-        return dataclasses.replace(stage, body=inline_stages(stage, inlined))
-    except TooManyPlacesError:
-        return stage

@@ -8,7 +8,7 @@ else places that a table lists. What is made of a plan is `narrow`'s business.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -22,41 +22,36 @@ from dmlc.transform.tabulate import Tables
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Window:
-    """The places that pass at each position of the domain: how many, the first and the last; and
-    for all positions, `count` steps that meet them."""
-
-    counts: Array
-    first: Array
-    last: Array
-    step: int
-    count: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """How an axis is walked: over `count` places for each position `index` of the domain."""
+    """How an axis is walked: over some `places` for each position `index` of the domain."""
 
+    facts: IndexFacts
     label: int
     index: Index | None
     conditions: tuple[int, ...]
     """Those that are settled by it."""
     holds: Array
     """By position and place, whether all of them hold."""
-    window: Window
-    form: FloorForm | None
-    """The first place, in closed form; None where places come from a table."""
     places: Array
-    """By position and number: the place walked."""
+    """By position and number, the place that is walked; some may be beyond the axis."""
+    step: int = 1
+    form: FloorForm | None = None
+    """The first place, in closed form; None where places come from a table."""
 
     @property
     def count(self) -> int:
-        return self.window.count
+        """The places that are walked."""
+        return self.places.shape[1]
 
     @property
     def size(self) -> int:
         """The places that the axis has."""
         return self.holds.shape[1]
+
+    @property
+    def counts(self) -> Array:
+        """The places that pass, by position."""
+        return self.holds.sum(axis=1)
 
     @property
     def over(self) -> tuple[Index, ...]:
@@ -68,42 +63,46 @@ class Plan:
         """The position of the domain, as a value."""
         return builder.constant(0) if self.index is None else builder.add(self.index)
 
-    def leaves_out(self, holds: Array) -> bool:
-        """Whether a condition that holds there fails at some place that is walked."""
-        return not bool((self._pass_there(holds) | ~self._are_places()).all())
+    def evaluate(self, values: Sequence[int]) -> list[Array]:
+        """Values at the places walked, or at those nearest to them."""
+        found = self.facts.evaluate(values, self.over) or ()
+        return [self._take(np.broadcast_to(v, v.shape[:-2] + self.holds.shape)) for v in found]
 
+    def _take(self, values: Array) -> Array:
+        return np.take_along_axis(values, np.clip(self.places, 0, self.size - 1), axis=1)
+
+    @property
     def _are_places(self) -> Array:
         return (self.places >= 0) & (self.places < self.size)
 
-    def _pass_there(self, holds: Array) -> Array:
-        """Whether a condition holds at the places walked, or at those nearest to them."""
-        return np.take_along_axis(holds, np.clip(self.places, 0, self.size - 1), axis=1)
+    @property
+    def _passing(self) -> Array:
+        return self._take(self.holds) & self._are_places
+
+    def leaves_out(self, holds: Array) -> bool:
+        """Whether a condition that holds there fails at some place that is walked."""
+        return bool((self._are_places & ~holds).any())
 
     @property
     def is_whole(self) -> bool:
         """Whether every place that is walked, and is one, passes."""
-        return self.form is not None and not self.leaves_out(self.holds)
+        return self.form is not None and not self.leaves_out(self._take(self.holds))
 
     @property
     def is_exact(self) -> bool:
         """Whether the places that pass are the first of those walked."""
-        filled = self.window.counts > 0
-        starts = self.places[:, 0] == self.window.first
-        gapless = (
-            self.window.last == self.window.first + (self.window.counts - 1) * self.window.step
-        )
-        return bool((starts & gapless)[filled].all())
+        first = np.arange(self.count) < self.counts[:, None]
+        return bool((first == self._passing).all())
 
     def fit_last(self) -> FloorForm | None:
         """The last place at each position in closed form, where those of the places walked that
         are not beyond it are just those that pass."""
-        positions, filled = np.arange(len(self.window.counts)), self.window.counts > 0
-        form = fit_clamped(positions[filled], self.window.last[filled])
+        positions, filled = np.arange(len(self.holds)), self.counts > 0
+        form = fit_clamped(positions[filled], _find_last(self.holds)[filled])
         if form is None:
             return None
-        walked = self.places <= form.evaluate(positions)[:, None]
-        passes = self._pass_there(self.holds) & self._are_places()
-        return form if bool((walked & (self.places >= 0) == passes).all()) else None
+        walked = (self.places <= form.evaluate(positions)[:, None]) & (self.places >= 0)
+        return form if bool((walked == self._passing).all()) else None
 
 
 def plan_axis(
@@ -126,7 +125,8 @@ def plan_axis(
     holds = facts.find_passing(conditions, over)
     if not conditions or holds is None or not size:
         return None
-    return _shorten(label, index, conditions, holds.reshape(-1, size))
+    plan = Plan(facts, label, index, conditions, holds.reshape(-1, size), np.empty((0, 0)))
+    return _shorten(plan)
 
 
 def _has_one_partner(indices: Sequence[Index]) -> bool:
@@ -134,30 +134,36 @@ def _has_one_partner(indices: Sequence[Index]) -> bool:
     return sum(i.reduced for i in indices) == 1 and len(indices) <= 2
 
 
-def _shorten(
-    label: int, index: Index | None, conditions: tuple[int, ...], holds: Array
-) -> Plan | None:
-    """The best of the ways to walk an axis, given by position and place where it is to be."""
-    size, counts = holds.shape[1], holds.sum(axis=1)
+def _shorten(plan: Plan) -> Plan | None:
+    """The best of the ways to walk an axis, of which is planned where it is to be walked."""
+    holds, counts = plan.holds, plan.counts
     most = int(counts.max(initial=0))
     if most == 0:
         return None
-    window = _find_window(holds)
-    forms = _list_firsts(window) if window.count <= 2 * most and window.count < size else []
-    plans = [
-        Plan(label, index, conditions, holds, window, form, _list_places(form, window))
-        for form in forms
-    ]
-    if plans:
-        return min(plans, key=lambda p: (not p.is_whole, not p.is_exact, _rate(p.form)))
-    if 2 * most > size:
+    first, last, filled = holds.argmax(axis=1), _find_last(holds), counts > 0
+    rows, columns = np.nonzero(holds)
+    gaps = np.diff(columns)[np.diff(rows) == 0]
+    step = int(np.gcd.reduce(gaps)) if gaps.size else 1
+    count = int(((last - first)[filled] // step).max()) + 1
+    steps = step * np.arange(count)
+    if count <= 2 * most and count < plan.size:
+        plans = [
+            dataclasses.replace(plan, places=starts[:, None] + steps, step=step, form=form)
+            for form, starts in _list_firsts(first, last, filled, steps)
+        ]
+        if plans:
+            return min(plans, key=lambda p: (not p.is_whole, not p.is_exact, _rate(p.form)))
+    if 2 * most > plan.size:
         return None
     # The places that pass, and then the last of them again.
     order = np.argsort(~holds, axis=1, kind="stable")[:, :most]
     number = np.minimum(np.arange(most)[None, :], np.maximum(counts - 1, 0)[:, None])
-    places = np.take_along_axis(order, number, axis=1)
-    listed = dataclasses.replace(window, count=most, step=1)
-    return Plan(label, index, conditions, holds, listed, None, places)
+    return dataclasses.replace(plan, places=np.take_along_axis(order, number, axis=1))
+
+
+def _find_last(holds: Array) -> Array:
+    """The last place that passes at each position."""
+    return holds.shape[1] - 1 - holds[:, ::-1].argmax(axis=1)
 
 
 def _rate(form: FloorForm | None) -> tuple[int, int]:
@@ -165,41 +171,24 @@ def _rate(form: FloorForm | None) -> tuple[int, int]:
     return (form.divisor, abs(form.scale)) if form is not None else (0, 0)
 
 
-def _find_window(holds: Array) -> Window:
-    size = holds.shape[1]
-    counts = holds.sum(axis=1)
-    rows, columns = np.nonzero(holds)
-    gaps = np.diff(columns)[np.diff(rows) == 0]
-    step = int(np.gcd.reduce(gaps)) if gaps.size else 1
-    first = holds.argmax(axis=1)
-    last = size - 1 - holds[:, ::-1].argmax(axis=1)
-    count = int(((last - first)[counts > 0] // step).max()) + 1
-    return Window(counts, first, last, step, count)
-
-
-def _list_places(form: FloorForm, window: Window) -> Array:
-    """By position of the domain and number, the place that is walked."""
-    starts = form.evaluate(np.arange(len(window.first)))
-    return starts[:, None] + window.step * np.arange(window.count)[None, :]
-
-
-def _list_firsts(window: Window) -> list[FloorForm]:
+def _list_firsts(
+    first: Array, last: Array, filled: Array, steps: Array
+) -> Iterator[tuple[FloorForm, Array]]:
     """Where to start at each position, so that all steps together meet every place that passes.
     Edges cut windows off, so that a formula may hold for whole windows alone."""
-    positions = np.arange(len(window.first))
-    first, last, filled = window.first, window.last, window.counts > 0
-    reach = (window.count - 1) * window.step
+    positions, reach = np.arange(len(first)), steps[-1]
     full = filled & (last == first + reach)
     found: dict[FloorForm, None] = {}
     for sure in (filled, filled & (first > 0), full):
         form = fit_floor(positions[sure], first[sure])
-        if form is None:
+        if form is None or form in found:
             continue
-        starts = form.evaluate(positions)[filled]
-        inside = (starts <= first[filled]) & (last[filled] <= starts + reach)
-        if bool((inside & ((first[filled] - starts) % window.step == 0)).all()):
-            found[form] = None
-    return list(found)
+        found[form] = None
+        starts = form.evaluate(positions)
+        before = (first - starts)[filled]
+        inside = (before >= 0) & ((last - starts)[filled] <= reach)
+        if bool((inside & np.isin(before, steps)).all()):
+            yield form, starts
 
 
 def write_place(
@@ -207,7 +196,7 @@ def write_place(
 ) -> tuple[int, list[int]]:
     """The place walked that has a number, and the conditions that it is one."""
     row = plan.row(builder)
-    counts = plan.window.counts
+    counts = plan.counts
     if plan.form is None:
         place = read_places(builder, tables, f"{stage.name}_places", plan.places, (row, number))
         if int(counts.min()) == plan.count:
@@ -216,7 +205,7 @@ def write_place(
         return place, [builder.apply("lt", number, length)]
 
     conditions: list[int] = []
-    steps = builder.apply("mul", number, builder.constant(plan.window.step))
+    steps = builder.apply("mul", number, builder.constant(plan.step))
     start = plan.form.write(builder, row)
     place = builder.apply("add", start, steps)
     settles = plan.is_exact and not plan.is_whole

@@ -13,7 +13,7 @@ from dmlc.ir import Apply, Body, Function, Index, Load, Parameter, Result, Stage
 from dmlc.reference import evaluate
 from dmlc.scalars import OPERATIONS
 from dmlc.scalars import DataType as T
-from dmlc.transform.budget import Budget
+from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group, fuse
 from dmlc.transform.inline import MOST_PLACES
 from dmlc.transform.passes import MOST_REDUCTIONS

@@ -25,7 +25,7 @@ from dmlc.ir import (
     operands,
 )
 from dmlc.scalars import ROUNDINGS, DataType
-from dmlc.transform.budget import Budget, count_operations
+from dmlc.transform.cost import Budget, count_operations
 from dmlc.transform.traffic import count_bytes
 
 _SHORT_VECTOR = 4
