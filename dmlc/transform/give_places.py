@@ -34,7 +34,7 @@ from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
 from dmlc.transform.simplify import Builder
 from dmlc.transform.tabulate import Tables
-from dmlc.transform.walk_axis import Plan, read_places, write_place
+from dmlc.transform.walk_axis import Plan, write_place
 
 _MOST_POINTS = 2**31
 """Points that are numbered in 32 bits."""
@@ -130,7 +130,7 @@ def _write_number(
             outermost = False
         if label in by_label:
             plan = by_label[label]
-            part, _ = write_place(stage, plan, tables, builder, part)
+            part, _ = write_place(plan, tables, builder, part)
             if is_bounded and int(plan.places.min()) < 0:
                 part = builder.apply("max", part, builder.constant(0))
             if is_bounded and int(plan.places.max()) >= size:
@@ -165,7 +165,7 @@ def _write_filled(stage: Stage, plan: Plan, tables: Tables, builder: Builder) ->
     first, last = int(filled.argmax()), len(filled) - 1 - int(filled[::-1].argmax())
     if not bool(filled[first : last + 1].all()):
         name = f"{stage.name}_counts"
-        number = read_places(builder, tables, name, plan.counts, (row,))
+        number = tables.read_position(builder, name, plan.counts, (row,))
         return [builder.apply("gt", number, builder.constant(0))]
     ends = [("ge", first)] * (first > 0) + [("le", last)] * (last + 1 < len(filled))
     return [builder.apply(name, row, builder.constant(end)) for name, end in ends]

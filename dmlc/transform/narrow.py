@@ -22,7 +22,6 @@ from dmlc.ir import (
     Constant,
     Function,
     Index,
-    Load,
     Reduction,
     Select,
     Stage,
@@ -36,7 +35,7 @@ from dmlc.transform.inline import clamp_reads, inline_stages, is_inlinable
 from dmlc.transform.settle import Settled, settle
 from dmlc.transform.simplify import Builder, drop_unsound_pairs, list_live
 from dmlc.transform.tabulate import Tables, list_roots, read_known, tabulate_stage
-from dmlc.transform.walk_axis import Plan, plan_axis, read_places, write_place
+from dmlc.transform.walk_axis import Plan, plan_axis, write_place
 
 
 def narrow(function: Function, settled: Settled | None = None) -> Function:
@@ -183,7 +182,7 @@ def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
     body, builder = stage.body, Builder()
     facts, own = plan.facts, Index(plan.label, reduced=True)
     number = builder.constant(0) if plan.count == 1 else builder.add(own)
-    place, conditions = write_place(stage, plan, tables, builder, number)
+    place, conditions = write_place(plan, tables, builder, number)
     listed = _list_values(plan, tables, builder, number)
     moved = {n: place for n, instruction in enumerate(body.instructions) if instruction == own}
     numbers = builder.copy(body, moved | listed)
@@ -214,12 +213,9 @@ def _list_values(plan: Plan, tables: Tables, builder: Builder, number: int) -> d
     made: dict[int, int] = {}
     for root, values in zip(roots, plan.evaluate(roots), strict=True):
         found = np.where(plan.counts[:, None] > 0, values, 0)
-        if values.dtype == np.int64:
-            name = f"{stage.name}_places"
-            made[root] = read_places(builder, tables, name, found, (row, number))
-        else:
-            table = tables.take(f"{stage.name}_weights", DataType.FLOAT32, found)
-            made[root] = builder.add(Load(table, (row, number), DataType.FLOAT32))
+        whole = values.dtype == np.int64
+        read, what = (tables.read_position, "places") if whole else (tables.read, "weights")
+        made[root] = read(builder, f"{stage.name}_{what}", found, (row, number))
     return made
 
 

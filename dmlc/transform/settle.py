@@ -8,14 +8,16 @@ What passes make of a load of either is theirs to say.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
-from dmlc.ir import Function, Stage
-from dmlc.ir.index import find_index_only
-from dmlc.scalars import Array
+import numpy as np
+
+from dmlc.ir import POSITIONAL_COMBINERS, Function, Index, Stage
+from dmlc.ir.index import IndexFacts, find_index_only
+from dmlc.scalars import COMBINERS, Array, combiner_identity, convert
 from dmlc.transform.inline import inline_stages, is_inlinable
 from dmlc.transform.simplify import drop_unsound_pairs, list_live
-from dmlc.transform.tabulate import evaluate_stage, is_index_only
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ def settle(function: Function) -> Settled:
     stages: list[Stage] = []
     for stage in function.stages:
         made = inline_stages(stage, _list_placed(stage, inlined))
-        if is_index_only(made, known):
+        if all(find_index_only(made.body, known)):
             values = evaluate_stage(made, known)
             if values is not None:
                 known[made.name] = values
@@ -60,3 +62,44 @@ def _list_placed(stage: Stage, inlined: Mapping[str, Stage]) -> dict[str, Stage]
     }
     read = dict.fromkeys(load.tensor for load in stage.body.loads())
     return {n: inlined[n] for n in read if n in inlined and n not in elsewhere}
+
+
+def evaluate_stage(stage: Stage, known: Mapping[str, Array]) -> Array | None:
+    """The elements of a reduction that depends on positions alone, and on what these find in
+    `known`; None where it takes too many points. They are folded in their own type, point by
+    point. Of an axis of the domain that they do not depend on there is one place."""
+    reduction, body = stage.reduction, stage.body
+    if reduction is None:
+        return None
+    facts = IndexFacts(stage, known)
+    roots = [body.result] if body.guard is None else [body.result, body.guard]
+    moving = [index for index in facts.depends_on(roots) if not index.reduced]
+    over = (*moving, *(index for index in stage.indices if index.reduced))
+    found, passing = facts.evaluate(roots[:1], over), facts.find_passing(roots[1:], over)
+    if found is None or passing is None:
+        return None
+    outer = passing.shape[: len(moving)]
+    points = np.broadcast_to(found[0], passing.shape).reshape((*outer, -1))
+    passing = passing.reshape(points.shape)
+    if reduction.combiner in POSITIONAL_COMBINERS:
+        bound = reduction.combiner.removeprefix("arg")
+        worst = combiner_identity(bound, body.dtype)
+        total = _find_extremes(points, passing, bound, worst)
+    else:
+        identity = np.asarray(combiner_identity(reduction.combiner, body.dtype), points.dtype)
+        every = np.moveaxis(np.where(passing, points, identity), -1, 0)
+        combine = COMBINERS[reduction.combiner].evaluate
+        with np.errstate(all="ignore"):
+            total = functools.reduce(combine, every, np.broadcast_to(identity, outer))
+    stored = np.asarray(convert(np.asarray(total), stage.dtype), stage.dtype.compute.dtype)
+    sizes = (e if Index(n) in moving else 1 for n, e in enumerate(stage.domain))
+    return stored.reshape([size for size in sizes if isinstance(size, int)])
+
+
+def _find_extremes(points: Array, passing: Array, bound: str, worst: bool | int | float) -> Array:
+    """The number of the first smallest or largest of the points that pass, along the last axis;
+    0 where none does. A NaN is more extreme than any number."""
+    choose = np.min if bound == "min" else np.max
+    best = choose(points, axis=-1, keepdims=True, initial=worst, where=passing)
+    same = (points == best) | ((points != points) & (best != best))
+    return np.argmax(passing & same, axis=-1)

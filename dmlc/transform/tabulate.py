@@ -10,14 +10,12 @@ whole-number arithmetic stays arithmetic: kernels compute it as quickly as they 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
 
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -31,10 +29,10 @@ from dmlc.ir import (
     operands,
     value_type,
 )
-from dmlc.ir.index import IndexFacts, count_points, find_index_only, reach_back
+from dmlc.ir.index import IndexFacts, count_points, reach_back
 from dmlc.ir.inside import is_empty
 from dmlc.ir.naming import take_name
-from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert, data_type_of
+from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.source import InternalError
 from dmlc.transform.closed_form import fit_clamped
 from dmlc.transform.simplify import Builder
@@ -65,16 +63,27 @@ class Tables:
     def __contains__(self, name: str) -> bool:
         return name in self._names
 
-    def take(self, wanted: str, dtype: DataType, values: Array) -> str:
-        """The name of a table of these values."""
-        extents = tuple(int(n) for n in values.shape)
-        packed = np.ascontiguousarray(values, dtype.dtype)
-        key = (dtype, extents, packed.tobytes())
+    def read(self, builder: Builder, wanted: str, values: Array, places: Sequence[int]) -> int:
+        """An element of a table of these values; where they have no axes it is a constant."""
+        dtype = data_type_of(values.dtype)
+        if dtype is None:
+            raise InternalError(f"no tensor holds {values.dtype}")
+        if not values.ndim:
+            return builder.add(Constant(dtype, values.item()))
+        packed = np.ascontiguousarray(values)
+        key = (dtype, values.shape, packed.tobytes())
         if key not in self._made:
-            name = take_name(wanted, self._taken)
+            name, extents = take_name(wanted, self._taken), tuple(int(n) for n in values.shape)
             self._names.add(name)
             self._made[key] = Table(name, dtype, extents, tuple(packed.ravel().tolist()))
-        return self._made[key].name
+        return builder.add(Load(self._made[key].name, tuple(places), dtype))
+
+    def read_position(
+        self, builder: Builder, wanted: str, values: Array, places: Sequence[int]
+    ) -> int:
+        """The same of whole numbers that serve as positions."""
+        element = self.read(builder, wanted, values.astype(np.int32), places)
+        return builder.add(Cast(element, DataType.INDEX))
 
     def attach(self, function: Function) -> Function:
         """The function with those of the tables that it reads."""
@@ -86,65 +95,6 @@ class Tables:
 # Stages ------------------------------------------------------------------------------------
 
 
-def is_index_only(stage: Stage, known: Container[str] = ()) -> bool:
-    """Whether a stage depends on positions alone, and on what these find in `known`."""
-    return all(find_index_only(stage.body, known))
-
-
-def evaluate_stage(stage: Stage, known: Mapping[str, Array]) -> Array | None:
-    """The elements of a reduction that depends on positions alone, and on what these find in
-    `known`; None where it takes too many points. They are folded in their own type, point by
-    point. Of an axis of the domain that they do not depend on there is one place."""
-    reduction, body = stage.reduction, stage.body
-    if reduction is None:
-        return None
-    facts = IndexFacts(stage, known)
-    roots = [body.result] if body.guard is None else [body.result, body.guard]
-    moving = [index for index in facts.depends_on(roots) if not index.reduced]
-    over = (*moving, *(index for index in stage.indices if index.reduced))
-    evaluated = facts.evaluate(roots, over)
-    if evaluated is None:
-        return None
-    values, *holds = evaluated
-    sizes = tuple(e for e in map(stage.extent, over) if isinstance(e, int))
-    outer = sizes[: len(moving)]
-
-    def list_points(every: Array) -> Array:
-        return np.broadcast_to(every, sizes).reshape((*outer, -1))
-
-    points = list_points(values)
-    passing = list_points(holds[0]) if holds else np.ones(points.shape, np.bool_)
-    combiner = reduction.combiner
-    if combiner in POSITIONAL_COMBINERS:
-        total = _find_extremes(points, passing, combiner)
-    else:
-        identity = np.asarray(combiner_identity(combiner, body.dtype), body.dtype.dtype)
-        every = np.moveaxis(np.where(passing, points, identity), -1, 0)
-        with np.errstate(all="ignore"):
-            total = functools.reduce(
-                COMBINERS[combiner].evaluate, every, np.broadcast_to(identity, outer)
-            )
-    kept = [size if Index(axis) in moving else 1 for axis, size in enumerate(stage.domain)]
-    stored = np.asarray(convert(np.asarray(total), stage.dtype))
-    whole = [size for size in kept if isinstance(size, int)]
-    return stored.astype(stage.dtype.compute.dtype).reshape(whole)
-
-
-def _find_extremes(points: Array, passing: Array, combiner: str) -> Array:
-    """The number of the first smallest or largest of the points that pass, along the last axis;
-    0 where none does. A NaN is more extreme than any number."""
-    best, place = np.zeros(points.shape[:-1], points.dtype), np.zeros(points.shape[:-1], np.int64)
-    found = np.zeros(points.shape[:-1], np.bool_)
-    for number in range(points.shape[-1]):
-        value = points[..., number]
-        beats = value < best if combiner == "argmin" else value > best
-        beats = beats | ((value != value) & (best == best)) | ~found
-        better = passing[..., number] & beats
-        best, place = np.where(better, value, best), np.where(better, number, place)
-        found = found | better
-    return place
-
-
 def read_known(stage: Stage, tables: Tables) -> Stage | None:
     """A stage whose values are known as reads of a table; None where that were too large."""
     if stage.dtype.is_storage_only or stage.dtype.bytes < 4:
@@ -152,22 +102,19 @@ def read_known(stage: Stage, tables: Tables) -> Stage | None:
     values = tables.known[stage.name]
     if values.size > _MOST_VALUES:
         return None
-    domain = [Index(axis) for axis, size in enumerate(values.shape) if size != 1]
     builder = Builder()
+    places = [builder.add(Index(axis)) for axis, size in enumerate(values.shape) if size != 1]
     packed = values.reshape([size for size in values.shape if size != 1])
-    result = _read(builder, stage, tables, "values", packed, domain)
-    made = Body.make(builder.instructions, result)
-    return dataclasses.replace(stage, body=made, reduction=None)
-
-
-# Values ------------------------------------------------------------------------------------
+    result = tables.read(builder, f"{stage.name}_values", packed, places)
+    return dataclasses.replace(stage, body=builder.make(result), reduction=None)
 
 
 def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
     """A stage whose fractions of positions alone come from tables, and whose positions that come
     from fractions are whole-number formulas."""
     body, facts = stage.body, IndexFacts(stage, tables.known)
-    roots = [] if is_empty(stage) else _list_worthwhile(facts, tables.known)
+    costs = _count_costs(body.instructions, tables.known)
+    roots = [] if is_empty(stage) else _list_worthwhile(facts, tables.known, costs)
     if not roots:
         return stage
     builder = Builder()
@@ -178,7 +125,7 @@ def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
             replaced[root] = made
     guarded = builder.copy(body, replaced)
     for root in roots:
-        made = None if root in replaced else _replace(builder, facts, tables, root)
+        made = None if root in replaced else _look_up(builder, facts, tables, root, costs)
         if made is not None:
             replaced[root] = made
     numbers = builder.copy(body, replaced)
@@ -187,18 +134,34 @@ def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
     return dataclasses.replace(stage, body=builder.make(numbers[body.result], guard))
 
 
-def _list_worthwhile(facts: IndexFacts, known: Container[str]) -> list[int]:
-    """The largest values worth evaluating."""
+# What is worth it --------------------------------------------------------------------------
+
+
+def _list_worthwhile(facts: IndexFacts, known: Container[str], costs: Sequence[int]) -> list[int]:
+    """The largest values worth evaluating: fractions, and positions made of one or of what is
+    known of a stage."""
     instructions = facts.stage.body.instructions
-    costs = _count_costs(instructions, known)
-    chosen = [
-        facts.known[number]
-        and 1 <= len(facts.dependencies[number]) <= 2
-        and (costs[number] >= _LEAST_COST or _is_counted(instructions, number))
-        and _is_fraction(instructions, number, known)
-        for number in range(len(instructions))
-    ]
+
+    def is_worth(number: int) -> bool:
+        instruction = instructions[number]
+        if not facts.known[number] or not 1 <= len(facts.dependencies[number]) <= 2:
+            return False
+        operand = instructions[instruction.operand] if isinstance(instruction, Cast) else None
+        if value_type(instruction) is DataType.INDEX:
+            made = operand is not None and (
+                value_type(operand).is_float or _is_known(operand, known)
+            )
+            return made and costs[number] >= _LEAST_COST
+        # How many elements are in a window, as a fraction, may be the same everywhere.
+        counted = isinstance(operand, Apply) and not operand.dtype.is_float
+        return value_type(instruction).is_float and (costs[number] >= _LEAST_COST or counted)
+
+    chosen = [is_worth(number) for number in range(len(instructions))]
     return sorted(list_roots(facts.stage.body, chosen))
+
+
+def _is_known(instruction: Instruction, known: Container[str]) -> bool:
+    return isinstance(instruction, Load) and instruction.tensor in known
 
 
 def list_roots(body: Body, chosen: Sequence[bool]) -> list[int]:
@@ -210,29 +173,6 @@ def list_roots(body: Body, chosen: Sequence[bool]) -> list[int]:
     if chosen[body.result]:
         used[body.result] = None
     return list(used)
-
-
-def _is_fraction(instructions: Sequence[Instruction], number: int, known: Container[str]) -> bool:
-    """Whether a value is a fraction, or a position made of one or of what is known of a stage."""
-    instruction = instructions[number]
-    if isinstance(instruction, Cast) and instruction.dtype is DataType.INDEX:
-        operand = instructions[instruction.operand]
-        return value_type(operand).is_float or _is_known(operand, known)
-    return value_type(instruction).is_float
-
-
-def _is_known(instruction: Instruction, known: Container[str]) -> bool:
-    return isinstance(instruction, Load) and instruction.tensor in known
-
-
-def _is_counted(instructions: Sequence[Instruction], number: int) -> bool:
-    """Whether a value is a whole number that was computed, as a fraction: how many elements are
-    in a window, which may be the same everywhere."""
-    instruction = instructions[number]
-    if not isinstance(instruction, Cast) or not instruction.dtype.is_float:
-        return False
-    operand = instructions[instruction.operand]
-    return isinstance(operand, Apply) and not operand.dtype.is_float
 
 
 def _count_costs(instructions: Sequence[Instruction], known: Container[str]) -> list[int]:
@@ -248,22 +188,7 @@ def _count_costs(instructions: Sequence[Instruction], known: Container[str]) -> 
     return costs
 
 
-def _replace(builder: Builder, facts: IndexFacts, tables: Tables, root: int) -> int | None:
-    """The value that stands for a root in the new body; None where the root stays."""
-    stage, over = facts.stage, facts.dependencies[root]
-    found = facts.evaluate([root])
-    if found is None:
-        return None
-    (values,) = found
-    if value_type(stage.body.instructions[root]) is DataType.INDEX:
-        return _look_up(builder, stage, tables, values, over)
-    values, kept = _drop_axes(values, _find_used(facts, over, tables.known), over)
-    again = values.size * _READ_AGAIN <= count_points(stage, stage.indices)
-    worth = values.size <= max(_MOST_VALUES if again else 0, _count_known(stage, root, tables))
-    dear = _count_costs(stage.body.instructions, tables.known)[root] >= _LEAST_COST
-    if kept and not (worth and dear):
-        return None
-    return _read(builder, stage, tables, "weights", values, kept)
+# Values ------------------------------------------------------------------------------------
 
 
 def _write_form(builder: Builder, facts: IndexFacts, root: int) -> int | None:
@@ -271,23 +196,35 @@ def _write_form(builder: Builder, facts: IndexFacts, root: int) -> int | None:
     over = facts.dependencies[root]
     position = value_type(facts.stage.body.instructions[root]) is DataType.INDEX
     found = facts.evaluate([root]) if position and len(over) == 1 else None
-    if found is None:
-        return None
-    form = fit_clamped(np.arange(found[0].size), found[0])
+    form = None if found is None else fit_clamped(np.arange(found[0].size), found[0])
     return None if form is None else form.write(builder, builder.add(over[0]))
 
 
 def _look_up(
-    builder: Builder, stage: Stage, tables: Tables, values: Array, over: Sequence[Index]
+    builder: Builder, facts: IndexFacts, tables: Tables, root: int, costs: Sequence[int]
 ) -> int | None:
-    limits = np.iinfo(np.int32)
-    narrow = limits.min <= int(values.min()) and int(values.max()) <= limits.max
+    """The value that stands for a root in the new body; None where the root stays."""
+    stage, over = facts.stage, facts.dependencies[root]
+    found = facts.evaluate([root])
+    if found is None:
+        return None
+    (values,) = found
+    position = value_type(stage.body.instructions[root]) is DataType.INDEX
+    if not position:
+        values, over = _drop_axes(values, _find_used(facts, over, costs), over)
     again = values.size * _READ_AGAIN <= count_points(stage, stage.indices)
-    worth = again and values.size <= _MOST_VALUES
-    if not worth or not narrow or stage.body.guard is not None:
-        return None  # A guard may prove what is read where, and knows nothing of tables.
-    load = _read(builder, stage, tables, "places", values.astype(np.int32), over)
-    return builder.add(Cast(load, DataType.INDEX))
+    most = _MOST_VALUES if again else 0
+    places = [builder.add(index) for index in over]
+    if position:
+        limits = np.iinfo(np.int32)
+        narrow = limits.min <= int(values.min()) and int(values.max()) <= limits.max
+        if values.size > most or not narrow or stage.body.guard is not None:
+            return None  # A guard may prove what is read where, and knows nothing of tables.
+        return tables.read_position(builder, f"{stage.name}_places", values, places)
+    worth = values.size <= max(most, _count_known(stage, root, tables))
+    if over and not (worth and costs[root] >= _LEAST_COST):
+        return None
+    return tables.read(builder, f"{stage.name}_weights", values, places)
 
 
 def _count_known(stage: Stage, root: int, tables: Tables) -> int:
@@ -298,10 +235,9 @@ def _count_known(stage: Stage, root: int, tables: Tables) -> int:
     return min(_MOST_VALUES, sum(sizes))
 
 
-def _find_used(facts: IndexFacts, over: Sequence[Index], known: Container[str]) -> Array:
+def _find_used(facts: IndexFacts, over: Sequence[Index], costs: Sequence[int]) -> Array:
     """Where the guard lets a point use a value, as far as whole-number conditions on the same axes
     tell."""
-    costs = _count_costs(facts.stage.body.instructions, known)
     conditions = [c for c in facts.conditions if facts.is_over(c, over) and not costs[c]]
     used = facts.find_passing(conditions, over)
     if used is None:
@@ -309,7 +245,9 @@ def _find_used(facts: IndexFacts, over: Sequence[Index], known: Container[str]) 
     return used
 
 
-def _drop_axes(values: Array, used: Array, over: Sequence[Index]) -> tuple[Array, list[Index]]:
+def _drop_axes(
+    values: Array, used: Array, over: Sequence[Index]
+) -> tuple[Array, tuple[Index, ...]]:
     """The values without the axes along which no two that are used differ."""
     values = np.broadcast_to(values, used.shape)
     kept = list(over)
@@ -322,23 +260,4 @@ def _drop_axes(values: Array, used: Array, over: Sequence[Index]) -> tuple[Array
             values = np.take(chosen, 0, axis=axis)
             used = np.asarray(used.any(axis=axis))
             kept.remove(index)
-    return values, kept
-
-
-def _read(
-    builder: Builder,
-    stage: Stage,
-    tables: Tables,
-    what: str,
-    values: Array,
-    over: Sequence[Index],
-) -> int:
-    """A read of a table over some axes; a constant where there are none."""
-    dtype = data_type_of(values.dtype)
-    if dtype is None:
-        raise InternalError(f"%{stage.name}: no tensor holds {values.dtype}")
-    if not over:
-        return builder.add(Constant(dtype, values.item()))
-    name = tables.take(f"{stage.name}_{what}", dtype, values)
-    places = tuple(builder.add(index) for index in over)
-    return builder.add(Load(name, places, dtype))
+    return values, tuple(kept)

@@ -13,9 +13,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from dmlc.ir import Cast, Index, Load, Stage
+from dmlc.ir import Index, Stage
 from dmlc.ir.index import IndexFacts
-from dmlc.scalars import Array, DataType
+from dmlc.scalars import Array
 from dmlc.transform.closed_form import FloorForm, fit_clamped, fit_floor
 from dmlc.transform.simplify import Builder
 from dmlc.transform.tabulate import Tables
@@ -191,23 +191,20 @@ def _list_firsts(
             yield form, starts
 
 
-def write_place(
-    stage: Stage, plan: Plan, tables: Tables, builder: Builder, number: int
-) -> tuple[int, list[int]]:
+def write_place(plan: Plan, tables: Tables, builder: Builder, number: int) -> tuple[int, list[int]]:
     """The place walked that has a number, and the conditions that it is one."""
-    row = plan.row(builder)
+    row, name = plan.row(builder), plan.facts.stage.name
     counts = plan.counts
     if plan.form is None:
-        place = read_places(builder, tables, f"{stage.name}_places", plan.places, (row, number))
+        place = tables.read_position(builder, f"{name}_places", plan.places, (row, number))
         if int(counts.min()) == plan.count:
             return place, []
-        length = read_places(builder, tables, f"{stage.name}_counts", counts, (row,))
+        length = tables.read_position(builder, f"{name}_counts", counts, (row,))
         return place, [builder.apply("lt", number, length)]
 
     conditions: list[int] = []
     steps = builder.apply("mul", number, builder.constant(plan.step))
-    start = plan.form.write(builder, row)
-    place = builder.apply("add", start, steps)
+    place = builder.apply("add", plan.form.write(builder, row), steps)
     settles = plan.is_exact and not plan.is_whole
     length = fit_clamped(np.arange(len(counts)), counts) if settles else None
     last = plan.fit_last() if settles and length is None else None
@@ -220,15 +217,6 @@ def write_place(
     if length is not None:
         conditions.append(builder.apply("lt", number, length.write(builder, row)))
     elif settles:
-        bound = read_places(builder, tables, f"{stage.name}_counts", counts, (row,))
+        bound = tables.read_position(builder, f"{name}_counts", counts, (row,))
         conditions.append(builder.apply("lt", number, bound))
     return place, conditions
-
-
-def read_places(
-    builder: Builder, tables: Tables, name: str, values: Array, places: tuple[int, ...]
-) -> int:
-    """Whole numbers from a table, as a position."""
-    table = tables.take(name, DataType.INT32, values)
-    load = builder.add(Load(table, places, DataType.INT32))
-    return builder.add(Cast(load, DataType.INDEX))
