@@ -81,7 +81,8 @@ def _split(
         parted = deeper if len(deeper.steps) > len(parted.steps) else parted
     if not parted.steps:
         return None
-    name = _fresh_name(stage.name, names)
+    name = stage.name if stage.name.endswith("_sum") else f"{stage.name}_sum"
+    name = take_name(name, names)
     inner = Body.make(parted.instructions, parted.kept, parted.guard)
     total = Stage(name, stage.body.dtype, stage.domain, inner, reduction, stage.span)
     return [total, dataclasses.replace(stage, body=_apply(total, parted), reduction=None)]
@@ -244,8 +245,3 @@ def _may_hold_factor(body: Body, root: Apply) -> bool:
         axes.append(own.union(*(axes[o] for o in operands(instruction))))
     left, right = (axes[o] for o in root.operands)
     return bool(left - right) or (root.operation.name == "mul" and left != right)
-
-
-def _fresh_name(stage: str, names: dict[str, None]) -> str:
-    """A name for the sum inside a stage, taken from here on."""
-    return take_name(stage if stage.endswith("_sum") else f"{stage}_sum", names)

@@ -150,22 +150,17 @@ def _describe_groups(fused: Function, parted: _Parted) -> tuple[Group, ...]:
     through, and why."""
     results = {r.name for r in fused.results}
     read_in = _find_readers(fused.stages, parted.homes)
-    readers = {reader: row for row, reader in parted.rows.items()}
+    rows = {reader: row for row, reader in parted.rows.items()}
     stages = {s.name: s for s in fused.stages}
     groups: list[Group] = []
     for place, made_of in enumerate(parted.members):
         found = [stages[name] for name in made_of.stages]
-        names = tuple(s.name for s in found)
-        row = readers.get(names[0])
-        whole = names if row is None else (row, *names)
-        inlined = tuple(
-            dict.fromkeys(n for name in whole for n in parted.drawn.computed[name][::-1])
-        )
-        inlined = tuple(n for n in inlined if n not in whole)
+        row = rows.get(found[0].name)
+        whole = (*(() if row is None else (row,)), *made_of.stages)
+        computed = dict.fromkeys(n for name in whole for n in parted.drawn.computed[name][::-1])
+        inlined = tuple(n for n in computed if n not in whole)
         near = tuple(n for n in whole if n not in results and read_in.get(n) == {place})
-        passes: tuple[Pass, ...] = ()
-        kept: tuple[int, ...] = ()
-        on_way: list[str] = []
+        passes, kept, on_way = tuple[Pass, ...](), tuple[int, ...](), list[str]()
         if isinstance(made_of, Draft):
             passes, kept, on_way = made_of.passes(), made_of.kept, made_of.list_on_way()
         reasons = explain(found, parted.homes, inlined, near, parted.reasons, results, on_way)

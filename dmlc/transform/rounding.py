@@ -18,7 +18,6 @@ from dmlc.ir import (
     Body,
     Constant,
     Function,
-    Index,
     Instruction,
     Load,
     Select,
@@ -27,7 +26,7 @@ from dmlc.ir import (
 )
 from dmlc.ir.naming import take_name
 from dmlc.scalars import ROUNDINGS, DataType, convert
-from dmlc.transform.simplify import redirect_loads
+from dmlc.transform.simplify import Builder, redirect_loads
 
 _KEPT = ("neg", "abs", "min", "max")
 """Operations that give one of their operands, or its negative."""
@@ -39,27 +38,23 @@ def carry_rounding(function: Function) -> Function:
 
     Results equal those before bit for bit. The function itself where there is none.
     """
-    read = {load.tensor for stage in function.stages for load in stage.body.loads()}
-    parted = [s for s in function.stages if s.dtype.is_storage_only and s.name in read]
-    if not parted:
+    read = function.readers()
+    if not any(s.dtype.is_storage_only and s.name in read for s in function.stages):
         return function
-    names = {t.name: None for t in (*function.parameters, *function.tables, *function.stages)}
+    names = dict.fromkeys(function.tensors())
     results = {r.name for r in function.results}
-    wanted = {s.name for s in parted}
     exact = _Exact(function)
     replaced: dict[str, str] = {}
     stages: list[Stage] = []
     for stage in function.stages:
-        made = redirect_loads(stage, replaced)
-        if stage.name in wanted:
-            made_of = _part(made, stage.name in results, names, exact)
+        made = [redirect_loads(stage, replaced)]
+        if stage.dtype.is_storage_only and stage.name in read:
+            made = _part(made[0], stage.name in results, names, exact)
             if stage.name in results:
-                replaced[stage.name] = made_of[-2].name
-        else:
-            made_of = [made]
-        for each in made_of:
+                replaced[stage.name] = made[-2].name
+        for each in made:
             exact.add(each)
-        stages += made_of
+        stages += made
     return dataclasses.replace(function, stages=tuple(stages))
 
 
@@ -68,26 +63,25 @@ def _part(stage: Stage, leaves: bool, names: dict[str, None], exact: _Exact) -> 
     leaves the function, and else the last."""
     dtype, compute = stage.dtype, stage.dtype.compute
     made: list[Stage] = []
-    source, body = stage, stage.body
+    body = stage.body
     if stage.reduction is not None:
         name = take_name(f"{stage.name}_exact", names)
         source = dataclasses.replace(stage, name=name, dtype=compute)
         made.append(source)
-        body = _copy_of(name, len(stage.domain), compute)
+        body = _copy(source)
     rounded = take_name(f"{stage.name}_rounded", names) if leaves else stage.name
     if not exact.holds(body, dtype):
         value = Apply(ROUNDINGS[dtype], (body.result,), compute)
         body = Body.make((*body.instructions, value), len(body.instructions))
     made.append(Stage(rounded, compute, stage.domain, body, None, stage.span))
     if leaves:
-        copied = _copy_of(rounded, len(stage.domain), compute)
-        made.append(dataclasses.replace(stage, body=copied, reduction=None))
+        made.append(dataclasses.replace(stage, body=_copy(made[-1]), reduction=None))
     return made
 
 
-def _copy_of(name: str, rank: int, dtype: DataType) -> Body:
-    places: list[Instruction] = [Index(axis) for axis in range(rank)]
-    return Body.make((*places, Load(name, tuple(range(rank)), dtype)), rank)
+def _copy(stage: Stage) -> Body:
+    builder = Builder()
+    return builder.make(builder.read(stage))
 
 
 def read_results(function: Function, homes: Mapping[str, tuple[int, int]]) -> Function:
@@ -118,15 +112,13 @@ class _Exact:
     """Knows which tensors hold nothing but values of a 16-bit type."""
 
     def __init__(self, function: Function) -> None:
-        self._types: dict[str, DataType] = {p.name: p.dtype for p in function.parameters}
-        self._known: dict[tuple[str, DataType], bool] = {}
+        self._held: dict[str, list[DataType]] = {p.name: [p.dtype] for p in function.parameters}
 
     def add(self, stage: Stage) -> None:
         """A stage that later ones may read."""
-        self._types[stage.name] = stage.dtype
-        if stage.dtype is DataType.FLOAT32 and stage.reduction is None:
-            for dtype in ROUNDINGS:
-                self._known[stage.name, dtype] = self.holds(stage.body, dtype)
+        computed = stage.dtype is DataType.FLOAT32 and stage.reduction is None
+        held = [dtype for dtype in ROUNDINGS if computed and self.holds(stage.body, dtype)]
+        self._held[stage.name] = [stage.dtype, *held]
 
     def holds(self, body: Body, dtype: DataType) -> bool:
         """Whether every value of a body is one of the type."""
@@ -140,7 +132,7 @@ class _Exact:
     def _gives(self, instruction: Instruction, exact: list[bool], dtype: DataType) -> bool:
         match instruction:
             case Load(tensor=tensor):
-                return self._types.get(tensor) is dtype or self._known.get((tensor, dtype), False)
+                return dtype in self._held.get(tensor, ())
             case Constant(dtype=DataType.FLOAT32):
                 value = np.array(instruction.value, DataType.FLOAT32.dtype)
                 return bool(convert(value, dtype).astype(value.dtype) == value or np.isnan(value))
@@ -156,15 +148,13 @@ class _Exact:
 def store_rounded(function: Function, kept: Collection[str]) -> Function:
     """The function with those FLOAT32 stages in a 16-bit type whose values all are of that type,
     but for results and the stages `kept` as they are. A rounding right before storing goes."""
-    results = {r.name for r in function.results}
+    held = {*(r.name for r in function.results), *kept}
     exact = _Exact(function)
     stages: list[Stage] = []
     for stage in function.stages:
         exact.add(stage)
-        outside = stage.name not in results and stage.name not in kept
-        if outside and stage.dtype is DataType.FLOAT32 and stage.reduction is None:
-            stage = _narrow(stage, exact)
-        stages.append(stage)
+        plain = stage.dtype is DataType.FLOAT32 and stage.reduction is None
+        stages.append(_narrow(stage, exact) if plain and stage.name not in held else stage)
     return dataclasses.replace(function, stages=tuple(stages))
 
 

@@ -13,17 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dmlc.ir import (
-    Apply,
-    Body,
-    Cast,
-    Function,
-    Instruction,
-    Select,
-    Stage,
-    operands,
-    value_type,
-)
+from dmlc.ir import Apply, Body, Cast, Function, Instruction, Select, Stage, operands, value_type
 from dmlc.ir.index import find_index_only
 from dmlc.ir.ranges import Interval, Ranges, table_ranges
 from dmlc.scalars import DataType

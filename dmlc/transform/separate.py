@@ -16,24 +16,45 @@ row stay at hand, so that a caller says how long a row may be.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from dmlc.ir import (
-    Apply,
-    Body,
-    Function,
-    Index,
-    Instruction,
-    Load,
-    Reduction,
-    Stage,
-)
+from dmlc.ir import Apply, Body, Function, Index, Load, Reduction, Stage
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
 from dmlc.scalars import Array
 from dmlc.transform.simplify import Builder
+
+_SIDE_BY_SIDE = 8
+"""Sums along a row that are computed at once, their terms lying side by side in memory."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Product:
+    """Some factors of a body's result, at the points where some conditions of its guard hold."""
+
+    factors: tuple[int, ...]
+    conditions: tuple[int, ...]
+
+    def write(self, builder: Builder, numbers: Sequence[int], *first: int) -> Body:
+        """The body that gives it, from the values that others have there."""
+        factors = (*first, *(numbers[f] for f in self.factors))
+        result = functools.reduce(lambda left, right: builder.apply("mul", left, right), factors)
+        return builder.make(result, builder.join(numbers[c] for c in self.conditions))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Parts:
+    """What of a sum's body belongs to the sum along rows (`outer`), over the reduced index `row`
+    of so many places and weighted by the place along the stage's last axis, and what to the
+    others."""
+
+    row: Index
+    size: int
+    outer: _Product
+    inner: _Product
 
 
 def separate(
@@ -53,57 +74,52 @@ def separate(
     return dataclasses.replace(function, stages=tuple(stages))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Parts:
-    """What of a sum's body belongs to the sum along rows (`outer`), over the reduced index `row`
-    and weighted by the place along the stage's last axis, and what to the others."""
-
-    row: Index
-    outer_factors: tuple[int, ...]
-    inner_factors: tuple[int, ...]
-    outer_conditions: tuple[int, ...]
-    inner_conditions: tuple[int, ...]
-
-
 def _part(stage: Stage, longest_row: int, known: Mapping[str, Array]) -> _Parts | None:
     """How to take a stage apart; None where that cannot be done or is no less work."""
     reduction = stage.reduction
     if reduction is None or reduction.combiner != "sum" or len(reduction.axes) < 2:
         return None
-    extents = [*stage.domain, *(extent for _, extent in reduction.axes)]
+    extents = [stage.extent(index) for index in stage.indices]
     if not stage.domain or any(isinstance(e, str) or e == 0 for e in extents):
         return None
     facts = IndexFacts(stage, known)
     for label, extent in reversed(reduction.axes):
-        parts = _part_along(facts, Index(label, reduced=True))
-        fits = isinstance(extent, int) and extent <= longest_row
-        if parts is not None and fits and _is_less_work(facts, parts):
-            return parts
+        if isinstance(extent, int) and extent <= longest_row:
+            parts = _part_along(facts, Index(label, reduced=True), extent)
+            if parts is not None and _is_less_work(facts, parts):
+                return parts
     return None
 
 
-def _part_along(facts: IndexFacts, row: Index) -> _Parts | None:
-    body, dependencies = facts.stage.body, facts.dependencies
+def _part_along(facts: IndexFacts, row: Index, size: int) -> _Parts | None:
+    dependencies = facts.dependencies
     place = Index(len(facts.stage.domain) - 1)
 
     def is_weight(value: int) -> bool:
         """Whether a value says how much of a row's places one place takes."""
-        found = [i for i in dependencies[value] if i.reduced]
-        return facts.known[value] and found == [row] and place in dependencies[value]
+        own = facts.known[value] and place in dependencies[value]
+        return own and _list_reduced(facts, value) == [row]
 
-    factors, conditions = list_factors(body), facts.conditions
-    parts = _Parts(
-        row,
-        tuple(f for f in factors if is_weight(f)),
-        tuple(f for f in factors if not is_weight(f)),
-        tuple(c for c in conditions if is_weight(c)),
-        tuple(c for c in conditions if not is_weight(c)),
+    factors, conditions = list_factors(facts.stage.body), facts.conditions
+    outer, inner = (
+        _Product(
+            tuple(f for f in factors if is_weight(f) is weighs),
+            tuple(c for c in conditions if is_weight(c) is weighs),
+        )
+        for weighs in (True, False)
     )
-    inner = (*parts.inner_factors, *parts.inner_conditions)
-    weights = (*parts.outer_factors, *parts.outer_conditions)
-    if not weights or not parts.inner_factors or any(place in dependencies[v] for v in inner):
+    rest = (*inner.factors, *inner.conditions)
+    if (
+        outer == _Product((), ())
+        or not inner.factors
+        or any(place in dependencies[v] for v in rest)
+    ):
         return None
-    return parts
+    return _Parts(row, size, outer, inner)
+
+
+def _list_reduced(facts: IndexFacts, value: int) -> list[Index]:
+    return [index for index in facts.dependencies[value] if index.reduced]
 
 
 def list_factors(body: Body) -> list[int]:
@@ -120,35 +136,25 @@ def list_factors(body: Body) -> list[int]:
     return found
 
 
-_SIDE_BY_SIDE = 8
-"""Sums along a row that are computed at once, their terms lying side by side in memory."""
-
-
 def _is_less_work(facts: IndexFacts, parts: _Parts) -> bool:
     """Whether the two sums take less time than the one."""
     stage = facts.stage
-    outputs = math.prod(e for e in stage.domain if isinstance(e, int))
-    size, row = stage.domain[-1], stage.extent(parts.row)
-    if not isinstance(size, int) or not isinstance(row, int):
-        return False
-    along = _count_terms(facts, parts.row, parts.outer_conditions)
+    sizes = [e for e in stage.domain if isinstance(e, int)]
+    along = _count_terms(facts, parts.row, parts.outer.conditions)
     inner = math.prod(
-        _count_terms(facts, index, parts.inner_conditions)
+        _count_terms(facts, index, parts.inner.conditions)
         for index in stage.indices
         if index.reduced and index != parts.row
     )
-    rows = outputs // size * row * inner / _SIDE_BY_SIDE
+    outputs = math.prod(sizes)
+    rows = outputs // sizes[-1] * parts.size * inner / _SIDE_BY_SIDE
     return rows + outputs * along < outputs * along * inner
 
 
 def _count_terms(facts: IndexFacts, index: Index, conditions: Sequence[int]) -> int:
     """The most places along a reduced index that conditions on it alone let through."""
     extent = facts.stage.extent(index)
-    own = [
-        c
-        for c in conditions
-        if facts.known[c] and [i for i in facts.dependencies[c] if i.reduced] == [index]
-    ]
+    own = [c for c in conditions if facts.known[c] and _list_reduced(facts, c) == [index]]
     passing = facts.find_passing(own) if own else None
     if passing is None:
         return extent if isinstance(extent, int) else 1
@@ -158,33 +164,21 @@ def _count_terms(facts: IndexFacts, index: Index, conditions: Sequence[int]) -> 
 
 def _split(stage: Stage, parts: _Parts, names: dict[str, None]) -> list[Stage]:
     """The sums for every place of a row, and the sum of these."""
-    reduction, place = stage.reduction, Index(len(stage.domain) - 1)
-    row = stage.extent(parts.row)
-    if reduction is None or row is None:
-        return [stage]
-    instructions = [place if i == parts.row else i for i in stage.body.instructions]
-    inner = _make_body(instructions, parts.inner_factors, parts.inner_conditions)
-    axes = tuple(a for a in reduction.axes if a[0] != parts.row.axis)
-    name = take_name(f"{stage.name}_rows", names)
-    rows = Stage(
-        name, inner.dtype, (*stage.domain[:-1], row), inner, Reduction("sum", axes), stage.span
-    )
-    made: list[Instruction] = list(stage.body.instructions)
-    at = tuple(range(len(made), len(made) + len(stage.domain)))
-    made += [*(Index(axis) for axis in range(len(stage.domain) - 1)), parts.row]
-    made.append(Load(name, at, inner.dtype))
-    outer = _make_body(made, (len(made) - 1, *parts.outer_factors), parts.outer_conditions)
-    along = Reduction("sum", tuple(a for a in reduction.axes if a[0] == parts.row.axis))
-    return [rows, dataclasses.replace(stage, body=outer, reduction=along)]
-
-
-def _make_body(
-    instructions: Sequence[Instruction], factors: Sequence[int], conditions: Sequence[int]
-) -> Body:
-    """The body of a product of some values, at the points where some conditions hold."""
+    body, place = stage.body, len(stage.domain) - 1
+    axes = () if stage.reduction is None else stage.reduction.axes
+    along = tuple(axis for axis in axes if axis[0] == parts.row.axis)
+    others = Reduction("sum", tuple(axis for axis in axes if axis not in along))
     builder = Builder()
-    numbers = builder.copy(Body(tuple(instructions), 0))
-    result, *others = (numbers[factor] for factor in factors)
-    for factor in others:
-        result = builder.apply("mul", result, factor)
-    return builder.make(result, builder.join(numbers[c] for c in conditions))
+    own = builder.add(Index(place))
+    numbers = builder.copy(
+        body, {n: own for n, i in enumerate(body.instructions) if i == parts.row}
+    )
+    inner = parts.inner.write(builder, numbers)
+    name = take_name(f"{stage.name}_rows", names)
+    domain = (*stage.domain[:-1], parts.size)
+    rows = Stage(name, inner.dtype, domain, inner, others, stage.span)
+    builder = Builder()
+    numbers = builder.copy(body)
+    at = tuple(builder.add(i) for i in (*stage.indices[:place], parts.row))
+    outer = parts.outer.write(builder, numbers, builder.add(Load(name, at, inner.dtype)))
+    return [rows, dataclasses.replace(stage, body=outer, reduction=Reduction("sum", along))]

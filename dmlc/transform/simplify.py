@@ -250,6 +250,11 @@ class Builder:
         dtype = operation.result_type(value_type(self.instructions[given[0]]))
         return self.add(Apply(operation, given, dtype))
 
+    def read(self, stage: Stage) -> int:
+        """The element of a stage at the own place of a body over the same domain."""
+        places = tuple(self.add(Index(axis)) for axis in range(len(stage.domain)))
+        return self.add(Load(stage.name, places, stage.dtype.compute))
+
     def join(self, conditions: Iterable[int]) -> int | None:
         """Conditions joined by `and`, in order; None where there are none."""
         guard: int | None = None

@@ -14,16 +14,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 
-from dmlc.ir import (
-    POSITIONAL_COMBINERS,
-    Apply,
-    Constant,
-    Function,
-    Index,
-    Load,
-    Stage,
-    operands,
-)
+from dmlc.ir import POSITIONAL_COMBINERS, Apply, Constant, Function, Index, Load, Stage, operands
 from dmlc.scalars import ROUNDINGS, DataType
 from dmlc.transform.cost import Budget, count_operations
 from dmlc.transform.traffic import count_bytes

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from dmlc.ir import (
-    Body,
-    Cast,
-    Function,
-    Instruction,
-    Load,
-    Reduction,
-    Stage,
-)
+from dmlc.ir import Body, Cast, Function, Instruction, Load, Reduction, Stage
 from dmlc.scalars import DataType
 from dmlc.transform.simplify import Builder
 
