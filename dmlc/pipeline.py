@@ -32,7 +32,7 @@ from dmlc.transform.saturate import saturate_positions
 from dmlc.transform.separate import separate
 from dmlc.transform.settle import Settled, settle
 from dmlc.transform.simplify import simplify
-from dmlc.transform.widen import widen_booleans
+from dmlc.transform.storage import widen_booleans
 
 
 @rare_searches()

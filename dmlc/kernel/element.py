@@ -16,10 +16,10 @@ from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.ir.ranges import Interval
+from dmlc.ir.rules import fold_constants
 from dmlc.kernel.access import Positions, read_positions
 from dmlc.scalars import ROUNDINGS, DataType
 from dmlc.source import InternalError, UnsupportedError
-from dmlc.transform.rules import fold_constants
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

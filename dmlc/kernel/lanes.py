@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc import ir
+from dmlc.ir.builder import Builder
 from dmlc.ir.index import IndexFacts, evaluate_positions, find_longest, list_arrays
 from dmlc.ir.repeat import Repeat, join_repeats
 from dmlc.kernel.collapse import Walk
@@ -32,7 +33,6 @@ from dmlc.kernel.element import (
 )
 from dmlc.scalars import Array, DataType
 from dmlc.transform.pick import LANES, Pattern, Patterns
-from dmlc.transform.simplify import Builder
 
 _UNKNOWN = ""
 """Stands for a tensor whose elements are not known."""

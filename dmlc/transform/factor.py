@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from dmlc.ir import Apply, Body, Function, Index, Instruction, Load, Stage, operands
-from dmlc.ir.index import IndexFacts, list_arrays
+from dmlc.ir.builder import Builder
+from dmlc.ir.index import IndexFacts, find_dependencies, list_arrays
 from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
 from dmlc.ir.ranges import Interval, table_ranges
-from dmlc.scalars import OPERATIONS
 from dmlc.transform.inline import clamp_stage, inline_stages, is_inlinable
 from dmlc.transform.simplify import drop_unsound_pairs
 
@@ -36,12 +37,8 @@ _MOST_LOOKED_THROUGH = 16
 """How many stages one sum is searched through for factors."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Step:
-    """One operation on the sum: `mul` or `div` by a value of the body, or `neg`."""
-
-    operation: str
-    factor: int | None
+_Steps: TypeAlias = tuple[tuple[str, int | None], ...]
+"""Operations on a sum, one after the other: `mul` or `div` by a value of the body, or `neg`."""
 
 
 def take_out_factors(function: Function) -> Function:
@@ -133,7 +130,7 @@ class _Parted:
 
     instructions: tuple[Instruction, ...]
     kept: int
-    steps: tuple[_Step, ...]
+    steps: _Steps
     guard: int | None
 
 
@@ -141,7 +138,7 @@ def _part(body: Body) -> _Parted:
     """Parts the factors of a body's result that vary over the reduction from those that do not."""
     made = list(body.instructions)
     varies: list[bool] = []
-    parted: list[tuple[int, tuple[_Step, ...]]] = []
+    parted: list[tuple[int, _Steps]] = []
     for value, instruction in enumerate(body.instructions):
         own = isinstance(instruction, Index) and instruction.reduced
         varies.append(own or any(varies[o] for o in operands(instruction)))
@@ -162,37 +159,34 @@ def _part(body: Body) -> _Parted:
 
 
 def _part_operation(
-    instruction: Apply, varies: Sequence[bool], parted: Sequence[tuple[int, tuple[_Step, ...]]]
-) -> tuple[tuple[int, ...], tuple[_Step, ...]] | None:
+    instruction: Apply, varies: Sequence[bool], parted: Sequence[tuple[int, _Steps]]
+) -> tuple[tuple[int, ...], _Steps] | None:
     """What is left of an operation's operands, and the steps taken out: one operand where the
     operation itself is a step; None where it is no factor's."""
     name = instruction.operation.name
     kept = [parted[o][0] for o in instruction.operands]
     if name == "neg":
-        return (kept[0],), (*parted[instruction.operands[0]][1], _Step("neg", None))
+        return (kept[0],), (*parted[instruction.operands[0]][1], ("neg", None))
     if name not in ("mul", "div") or (name == "div" and not instruction.dtype.is_float):
         return None
     left, right = instruction.operands
     if not varies[right]:
-        return (kept[0],), (*parted[left][1], _Step(name, right))
+        return (kept[0],), (*parted[left][1], (name, right))
     if name == "div":
         return ((kept[0], right), parted[left][1]) if varies[left] else None
     if not varies[left]:
-        return (kept[1],), (*parted[right][1], _Step(name, left))
+        return (kept[1],), (*parted[right][1], (name, left))
     return (kept[0], kept[1]), (*parted[left][1], *parted[right][1])
 
 
 def _apply(total: Stage, parted: _Parted) -> Body:
     """The body that multiplies a sum: the steps, one after the other, on its elements."""
-    made: list[Instruction] = [*parted.instructions]
-    own = tuple(range(len(made), len(made) + len(total.domain)))
-    made += [Index(axis) for axis in range(len(total.domain))]
-    made.append(Load(total.name, own, total.dtype))
-    for step in parted.steps:
-        value = len(made) - 1
-        given = (value,) if step.factor is None else (value, step.factor)
-        made.append(Apply(OPERATIONS[step.operation], given, total.dtype))
-    return Body.make(made, len(made) - 1)
+    builder = Builder()
+    numbers = builder.copy(Body(parted.instructions, parted.kept))
+    value = builder.read(total)
+    for name, factor in parted.steps:
+        value = builder.apply(name, value, *([] if factor is None else [numbers[factor]]))
+    return builder.make(value)
 
 
 def _look_through(stage: Stage, earlier: Mapping[str, Stage]) -> Body:
@@ -239,9 +233,6 @@ def _may_hold_factor(body: Body, root: Apply) -> bool:
         return True
     if root.operation.name not in ("mul", "div"):
         return False
-    axes: list[frozenset[int]] = []
-    for instruction in body.instructions:
-        own = frozenset((instruction.axis,)) if isinstance(instruction, Index) else frozenset[int]()
-        axes.append(own.union(*(axes[o] for o in operands(instruction))))
-    left, right = (axes[o] for o in root.operands)
+    dependencies = find_dependencies(body)
+    left, right = (set(dependencies[o]) for o in root.operands)
     return bool(left - right) or (root.operation.name == "mul" and left != right)

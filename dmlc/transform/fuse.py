@@ -2,8 +2,8 @@
 
 Element-wise work that other stages read is computed where it is read, be it a result too, unless
 that costs more than storing it (`cost`) or makes a kernel too large (`inline`). What stays is
-`grouping`'s; `reasons` says why, and `traffic` what it moves. Where a 16-bit stage is not stored,
-its rounding stays (`rounding`).
+`grouping`'s, and what it moves is `traffic`'s to say; why stages share a kernel, or have memory of
+their own, is said here. Where a 16-bit stage is not stored, its rounding stays (`storage`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from dmlc.ir import Function, Stage
 from dmlc.transform.cost import Budget, decide_stored
 from dmlc.transform.grouping import Plain, find_rows, group_stages
 from dmlc.transform.inline import Drawn, inline_producers, is_inlinable
-from dmlc.transform.passes import Draft, Pass
-from dmlc.transform.reasons import explain
-from dmlc.transform.rounding import carry_rounding, read_results, store_rounded
+from dmlc.transform.passes import Draft, Pass, Streams
 from dmlc.transform.simplify import drop_unsound_pairs, simplify_bodies
-from dmlc.transform.streams import Streams
+from dmlc.transform.storage import carry_rounding, read_results, store_rounded
 from dmlc.transform.traffic import Move, add_moves, list_moves, total
 
 _USUAL = Budget()
+
+_SHOWN = 4
+"""Tensors named in a reason, at most."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ def _describe_groups(fused: Function, parted: _Parted) -> tuple[Group, ...]:
         passes, kept, on_way = tuple[Pass, ...](), tuple[int, ...](), list[str]()
         if isinstance(made_of, Draft):
             passes, kept, on_way = made_of.passes(), made_of.kept, made_of.list_on_way()
-        reasons = explain(found, parted.homes, inlined, near, parted.reasons, results, on_way)
+        reasons = _explain(found, parted.homes, inlined, near, parted.reasons, results, on_way)
         if row is not None:
             passes = (*Draft(stages[row]).passes(), *passes)
             reasons = (*reasons, f"a row of %{row} at a time is kept at hand for it")
@@ -205,3 +206,61 @@ def _find_readers(
         for load in stage.body.loads():
             found.setdefault(load.tensor, set()).add(homes[stage.name][0])
     return found
+
+
+# Reasons ------------------------------------------------------------------------------------
+
+
+def _explain(
+    stages: Sequence[Stage],
+    homes: Mapping[str, object],
+    inlined: Sequence[str],
+    near: Sequence[str],
+    reasons: Mapping[str, str],
+    results: set[str],
+    on_way: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """Why these stages are a group, clause by clause. `homes` has every stage that belongs to a
+    group, `inlined` names what they compute where they read it, and `near` those of them that take
+    no memory; `on_way` are those computed in passes that fold. `reasons` says why some stages are
+    stored."""
+    first = next((s for s in stages if s.reduction is not None), stages[0])
+    clauses: list[str] = []
+    if first.reduction is not None:
+        clauses.append(f"%{first.name} is a reduction ({first.reduction.combiner})")
+        clauses += [reasons[first.name]] if first.name in reasons else []
+    elif first.name in results:
+        clauses.append(f"%{first.name} leaves the function")
+    elif first.name in reasons:
+        clauses.append(reasons[first.name])
+    elif first.name in near:
+        clauses.append(f"%{first.name} is read by several stages over its own points")
+    else:
+        clauses.append(f"%{first.name} is read by several kernels, as one would be too large")
+    # What is at hand is not stored, whatever it was to be, and results are stored anyway.
+    plain = {first.name, *near, *results.intersection(on_way)}
+    clauses += [reasons[s.name] for s in stages if s.name in reasons and s.name not in plain]
+    own = [s.name for s in stages]
+    given = set(own).difference(on_way)
+    read = {s.name: dict.fromkeys(load.tensor for load in s.body.loads()) for s in stages}
+    after = [n for n in own if n in given and not given.isdisjoint(read[n])]
+    beside = [n for n in own if n in given and n not in after and n != first.name]
+    waits = dict.fromkeys(n for names in read.values() for n in names)
+    clauses += _say([n for n in on_way if n in near], "computed on the way")
+    clauses += _say([n for n in on_way if n not in near], "stored on the way")
+    clauses += _say(beside, "computed beside it")
+    clauses += _say(after, "computed from it at once")
+    waits = [n for n in waits if n in homes and n not in own and n not in near]
+    clauses += [f"the kernel runs after {clause}" for clause in _say(waits, "stored")]
+    clauses += _say(inlined, "computed where read")
+    return tuple(dict.fromkeys(clauses))
+
+
+def _say(names: Sequence[str], done: str) -> list[str]:
+    """That something is done with what the names stand for, as in `%a, %b and 7 more are done`;
+    nothing where there are none."""
+    shown = [f"%{name}" for name in names]
+    if len(shown) > _SHOWN:
+        shown = [", ".join(shown[:_SHOWN]), f"{len(shown) - _SHOWN} more"]
+    listed = " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
+    return [f"{listed} {'is' if len(names) == 1 else 'are'} {done}"] if names else []

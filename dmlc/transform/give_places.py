@@ -23,16 +23,15 @@ from dmlc.ir import (
     Function,
     Index,
     Load,
-    Reduction,
     Select,
     Stage,
     operands,
     packed_strides,
 )
+from dmlc.ir.builder import Builder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
-from dmlc.transform.simplify import Builder
 from dmlc.transform.tabulate import Tables
 from dmlc.transform.walk_axis import Plan, write_place
 
@@ -60,13 +59,7 @@ def find_positions(function: Function) -> frozenset[str]:
 
 
 def give_places(
-    stage: Stage,
-    short: Stage,
-    plans: Sequence[Plan],
-    tables: Tables,
-    names: dict[str, None],
-    *,
-    is_bounded: bool,
+    stage: Stage, short: Stage, plans: Sequence[Plan], tables: Tables, *, is_bounded: bool
 ) -> list[Stage]:
     """A stage that gives the places it gave, and before it the folds of the `short` one, whose axes
     are walked as planned. `is_bounded` keeps what it gives within the axes whatever the number."""
@@ -75,25 +68,24 @@ def give_places(
         return [stage]
     made: list[Stage] = []
     builder = Builder()
-    own = tuple(builder.add(Index(axis)) for axis in range(len(stage.domain)))
 
-    def load(fold: Stage) -> int:
-        made.append(fold)
-        element = builder.add(Load(fold.name, own, DataType.INT32))
-        return builder.add(Cast(element, DataType.INDEX))
+    def load(fold: Stage, what: str) -> int:
+        name = take_name(f"{stage.name}_{what}", tables.names)
+        made.append(dataclasses.replace(fold, name=name, dtype=DataType.INT32))
+        return builder.add(Cast(builder.read(made[-1]), DataType.INDEX))
 
-    number = builder.constant(0)
-    if short.reduction is not None:
-        name = take_name(f"{stage.name}_number", names)
-        number = load(dataclasses.replace(short, name=name, dtype=DataType.INT32))
+    number = builder.constant(0) if short.reduction is None else load(short, "number")
     place = _write_number(stage, short, plans, tables, builder, number, is_bounded)
     found: list[int] = []
     if _settle_all(stage, plans, tables):
-        found = [c for plan in plans for c in _write_filled(stage, plan, tables, builder)]
+        found = [c for plan in plans for c in _write_filled(plan, tables, builder)]
     elif short.reduction is not None:
-        # Which points pass is known at run time only.
-        name = take_name(f"{stage.name}_found", names)
-        presence = load(_make_presence(short, name, short.reduction))
+        # Which points pass is known at run time only: this is positive where some point does.
+        body = short.body
+        only = (*body.instructions, Constant(DataType.INT32, 1))
+        folded = dataclasses.replace(short.reduction, combiner="max")
+        passing = Body.make(only, len(body.instructions), body.guard)
+        presence = load(dataclasses.replace(short, body=passing, reduction=folded), "found")
         found.append(builder.apply("gt", presence, builder.constant(0)))
     condition = builder.join(found)
     if condition is not None:
@@ -112,22 +104,19 @@ def _write_number(
     is_bounded: bool,
 ) -> int:
     """The number that a stage gives, from that among the points of the short one."""
-    if stage.reduction is None:
-        return number
-    walked = {} if short.reduction is None else dict(short.reduction.axes)
-    steps = dict(zip(walked, packed_strides(_list_sizes(short)), strict=True))
+    axes = () if stage.reduction is None else stage.reduction.axes
+    walked = () if short.reduction is None else short.reduction.axes
+    counts = _list_sizes(short)
+    steps = {axis[0]: step for axis, step in zip(walked, packed_strides(counts), strict=True)}
     sizes = _list_sizes(stage)
     by_label = {plan.label: plan for plan in plans}
-    total, outermost = builder.constant(0), True
-    for (label, _), size, stride in zip(
-        stage.reduction.axes, sizes, packed_strides(sizes), strict=True
-    ):
+    total = builder.constant(0)
+    for (label, _), size, stride in zip(axes, sizes, packed_strides(sizes), strict=True):
         part = builder.constant(0)
-        if label in walked:
+        if label in steps:
             part = builder.apply("div", number, builder.constant(steps[label]))
-            if not outermost:
-                part = builder.apply("mod", part, builder.constant(int(walked[label])))
-            outermost = False
+            if label != walked[0][0]:
+                part = builder.apply("mod", part, builder.constant(int(dict(walked)[label])))
         if label in by_label:
             plan = by_label[label]
             part, _ = write_place(plan, tables, builder, part)
@@ -156,7 +145,7 @@ def _settle_all(stage: Stage, plans: Sequence[Plan], tables: Tables) -> bool:
     return all(any(settles(p, c) for p in plans) for c in facts.conditions)
 
 
-def _write_filled(stage: Stage, plan: Plan, tables: Tables, builder: Builder) -> list[int]:
+def _write_filled(plan: Plan, tables: Tables, builder: Builder) -> list[int]:
     """The conditions that there is a place at all along an axis."""
     filled = plan.counts > 0
     if plan.index is None or bool(filled.all()):
@@ -164,17 +153,8 @@ def _write_filled(stage: Stage, plan: Plan, tables: Tables, builder: Builder) ->
     row = builder.add(plan.index)
     first, last = int(filled.argmax()), len(filled) - 1 - int(filled[::-1].argmax())
     if not bool(filled[first : last + 1].all()):
-        name = f"{stage.name}_counts"
+        name = f"{plan.facts.stage.name}_counts"
         number = tables.read_position(builder, name, plan.counts, (row,))
         return [builder.apply("gt", number, builder.constant(0))]
     ends = [("ge", first)] * (first > 0) + [("le", last)] * (last + 1 < len(filled))
     return [builder.apply(name, row, builder.constant(end)) for name, end in ends]
-
-
-def _make_presence(short: Stage, name: str, reduction: Reduction) -> Stage:
-    """A stage that is positive where the guard lets some point through."""
-    body = short.body
-    instructions = (*body.instructions, Constant(DataType.INT32, 1))
-    only = Body.make(instructions, len(body.instructions), body.guard)
-    folded = dataclasses.replace(reduction, combiner="max")
-    return dataclasses.replace(short, name=name, dtype=DataType.INT32, body=only, reduction=folded)

@@ -16,8 +16,7 @@ from dmlc.ir import Index, Stage, reads_own_place
 from dmlc.ir.index import find_dependencies
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.transform.cost import Budget
-from dmlc.transform.passes import Draft
-from dmlc.transform.streams import Streams
+from dmlc.transform.passes import Draft, Streams
 
 _MOST_TRIED = 16
 """Groups that a stage is offered to: those after the first which might take it."""

@@ -16,10 +16,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.ir import Body, Function, Index, Instruction, Load, Stage, operands, with_operands
+from dmlc.ir.builder import Builder
 from dmlc.ir.inside import Tensor, find_open_reads
 from dmlc.ir.ranges import Interval, table_ranges
 from dmlc.transform.cost import Budget
-from dmlc.transform.simplify import Builder, list_live
+from dmlc.transform.simplify import list_live
 
 MOST_PLACES = 16
 """At how many places one reader may compute a stage. Reading each of a chain of stages at several

@@ -27,13 +27,14 @@ from dmlc.ir import (
     Stage,
     value_type,
 )
+from dmlc.ir.builder import Builder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import Array, DataType, combiner_identity
 from dmlc.transform.give_places import find_positions, give_places
 from dmlc.transform.inline import clamp_reads, inline_stages, is_inlinable
 from dmlc.transform.settle import Settled, settle
-from dmlc.transform.simplify import Builder, drop_unsound_pairs, list_live
+from dmlc.transform.simplify import drop_unsound_pairs, list_live
 from dmlc.transform.tabulate import Tables, list_roots, read_known, tabulate_stage
 from dmlc.transform.walk_axis import Plan, plan_axis, write_place
 
@@ -47,17 +48,18 @@ def narrow(function: Function, settled: Settled | None = None) -> Function:
     settled = settle(function) if settled is None else settled
     function, results = settled.function, {r.name for r in function.results}
     tables = Tables(function, settled.known)
-    names = dict.fromkeys(function.tensors())
     positions = find_positions(function)
     read: dict[str, Stage] = {}
     stages: list[Stage] = []
     for stage in function.stages:
         made = read_known(stage, tables) if stage.name in settled.known else None
         if made is None:
-            short = _narrow_soundly(function, stages, stage, tables, names, stage.name in positions)
-            *before, made = (inline_stages(each, read) for each in short)
-            stages += before
-        if made.name not in results and _is_read(made, tables):
+            before = dataclasses.replace(function, stages=tuple(stages))
+            short = _narrow_soundly(before, stage, tables, stage.name in positions)
+            *others, made = (inline_stages(each, read) for each in short)
+            stages += others
+        tabulated = all(load.tensor in tables for load in made.body.loads())
+        if made.name not in results and tabulated and is_inlinable(made):
             read[made.name] = made
         stages.append(made)
     whole = tables.attach(dataclasses.replace(function, stages=list_live(stages, results)))
@@ -66,62 +68,42 @@ def narrow(function: Function, settled: Settled | None = None) -> Function:
 
 
 def _narrow_soundly(
-    function: Function,
-    stages: Sequence[Stage],
-    stage: Stage,
-    tables: Tables,
-    names: dict[str, None],
-    is_position: bool,
+    before: Function, stage: Stage, tables: Tables, is_position: bool
 ) -> list[Stage]:
     """A stage with short axes and tables, as far as its reads can still be proved inside: what
-    comes from a table is known by its smallest and its largest value alone. `stages` are those
-    before it."""
+    comes from a table is known by its smallest and its largest value alone. The function has the
+    stages before it."""
     plain: list[Stage] = []
     for listed in (True, False):
-        plain = narrow_stage(stage, tables, names, listed=listed, is_position=is_position)
+        plain = _narrow(stage, tables, listed, is_position)
         made = [tabulate_stage(each, tables) for each in plain]
         if not any(load.tensor in tables for each in made for load in each.body.loads()):
             return made
-        known = tables.attach(dataclasses.replace(function, stages=(*stages, *made)))
+        known = tables.attach(dataclasses.replace(before, stages=(*before.stages, *made)))
         if all(find_stage_fault(known, each) is None for each in made):
             return made
     return plain
 
 
-def _is_read(stage: Stage, tables: Tables) -> bool:
-    """Whether a stage is had without memory from positions and tables."""
-    return is_inlinable(stage) and all(load.tensor in tables for load in stage.body.loads())
-
-
-def narrow_stage(
-    stage: Stage,
-    tables: Tables,
-    names: dict[str, None],
-    *,
-    listed: bool = True,
-    is_position: bool = False,
-) -> list[Stage]:
+def _narrow(stage: Stage, tables: Tables, listed: bool, is_position: bool) -> list[Stage]:
     """A stage with each of its reduction axes as short as its guard allows; where `listed`, also
     those whose places only a table can list. Other stages come before it where it gives positions:
     they number the places that are walked, and it gives the place that this number is of. Where
-    others read at what it gives (`is_position`), that stays within bounds on its face. `names` are
-    taken."""
+    others read at what it gives (`is_position`), that stays within bounds on its face."""
     stage = _drop_certain(stage, tables.known)
-    guarded = _guard_choice(stage, tables.known)
-    if stage.reduction is None or guarded.body.guard is None:
+    short, plans = _guard_choice(stage, tables.known), list[Plan]()
+    if stage.reduction is None or short.body.guard is None:
         return [stage]
-    short, plans = guarded, list[Plan]()
     for label, extent in stage.reduction.axes:
-        if isinstance(extent, int):
-            plan = plan_axis(short, label, extent, tables.known)
-            if plan is not None and (listed or plan.is_whole):
-                short = _rewrite(short, plan, tables)
-                plans.append(plan)
+        plan = plan_axis(short, label, extent, tables.known) if isinstance(extent, int) else None
+        if plan is not None and (listed or plan.is_whole):
+            short = _rewrite(short, plan, tables)
+            plans.append(plan)
     if not plans:
         return [stage]
     if stage.reduction.combiner not in POSITIONAL_COMBINERS:
         return [short]
-    return give_places(stage, short, plans, tables, names, is_bounded=is_position)
+    return give_places(stage, short, plans, tables, is_bounded=is_position)
 
 
 # Conditions --------------------------------------------------------------------------------
@@ -131,17 +113,15 @@ def _drop_certain(stage: Stage, known: Mapping[str, Array]) -> Stage:
     """A stage without the conditions of its guard that hold at every point."""
     if stage.body.guard is None:
         return stage
-    facts, certain = IndexFacts(stage, known), set[int]()
-    for condition in facts.conditions:
-        holds = facts.evaluate([condition])
-        if holds is not None and holds[0].all():
-            certain.add(condition)
-    if not certain:
+    facts = IndexFacts(stage, known)
+    passing = {condition: facts.find_passing([condition]) for condition in facts.conditions}
+    left = [c for c, holds in passing.items() if holds is None or not holds.all()]
+    if len(left) == len(passing):
         return stage
-    body, builder = stage.body, Builder()
-    numbers = builder.copy(body)
-    guard = builder.join(numbers[c] for c in facts.conditions if c not in certain)
-    return dataclasses.replace(stage, body=builder.make(numbers[body.result], guard))
+    builder = Builder()
+    numbers = builder.copy(stage.body)
+    guard = builder.join(numbers[c] for c in left)
+    return dataclasses.replace(stage, body=builder.make(numbers[stage.body.result], guard))
 
 
 def _guard_choice(stage: Stage, known: Mapping[str, Array]) -> Stage:

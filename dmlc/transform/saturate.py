@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from dmlc.ir import Apply, Body, Cast, Function, Instruction, Select, Stage, operands, value_type
+from dmlc.ir.builder import Builder
 from dmlc.ir.index import find_index_only
 from dmlc.ir.ranges import Interval, Ranges, table_ranges
 from dmlc.scalars import DataType
-from dmlc.transform.simplify import Builder
 
 _LIMITS = np.iinfo(np.int32)
 _FAR = 1 << 30

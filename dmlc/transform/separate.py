@@ -22,10 +22,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from dmlc.ir import Apply, Body, Function, Index, Load, Reduction, Stage
+from dmlc.ir.builder import Builder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
 from dmlc.scalars import Array
-from dmlc.transform.simplify import Builder
 
 _SIDE_BY_SIDE = 8
 """Sums along a row that are computed at once, their terms lying side by side in memory."""

@@ -8,34 +8,27 @@ What shares a kernel is `fuse`'s question.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
 
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
-    Apply,
     Body,
-    Cast,
     Constant,
     Function,
     Index,
-    Instruction,
     Load,
     Parameter,
     Reduction,
-    Select,
     Stage,
     Table,
     check_in_place,
     operands,
     reads_own_place,
-    value_type,
     with_operands,
 )
+from dmlc.ir.builder import Builder
 from dmlc.ir.index import find_dependencies
-from dmlc.scalars import OPERATIONS, DataType, combiner_identity
-from dmlc.transform.rules import RULES
+from dmlc.scalars import DataType, combiner_identity
 
 _REPEATABLE = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
 """Combiners that give the same whether they take a value once or again and again."""
@@ -228,98 +221,6 @@ def drop_unsound_pairs(function: Function) -> Function:
     """The function without the `in_place` pairs that would now read overwritten memory."""
     sound = tuple(p for p in function.in_place if check_in_place(function, (p,)) is None)
     return dataclasses.replace(function, in_place=sound)
-
-
-Change: TypeAlias = Callable[[int, Instruction], "int | None"]
-
-
-class Builder:
-    """A body in the making, in which equal values are one."""
-
-    def __init__(self) -> None:
-        self.instructions: list[Instruction] = []
-        self._numbers: dict[Instruction, int] = {}
-
-    def constant(self, value: int, dtype: DataType = DataType.INDEX) -> int:
-        """A whole number, as a position or in another type."""
-        return self.add(Constant(dtype, value))
-
-    def apply(self, name: str, *given: int) -> int:
-        """An operation on some values of one type."""
-        operation = OPERATIONS[name]
-        dtype = operation.result_type(value_type(self.instructions[given[0]]))
-        return self.add(Apply(operation, given, dtype))
-
-    def read(self, stage: Stage) -> int:
-        """The element of a stage at the own place of a body over the same domain."""
-        places = tuple(self.add(Index(axis)) for axis in range(len(stage.domain)))
-        return self.add(Load(stage.name, places, stage.dtype.compute))
-
-    def join(self, conditions: Iterable[int]) -> int | None:
-        """Conditions joined by `and`, in order; None where there are none."""
-        guard: int | None = None
-        for condition in dict.fromkeys(conditions):
-            guard = condition if guard is None else self.apply("and", guard, condition)
-        return guard
-
-    def copy(
-        self,
-        body: Body,
-        replaced: Mapping[int, int] = MappingProxyType({}),
-        change: Change = lambda number, moved: None,
-    ) -> list[int]:
-        """The values of another body, by their numbers there: some are `replaced` by others. Of the
-        rest `change` is given each, on values that are here, and says which it is, if another."""
-        numbers: list[int] = []
-        for number, instruction in enumerate(body.instructions):
-            found = replaced.get(number)
-            if found is None:
-                given = tuple([numbers[o] for o in operands(instruction)])
-                moved = with_operands(instruction, given)
-                found = change(number, moved)
-                found = self.add(moved) if found is None else found
-            numbers.append(found)
-        return numbers
-
-    def make(self, result: int, guard: int | None = None) -> Body:
-        """The body that gives one of the values."""
-        return Body.make(self.instructions, result, guard)
-
-    def remake(self, stage: Stage, change: Change) -> Stage:
-        """A stage with some of its body's values changed, as `copy` does it."""
-        numbers = self.copy(stage.body, change=change)
-        guard = None if stage.body.guard is None else numbers[stage.body.guard]
-        return dataclasses.replace(stage, body=self.make(numbers[stage.body.result], guard))
-
-    def add(self, instruction: Instruction) -> int:
-        """The number of the value an instruction gives, after every rule that applies to it."""
-        while True:
-            # To hash an instruction takes time: it is done once for each.
-            number = self._numbers.setdefault(instruction, len(self.instructions))
-            if number < len(self.instructions):
-                return number
-            found = _apply_rules(instruction, self.instructions)
-            if found is None:
-                self.instructions.append(instruction)
-                return number
-            del self._numbers[instruction]
-            if isinstance(found, int):
-                return found
-            instruction = found
-
-
-def _apply_rules(
-    instruction: Instruction, values: Sequence[Instruction]
-) -> int | Instruction | None:
-    """What the first rule that applies makes of an instruction; None where none does."""
-    # Rules are about these alone.
-    if not isinstance(instruction, Apply | Select | Cast):
-        return None
-    for rule in RULES:
-        found = rule(instruction, values)
-        if found is not None:
-            return found
-    return None
 
 
 def simplify_body(body: Body, replaced: Mapping[str, str]) -> Body:

@@ -29,13 +29,13 @@ from dmlc.ir import (
     operands,
     value_type,
 )
+from dmlc.ir.builder import Builder
+from dmlc.ir.floor import fit_clamped
 from dmlc.ir.index import IndexFacts, count_points, reach_back
 from dmlc.ir.inside import is_empty
 from dmlc.ir.naming import take_name
 from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.source import InternalError
-from dmlc.transform.closed_form import fit_clamped
-from dmlc.transform.simplify import Builder
 
 _MOST_VALUES = 1 << 16
 """Elements of one table, at most."""
@@ -55,13 +55,14 @@ class Tables:
         self, function: Function, known: Mapping[str, Array] = MappingProxyType({})
     ) -> None:
         self.known = known
-        self._taken = dict.fromkeys(function.tensors())
+        self.names = dict.fromkeys(function.tensors())
+        """Those that are taken, by stages too."""
         self._given = function.tables
         self._made: dict[tuple[object, ...], Table] = {}
-        self._names = {t.name for t in function.tables}
+        self._own = {t.name for t in function.tables}
 
     def __contains__(self, name: str) -> bool:
-        return name in self._names
+        return name in self._own
 
     def read(self, builder: Builder, wanted: str, values: Array, places: Sequence[int]) -> int:
         """An element of a table of these values; where they have no axes it is a constant."""
@@ -73,8 +74,8 @@ class Tables:
         packed = np.ascontiguousarray(values)
         key = (dtype, values.shape, packed.tobytes())
         if key not in self._made:
-            name, extents = take_name(wanted, self._taken), tuple(int(n) for n in values.shape)
-            self._names.add(name)
+            name, extents = take_name(wanted, self.names), tuple(int(n) for n in values.shape)
+            self._own.add(name)
             self._made[key] = Table(name, dtype, extents, tuple(packed.ravel().tolist()))
         return builder.add(Load(self._made[key].name, tuple(places), dtype))
 

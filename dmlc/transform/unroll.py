@@ -28,9 +28,9 @@ from dmlc.ir import (
     Stage,
     value_type,
 )
+from dmlc.ir.builder import Builder
 from dmlc.ir.index import IndexFacts, find_longest, list_arrays
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity
-from dmlc.transform.simplify import Builder
 
 _MOST_TERMS = 16
 """Points written out, at most."""

@@ -14,10 +14,10 @@ from types import MappingProxyType
 import numpy as np
 
 from dmlc.ir import Index, Stage
+from dmlc.ir.builder import Builder
+from dmlc.ir.floor import FloorForm, fit_clamped, fit_floor
 from dmlc.ir.index import IndexFacts
 from dmlc.scalars import Array
-from dmlc.transform.closed_form import FloorForm, fit_clamped, fit_floor
-from dmlc.transform.simplify import Builder
 from dmlc.transform.tabulate import Tables
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dmlc import ir
 from dmlc.reference import evaluate
-from dmlc.transform.widen import widen_booleans
+from dmlc.transform.storage import widen_booleans
 
 TEXT = """func @f(%X: f32[6, 5]) -> (%Y) {{
   %some: boolean[i0 < 6] = {0} gt(%X[i0, r1], 0.5)

@@ -1,9 +1,12 @@
-"""Keeps FLOAT16 and BFLOAT16 values in registers, rounded as their memory would.
+"""Chooses the types that stages are stored in, where that is not the type they compute.
+
+FLOAT16 and BFLOAT16 values are kept in registers, rounded as their memory would.
 
 A stage in a 16-bit type is read as it is stored: rounded. `carry_rounding` writes that rounding as
 an operation of its own, so that the stage may be computed where it is read, with the same bits.
 `store_rounded` goes the other way, for the stages that get memory nevertheless: what fits 16 bits
-is stored in 16 bits. `read_results` has kernels read what is stored already.
+is stored in 16 bits. `read_results` has kernels read what is stored already. And `widen_booleans`
+is for languages whose buffers cannot hold them.
 """
 
 from __future__ import annotations
@@ -16,20 +19,28 @@ import numpy as np
 from dmlc.ir import (
     Apply,
     Body,
+    Cast,
     Constant,
     Function,
     Instruction,
     Load,
+    Reduction,
     Select,
     Stage,
     reads_own_place,
 )
+from dmlc.ir.builder import Builder
 from dmlc.ir.naming import take_name
 from dmlc.scalars import ROUNDINGS, DataType, convert
-from dmlc.transform.simplify import Builder, redirect_loads
+from dmlc.transform.simplify import redirect_loads
 
 _KEPT = ("neg", "abs", "min", "max")
 """Operations that give one of their operands, or its negative."""
+
+
+_WIDENED = {"any": "max", "all": "min"}
+"""On 0 and 1 as unsigned numbers; also where no point takes part, since 0 is the least of these
+and all but 0 are true."""
 
 
 def carry_rounding(function: Function) -> Function:
@@ -168,3 +179,39 @@ def _narrow(stage: Stage, exact: _Exact) -> Stage:
             body = Body.make(body.instructions, root.operands[0])
         return dataclasses.replace(stage, dtype=dtype, body=body)
     return stage
+
+
+def widen_booleans(function: Function) -> Function:
+    """The function with every BOOL reduction that does not leave it as one of UINT32.
+
+    Element-wise stages need no memory, and stay. Exact: whoever reads the numbers compares them
+    with 0.
+    """
+    results = {r.name for r in function.results}
+    widened = {
+        s.name
+        for s in function.stages
+        if s.dtype is DataType.BOOL and s.reduction is not None and s.name not in results
+    }
+    if not widened:
+        return function
+    stages = tuple(_widen(stage, widened) for stage in function.stages)
+    return dataclasses.replace(function, stages=stages)
+
+
+def _widen(stage: Stage, widened: set[str]) -> Stage:
+    builder = Builder()
+
+    def compare(number: int, moved: Instruction) -> int | None:
+        if not isinstance(moved, Load) or moved.tensor not in widened:
+            return None
+        found = builder.add(dataclasses.replace(moved, dtype=DataType.UINT32))
+        return builder.apply("ne", found, builder.constant(0, DataType.UINT32))
+
+    made = builder.remake(stage, compare)
+    if stage.name not in widened or stage.reduction is None:
+        return made
+    instructions = (*made.body.instructions, Cast(made.body.result, DataType.UINT32))
+    body = Body.make(instructions, len(instructions) - 1, made.body.guard)
+    reduction = Reduction(_WIDENED[stage.reduction.combiner], stage.reduction.axes)
+    return dataclasses.replace(stage, dtype=DataType.UINT32, body=body, reduction=reduction)
