@@ -16,7 +16,7 @@ from dmlc.transform.cost import Budget, decide_stored
 from dmlc.transform.grouping import Plain, find_rows, group_stages
 from dmlc.transform.inline import Drawn, inline_producers, is_inlinable
 from dmlc.transform.passes import Draft, Pass, Streams
-from dmlc.transform.simplify import drop_unsound_pairs, simplify_bodies
+from dmlc.transform.simplify import drop_unsound_pairs, simplify_stage
 from dmlc.transform.storage import carry_rounding, read_results, store_rounded
 from dmlc.transform.traffic import Move, add_moves, list_moves, total
 
@@ -87,7 +87,7 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     """
     function = carry_rounding(function)
     parted = _part(function, longest_row, budget)
-    left = dataclasses.replace(function, stages=simplify_bodies(parted.drawn.stages))
+    left = dataclasses.replace(function, stages=tuple(map(simplify_stage, parted.drawn.stages)))
     fused = read_results(left, parted.homes)
     groups = _describe_groups(fused, parted)
     return Fusion(_store(fused, parted, groups, budget), groups, function)

@@ -39,27 +39,20 @@ def _saturate(stage: Stage, known: dict[str, Interval]) -> Stage:
     body = stage.body
     if not any(isinstance(i, Cast) and i.dtype is DataType.INDEX for i in body.instructions):
         return stage
-    ranges = Ranges(stage, known)
+    ranges, builder = Ranges(stage, known), Builder()
     reach = [ranges.add(instruction) for instruction in body.instructions]
     index_only, uses = find_index_only(body), _find_uses(body, reach)
-    held = [
-        number
-        for number, instruction in enumerate(body.instructions)
-        if isinstance(instruction, Cast)
-        and instruction.dtype is DataType.INDEX
-        and uses[number] is not None
-        and not index_only[number]
-        and not _fits(reach[number])
-        and _may_hold(value_type(body.instructions[instruction.operand]))
-    ]
-    if not held:
-        return stage
-    builder = Builder()
 
     def hold(number: int, moved: Instruction) -> int | None:
-        return _hold(builder, moved.operand) if number in held and isinstance(moved, Cast) else None
+        if not isinstance(moved, Cast) or moved.dtype is not DataType.INDEX:
+            return None
+        fits = _LIMITS.min <= reach[number][0] and reach[number][1] <= _LIMITS.max
+        if fits or uses[number] is None or index_only[number]:
+            return None
+        return _hold(builder, moved.operand)
 
-    return builder.remake(stage, hold)
+    made = builder.remake(stage, hold)
+    return stage if made.body == body else made
 
 
 def _find_uses(body: Body, reach: Sequence[Interval]) -> list[int | None]:
@@ -104,20 +97,14 @@ def _measure(reach: Interval) -> int | None:
     return int(furthest) if furthest < _FAR else None
 
 
-def _fits(reach: Interval) -> bool:
-    return _LIMITS.min <= reach[0] and reach[1] <= _LIMITS.max
-
-
-def _may_hold(dtype: DataType) -> bool:
-    return dtype.is_float or dtype in (DataType.UINT32, DataType.INT64)
-
-
-def _hold(builder: Builder, value: int) -> int:
-    """A number as a position, held to what 32 bits have."""
+def _hold(builder: Builder, value: int) -> int | None:
+    """A number as a position, held to what 32 bits have; None for a type that is never held."""
     dtype = value_type(builder.instructions[value])
     if dtype.is_float:
         # This conversion saturates, and a NaN is 0 in it as it was.
         return builder.add(Cast(builder.add(Cast(value, DataType.INT32)), DataType.INDEX))
+    if dtype not in (DataType.UINT32, DataType.INT64):
+        return None
     if dtype is DataType.INT64:
         value = builder.apply("max", value, builder.constant(int(_LIMITS.min), dtype))
     value = builder.apply("min", value, builder.constant(int(_LIMITS.max), dtype))

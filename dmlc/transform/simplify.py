@@ -8,7 +8,8 @@ What shares a kernel is `fuse`'s question.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
@@ -35,6 +36,7 @@ _REPEATABLE = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
 _ALWAYS = Constant(DataType.BOOL, True)
 """A guard that lets every point through is no guard."""
 _NEVER = Constant(DataType.BOOL, False)
+"""A guard that lets none through leaves nothing to reduce."""
 
 
 def simplify(function: Function, simplified: Function | None = None) -> Function:
@@ -55,7 +57,7 @@ def simplify(function: Function, simplified: Function | None = None) -> Function
     for stage in function.stages:
         made = stage
         if done.get(stage.name) is not stage or _reads_any(stage, replaced):
-            made = drop_reduction(_with_body(stage, simplify_body(stage.body, replaced)))
+            made = drop_reduction(simplify_stage(stage, replaced))
         if stage.name not in results:
             source = _copied(made, tensors)
             if source is not None:
@@ -71,7 +73,7 @@ def simplify(function: Function, simplified: Function | None = None) -> Function
                 promoted[twin] = stage.name
                 continue
         stages.append(made)
-    named = [_rename(stage, promoted) for stage in stages]
+    named = [simplify_stage(stage, promoted) for stage in stages] if promoted else stages
     return drop_unsound_pairs(dataclasses.replace(function, stages=list_live(named, results)))
 
 
@@ -99,17 +101,6 @@ def _reads_any(stage: Stage, names: Mapping[str, str]) -> bool:
     return bool(names) and any(load.tensor in names for load in stage.body.loads())
 
 
-def _with_body(stage: Stage, body: Body) -> Stage:
-    """A stage with another body; the stage itself where that is its own."""
-    return stage if body is stage.body else dataclasses.replace(stage, body=body)
-
-
-def simplify_bodies(stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    """Stages with the rules applied to what they compute: what was put together from several may
-    be constant now, and drivers fold constants by rules of their own."""
-    return tuple(_with_body(stage, simplify_body(stage.body, {})) for stage in stages)
-
-
 def _is_plain(stage: Stage) -> bool:
     """Whether a stage is element-wise, and the same whatever its extents are."""
     instructions = stage.body.instructions
@@ -133,13 +124,15 @@ def drop_reduction(stage: Stage) -> Stage:
     reduction, compute = stage.reduction, stage.dtype.compute
     combiner = "" if reduction is None else reduction.combiner
     positional = combiner in POSITIONAL_COMBINERS
+    guard = stage.body.guard
+    never = guard is not None and stage.body.instructions[guard] == _NEVER
     if 0 in stage.domain:
         if _is_plain(stage):
             return stage
         nothing = Constant(compute, compute.dtype.type(0).item())
     elif reduction is None:
         return stage
-    elif any(extent == 0 for _, extent in reduction.axes) or _lets_none_through(stage.body):
+    elif any(extent == 0 for _, extent in reduction.axes) or never:
         identity = 0 if positional else combiner_identity(combiner, compute)
         nothing = Constant(compute, identity)
     elif not _is_one_value(stage, reduction):
@@ -147,13 +140,12 @@ def drop_reduction(stage: Stage) -> Stage:
     elif positional:
         nothing = Constant(compute, 0)
     else:
-        return dataclasses.replace(stage, body=_at_first_point(stage.body), reduction=None)
+        first = Constant(DataType.INDEX, 0)
+        values = stage.body.instructions
+        moved = [first if isinstance(i, Index) and i.reduced else i for i in values]
+        body = Body.make(moved, stage.body.result)
+        return simplify_stage(dataclasses.replace(stage, body=body, reduction=None))
     return dataclasses.replace(stage, body=Body.make((nothing,), 0), reduction=None)
-
-
-def _lets_none_through(body: Body) -> bool:
-    """Whether the guard of a body never holds."""
-    return body.guard is not None and body.instructions[body.guard] == _NEVER
 
 
 def _is_one_value(stage: Stage, reduction: Reduction) -> bool:
@@ -168,13 +160,6 @@ def _is_one_value(stage: Stage, reduction: Reduction) -> bool:
     return reduction.combiner in _REPEATABLE and not any(index.reduced for index in moving)
 
 
-def _at_first_point(body: Body) -> Body:
-    """A body of a reduction where all of its indices are 0."""
-    first = Constant(DataType.INDEX, 0)
-    moved = (first if isinstance(i, Index) and i.reduced else i for i in body.instructions)
-    return simplify_body(Body.make(tuple(moved), body.result), {})
-
-
 def _copied(stage: Stage, tensors: Mapping[str, Parameter | Table | Stage]) -> str | None:
     """The tensor that a stage repeats element for element, changing nothing when it is stored."""
     result = stage.body.instructions[stage.body.result]
@@ -183,14 +168,6 @@ def _copied(stage: Stage, tensors: Mapping[str, Parameter | Table | Stage]) -> s
     tensor = tensors[result.tensor]
     exact = stage.dtype in (tensor.dtype, tensor.dtype.compute)
     return result.tensor if exact and tensor.extents == stage.domain else None
-
-
-def _rename(stage: Stage, names: Mapping[str, str]) -> Stage:
-    """A stage with itself and what it reads renamed."""
-    if not names:
-        return stage
-    body = simplify_body(stage.body, names)
-    return dataclasses.replace(stage, name=names.get(stage.name, stage.name), body=body)
 
 
 def redirect_loads(stage: Stage, replaced: Mapping[str, str]) -> Stage:
@@ -223,10 +200,10 @@ def drop_unsound_pairs(function: Function) -> Function:
     return dataclasses.replace(function, in_place=sound)
 
 
-def simplify_body(body: Body, replaced: Mapping[str, str]) -> Body:
-    """A body with the rules applied, its loads redirected as `replaced` says; the body itself where
-    that changes nothing."""
-    builder = Builder()
+def simplify_stage(stage: Stage, replaced: Mapping[str, str] = MappingProxyType({})) -> Stage:
+    """A stage with the rules applied to what it computes, it and its loads renamed as `replaced`
+    says; the stage itself where that changes nothing."""
+    body, builder = stage.body, Builder()
     numbers: list[int] = []
     for instruction in body.instructions:
         moved = with_operands(instruction, tuple([numbers[o] for o in operands(instruction)]))
@@ -236,6 +213,8 @@ def simplify_body(body: Body, replaced: Mapping[str, str]) -> Body:
     guard = None if body.guard is None else numbers[body.guard]
     if guard is not None and builder.instructions[guard] == _ALWAYS:
         guard = None
-    if guard == body.guard and tuple(builder.instructions) == body.instructions:
-        return body
-    return Body.make(builder.instructions, numbers[body.result], guard)
+    if guard != body.guard or tuple(builder.instructions) != body.instructions:
+        body = Body.make(builder.instructions, numbers[body.result], guard)
+    elif stage.name not in replaced:
+        return stage
+    return dataclasses.replace(stage, name=replaced.get(stage.name, stage.name), body=body)

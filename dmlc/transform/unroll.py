@@ -67,6 +67,12 @@ class Terms:
     def stage(self) -> Stage:
         return self.facts.stage
 
+    @property
+    def points(self) -> list[tuple[int, ...]]:
+        """Those that are folded anywhere."""
+        every = itertools.product(*(range(n) for n in self.holds.shape[1:]))
+        return [point for point in every if self.holds[(..., *point)].any()]
+
     def find_first(self, *, signed_zeros: bool) -> bool | int | float:
         """What the fold starts from; without `signed_zeros` a sum may start from a negative one,
         which no addition shows."""
@@ -99,7 +105,7 @@ class Terms:
         rows = np.asarray(places)
         positions = {i for load in body.loads() for i in load.indices}
         uneven = 0
-        for point in itertools.product(*(range(n) for n in self.holds.shape[1:])):
+        for point in self.points:
             passes = self.holds[(rows, *point)]
             if not passes.any():
                 continue
