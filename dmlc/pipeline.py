@@ -25,14 +25,13 @@ from dmlc.program import Program
 from dmlc.report import Report, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
 from dmlc.transform.cost import Budget
-from dmlc.transform.factor import take_out_factors
+from dmlc.transform.factor import separate, take_out_factors
 from dmlc.transform.fuse import Fusion, fuse
 from dmlc.transform.narrow import narrow
 from dmlc.transform.saturate import saturate_positions
-from dmlc.transform.separate import separate
-from dmlc.transform.settle import Settled, settle
 from dmlc.transform.simplify import simplify
 from dmlc.transform.storage import widen_booleans
+from dmlc.transform.tabulate import Settled, settle
 
 
 @rare_searches()

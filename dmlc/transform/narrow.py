@@ -31,12 +31,10 @@ from dmlc.ir.builder import Builder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import Array, DataType, combiner_identity
-from dmlc.transform.give_places import find_positions, give_places
 from dmlc.transform.inline import clamp_reads, inline_stages, is_inlinable
-from dmlc.transform.settle import Settled, settle
 from dmlc.transform.simplify import drop_unsound_pairs, list_live
-from dmlc.transform.tabulate import Tables, list_roots, read_known, tabulate_stage
-from dmlc.transform.walk_axis import Plan, plan_axis, write_place
+from dmlc.transform.tabulate import Settled, Tables, list_roots, read_known, settle, tabulate_stage
+from dmlc.transform.walk_axis import Plan, find_positions, give_places, plan_axis, write_place
 
 
 def narrow(function: Function, settled: Settled | None = None) -> Function:

@@ -18,7 +18,7 @@ import numpy as np
 from dmlc.ir import Function, Load, Stage
 from dmlc.ir.index import find_longest
 from dmlc.scalars import Array
-from dmlc.transform.separate import list_factors
+from dmlc.transform.factor import list_factors
 from dmlc.transform.unroll import Terms, list_terms
 
 LANES = 8

@@ -3,8 +3,13 @@
 Fractions, such as weights, become tables over the one or two axes they depend on, or constants
 where they do not vary; what no point uses is not looked at. So do counts that serve as fractions,
 where they do not vary. Positions that come from fractions become whole-number formulas where these
-are exact, and tables elsewhere. Reductions that read no tensor are evaluated whole. Other
-whole-number arithmetic stays arithmetic: kernels compute it as quickly as they would read it.
+are exact, and tables elsewhere. Other whole-number arithmetic stays arithmetic: kernels compute it
+as quickly as they would read it.
+
+Before that, the stages that depend on positions alone are found (`settle`). An element-wise one is
+computed by its readers, wherever they read it: so what it computes is index-only there. A reduction
+is evaluated: weights that are sums of a few terms, counts, bounds. What passes make of a load of
+either is theirs to say.
 """
 
 from __future__ import annotations
@@ -31,11 +36,13 @@ from dmlc.ir import (
 )
 from dmlc.ir.builder import Builder
 from dmlc.ir.floor import fit_clamped
-from dmlc.ir.index import IndexFacts, count_points, reach_back
+from dmlc.ir.index import IndexFacts, count_points, find_index_only, reach_back
 from dmlc.ir.inside import is_empty
 from dmlc.ir.naming import take_name
 from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.source import InternalError
+from dmlc.transform.inline import inline_stages, is_inlinable
+from dmlc.transform.simplify import drop_unsound_pairs, list_live
 
 _MOST_VALUES = 1 << 16
 """Elements of one table, at most."""
@@ -262,3 +269,50 @@ def _drop_axes(
             used = np.asarray(used.any(axis=axis))
             kept.remove(index)
     return values, tuple(kept)
+
+
+# What is known ----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settled:
+    """A function whose stages compute themselves what element by element depends on positions
+    alone; and the elements of the reductions that do, by their stages' names."""
+
+    function: Function
+    known: Mapping[str, Array]
+
+
+def settle(function: Function) -> Settled:
+    """What of a function is known at compile time. Linear in the number of stages."""
+    results = {r.name for r in function.results}
+    inlined: dict[str, Stage] = {}
+    known: dict[str, Array] = {}
+    stages: list[Stage] = []
+    for stage in function.stages:
+        made = inline_stages(stage, _list_placed(stage, inlined))
+        if all(find_index_only(made.body, known)):
+            values = IndexFacts(made, known).reduce()
+            if values is not None:
+                known[made.name] = values
+            elif made.name not in results and is_inlinable(made):
+                inlined[made.name] = made
+        stages.append(made)
+    if not inlined:
+        return Settled(function, known)
+    live = list_live(stages, results)
+    whole = dataclasses.replace(function, stages=live)
+    return Settled(drop_unsound_pairs(whole), known)
+
+
+def _list_placed(stage: Stage, inlined: Mapping[str, Stage]) -> dict[str, Stage]:
+    """Those that a stage reads at positions that are known themselves. What others read may be
+    looked up where it cannot be evaluated."""
+    index_only = find_index_only(stage.body)
+    elsewhere = {
+        load.tensor
+        for load in stage.body.loads()
+        if not all(index_only[position] for position in load.indices)
+    }
+    read = dict.fromkeys(load.tensor for load in stage.body.loads())
+    return {n: inlined[n] for n in read if n in inlined and n not in elsewhere}
