@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from dmlc.ir import Function, Stage
 from dmlc.transform.cost import Budget, decide_stored
-from dmlc.transform.grouping import Plain, find_rows, group_stages
+from dmlc.transform.grouping import Grouping, Plain, group_stages
 from dmlc.transform.inline import Drawn, inline_producers, is_inlinable
-from dmlc.transform.passes import Draft, Pass, Streams
+from dmlc.transform.passes import Draft, Pass
 from dmlc.transform.simplify import drop_unsound_pairs, simplify_stage
 from dmlc.transform.storage import carry_rounding, read_results, store_rounded
 from dmlc.transform.traffic import Move, add_moves, list_moves, total
@@ -86,85 +87,69 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     dropped. Takes time in proportion to the function's size.
     """
     function = carry_rounding(function)
-    parted = _part(function, longest_row, budget)
-    left = dataclasses.replace(function, stages=tuple(map(simplify_stage, parted.drawn.stages)))
-    fused = read_results(left, parted.homes)
-    groups = _describe_groups(fused, parted)
-    return Fusion(_store(fused, parted, groups, budget), groups, function)
+    drawn, grouping = _part(function, longest_row, budget)
+    left = dataclasses.replace(function, stages=tuple(map(simplify_stage, drawn.stages)))
+    homes = grouping.find_homes()
+    fused = read_results(left, homes)
+    groups = _describe_groups(fused, drawn, grouping, homes)
+    return Fusion(_store(fused, homes, groups, budget), groups, function)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Parted:
-    """The stages that are left, and the kernels they are in."""
-
-    drawn: Drawn
-    members: Sequence[Plain | Draft]
-    """What each kernel has of them."""
-    homes: Mapping[str, tuple[int, int]]
-    """The kernel of each, and the pass of it."""
-    rows: Mapping[str, str]
-    """Reductions of which their reader keeps a row, with that reader."""
-    read_in: Mapping[str, set[int]]
-    """The kernels that read each tensor."""
-    reasons: Mapping[str, str]
-    """Why some stages are stored, or in kernels of their own."""
+_Homes: TypeAlias = Mapping[str, tuple[int, int]]
+"""The kernel of each stage, and the pass of it."""
 
 
-def _part(function: Function, longest_row: int, budget: Budget) -> _Parted:
+def _part(function: Function, longest_row: int, budget: Budget) -> tuple[Drawn, Grouping]:
     """Draws in what needs no memory of its own, and groups the rest.
 
     What several stages share needs none as long as these are in one kernel, which shows when they
     have been grouped. Where some of it is wanted elsewhere, that is shared no longer, and all is
     grouped once more.
     """
-    results = {r.name for r in function.results}
     inlinable = {s.name: s for s in function.stages if is_inlinable(s)}
     decision = decide_stored(function, inlinable, budget)
     shared = dict(decision.shared)
     while True:
+        before = len(shared)
         drawn = inline_producers(function, inlinable, decision.stored, shared, budget)
-        rows = find_rows(drawn.stages, results, longest_row)
-        streams = Streams(function, drawn.stages, budget)
-        members, homes, apart_for = group_stages(drawn.stages, results, rows, budget, streams)
+        left = dataclasses.replace(function, stages=drawn.stages)
+        grouping = group_stages(left, longest_row, budget)
+        homes = grouping.find_homes()
         read_in = _find_readers(drawn.stages, homes)
-        parted = _Parted(drawn, members, homes, rows, read_in, {**drawn.reasons, **apart_for})
-        apart = [name for name, is_one in shared.items() if _is_apart(name, is_one, parted)]
-        if not apart:
-            return parted
-        for name in apart:
-            del shared[name]
+        for name, is_one in tuple(shared.items()):
+            if name not in homes:
+                continue
+            # Whether it would not be wanted elsewhere, but for how large kernels get.
+            home = homes[name][0]
+            stays = is_one and isinstance(grouping.members[home], Plain)
+            if not stays and read_in.get(name, set()) - {home}:
+                del shared[name]
+        if len(shared) == before:
+            return drawn, grouping
 
 
-def _is_apart(name: str, is_one: bool, parted: _Parted) -> bool:
-    """Whether a shared stage is wanted outside its kernel; `is_one` says that it would not be, but
-    for how large kernels get."""
-    if name not in parted.homes:
-        return False
-    home = parted.homes[name][0]
-    if is_one and isinstance(parted.members[home], Plain):
-        return False
-    return bool(parted.read_in.get(name, set()) - {home})
-
-
-def _describe_groups(fused: Function, parted: _Parted) -> tuple[Group, ...]:
+def _describe_groups(
+    fused: Function, drawn: Drawn, grouping: Grouping, homes: _Homes
+) -> tuple[Group, ...]:
     """The kernels of the stages that are left, with what each computes, keeps at hand and goes
     through, and why."""
     results = {r.name for r in fused.results}
-    read_in = _find_readers(fused.stages, parted.homes)
-    rows = {reader: row for row, reader in parted.rows.items()}
+    read_in = _find_readers(fused.stages, homes)
+    rows = {reader: row for row, reader in grouping.rows.items()}
     stages = {s.name: s for s in fused.stages}
+    why = {**drawn.reasons, **grouping.reasons}
     groups: list[Group] = []
-    for place, made_of in enumerate(parted.members):
+    for place, made_of in enumerate(grouping.members):
         found = [stages[name] for name in made_of.stages]
         row = rows.get(found[0].name)
         whole = (*(() if row is None else (row,)), *made_of.stages)
-        computed = dict.fromkeys(n for name in whole for n in parted.drawn.computed[name][::-1])
+        computed = dict.fromkeys(n for name in whole for n in drawn.computed[name][::-1])
         inlined = tuple(n for n in computed if n not in whole)
         near = tuple(n for n in whole if n not in results and read_in.get(n) == {place})
         passes, kept, on_way = tuple[Pass, ...](), tuple[int, ...](), list[str]()
         if isinstance(made_of, Draft):
             passes, kept, on_way = made_of.passes(), made_of.kept, made_of.list_on_way()
-        reasons = _explain(found, parted.homes, inlined, near, parted.reasons, results, on_way)
+        reasons = _explain(found, homes, inlined, near, why, results, on_way)
         if row is not None:
             passes = (*Draft(stages[row]).passes(), *passes)
             reasons = (*reasons, f"a row of %{row} at a time is kept at hand for it")
@@ -172,11 +157,11 @@ def _describe_groups(fused: Function, parted: _Parted) -> tuple[Group, ...]:
     return tuple(groups)
 
 
-def _store(fused: Function, parted: _Parted, groups: Sequence[Group], budget: Budget) -> Function:
+def _store(fused: Function, homes: _Homes, groups: Sequence[Group], budget: Budget) -> Function:
     """The function of the stages that are left, as they are stored: without pairs of `in_place`
     that no longer hold, and rounded to what memory holds."""
     fused = drop_unsound_pairs(fused)
-    pairs = tuple(p for p in fused.in_place if not _is_read_later(p, fused.stages, parted.homes))
+    pairs = tuple(p for p in fused.in_place if not _is_read_later(p, fused.stages, homes))
     as_they_are = {name for group in groups for name in group.near}
     if budget.paired_types:
         # Kernels with reductions store single elements.
@@ -184,9 +169,7 @@ def _store(fused: Function, parted: _Parted, groups: Sequence[Group], budget: Bu
     return store_rounded(dataclasses.replace(fused, in_place=pairs), as_they_are)
 
 
-def _is_read_later(
-    pair: tuple[str, str], stages: Sequence[Stage], homes: Mapping[str, tuple[int, int]]
-) -> bool:
+def _is_read_later(pair: tuple[str, str], stages: Sequence[Stage], homes: _Homes) -> bool:
     """Whether what runs after the result's kernel, or pass of it, reads the parameter it would
     overwrite."""
     result, parameter = pair
@@ -197,9 +180,7 @@ def _is_read_later(
     )
 
 
-def _find_readers(
-    stages: Sequence[Stage], homes: Mapping[str, tuple[int, int]]
-) -> dict[str, set[int]]:
+def _find_readers(stages: Sequence[Stage], homes: _Homes) -> dict[str, set[int]]:
     """The groups that read each tensor."""
     found: dict[str, set[int]] = {}
     for stage in stages:

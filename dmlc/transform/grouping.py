@@ -9,10 +9,10 @@ What is inlined before is `fuse`'s to decide.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from dmlc.ir import Index, Stage, reads_own_place
+from dmlc.ir import Function, Index, Stage, reads_own_place
 from dmlc.ir.index import find_dependencies
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.transform.cost import Budget
@@ -71,22 +71,31 @@ def _list_tensors(stage: Stage) -> dict[str, None]:
     return {stage.name: None} | {load.tensor: None for load in stage.body.loads()}
 
 
-def find_rows(stages: Sequence[Stage], results: set[str], longest_row: int) -> dict[str, str]:
-    """The reductions of which only a row at a time is needed, each with its one reader."""
-    readers: dict[str, list[Stage]] = {}
-    for stage in stages:
-        for name in dict.fromkeys(load.tensor for load in stage.body.loads()):
-            readers.setdefault(name, []).append(stage)
+def group_stages(function: Function, longest_row: int, budget: Budget) -> Grouping:
+    """Groups what is left of a function. A stage goes to the first group that takes it and runs
+    after, or with, all that it reads. Reductions of which a row at a time is needed go with their
+    readers, which share a kernel with no other reduction."""
+    grouping = Grouping(function, _find_rows(function, longest_row), budget)
+    for stage in _order(function, grouping.rows):
+        grouping.place(stage)
+    return grouping
+
+
+def _find_rows(function: Function, longest_row: int) -> dict[str, str]:
+    """The reductions of which only a row of at most so many elements at a time is needed, each with
+    its one reader."""
     found: dict[str, str] = {}
     taken: set[str] = set()
-    for stage in stages:
-        reader, *others = readers.get(stage.name, [stage])
+    for stage in function.stages:
+        names = function.readers().get(stage.name, ())
         length = stage.domain[-1] if stage.domain else None
         short = isinstance(length, int) and length <= longest_row
-        alone = not others and stage.name not in results and stage.name not in taken
-        if short and alone and reader.name not in taken and _folds_along(stage, reader):
-            found[stage.name] = reader.name
-            taken.add(reader.name)
+        alone = len(names) == 1 and function.result(stage.name) is None
+        if short and alone and taken.isdisjoint((stage.name, *names)):
+            reader = function.stage(names[0])
+            if reader is not None and _folds_along(stage, reader):
+                found[stage.name] = reader.name
+                taken.add(reader.name)
     return found
 
 
@@ -112,39 +121,21 @@ def _folds_along(row: Stage, reader: Stage) -> bool:
     return DataType.BOOL not in (row.dtype, reader.dtype)
 
 
-def group_stages(
-    stages: Sequence[Stage],
-    results: set[str],
-    rows: Mapping[str, str],
-    budget: Budget,
-    streams: Streams,
-) -> tuple[list[Members], dict[str, tuple[int, int]], dict[str, str]]:
-    """The stages of each group, each stage's group and pass, and why some stages are not where
-    one might look for them.
-
-    A stage goes to the first group that takes it and runs after, or with, all that it reads. The
-    reductions in `rows` go with their readers, which share a kernel with no other reduction.
-    """
-    grouping = _Grouping(stages, rows, budget, streams)
-    for stage in _order([s for s in stages if s.name not in rows], results):
-        grouping.place(stage)
-    return grouping.members, grouping.find_homes(), grouping.reasons
-
-
-class _Grouping:
+class Grouping:
     """Groups in the making."""
 
-    def __init__(
-        self, stages: Sequence[Stage], rows: Mapping[str, str], budget: Budget, streams: Streams
-    ) -> None:
+    def __init__(self, function: Function, rows: Mapping[str, str], budget: Budget) -> None:
         self.members: list[Members] = []
+        """What each group has."""
+        self.rows = rows
+        """Reductions of which their reader keeps a row, with that reader."""
         self.reasons: dict[str, str] = {}
-        self._streams = streams
+        """Why some stages are not where one might look for them."""
+        self._streams = Streams(function, budget)
         self._budget = budget
-        self._reads = {s.name: [load.tensor for load in s.body.loads()] for s in stages}
+        self._reads = {s.name: [load.tensor for load in s.body.loads()] for s in function.stages}
         for row, reader in rows.items():
             self._reads[reader] = [n for n in (*self._reads[row], *self._reads[reader]) if n != row]
-        self._rows = rows
         self._with_rows = set(rows.values())
         self._homes: dict[str, int] = {}
         self._rooms: list[_Room] = []
@@ -173,7 +164,7 @@ class _Grouping:
         for place, found in enumerate(self.members):
             if isinstance(found, Draft):
                 placed |= {name: (place, number) for name, number in found.homes.items()}
-        return placed | {row: placed[reader] for row, reader in self._rows.items()}
+        return placed | {row: placed[reader] for row, reader in self.rows.items()}
 
     def _fold_on_way(self, stage: Stage, latest: int) -> int | None:
         """The group of element-wise stages that a reduction folds while it stores them: from here
@@ -233,22 +224,19 @@ class _Grouping:
         return self._rooms[place].has(stage) and self.members[place].join(stage)
 
 
-def _order(stages: Sequence[Stage], results: set[str]) -> list[Stage]:
-    """The order to place stages in. Where there are reductions, element-wise results that nobody
-    reads come last, so that those over one domain find one pass; and of these, the ones that read
-    no reduction last of all."""
-    folds = {stage.name for stage in stages if stage.reduction is not None}
-    if not folds:
-        return list(stages)
-    reads = {stage.name: {load.tensor for load in stage.body.loads()} for stage in stages}
-    read = {name for names in reads.values() for name in names}
+def _order(function: Function, rows: Mapping[str, str]) -> list[Stage]:
+    """The order to place stages in, but for `rows`. Where there are reductions, element-wise
+    results that nobody reads come last, so that those over one domain find one pass; and of these,
+    the ones that read no reduction last of all."""
+    folds = {s.name for s in function.stages if s.reduction is not None and s.name not in rows}
 
     def rank(stage: Stage) -> int:
-        if stage.name in folds or stage.name in read or stage.name not in results:
+        ends = stage.name not in function.readers() and function.result(stage.name) is not None
+        if not folds or stage.name in folds or not ends:
             return 0
-        return 1 if reads[stage.name] & folds else 2
+        return 1 if any(load.tensor in folds for load in stage.body.loads()) else 2
 
-    return sorted(stages, key=rank)
+    return sorted((s for s in function.stages if s.name not in rows), key=rank)
 
 
 def is_foldable(stage: Stage) -> bool:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from dmlc.ir import POSITIONAL_COMBINERS, Apply, Constant, Function, Index, Load, Stage, operands
 from dmlc.scalars import ROUNDINGS, DataType
@@ -198,7 +198,7 @@ class Draft:
         return False
 
     def _find_course(self, stage: Stage) -> Course | None:
-        return None if self._streams is None else self._streams.find_course(stage.name)
+        return None if self._streams is None else self._streams.find_course(stage)
 
     def _find_order(self, stage: Stage, axes: dict[Index, int]) -> tuple[int, ...] | None:
         """The dimensions of a pass as a stage would go through them, from the outermost in."""
@@ -303,9 +303,8 @@ class Streams:
     """Knows how the tensors of a function lie in memory, and finds how its stages go through
     them."""
 
-    def __init__(self, function: Function, stages: Iterable[Stage], budget: Budget) -> None:
+    def __init__(self, function: Function, budget: Budget) -> None:
         self._tensors = function.tensors()
-        self._stages = {s.name: s for s in stages}
         self._budget = budget
         self._courses: dict[str, Course | None] = {}
         strides = {p.name: p.strides for p in function.parameters}
@@ -318,12 +317,12 @@ class Streams:
         long = [stride for extent, stride in sizes if extent != 1 and stride]
         return long[-1:] in ([], [1]) and all(a > b for a, b in itertools.pairwise(long))
 
-    def find_course(self, name: str) -> Course | None:
+    def find_course(self, stage: Stage) -> Course | None:
         """How a stage goes through its points; None where nothing suits all that it reads, or it
         needs positions."""
-        if name not in self._courses:
-            self._courses[name] = self._make_course(self._stages[name])
-        return self._courses[name]
+        if stage.name not in self._courses:
+            self._courses[stage.name] = self._make_course(stage)
+        return self._courses[stage.name]
 
     def _make_course(self, stage: Stage) -> Course | None:
         if stage.body.guard is not None or _has_positions(stage):
