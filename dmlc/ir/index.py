@@ -154,15 +154,15 @@ def _reduce(combiner: str, dtype: DataType, points: Array, passing: Array) -> Ar
     """What the points that pass come to along the last axis. Of positions it is the number of the
     first smallest or largest, a NaN being more extreme than any number; 0 where none passes."""
     bound = combiner.removeprefix("arg")
-    identity = np.asarray(combiner_identity(bound, dtype), points.dtype)
+    identity = combiner_identity(bound, dtype)
     if bound != combiner:
         choose = np.min if bound == "min" else np.max
         best = choose(points, axis=-1, keepdims=True, initial=identity, where=passing)
         same = (points == best) | ((points != points) & (best != best))
         return np.argmax(passing & same, axis=-1)
-    every = np.moveaxis(np.where(passing, points, identity), -1, 0)
+    every = np.moveaxis(np.where(passing, points, points.dtype.type(identity)), -1, 0)
     with np.errstate(all="ignore"):
-        first = np.broadcast_to(identity, points.shape[:-1])
+        first = np.full(points.shape[:-1], identity, points.dtype)
         return np.asarray(functools.reduce(COMBINERS[combiner].evaluate, every, first))
 
 

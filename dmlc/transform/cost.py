@@ -31,6 +31,7 @@ from dmlc.ir import (
     reads_own_place,
 )
 from dmlc.scalars import DataType
+from dmlc.transform.simplify import is_inlinable
 from dmlc.transform.traffic import count_bytes
 
 _UNKNOWN = 1 << 20
@@ -96,10 +97,11 @@ class Decision:
     in one kernel. Each with whether that depends on nothing but how large kernels may get."""
 
 
-def decide_stored(function: Function, inlinable: Mapping[str, Stage], budget: Budget) -> Decision:
+def decide_stored(function: Function, budget: Budget) -> Decision:
     """Which of the inlinable stages had better be stored, and which are shared. Linear in the
     size of the function."""
     results = {r.name for r in function.results}
+    inlinable = {s.name: s for s in function.stages if is_inlinable(s)}
     passes = _find_passes(function)
     costs = _Costs(function, budget)
 
@@ -108,8 +110,8 @@ def decide_stored(function: Function, inlinable: Mapping[str, Stage], budget: Bu
 
     # First every stage is weighed as though no reader were stored, and then, from the results
     # backwards, those found too dear once more, for the readers that there are in the end.
-    wants = _find_wants(function, inlinable, results, passes, lambda stage, want: False)
-    ends = _find_ends(function, inlinable, results)
+    wants = _find_wants(function, passes, lambda stage, want: False)
+    ends = _find_ends(function)
     dear: set[str] = set()
     for stage in inlinable.values():
         costs.add(stage)
@@ -126,7 +128,7 @@ def decide_stored(function: Function, inlinable: Mapping[str, Stage], budget: Bu
             stored[stage.name] = reason
         return reason is not None
 
-    wants = _find_wants(function, inlinable, results, passes, decide)
+    wants = _find_wants(function, passes, decide)
     shared: dict[str, bool] = {}
     for name, want in wants.items():
         large = costs[name].size >= _SHARED_SIZE
@@ -188,18 +190,14 @@ class _Want:
 
 
 def _find_wants(
-    function: Function,
-    inlinable: Mapping[str, Stage],
-    results: set[str],
-    passes: Mapping[str, _Pass],
-    decide: Callable[[Stage, _Want], bool],
+    function: Function, passes: Mapping[str, _Pass], decide: Callable[[Stage, _Want], bool]
 ) -> dict[str, _Want]:
     """What wants each inlinable stage, found from the results backwards. `decide` says of a stage
     for which that is known whether it is stored."""
     wants: dict[str, _Want] = {}
     points = {name: _count_points(*found.points) for name, found in passes.items()}
     for reader in reversed(function.stages):
-        kept = reader.name in results or reader.name not in inlinable
+        kept = function.result(reader.name) is not None or not is_inlinable(reader)
         own = wants.get(reader.name)
         if own is None and not kept:
             continue
@@ -212,7 +210,8 @@ def _find_wants(
             counts[passes[reader.name]] = count
         owners = {reader.name: None} if kept else own.owners
         for name, loads in _group_loads(reader).items():
-            if name not in inlinable:
+            stage = function.stage(name)
+            if stage is None or not is_inlinable(stage):
                 continue
             want = wants.setdefault(name, _Want())
             for wanted, times in counts.items():
@@ -222,7 +221,7 @@ def _find_wants(
             want.places = max(want.places, len(loads) * own.places)
             want.fewest = min(want.fewest, len(counts))
             want.grows = want.grows or len(loads) > 1 or count > points[name]
-            same = inlinable[name].domain == reader.domain
+            same = stage.domain == reader.domain
             if same and all(reads_own_place(reader, load) for load in loads):
                 want.owners = dict.fromkeys([*want.owners, *owners][:_MOST_PASSES])
     return wants
@@ -236,9 +235,7 @@ def _group_loads(stage: Stage) -> dict[str, list[Load]]:
     return found
 
 
-def _find_ends(
-    function: Function, inlinable: Mapping[str, Stage], results: set[str]
-) -> dict[str, str]:
+def _find_ends(function: Function) -> dict[str, str]:
     """The stages that end a fold, each with why it is stored: it is computed element by element
     from a reduction that nothing else reads, and read at other places. Stored in the reduction's
     place it takes no more memory, and is computed once."""
@@ -248,18 +245,18 @@ def _find_ends(
         for load in stage.body.loads()
         if not _is_repeated(stage, load)
     }
-    folds = {s.name: s for s in function.stages if s.reduction is not None}
     found: dict[str, str] = {}
     for name in function.sort_tensors(moved):
-        stage = inlinable.get(name)
-        loads = () if stage is None else stage.body.loads()
-        if stage is None or name in results or len(loads) != 1:
+        stage = function.stage(name)
+        if stage is None or not is_inlinable(stage) or len(stage.body.loads()) != 1:
             continue
-        fold = folds.get(loads[0].tensor)
-        if fold is None or fold.name in results or function.readers()[fold.name] != (name,):
+        (load,) = stage.body.loads()
+        fold = function.stage(load.tensor)
+        if fold is None or fold.reduction is None or function.readers()[fold.name] != (name,):
             continue
-        smaller = stage.dtype.bytes <= fold.dtype.bytes
-        if smaller and stage.domain == fold.domain and reads_own_place(stage, loads[0]):
+        leaves = any(function.result(each) is not None for each in (name, fold.name))
+        smaller = stage.dtype.bytes <= fold.dtype.bytes and stage.domain == fold.domain
+        if smaller and not leaves and reads_own_place(stage, load):
             found[name] = f"%{name} is stored in place of %{fold.name}, which nothing else reads"
     return found
 

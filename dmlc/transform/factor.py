@@ -43,8 +43,8 @@ from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
 from dmlc.ir.ranges import Interval, table_ranges
 from dmlc.scalars import Array
-from dmlc.transform.inline import clamp_stage, inline_stages, is_inlinable
-from dmlc.transform.simplify import drop_unsound_pairs
+from dmlc.transform.inline import clamp_stage, inline_stages
+from dmlc.transform.simplify import is_inlinable, replace_stages
 
 _MOST_FACTORS = 32
 """How many factors leave one sum; a value that is squared again and again has any number."""
@@ -77,7 +77,7 @@ def take_out_factors(function: Function) -> Function:
         earlier[stage.name] = stage
     if len(stages) == len(function.stages):
         return function
-    return drop_unsound_pairs(dataclasses.replace(function, stages=tuple(stages)))
+    return replace_stages(function, stages)
 
 
 def _split(
@@ -217,8 +217,7 @@ def _look_through(stage: Stage, earlier: Mapping[str, Stage]) -> Body:
 
 
 def _find_product(body: Body, earlier: Mapping[str, Stage]) -> Stage | None:
-    """A stage read as a factor that is itself a product, a quotient or a negation with a factor
-    that some reader could take out; storing it rounds nothing."""
+    """A stage read as a factor, with a factor itself that some reader could take out."""
     pending = [body.result]
     seen: set[int] = set()
     while pending:
@@ -231,27 +230,24 @@ def _find_product(body: Body, earlier: Mapping[str, Stage]) -> Stage | None:
             quotient = instruction.operation.name == "div"
             pending += instruction.operands[: 1 if quotient else 2]
         elif isinstance(instruction, Load) and instruction.tensor in earlier:
-            stage = earlier[instruction.tensor]
-            root = stage.body.instructions[stage.body.result]
-            if (
-                is_inlinable(stage)
-                and isinstance(root, Apply)
-                and _may_hold_factor(stage.body, root)
-            ):
-                return stage
+            found = earlier[instruction.tensor]
+            if _may_hold_factor(found):
+                return found
     return None
 
 
-def _may_hold_factor(body: Body, root: Apply) -> bool:
-    """Whether one side of a product, or the divisor, stays the same along some axis the other
-    side runs along."""
-    if root.operation.name == "neg":
-        return True
-    if root.operation.name not in ("mul", "div"):
+def _may_hold_factor(stage: Stage) -> bool:
+    """Whether a stage is a negation, or a product or a quotient of which one side, or the divisor,
+    stays the same along some axis the other side runs along; storing it rounds nothing."""
+    root = stage.body.instructions[stage.body.result]
+    if not is_inlinable(stage) or not isinstance(root, Apply):
         return False
-    dependencies = find_dependencies(body)
+    name = root.operation.name
+    if name not in ("mul", "div"):
+        return name == "neg"
+    dependencies = find_dependencies(stage.body)
     left, right = (set(dependencies[o]) for o in root.operands)
-    return bool(left - right) or (root.operation.name == "mul" and left != right)
+    return bool(left - right) or (name == "mul" and left != right)
 
 
 # One axis at a time ------------------------------------------------------------------------

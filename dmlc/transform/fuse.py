@@ -15,9 +15,9 @@ from typing import TypeAlias
 from dmlc.ir import Function, Stage
 from dmlc.transform.cost import Budget, decide_stored
 from dmlc.transform.grouping import Grouping, Plain, group_stages
-from dmlc.transform.inline import Drawn, inline_producers, is_inlinable
+from dmlc.transform.inline import Drawn, inline_producers
 from dmlc.transform.passes import Draft, Pass
-from dmlc.transform.simplify import drop_unsound_pairs, simplify_stage
+from dmlc.transform.simplify import replace_stages, simplify_stage
 from dmlc.transform.storage import carry_rounding, read_results, store_rounded
 from dmlc.transform.traffic import Move, add_moves, list_moves, total
 
@@ -106,12 +106,11 @@ def _part(function: Function, longest_row: int, budget: Budget) -> tuple[Drawn, 
     have been grouped. Where some of it is wanted elsewhere, that is shared no longer, and all is
     grouped once more.
     """
-    inlinable = {s.name: s for s in function.stages if is_inlinable(s)}
-    decision = decide_stored(function, inlinable, budget)
+    decision = decide_stored(function, budget)
     shared = dict(decision.shared)
     while True:
         before = len(shared)
-        drawn = inline_producers(function, inlinable, decision.stored, shared, budget)
+        drawn = inline_producers(function, decision.stored, shared, budget)
         left = dataclasses.replace(function, stages=drawn.stages)
         grouping = group_stages(left, longest_row, budget)
         homes = grouping.find_homes()
@@ -160,7 +159,7 @@ def _describe_groups(
 def _store(fused: Function, homes: _Homes, groups: Sequence[Group], budget: Budget) -> Function:
     """The function of the stages that are left, as they are stored: without pairs of `in_place`
     that no longer hold, and rounded to what memory holds."""
-    fused = drop_unsound_pairs(fused)
+    fused = replace_stages(fused, fused.stages)
     pairs = tuple(p for p in fused.in_place if not _is_read_later(p, fused.stages, homes))
     as_they_are = {name for group in groups for name in group.near}
     if budget.paired_types:

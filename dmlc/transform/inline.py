@@ -20,17 +20,11 @@ from dmlc.ir.builder import Builder
 from dmlc.ir.inside import Tensor, find_open_reads
 from dmlc.ir.ranges import Interval, table_ranges
 from dmlc.transform.cost import Budget
-from dmlc.transform.simplify import list_live
+from dmlc.transform.simplify import is_inlinable, list_live
 
 MOST_PLACES = 16
 """At how many places one reader may compute a stage. Reading each of a chain of stages at several
 places would otherwise double the work from stage to stage."""
-
-
-def is_inlinable(stage: Stage) -> bool:
-    """Whether a stage's value can be had without its memory: nothing is folded, and storing it
-    rounds nothing."""
-    return stage.reduction is None and not stage.dtype.is_storage_only
 
 
 def inline_stages(reader: Stage, inlined: Mapping[str, Stage]) -> Stage:
@@ -63,19 +57,14 @@ class Drawn:
 
 
 def inline_producers(
-    function: Function,
-    inlinable: Mapping[str, Stage],
-    stored: Mapping[str, str],
-    shared: Iterable[str],
-    budget: Budget,
+    function: Function, stored: Mapping[str, str], shared: Iterable[str], budget: Budget
 ) -> Drawn:
     """The function's stages with what they read drawn into them: every inlinable stage but those
     `stored`, each for its reason, those `shared`, and those that would make a body too large."""
     results = {r.name for r in function.results}
     reasons = dict(stored)
-    held = {*stored, *shared}
-    inlined = {name: s for name, s in inlinable.items() if name not in held}
-    stages = {s.name: s for s in function.stages}
+    stages, held = {s.name: s for s in function.stages}, {*stored, *shared}
+    inlined = {n: s for n, s in stages.items() if is_inlinable(s) and n not in held}
     bodies: dict[str, _Inlined] = {}
     users: dict[str, list[str]] = {}
     pending = [r.name for r in reversed(function.results)]
@@ -88,7 +77,12 @@ def inline_producers(
         for computed in made.computed:
             users.setdefault(computed, []).append(name)
         for gone in (*crowded, *made.left):
-            reasons[gone] = _explain(gone, gone in crowded, budget)
+            reasons[gone] = (
+                f"%{gone} is read at more than {MOST_PLACES} places of one stage"
+                if gone in crowded
+                else f"%{gone} is stored, for a kernel holds about {budget.most_instructions:,} "
+                f"instructions and {budget.most_buffers:,} tensors"
+            )
             inlined.pop(gone, None)
             # Whoever has computed it so far reads it instead.
             pending += [u for u in users.pop(gone, []) if bodies.pop(u, None) is not None]
@@ -100,15 +94,6 @@ def inline_producers(
     ]
     computed_in = {name: made.computed for name, made in bodies.items()}
     return Drawn(clamp_reads(function, list_live(left, results)), computed_in, reasons)
-
-
-def _explain(stage: str, is_crowded: bool, budget: Budget) -> str:
-    if is_crowded:
-        return f"%{stage} is read at more than {MOST_PLACES} places of one stage"
-    return (
-        f"%{stage} is stored, for a kernel holds about {budget.most_instructions:,} instructions "
-        f"and {budget.most_buffers:,} tensors"
-    )
 
 
 def _inline_bounded(

@@ -31,8 +31,8 @@ from dmlc.ir.builder import Builder
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import Array, DataType, combiner_identity
-from dmlc.transform.inline import clamp_reads, inline_stages, is_inlinable
-from dmlc.transform.simplify import drop_unsound_pairs, list_live
+from dmlc.transform.inline import clamp_reads, inline_stages
+from dmlc.transform.simplify import is_inlinable, list_live, replace_stages
 from dmlc.transform.tabulate import Settled, Tables, list_roots, read_known, settle, tabulate_stage
 from dmlc.transform.walk_axis import Plan, find_positions, give_places, plan_axis, write_place
 
@@ -61,8 +61,7 @@ def narrow(function: Function, settled: Settled | None = None) -> Function:
             read[made.name] = made
         stages.append(made)
     whole = tables.attach(dataclasses.replace(function, stages=list_live(stages, results)))
-    clamped = clamp_reads(whole, whole.stages)
-    return drop_unsound_pairs(dataclasses.replace(whole, stages=clamped))
+    return replace_stages(whole, clamp_reads(whole, whole.stages))
 
 
 def _narrow_soundly(

@@ -21,9 +21,10 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from dmlc.ir import POSITIONAL_COMBINERS, Apply, Constant, Function, Index, Load, Stage, operands
-from dmlc.scalars import ROUNDINGS, DataType
+from dmlc.scalars import ROUNDINGS
 from dmlc.transform.cost import Budget, count_operations
 from dmlc.transform.traffic import count_bytes
 
@@ -55,6 +56,10 @@ class Pass:
     reduces: bool
 
 
+_Axes: TypeAlias = dict[Index, int]
+"""The dimension of a pass that each of a stage's axes is."""
+
+
 @dataclasses.dataclass(slots=True)
 class _Open:
     """A pass that takes more stages. `axes` has its stages, as `Member` has each."""
@@ -63,7 +68,7 @@ class _Open:
     reduces: bool
     order: tuple[int, ...] | None
     """The dimensions from the outermost in, where all that it reads suits that."""
-    axes: dict[str, dict[Index, int]] = dataclasses.field(default_factory=dict)
+    axes: dict[str, _Axes] = dataclasses.field(default_factory=dict[str, _Axes])
     reads: set[str] = dataclasses.field(default_factory=set[str])
     whole: set[str] = dataclasses.field(default_factory=set[str])
     """What it reads, or stores on its way, one element at every point."""
@@ -200,12 +205,12 @@ class Draft:
     def _find_course(self, stage: Stage) -> Course | None:
         return None if self._streams is None else self._streams.find_course(stage)
 
-    def _find_order(self, stage: Stage, axes: dict[Index, int]) -> tuple[int, ...] | None:
+    def _find_order(self, stage: Stage, axes: _Axes) -> tuple[int, ...] | None:
         """The dimensions of a pass as a stage would go through them, from the outermost in."""
         course = self._find_course(stage)
         return None if course is None else tuple(axes[index] for index in course.indices)
 
-    def _reads_at_hand(self, stage: Stage, axes: dict[Index, int], number: int) -> bool:
+    def _reads_at_hand(self, stage: Stage, axes: _Axes, number: int) -> bool:
         """Whether what a stage in a pass reads of the group is at hand there: reductions of passes
         before, and what the pass itself stores on its way, at the point itself."""
         for load in self._own_loads(stage):
@@ -227,7 +232,7 @@ class Draft:
     def _own_loads(self, stage: Stage) -> list[Load]:
         return [load for load in stage.body.loads() if load.tensor in self.homes]
 
-    def _take(self, stage: Stage, axes: dict[Index, int], number: int) -> bool:
+    def _take(self, stage: Stage, axes: _Axes, number: int) -> bool:
         order = self._find_order(stage, axes)
         if number == len(self._passes):
             reduces = stage.reduction is not None
@@ -246,19 +251,19 @@ class Draft:
         self.homes[stage.name] = number
         return True
 
-    def _inner(self, stage: Stage, axes: dict[Index, int]) -> tuple[int, ...]:
+    def _inner(self, stage: Stage, axes: _Axes) -> tuple[int, ...]:
         found = {dimension: stage.extent(index) for index, dimension in axes.items()}
         inner = (found[dimension] for dimension in sorted(found) if dimension >= len(self.kept))
         return tuple(size for size in inner if isinstance(size, int))
 
-    def _map_load(self, stage: Stage, load: Load) -> dict[Index, int] | None:
+    def _map_load(self, stage: Stage, load: Load) -> _Axes | None:
         """Which kept dimension each axis of a reader is, where it reads a reduction of the group
         at its own point; None where it reads anything else, or elsewhere."""
         source = self.stages[load.tensor]
         if source.reduction is None or source.dtype.is_storage_only:
             return None
         axes = self._passes[self.homes[source.name]].axes[source.name]
-        found: dict[Index, int] = {}
+        found: _Axes = {}
         for axis, number in enumerate(load.indices):
             dimension = axes.get(Index(axis))
             if dimension is None:
@@ -277,7 +282,7 @@ def _list_long(stage: Stage) -> tuple[int, ...]:
     return tuple(extent for extent in stage.domain if isinstance(extent, int) and extent != 1)
 
 
-def _map_reduction(stage: Stage) -> dict[Index, int] | None:
+def _map_reduction(stage: Stage) -> _Axes | None:
     """The dimensions of a reduction's axes: what it keeps in order, then what it folds."""
     reduction = stage.reduction
     if reduction is None or any(isinstance(extent, str) for _, extent in reduction.axes):
@@ -331,11 +336,15 @@ class Streams:
         located = [(tensor, found) for tensor, found in reads if found is not None]
         if len(located) != len(reads):
             return None
+        long = tuple(index for index in stage.indices if stage.extent(index) != 1)
         if stage.reduction is None:
-            long = [Index(axis) for axis, extent in enumerate(stage.domain) if extent != 1]
-            indices = None if stage.name in self._uneven else tuple(long)
+            indices = None if stage.name in self._uneven else long
+        elif stage.reduction.combiner in POSITIONAL_COMBINERS:
+            indices = None
         else:
-            indices = _find_order(stage, [found for _, found in located])
+            # The order of a tensor that it reads along all of them.
+            orders = (own for _, own in located if len(own) == len(long) and set(own) == set(long))
+            indices = next(orders, None)
         if indices is None:
             return None
         rank = {index: place for place, index in enumerate(indices)}
@@ -367,8 +376,11 @@ class Streams:
         The first `kept` dimensions are those that are kept. Vectors run along the innermost ones
         as far as these are all kept or all folded; short runs leave them half empty.
         """
+        root = stage.body.instructions[stage.body.result]
         for dtype in self._budget.paired_types:
-            if stage.dtype is dtype or _is_rounded(stage, dtype):
+            # What has just been rounded to a 16-bit type may be stored in it.
+            rounded = isinstance(root, Apply) and root.operation is ROUNDINGS.get(dtype)
+            if stage.dtype is dtype or rounded:
                 return (
                     f"another kernel stores %{stage.name}, for {dtype.name} is stored two elements "
                     "at a time"
@@ -395,25 +407,11 @@ class Streams:
         )
 
 
-def _find_order(fold: Stage, reads: Sequence[tuple[Index, ...]]) -> tuple[Index, ...] | None:
-    """The indices of a reduction in the order of a tensor that it reads along all of them."""
-    if fold.reduction is None or fold.reduction.combiner in POSITIONAL_COMBINERS:
-        return None
-    long = {index for index in fold.indices if fold.extent(index) != 1}
-    return next((r for r in reads if len(r) == len(long) and set(r) == long), None)
-
-
 def _has_positions(stage: Stage) -> bool:
     """Whether a value other than a load is made of a position."""
     instructions = stage.body.instructions
     made_of = [i for v in instructions if not isinstance(v, Load) for i in operands(v)]
     return any(isinstance(instructions[i], Index) for i in (*made_of, stage.body.result))
-
-
-def _is_rounded(stage: Stage, dtype: DataType) -> bool:
-    """Whether a stage's values have just been rounded to a 16-bit type, which may store them."""
-    root = stage.body.instructions[stage.body.result]
-    return isinstance(root, Apply) and root.operation is ROUNDINGS.get(dtype)
 
 
 def _count_steps(run: int, lanes: int) -> int:

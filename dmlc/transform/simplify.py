@@ -8,7 +8,7 @@ What shares a kernel is `fuse`'s question.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from dmlc.ir import (
@@ -74,7 +74,7 @@ def simplify(function: Function, simplified: Function | None = None) -> Function
                 continue
         stages.append(made)
     named = [simplify_stage(stage, promoted) for stage in stages] if promoted else stages
-    return drop_unsound_pairs(dataclasses.replace(function, stages=list_live(named, results)))
+    return replace_stages(function, list_live(named, results))
 
 
 class _Twins:
@@ -194,10 +194,18 @@ def list_live(stages: list[Stage], results: set[str]) -> tuple[Stage, ...]:
     return tuple(reversed(kept))
 
 
-def drop_unsound_pairs(function: Function) -> Function:
-    """The function without the `in_place` pairs that would now read overwritten memory."""
-    sound = tuple(p for p in function.in_place if check_in_place(function, (p,)) is None)
-    return dataclasses.replace(function, in_place=sound)
+def replace_stages(function: Function, stages: Iterable[Stage]) -> Function:
+    """The function with other stages, and without the `in_place` pairs that would now read
+    overwritten memory."""
+    made = dataclasses.replace(function, stages=tuple(stages))
+    sound = tuple(p for p in made.in_place if check_in_place(made, (p,)) is None)
+    return dataclasses.replace(made, in_place=sound)
+
+
+def is_inlinable(stage: Stage) -> bool:
+    """Whether a stage's value can be had without its memory: nothing is folded, and storing it
+    rounds nothing."""
+    return stage.reduction is None and not stage.dtype.is_storage_only
 
 
 def simplify_stage(stage: Stage, replaced: Mapping[str, str] = MappingProxyType({})) -> Stage:

@@ -41,8 +41,8 @@ from dmlc.ir.inside import is_empty
 from dmlc.ir.naming import take_name
 from dmlc.scalars import Array, DataType, data_type_of
 from dmlc.source import InternalError
-from dmlc.transform.inline import inline_stages, is_inlinable
-from dmlc.transform.simplify import drop_unsound_pairs, list_live
+from dmlc.transform.inline import inline_stages
+from dmlc.transform.simplify import is_inlinable, list_live, replace_stages
 
 _MOST_VALUES = 1 << 16
 """Elements of one table, at most."""
@@ -219,7 +219,7 @@ def _look_up(
     (values,) = found
     position = value_type(stage.body.instructions[root]) is DataType.INDEX
     if not position:
-        values, over = _drop_axes(values, _find_used(facts, over, costs), over)
+        values, over = _drop_axes(facts, values, over, costs)
     again = values.size * _READ_AGAIN <= count_points(stage, stage.indices)
     most = _MOST_VALUES if again else 0
     places = [builder.add(index) for index in over]
@@ -243,20 +243,15 @@ def _count_known(stage: Stage, root: int, tables: Tables) -> int:
     return min(_MOST_VALUES, sum(sizes))
 
 
-def _find_used(facts: IndexFacts, over: Sequence[Index], costs: Sequence[int]) -> Array:
-    """Where the guard lets a point use a value, as far as whole-number conditions on the same axes
-    tell."""
+def _drop_axes(
+    facts: IndexFacts, values: Array, over: Sequence[Index], costs: Sequence[int]
+) -> tuple[Array, tuple[Index, ...]]:
+    """The values without the axes along which no two differ that a point uses, as far as the
+    guard's whole-number conditions on the same axes tell."""
     conditions = [c for c in facts.conditions if facts.is_over(c, over) and not costs[c]]
     used = facts.find_passing(conditions, over)
     if used is None:
         raise InternalError(f"%{facts.stage.name}: its positions are not known")
-    return used
-
-
-def _drop_axes(
-    values: Array, used: Array, over: Sequence[Index]
-) -> tuple[Array, tuple[Index, ...]]:
-    """The values without the axes along which no two that are used differ."""
     values = np.broadcast_to(values, used.shape)
     kept = list(over)
     for index in over:
@@ -300,19 +295,13 @@ def settle(function: Function) -> Settled:
         stages.append(made)
     if not inlined:
         return Settled(function, known)
-    live = list_live(stages, results)
-    whole = dataclasses.replace(function, stages=live)
-    return Settled(drop_unsound_pairs(whole), known)
+    return Settled(replace_stages(function, list_live(stages, results)), known)
 
 
 def _list_placed(stage: Stage, inlined: Mapping[str, Stage]) -> dict[str, Stage]:
     """Those that a stage reads at positions that are known themselves. What others read may be
     looked up where it cannot be evaluated."""
     index_only = find_index_only(stage.body)
-    elsewhere = {
-        load.tensor
-        for load in stage.body.loads()
-        if not all(index_only[position] for position in load.indices)
-    }
-    read = dict.fromkeys(load.tensor for load in stage.body.loads())
-    return {n: inlined[n] for n in read if n in inlined and n not in elsewhere}
+    loads = [load for load in stage.body.loads() if load.tensor in inlined]
+    elsewhere = {load.tensor for load in loads if not all(index_only[i] for i in load.indices)}
+    return {i.tensor: inlined[i.tensor] for i in loads if i.tensor not in elsewhere}

@@ -22,21 +22,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from dmlc.ir import (
-    Body,
-    Cast,
-    Constant,
-    Function,
-    Index,
-    Load,
-    Select,
-    Stage,
-    operands,
-    packed_strides,
-)
+from dmlc.ir import Body, Cast, Constant, Function, Index, Load, Select, Stage, packed_strides
 from dmlc.ir.builder import Builder
 from dmlc.ir.floor import FloorForm, fit_clamped, fit_floor
-from dmlc.ir.index import IndexFacts
+from dmlc.ir.index import IndexFacts, reach_back
 from dmlc.ir.naming import take_name
 from dmlc.scalars import Array, DataType
 from dmlc.transform.tabulate import Tables
@@ -115,6 +104,12 @@ class Plan:
         first = np.arange(self.count) < self.counts[:, None]
         return bool((first == self._passing).all())
 
+    @property
+    def rank(self) -> tuple[bool, bool, int, int]:
+        """How much there is to check and to compute, for the least to be chosen."""
+        divisor, scale = (0, 0) if self.form is None else (self.form.divisor, self.form.scale)
+        return not self.is_whole, not self.is_exact, divisor, abs(scale)
+
     def fit_last(self) -> FloorForm | None:
         """The last place at each position in closed form, where those of the places walked that
         are not beyond it are just those that pass."""
@@ -133,26 +128,21 @@ def plan_axis(
     stages that depend on positions alone."""
     reduced = Index(label, reduced=True)
     facts = IndexFacts(stage, known)
-    involved = [
-        c
+    # Those that involve the axis, and at most one other, which is of the domain.
+    others = {
+        c: [i for i in facts.dependencies[c] if i != reduced]
         for c in facts.conditions
-        if facts.known[c]
-        and reduced in facts.dependencies[c]
-        and _has_one_partner(facts.dependencies[c])
-    ]
-    index = next((i for c in involved for i in facts.dependencies[c] if i != reduced), None)
+        if facts.known[c] and reduced in facts.dependencies[c]
+    }
+    others = {c: i for c, i in others.items() if len(i) <= 1 and not any(n.reduced for n in i)}
+    index = next((i for found in others.values() for i in found), None)
     over = (reduced,) if index is None else (index, reduced)
-    conditions = tuple(c for c in involved if facts.is_over(c, over))
+    conditions = tuple(c for c in others if facts.is_over(c, over))
     holds = facts.find_passing(conditions, over)
     if not conditions or holds is None or not size:
         return None
     plan = Plan(facts, label, index, conditions, holds.reshape(-1, size), np.empty((0, 0)))
     return _shorten(plan)
-
-
-def _has_one_partner(indices: Sequence[Index]) -> bool:
-    """Whether a condition on a reduction axis involves at most one other, of the domain."""
-    return sum(i.reduced for i in indices) == 1 and len(indices) <= 2
 
 
 def _shorten(plan: Plan) -> Plan | None:
@@ -173,7 +163,7 @@ def _shorten(plan: Plan) -> Plan | None:
             for form, starts in _list_firsts(first, last, filled, steps)
         ]
         if plans:
-            return min(plans, key=lambda p: (not p.is_whole, not p.is_exact, _rate(p.form)))
+            return min(plans, key=lambda p: p.rank)
     if 2 * most > plan.size:
         return None
     # The places that pass, and then the last of them again.
@@ -185,11 +175,6 @@ def _shorten(plan: Plan) -> Plan | None:
 def _find_last(holds: Array) -> Array:
     """The last place that passes at each position."""
     return holds.shape[1] - 1 - holds[:, ::-1].argmax(axis=1)
-
-
-def _rate(form: FloorForm | None) -> tuple[int, int]:
-    """How much there is to compute, for the least to be chosen."""
-    return (form.divisor, abs(form.scale)) if form is not None else (0, 0)
 
 
 def _list_firsts(
@@ -216,13 +201,14 @@ def write_place(plan: Plan, tables: Tables, builder: Builder, number: int) -> tu
     """The place walked that has a number, and the conditions that it is one."""
     row, name = plan.row(builder), plan.facts.stage.name
     counts = plan.counts
+
+    def count() -> int:
+        return tables.read_position(builder, f"{name}_counts", counts, (row,))
+
     if plan.form is None:
         place = tables.read_position(builder, f"{name}_places", plan.places, (row, number))
-        if int(counts.min()) == plan.count:
-            return place, []
-        length = tables.read_position(builder, f"{name}_counts", counts, (row,))
-        return place, [builder.apply("lt", number, length)]
-
+        full = int(counts.min()) == plan.count
+        return place, [] if full else [builder.apply("lt", number, count())]
     conditions: list[int] = []
     steps = builder.apply("mul", number, builder.constant(plan.step))
     place = builder.apply("add", plan.form.write(builder, row), steps)
@@ -235,10 +221,8 @@ def write_place(plan: Plan, tables: Tables, builder: Builder, number: int) -> tu
         return place, [*conditions, builder.apply("le", place, last.write(builder, row))]
     if int(plan.places.max()) >= plan.size:
         conditions.append(builder.apply("lt", place, builder.constant(plan.size)))
-    if length is not None:
-        conditions.append(builder.apply("lt", number, length.write(builder, row)))
-    elif settles:
-        bound = tables.read_position(builder, f"{name}_counts", counts, (row,))
+    if settles:
+        bound = count() if length is None else length.write(builder, row)
         conditions.append(builder.apply("lt", number, bound))
     return place, conditions
 
@@ -255,17 +239,10 @@ def find_positions(function: Function) -> frozenset[str]:
     found: set[str] = set()
     for stage in reversed(function.stages):
         body = stage.body
-        wanted: set[int] = set()
-        if stage.name in found:
-            wanted.add(body.result)
-        for number in range(len(body.instructions) - 1, -1, -1):
-            instruction = body.instructions[number]
-            if isinstance(instruction, Load):
-                wanted.update(instruction.indices)
-                if number in wanted:
-                    found.add(instruction.tensor)
-            elif number in wanted:
-                wanted.update(operands(instruction))
+        wanted = [place for load in body.loads() for place in load.indices]
+        wanted += [body.result] if stage.name in found else []
+        reached = (body.instructions[value] for value in reach_back(body, wanted))
+        found.update(each.tensor for each in reached if isinstance(each, Load))
     return frozenset(found)
 
 
@@ -326,7 +303,7 @@ def _write_number(
         part = builder.constant(0)
         if label in steps:
             part = builder.apply("div", number, builder.constant(steps[label]))
-            if label != walked[0][0]:
+            if label != next(iter(steps)):
                 part = builder.apply("mod", part, builder.constant(int(dict(walked)[label])))
         if label in by_label:
             plan = by_label[label]
@@ -348,12 +325,10 @@ def _list_sizes(stage: Stage) -> tuple[int, ...]:
 def _settle_all(stage: Stage, plans: Sequence[Plan], tables: Tables) -> bool:
     """Whether the plans settle all conditions of a stage's guard, each along its axis."""
     facts = IndexFacts(stage, tables.known)
-
-    def settles(plan: Plan, condition: int) -> bool:
-        own = Index(plan.label, reduced=True)
-        return facts.is_over(condition, plan.over) and own in facts.dependencies[condition]
-
-    return all(any(settles(p, c) for p in plans) for c in facts.conditions)
+    return all(
+        any(facts.is_over(c, p.over) and p.over[-1] in facts.dependencies[c] for p in plans)
+        for c in facts.conditions
+    )
 
 
 def _write_filled(plan: Plan, tables: Tables, builder: Builder) -> list[int]:
