@@ -16,9 +16,9 @@ from types import MappingProxyType
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.element import Elements, Gather, Place, Read, Value, View, operands
+from dmlc.kernel.pick import PICKED
 from dmlc.kernel.rewrite import NUMBER
 from dmlc.scalars import LARGEST_INDEX, OPERATIONS, DataType
-from dmlc.transform.pick import PICKED
 
 _LONGEST_EXPRESSION = 6
 """Operations in one expression, at most: longer ones are cut into named steps."""

@@ -31,8 +31,8 @@ from dmlc.kernel.element import (
     list_needed,
     operands,
 )
+from dmlc.kernel.pick import LANES, Pattern, Patterns
 from dmlc.scalars import Array, DataType
-from dmlc.transform.pick import LANES, Pattern, Patterns
 
 _UNKNOWN = ""
 """Stands for a tensor whose elements are not known."""

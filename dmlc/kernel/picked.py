@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.emit import Spread, add, index, multiply, operate
-from dmlc.transform.pick import HALF, LANES, Pattern, Patterns
+from dmlc.kernel.pick import HALF, LANES, Pattern, Patterns
 
 Load = Callable[[k.Expression, int], k.Expression]
 """So many elements side by side, from a place on."""

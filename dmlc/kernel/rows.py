@@ -26,12 +26,12 @@ from dmlc.kernel.element import (
     View,
 )
 from dmlc.kernel.phases import Gathered, Phase, make_gathered
+from dmlc.kernel.pick import LANES, Picks, pick
 from dmlc.kernel.space import Space, arrange_rows
+from dmlc.kernel.unroll import Stretch, unroll
 from dmlc.scalars import DataType
 from dmlc.source import InternalError
 from dmlc.transform.fuse import Group
-from dmlc.transform.pick import LANES, Picks, pick
-from dmlc.transform.unroll import Stretch, unroll
 
 _VECTOR_GAIN = 4
 """How many times quicker a term is that is computed in vectors, about."""

@@ -19,6 +19,7 @@ from dmlc.kernel.element import lies_together
 from dmlc.kernel.hoist import hoist
 from dmlc.kernel.lanes import Lanes, find_lanes
 from dmlc.kernel.phases import Phase
+from dmlc.kernel.pick import LANES
 from dmlc.kernel.rows import Rows
 from dmlc.kernel.schedule import Profile
 from dmlc.kernel.schedule.nest import (
@@ -40,7 +41,6 @@ from dmlc.kernel.schedule.nest import (
 )
 from dmlc.kernel.schedule.rows import choose_rows_at_hand
 from dmlc.kernel.streaming import CACHE_LINE, Streaming
-from dmlc.transform.pick import LANES
 
 _TILE = 256, 8
 """The rows and columns of a tile. Tall, since each column of it lies on pages of its own, and

@@ -21,8 +21,8 @@ from typing import TypeAlias
 from dmlc.kernel import nodes as k
 from dmlc.kernel.lanes import Lanes
 from dmlc.kernel.phases import Phase
+from dmlc.kernel.pick import Patterns
 from dmlc.scalars import DataType
-from dmlc.transform.pick import Patterns
 
 
 class Kind(enum.Enum):

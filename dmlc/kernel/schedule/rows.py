@@ -13,6 +13,7 @@ from dmlc.kernel.collapse import Walk
 from dmlc.kernel.element import Elements, Gather, Place, Read, View, list_conditions, operands
 from dmlc.kernel.emit import local_name, split_words
 from dmlc.kernel.phases import Phase
+from dmlc.kernel.pick import LANES
 from dmlc.kernel.rows import Copied, Rows
 from dmlc.kernel.schedule import Profile
 from dmlc.kernel.schedule.nest import (
@@ -32,7 +33,6 @@ from dmlc.kernel.schedule.nest import (
     share_blocks,
 )
 from dmlc.kernel.space import Space
-from dmlc.transform.pick import LANES
 
 _ROWS_AT_ONCE = 4
 """Rows that are made before they are reduced along, at most. Loads of what was only just stored

@@ -17,9 +17,9 @@ import numpy as np
 
 from dmlc.ir import Function, Load, Stage
 from dmlc.ir.index import find_longest
+from dmlc.kernel.unroll import Terms, list_terms
 from dmlc.scalars import Array
 from dmlc.transform.factor import list_factors
-from dmlc.transform.unroll import Terms, list_terms
 
 LANES = 8
 """Outputs that are computed at once."""

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from dmlc import ir
 from dmlc.ir.verify import verify
+from dmlc.kernel.unroll import unroll
 from dmlc.reference import evaluate
 from dmlc.transform.factor import separate
 from dmlc.transform.narrow import narrow
 from dmlc.transform.simplify import simplify
-from dmlc.transform.unroll import unroll
 from tests.windows import make_windows
 
 
