@@ -183,11 +183,6 @@ class _Want:
     owners: dict[str, None] = dataclasses.field(default_factory=dict[str, None])
     """Some of the stages over the same points that want it at their own places."""
 
-    @property
-    def parts(self) -> bool:
-        """Whether the stage is one to weigh: no single reader could be stored in its place."""
-        return self.grows or self.fewest < len(self.passes)
-
 
 def _find_wants(
     function: Function, passes: Mapping[str, _Pass], decide: Callable[[Stage, _Want], bool]
@@ -338,8 +333,8 @@ class _Costs:
     def weigh(self, stage: Stage, want: _Want, own_pass: _Pass | None) -> str | None:
         """Why to store a stage; None where computing it again is cheaper. Memory and arithmetic go
         on at once, so that of a pass the larger of the two counts."""
-        if own_pass is None and not want.parts:
-            return None
+        if own_pass is None and not want.grows and want.fewest >= len(want.passes):
+            return None  # A single reader could be stored in its place.
         cost, budget = self._found[stage.name], self._budget
         copies = len(want.passes) * want.places
         if (copies - 1) * cost.size > budget.most_repeated:

@@ -41,7 +41,7 @@ from dmlc.ir.builder import Builder
 from dmlc.ir.index import IndexFacts, find_dependencies, list_arrays
 from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
-from dmlc.ir.ranges import Interval, table_ranges
+from dmlc.ir.ranges import table_ranges
 from dmlc.scalars import Array
 from dmlc.transform.inline import clamp_stage, inline_stages
 from dmlc.transform.simplify import is_inlinable, replace_stages
@@ -51,7 +51,6 @@ _MOST_FACTORS = 32
 
 _MOST_LOOKED_THROUGH = 16
 """How many stages one sum is searched through for factors."""
-
 
 _Steps: TypeAlias = tuple[tuple[str, int | None], ...]
 """Operations on a sum, one after the other: `mul` or `div` by a value of the body, or `neg`."""
@@ -68,12 +67,15 @@ def take_out_factors(function: Function) -> Function:
     stages: list[Stage] = []
     reach = table_ranges(function.tables)
     for stage in function.stages:
+        made = [stage]
         pair = _split(stage, earlier, names)
-        if pair is not None and _may_be_empty(stage, function):
-            pair = None
-        if pair is not None:
-            pair = _prove_reads(pair, function, reach)
-        stages += [stage] if pair is None else pair
+        if pair is not None and not _may_be_empty(stage, function):
+            total, outer = pair
+            known = {**function.tensors(), total.name: total}
+            # What the sum's guard alone keeps inside, its factors must not read.
+            if not find_open_reads(outer, known, reach)[0]:
+                made = [clamp_stage(total, known, reach)[0], outer]
+        stages += made
         earlier[stage.name] = stage
     if len(stages) == len(function.stages):
         return function
@@ -82,7 +84,7 @@ def take_out_factors(function: Function) -> Function:
 
 def _split(
     stage: Stage, earlier: Mapping[str, Stage], names: dict[str, None]
-) -> list[Stage] | None:
+) -> tuple[Stage, Stage] | None:
     """A sum without its constant factors, and what multiplies it; None where it has none."""
     reduction = stage.reduction
     if reduction is None or reduction.combiner != "sum" or any(e == 0 for _, e in reduction.axes):
@@ -98,7 +100,7 @@ def _split(
     name = take_name(name, names)
     inner = Body.make(parted.instructions, parted.kept, parted.guard)
     total = Stage(name, stage.body.dtype, stage.domain, inner, reduction, stage.span)
-    return [total, dataclasses.replace(stage, body=_apply(total, parted), reduction=None)]
+    return total, dataclasses.replace(stage, body=_apply(total, parted), reduction=None)
 
 
 def _may_be_empty(stage: Stage, function: Function) -> bool:
@@ -125,18 +127,6 @@ def _join_conditions(
         found = [g for g in found if g not in near]
         found.append([c for g in near for c in g] + [condition])
     return found
-
-
-def _prove_reads(
-    pair: Sequence[Stage], function: Function, reach: Mapping[str, Interval]
-) -> list[Stage] | None:
-    """A sum and what multiplies it; None where the factors read what the sum's guard alone keeps
-    inside."""
-    total, outer = pair
-    known = {**function.tensors(), total.name: total}
-    if find_open_reads(outer, known, reach)[0]:
-        return None
-    return [clamp_stage(total, known, reach)[0], outer]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

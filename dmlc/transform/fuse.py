@@ -114,14 +114,13 @@ def _part(function: Function, longest_row: int, budget: Budget) -> tuple[Drawn, 
         left = dataclasses.replace(function, stages=drawn.stages)
         grouping = group_stages(left, longest_row, budget)
         homes = grouping.find_homes()
-        read_in = _find_readers(drawn.stages, homes)
         for name, is_one in tuple(shared.items()):
             if name not in homes:
                 continue
             # Whether it would not be wanted elsewhere, but for how large kernels get.
             home = homes[name][0]
             stays = is_one and isinstance(grouping.members[home], Plain)
-            if not stays and read_in.get(name, set()) - {home}:
+            if not stays and _find_readers(left, name, homes) - {home}:
                 del shared[name]
         if len(shared) == before:
             return drawn, grouping
@@ -133,7 +132,6 @@ def _describe_groups(
     """The kernels of the stages that are left, with what each computes, keeps at hand and goes
     through, and why."""
     results = {r.name for r in fused.results}
-    read_in = _find_readers(fused.stages, homes)
     rows = {reader: row for row, reader in grouping.rows.items()}
     stages = {s.name: s for s in fused.stages}
     why = {**drawn.reasons, **grouping.reasons}
@@ -144,7 +142,9 @@ def _describe_groups(
         whole = (*(() if row is None else (row,)), *made_of.stages)
         computed = dict.fromkeys(n for name in whole for n in drawn.computed[name][::-1])
         inlined = tuple(n for n in computed if n not in whole)
-        near = tuple(n for n in whole if n not in results and read_in.get(n) == {place})
+        near = tuple(
+            n for n in whole if n not in results and _find_readers(fused, n, homes) == {place}
+        )
         passes, kept, on_way = tuple[Pass, ...](), tuple[int, ...](), list[str]()
         if isinstance(made_of, Draft):
             passes, kept, on_way = made_of.passes(), made_of.kept, made_of.list_on_way()
@@ -160,7 +160,12 @@ def _store(fused: Function, homes: _Homes, groups: Sequence[Group], budget: Budg
     """The function of the stages that are left, as they are stored: without pairs of `in_place`
     that no longer hold, and rounded to what memory holds."""
     fused = replace_stages(fused, fused.stages)
-    pairs = tuple(p for p in fused.in_place if not _is_read_later(p, fused.stages, homes))
+    # What runs after a result's kernel, or pass of it, must not read what it overwrites.
+    pairs = tuple(
+        (result, parameter)
+        for result, parameter in fused.in_place
+        if all(homes[reader] <= homes[result] for reader in fused.readers().get(parameter, ()))
+    )
     as_they_are = {name for group in groups for name in group.near}
     if budget.paired_types:
         # Kernels with reductions store single elements.
@@ -168,24 +173,9 @@ def _store(fused: Function, homes: _Homes, groups: Sequence[Group], budget: Budg
     return store_rounded(dataclasses.replace(fused, in_place=pairs), as_they_are)
 
 
-def _is_read_later(pair: tuple[str, str], stages: Sequence[Stage], homes: _Homes) -> bool:
-    """Whether what runs after the result's kernel, or pass of it, reads the parameter it would
-    overwrite."""
-    result, parameter = pair
-    return any(
-        load.tensor == parameter and homes[stage.name] > homes[result]
-        for stage in stages
-        for load in stage.body.loads()
-    )
-
-
-def _find_readers(stages: Sequence[Stage], homes: _Homes) -> dict[str, set[int]]:
-    """The groups that read each tensor."""
-    found: dict[str, set[int]] = {}
-    for stage in stages:
-        for load in stage.body.loads():
-            found.setdefault(load.tensor, set()).add(homes[stage.name][0])
-    return found
+def _find_readers(function: Function, name: str, homes: _Homes) -> set[int]:
+    """The kernels that read a tensor."""
+    return {homes[reader][0] for reader in function.readers().get(name, ())}
 
 
 # Reasons ------------------------------------------------------------------------------------

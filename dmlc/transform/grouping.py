@@ -54,12 +54,9 @@ class _Room:
 
     def has(self, stage: Stage) -> bool:
         """Whether there is room for a stage."""
+        tensors = self._tensors | _list_tensors(stage)
         whole = self._instructions + len(stage.body.instructions)
-        more = sum(name not in self._tensors for name in _list_tensors(stage))
-        return (
-            whole <= self._budget.most_instructions
-            and len(self._tensors) + more <= self._budget.most_buffers
-        )
+        return whole <= self._budget.most_instructions and len(tensors) <= self._budget.most_buffers
 
     def take(self, stage: Stage) -> None:
         self._instructions += len(stage.body.instructions)
@@ -217,7 +214,7 @@ class Grouping:
     def _join(self, place: int, stage: Stage) -> bool:
         """Adds a stage to a group, if that takes it. One that keeps a row at hand takes what is
         computed from it point by point alone."""
-        first, *_ = self.members[place].stages.values()
+        first = next(iter(self.members[place].stages.values()))
         derives = stage.reduction is None and stage.domain == first.domain
         if first.name in self._with_rows and not derives:
             return False

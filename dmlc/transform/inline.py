@@ -129,11 +129,10 @@ class _Inlined:
 
 @dataclasses.dataclass(slots=True)
 class _Frame:
-    """A body being copied, at given positions."""
+    """A body being copied, at the positions of a load; None for the reader itself, whose indices
+    stay."""
 
     body: Body
-    positions: tuple[int, ...] | None
-    """The values of `i0`, `i1`, ...; None for the reader itself, whose indices stay."""
     key: Load | None
     first: int = 0
     """How many instructions counted before it."""
@@ -159,7 +158,7 @@ def _inline(
     loaded: dict[str, None] = {}
     left: dict[str, None] = {}
     counted = 0
-    root = _Frame(reader.body, None, None)
+    root = _Frame(reader.body, None)
     frames = [root]
 
     def add(instruction: Instruction) -> int:
@@ -191,8 +190,8 @@ def _inline(
             continue
         instruction = frame.body.instructions[len(frame.numbers)]
         moved = with_operands(instruction, tuple([frame.numbers[o] for o in operands(instruction)]))
-        if isinstance(moved, Index) and frame.positions is not None:
-            frame.numbers.append(frame.positions[moved.axis])
+        if isinstance(moved, Index) and frame.key is not None:
+            frame.numbers.append(frame.key.indices[moved.axis])
         elif not isinstance(moved, Load) or moved.tensor not in inlined or moved.tensor in left:
             frame.numbers.append(add(moved))
         elif moved in computed:
@@ -201,11 +200,10 @@ def _inline(
             places[moved.tensor] = places.get(moved.tensor, 0) + 1
             if places[moved.tensor] > MOST_PLACES:
                 return moved.tensor
-            body = inlined[moved.tensor].body
-            frames.append(_Frame(body, moved.indices, moved, counted, len(loaded)))
+            frames.append(_Frame(inlined[moved.tensor].body, moved, counted, len(loaded)))
     guard = None if reader.body.guard is None else root.numbers[reader.body.guard]
     body = Body.make(instructions, root.numbers[reader.body.result], guard)
-    read = {i.tensor for i in body.instructions if isinstance(i, Load)}
+    read = {load.tensor for load in body.loads()}
     done = dict.fromkeys(key.tensor for key in computed)
     return _Inlined(
         body,

@@ -13,7 +13,7 @@ stage. The points that take part, their order and what each contributes stay as 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -163,7 +163,10 @@ def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
     listed = _list_values(plan, tables, builder, number)
     moved = {n: place for n, instruction in enumerate(body.instructions) if instruction == own}
     numbers = builder.copy(body, moved | listed)
-    conditions += _list_open(plan, numbers)
+    if plan.form is not None and not plan.is_whole and not plan.is_exact:
+        # Some of those that are settled still do not hold everywhere.
+        found = zip(plan.conditions, plan.evaluate(plan.conditions), strict=True)
+        conditions += [numbers[c] for c, holds in found if plan.leaves_out(holds)]
     conditions += [numbers[c] for c in facts.conditions if c not in plan.conditions]
     made = builder.make(numbers[body.result], builder.join(conditions))
     axes = tuple((a, plan.count if a == plan.label else e) for a, e in reduction.axes)
@@ -194,11 +197,3 @@ def _list_values(plan: Plan, tables: Tables, builder: Builder, number: int) -> d
         read, what = (tables.read_position, "places") if whole else (tables.read, "weights")
         made[root] = read(builder, f"{stage.name}_{what}", found, (row, number))
     return made
-
-
-def _list_open(plan: Plan, numbers: Sequence[int]) -> list[int]:
-    """The settled conditions that still do not hold everywhere, in the new body."""
-    if plan.form is None or plan.is_whole or plan.is_exact:
-        return []
-    found = zip(plan.conditions, plan.evaluate(plan.conditions), strict=True)
-    return [numbers[condition] for condition, holds in found if plan.leaves_out(holds)]

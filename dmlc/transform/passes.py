@@ -23,9 +23,10 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from dmlc.ir import POSITIONAL_COMBINERS, Apply, Constant, Function, Index, Load, Stage, operands
+from dmlc.ir import POSITIONAL_COMBINERS, Apply, Constant, Function, Index, Load, Stage
 from dmlc.scalars import ROUNDINGS
 from dmlc.transform.cost import Budget, count_operations
+from dmlc.transform.simplify import has_positions
 from dmlc.transform.traffic import count_bytes
 
 MOST_REDUCTIONS = 8
@@ -75,6 +76,10 @@ class _Open:
     stores: bool = False
     """Whether it folds, and stores on its way."""
 
+    def close(self) -> Pass:
+        members = (Member(name, tuple(axes.items())) for name, axes in self.axes.items())
+        return Pass(tuple(members), self.inner, self.reduces)
+
 
 class Draft:
     """A group with reductions in the making."""
@@ -109,14 +114,8 @@ class Draft:
         return draft, next(filter(None, refusals), None)
 
     def passes(self) -> tuple[Pass, ...]:
-        return tuple(
-            Pass(
-                tuple(Member(name, tuple(axes.items())) for name, axes in made.axes.items()),
-                made.inner,
-                made.reduces,
-            )
-            for made in self._passes
-        )
+        """Those that it has, in the order they run."""
+        return tuple(made.close() for made in self._passes)
 
     def list_on_way(self) -> list[str]:
         """The element-wise stages in passes that fold."""
@@ -330,7 +329,7 @@ class Streams:
         return self._courses[stage.name]
 
     def _make_course(self, stage: Stage) -> Course | None:
-        if stage.body.guard is not None or _has_positions(stage):
+        if stage.body.guard is not None or has_positions(stage):
             return None
         reads = [(load.tensor, self._locate(stage, load)) for load in stage.body.loads()]
         located = [(tensor, found) for tensor, found in reads if found is not None]
@@ -405,13 +404,6 @@ class Streams:
             f"another kernel computes %{stage.name}, as a fold would compute it in runs of {run:,} "
             f"element{'s' if run > 1 else ''} only"
         )
-
-
-def _has_positions(stage: Stage) -> bool:
-    """Whether a value other than a load is made of a position."""
-    instructions = stage.body.instructions
-    made_of = [i for v in instructions if not isinstance(v, Load) for i in operands(v)]
-    return any(isinstance(instructions[i], Index) for i in (*made_of, stage.body.result))
 
 
 def _count_steps(run: int, lanes: int) -> int:

@@ -82,13 +82,10 @@ def _find_uses(body: Body, reach: Sequence[Interval]) -> list[int | None]:
 
 def _pass_on(name: str, own: int | None, others: Sequence[Interval]) -> int | None:
     """The same for one operand, from that of the result and the reach of the other operand."""
-    if name not in _COMPARED and (name not in ("min", "max") or own is None):
-        return None
-    (other,) = others
-    most = _measure(other)
-    if most is None:
-        return None
-    return most + 1 if name in _COMPARED else max(own or 0, most)
+    most = _measure(others[0]) if others else None
+    if most is not None and name in _COMPARED:
+        return most + 1
+    return None if most is None or own is None or name not in ("min", "max") else max(own, most)
 
 
 def _measure(reach: Interval) -> int | None:

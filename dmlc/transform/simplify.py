@@ -58,21 +58,16 @@ def simplify(function: Function, simplified: Function | None = None) -> Function
         made = stage
         if done.get(stage.name) is not stage or _reads_any(stage, replaced):
             made = drop_reduction(simplify_stage(stage, replaced))
-        if stage.name not in results:
-            source = _copied(made, tensors)
-            if source is not None:
-                replaced[stage.name] = source
-                continue
-        twin = twins.find(made)
-        if twin != stage.name:
-            if stage.name not in results:
-                replaced[stage.name] = twin
-                continue
-            if twin not in results and twin not in promoted:
-                # The earlier stage becomes the result, under the result's name.
-                promoted[twin] = stage.name
-                continue
-        stages.append(made)
+        leaves = stage.name in results
+        other = None if leaves else _copied(made, tensors)
+        other = twins.find(made) if other is None else other
+        if other != stage.name and not leaves:
+            replaced[stage.name] = other
+        elif other != stage.name and other not in results and other not in promoted:
+            # The earlier stage becomes the result, under the result's name.
+            promoted[other] = stage.name
+        else:
+            stages.append(made)
     named = [simplify_stage(stage, promoted) for stage in stages] if promoted else stages
     return replace_stages(function, list_live(named, results))
 
@@ -101,17 +96,11 @@ def _reads_any(stage: Stage, names: Mapping[str, str]) -> bool:
     return bool(names) and any(load.tensor in names for load in stage.body.loads())
 
 
-def _is_plain(stage: Stage) -> bool:
-    """Whether a stage is element-wise, and the same whatever its extents are."""
+def has_positions(stage: Stage) -> bool:
+    """Whether a value other than a load is made of a position."""
     instructions = stage.body.instructions
-    indices = {n for n, each in enumerate(instructions) if isinstance(each, Index)}
-    for each in instructions:
-        if isinstance(each, Load):
-            if not reads_own_place(stage, each):
-                return False
-        elif any(operand in indices for operand in operands(each)):
-            return False
-    return stage.reduction is None
+    made_of = [i for v in instructions if not isinstance(v, Load) for i in operands(v)]
+    return any(isinstance(instructions[i], Index) for i in (*made_of, stage.body.result))
 
 
 def drop_reduction(stage: Stage) -> Stage:
@@ -127,8 +116,9 @@ def drop_reduction(stage: Stage) -> Stage:
     guard = stage.body.guard
     never = guard is not None and stage.body.instructions[guard] == _NEVER
     if 0 in stage.domain:
-        if _is_plain(stage):
-            return stage
+        plain = reduction is None and not has_positions(stage)
+        if plain and all(reads_own_place(stage, load) for load in stage.body.loads()):
+            return stage  # It is the same whatever its extents are.
         nothing = Constant(compute, compute.dtype.type(0).item())
     elif reduction is None:
         return stage

@@ -37,7 +37,6 @@ from dmlc.transform.simplify import redirect_loads
 _KEPT = ("neg", "abs", "min", "max")
 """Operations that give one of their operands, or its negative."""
 
-
 _WIDENED = {"any": "max", "all": "min"}
 """On 0 and 1 as unsigned numbers; also where no point takes part, since 0 is the least of these
 and all but 0 are true."""

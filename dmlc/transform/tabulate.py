@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Container, Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 
@@ -58,9 +57,7 @@ class Tables:
     """The tables of a function in the making: equal ones are one. `known` are the values of
     stages that depend on positions alone."""
 
-    def __init__(
-        self, function: Function, known: Mapping[str, Array] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, function: Function, known: Mapping[str, Array]) -> None:
         self.known = known
         self.names = dict.fromkeys(function.tensors())
         """Those that are taken, by stages too."""
@@ -112,8 +109,7 @@ def read_known(stage: Stage, tables: Tables) -> Stage | None:
         return None
     builder = Builder()
     places = [builder.add(Index(axis)) for axis, size in enumerate(values.shape) if size != 1]
-    packed = values.reshape([size for size in values.shape if size != 1])
-    result = tables.read(builder, f"{stage.name}_values", packed, places)
+    result = tables.read(builder, f"{stage.name}_values", values.squeeze(), places)
     return dataclasses.replace(stage, body=builder.make(result), reduction=None)
 
 

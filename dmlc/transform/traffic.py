@@ -133,15 +133,10 @@ def _count_read(
 def _reads_all(facts: IndexFacts, load: Load, sizes: Sequence[int]) -> bool:
     """Whether every axis has an index of its own that runs over the whole of it; axes of one
     element need none. Quick: it evaluates nothing, and may be false of what reads all."""
-    stage = facts.stage
-    if stage.body.guard is not None:
-        return False
-    read = [stage.body.instructions[v] for v in load.indices]
-    own = [i for i, size in zip(read, sizes, strict=True) if size != 1]
-    return len(set(own)) == len(own) and all(
-        size == 1 or (isinstance(i, Index) and stage.extent(i) == size)
-        for i, size in zip(read, sizes, strict=True)
-    )
+    stage, values = facts.stage, facts.stage.body.instructions
+    read = [(values[v], size) for v, size in zip(load.indices, sizes, strict=True) if size != 1]
+    whole = all(isinstance(i, Index) and stage.extent(i) == size for i, size in read)
+    return stage.body.guard is None and whole and len({i for i, _ in read}) == len(read)
 
 
 def _find_part(facts: IndexFacts, load: Load, sizes: Sequence[int]) -> _Part | None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 
@@ -121,9 +120,7 @@ class Plan:
         return form if bool((walked == self._passing).all()) else None
 
 
-def plan_axis(
-    stage: Stage, label: int, size: int, known: Mapping[str, Array] = MappingProxyType({})
-) -> Plan | None:
+def plan_axis(stage: Stage, label: int, size: int, known: Mapping[str, Array]) -> Plan | None:
     """How an axis can be walked in fewer places; None where it cannot. `known` are the elements of
     stages that depend on positions alone."""
     reduced = Index(label, reduced=True)
