@@ -426,3 +426,15 @@ def test_what_is_constant_once_it_is_put_together_is_folded() -> None:
         }""")
     (stage,) = fuse(function).function.stages
     assert stage.body.instructions == (ir.Constant(T.FLOAT32, math.nan),)
+
+
+def test_a_row_at_hand_is_made_of_what_is_stored_by_then() -> None:
+    # Nothing but the row reads the result, which came last and was read before it was stored.
+    function = ir.parse("""func @f(%X: f32[64, 64, 64]) -> (%y, %t) {
+      %y: f32[i0 < 64, i1 < 64, i2 < 64] = erf(%X[i0, i1, i2])
+      %row: f32[i0 < 64, i1 < 64] = sum[r2 < 64] %y[i0, i1, r2]
+      %t: f32[i0 < 64, i1 < 64] = sum[r1 < 64] mul(%row[i0, r1], cast(add(r1, i1), f32))
+    }""")
+    fusion = fuse(function, longest_row=64)
+    check_order(fusion)
+    assert [group.row for group in fusion.groups] == [None, "row"]
