@@ -148,7 +148,7 @@ class _Pass(NamedTuple):
     level: int
     """The reductions on the longest way to them."""
     kept: int
-    """The points of what is folded to, where they fold; else 0."""
+    """The points that are left of a reduction, where they reduce; else 0."""
 
 
 def _find_passes(function: Function) -> dict[str, _Pass]:
@@ -158,8 +158,8 @@ def _find_passes(function: Function) -> dict[str, _Pass]:
         level = max((found[name].level for name in read if name in found), default=0)
         points, kept = stage.domain, 0
         if stage.reduction is not None:
-            folded = (extent for _, extent in stage.reduction.axes)
-            points = (*(e for e in stage.domain if e != 1), *folded)
+            reduced = (extent for _, extent in stage.reduction.axes)
+            points = (*(e for e in stage.domain if e != 1), *reduced)
             level, kept = level + 1, max(1, _count_points(*stage.domain))
         found[stage.name] = _Pass(points, level, kept)
     return found
@@ -231,8 +231,8 @@ def _group_loads(stage: Stage) -> dict[str, list[Load]]:
 
 
 def _find_ends(function: Function) -> dict[str, str]:
-    """The stages that end a fold, each with why it is stored: it is computed element by element
-    from a reduction that nothing else reads, and read at other places. Stored in the reduction's
+    """The stages that end a reduction, each with why it is stored: it is computed element by
+    element from one that nothing else reads, and read at other places. Stored in the reduction's
     place it takes no more memory, and is computed once."""
     moved = {
         load.tensor
@@ -246,13 +246,13 @@ def _find_ends(function: Function) -> dict[str, str]:
         if stage is None or not is_inlinable(stage) or len(stage.body.loads()) != 1:
             continue
         (load,) = stage.body.loads()
-        fold = function.stage(load.tensor)
-        if fold is None or fold.reduction is None or function.readers()[fold.name] != (name,):
+        total = function.stage(load.tensor)
+        if total is None or total.reduction is None or function.readers()[total.name] != (name,):
             continue
-        leaves = any(function.result(each) is not None for each in (name, fold.name))
-        smaller = stage.dtype.bytes <= fold.dtype.bytes and stage.domain == fold.domain
+        leaves = any(function.result(each) is not None for each in (name, total.name))
+        smaller = stage.dtype.bytes <= total.dtype.bytes and stage.domain == total.domain
         if smaller and not leaves and reads_own_place(stage, load):
-            found[name] = f"%{name} is stored in place of %{fold.name}, which nothing else reads"
+            found[name] = f"%{name} is stored in place of %{total.name}, which nothing else reads"
     return found
 
 
@@ -262,7 +262,7 @@ def _count_wanted(reader: Stage, own: int, loads: list[Load], wanted: _Pass, tim
     count = times * len(loads)
     if len(loads) > 1 or count <= own or not _is_repeated(reader, loads[0]):
         return count
-    # The same values for all the points of a row or a fold are computed once for it.
+    # The same values for all the points of a row or a reduction are computed once for it.
     if wanted.level or wanted.kept:
         return own
     last = len(reader.domain) - 1
@@ -347,11 +347,11 @@ class _Costs:
         read = sum(_UNKNOWN * 4 if size is None else size for size in leaves)
         own, work = points * stage.dtype.bytes, cost.operations * budget.bytes_per_operation
         counts = {p: count for p, count in want.passes.items() if p != own_pass}
-        folds = [p.kept for p in counts if p.kept]
-        is_near = bool(folds) and all(read <= budget.near_bytes * kept for kept in folds)
+        left = [p.kept for p in counts if p.kept]
+        is_near = bool(left) and all(read <= budget.near_bytes * kept for kept in left)
         computing, storing = 0.0, float(budget.launch_bytes)
         for number, count in enumerate(counts.values()):
-            # What a fold reads may still be at hand for those that come after it.
+            # What a reduction reads may still be at hand for those that come after it.
             moves = not is_near or number == 0
             computing += max(read if moves else 0, count * work)
             storing += own if moves else 0

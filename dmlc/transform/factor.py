@@ -111,8 +111,8 @@ def _may_be_empty(stage: Stage, function: Function) -> bool:
     facts = IndexFacts(stage, list_arrays(function.tables))
     for joined in _join_conditions(facts.conditions, facts.dependencies):
         passing = facts.find_passing(joined)
-        folded = tuple(n for n, i in enumerate(facts.depends_on(joined)) if i.reduced)
-        if passing is None or not np.any(passing, axis=folded).all():
+        reduced = tuple(n for n, i in enumerate(facts.depends_on(joined)) if i.reduced)
+        if passing is None or not np.any(passing, axis=reduced).all():
             return True
     return False
 

@@ -79,7 +79,7 @@ class Fusion:
 def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> Fusion:
     """Inlines what needs no memory of its own and groups the rest into kernels.
 
-    A reduction whose only reader folds it along its last axis, of at most `longest_row` elements,
+    A reduction whose only reader reduces it along its last axis, of at most `longest_row` elements,
     is computed row by row in the reader's kernel. What is stored rather than computed again, and
     how large kernels get, `budget` decides.
 
@@ -192,7 +192,7 @@ def _explain(
 ) -> tuple[str, ...]:
     """Why these stages are a group, clause by clause. `homes` has every stage that belongs to a
     group, `inlined` names what they compute where they read it, and `near` those of them that take
-    no memory; `on_way` are those computed in passes that fold. `reasons` says why some stages are
+    no memory; `on_way` are those computed in passes that reduce. `reasons` says why some stages are
     stored."""
     first = next((s for s in stages if s.reduction is not None), stages[0])
     clauses: list[str] = []

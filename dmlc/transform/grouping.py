@@ -2,7 +2,7 @@
 
 Element-wise stages over one domain, none of which needs another's memory, are one group; so are
 reductions with what they read from one another, with the element-wise stages that apply them or
-that they fold, and with further reductions of the same tensors over the same axes (see `passes`).
+that they reduce, and with further reductions of the same tensors over the same axes (see `passes`).
 What is inlined before is `fuse`'s to decide.
 """
 
@@ -90,15 +90,15 @@ def _find_rows(function: Function, longest_row: int) -> dict[str, str]:
         alone = len(names) == 1 and function.result(stage.name) is None
         if short and alone and taken.isdisjoint((stage.name, *names)):
             reader = function.stage(names[0])
-            if reader is not None and _folds_along(stage, reader):
+            if reader is not None and _reduces_along(stage, reader):
                 found[stage.name] = reader.name
                 taken.add(reader.name)
     return found
 
 
-def _folds_along(row: Stage, reader: Stage) -> bool:
-    """Whether a stage folds a reduction that is at its own position but along the last axis."""
-    plain = row is not reader and is_foldable(row) and is_foldable(reader)
+def _reduces_along(row: Stage, reader: Stage) -> bool:
+    """Whether a stage reduces a reduction that is at its own position but along the last axis."""
+    plain = row is not reader and is_fixed_reduction(row) and is_fixed_reduction(reader)
     if not plain or row.dtype.is_storage_only or row.domain[:-1] != reader.domain[:-1]:
         return False
     if any(s.reduction is None or s.reduction.combiner not in COMBINERS for s in (row, reader)):
@@ -142,13 +142,13 @@ class Grouping:
     def place(self, stage: Stage) -> None:
         """Finds a stage's group, or makes it one."""
         latest = max((self._homes.get(name, -1) for name in self._reads[stage.name]), default=-1)
-        place = self._fold_on_way(stage, latest)
+        place = self._reduce_on_way(stage, latest)
         if place is None:
             candidates = self._list_candidates(stage, latest)
             place = next((p for p in candidates if self._join(p, stage)), None)
         if place is None:
             place = len(self.members)
-            reduces = is_foldable(stage)
+            reduces = is_fixed_reduction(stage)
             self.members.append(Draft(stage, self._streams) if reduces else Plain(stage))
             self._rooms.append(_Room(self._budget))
         self._rooms[place].take(stage)
@@ -163,10 +163,10 @@ class Grouping:
                 placed |= {name: (place, number) for name, number in found.homes.items()}
         return placed | {row: placed[reader] for row, reader in self.rows.items()}
 
-    def _fold_on_way(self, stage: Stage, latest: int) -> int | None:
-        """The group of element-wise stages that a reduction folds while it stores them: from here
+    def _reduce_on_way(self, stage: Stage, latest: int) -> int | None:
+        """The group of element-wise stages that a reduction reads while it stores them: from here
         on it is one with reductions."""
-        if latest < 0 or not is_foldable(stage) or stage.name in self._with_rows:
+        if latest < 0 or not is_fixed_reduction(stage) or stage.name in self._with_rows:
             return None
         found = self.members[latest]
         if not isinstance(found, Plain) or not self._rooms[latest].has(stage):
@@ -225,18 +225,18 @@ def _order(function: Function, rows: Mapping[str, str]) -> list[Stage]:
     """The order to place stages in, but for `rows`. Where there are reductions, element-wise
     results that nobody reads come last, so that those over one domain find one pass; and of these,
     the ones that read no reduction last of all."""
-    folds = {s.name for s in function.stages if s.reduction is not None and s.name not in rows}
+    totals = {s.name for s in function.stages if s.reduction is not None and s.name not in rows}
 
     def rank(stage: Stage) -> int:
         ends = stage.name not in function.readers() and function.result(stage.name) is not None
-        if not folds or stage.name in folds or not ends:
+        if not totals or stage.name in totals or not ends:
             return 0
-        return 1 if any(load.tensor in folds for load in stage.body.loads()) else 2
+        return 1 if any(load.tensor in totals for load in stage.body.loads()) else 2
 
     return sorted((s for s in function.stages if s.name not in rows), key=rank)
 
 
-def is_foldable(stage: Stage) -> bool:
+def is_fixed_reduction(stage: Stage) -> bool:
     """Whether a stage is a reduction all of whose sizes are known, and none of them is 0."""
     if stage.reduction is None:
         return False

@@ -6,8 +6,8 @@ and its axes are inner; an element-wise stage that reads it at its own point run
 it. So a sum, the values derived from it and the pass that applies them are one kernel, which needs
 no memory for the sum.
 
-A pass that folds may store element-wise stages over its own points on the way, be they what it
-folds or something else: a bias gradient folds a tensor that is a result as well; a norm may be
+A pass that reduces may store element-wise stages over its own points on the way, be they what it
+reduces or something else: a bias gradient sums a tensor that is a result as well; a norm may be
 wanted beside the gradient it is of. One pass over memory then does both. It must go through the
 points in one order that suits every tensor, for vectors and whole cache lines, and meet each of
 them once: so whatever it reads lies in memory in that order, at the points themselves or repeated.
@@ -74,7 +74,7 @@ class _Open:
     whole: set[str] = dataclasses.field(default_factory=set[str])
     """What it reads, or stores on its way, one element at every point."""
     stores: bool = False
-    """Whether it folds, and stores on its way."""
+    """Whether it reduces, and stores on its way."""
 
     def close(self) -> Pass:
         members = (Member(name, tuple(axes.items())) for name, axes in self.axes.items())
@@ -98,17 +98,17 @@ class Draft:
 
     @classmethod
     def start_on_way(
-        cls, fold: Stage, stages: Sequence[Stage], streams: Streams
+        cls, total: Stage, stages: Sequence[Stage], streams: Streams
     ) -> tuple[Draft, str | None] | None:
-        """A group that stores some element-wise stages while it folds a reduction of them, and why
-        it had better not, if so; None where the reduction has other points, or reads these in
+        """A group that stores some element-wise stages while it computes a reduction of them, and
+        why it had better not, if so; None where the reduction has other points, or reads these in
         another order than they lie in memory."""
-        draft = cls(fold, streams)
+        draft = cls(total, streams)
         if not all(draft._join_on_way(stage, is_new=True) for stage in stages):
             return None
-        if not draft._reads_at_hand(fold, draft._passes[0].axes[fold.name], 0):
+        if not draft._reads_at_hand(total, draft._passes[0].axes[total.name], 0):
             return None
-        draft.stages = {s.name: s for s in (*stages, fold)}
+        draft.stages = {s.name: s for s in (*stages, total)}
         order = draft._passes[0].order or ()
         refusals = [streams.refuse(stage, order, len(draft.kept)) for stage in stages]
         return draft, next(filter(None, refusals), None)
@@ -118,7 +118,7 @@ class Draft:
         return tuple(made.close() for made in self._passes)
 
     def list_on_way(self) -> list[str]:
-        """The element-wise stages in passes that fold."""
+        """The element-wise stages in passes that reduce."""
         return [
             name
             for name, stage in self.stages.items()
@@ -182,9 +182,9 @@ class Draft:
         return False
 
     def _join_on_way(self, stage: Stage, is_new: bool = False) -> bool:
-        """Takes an element-wise stage that a pass which folds stores on its way: it has the points
-        of the pass, and reads some of what that reads. In a group that `is_new`, the fold reads
-        it, or one beside it."""
+        """Takes an element-wise stage that a pass which reduces stores on its way: it has the
+        points of the pass, and reads some of what that reads. In a group that `is_new`, a reduction
+        reads it, or one beside it."""
         streams, course = self._streams, self._find_course(stage)
         if streams is None or course is None or stage.reduction is not None:
             return False
@@ -282,7 +282,7 @@ def _list_long(stage: Stage) -> tuple[int, ...]:
 
 
 def _map_reduction(stage: Stage) -> _Axes | None:
-    """The dimensions of a reduction's axes: what it keeps in order, then what it folds."""
+    """The dimensions of a reduction's axes: its parallel axes in order, then those it reduces."""
     reduction = stage.reduction
     if reduction is None or any(isinstance(extent, str) for _, extent in reduction.axes):
         return None
@@ -373,7 +373,7 @@ class Streams:
         where storing it on the way takes no longer, as the tensor goes through memory once less.
 
         The first `kept` dimensions are those that are kept. Vectors run along the innermost ones
-        as far as these are all kept or all folded; short runs leave them half empty.
+        as far as these are all parallel or all reduced; short runs leave them half empty.
         """
         root = stage.body.instructions[stage.body.result]
         for dtype in self._budget.paired_types:

@@ -104,7 +104,7 @@ def has_positions(stage: Stage) -> bool:
 
 
 def drop_reduction(stage: Stage) -> Stage:
-    """A stage without a reduction that folds nothing together, and of no element without a body.
+    """A stage without a reduction that combines nothing, and of no element without a body.
 
     Over no points, a reduction is its combiner's identity, everywhere; over one point, or over
     points of one value where that may be taken any number of times, it is that value. The position
@@ -193,7 +193,7 @@ def replace_stages(function: Function, stages: Iterable[Stage]) -> Function:
 
 
 def is_inlinable(stage: Stage) -> bool:
-    """Whether a stage's value can be had without its memory: nothing is folded, and storing it
+    """Whether a stage's value can be had without its memory: nothing is reduced, and storing it
     rounds nothing."""
     return stage.reduction is None and not stage.dtype.is_storage_only
 

@@ -3,9 +3,9 @@
 The conditions of a guard that involve the axis, and at most one axis of the domain, are evaluated
 over both. What is walked then are the places `first(i) + step * k`, with `first` in closed form, or
 else places that a table lists. What is made of a plan is `narrow`'s business, but for arg-max and
-arg-min reductions. Their fold numbers the places that are walked, which stand in the order of the
-axes as they were: so the first of equals is still the first. What its number stands for is computed
-from it, element by element, as the place along each axis that it counts to:
+arg-min reductions. These number the places that are walked, which stand in the order of the axes as
+they were: so the first of equals is still the first. What a number stands for is computed from it,
+element by element, as the place along each axis that it counts to:
 
     number = argmax[k < 3, l < 3](x[2 * i + k - 1, 2 * j + l - 1])
     place  = (2 * i + number / 3 - 1) * columns + (2 * j + number % 3 - 1)
@@ -246,17 +246,17 @@ def find_positions(function: Function) -> frozenset[str]:
 def give_places(
     stage: Stage, short: Stage, plans: Sequence[Plan], tables: Tables, *, is_bounded: bool
 ) -> list[Stage]:
-    """A stage that gives the places it gave, and before it the folds of the `short` one, whose axes
-    are walked as planned. `is_bounded` keeps what it gives within the axes whatever the number."""
+    """A stage that gives the places it gave, and before it the reductions of the `short` one, whose
+    axes are walked as planned. Where it `is_bounded` it gives no place beyond the axes."""
     axes = () if stage.reduction is None else stage.reduction.axes
     if any(isinstance(e, str) for _, e in axes) or math.prod(_list_sizes(short)) >= _MOST_POINTS:
         return [stage]
     made: list[Stage] = []
     builder = Builder()
 
-    def load(fold: Stage, what: str) -> int:
+    def load(total: Stage, what: str) -> int:
         name = take_name(f"{stage.name}_{what}", tables.names)
-        made.append(dataclasses.replace(fold, name=name, dtype=DataType.INT32))
+        made.append(dataclasses.replace(total, name=name, dtype=DataType.INT32))
         return builder.add(Cast(builder.read(made[-1]), DataType.INDEX))
 
     number = builder.constant(0) if short.reduction is None else load(short, "number")
@@ -268,9 +268,9 @@ def give_places(
         # Which points pass is known at run time only: this is positive where some point does.
         body = short.body
         only = (*body.instructions, Constant(DataType.INT32, 1))
-        folded = dataclasses.replace(short.reduction, combiner="max")
+        largest = dataclasses.replace(short.reduction, combiner="max")
         passing = Body.make(only, len(body.instructions), body.guard)
-        presence = load(dataclasses.replace(short, body=passing, reduction=folded), "found")
+        presence = load(dataclasses.replace(short, body=passing, reduction=largest), "found")
         found.append(builder.apply("gt", presence, builder.constant(0)))
     condition = builder.join(found)
     if condition is not None:
