@@ -13,7 +13,7 @@ stage. The points that take part, their order and what each contributes stay as 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -52,10 +52,9 @@ def narrow(function: Function, settled: Settled | None = None) -> Function:
     for stage in function.stages:
         made = read_known(stage, tables) if stage.name in settled.known else None
         if made is None:
-            before = dataclasses.replace(function, stages=tuple(stages))
-            short = _narrow_soundly(before, stage, tables, stage.name in positions)
-            *others, made = (inline_stages(each, read) for each in short)
-            stages += others
+            short = _narrow_soundly(function, stages, stage, tables, stage.name in positions)
+            *before, made = (inline_stages(each, read) for each in short)
+            stages += before
         tabulated = all(load.tensor in tables for load in made.body.loads())
         if made.name not in results and tabulated and is_inlinable(made):
             read[made.name] = made
@@ -65,18 +64,18 @@ def narrow(function: Function, settled: Settled | None = None) -> Function:
 
 
 def _narrow_soundly(
-    before: Function, stage: Stage, tables: Tables, is_position: bool
+    function: Function, before: Sequence[Stage], stage: Stage, tables: Tables, is_position: bool
 ) -> list[Stage]:
     """A stage with short axes and tables, as far as its reads can still be proved inside: what
-    comes from a table is known by its smallest and its largest value alone. The function has the
-    stages before it."""
+    comes from a table is known by its smallest and its largest value alone. `before` has the stages
+    before it."""
     plain: list[Stage] = []
     for listed in (True, False):
         plain = _narrow(stage, tables, listed, is_position)
         made = [tabulate_stage(each, tables) for each in plain]
         if not any(load.tensor in tables for each in made for load in each.body.loads()):
             return made
-        known = tables.attach(dataclasses.replace(before, stages=(*before.stages, *made)))
+        known = tables.attach(dataclasses.replace(function, stages=(*before, *made)))
         if all(find_stage_fault(known, each) is None for each in made):
             return made
     return plain

@@ -117,8 +117,11 @@ def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
     """A stage whose fractions of positions alone come from tables, and whose positions that come
     from fractions are whole-number formulas."""
     body, facts = stage.body, IndexFacts(stage, tables.known)
+    found = zip(facts.known, body.instructions, strict=True)
+    if is_empty(stage) or not any(known and operands(each) for known, each in found):
+        return stage
     costs = _count_costs(body.instructions, tables.known)
-    roots = [] if is_empty(stage) else _list_worthwhile(facts, tables.known, costs)
+    roots = _list_worthwhile(facts, tables.known, costs)
     if not roots:
         return stage
     builder = Builder()
@@ -148,23 +151,21 @@ def _list_worthwhile(facts: IndexFacts, known: Container[str], costs: Sequence[i
 
     def is_worth(number: int) -> bool:
         instruction = instructions[number]
-        if not facts.known[number] or not 1 <= len(facts.dependencies[number]) <= 2:
+        if not 1 <= len(facts.dependencies[number]) <= 2:
             return False
         operand = instructions[instruction.operand] if isinstance(instruction, Cast) else None
         if value_type(instruction) is DataType.INDEX:
-            made = operand is not None and (
-                value_type(operand).is_float or _is_known(operand, known)
-            )
-            return made and costs[number] >= _LEAST_COST
+            real = operand is not None and value_type(operand).is_float
+            return costs[number] >= _LEAST_COST and (real or _is_known(operand, known))
         # How many elements are in a window, as a fraction, may be the same everywhere.
         counted = isinstance(operand, Apply) and not operand.dtype.is_float
         return value_type(instruction).is_float and (costs[number] >= _LEAST_COST or counted)
 
-    chosen = [is_worth(number) for number in range(len(instructions))]
+    chosen = [own and is_worth(number) for number, own in enumerate(facts.known)]
     return sorted(list_roots(facts.stage.body, chosen))
 
 
-def _is_known(instruction: Instruction, known: Container[str]) -> bool:
+def _is_known(instruction: Instruction | None, known: Container[str]) -> bool:
     return isinstance(instruction, Load) and instruction.tensor in known
 
 
@@ -297,7 +298,7 @@ def settle(function: Function) -> Settled:
 def _list_placed(stage: Stage, inlined: Mapping[str, Stage]) -> dict[str, Stage]:
     """Those that a stage reads at positions that are known themselves. What others read may be
     looked up where it cannot be evaluated."""
-    index_only = find_index_only(stage.body)
     loads = [load for load in stage.body.loads() if load.tensor in inlined]
+    index_only = find_index_only(stage.body) if loads else ()
     elsewhere = {load.tensor for load in loads if not all(index_only[i] for i in load.indices)}
     return {i.tensor: inlined[i.tensor] for i in loads if i.tensor not in elsewhere}

@@ -236,7 +236,8 @@ def find_positions(function: Function) -> frozenset[str]:
     found: set[str] = set()
     for stage in reversed(function.stages):
         body = stage.body
-        wanted = [place for load in body.loads() for place in load.indices]
+        places = (place for load in body.loads() for place in load.indices)
+        wanted = [place for place in places if not isinstance(body.instructions[place], Index)]
         wanted += [body.result] if stage.name in found else []
         reached = (body.instructions[value] for value in reach_back(body, wanted))
         found.update(each.tensor for each in reached if isinstance(each, Load))
