@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulate import Slot, begin, finish, merge, start
-from dmlc.kernel.emit import Names, Near, add, index, local_name, multiply, operate, split_words
+from dmlc.kernel.arithmetic import add, index, multiply, operate
+from dmlc.kernel.emit import Near
+from dmlc.kernel.names import Names, local_name, split_words
 from dmlc.kernel.phases import Gathered
 from dmlc.scalars import DataType
 
@@ -250,7 +252,7 @@ def join_items(
     frame: Frame,
     state: Accumulators,
     lanes: Sequence[tuple[str, int]],
-    numbers: dict[str, k.Expression],
+    numbers: Mapping[str, k.Expression],
     axis: str,
 ) -> list[k.Statement]:
     """The accumulators of the work items of a group that stand along an axis become one, in a tree

@@ -14,10 +14,10 @@ from dmlc import ir
 from dmlc.ir.ranges import Interval
 from dmlc.kernel import nodes as k
 from dmlc.kernel.element import Elements, Gather, Read, View, tensor_strides
-from dmlc.kernel.emit import Names
 from dmlc.kernel.footprint import count_steps, measure_footprint
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import lower_nest
+from dmlc.kernel.names import Names
 from dmlc.kernel.passes import run_passes
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.rows import Rows

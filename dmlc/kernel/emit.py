@@ -8,17 +8,16 @@ name.
 
 from __future__ import annotations
 
-import functools
-import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Container, Mapping
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import add, multiply
 from dmlc.kernel.element import Elements, Gather, Place, Read, Value, View, operands
-from dmlc.kernel.rewrite import NUMBER
+from dmlc.kernel.lanes import Joint
+from dmlc.kernel.names import Names, local_name
+from dmlc.kernel.picked import spread_load
 from dmlc.scalars import LARGEST_INDEX, OPERATIONS, DataType
-from dmlc.transform.pick import PICKED
 
 _LONGEST_EXPRESSION = 6
 """Operations in one expression, at most: longer ones are cut into named steps."""
@@ -27,46 +26,11 @@ _NAMES = {DataType.INDEX: "position", DataType.BOOL: "holds"}
 """What values are called that are no tensor's, by type."""
 
 
-class Names:
-    """Unique names within one kernel."""
-
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = dict.fromkeys(taken, 0)
-
-    def take(self, wanted: str) -> str:
-        """`wanted`, or that and a number where it is taken: `tidy` has the last word."""
-        if wanted not in self._taken:
-            self._taken[wanted] = 0
-            return wanted
-        self._taken[wanted] += 1
-        return f"{wanted}{NUMBER}{self._taken[wanted]}"
-
-
-def local_name(tensor: str) -> str:
-    """A name for an element of a tensor: `InputGradientTensor` gives `input_gradient`. What is no
-    tensor's name ends in `#` and a note, which is dropped; so is what follows `PICKED`."""
-    tensor = tensor.partition(PICKED)[0]
-    words = split_words(tensor)
-    return words if words != tensor else f"{tensor}_value"
-
-
-@functools.lru_cache(4096)
-def split_words(tensor: str) -> str:
-    """A tensor's name in small letters, for names to be made of."""
-    name = tensor.partition("#")[0]
-    short = name.removesuffix("Tensor").removesuffix("_") or name
-    short = short.replace("Tensor_", "_")
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", short).lower()
-
-
 Position = Callable[[View], k.Expression]
 """Where in its buffer the element of a view lies, at the current point of the walk."""
 
 Near = Callable[[k.Expression, int], k.Expression]
 """A value at hand, from the position of its view and the number of lanes wanted."""
-
-Spread = Callable[[k.Load], tuple[Sequence[k.Statement], k.Expression]]
-"""A vector of elements that lie apart, from the load of the first: the steps to it, and itself."""
 
 
 class Emitter:
@@ -75,10 +39,8 @@ class Emitter:
     `depth` gives the scope a view changes in: 0 where it stands still over the whole kernel. `wide`
     says whether a view changes along a vector, where scopes with vectors have views that do not.
     `guarded` is the outermost scope in which reads may stand that a fold's guard protects. Values
-    `apart` are never written. The lanes of reads that `spread` has, by their numbers, lie apart.
-    A position is that of the first lane; where other values are made of it, each lane has its own,
-    as far from the first as `slants` says, or, where vectors are `numbered`, side by side. What is
-    `fixed` is the same in all lanes.
+    `apart` are never written. A position is that of the first lane; where other values are made of
+    it, each lane has its own, side by side, or as `joint` says where reads of the lanes lie apart.
     """
 
     def __init__(
@@ -90,18 +52,12 @@ class Emitter:
         wide: Callable[[View], bool] = lambda view: True,
         guarded: int = 0,
         apart: Container[int] = (),
-        spread: Mapping[int, Spread] = MappingProxyType({}),
-        slants: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
-        fixed: Container[int] = (),
-        numbered: bool = False,
+        joint: Joint | None = None,
     ) -> None:
         self._elements = elements
         self._wide = wide
         self._near: Mapping[str, Near] = {} if near is None else near
-        self._spread = spread
-        self._slants = slants
-        self._fixed = fixed
-        self._numbered = numbered
+        self.joint = joint
         self._levels: list[int] = []
         self._uses = [0] * len(elements.values)
         self._used_below = [False] * len(elements.values)
@@ -168,10 +124,11 @@ class Emitter:
                 continue
             if number in self._written or number in self._apart:
                 continue
-            width = 1 if number in self._fixed else lanes
+            joint = self.joint if lanes > 1 else None
+            width = 1 if joint is not None and number in joint.fixed else lanes
             made = self._express(value, known, position, width)
-            if lanes > 1 and number in self._spread and isinstance(made, k.Load):
-                steps, made = self._spread[number](made)
+            if joint is not None and number in joint.patterns and isinstance(made, k.Load):
+                steps, made = spread_load(joint.patterns[number], made, self._let)
                 statements += steps
             size = 1 + sum(sizes.get(o, 0) for o in operands(value))
             if isinstance(value, ir.Constant) or isinstance(made, k.Local):
@@ -210,6 +167,9 @@ class Emitter:
             statements.append(k.Store(view.tensor, position(view), value, when))
         return statements
 
+    def _let(self, name: str, value: k.Expression) -> k.Let:
+        return k.Let(k.Local(self._namer.take(name), value.type), value)
+
     def _is_named(self, number: int, value: Value) -> bool:
         return (
             isinstance(value, Read | Gather)
@@ -236,7 +196,7 @@ class Emitter:
                 return k.Literal(k.Type(value.dtype), value.value)
             case Place():
                 place = position(value.view)
-                if lanes > 1 and self._numbered and self._wide(value.view):
+                if lanes > 1 and self.joint is None and self._wide(value.view):
                     place = _number(place, lanes)
                 return (
                     place
@@ -288,7 +248,7 @@ class Emitter:
         if lanes == 1 or first:
             return tuple(found)
         for place, number in enumerate(numbers):
-            slant = self._slants.get(number)
+            slant = None if self.joint is None else self.joint.slants.get(number)
             if slant is not None and found[place].type.lanes == 1:
                 whole = k.Type(found[place].type.dtype, lanes)
                 given = (self._widen(found[place], lanes), k.Numbers(slant, whole))
@@ -313,38 +273,3 @@ def find_guarded(elements: Elements, names: Names, depth: Callable[[View], int],
     is not outside `least`."""
     plain = Emitter(elements, names, depth)
     return max([least, *(plain.level(f.guard) for f in elements.folds if f.guard is not None)])
-
-
-# Index arithmetic ----------------------------------------------------------------------------
-
-
-@functools.lru_cache(4096)
-def index(value: int) -> k.Literal:
-    return k.Literal(k.INDEX, value)
-
-
-def add(*terms: k.Expression) -> k.Expression:
-    """The sum of index expressions; zeros drop out, and negative numbers are taken off."""
-    kept = [t for t in terms if not (isinstance(t, k.Literal) and t.value == 0)]
-    total: k.Expression = kept[0] if kept else index(0)
-    for term in kept[1:]:
-        if isinstance(term, k.Literal) and term.value < 0:
-            total = operate("sub", total, index(-int(term.value)))
-        else:
-            total = operate("add", total, term)
-    return total
-
-
-def multiply(left: k.Expression, right: int) -> k.Expression:
-    """An index times a constant."""
-    if isinstance(left, k.Literal):
-        return index(int(left.value) * right)
-    if right == 0:
-        return index(0)
-    return left if right == 1 else operate("mul", left, index(right))
-
-
-def operate(name: str, left: k.Expression, right: k.Expression) -> k.Operate:
-    """An operation on two indices, or a comparison of them."""
-    operation = OPERATIONS[name]
-    return k.Operate(operation, (left, right), k.Type(operation.result_type(DataType.INDEX)))

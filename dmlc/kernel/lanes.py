@@ -45,6 +45,22 @@ Slant: TypeAlias = tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Joint:
+    """How one piece of work goes in vectors, by the numbers of its values."""
+
+    patterns: Mapping[int, Pattern]
+    """How far from the element of the first lane those of all are that a read takes."""
+    slants: Mapping[int, Slant]
+    """The same of positions."""
+    certain: frozenset[int]
+    """The conditions that hold for all of the outputs."""
+    fixed: frozenset[int]
+    """What positions are made of that is none: it is the same in all lanes."""
+    masks: frozenset[int]
+    """The conditions that differ from lane to lane."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Lanes:
     """The outputs `first .. last` along an axis, at least one vector of which go together. Where
     they are no whole number of vectors, the last one starts earlier, among outputs of the one
@@ -52,19 +68,8 @@ class Lanes:
 
     first: int
     last: int
-    patterns: tuple[dict[int, Pattern], ...]
-    """For each piece of work, by the numbers of reads: how far from the element of the first lane
-    those of all are."""
-    slants: tuple[dict[int, Slant], ...]
-    """For each piece of work, by the numbers of positions: how far from that of the first lane
-    those of all are."""
-    certain: tuple[frozenset[int], ...]
-    """For each piece of work the conditions that hold for all of these outputs."""
-    fixed: tuple[frozenset[int], ...]
-    """For each piece of work what positions are made of that is none: it is the same in all
-    lanes."""
-    masks: tuple[frozenset[int], ...]
-    """For each piece of work the conditions that differ from lane to lane."""
+    joints: tuple[Joint, ...]
+    """For each piece of work."""
 
 
 def find_lanes(
@@ -162,24 +167,23 @@ def _find_stretch(
     size -= cut.length
     middle = start + (size - LANES - start) // LANES // 2 * LANES
     good = np.ones(size - LANES + 1, np.bool_)
-    patterns: list[dict[int, Pattern]] = []
-    slants: list[dict[int, Slant]] = []
+    made: list[tuple[_Finder, dict[int, Pattern], dict[int, Slant]]] = []
     for finder in finders:
-        made = finder.choose(middle, good)
-        if made is None:
+        patterns = finder.choose(middle, good)
+        if patterns is None:
             return None
-        patterns.append(made)
-        slants.append(finder.slant(middle, good))
+        made.append((finder, patterns, finder.slant(middle, good)))
     first, last = (start + LANES * n for n in find_longest(good[start::LANES]))
     if first == last:
         return None
     more = np.flatnonzero(good[last - LANES : last])
     last += int(more[-1]) if again else 0
     first, last = cut.find_place(first), cut.find_place(last - LANES) + LANES
-    certain = tuple(finder.list_certain(first, last) for finder in finders)
-    fixed = tuple(finder.fixed for finder in finders)
-    masks = tuple(finder.masks for finder in finders)
-    return Lanes(first, last, tuple(patterns), tuple(slants), certain, fixed, masks)
+    joints = (
+        Joint(patterns, slants, finder.list_certain(first, last), finder.fixed, finder.masks)
+        for finder, patterns, slants in made
+    )
+    return Lanes(first, last, tuple(joints))
 
 
 def _size(walk: Walk, axis: int) -> int:

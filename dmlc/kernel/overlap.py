@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TypeAlias, TypeVar, cast, get_args
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.emit import index, operate
+from dmlc.kernel.arithmetic import index, operate
 
 _NODES = (*get_args(k.Expression), *get_args(k.Statement))
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulators import Frame
+from dmlc.kernel.arithmetic import index, operate
 from dmlc.kernel.element import View
-from dmlc.kernel.emit import index, operate
 from dmlc.kernel.phases import Phase
 from dmlc.scalars import OPERATIONS, DataType
 

@@ -9,7 +9,6 @@ over the outermost dimension backwards: what was read last is still in the cache
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -22,6 +21,7 @@ from dmlc.kernel.phases import Phase
 from dmlc.kernel.rows import Rows
 from dmlc.kernel.schedule import Profile
 from dmlc.kernel.schedule.nest import (
+    SHORT_VECTOR,
     Buffer,
     Dim,
     Into,
@@ -32,6 +32,7 @@ from dmlc.kernel.schedule.nest import (
     Pack,
     Point,
     Reduce,
+    in_vectors,
     name_inner,
     name_kept,
     nest_serial,
@@ -79,9 +80,6 @@ _MOST_INTERLEAVED = 8
 """Outputs that a work item takes in turn, at most, reducing each beside what it does with the one
 before. The first is reduced, and the last done with, by itself."""
 
-_FOUR = 4
-"""The lanes of shorter vectors, for what long ones leave over."""
-
 
 def choose(
     function: ir.Function,
@@ -114,9 +112,9 @@ def _choose_run(phase: Phase, count: k.Scalar, p: Profile) -> Nest:
     """A work item computes `per_item` adjacent elements of packed tensors."""
     dim = Dim("i", count)
     vectors = _takes_vectors(phase, 0)
-    inner = Loop(dim, Kind.VECTOR, p.lanes if vectors else 1, (Point(0),))
-    if not vectors:
-        inner = Loop(dim, Kind.LOOP, 1, (Point(0),), "i")
+    inner = Loop(dim, Kind.LOOP, 1, (Point(0),), "i")
+    if vectors:
+        inner = in_vectors(dim, p.lanes, (Point(0),))
     groups = Loop(dim, Kind.GROUP, p.per_item, (inner,), "begin")
     words = f"each computes {p.per_item:,} adjacent elements"
     streams = frozenset({0} if vectors else ())
@@ -159,7 +157,7 @@ def _walk_row(
     if lanes is not None:
         return Loop(dim, Kind.VECTOR, LANES, (Point(0),), "i", together=lanes)
     if vectors:
-        return Loop(dim, Kind.VECTOR, p.lanes, (Point(0),))
+        return in_vectors(dim, p.lanes, (Point(0),))
     if not narrows:
         return Loop(dim, Kind.LOOP, 1, (Point(0),), "i")
     buffers = tuple(view.tensor for view, _ in phase.elements.results)
@@ -430,7 +428,7 @@ class _Items:
         lanes = self._lanes[dim]
         if lanes == 1:
             return Loop(dim, Kind.LOOP, 1, body, "j" if dim is self._block else "i")
-        return Loop(dim, Kind.VECTOR, lanes, body, ahead=ahead)
+        return in_vectors(dim, lanes, body, ahead=ahead)
 
     def _band(self, rows: Dim, body: tuple[Node, ...], backwards: bool) -> Node:
         """Loops over rows, a few at a time, and over the outputs of the block, in vectors."""
@@ -463,7 +461,7 @@ class _Items:
 
     def _fetch_ahead(self, row: Dim) -> Dim | None:
         """The loop around whose next row is fetched meanwhile."""
-        axes, space = self._axes, self._phase.space
+        axes = self._axes
         place = axes.index(row)
         outer = axes[place - 1] if place else None
         if outer is None or outer is self._block or outer.piece is not None:
@@ -471,7 +469,6 @@ class _Items:
         size = row.size if isinstance(row.size, int) else 0
         if not _LEAST_ROW <= 2 * size <= _LARGEST_ROW or self._lanes[row] == 1:
             return None
-        del space
         return outer
 
     def _reduce_columns(self) -> Node:
@@ -544,7 +541,4 @@ def choose_lanes(phase: Phase, axis: int, long: int, p: Profile) -> int:
     """How many of so many points along an axis make one vector."""
     if not lies_together(phase.elements, phase.space.walk.strides, axis):
         return 1
-    return next((width for width in (p.lanes, _FOUR) if width <= long), 1)
-
-
-_ = dataclasses
+    return next((width for width in (p.lanes, SHORT_VECTOR) if width <= long), 1)

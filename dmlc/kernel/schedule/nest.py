@@ -24,6 +24,9 @@ from dmlc.kernel.phases import Phase
 from dmlc.scalars import DataType
 from dmlc.transform.pick import Patterns
 
+SHORT_VECTOR = 4
+"""The lanes of vectors that take what longer ones leave over."""
+
 
 class Kind(enum.Enum):
     """Who walks the steps of a loop."""
@@ -59,6 +62,10 @@ class Dim:
     def count(self) -> k.Expression:
         """The extent as an expression."""
         return self.size if isinstance(self.size, k.Scalar) else k.Literal(k.INDEX, self.size)
+
+    def count_steps(self, step: int) -> int:
+        """The steps of a loop over it; none where its extent is an argument."""
+        return -(-self.size // step) if isinstance(self.size, int) else 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +116,8 @@ class Loop:
     part: tuple[int, int] | None = None
     """The part of the dimension that is walked, where that is not all."""
     backwards: bool = False
+    rest: tuple[int, ...] = ()
+    """The shorter steps that take what whole ones leave over, before it goes one by one."""
     together: Lanes | None = None
     """Of VECTOR: which points go together though their reads lie apart. Others go one by one."""
     ahead: Dim | None = None
@@ -133,6 +142,8 @@ class Reduce:
     """Whether points come in the order of the axes, each after the one before it."""
     into: Into | None = None
     """Where the outcome is put, if not in a local."""
+    ends: bool = True
+    """Whether the outcome is at hand after it; else a second node, with nothing inside, ends it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -240,13 +251,27 @@ def walk(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def list_phases(node: Node) -> tuple[int, ...]:
-    """The phases whose points are inside, in order."""
-    return tuple(dict.fromkeys(n.phase for n in walk((node,)) if isinstance(n, Point)))
+    """The phases whose points are inside, or end there, in order."""
+    return tuple(dict.fromkeys(n.phase for n in walk((node,)) if isinstance(n, Point | Reduce)))
 
 
 def list_loops(nodes: Sequence[Node], dim: Dim) -> list[Loop]:
     """The loops over a dimension in some nodes, outermost first."""
     return [n for n in walk(nodes) if isinstance(n, Loop) and n.dim is dim]
+
+
+def find_shared(node: Reduce) -> list[str]:
+    """The axes along which work items share what they reduce."""
+    loops = [n for n in walk(node.body) if isinstance(n, Loop) and n.kind is Kind.LANE]
+    return [loop.name for loop in loops if loop.extent > 1]
+
+
+def in_vectors(
+    dim: Dim, lanes: int, body: tuple[Node, ...], name: str = "", ahead: Dim | None = None
+) -> Loop:
+    """A loop in vectors, what is left over in shorter ones, and then one by one."""
+    rest = (SHORT_VECTOR,) if lanes > SHORT_VECTOR else ()
+    return Loop(dim, Kind.VECTOR, lanes, body, name, rest=rest, ahead=ahead)
 
 
 def name_kept(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:

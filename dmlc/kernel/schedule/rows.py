@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from dmlc.kernel.collapse import Walk
 from dmlc.kernel.element import Elements, Gather, Place, Read, View, list_conditions, operands
-from dmlc.kernel.emit import local_name, split_words
+from dmlc.kernel.names import local_name, split_words
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.rows import Copied, Rows
 from dmlc.kernel.schedule import Profile
@@ -28,6 +28,7 @@ from dmlc.kernel.schedule.nest import (
     Point,
     Reduce,
     Turns,
+    in_vectors,
     name_kept,
     share_blocks,
 )
@@ -146,7 +147,7 @@ class _RowNest:
     def _loop(self, phase: Phase, dim: Dim, body: tuple[Node, ...]) -> Node:
         """A loop along a row, in vectors where they can be."""
         if _runs_in_vectors(phase):
-            return Loop(dim, Kind.VECTOR, self._p.lanes, body, "x")
+            return in_vectors(dim, self._p.lanes, body, "x")
         return Loop(dim, Kind.LOOP, 1, body, "x")
 
     def _reduce(self, phase: Phase, x: Dim, buffer: Buffer) -> tuple[Node, ...]:

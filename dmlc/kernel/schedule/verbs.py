@@ -22,6 +22,7 @@ from dmlc.kernel.schedule.nest import (
     Node,
     Point,
     Reduce,
+    in_vectors,
     inside,
     list_loops,
     list_phases,
@@ -178,7 +179,7 @@ def vectorize(nest: Nest, loop: Loop, lanes: int) -> Nest:
     axis = dims.index(loop.dim)
     together = lies_together(phase.elements, phase.space.walk.strides, axis)
     _demand(together, "what is read and stored does not lie side by side")
-    made = dataclasses.replace(loop, kind=Kind.VECTOR, step=lanes)
+    made = in_vectors(loop.dim, lanes, loop.body, loop.name)
     if not phase.gathered:
         return _replace(nest, loop, made)
     _demand(_reduces(nest, loop), "vectors across outputs need accumulators in arrays")
