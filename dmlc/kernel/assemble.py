@@ -20,7 +20,6 @@ from dmlc.kernel.lower import lower_nest
 from dmlc.kernel.names import Names
 from dmlc.kernel.passes import run_passes
 from dmlc.kernel.phases import Phase
-from dmlc.kernel.rows import Rows
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile, cpu, gpu
 from dmlc.kernel.schedule.nest import Kind, Loop, Nest, walk
 from dmlc.kernel.streaming import Streaming
@@ -37,13 +36,13 @@ def make_kernel(
     *,
     serial: bool = False,
     pieces: int | None = None,
-    rows: Rows | None = None,
     nest: Nest | None = None,
+    effort: float | None = None,
 ) -> k.Kernel:
     """One kernel of some phases, which read what the stages in `passes` do. Work items reduce
     outputs of their own, one after the other (`serial`), or share them. With `pieces`, it reduces
-    these, and another the rest; with `rows`, it keeps rows of a reduction at hand. Its schedule is
-    `nest`, or what suits the profile.
+    these, and another the rest. Its schedule is `nest`, or what suits the profile; its effort is
+    measured where it is not given.
 
     Raises `UnsupportedError` where a limit of the target is passed.
     """
@@ -62,9 +61,7 @@ def make_kernel(
         paired = () if phases[0].gathered else _list_paired(phases[0], limits)
         nest = gpu.choose(phases, profile, serial=serial, count=given, paired=paired)
     elif nest is None:
-        nest = cpu.choose(
-            function, phases, profile, streaming, serial=serial, count=given, rows=rows
-        )
+        nest = cpu.choose(function, phases, profile, streaming, serial=serial, count=given)
     launch = _find_launch(nest, limits)
     if scalars:
         launch = dataclasses.replace(launch, count=first.count)
@@ -85,7 +82,7 @@ def make_kernel(
         tuple(summary),
         nest.words,
         arrays,
-        _measure_effort(phases) if rows is None else rows.measure_effort(),
+        _measure_effort(phases) if effort is None else effort,
         index.signed,
         stages,
         passes,

@@ -19,8 +19,8 @@ from dmlc.kernel.assemble import count_buffers, make_kernel
 from dmlc.kernel.collapse import collapse
 from dmlc.kernel.element import collect_elements
 from dmlc.kernel.phases import Phase, collect_phases, fold_parts, part_members, store_parts
-from dmlc.kernel.rows import collect_rows
 from dmlc.kernel.schedule import Limits, Profile, cpu, gpu
+from dmlc.kernel.schedule.rows import choose_rows
 from dmlc.kernel.space import Space, cut
 from dmlc.kernel.streaming import CACHE_LINE
 from dmlc.source import UnsupportedError
@@ -48,9 +48,14 @@ def lower_group(
         return (lower_stages(function, group.stages, profile, limits, group.near),)
     _check_words(function, group, limits)
     if group.row is not None:
-        rows = collect_rows(function, group)
+        nest, effort = choose_rows(function, group, profile)
         names = _name_members(group.passes)
-        return (make_kernel(function, rows.used, group.stages, names, profile, limits, rows=rows),)
+        return (
+            make_kernel(
+                function, nest.phases, group.stages, names, profile, limits,
+                nest=nest, effort=effort,
+            ),
+        )  # fmt: skip
     phases, alone = _arrange(function, group.kept, group.passes, group.stages, profile)
     passes: Sequence[Pass] = group.passes
     if any(p.tests_guard for p in phases):

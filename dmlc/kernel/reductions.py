@@ -76,7 +76,7 @@ class Reductions:
         else:
             nested = any(isinstance(n, Reduce) for n in walk(node.body))
             state = Accumulators(
-                gathered, {}, [], serial=node.serial, suffix="_total" if nested else ""
+                gathered, {}, serial=node.serial, suffix="_total" if nested else ""
             )
         inner = self._write_inside(node, scope.note(number, state=state), is_first=outer is None)
         if not state.arrays and not node.resumes:

@@ -18,7 +18,6 @@ from dmlc.kernel.element import lies_together
 from dmlc.kernel.hoist import hoist
 from dmlc.kernel.lanes import Lanes, find_lanes
 from dmlc.kernel.phases import Phase
-from dmlc.kernel.rows import Rows
 from dmlc.kernel.schedule import Profile
 from dmlc.kernel.schedule.nest import (
     SHORT_VECTOR,
@@ -39,7 +38,6 @@ from dmlc.kernel.schedule.nest import (
     share_blocks,
     walk,
 )
-from dmlc.kernel.schedule.rows import choose_rows_at_hand
 from dmlc.kernel.streaming import CACHE_LINE, Streaming
 from dmlc.transform.pick import LANES
 
@@ -89,13 +87,10 @@ def choose(
     *,
     serial: bool,
     count: k.Scalar | None,
-    rows: Rows | None,
 ) -> Nest:
     """The nest of some phases: element-wise work, whose number of elements is an argument where
-    `count` stands for it, or reductions, which work items make output by output (`serial`), in
-    vectors, or with `rows` at hand."""
-    if rows is not None:
-        return choose_rows_at_hand(rows, p)
+    `count` stands for it, or reductions, which work items make output by output (`serial`) or in
+    vectors."""
     if count is not None:
         return _choose_run(phases[0], count, p)
     if len(phases) == 1 and phases[0].is_kept and not phases[0].gathered:
