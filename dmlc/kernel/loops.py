@@ -18,13 +18,11 @@ from dmlc.kernel.element import View
 from dmlc.kernel.overlap import overlap
 from dmlc.kernel.schedule.nest import (
     Dim,
-    Fill,
     Kind,
     Loop,
     Nest,
     Node,
     Pack,
-    Pick,
     Point,
     Reduce,
     Turns,
@@ -456,16 +454,19 @@ class Loops:
 
     def _is_row(self, node: Loop) -> bool:
         """Whether positions go on evenly from where a loop starts: then that gets a name."""
-        within: Sequence[Node] = node.body
-        while len(within) == 1 and not isinstance(within[0], Point):
-            one = within[0]
-            if isinstance(one, Pick | Turns | Fill) or (isinstance(one, Reduce) and one.serial):
-                return False
-            if isinstance(one, Loop) and not (one.dim is node.dim and one.extent):
-                return False
-            within = one.body
-        points = [n for n in within if isinstance(n, Point)]
-        return len(points) == len(within) == 1 and not node.dim.parts
+        within = node.body
+        while len(within) == 1:
+            (one,) = within
+            match one:
+                case Point():
+                    return not node.dim.parts
+                case Loop() if one.dim is not node.dim or not one.extent:
+                    return False
+                case Loop() | Reduce(serial=False) | Pack():
+                    within = one.body
+                case _:
+                    return False
+        return False
 
     def _name_bases(self, node: Loop, scope: Scope, body: list[k.Statement]) -> Scope:
         """What each view's position in a row starts from, named where it takes arithmetic. Reads at
