@@ -454,9 +454,9 @@ class Loops:
 
     def _is_row(self, node: Loop) -> bool:
         """Whether positions go on evenly from where a loop starts: then that gets a name."""
-        within = node.body
+        within: Sequence[Node] = node.body
         while len(within) == 1:
-            (one,) = within
+            one = next(iter(within))
             match one:
                 case Point():
                     return not node.dim.parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from dmlc.kernel import nodes as k
 from dmlc.source import InternalError
@@ -16,60 +16,76 @@ first taken: no name of a tensor has it. `tidy` leaves none."""
 
 Change: TypeAlias = Callable[[k.Expression], k.Expression]
 
+_PARTS: dict[type[Any], tuple[str, ...]] = {
+    k.Load: ("index",),
+    k.Element: ("index",),
+    k.Choose: ("condition", "then", "otherwise"),
+    k.Convert: ("operand",),
+    k.Reinterpret: ("operand",),
+    k.Broadcast: ("operand",),
+    k.Join: ("low", "high"),
+    k.Shuffle: ("first", "second"),
+    k.Let: ("value",),
+    k.Variable: ("value",),
+    k.Assign: ("local", "value"),
+    k.Put: ("index", "value"),
+    k.Store: ("index", "value", "streaming"),
+    k.Prefetch: ("index",),
+    k.PutHalf: ("word", "half", "value"),
+    k.StoreWord: ("index", "word"),
+    k.For: ("start", "stop"),
+    k.If: ("condition",),
+}
+"""The fields that are expressions, in the order of evaluation. An `Operate` has them in one."""
+_ASSIGNED: dict[type[Any], int] = {k.Assign: 0, k.PutHalf: 0, k.StoreWord: 1}
+"""Which of them is a variable, and has to stay one."""
+_BODY: dict[type[Any], str] = {k.For: "body", k.Halve: "body", k.If: "then"}
+_DEFINED: dict[type[Any], str] = {
+    k.Let: "local",
+    k.Variable: "local",
+    k.For: "variable",
+    k.Halve: "variable",
+}
+
+
+def _make_reader(names: Sequence[str]) -> Callable[[Any], tuple[k.Expression, ...]]:
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    get = operator.attrgetter(names[0]) if names else None
+    return lambda node: () if get is None else (get(node),)
+
+
+_KINDS: tuple[type[Any], ...] = (*get_args(k.Expression), *get_args(k.Statement))
+_READERS = {kind: _make_reader(_PARTS.get(kind, ())) for kind in _KINDS}
+_READERS[k.Operate] = operator.attrgetter("operands")
+_LAYOUTS = {
+    kind: [(field.name, field.name in names) for field in dataclasses.fields(kind)]
+    for kind, names in _PARTS.items()
+}
+"""All fields of a node, and whether each is an expression."""
+
+
+def _rebuild(node: Any, changed: Sequence[k.Expression]) -> Any:
+    """The same node of other expressions."""
+    if isinstance(node, k.Operate):
+        return k.Operate(node.operation, tuple(changed), node.type)
+    given = iter(changed)
+    kind: type[Any] = type(node)
+    return kind(*[next(given, None) if p else getattr(node, n) for n, p in _LAYOUTS[kind]])
+
 
 def list_operands(expression: k.Expression) -> tuple[k.Expression, ...]:
     """What an expression is computed from, in order."""
-    match expression:
-        case k.Operate(operands=operands):
-            return operands
-        case k.Local() | k.Literal() | k.Scalar() | k.Position() | k.Numbers() | k.Lead():
-            return ()
-        case k.Load(index=index) | k.Element(index=index):
-            return (index,)
-        case (
-            k.Convert(operand=operand)
-            | k.Reinterpret(operand=operand)
-            | k.Broadcast(operand=operand)
-        ):
-            return (operand,)
-        case k.Choose():
-            return expression.condition, expression.then, expression.otherwise
-        case k.Join(low=low, high=high):
-            return low, high
-        case k.Shuffle(first=first, second=second):
-            return first, second
+    return _READERS[type(expression)](expression)
 
 
 def map_operands(expression: k.Expression, change: Change) -> k.Expression:
     """The same expression of changed operands: itself, where none of them changes."""
     operands = list_operands(expression)
     changed = tuple(map(change, operands))
-    if all(map(operator.is_, operands, changed)):
+    if not operands or all(map(operator.is_, operands, changed)):
         return expression
-    match expression:
-        case k.Operate(operation=operation):
-            return k.Operate(operation, changed, expression.type)
-        case k.Load(buffer=buffer):
-            return k.Load(buffer, changed[0], expression.type)
-        case k.Element(array=array):
-            return k.Element(array, changed[0], expression.type)
-        case k.Convert():
-            return k.Convert(changed[0], expression.type)
-        case k.Reinterpret():
-            return k.Reinterpret(changed[0], expression.type)
-        case k.Broadcast():
-            return k.Broadcast(changed[0], expression.type)
-        case k.Choose():
-            condition, then, otherwise = changed
-            return k.Choose(condition, then, otherwise, expression.type)
-        case k.Join():
-            low, high = changed
-            return k.Join(low, high, expression.type)
-        case k.Shuffle(lanes=lanes):
-            first, second = changed
-            return k.Shuffle(first, second, lanes, expression.type)
-        case k.Local() | k.Literal() | k.Scalar() | k.Position() | k.Numbers() | k.Lead():
-            return expression
+    return _rebuild(expression, changed)
 
 
 def walk(expression: k.Expression) -> Iterator[k.Expression]:
@@ -83,27 +99,9 @@ def walk(expression: k.Expression) -> Iterator[k.Expression]:
 
 def list_expressions(statement: k.Statement) -> tuple[k.Expression, ...]:
     """The expressions of a statement itself, not of those in its body. What it defines is none."""
-    match statement:
-        case k.Let(value=value) | k.Variable(value=value):
-            return (value,)
-        case k.Assign(local=local, value=value):
-            return local, value
-        case k.Put(index=index, value=value):
-            return index, value
-        case k.Store(index=index, value=value, streaming=streaming):
-            return (index, value) if streaming is None else (index, value, streaming)
-        case k.Prefetch(index=index):
-            return (index,)
-        case k.PutHalf(word=word, half=half, value=value):
-            return word, half, value
-        case k.StoreWord(index=index, word=word):
-            return index, word
-        case k.For(start=start, stop=stop):
-            return start, stop
-        case k.If(condition=condition):
-            return (condition,)
-        case k.Halve() | k.Barrier():
-            return ()
+    found = _READERS[type(statement)](statement)
+    unconditional = isinstance(statement, k.Store) and statement.streaming is None
+    return found[:-1] if unconditional else found
 
 
 def map_expressions(statement: k.Statement, change: Change) -> k.Statement:
@@ -113,62 +111,31 @@ def map_expressions(statement: k.Statement, change: Change) -> k.Statement:
     changed = tuple(map(change, expressions))
     if all(map(operator.is_, expressions, changed)):
         return statement
-    match statement:
-        case k.Let(local=local):
-            return k.Let(local, *changed)
-        case k.Variable(local=local):
-            return k.Variable(local, *changed)
-        case k.Assign():
-            return k.Assign(_local(changed[0]), changed[1])
-        case k.Put(array=array):
-            return k.Put(array, *changed)
-        case k.Store(buffer=buffer):
-            return k.Store(buffer, *changed)
-        case k.Prefetch(buffer=buffer):
-            return k.Prefetch(buffer, *changed)
-        case k.PutHalf(buffer=buffer):
-            return k.PutHalf(_local(changed[0]), buffer, *changed[1:])
-        case k.StoreWord(buffer=buffer):
-            return k.StoreWord(buffer, changed[0], _local(changed[1]))
-        case k.For():
-            return dataclasses.replace(statement, start=changed[0], stop=changed[1])
-        case k.If(then=then):
-            return k.If(changed[0], then)
-        case k.Halve() | k.Barrier():
-            return statement
+    assigned = _ASSIGNED.get(type(statement))
+    if assigned is not None and not isinstance(changed[assigned], k.Local):
+        raise InternalError("a variable that is assigned was replaced by a value")
+    return _rebuild(statement, changed)
 
 
 def find_defined(statement: k.Statement) -> k.Local | None:
     """What a statement defines, for those after it or for its body."""
-    match statement:
-        case k.Let(local=local) | k.Variable(local=local):
-            return local
-        case k.For(variable=variable) | k.Halve(variable=variable):
-            return variable
-        case _:
-            return None
+    name = _DEFINED.get(type(statement))
+    return None if name is None else getattr(statement, name)
 
 
 def define(statement: k.Statement, local: k.Local) -> k.Statement:
     """The same statement, which defines another local."""
-    match statement:
-        case k.Let() | k.Variable():
-            return dataclasses.replace(statement, local=local)
-        case k.For() | k.Halve():
-            return dataclasses.replace(statement, variable=local)
-        case _:
-            raise InternalError(f"a statement that defines nothing: {type(statement).__name__}")
+    if isinstance(statement, k.Let | k.Variable):
+        return type(statement)(local, statement.value)
+    if not isinstance(statement, k.For | k.Halve):
+        raise InternalError(f"a statement that defines nothing: {type(statement).__name__}")
+    return dataclasses.replace(statement, variable=local)
 
 
 def find_body(statement: k.Statement) -> tuple[k.Statement, ...]:
     """The statements in a statement."""
-    match statement:
-        case k.For(body=body) | k.Halve(body=body):
-            return body
-        case k.If(then=then):
-            return then
-        case _:
-            return ()
+    name = _BODY.get(type(statement))
+    return () if name is None else getattr(statement, name)
 
 
 def replace_body(statement: k.Statement, body: Sequence[k.Statement]) -> k.Statement:
@@ -176,16 +143,19 @@ def replace_body(statement: k.Statement, body: Sequence[k.Statement]) -> k.State
     before = find_body(statement)
     if len(body) == len(before) and all(map(operator.is_, body, before)):
         return statement
-    match statement:
-        case k.For() | k.Halve():
-            return dataclasses.replace(statement, body=tuple(body))
-        case k.If(condition=condition):
-            return k.If(condition, tuple(body))
-        case _:
-            raise InternalError(f"a statement without a body: {type(statement).__name__}")
+    if isinstance(statement, k.If):
+        return k.If(statement.condition, tuple(body))
+    if not isinstance(statement, k.For | k.Halve):
+        raise InternalError(f"a statement without a body: {type(statement).__name__}")
+    return dataclasses.replace(statement, body=tuple(body))
 
 
-def _local(expression: k.Expression) -> k.Local:
-    if not isinstance(expression, k.Local):
-        raise InternalError("a variable that is assigned was replaced by a value")
-    return expression
+def substitute(statement: k.Statement, old: k.Local, new: k.Expression) -> k.Statement:
+    """The same statement and all in it, with an expression for a local."""
+
+    def change(expression: k.Expression) -> k.Expression:
+        return new if expression == old else map_operands(expression, change)
+
+    changed = map_expressions(statement, change)
+    body = find_body(changed)
+    return replace_body(changed, [substitute(s, old, new) for s in body]) if body else changed
