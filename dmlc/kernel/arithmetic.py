@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
@@ -36,6 +37,22 @@ def multiply(left: k.Expression, right: int) -> k.Expression:
     if right == 0:
         return index(0)
     return left if right == 1 else operate("mul", left, index(right))
+
+
+def split_number(number: k.Expression, extents: Sequence[int]) -> list[k.Expression]:
+    """The digits of a number that counts so many of each, the last of which changes first."""
+    digits: list[k.Expression] = []
+    inner, is_outermost = math.prod(extents), True
+    for extent in extents:
+        inner //= max(extent, 1)
+        digit = number if inner == 1 else operate("div", number, index(inner))
+        if extent == 1:
+            digit = ZERO
+        elif not is_outermost:
+            digit = operate("mod", digit, index(extent))
+        is_outermost &= extent == 1
+        digits.append(digit)
+    return digits
 
 
 def operate(name: str, left: k.Expression, right: k.Expression) -> k.Operate:

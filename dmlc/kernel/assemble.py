@@ -14,7 +14,7 @@ from dmlc import ir
 from dmlc.ir.ranges import Interval
 from dmlc.kernel import nodes as k
 from dmlc.kernel.element import Elements, Gather, Read, View, tensor_strides
-from dmlc.kernel.footprint import count_steps, measure_footprint
+from dmlc.kernel.footprint import measure_footprint
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import lower_nest
 from dmlc.kernel.names import Names
@@ -51,7 +51,7 @@ def make_kernel(
     reached = max(_reach(function, phase) for phase in phases)
     check_limits(function, max(count, reached), len(buffers), limits)
     names = Names(b.name for b in buffers)
-    first = phases[0].space.walk
+    first = phases[0].space
     scalars: tuple[tuple[k.Scalar, int | str], ...] = ()
     if first.packed and nest is None:
         scalars = ((k.Scalar(names.take("n")), first.count),)
@@ -112,9 +112,9 @@ def _list_paired(phase: Phase, limits: Limits) -> list[str]:
     """The results that are stored two to a word. Raises `UnsupportedError` where one has gaps
     between its elements: half a word cannot be stored."""
     paired = [view for view, _ in phase.elements.results if view.dtype in limits.word_types]
-    walk = phase.space.walk
+    space = phase.space
     for view in paired:
-        if not walk.packed and walk.strides[view] != ir.packed_strides(phase.space.sizes):
+        if not space.packed and space.strides[view] != ir.packed_strides(space.sizes):
             raise UnsupportedError(
                 f"'{view.tensor}' is {view.dtype.name} with strides, and without 16-bit types "
                 "kernels store two elements at a time",
@@ -144,7 +144,7 @@ def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buf
         written.update({v.tensor: v for v, _ in phase.elements.results if not v.near})
         for view in phase.elements.buffers():
             sizes[view.tensor] = max(sizes.get(view.tensor, 0), _measure_view(phase, view))
-    touched = measure_footprint(function, [(p.elements, p.space.walk) for p in phases])
+    touched = measure_footprint(function, phases)
     tensors = function.tensors()
     made = [
         k.Buffer(
@@ -166,9 +166,9 @@ def count_buffers(phases: Sequence[Phase]) -> int:
 
 def _measure_view(phase: Phase, view: View) -> int:
     """The elements up to the last one a view touches."""
-    if len(phase.space.sizes) != len(phase.space.walk.sizes):
+    if len(phase.space.sizes) != len(phase.space.extents):
         return 1 + view.offset
-    steps = zip(phase.space.sizes, phase.space.walk.strides[view], strict=True)
+    steps = zip(phase.space.sizes, phase.space.strides[view], strict=True)
     return 1 + view.offset + sum((size - 1) * step for size, step in steps)
 
 
@@ -180,7 +180,7 @@ def _reach(function: ir.Function, phase: Phase) -> int:
 
 def _count_points(phase: Phase) -> int:
     """The largest number that points are counted by, outputs or what each reduces."""
-    if len(phase.space.sizes) != len(phase.space.walk.sizes):
+    if len(phase.space.sizes) != len(phase.space.extents):
         return 0
     return max(phase.space.inner_count, math.prod(phase.space.kept_sizes))
 
@@ -250,7 +250,7 @@ def _measure_effort(phases: Sequence[Phase]) -> float:
     stored: dict[str, int] = {}
     for phase in phases:
         for view in phase.elements.buffers():
-            count = count_steps(phase.space.walk, view) or 0
+            count = phase.space.count_steps(view) or 0
             computed += count * view.dtype.compute.bytes
             stored[view.tensor] = max(stored.get(view.tensor, 0), count * view.dtype.bytes)
     return max(1.0, computed / max(1, sum(stored.values())))

@@ -5,18 +5,15 @@ It is asked for the caches' sake: which stores pass them by, `streaming` decides
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 from dmlc import ir
-from dmlc.kernel.collapse import Walk
-from dmlc.kernel.element import Elements, Gather, View
+from dmlc.kernel.element import Gather
+from dmlc.kernel.phases import Phase
 from dmlc.transform.traffic import count_bytes
 
 
-def measure_footprint(
-    function: ir.Function, passes: Iterable[tuple[Elements, Walk]]
-) -> dict[str, int | None]:
+def measure_footprint(function: ir.Function, passes: Iterable[Phase]) -> dict[str, int | None]:
     """The bytes that passes touch of each tensor, by its name; None where a size is known at run
     time only.
 
@@ -26,13 +23,13 @@ def measure_footprint(
     """
     tensors = function.tensors()
     touched: dict[str, int | None] = {}
-    for elements, walk in passes:
-        anywhere = {v.view for v in elements.values if isinstance(v, Gather)}
+    for phase in passes:
+        anywhere = {v.view for v in phase.elements.values if isinstance(v, Gather)}
         own: dict[str, int | None] = {}
-        for view in elements.buffers():
+        for view in phase.elements.buffers():
             tensor = tensors.get(view.tensor)
             whole = None if tensor is None else count_bytes(tensor)
-            count = count_steps(walk, view)
+            count = phase.space.count_steps(view)
             size = None if count is None else count * view.dtype.bytes
             if view in anywhere and whole is not None:
                 size = whole
@@ -43,11 +40,3 @@ def measure_footprint(
             before = touched.get(name, 0)
             touched[name] = None if size is None or before is None else max(size, before)
     return touched
-
-
-def count_steps(walk: Walk, view: View) -> int | None:
-    """The elements that a view comes by, those it stands still at counted once; None where that
-    is known at run time only."""
-    sizes = [size for size, step in zip(walk.sizes, walk.strides[view], strict=True) if step]
-    known = [size for size in sizes if isinstance(size, int)]
-    return math.prod(known) if len(known) == len(sizes) else None

@@ -16,12 +16,11 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.assemble import count_buffers, make_kernel
-from dmlc.kernel.collapse import collapse
 from dmlc.kernel.element import collect_elements
 from dmlc.kernel.phases import Phase, collect_phases, fold_parts, part_members, store_parts
 from dmlc.kernel.schedule import Limits, Profile, cpu, gpu
 from dmlc.kernel.schedule.rows import choose_rows
-from dmlc.kernel.space import Space, cut
+from dmlc.kernel.space import Space, collapse, cut
 from dmlc.kernel.streaming import CACHE_LINE
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
@@ -88,8 +87,7 @@ def lower_stages(
     `UnsupportedError` where the stages are reductions or pass a limit of the target.
     """
     elements = collect_elements(function, stages, near)
-    walk = collapse(elements)
-    phase = Phase(elements, Space(walk, tuple(range(len(walk.sizes)))))
+    phase = Phase(elements, collapse(elements))
     return make_kernel(function, (phase,), stages, (stages,), profile, limits)
 
 

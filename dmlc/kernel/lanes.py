@@ -18,7 +18,6 @@ import numpy as np
 from dmlc import ir
 from dmlc.ir.index import IndexFacts, evaluate_positions, find_longest, list_arrays
 from dmlc.ir.repeat import Repeat, join_repeats
-from dmlc.kernel.collapse import Walk
 from dmlc.kernel.element import (
     Elements,
     Gather,
@@ -30,6 +29,8 @@ from dmlc.kernel.element import (
     list_needed,
     operands,
 )
+from dmlc.kernel.phases import Phase
+from dmlc.kernel.space import Space
 from dmlc.scalars import Array, DataType
 from dmlc.transform.pick import LANES, Pattern, Patterns
 from dmlc.transform.simplify import Builder
@@ -73,12 +74,12 @@ class Lanes:
 
 
 def find_lanes(
-    function: ir.Function, work: Sequence[tuple[Elements, Walk, int]], *, aligned: bool = False
+    function: ir.Function, work: Sequence[tuple[Phase, int]], *, aligned: bool = False
 ) -> Lanes | None:
     """What goes in vectors of several pieces of work over the same outputs, each with the number
     of the axis along which these lie; None where that is less than half. With `aligned` vectors
     start where whole ones do, and there is a whole number of them."""
-    size = min(_size(walk, axis) for _, walk, axis in work)
+    size = min(_size(phase.space, axis) for phase, axis in work)
     if size < 2 * LANES:
         return None
     tables = list_arrays(function.tables)
@@ -97,12 +98,13 @@ def find_lanes(
     return best if best is not None and 2 * (best.last - best.first) > size else None
 
 
-def _reads_own_places(work: Sequence[tuple[Elements, Walk, int]]) -> bool:
+def _reads_own_places(work: Sequence[tuple[Phase, int]]) -> bool:
     """Whether a result may lie in memory that it is computed from: then it is computed once."""
-    for elements, walk, _ in work:
-        results = {(walk.strides[view], view.offset) for view, _ in elements.results}
+    for phase, _ in work:
+        elements, strides = phase.elements, phase.space.strides
+        results = {(strides[view], view.offset) for view, _ in elements.results}
         reads = [v.view for v in elements.values if isinstance(v, Read) and not v.view.near]
-        if any((walk.strides[view], view.offset) in results for view in reads):
+        if any((strides[view], view.offset) in results for view in reads):
             return True
     return False
 
@@ -134,7 +136,7 @@ def _find_cut(repeats: Sequence[Sequence[Repeat] | None], size: int, lanes: int 
     return _Cut(start, length) if length > 0 and None not in repeats else _Cut(size, 0)
 
 
-def _make_stage(elements: Elements, walk: Walk) -> tuple[ir.Stage, tuple[int, ...]]:
+def _make_stage(elements: Elements, space: Space) -> tuple[ir.Stage, tuple[int, ...]]:
     """The values of a kernel as those of a stage over the places that are walked, and the number
     that each has there. A tensor is read as a row of elements."""
     builder, numbers = Builder(), list[int]()
@@ -144,7 +146,7 @@ def _make_stage(elements: Elements, walk: Walk) -> tuple[ir.Stage, tuple[int, ..
             numbers.append(builder.add(ir.with_operands(value, given)))
             continue
         place = builder.constant(value.view.offset)
-        for axis, step in enumerate(walk.strides[value.view]):
+        for axis, step in enumerate(space.strides[value.view]):
             if step:
                 moved = builder.apply("mul", builder.add(ir.Index(axis)), builder.constant(step))
                 place = builder.apply("add", place, moved)
@@ -155,7 +157,7 @@ def _make_stage(elements: Elements, walk: Walk) -> tuple[ir.Stage, tuple[int, ..
             tensor = value.view.tensor if isinstance(value, Read) else _UNKNOWN
             place = builder.add(ir.Load(tensor, (place,), value.dtype))
         numbers.append(place)
-    domain = tuple(size if isinstance(size, int) else 1 for size in walk.sizes)
+    domain = tuple(size if isinstance(size, int) else 1 for size in space.extents)
     body = ir.Body(tuple(builder.instructions), 0)
     return ir.Stage("", DataType.BOOL, domain, body), tuple(numbers)
 
@@ -186,8 +188,8 @@ def _find_stretch(
     return Lanes(first, last, tuple(joints))
 
 
-def _size(walk: Walk, axis: int) -> int:
-    size = walk.sizes[axis]
+def _size(space: Space, axis: int) -> int:
+    size = space.extents[axis]
     return size if isinstance(size, int) else 0
 
 
@@ -213,14 +215,12 @@ class _Apart:
 class _Finder:
     """Looks at one piece of work: at vectors that start at each of its outputs along an axis."""
 
-    def __init__(
-        self, elements: Elements, walk: Walk, axis: int, tables: Mapping[str, Array]
-    ) -> None:
-        self._elements = elements
+    def __init__(self, phase: Phase, axis: int, tables: Mapping[str, Array]) -> None:
+        self._elements = elements = phase.elements
         self._tables = {name: table.ravel() for name, table in tables.items()}
-        self._walk = walk
+        self._space = phase.space
         self.axis = axis
-        self._stage, self._numbers = _make_stage(elements, walk)
+        self._stage, self._numbers = _make_stage(elements, phase.space)
         self._facts = IndexFacts(self._stage, self._tables)
         self._moves = [ir.Index(axis) in self._facts.dependencies[n] for n in self._numbers]
         """Whether a value depends on the axis."""
@@ -251,7 +251,7 @@ class _Finder:
         if not self._facts.known[self._numbers[number]]:
             return False
         over = self._facts.dependencies[self._numbers[number]]
-        return all(isinstance(self._walk.sizes[index.axis], int) for index in over)
+        return all(isinstance(self._space.extents[index.axis], int) for index in over)
 
     def _look(self, cut: _Cut) -> None:
         """Evaluates what is known wherever it may differ."""
@@ -261,7 +261,7 @@ class _Finder:
                 own = cut if axis == self.axis else _find_cut([self.list_repeats(axis)], size)
                 more = LANES - 1 if axis == self.axis and cut.length else 0
                 self._places[ir.Index(axis)] = own.list_places(size, more)
-        self._good = np.ones(_size(self._walk, self.axis) - cut.length - LANES + 1, np.bool_)
+        self._good = np.ones(_size(self._space, self.axis) - cut.length - LANES + 1, np.bool_)
         """The vectors whose lanes have in common all that they need to."""
         facts = IndexFacts(self._stage, self._tables, self._places)
         wanted = [
@@ -303,7 +303,7 @@ class _Finder:
         if len({fold.guard for fold in elements.folds}) > 1:
             return False
         joins, conditions = list_joins(elements), list_conditions(elements)
-        if any(self._walk.strides[view][axis] != 1 for view, _ in elements.results):
+        if any(self._space.strides[view][axis] != 1 for view, _ in elements.results):
             return False
         if any(self._moves[c] and self._known[c] is None for c in conditions):
             return False
@@ -425,7 +425,7 @@ class _Finder:
 
     def _join(self, conditions: Sequence[int]) -> Array:
         """Where conditions hold."""
-        holds = np.ones((1,) * len(self._walk.sizes), np.bool_)
+        holds = np.ones((1,) * len(self._space.extents), np.bool_)
         for condition in conditions:
             known = self._known[condition]
             if known is not None:
@@ -436,8 +436,8 @@ class _Finder:
         """Notes how far apart the lanes of a read are; gives whether that is the same at every
         point. What is read where points are `valid` is inside; all lanes read where those
         conditions hold that are `tested`, be they valid or not."""
-        shape = [-1 if axis == self.axis else 1 for axis in range(len(self._walk.sizes))]
-        step = self._walk.strides[value.view][self.axis]
+        shape = [-1 if axis == self.axis else 1 for axis in range(len(self._space.extents))]
+        step = self._space.strides[value.view][self.axis]
         places = step * self._places[ir.Index(self.axis)].reshape(shape)
         for term, stride in value.terms if isinstance(value, Gather) else ():
             if self._moves[term]:

@@ -13,7 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulators import Frame
-from dmlc.kernel.arithmetic import add, guard, index, multiply, operate, subtract_known
+from dmlc.kernel.arithmetic import (
+    add,
+    guard,
+    index,
+    multiply,
+    operate,
+    split_number,
+    subtract_known,
+)
 from dmlc.kernel.element import View
 from dmlc.kernel.overlap import overlap
 from dmlc.kernel.schedule.nest import (
@@ -379,21 +387,13 @@ class Loops:
             for part, _ in terms
         }
         needed.update(n.dim for n in walk(node.body) if isinstance(n, Turns))
-        inner, is_outermost = math.prod(part.count_steps(step) for part, step in dim.parts), True
+        counts = [part.count_steps(step) for part, step in dim.parts]
+        digits = split_number(place, counts) if len(counts) > 1 else [place]
         settled: dict[Dim, k.Expression] = {}
         checks: list[k.Expression] = []
         inside = scope
-        for part, step in dim.parts:
-            count = part.count_steps(step)
-            inner //= max(count, 1)
-            digit = place
-            if len(dim.parts) > 1 and count == 1:
-                digit = index(0)
-            elif len(dim.parts) > 1:
-                digit = place if inner == 1 else operate("div", place, index(inner))
-                if not is_outermost:
-                    digit = operate("mod", digit, index(count))
-                is_outermost = False
+        for number, (part, step) in enumerate(dim.parts):
+            digit = digits[number]
             loops = list_loops(node.body, part)
             if part not in needed and not loops and part.piece is None:
                 continue
@@ -403,9 +403,8 @@ class Loops:
                 inside = self._narrow(part, step, digit, inside, body)
                 continue
             settled[part] = digit
-            if part.piece is not None and part is not dim.parts[0][0]:
-                rest = self._find_rest(part, scope)
-                checks += [] if rest is None else [operate("lt", digit, rest)]
+            rest = self._find_rest(part, scope) if number else None
+            checks += [] if rest is None else [operate("lt", digit, rest)]
         return body + guard(checks, self._write(node.body, inside.settle(settled)))
 
     def _narrow(

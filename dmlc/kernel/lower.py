@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulators import Frame, always
-from dmlc.kernel.arithmetic import add, both, guard, index, multiply, operate
+from dmlc.kernel.arithmetic import add, both, guard, index, multiply, operate, split_number
 from dmlc.kernel.element import list_stored
 from dmlc.kernel.loops import Loops
 from dmlc.kernel.names import Names, local_name, split_words
@@ -70,21 +69,11 @@ class _Writer:
     def _name_items(self) -> list[k.Statement]:
         """The number of this work item along each axis of its group."""
         body: list[k.Statement] = []
-        inner = math.prod(extent for _, extent in self._nest.lanes)
-        outermost = True
-        for name, extent in self._nest.lanes:
-            inner //= extent
-            if extent == 1:
-                self._items[name] = index(0)
-                continue
-            item: k.Expression = k.Position(k.Geometry.LANE)
-            if inner > 1:
-                item = operate("div", item, index(inner))
-            if not outermost:
-                item = operate("mod", item, index(extent))
-            outermost = False
-            shared = len(self._nest.lanes) > 1
-            self._items[name] = self.frame.name(body, name, item) if shared else item
+        extents = [extent for _, extent in self._nest.lanes]
+        digits = split_number(k.Position(k.Geometry.LANE), extents)
+        for (name, extent), digit in zip(self._nest.lanes, digits, strict=True):
+            named = len(extents) > 1 and extent > 1
+            self._items[name] = self.frame.name(body, name, digit) if named else digit
         return body
 
     # The tree ---------------------------------------------------------------------------------

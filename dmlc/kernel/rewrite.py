@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, cast, get_args
 
 from dmlc.kernel import nodes as k
 from dmlc.source import InternalError
@@ -70,7 +70,7 @@ def _rebuild(node: Any, changed: Sequence[k.Expression]) -> Any:
     if isinstance(node, k.Operate):
         return k.Operate(node.operation, tuple(changed), node.type)
     given = iter(changed)
-    kind: type[Any] = type(node)
+    kind = cast("type[Any]", type(node))
     return kind(*[next(given, None) if p else getattr(node, n) for n, p in _LAYOUTS[kind]])
 
 

@@ -56,7 +56,7 @@ class Streaming:
             return Streams({})
         flags: dict[str, k.Expression] = {}
         for view in _list_streamed(phase):
-            strides = phase.space.walk.strides[view]
+            strides = phase.space.strides[view]
             if strides[-1] != 1 or any(s * view.dtype.bytes % CACHE_LINE for s in strides[:-1]):
                 continue
             aligned = operate("eq", k.Lead(view.tensor, CACHE_LINE), index(0))
@@ -84,7 +84,7 @@ class Streaming:
 
     def _least_count(self, phase: Phase, threshold: int) -> int:
         """The number of elements of a packed run from which on stores may pass the caches by."""
-        walked = {view.tensor for view, steps in phase.space.walk.strides.items() if any(steps)}
+        walked = {view.tensor for view, steps in phase.space.strides.items() if any(steps)}
         fixed = sum(b.bytes or 0 for b in self.buffers if b.name not in walked)
         each = sum(b.dtype.bytes for b in self.buffers if b.name in walked)
         return max(0, -(-(threshold - fixed) // each))

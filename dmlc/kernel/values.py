@@ -249,7 +249,7 @@ def _find_terms(nest: Nest, number: int) -> dict[View, tuple[tuple[Dim, int], ..
         if isinstance(n, Loop) and len(n.dim.parts) > 1 and number in list_phases(n)
     )
     terms: dict[View, tuple[tuple[Dim, int], ...]] = {}
-    for view, strides in phase.space.walk.strides.items():
+    for view, strides in phase.space.strides.items():
         steps = {dim: step for dim, step in zip(dims, strides, strict=True) if step}
         for whole in merged:
             parts = [part for part, _ in whole.parts]

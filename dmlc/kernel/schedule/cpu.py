@@ -200,7 +200,7 @@ def _find_crossing_axis(phase: Phase) -> int | None:
     the innermost one; None where there is no such operand."""
     last = len(phase.space.sizes) - 1
     best: tuple[int, int] | None = None
-    for view, strides in phase.space.walk.strides.items():
+    for view, strides in phase.space.strides.items():
         if not view.tensor or strides[last] * view.dtype.bytes < CACHE_LINE:
             continue
         for axis, step in enumerate(strides[:last]):
@@ -212,7 +212,7 @@ def _find_crossing_axis(phase: Phase) -> int | None:
 def _streams(phase: Phase) -> bool:
     """Whether some results start whole cache lines apart in rows."""
     views = (v for v, _ in phase.elements.results)
-    rows = ((v, phase.space.walk.strides[v]) for v in views)
+    rows = ((v, phase.space.strides[v]) for v in views)
     return any(
         s[-1] == 1 and not any(step * v.dtype.bytes % CACHE_LINE for step in s[:-1])
         for v, s in rows
@@ -226,20 +226,19 @@ def _find_lanes(function: ir.Function, phase: Phase, axis: int, *, aligned: bool
     small = any(view.dtype.bytes < 4 for view in phase.elements.buffers())
     if not phase.has_positions and (not small or _takes_vectors(phase, axis)):
         return None
-    work = [(phase.elements, phase.space.walk, axis)]
-    return find_lanes(function, work, aligned=aligned)
+    return find_lanes(function, [(phase, axis)], aligned=aligned)
 
 
 def _takes_vectors(phase: Phase, axis: int) -> bool:
     """Whether neighbours along an axis are computed together: all lies side by side there."""
-    return lies_together(phase.elements, phase.space.walk.strides, axis)
+    return lies_together(phase.elements, phase.space.strides, axis)
 
 
 def _narrows(phase: Phase, axis: int) -> bool:
     """Whether results that lie side by side along an axis are stored in 16 bits: converting them
     one by one takes longer than most of what they are computed from."""
     results = [view for view, _ in phase.elements.results]
-    beside = all(phase.space.walk.strides[view][axis] == 1 for view in results)
+    beside = all(phase.space.strides[view][axis] == 1 for view in results)
     return beside and any(view.dtype.is_storage_only for view in results)
 
 
@@ -279,8 +278,7 @@ def find_together(function: ir.Function, phases: Sequence[Phase], p: Profile) ->
     kept = phases[0].space.kept_sizes
     if not kept or kept[-1] > share_outputs(phases, p):
         return None
-    work = [(phase.elements, phase.space.walk, phase.space.kept[-1]) for phase in phases]
-    return find_lanes(function, work)
+    return find_lanes(function, [(phase, phase.space.kept[-1]) for phase in phases])
 
 
 def share_outputs(phases: Sequence[Phase], p: Profile) -> int:
@@ -534,6 +532,6 @@ def goes_in_vectors(phases: Sequence[Phase], p: Profile) -> bool:
 
 def choose_lanes(phase: Phase, axis: int, long: int, p: Profile) -> int:
     """How many of so many points along an axis make one vector."""
-    if not lies_together(phase.elements, phase.space.walk.strides, axis):
+    if not lies_together(phase.elements, phase.space.strides, axis):
         return 1
     return next((width for width in (p.lanes, SHORT_VECTOR) if width <= long), 1)

@@ -125,7 +125,7 @@ def choose_tile(phases: Sequence[Phase], p: Profile) -> tuple[int, int]:
     first = phases[0].space
     most = max(phase.space.inner_count for phase in phases)
     rows = _round_up(most) // _POINTS
-    last = len(first.walk.sizes) - 1
+    last = len(first.extents) - 1
     outputs = math.prod(first.kept_sizes)
     if first.kept and last == first.kept[-1]:
         widest = min(_COLUMNS, _round_up(outputs))

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dmlc import ir
-from dmlc.kernel.collapse import Walk
 from dmlc.kernel.element import (
     Collector,
     Elements,
@@ -286,7 +285,7 @@ class _RowNest:
     def _loop(self, phase: Phase, dim: Dim, body: tuple[Node, ...]) -> Node:
         """A loop along a row, in vectors where they can be."""
         elements, space = phase.elements, phase.space
-        if _goes_in_vectors(elements, space.walk.strides, len(space.kept)):
+        if _goes_in_vectors(elements, space.strides, len(space.kept)):
             return in_vectors(dim, self._p.lanes, body, "x")
         return Loop(dim, Kind.LOOP, 1, body, "x")
 
@@ -322,7 +321,7 @@ class _RowNest:
         size, kept, stored = self._stored.space.sizes[-1], self._kept, self._stored
         whole = picks is not None and size % LANES == 0 and end - begin == size
         is_stored = whole and _goes_in_vectors(
-            stored.elements, stored.space.walk.strides, len(stored.space.kept)
+            stored.elements, stored.space.strides, len(stored.space.kept)
         )
         into = at_hand
         if not is_stored:
@@ -372,7 +371,7 @@ def _copy(view: View, read: View, dtype: DataType, count: int) -> Phase:
     near = View(view.tensor, dtype, (1,), near=True)
     elements = Elements((count,), (Read(read, dtype),), ((near, 0),))
     strides = {read: read.strides[-1:], near: (1,)}
-    return Phase(elements, Space(Walk((count,), strides, packed=False), ()))
+    return Phase(elements, Space((count,), strides, ()))
 
 
 def _hides_zeros(total: ir.Stage, row: str) -> bool:
