@@ -140,20 +140,6 @@ def find_moving(
     return tuple(moving)
 
 
-def lies_together(elements: Elements, strides: Mapping[View, tuple[int, ...]], axis: int) -> bool:
-    """Whether what is read and stored for neighbours along an axis lies side by side, or is the
-    same, wherever they are: then they can be computed in vectors, by the strides of the views."""
-    if elements.has_guarded_reads:
-        return False
-    if any(strides[view][axis] not in (0, 1) for view in elements.views() if not view.near):
-        return False
-    if not any(isinstance(value, Gather) for value in elements.values):
-        return True
-    moving = find_moving(elements, strides, axis)
-    gathers = (value for value in elements.values if isinstance(value, Gather))
-    return not any(moving[number] for gather in gathers for number, _ in gather.terms)
-
-
 def list_needed(elements: Elements, root: int) -> frozenset[int]:
     """The values that one is computed from, and itself."""
     needed = {root}

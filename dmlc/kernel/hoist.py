@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from dmlc import ir
-from dmlc.kernel.element import Elements, Gather, Place, Read, View, find_moving, operands, prune
+from dmlc.kernel.element import Elements, Gather, Place, Read, View, operands, prune
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.space import Space
 from dmlc.scalars import DataType
@@ -25,7 +25,7 @@ def hoist(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Phase]
     """
     elements, strides = phase.elements, phase.space.strides
     inner = phase.space.inner
-    moves = find_moving(elements, strides, axis)
+    moves = phase.find_moving(axis)
     varies: list[bool] = []
     for value in elements.values:
         own = any(varies[operand] for operand in operands(value))

@@ -170,52 +170,48 @@ class Loops:
         if self._is_row(node) or (is_wide and dim is self._nest.block):
             scope = self._name_bases(node, scope, body)
         if not parted:
-            return [*body, self._write_plain(node, scope, start, stop)]
+            share = _Share(node.step, start, stop)
+            return [*body, self._write_share(node, scope, share, {}, backwards=node.backwards)]
         ahead = self._fetch_ahead(node, scope, body)
         shares = self._share_out(node, scope, start, stop, body)
         return body + [self._write_share(node, scope, share, ahead) for share in shares]
 
-    def _write_plain(
-        self, node: Loop, scope: Scope, start: k.Expression, stop: k.Expression
-    ) -> k.For:
-        """A serial loop in steps of one kind."""
-        dim, within = node.dim, list[k.Statement]()
-        variable = self._frame.variable(node.name)
-        place: k.Expression = variable
-        if dim is self._nest.block:
-            scope = dataclasses.replace(scope, output=variable)
-            if not self._is_row(node):
-                place = add(scope.start(dim), variable)
-        if list_loops(node.body, dim):
-            end: k.Expression = add(variable, index(node.step))
-            if not isinstance(stop, k.Literal) or int(stop.value) % node.step:
-                end = operate("min", end, stop)
-            scope = scope.narrow(dim, stop=self._frame.name(within, f"{node.name}_end", end))
-        made = self._settle(node, scope, place, within)
-        return k.For(variable, start, stop, node.step, tuple(made), backwards=node.backwards)
-
     def _write_share(
-        self, node: Loop, scope: Scope, share: _Share, ahead: Mapping[str, k.Expression]
+        self,
+        node: Loop,
+        scope: Scope,
+        share: _Share,
+        ahead: Mapping[str, k.Expression],
+        *,
+        backwards: bool = False,
     ) -> k.For:
-        """A part of a loop in steps that vectors have, or that are written out inside; by ones
-        there is neither."""
+        """A part of a loop in steps of one width. By ones there are no vectors, and nothing is
+        written out inside."""
         dim, width, last = node.dim, share.width, share.last
         within, whole = list[k.Statement](), width == node.step
-        if node.kind is Kind.VECTOR:
-            variable = self._frame.variable("j" if dim is self._nest.block else "i")
+        is_wide, is_block = node.kind is Kind.VECTOR, dim is self._nest.block
+        variable = self._frame.variable(node.name if whole or is_wide else dim.name)
+        place: k.Expression = variable
+        if is_block:
+            scope = dataclasses.replace(scope, output=variable)
+            if not is_wide and not self._is_row(node):
+                place = add(scope.start(dim), variable)
+        if is_wide:
             within += [k.Prefetch(b, add(at, variable)) for b, at in ahead.items() if whole]
             scope = dataclasses.replace(scope, lanes=width)
-            if dim is self._nest.block:
-                scope = dataclasses.replace(scope, output=variable)
-        else:
-            variable = self._frame.variable(node.name if whole else dim.name)
-            node = node if whole else dataclasses.replace(node, body=_roll(node.body, dim))
-        place: k.Expression = variable
-        if node.backwards and whole and isinstance(last, k.Literal):
+        elif not whole:
+            node = dataclasses.replace(node, body=_roll(node.body, dim))
+        finer = list_loops(node.body, dim)
+        if finer and not finer[0].extent:
+            end: k.Expression = add(variable, index(width))
+            if not isinstance(last, k.Literal) or int(last.value) % width:
+                end = operate("min", end, last)
+            scope = scope.narrow(dim, stop=self._frame.name(within, f"{node.name}_end", end))
+        elif node.backwards and not backwards and whole and isinstance(last, k.Literal):
             from_end = operate("sub", index(int(last.value) - width), variable)
             place = self._frame.name(within, dim.name, from_end)
         made = self._settle(node, scope, place, within)
-        return k.For(variable, share.first, last, width, tuple(made))
+        return k.For(variable, share.first, last, width, tuple(made), backwards=backwards)
 
     def _share_out(
         self,
@@ -303,7 +299,7 @@ class Loops:
             if whole:
                 end = operate("min", stop, index(together.last))
                 last = self._frame.name(body, "vector_end", operate("max", start, end))
-        variable, phases = self._frame.variable("i"), list_phases(node)
+        variable, phases = self._frame.variable(node.name), list_phases(node)
         middle = _Share(node.step, first, last)
         for share in (_Share(1, start, first), middle, _Share(1, last, stop)):
             if share.first == share.last:

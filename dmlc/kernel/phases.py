@@ -13,7 +13,7 @@ from collections.abc import Container, Sequence
 
 from dmlc import ir
 from dmlc.kernel.accumulate import Slot, is_positional, list_slots
-from dmlc.kernel.element import Collector, Elements, Fold, Gather, Place, Read, View
+from dmlc.kernel.element import Collector, Elements, Fold, Gather, Place, Read, View, find_moving
 from dmlc.kernel.space import Space, arrange, keep_all
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.transform.passes import Member, Pass
@@ -60,6 +60,24 @@ class Phase:
         """Whether a guard of its folds is tested before the values of a point are computed, which
         may be reads that it protects. Other guards choose what a point adds."""
         return self.has_positions and any(f.guard is not None for f in self.elements.folds)
+
+    def find_moving(self, axis: int) -> tuple[bool, ...]:
+        """For each value whether it changes along an axis."""
+        return find_moving(self.elements, self.space.strides, axis)
+
+    def lies_together(self, axis: int) -> bool:
+        """Whether what is read and stored for neighbours along an axis lies side by side, or is the
+        same, wherever they are: then they can be computed in vectors."""
+        elements, strides = self.elements, self.space.strides
+        if elements.has_guarded_reads:
+            return False
+        if any(strides[view][axis] not in (0, 1) for view in elements.views() if not view.near):
+            return False
+        if not self.has_computed_reads:
+            return True
+        moving = self.find_moving(axis)
+        gathers = (value for value in elements.values if isinstance(value, Gather))
+        return not any(moving[number] for gather in gathers for number, _ in gather.terms)
 
     @property
     def is_kept(self) -> bool:

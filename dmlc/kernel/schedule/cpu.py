@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.element import lies_together
 from dmlc.kernel.hoist import hoist
 from dmlc.kernel.lanes import Lanes, find_lanes
 from dmlc.kernel.phases import Phase
@@ -106,73 +105,64 @@ def choose(
 def _choose_run(phase: Phase, count: k.Scalar, p: Profile) -> Nest:
     """A work item computes `per_item` adjacent elements of packed tensors."""
     dim = Dim("i", count)
-    vectors = _takes_vectors(phase, 0)
     inner = Loop(dim, Kind.LOOP, 1, (Point(0),), "i")
-    if vectors:
+    if phase.lies_together(0):
         inner = in_vectors(dim, p.lanes, (Point(0),))
     groups = Loop(dim, Kind.GROUP, p.per_item, (inner,), "begin")
     words = f"each computes {p.per_item:,} adjacent elements"
-    streams = frozenset({0} if vectors else ())
+    streams = frozenset({0} if inner.step > 1 else ())
     return Nest((phase,), ((dim,),), (groups,), streams=streams, words=words)
 
 
 def _choose_rows(function: ir.Function, phase: Phase, p: Profile, *, large: bool) -> Nest:
-    """Constant loops over the inner dimensions; the outer ones are shared out. Stores may pass the
-    caches by where the tensors are `large`."""
+    """Constant loops over the inner dimensions; the outer ones are shared out, and so are rows
+    longer than a work item's share. Stores may pass the caches by where the tensors are `large`."""
     crossing = _find_crossing_axis(phase)
     if crossing is not None:
         return _choose_tiles(phase, crossing, p)
     sizes = phase.space.sizes
-    last = len(sizes) - 1
-    if sizes[last] > p.per_item:
-        return _choose_pieces(function, phase, p)
-    split = last
-    while split > 0 and math.prod(sizes[split - 1 :]) <= p.per_item:
-        split -= 1
-    inner, blocks = math.prod(sizes[split:]), math.prod(sizes[:split])
-    run = min(max(1, p.per_item // inner), blocks)
-    dims = tuple(Dim("i" if axis == last else f"i{axis}", size) for axis, size in enumerate(sizes))
-    streams = _streams(phase) if large else False
-    lanes = _find_lanes(function, phase, last, aligned=streams)
-    vectors, narrows = _takes_vectors(phase, last), _narrows(phase, last)
-    node: Node = _walk_row(dims[last], lanes, vectors, narrows, phase, p)
-    for axis in reversed(range(split, last)):
-        node = Loop(dims[axis], Kind.LOOP, 1, (node,), dims[axis].name)
-    body = share_blocks([(dim, 1) for dim in dims[:split]], run, (node,))
-    words = f"each computes {run * inner:,} elements"
-    streamed = frozenset({0} if lanes is not None or vectors or narrows else ())
-    return Nest((phase,), (dims,), body, streams=streamed, words=words)
+    last, is_long = len(sizes) - 1, sizes[-1] > p.per_item
+    names = {} if is_long else {last: "i"}
+    dims = tuple(Dim(names.get(axis, f"i{axis}"), size) for axis, size in enumerate(sizes))
+    aligned = is_long or (large and _streams(phase))
+    row = _walk_row(function, phase, dims[last], p, aligned=aligned, in_pieces=is_long)
+    streams = frozenset({0} if row.step > 1 else ())
+    if is_long:
+        parts = [*((dim, 1) for dim in dims[:last]), (dims[last], p.per_item)]
+        body, _ = share_blocks(parts, 1, (row,))
+        words = f"each computes {p.per_item:,} elements of a row"
+        return Nest((phase,), (dims,), body, streams=streams, words=words)
+    split = _part(sizes, p.per_item, last)
+    for dim in reversed(dims[split:last]):
+        row = Loop(dim, Kind.LOOP, 1, (row,), dim.name)
+    each = math.prod(sizes[split:])
+    body, run = share_blocks([(dim, 1) for dim in dims[:split]], p.per_item // each, (row,))
+    words = f"each computes {run * each:,} elements"
+    return Nest((phase,), (dims,), body, streams=streams, words=words)
 
 
 def _walk_row(
-    dim: Dim, lanes: Lanes | None, vectors: bool, narrows: bool, phase: Phase, p: Profile
-) -> Node:
-    """The innermost loop: in vectors, in vectors whose reads lie apart, one by one but stored in
+    function: ir.Function,
+    phase: Phase,
+    dim: Dim,
+    p: Profile,
+    *,
+    aligned: bool,
+    in_pieces: bool,
+) -> Loop:
+    """The innermost loop: in vectors whose reads lie apart, in vectors, one by one but stored in
     vectors, or one by one."""
-    if lanes is not None:
+    last = len(phase.space.sizes) - 1
+    lanes = _find_lanes(function, phase, last, aligned=aligned)
+    if lanes is not None and not (in_pieces and lanes.first):
         return Loop(dim, Kind.VECTOR, LANES, (Point(0),), "i", together=lanes)
-    if vectors:
+    if phase.lies_together(last):
         return in_vectors(dim, p.lanes, (Point(0),))
-    if not narrows:
+    if in_pieces or not _narrows(phase, last):
         return Loop(dim, Kind.LOOP, 1, (Point(0),), "i")
     buffers = tuple(view.tensor for view, _ in phase.elements.results)
     each = Loop(dim, Kind.LOOP, 1, (Point(0),), "j", p.lanes)
     return Loop(dim, Kind.LOOP, p.lanes, (Pack(dim, buffers, p.lanes, (each,)),), "block")
-
-
-def _choose_pieces(function: ir.Function, phase: Phase, p: Profile) -> Nest:
-    """Rows longer than a work item's share are cut into pieces."""
-    sizes = phase.space.sizes
-    last, dims = len(sizes) - 1, tuple(Dim(f"i{axis}", size) for axis, size in enumerate(sizes))
-    lanes = _find_lanes(function, phase, last, aligned=True)
-    lanes = None if lanes is None or lanes.first else lanes
-    vectors = _takes_vectors(phase, last)
-    node = _walk_row(dims[last], lanes, vectors, False, phase, p)
-    parts = [*((dim, 1) for dim in dims[:last]), (dims[last], p.per_item)]
-    body = share_blocks(parts, 1, (node,))
-    words = f"each computes {p.per_item:,} elements of a row"
-    streams = frozenset({0} if vectors or lanes is not None else ())
-    return Nest((phase,), (dims,), body, streams=streams, words=words)
 
 
 def _choose_tiles(phase: Phase, rows: int, p: Profile) -> Nest:
@@ -188,11 +178,10 @@ def _choose_tiles(phase: Phase, rows: int, p: Profile) -> Nest:
     tiles = Loop(dims[last], Kind.LOOP, columns, (row,), "tile")
     parts = [(dims[axis], 1) for axis in range(last) if axis != rows]
     parts += [(dims[rows], height), (dims[last], width)]
-    blocks = math.prod(-(-d.size // s) for d, s in parts if isinstance(d.size, int))
     each = min(height, sizes[rows]) * min(width, sizes[last])
-    run = min(max(1, p.per_item // each), blocks)
+    body, run = share_blocks(parts, p.per_item // each, (tiles,))
     words = f"each computes {run * each:,} elements in tiles of {height} by {columns}"
-    return Nest((phase,), (dims,), share_blocks(parts, run, (tiles,)), words=words)
+    return Nest((phase,), (dims,), body, words=words)
 
 
 def _find_crossing_axis(phase: Phase) -> int | None:
@@ -224,14 +213,9 @@ def _find_lanes(function: ir.Function, phase: Phase, axis: int, *, aligned: bool
     depends on where it is. Of floats that are read at even steps, compilers make vectors as
     good."""
     small = any(view.dtype.bytes < 4 for view in phase.elements.buffers())
-    if not phase.has_positions and (not small or _takes_vectors(phase, axis)):
+    if not phase.has_positions and (not small or phase.lies_together(axis)):
         return None
     return find_lanes(function, [(phase, axis)], aligned=aligned)
-
-
-def _takes_vectors(phase: Phase, axis: int) -> bool:
-    """Whether neighbours along an axis are computed together: all lies side by side there."""
-    return lies_together(phase.elements, phase.space.strides, axis)
 
 
 def _narrows(phase: Phase, axis: int) -> bool:
@@ -252,24 +236,20 @@ def _choose_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -
     outputs = name_kept(phases[0])
     dims = tuple(name_inner(phase, outputs, "k" if phase.gathered else "i") for phase in phases)
     share = share_outputs(phases, p)
-    split = len(kept)
-    while split > 0 and math.prod(kept[split - 1 :]) <= share:
-        split -= 1
-    inner, blocks = math.prod(kept[split:]), math.prod(kept[:split])
-    run = min(max(1, share // inner), blocks)
+    split = _part(kept, share, len(kept))
     pairs = zip(phases, dims, strict=True)
     nodes = tuple(nest_serial(number, phase, own) for number, (phase, own) in enumerate(pairs))
     together = find_together(function, phases, p)
     for axis in reversed(range(split, len(kept))):
-        name, innermost = f"i{axis}", axis == len(kept) - 1
-        if innermost and together is not None:
-            nodes = (Loop(outputs[axis], Kind.VECTOR, LANES, nodes, name, together=together),)
+        if together is not None and axis == len(kept) - 1:
+            nodes = (Loop(outputs[axis], Kind.VECTOR, LANES, nodes, "i", together=together),)
         else:
-            nodes = (Loop(outputs[axis], Kind.LOOP, 1, nodes, name),)
-    count = run * inner
+            nodes = (Loop(outputs[axis], Kind.LOOP, 1, nodes, f"i{axis}"),)
+    each = math.prod(kept[split:])
+    body, run = share_blocks([(dim, 1) for dim in outputs[:split]], share // each, nodes)
+    count = run * each
     words = f"each computes {count:,} output{'' if count == 1 else 's'}"
-    blocks_of = share_blocks([(dim, 1) for dim in outputs[:split]], run, nodes)
-    return Nest(tuple(phases), dims, blocks_of, words=words)
+    return Nest(tuple(phases), dims, body, words=words)
 
 
 def find_together(function: ir.Function, phases: Sequence[Phase], p: Profile) -> Lanes | None:
@@ -298,9 +278,7 @@ def _choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
     reading and writing at once, memory moves more than in turns."""
     width, kept = choose_width(phases, p), name_kept(phases[0], phases[0].space.kept)
     block = kept[-1] if width > 1 else None
-    blocks = count_items(phases, p)
     work = max(1, *(phase.space.inner_count for phase in phases)) * width
-    run = min(max(1, p.per_item // work), max(blocks, 1))
     made: list[Phase] = []
     dims: list[tuple[Dim, ...]] = []
     body: list[Node] = []
@@ -330,16 +308,15 @@ def _choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
     parts = [(dim, 1) for dim in kept[: len(kept) - (block is not None)]]
     if block is not None:
         parts.append((block, width))
-    outputs = run * width
-    words = f"each computes {outputs:,} output{'s' if outputs > 1 else ''}"
     streams = frozenset(
         n for n, phase in enumerate(made) if phase.space.inner and phase.elements.results
     )
-    turns = min(blocks // p.groups, _MOST_INTERLEAVED)
+    turns = min(count_items(phases, p) // p.groups, _MOST_INTERLEAVED)
     interleaved = large and turns > 1 and block is None and _interleaves(phases, body)
-    if interleaved:
-        run, words = turns, f"each computes {turns:,} outputs"
-    nodes = share_blocks(parts, run, tuple(body), interleaved=interleaved)
+    most = turns if interleaved else p.per_item // work
+    nodes, run = share_blocks(parts, most, tuple(body), interleaved=interleaved)
+    outputs = max(run, 1) * width
+    words = f"each computes {outputs:,} output{'s' if outputs > 1 else ''}"
     return Nest(
         tuple(made),
         tuple(dims),
@@ -419,9 +396,10 @@ class _Items:
 
     def _innermost(self, dim: Dim, body: tuple[Node, ...], ahead: Dim | None = None) -> Node:
         lanes = self._lanes[dim]
+        name = "j" if dim is self._block else "i"
         if lanes == 1:
-            return Loop(dim, Kind.LOOP, 1, body, "j" if dim is self._block else "i")
-        return in_vectors(dim, lanes, body, ahead=ahead)
+            return Loop(dim, Kind.LOOP, 1, body, name)
+        return in_vectors(dim, lanes, body, name, ahead)
 
     def _band(self, rows: Dim, body: tuple[Node, ...], backwards: bool) -> Node:
         """Loops over rows, a few at a time, and over the outputs of the block, in vectors."""
@@ -487,9 +465,14 @@ def _split(axes: Sequence[Dim], most: int) -> tuple[int, bool]:
     split = len(axes) - 1
     if split < 0 or sizes[split] > most:
         return max(split, 0), split >= 0
-    while split > 0 and math.prod(sizes[split - 1 :]) <= most:
-        split -= 1
-    return split, False
+    return _part(sizes, most, split), False
+
+
+def _part(sizes: Sequence[int], most: int, start: int) -> int:
+    """From which axis on there are at most so many points, but not after `start`."""
+    while start > 0 and math.prod(sizes[start - 1 :]) <= most:
+        start -= 1
+    return start
 
 
 def choose_width(phases: Sequence[Phase], p: Profile) -> int:
@@ -532,6 +515,6 @@ def goes_in_vectors(phases: Sequence[Phase], p: Profile) -> bool:
 
 def choose_lanes(phase: Phase, axis: int, long: int, p: Profile) -> int:
     """How many of so many points along an axis make one vector."""
-    if not lies_together(phase.elements, phase.space.strides, axis):
+    if not phase.lies_together(axis):
         return 1
     return next((width for width in (p.lanes, SHORT_VECTOR) if width <= long), 1)

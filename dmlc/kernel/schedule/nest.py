@@ -267,7 +267,7 @@ def find_shared(node: Reduce) -> list[str]:
 
 
 def in_vectors(
-    dim: Dim, lanes: int, body: tuple[Node, ...], name: str = "", ahead: Dim | None = None
+    dim: Dim, lanes: int, body: tuple[Node, ...], name: str = "i", ahead: Dim | None = None
 ) -> Loop:
     """A loop in vectors, what is left over in shorter ones, and then one by one."""
     rest = (SHORT_VECTOR,) if lanes > SHORT_VECTOR else ()
@@ -314,20 +314,21 @@ def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:
 
 def share_blocks(
     parts: Sequence[tuple[Dim, int]],
-    run: int,
+    most: int,
     body: tuple[Node, ...],
     *,
     interleaved: bool = False,
-) -> tuple[Node, ...]:
-    """Loops over the steps of some dimensions: work groups take `run` of them each."""
-    blocks = math.prod(-(-d.size // step) for d, step in parts if isinstance(d.size, int))
-    block = Dim("block", blocks, tuple(parts))
+) -> tuple[tuple[Node, ...], int]:
+    """Loops over the steps of some dimensions, of which work groups take so many each at most; and
+    how many they take."""
+    blocks = math.prod(dim.count_steps(step) for dim, step in parts)
+    block, run = Dim("block", blocks, tuple(parts)), min(max(1, most), blocks)
+    name = "block"
     if 1 < run < blocks:
-        loop = Loop(block, Kind.LOOP, 1, body, "block", interleaved=interleaved)
-        return (Loop(block, Kind.GROUP, run, (loop,), "begin"),)
-    if run == blocks > 1:
-        body = (Loop(block, Kind.LOOP, 1, body, "block"),)
-    return (Loop(block, Kind.GROUP, max(run, 1), body, "block"),)
+        body, name = (Loop(block, Kind.LOOP, 1, body, name, interleaved=interleaved),), "begin"
+    elif run == blocks > 1:
+        body = (Loop(block, Kind.LOOP, 1, body, name),)
+    return (Loop(block, Kind.GROUP, max(run, 1), body, name),), run
 
 
 def _describe(

@@ -257,7 +257,7 @@ class _RowNest:
             parts = [(lead, at_once)]
             loops = (Loop(lead, Kind.LOOP, 1, each, "row", at_once) for each in (make, reduce))
             body = tuple(loops)
-        shared = share_blocks(parts, run // at_once, body)
+        shared, _ = share_blocks(parts, run // at_once, body)
         outputs = f"{size:,} output{'' if size == 1 else 's'}"
         words = (
             f"each computes {f'a row of {outputs}' if run == 1 else f'{run:,} rows of {outputs}'}"
@@ -286,7 +286,7 @@ class _RowNest:
         """A loop along a row, in vectors where they can be."""
         elements, space = phase.elements, phase.space
         if _goes_in_vectors(elements, space.strides, len(space.kept)):
-            return in_vectors(dim, self._p.lanes, body, "x")
+            return in_vectors(dim, self._p.lanes, body)
         return Loop(dim, Kind.LOOP, 1, body, "x")
 
     def _reduce(self, phase: Phase, x: Dim, buffer: Buffer) -> tuple[Node, ...]:
@@ -336,7 +336,7 @@ class _RowNest:
                 inner = (made_of, Point(self._add(stored, *kept, x)))
             picked = (Pick(picks.patterns, at_hand, x, inner),)
             part = (begin, begin + _round_up(end - begin))
-            made.append(Loop(x, Kind.VECTOR, LANES, picked, "x", part=part))
+            made.append(Loop(x, Kind.VECTOR, LANES, picked, "i", part=part))
         elif begin < end:
             period = len(self._written)
             turn = Dim("turn", (end - begin) // period)

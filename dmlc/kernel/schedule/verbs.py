@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.element import find_moving, lies_together
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule.nest import (
     Dim,
@@ -177,13 +176,13 @@ def vectorize(nest: Nest, loop: Loop, lanes: int) -> Nest:
     _demand(loop.body == (Point(number),), "vectors run along the innermost loop")
     phase, dims = nest.phases[number], nest.dims[number]
     axis = dims.index(loop.dim)
-    together = lies_together(phase.elements, phase.space.strides, axis)
+    together = phase.lies_together(axis)
     _demand(together, "what is read and stored does not lie side by side")
     made = in_vectors(loop.dim, lanes, loop.body, loop.name)
     if not phase.gathered:
         return _replace(nest, loop, made)
     _demand(_reduces(nest, loop), "vectors across outputs need accumulators in arrays")
-    moving = find_moving(phase.elements, phase.space.strides, axis)
+    moving = phase.find_moving(axis)
     guards = [f.guard for f in phase.elements.folds if f.guard is not None]
     _demand(not any(moving[g] for g in guards) or not phase.tests_guard,
             "a guard that protects reads is the same in all lanes")  # fmt: skip
