@@ -1,4 +1,4 @@
-"""Arithmetic of positions, and the conditions made of them."""
+"""Arithmetic, most of it of positions, and the conditions made of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import OPERATIONS
 
 
 @functools.lru_cache(4096)
@@ -55,10 +55,18 @@ def split_number(number: k.Expression, extents: Sequence[int]) -> list[k.Express
     return digits
 
 
-def operate(name: str, left: k.Expression, right: k.Expression) -> k.Operate:
-    """An operation on two indices, or a comparison of them."""
-    operation = OPERATIONS[name]
-    return k.Operate(operation, (left, right), k.Type(operation.result_type(DataType.INDEX)))
+def operate(name: str, *operands: k.Expression) -> k.Operate:
+    """An operation of that name, on scalars or lane by lane."""
+    operation, first = OPERATIONS[name], operands[0].type
+    made = k.Type(operation.result_type(first.dtype), first.lanes)
+    return k.Operate(operation, operands, made)
+
+
+def widen(value: k.Expression, lanes: int) -> k.Expression:
+    """A value in all of so many lanes."""
+    if value.type.lanes == lanes:
+        return value
+    return k.Broadcast(value, k.Type(value.type.dtype, lanes))
 
 
 def subtract_known(left: k.Expression, right: k.Expression) -> int | None:
@@ -69,7 +77,7 @@ def subtract_known(left: k.Expression, right: k.Expression) -> int | None:
 
 
 def both(first: k.Expression, second: k.Expression) -> k.Expression:
-    return k.Operate(OPERATIONS["and"], (first, second), k.BOOL)
+    return operate("and", first, second)
 
 
 def guard(

@@ -12,12 +12,12 @@ from collections.abc import Callable, Container, Mapping
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import add, multiply
+from dmlc.kernel.arithmetic import add, multiply, operate, widen
 from dmlc.kernel.element import Elements, Gather, Place, Read, Value, View, operands
 from dmlc.kernel.lanes import Joint
 from dmlc.kernel.names import Names, local_name
 from dmlc.kernel.picked import spread_load
-from dmlc.scalars import LARGEST_INDEX, OPERATIONS, DataType
+from dmlc.scalars import LARGEST_INDEX, DataType
 
 _LONGEST_EXPRESSION = 6
 """Operations in one expression, at most: longer ones are cut into named steps."""
@@ -154,7 +154,7 @@ class Emitter:
 
     def value(self, number: int, lanes: int = 1) -> k.Expression:
         """A value, from the scope written last."""
-        return self._widen(self._known[number], lanes)
+        return widen(self._known[number], lanes)
 
     def stores(
         self, position: Position, lanes: int, streaming: dict[str, k.Expression]
@@ -162,7 +162,7 @@ class Emitter:
         """The stores of the results, from the scope written last."""
         statements: list[k.Store] = []
         for view, number in self._elements.results:
-            value = self._widen(self._known[number], lanes)
+            value = widen(self._known[number], lanes)
             when = streaming.get(view.tensor) if lanes > 1 else None
             statements.append(k.Store(view.tensor, position(view), value, when))
         return statements
@@ -219,12 +219,12 @@ class Emitter:
             case ir.Apply():
                 made = self._take(value, known, lanes)
                 width = max(o.type.lanes for o in made)
-                made = tuple(self._widen(o, width) for o in made)
+                made = tuple(widen(o, width) for o in made)
                 return k.Operate(value.operation, made, k.Type(value.dtype, width))
             case ir.Select():
                 parts = self._take(value, known, lanes)
                 width = max(p.type.lanes for p in parts)
-                then, otherwise = (self._widen(p, width) for p in parts[1:])
+                then, otherwise = (widen(p, width) for p in parts[1:])
                 return k.Choose(parts[0], then, otherwise, k.Type(value.dtype, width))
             case ir.Cast():
                 (operand,) = self._take(value, known, lanes)
@@ -233,8 +233,8 @@ class Emitter:
                 if (operand.type.dtype, value.dtype) == (DataType.UINT64, DataType.INDEX):
                     # A position saturates where the conversions of output languages wrap.
                     most = k.Literal(k.Type(DataType.UINT64), LARGEST_INDEX)
-                    bounded = (operand, self._widen(most, operand.type.lanes))
-                    operand = k.Operate(OPERATIONS["min"], bounded, operand.type)
+                    bounded = (operand, widen(most, operand.type.lanes))
+                    operand = operate("min", *bounded)
                 return k.Convert(operand, k.Type(value.dtype, operand.type.lanes))
 
     def _take(
@@ -251,21 +251,16 @@ class Emitter:
             slant = None if self.joint is None else self.joint.slants.get(number)
             if slant is not None and found[place].type.lanes == 1:
                 whole = k.Type(found[place].type.dtype, lanes)
-                given = (self._widen(found[place], lanes), k.Numbers(slant, whole))
-                found[place] = k.Operate(OPERATIONS["add"], given, whole)
+                given = (widen(found[place], lanes), k.Numbers(slant, whole))
+                found[place] = operate("add", *given)
         return tuple(found)
-
-    def _widen(self, operand: k.Expression, lanes: int) -> k.Expression:
-        if operand.type.lanes == lanes:
-            return operand
-        return k.Broadcast(operand, k.Type(operand.type.dtype, lanes))
 
 
 def _number(first: k.Expression, lanes: int) -> k.Expression:
     """The positions of lanes side by side, from that of the first."""
     whole = k.Type(DataType.INDEX, lanes)
     numbers = k.Numbers(tuple(range(lanes)), whole)
-    return k.Operate(OPERATIONS["add"], (k.Broadcast(first, whole), numbers), whole)
+    return operate("add", widen(first, lanes), numbers)
 
 
 def find_guarded(elements: Elements, names: Names, depth: Callable[[View], int], least: int) -> int:

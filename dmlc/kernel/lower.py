@@ -36,7 +36,7 @@ from dmlc.kernel.schedule.nest import (
 from dmlc.kernel.scope import Scope
 from dmlc.kernel.streaming import Streaming
 from dmlc.kernel.values import Values
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import DataType
 
 _WORD = k.Type(DataType.UINT32)
 
@@ -245,7 +245,7 @@ class _Writer:
             is_inside = both(operate("ge", place, index(node.first)), is_inside)
         made: list[k.Statement] = []
         flag = self.frame.name(made, "inside", is_inside)
-        outside = k.Operate(OPERATIONS["not"], (flag,), k.BOOL)
+        outside = operate("not", flag)
         others = self._write(node.others, scope)
         return [*made, k.If(flag, tuple(within)), k.If(outside, tuple(others))]
 

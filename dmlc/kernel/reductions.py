@@ -24,11 +24,11 @@ from dmlc.kernel.accumulators import (
     load,
     make_arrays,
 )
+from dmlc.kernel.arithmetic import both
 from dmlc.kernel.element import list_conditions
 from dmlc.kernel.schedule.nest import Kind, Loop, Nest, Node, Reduce, find_shared, walk
 from dmlc.kernel.scope import Scope
 from dmlc.kernel.values import Values
-from dmlc.scalars import OPERATIONS
 
 
 class Reductions:
@@ -162,7 +162,7 @@ class Reductions:
             for mask in masks:
                 holds = emitter.value(mask, lanes)
                 if guard is not None:
-                    holds = k.Operate(OPERATIONS["and"], (guard, holds), holds.type)
+                    holds = both(guard, holds)
                 guard = holds
             place = None if fold.place is None else emitter.value(fold.place, lanes)
             points.append(

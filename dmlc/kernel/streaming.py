@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulators import Frame
-from dmlc.kernel.arithmetic import index, operate
+from dmlc.kernel.arithmetic import both, index, operate
 from dmlc.kernel.element import View
 from dmlc.kernel.phases import Phase
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import DataType
 
 CACHE_LINE = 64
 """Bytes."""
@@ -78,8 +78,7 @@ class Streaming:
         flags: dict[str, k.Expression] = {views[0].tensor: large}
         for view in views[1:]:
             same = operate("eq", k.Lead(view.tensor, CACHE_LINE), lead)
-            both = k.Operate(OPERATIONS["and"], (large, same), k.BOOL)
-            flags[view.tensor] = frame.name(body, "streaming", both)
+            flags[view.tensor] = frame.name(body, "streaming", both(large, same))
         return Streams(flags, lead)
 
     def _least_count(self, phase: Phase, threshold: int) -> int:
