@@ -83,8 +83,8 @@ def merge(
     lower number stays, and a NaN is more extreme than any number. What comes `in_order` has the
     higher number."""
     if not is_positional(fold):
-        name = _BOOLEAN.get(fold.combiner) or COMBINERS[fold.combiner].name
-        return [], (operate(name, mine[0], other[0]),)
+        combiner = _BOOLEAN.get(fold.combiner) or COMBINERS[fold.combiner].name
+        return [], (operate(combiner, mine[0], other[0]),)
     statements: list[k.Statement] = []
     value = other[0]
     if not isinstance(value, k.Local):

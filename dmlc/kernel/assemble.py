@@ -14,7 +14,6 @@ from dmlc import ir
 from dmlc.ir.ranges import Interval
 from dmlc.kernel import nodes as k
 from dmlc.kernel.element import Elements, Gather, Read, View, tensor_strides
-from dmlc.kernel.footprint import measure_footprint
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import lower_nest
 from dmlc.kernel.names import Names
@@ -22,7 +21,7 @@ from dmlc.kernel.passes import run_passes
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile, cpu, gpu
 from dmlc.kernel.schedule.nest import Kind, Loop, Nest, walk
-from dmlc.kernel.streaming import Streaming
+from dmlc.kernel.streaming import Streaming, measure_footprint
 from dmlc.source import UnsupportedError
 
 

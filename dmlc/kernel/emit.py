@@ -8,7 +8,7 @@ name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
@@ -36,44 +36,37 @@ Near = Callable[[k.Expression, int], k.Expression]
 class Emitter:
     """Writes the statements of one kernel's values, scope by scope.
 
-    `depth` gives the scope a view changes in: 0 where it stands still over the whole kernel. `wide`
-    says whether a view changes along a vector, where scopes with vectors have views that do not.
-    `guarded` is the outermost scope in which reads may stand that a fold's guard protects. Values
-    `apart` are never written. A position is that of the first lane; where other values are made of
-    it, each lane has its own, side by side, or as `joint` says where reads of the lanes lie apart.
+    `levels` gives the scope each value belongs to: 0 where it stands still over the whole kernel.
+    `wide` says whether a view changes along a vector, where scopes with vectors have views that do
+    not. Values `apart` are never written. A position is that of the first lane; where other values
+    are made of it, each lane has its own, side by side, or as `joint` says where reads of the lanes
+    lie apart.
     """
 
     def __init__(
         self,
         elements: Elements,
         names: Names,
-        depth: Callable[[View], int],
-        near: Mapping[str, Near] | None = None,
-        wide: Callable[[View], bool] = lambda view: True,
-        guarded: int = 0,
-        apart: Container[int] = (),
-        joint: Joint | None = None,
+        levels: Sequence[int],
+        near: Mapping[str, Near],
+        wide: Callable[[View], bool],
+        apart: Container[int],
+        joint: Joint | None,
     ) -> None:
         self._elements = elements
         self._wide = wide
-        self._near: Mapping[str, Near] = {} if near is None else near
+        self._near = near
         self.joint = joint
-        self._levels: list[int] = []
+        self._levels = levels
         self._uses = [0] * len(elements.values)
         self._used_below = [False] * len(elements.values)
         self._apart = apart
         for number, value in enumerate(elements.values):
-            level = max((self._levels[o] for o in operands(value)), default=0)
-            if isinstance(value, Read | Place):
-                level = depth(value.view)
-            elif isinstance(value, Gather):
-                level = max(level, depth(value.view), guarded if value.guarded else 0)
-            self._levels.append(level)
             if number in apart:
                 continue
             for operand in operands(value):
                 self._uses[operand] += 1
-                if self._levels[operand] < level:
+                if levels[operand] < levels[number]:
                     self._used_below[operand] = True
         self._results: dict[int, str] = {}
         for view, result in elements.results:
@@ -263,8 +256,15 @@ def _number(first: k.Expression, lanes: int) -> k.Expression:
     return operate("add", widen(first, lanes), numbers)
 
 
-def find_guarded(elements: Elements, names: Names, depth: Callable[[View], int], least: int) -> int:
-    """The outermost scope in which all conditions of the folds' guards have been tested, if that
-    is not outside `least`."""
-    plain = Emitter(elements, names, depth)
-    return max([least, *(plain.level(f.guard) for f in elements.folds if f.guard is not None)])
+def find_levels(elements: Elements, depth: Callable[[View], int], guarded: int = 0) -> list[int]:
+    """The scope that each value belongs to, where `depth` gives the one a view changes in, and
+    `guarded` is the outermost in which reads may stand that a reduction's guard protects."""
+    levels: list[int] = []
+    for value in elements.values:
+        level = max((levels[o] for o in operands(value)), default=0)
+        if isinstance(value, Read | Place):
+            level = depth(value.view)
+        elif isinstance(value, Gather):
+            level = max(level, depth(value.view), guarded if value.guarded else 0)
+        levels.append(level)
+    return levels

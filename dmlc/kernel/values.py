@@ -14,7 +14,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulators import Frame
 from dmlc.kernel.arithmetic import add, both, index, multiply
 from dmlc.kernel.element import View, list_joins, list_needed
-from dmlc.kernel.emit import Emitter, Position, find_guarded
+from dmlc.kernel.emit import Emitter, Position, find_levels
 from dmlc.kernel.lanes import Joint
 from dmlc.kernel.schedule.nest import (
     Buffer,
@@ -71,22 +71,23 @@ class Values:
             return max((levels[dim] for dim, _ in terms[view]), default=0)
 
         vectors = next((n.dim for n in path if isinstance(n, Loop) and n.kind is Kind.VECTOR), None)
-        guarded, tests = 0, self.tests(number)
+        tests, values = self.tests(number), find_levels(elements, depth)
         if tests:
+            # Reads that a guard protects come after all of its conditions.
             innermost = sum(isinstance(n, Loop) for n in path)
             outside = next(i for i, n in enumerate(path) if isinstance(n, Reduce))
             around = sum(isinstance(n, Loop) for n in path[:outside])
             least = innermost if elements.results else around + 1
-            guarded = find_guarded(elements, self._frame.names, depth, least)
+            guards = (values[f.guard] for f in elements.folds if f.guard is not None)
+            values = find_levels(elements, depth, max([least, *guards]))
         return Emitter(
             elements,
             self._frame.names,
-            depth,
+            values,
             self._frame.near,
-            wide=lambda view: any(dim is vectors for dim, _ in terms[view]),
-            guarded=guarded,
-            apart=list_joins(elements) if tests else (),
-            joint=joint,
+            lambda view: any(dim is vectors for dim, _ in terms[view]),
+            list_joins(elements) if tests else (),
+            joint,
         )
 
     def tests(self, number: int) -> bool:
