@@ -9,6 +9,7 @@ over the outermost dimension backwards: what was read last is still in the cache
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 
@@ -35,8 +36,8 @@ from dmlc.kernel.schedule.nest import (
     name_kept,
     nest_serial,
     share_blocks,
-    walk,
 )
+from dmlc.kernel.schedule.verbs import ScheduleError, chain, interleave
 from dmlc.kernel.streaming import CACHE_LINE, Streaming
 from dmlc.transform.pick import LANES
 
@@ -311,36 +312,21 @@ def _choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
     streams = frozenset(
         n for n, phase in enumerate(made) if phase.space.inner and phase.elements.results
     )
+
+    def share(most: int) -> Nest:
+        nodes, run = share_blocks(parts, most, tuple(body))
+        outputs = max(run, 1) * width
+        words = f"each computes {outputs:,} output{'s' if outputs > 1 else ''}"
+        work = (tuple(made), tuple(dims), nodes)
+        return Nest(*work, buffers=tuple(buffers), block=block, streams=streams, words=words)
+
     turns = min(count_items(phases, p) // p.groups, _MOST_INTERLEAVED)
-    interleaved = large and turns > 1 and block is None and _interleaves(phases, body)
-    most = turns if interleaved else p.per_item // work
-    nodes, run = share_blocks(parts, most, tuple(body), interleaved=interleaved)
-    outputs = max(run, 1) * width
-    words = f"each computes {outputs:,} output{'s' if outputs > 1 else ''}"
-    return Nest(
-        tuple(made),
-        tuple(dims),
-        nodes,
-        buffers=tuple(buffers),
-        block=block,
-        streams=streams,
-        words=words,
-    )
-
-
-def _interleaves(phases: Sequence[Phase], nodes: Sequence[Node]) -> bool:
-    """Whether outputs are reduced, each in large rows of vectors, and then applied in the same
-    loops."""
-    fold, *between, apply = phases
-    if not fold.gathered or apply.is_kept or apply.gathered:
-        return False
-    same = fold.space.sizes == apply.space.sizes and fold.space.kept == apply.space.kept
-    pieces = fold.space.pieces or apply.space.pieces
-    if not same or pieces or not all(phase.is_kept and not phase.gathered for phase in between):
-        return False
-    loops = [[n for n in walk((node,)) if isinstance(n, Loop)] for node in (nodes[0], nodes[-1])]
-    ours, theirs = ([(n.kind, n.step) for n in each] for each in loops)
-    return ours == theirs and ours[-1][0] is Kind.VECTOR
+    if large and turns > 1 and block is None:
+        nest = share(turns)
+        _, outputs, *_ = chain(nest.body)
+        with contextlib.suppress(ScheduleError):
+            return interleave(nest, outputs)
+    return share(p.per_item // work)
 
 
 class _Items:

@@ -316,8 +316,6 @@ def share_blocks(
     parts: Sequence[tuple[Dim, int]],
     most: int,
     body: tuple[Node, ...],
-    *,
-    interleaved: bool = False,
 ) -> tuple[tuple[Node, ...], int]:
     """Loops over the steps of some dimensions, of which work groups take so many each at most; and
     how many they take."""
@@ -325,7 +323,7 @@ def share_blocks(
     block, run = Dim("block", blocks, tuple(parts)), min(max(1, most), blocks)
     name = "block"
     if 1 < run < blocks:
-        body, name = (Loop(block, Kind.LOOP, 1, body, name, interleaved=interleaved),), "begin"
+        body, name = (Loop(block, Kind.LOOP, 1, body, name),), "begin"
     elif run == blocks > 1:
         body = (Loop(block, Kind.LOOP, 1, body, name),)
     return (Loop(block, Kind.GROUP, max(run, 1), body, name),), run

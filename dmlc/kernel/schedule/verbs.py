@@ -202,6 +202,8 @@ def interleave(nest: Nest, loop: Loop) -> Nest:
     first, *between = loop.body
     last = between.pop() if between else None
     _demand(isinstance(first, Reduce) and first.array, "what is made ahead is kept in arrays")
+    loops = [n for n in walk(loop.body) if isinstance(n, Loop)]
+    _demand(all(n.dim.piece is None for n in loops), "pieces may end at different places")
     fits = last is not None and all(isinstance(n, Point) for n in between)
     _demand(fits and last is not None and list_steps(first) == list_steps(last),
             "a reduction and what is done beside it have different loops")  # fmt: skip
