@@ -169,21 +169,17 @@ def _find_stretch(
     size -= cut.length
     middle = start + (size - LANES - start) // LANES // 2 * LANES
     good = np.ones(size - LANES + 1, np.bool_)
-    made: list[tuple[_Finder, dict[int, Pattern], dict[int, Slant]]] = []
-    for finder in finders:
-        patterns = finder.choose(middle, good)
-        if patterns is None:
-            return None
-        made.append((finder, patterns, finder.slant(middle, good)))
+    chosen = [finder.choose(middle, good) for finder in finders]
     first, last = (start + LANES * n for n in find_longest(good[start::LANES]))
-    if first == last:
+    if first == last or None in chosen:
         return None
     more = np.flatnonzero(good[last - LANES : last])
     last += int(more[-1]) if again else 0
     first, last = cut.find_place(first), cut.find_place(last - LANES) + LANES
     joints = (
-        Joint(patterns, slants, finder.list_certain(first, last), finder.fixed, finder.masks)
-        for finder, patterns, slants in made
+        Joint(*each, finder.list_certain(first, last), finder.fixed, finder.masks)
+        for finder, each in zip(finders, chosen, strict=True)
+        if each is not None
     )
     return Lanes(first, last, tuple(joints))
 
@@ -204,12 +200,6 @@ class _Apart:
     """The furthest that the first lane of each reads along the axis, at any point."""
     end: int
     """The end of what is read at all."""
-
-    @staticmethod
-    def make_common(vectors: int, dtype: DataType) -> _Apart:
-        """One element for all lanes, that of the first."""
-        nothing = np.zeros(vectors, np.int64)
-        return _Apart(dtype, np.zeros((vectors, LANES), np.int64), nothing, 1)
 
 
 class _Finder:
@@ -322,7 +312,8 @@ class _Finder:
             if known is not None and isinstance(value, Read) and value.dtype.is_integer:
                 # A count or a place that a table has: one for all lanes.
                 self._keep_common(known)
-                self._apart[number] = _Apart.make_common(len(self._good), value.dtype)
+                none = np.zeros((len(self._good), LANES), np.int64)
+                self._apart[number] = _Apart(value.dtype, none, none[:, 0], 1)
             elif isinstance(value, Read | Gather):
                 if not value.view.near and not self._add_read(number, value, valid, tested):
                     return False
@@ -345,21 +336,7 @@ class _Finder:
             position = self._elements.values[number].dtype is DataType.INDEX
             if known is None or not position or not self._moves[number]:
                 continue
-            lanes = self._part(known)
-            apart = lanes - lanes[..., :1]
-            self._good &= (apart == apart[0]).all(axis=-1).all(axis=0)
-            self._slanted[number] = apart[0]
-
-    def slant(self, middle: int, good: Array) -> dict[int, Slant]:
-        """How far the lanes of positions are from the first in the vector that starts in the
-        `middle`; which others are no `good` is noted."""
-        found: dict[int, Slant] = {}
-        for number, apart in self._slanted.items():
-            lanes = apart[middle]
-            good &= (apart == lanes).all(axis=-1)
-            if lanes.any():
-                found[number] = tuple(int(n) for n in lanes)
-        return found
+            self._slanted[number] = self._measure(known)
 
     def _is_common(self, condition: int) -> bool:
         """Whether a condition is the same in all lanes, well inside."""
@@ -390,10 +367,19 @@ class _Finder:
         lanes = self._part(known)
         self._good &= (lanes == lanes[..., :1]).all(axis=-1).all(axis=0)
 
-    def choose(self, middle: int, good: Array) -> dict[int, Pattern] | None:
-        """The pattern of each read in the vector that starts in the `middle`; which others are no
-        `good` is noted. None where one takes too many loads."""
+    def choose(
+        self, middle: int, good: Array
+    ) -> tuple[dict[int, Pattern], dict[int, Slant]] | None:
+        """The pattern of each read in the vector that starts in the `middle`, and how far the lanes
+        of positions are from the first; which others are no `good` is noted. None where a read
+        takes too many loads."""
         good &= self._good
+        slants: dict[int, Slant] = {}
+        for number, apart in self._slanted.items():
+            lanes = apart[middle]
+            good &= (apart == lanes).all(axis=-1)
+            if lanes.any():
+                slants[number] = tuple(int(n) for n in lanes)
         patterns: dict[int, Pattern] = {}
         for number, apart in self._apart.items():
             lanes = apart.lanes[middle]
@@ -409,7 +395,7 @@ class _Finder:
                 return None
             # What lies between two elements that are read is in the tensor too.
             good &= apart.starts + loads.reach[1] <= apart.end
-        return patterns
+        return patterns, slants
 
     def list_certain(self, first: int, last: int) -> frozenset[int]:
         """The conditions that hold for some outputs, whatever the point."""
@@ -447,9 +433,7 @@ class _Finder:
                 places = places + stride * known
         if math.prod(np.broadcast_shapes(places.shape, valid.shape)) > _MOST_POINTS:
             return False
-        lanes = self._part(places)
-        apart = lanes - lanes[..., :1]
-        self._good &= (apart == apart[0]).all(axis=-1).all(axis=0)
+        apart = self._measure(places)
         reached, taken, read = np.broadcast_arrays(places, valid, tested)
         if not taken.any():
             return False
@@ -460,8 +444,16 @@ class _Finder:
         if self.masks:
             before = self._part(reached).min(axis=-1) < int(reached[taken].min())
             self._good &= ~(reads & before).any(axis=0)
-        self._apart[number] = _Apart(value.dtype, apart[0], starts.max(axis=0), end)
+        self._apart[number] = _Apart(value.dtype, apart, starts.max(axis=0), end)
         return True
+
+    def _measure(self, known: Array) -> Array:
+        """How far the lanes are from the first of something that is a number. Vectors in which that
+        is not the same at every point are left out."""
+        lanes = self._part(known)
+        apart = lanes - lanes[..., :1]
+        self._good &= (apart == apart[0]).all(axis=-1).all(axis=0)
+        return apart[0]
 
     def _part(self, known: Array) -> Array:
         """Something known at other points, for a vector that starts at each output, in its

@@ -235,11 +235,9 @@ def _choose_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -
     together where they can."""
     kept = phases[0].space.kept_sizes
     outputs = name_kept(phases[0])
-    dims = tuple(name_inner(phase, outputs, "k" if phase.gathered else "i") for phase in phases)
+    dims, nodes = nest_serial(phases, outputs)
     share = share_outputs(phases, p)
     split = _part(kept, share, len(kept))
-    pairs = zip(phases, dims, strict=True)
-    nodes = tuple(nest_serial(number, phase, own) for number, (phase, own) in enumerate(pairs))
     together = find_together(function, phases, p)
     for axis in reversed(range(split, len(kept))):
         if together is not None and axis == len(kept) - 1:

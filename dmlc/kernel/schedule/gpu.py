@@ -84,11 +84,7 @@ def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
     """Each work item has an output, whose points it reduces one after the other."""
     kept = name_kept(phases[0])
     output = merge_dims("output", kept)
-    dims = tuple(name_inner(phase, kept, "k") for phase in phases)
-    body = tuple(
-        nest_serial(number, phase, own)
-        for number, (phase, own) in enumerate(zip(phases, dims, strict=True))
-    )
+    dims, body = nest_serial(phases, kept)
     lanes = Loop(output, Kind.LANE, 1, body, "lane", p.group_size)
     groups = Loop(output, Kind.GROUP, p.group_size, (lanes,), "group")
     words = "each computes 1 output"

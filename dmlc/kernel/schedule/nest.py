@@ -285,7 +285,7 @@ def name_inner(phase: Phase, kept: Sequence[Dim], name: str) -> tuple[Dim, ...]:
     """The dimensions of a phase that shares the kept ones with others."""
     space = phase.space
     dims: list[Dim] = []
-    for axis, size in enumerate(space.sizes):
+    for axis in range(len(space.extents)):
         if axis in space.kept:
             dims.append(kept[space.kept.index(axis)])
             continue
@@ -293,17 +293,25 @@ def name_inner(phase: Phase, kept: Sequence[Dim], name: str) -> tuple[Dim, ...]:
         place = space.inner.index(axis)
         own = f"i{axis}" if name == "i" else name + (str(place) if place else "")
         numbered = None if piece is None else (kept[space.kept.index(piece.number)], piece.size)
-        dims.append(Dim(own, size, piece=numbered))
+        dims.append(Dim(own, space.sizes[axis], piece=numbered))
     return tuple(dims)
 
 
-def nest_serial(number: int, phase: Phase, dims: Sequence[Dim]) -> Node:
-    """A phase's loops over the points of one output, in the order of the axes: what is reduced is
-    reduced one after the other."""
-    node: Node = Point(number)
-    for axis in reversed(phase.space.inner):
-        node = Loop(dims[axis], Kind.LOOP, 1, (node,), dims[axis].name)
-    return Reduce(number, (node,), serial=True) if phase.gathered else node
+def nest_serial(
+    phases: Sequence[Phase], kept: Sequence[Dim]
+) -> tuple[tuple[tuple[Dim, ...], ...], tuple[Node, ...]]:
+    """The dimensions of phases that share the kept ones, and their loops over the points of one
+    output, in the order of the axes: what is reduced is reduced one after the other."""
+    dims: list[tuple[Dim, ...]] = []
+    nodes: list[Node] = []
+    for number, phase in enumerate(phases):
+        own = name_inner(phase, kept, "k" if phase.gathered else "i")
+        node: Node = Point(number)
+        for axis in reversed(phase.space.inner):
+            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
+        dims.append(own)
+        nodes.append(Reduce(number, (node,), serial=True) if phase.gathered else node)
+    return tuple(dims), tuple(nodes)
 
 
 def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:

@@ -26,7 +26,6 @@ from dmlc.kernel.schedule.nest import (
     list_loops,
     list_phases,
     merge_dims,
-    name_inner,
     name_kept,
     nest_serial,
     walk,
@@ -41,12 +40,7 @@ def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
     """Loops over the dimensions that all phases share, and in them the loops of each phase. `count`
     stands for the number of elements where that is an argument."""
     kept = (Dim("i", count),) if count is not None else name_kept(phases[0])
-    dims = tuple(
-        kept if count is not None else name_inner(phase, kept, "k" if phase.gathered else "i")
-        for phase in phases
-    )
-    pairs = zip(phases, dims, strict=True)
-    nodes = tuple(nest_serial(number, phase, own) for number, (phase, own) in enumerate(pairs))
+    dims, nodes = nest_serial(phases, kept)
     for dim in reversed(kept):
         nodes = (Loop(dim, Kind.LOOP, 1, nodes, dim.name),)
     return Nest(tuple(phases), dims, nodes)
