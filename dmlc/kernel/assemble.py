@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.ir.ranges import Interval
 from dmlc.kernel import nodes as k
-from dmlc.kernel.element import Elements, Gather, Read, View, tensor_strides
+from dmlc.kernel.element import Gather, Read, View, tensor_end
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import lower_nest
 from dmlc.kernel.names import Names
@@ -174,7 +174,8 @@ def _measure_view(phase: Phase, view: View) -> int:
 def _reach(function: ir.Function, phase: Phase) -> int:
     """The elements up to the last one that a phase touches."""
     views = [_measure_view(phase, view) for view in phase.elements.views()]
-    return max([find_gathered(function, phase.elements), *views])
+    gathers = [v.view.tensor for v in phase.elements.values if isinstance(v, Gather)]
+    return max([0, *views, *(tensor_end(function, name) or 0 for name in gathers)])
 
 
 def _count_points(phase: Phase) -> int:
@@ -206,20 +207,6 @@ def find_index(largest: int, reach: Interval, limits: Limits) -> IndexType:
             notes=["clamp them, or compare them with the sizes of what is read"],
         )
     return IndexType(64, signed=True)
-
-
-def find_gathered(function: ir.Function, elements: Elements) -> int:
-    """The most elements that lie before the end of a tensor read at computed positions."""
-    tensors = function.tensors()
-    reached = [0]
-    for value in elements.values:
-        if isinstance(value, Gather):
-            extents = tensors[value.view.tensor].extents
-            sizes = [e for e in extents if isinstance(e, int)]
-            strides = tensor_strides(function, value.view.tensor)
-            steps = zip(sizes, strides, strict=False)
-            reached.append(1 + sum(max(size - 1, 0) * step for size, step in steps))
-    return max(reached)
 
 
 def check_limits(function: ir.Function, reached: int, buffers: int, limits: Limits) -> None:

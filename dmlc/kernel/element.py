@@ -275,6 +275,16 @@ def tensor_strides(function: ir.Function, name: str) -> tuple[int, ...]:
     return ir.packed_strides(sizes) if len(sizes) == len(extents) else (1,)
 
 
+def tensor_end(function: ir.Function, name: str) -> int | None:
+    """The elements up to the last one of a tensor; None where a size is known at run time only."""
+    extents = function.tensors()[name].extents
+    sizes = [e for e in extents if isinstance(e, int)]
+    if len(sizes) < len(extents):
+        return None
+    steps = zip(sizes, tensor_strides(function, name), strict=True)
+    return 0 if 0 in sizes else 1 + sum((size - 1) * step for size, step in steps)
+
+
 class Collector:
     """Copies bodies into one list of values, equal values once.
 
