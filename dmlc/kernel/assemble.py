@@ -19,7 +19,8 @@ from dmlc.kernel.lower import lower_nest
 from dmlc.kernel.names import Names
 from dmlc.kernel.passes import run_passes
 from dmlc.kernel.phases import Phase
-from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile, cpu, gpu
+from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile
+from dmlc.kernel.schedule.choose import choose
 from dmlc.kernel.schedule.nest import Kind, Loop, Nest, walk
 from dmlc.kernel.streaming import Streaming, measure_footprint
 from dmlc.source import UnsupportedError
@@ -56,11 +57,8 @@ def make_kernel(
         scalars = ((k.Scalar(names.take("n")), first.count),)
     given = scalars[0][0] if scalars else None
     streaming = Streaming(buffers, profile.streaming_bytes)
-    if nest is None and profile.lanes == 1:
-        paired = () if phases[0].gathered else _list_paired(phases[0], limits)
-        nest = gpu.choose(phases, profile, serial=serial, count=given, paired=paired)
-    elif nest is None:
-        nest = cpu.choose(function, phases, profile, streaming, serial=serial, count=given)
+    if nest is None:
+        nest = choose(function, phases, profile, limits, streaming, serial=serial, count=given)
     launch = _find_launch(nest, limits)
     if scalars:
         launch = dataclasses.replace(launch, count=first.count)
@@ -105,21 +103,6 @@ def _find_launch(nest: Nest, limits: Limits) -> k.Launch:
     count = dim.size if isinstance(dim.size, int) else None
     many = limits.row is not None and (count is None or -(-count // step) > limits.row)
     return k.Launch(count or 0, step, items, limits.row if many and nest.lanes else None)
-
-
-def _list_paired(phase: Phase, limits: Limits) -> list[str]:
-    """The results that are stored two to a word. Raises `UnsupportedError` where one has gaps
-    between its elements: half a word cannot be stored."""
-    paired = [view for view, _ in phase.elements.results if view.dtype in limits.word_types]
-    space = phase.space
-    for view in paired:
-        if not space.packed and space.strides[view] != ir.packed_strides(space.sizes):
-            raise UnsupportedError(
-                f"'{view.tensor}' is {view.dtype.name} with strides, and without 16-bit types "
-                "kernels store two elements at a time",
-                notes=["store it packed, or compile for shader model 6.2"],
-            )
-    return [view.tensor for view in paired]
 
 
 ACCESS = {

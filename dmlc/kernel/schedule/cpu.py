@@ -58,6 +58,11 @@ _SHORT_ROW = 200
 _ROWS = 16
 """Neighbouring outputs in a block of short rows."""
 
+_SHORTEST_ROW = 4
+"""Elements of a row that a vector across rows reduces sooner than one along it, at most."""
+_SMALL_WINDOW = 64
+"""Points of so few rows, at most."""
+
 _BAND = 4
 """Rows walked side by side, where vectors run across outputs: rows lie far apart in memory, and
 reads of several are under way at once."""
@@ -236,9 +241,9 @@ def _choose_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -
     kept = phases[0].space.kept_sizes
     outputs = name_kept(phases[0])
     dims, nodes = nest_serial(phases, outputs)
-    share = share_outputs(phases, p)
+    share = _share_outputs(phases, p)
     split = _part(kept, share, len(kept))
-    together = find_together(function, phases, p)
+    together = _find_together(function, phases, p)
     for axis in reversed(range(split, len(kept))):
         if together is not None and axis == len(kept) - 1:
             nodes = (Loop(outputs[axis], Kind.VECTOR, LANES, nodes, "i", together=together),)
@@ -251,16 +256,57 @@ def _choose_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -
     return Nest(tuple(phases), dims, body, words=words)
 
 
-def find_together(function: ir.Function, phases: Sequence[Phase], p: Profile) -> Lanes | None:
+# What suits work items that reduce outputs of their own ---------------------------------------
+
+
+def arrange(
+    function: ir.Function, phases: tuple[Phase, ...], written: tuple[Phase, ...], p: Profile
+) -> tuple[tuple[Phase, ...], bool]:
+    """Of phases that depend on positions those in the order of memory or those as they are
+    `written`, and whether work items reduce outputs of their own."""
+    first = phases[0]
+    has_few = _has_few_outputs(first, p)
+    if first.space.inner_count <= _SMALL_WINDOW and not has_few:
+        return written, True
+    in_vectors = _goes_in_vectors(phases, p)
+    if has_few:
+        return phases if in_vectors else written, False
+    # What a guard leaves out may be most of the points: loops of an output's own skip it.
+    alone = not in_vectors or first.tests_guard
+    if alone or _find_together(function, written, p) is not None:
+        return written, True
+    return phases, False
+
+
+def _has_few_outputs(first: Phase, p: Profile) -> bool:
+    """Whether it has more points than one group is worth, and too few outputs to share out."""
+    outputs = math.prod(first.space.kept_sizes)
+    return outputs < p.groups and outputs * first.space.inner_count > p.piece
+
+
+def reduces_small_windows(function: ir.Function, phases: Sequence[Phase], p: Profile) -> bool:
+    """Whether each output reduces a few short rows, shorter than a vector, and neighbours go
+    together: vectors along the rows would stay all but empty."""
+    first, space = phases[0], phases[0].space
+    if first.elements.results or not space.kept or not space.inner:
+        return False
+    innermost = len(space.sizes) - 1
+    short = innermost in space.inner and space.sizes[innermost] <= _SHORTEST_ROW
+    if not short or space.inner_count > _SMALL_WINDOW:
+        return False
+    return _find_together(function, phases, p) is not None
+
+
+def _find_together(function: ir.Function, phases: Sequence[Phase], p: Profile) -> Lanes | None:
     """Which outputs of a work item go together along the innermost of their axes; None where few
     do, or where work items have no more than a part of the axis."""
     kept = phases[0].space.kept_sizes
-    if not kept or kept[-1] > share_outputs(phases, p):
+    if not kept or kept[-1] > _share_outputs(phases, p):
         return None
     return find_lanes(function, [(phase, phase.space.kept[-1]) for phase in phases])
 
 
-def share_outputs(phases: Sequence[Phase], p: Profile) -> int:
+def _share_outputs(phases: Sequence[Phase], p: Profile) -> int:
     """The outputs that a work item computes: enough to be worth it, few enough that all work
     items have some."""
     work = max(1, *(phase.space.inner_count for phase in phases))
@@ -275,7 +321,7 @@ def _choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
     """A work item reduces one output, or a block of neighbouring ones. Where the tensors are
     `large`, it takes several outputs, and reduces each beside what it does with the one before:
     reading and writing at once, memory moves more than in turns."""
-    width, kept = choose_width(phases, p), name_kept(phases[0], phases[0].space.kept)
+    width, kept = _choose_width(phases, p), name_kept(phases[0], phases[0].space.kept)
     block = kept[-1] if width > 1 else None
     work = max(1, *(phase.space.inner_count for phase in phases)) * width
     made: list[Phase] = []
@@ -459,7 +505,7 @@ def _part(sizes: Sequence[int], most: int, start: int) -> int:
     return start
 
 
-def choose_width(phases: Sequence[Phase], p: Profile) -> int:
+def _choose_width(phases: Sequence[Phase], p: Profile) -> int:
     """The number of neighbouring outputs a work item reduces at once."""
     space = phases[0].space
     if not space.kept:
@@ -482,18 +528,18 @@ def choose_width(phases: Sequence[Phase], p: Profile) -> int:
 
 def count_items(phases: Sequence[Phase], p: Profile) -> int:
     """The number of blocks of outputs, each of which one work item has to itself."""
-    return _count_blocks(phases[0].space.kept_sizes, choose_width(phases, p))
+    return _count_blocks(phases[0].space.kept_sizes, _choose_width(phases, p))
 
 
 def _count_blocks(kept: tuple[int, ...], width: int) -> int:
     return math.prod(kept[:-1]) * -(-kept[-1] // width) if kept else 1
 
 
-def goes_in_vectors(phases: Sequence[Phase], p: Profile) -> bool:
+def _goes_in_vectors(phases: Sequence[Phase], p: Profile) -> bool:
     """Whether whole vectors reduce, along the innermost axis."""
     space = phases[0].space
     axis = len(space.sizes) - 1
-    long = choose_width(phases, p) if axis in space.kept else space.sizes[axis]
+    long = _choose_width(phases, p) if axis in space.kept else space.sizes[axis]
     return choose_lanes(phases[0], axis, long, p) == p.lanes
 
 
