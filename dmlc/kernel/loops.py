@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulators import Frame
@@ -171,7 +172,7 @@ class Loops:
             scope = self._name_bases(node, scope, body)
         if not parted:
             share = _Share(node.step, start, stop)
-            return [*body, self._write_share(node, scope, share, {}, backwards=node.backwards)]
+            return [*body, self._write_share(node, scope, share, backwards=node.backwards)]
         ahead = self._fetch_ahead(node, scope, body)
         shares = self._share_out(node, scope, start, stop, body)
         return body + [self._write_share(node, scope, share, ahead) for share in shares]
@@ -181,7 +182,7 @@ class Loops:
         node: Loop,
         scope: Scope,
         share: _Share,
-        ahead: Mapping[str, k.Expression],
+        ahead: Mapping[str, k.Expression] = MappingProxyType({}),
         *,
         backwards: bool = False,
     ) -> k.For:
@@ -210,8 +211,15 @@ class Loops:
         elif node.backwards and not backwards and whole and isinstance(last, k.Literal):
             from_end = operate("sub", index(int(last.value) - width), variable)
             place = self._frame.name(within, dim.name, from_end)
+        length = subtract_known(last, share.first)
+        counter = variable
+        if is_wide and length is not None and length % width:
+            # The last vector takes some points of the one before once more.
+            counter = self._frame.variable("x")
+            again = operate("min", counter, add(last, index(-width)))
+            within.append(k.Let(variable, again))
         made = self._settle(node, scope, place, within)
-        return k.For(variable, share.first, last, width, tuple(made), backwards=backwards)
+        return k.For(counter, share.first, last, width, tuple(made), backwards=backwards)
 
     def _share_out(
         self,
@@ -299,41 +307,31 @@ class Loops:
             if whole:
                 end = operate("min", stop, index(together.last))
                 last = self._frame.name(body, "vector_end", operate("max", start, end))
-        variable, phases = self._frame.variable(node.name), list_phases(node)
+        phases = list_phases(node)
         middle = _Share(node.step, first, last)
         for share in (_Share(1, start, first), middle, _Share(1, last, stop)):
             if share.first == share.last:
                 continue
             if share is not middle:
-                body += self._write_stretch(node, scope, variable, share)
+                body += self._write_stretch(node, scope, share)
                 continue
-            wide = dataclasses.replace(scope, lanes=node.step)
+            wide = scope
             for number in phases:
                 emitter = self._values.make_emitter(number, together.joints[number])
                 wide = wide.note(number, emitter=emitter, opened=-1)
             body += self._values.open(
-                phases[0], wide, lambda wide: self._write_stretch(node, wide, variable, middle)
+                phases[0], wide, lambda wide: self._write_stretch(node, wide, middle)
             )
         return body
 
-    def _write_stretch(
-        self, node: Loop, scope: Scope, variable: k.Local, share: _Share
-    ) -> list[k.Statement]:
+    def _write_stretch(self, node: Loop, scope: Scope, share: _Share) -> list[k.Statement]:
         """A loop over a part of a row."""
-        body, within = list[k.Statement](), list[k.Statement]()
-        first, last, lanes, place = share.first, share.last, share.width, variable
+        body: list[k.Statement] = []
         if self._is_row(node):
             scope = self._name_bases(node, scope, body)
-        length = subtract_known(last, first)
-        if length == 1:
-            return body + self._settle(node, scope, first, [])
-        if length is not None and length % lanes:
-            # The last vector takes some points of the one before once more.
-            place = self._frame.variable("x")
-            again = operate("min", place, add(last, index(-lanes)))
-            within.append(k.Let(variable, again))
-        made = self._settle(node, scope, variable, within)
-        return [*body, k.For(place, first, last, lanes, tuple(made))]
+        if subtract_known(share.last, share.first) == 1:
+            return body + self._settle(node, scope, share.first, [])
+        return [*body, self._write_share(node, scope, share)]
 
     # Points ----------------------------------------------------------------------------------
 
