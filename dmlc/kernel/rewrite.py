@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias, cast, get_args
+from typing import Any, TypeAlias, get_args
 
 from dmlc.kernel import nodes as k
 from dmlc.source import InternalError
@@ -15,30 +15,50 @@ NUMBER = "#"
 first taken: no name of a tensor has it. `tidy` leaves none."""
 
 Change: TypeAlias = Callable[[k.Expression], k.Expression]
+_Read: TypeAlias = Callable[[Any], tuple[k.Expression, ...]]
+_Make: TypeAlias = Callable[[Any, tuple[Any, ...]], Any]
 
-_PARTS: dict[type[Any], tuple[str, ...]] = {
-    k.Load: ("index",),
-    k.Element: ("index",),
-    k.Choose: ("condition", "then", "otherwise"),
-    k.Convert: ("operand",),
-    k.Reinterpret: ("operand",),
-    k.Broadcast: ("operand",),
-    k.Join: ("low", "high"),
-    k.Shuffle: ("first", "second"),
-    k.Let: ("value",),
-    k.Variable: ("value",),
-    k.Assign: ("local", "value"),
-    k.Put: ("index", "value"),
-    k.Store: ("index", "value", "streaming"),
-    k.Prefetch: ("index",),
-    k.PutHalf: ("word", "half", "value"),
-    k.StoreWord: ("index", "word"),
-    k.For: ("start", "stop"),
-    k.If: ("condition",),
+_NODES: dict[type[Any], tuple[_Read, _Make]] = {
+    k.Operate: (lambda n: n.operands, lambda n, c: k.Operate(n.operation, c, n.type)),
+    k.Load: (lambda n: (n.index,), lambda n, c: k.Load(n.buffer, c[0], n.type)),
+    k.Element: (lambda n: (n.index,), lambda n, c: k.Element(n.array, c[0], n.type)),
+    k.Choose: (
+        lambda n: (n.condition, n.then, n.otherwise),
+        lambda n, c: k.Choose(c[0], c[1], c[2], n.type),
+    ),
+    k.Convert: (lambda n: (n.operand,), lambda n, c: k.Convert(c[0], n.type)),
+    k.Reinterpret: (lambda n: (n.operand,), lambda n, c: k.Reinterpret(c[0], n.type)),
+    k.Broadcast: (lambda n: (n.operand,), lambda n, c: k.Broadcast(c[0], n.type)),
+    k.Join: (lambda n: (n.low, n.high), lambda n, c: k.Join(c[0], c[1], n.type)),
+    k.Shuffle: (lambda n: (n.first, n.second), lambda n, c: k.Shuffle(c[0], c[1], n.lanes, n.type)),
+    k.Let: (lambda n: (n.value,), lambda n, c: k.Let(n.local, *c)),
+    k.Variable: (lambda n: (n.value,), lambda n, c: k.Variable(n.local, *c)),
+    k.Assign: (lambda n: (n.local, n.value), lambda n, c: k.Assign(*c)),
+    k.Put: (lambda n: (n.index, n.value), lambda n, c: k.Put(n.array, *c)),
+    k.Store: (
+        lambda n: (n.index, n.value) if n.streaming is None else (n.index, n.value, n.streaming),
+        lambda n, c: k.Store(n.buffer, *c),
+    ),
+    k.Prefetch: (lambda n: (n.index,), lambda n, c: k.Prefetch(n.buffer, *c)),
+    k.PutHalf: (
+        lambda n: (n.word, n.half, n.value),
+        lambda n, c: k.PutHalf(c[0], n.buffer, *c[1:]),
+    ),
+    k.StoreWord: (lambda n: (n.index, n.word), lambda n, c: k.StoreWord(n.buffer, *c)),
+    k.For: (
+        lambda n: (n.start, n.stop),
+        lambda n, c: dataclasses.replace(n, start=c[0], stop=c[1]),
+    ),
+    k.If: (lambda n: (n.condition,), lambda n, c: k.If(c[0], n.then)),
 }
-"""The fields that are expressions, in the order of evaluation. An `Operate` has them in one."""
+"""How each node gives the expressions in it, in the order of evaluation, and how another is made of
+it and others. All other nodes have none."""
+_READ: dict[type[Any], _Read] = {kind: read for kind, (read, _) in _NODES.items()}
+_MAKE: dict[type[Any], _Make] = {kind: make for kind, (_, make) in _NODES.items()}
+for _kind in (*get_args(k.Expression), *get_args(k.Statement)):
+    _READ.setdefault(_kind, lambda n: ())
 _ASSIGNED: dict[type[Any], int] = {k.Assign: 0, k.PutHalf: 0, k.StoreWord: 1}
-"""Which of them is a variable, and has to stay one."""
+"""Which of the expressions is a variable, and has to stay one."""
 _BODY: dict[type[Any], str] = {k.For: "body", k.Halve: "body", k.If: "then"}
 _DEFINED: dict[type[Any], str] = {
     k.Let: "local",
@@ -48,44 +68,19 @@ _DEFINED: dict[type[Any], str] = {
 }
 
 
-def _make_reader(names: Sequence[str]) -> Callable[[Any], tuple[k.Expression, ...]]:
-    if len(names) > 1:
-        return operator.attrgetter(*names)
-    get = operator.attrgetter(names[0]) if names else None
-    return lambda node: () if get is None else (get(node),)
-
-
-_KINDS: tuple[type[Any], ...] = (*get_args(k.Expression), *get_args(k.Statement))
-_READERS = {kind: _make_reader(_PARTS.get(kind, ())) for kind in _KINDS}
-_READERS[k.Operate] = operator.attrgetter("operands")
-_LAYOUTS = {
-    kind: [(field.name, field.name in names) for field in dataclasses.fields(kind)]
-    for kind, names in _PARTS.items()
-}
-"""All fields of a node, and whether each is an expression."""
-
-
-def _rebuild(node: Any, changed: Sequence[k.Expression]) -> Any:
-    """The same node of other expressions."""
-    if isinstance(node, k.Operate):
-        return k.Operate(node.operation, tuple(changed), node.type)
-    given = iter(changed)
-    kind = cast("type[Any]", type(node))
-    return kind(*[next(given, None) if p else getattr(node, n) for n, p in _LAYOUTS[kind]])
-
-
 def list_operands(expression: k.Expression) -> tuple[k.Expression, ...]:
     """What an expression is computed from, in order."""
-    return _READERS[type(expression)](expression)
+    return _READ[type(expression)](expression)
 
 
 def map_operands(expression: k.Expression, change: Change) -> k.Expression:
     """The same expression of changed operands: itself, where none of them changes."""
-    operands = list_operands(expression)
+    kind = type(expression)
+    operands = _READ[kind](expression)
     changed = tuple(map(change, operands))
     if not operands or all(map(operator.is_, operands, changed)):
         return expression
-    return _rebuild(expression, changed)
+    return _MAKE[kind](expression, changed)
 
 
 def walk(expression: k.Expression) -> Iterator[k.Expression]:
@@ -99,9 +94,7 @@ def walk(expression: k.Expression) -> Iterator[k.Expression]:
 
 def list_expressions(statement: k.Statement) -> tuple[k.Expression, ...]:
     """The expressions of a statement itself, not of those in its body. What it defines is none."""
-    found = _READERS[type(statement)](statement)
-    unconditional = isinstance(statement, k.Store) and statement.streaming is None
-    return found[:-1] if unconditional else found
+    return _READ[type(statement)](statement)
 
 
 def map_expressions(statement: k.Statement, change: Change) -> k.Statement:
@@ -114,7 +107,7 @@ def map_expressions(statement: k.Statement, change: Change) -> k.Statement:
     assigned = _ASSIGNED.get(type(statement))
     if assigned is not None and not isinstance(changed[assigned], k.Local):
         raise InternalError("a variable that is assigned was replaced by a value")
-    return _rebuild(statement, changed)
+    return _MAKE[type(statement)](statement, changed)
 
 
 def find_defined(statement: k.Statement) -> k.Local | None:

@@ -79,9 +79,20 @@ class Scope:
         """Where the part of a dimension starts that is walked here."""
         return self.span(dim).start or ZERO
 
-    def narrow(self, dim: Dim, **changes: Any) -> Scope:
-        """The same with another span."""
-        span = dataclasses.replace(self.span(dim), **changes)
+    def narrow(
+        self,
+        dim: Dim,
+        *,
+        start: k.Expression | None = None,
+        stop: k.Expression | None = None,
+        is_loose: bool | None = None,
+    ) -> Scope:
+        """The same where more is known of a span."""
+        known = self.span(dim)
+        is_loose = known.is_loose if is_loose is None else is_loose
+        if start is None and stop is None and is_loose == known.is_loose:
+            return self
+        span = Span(start or known.start, stop or known.stop, is_loose)
         return dataclasses.replace(self, spans={**self.spans, dim: span})
 
     def settle(self, points: Mapping[Dim, k.Expression]) -> Scope:
