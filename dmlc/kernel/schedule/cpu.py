@@ -342,13 +342,12 @@ def _choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
         if block is not None and not phase.is_kept:
             before, phase = hoist(phase, phase.space.kept[-1], len(buffers))
             if before is not None:
-                into: list[Into] = []
-                for view, _ in before.elements.results:
-                    whole = -(-width // p.lanes) * p.lanes if width > 1 else 1
-                    buffer = Buffer(view.tensor, view.dtype, whole, block, "factors")
-                    into.append(Into(buffer, block))
-                buffers += [each.buffer for each in into]
-                add(before, own, backwards=False, into=tuple(into))
+                whole = -(-width // p.lanes) * p.lanes
+                views = [view for view, _ in before.elements.results]
+                kept_in = [Buffer(v.tensor, v.dtype, whole, block, "factors") for v in views]
+                into = tuple(Into(buffer, block) for buffer in kept_in)
+                add(before, own, backwards=False, into=into)
+                buffers += kept_in
         add(phase, own, backwards=number > 0 and not phase.is_kept)
     parts = [(dim, 1) for dim in kept[: len(kept) - (block is not None)]]
     if block is not None:
@@ -407,7 +406,7 @@ class _Items:
     def choose(self, *, backwards: bool) -> Node:
         """The loops of the phase, which it may walk backwards."""
         if self._phase.gathered:
-            return self._reduce_columns() if self._across else self._reduce_rows()
+            return self._reduce()
         axes, point = self._axes, (self._point,)
         if not axes:
             return point[0]
@@ -442,22 +441,26 @@ class _Items:
         across = self._innermost(block, inner)
         return Loop(rows, Kind.LOOP, height, (across,), "band", backwards=backwards)
 
-    def _reduce_rows(self) -> Node:
-        """Points that lie side by side, in vectors; each output has a total of its own."""
-        axes, number = self._axes, self._number
-        first = axes.index(self._block) + 1 if self._block in axes else 0
-        inner = axes[first:]
-        split, strips = _split(inner, _FLUSH_ROW)
-        lanes = self._lanes[inner[-1]]
-        ahead = self._fetch_ahead(inner[-1]) if not strips else None
-        point: tuple[Node, ...] = (self._innermost(inner[-1], (self._point,), ahead),)
-        node: Node = self._loops(inner[split:-1], point)
-        in_arrays = self._block is not None or lanes > 1
-        if in_arrays or first + split or strips:
-            node = Reduce(number, (node,))
-        if strips:
-            node = Loop(inner[-1], Kind.LOOP, _FLUSH_ROW, (node,), "strip")
-        node = self._loops(axes[: first + split], (node,))
+    def _reduce(self) -> Node:
+        """Points that lie side by side, in vectors, each output with a total of its own; or a block
+        of outputs that do, across which vectors run. So many points make a part each."""
+        axes, across, number = self._axes, self._across, self._number
+        first = axes.index(self._block) + 1 if self._block in axes and not across else 0
+        reduced = axes[first:-1] if across else axes[first:]
+        row, most = reduced[-1], _FLUSH_COLUMN if across else _FLUSH_ROW
+        split, strips = _split(reduced, most)
+        if across:
+            node = self._band(row, (self._point,), backwards=False)
+        else:
+            ahead = self._fetch_ahead(row) if not strips else None
+            node = self._innermost(row, (self._point,), ahead)
+        node = self._loops(reduced[split:-1], (node,))
+        in_arrays = self._block is not None or self._lanes[row] > 1
+        if strips or split or (not across and (first or in_arrays)):
+            node = Reduce(number, (node,), array=across)
+            if strips:
+                node = Loop(row, Kind.LOOP, most, (node,), "strip")
+            node = self._loops(axes[: first + split], (node,))
         return Reduce(number, (node,), array=in_arrays)
 
     def _fetch_ahead(self, row: Dim) -> Dim | None:
@@ -471,21 +474,6 @@ class _Items:
         if not _LEAST_ROW <= 2 * size <= _LARGEST_ROW or self._lanes[row] == 1:
             return None
         return outer
-
-    def _reduce_columns(self) -> Node:
-        """A block of outputs that lie side by side: vectors run across them."""
-        number = self._number
-        reduced = self._axes[:-1]
-        split, strips = _split(reduced, _FLUSH_COLUMN)
-        flushes = strips or split > 0
-        node: Node = self._band(reduced[-1], (self._point,), backwards=False)
-        node = self._loops(reduced[split:-1], (node,))
-        node = Reduce(number, (node,), array=True)
-        if not flushes:
-            return node
-        if strips:
-            node = Loop(reduced[-1], Kind.LOOP, _FLUSH_COLUMN, (node,), "strip")
-        return Reduce(number, (self._loops(reduced[:split], (node,)),), array=True)
 
 
 def _split(axes: Sequence[Dim], most: int) -> tuple[int, bool]:
