@@ -196,15 +196,10 @@ class Emitter:
                     if place.type.dtype is value.dtype
                     else k.Convert(place, k.Type(value.dtype, place.type.lanes))
                 )
-            case Read():
-                index = position(value.view)
-                lanes = lanes if self._wide(value.view) else 1
-                if value.view.near:
-                    return self._near[value.view.tensor](index, lanes)
-                return k.Load(value.view.tensor, index, k.Type(value.dtype, lanes))
-            case Gather():
-                terms = [multiply(known[number], step) for number, step in value.terms]
-                place = add(*terms, position(value.view))
+            case Read() | Gather():
+                terms = value.terms if isinstance(value, Gather) else ()
+                moved = [multiply(known[number], step) for number, step in terms]
+                place = add(*moved, position(value.view))
                 lanes = lanes if self._wide(value.view) else 1
                 if value.view.near:
                     return self._near[value.view.tensor](place, lanes)

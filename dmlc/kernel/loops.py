@@ -38,6 +38,7 @@ from dmlc.kernel.schedule.nest import (
     find_shared,
     list_loops,
     list_phases,
+    roll,
     walk,
 )
 from dmlc.kernel.scope import Scope
@@ -201,7 +202,7 @@ class Loops:
             within += [k.Prefetch(b, add(at, variable)) for b, at in ahead.items() if whole]
             scope = dataclasses.replace(scope, lanes=width)
         elif not whole:
-            node = dataclasses.replace(node, body=_roll(node.body, dim))
+            node = dataclasses.replace(node, body=roll(node.body, dim))
         finer = list_loops(node.body, dim)
         if finer and not finer[0].extent:
             end: k.Expression = add(variable, index(width))
@@ -508,20 +509,3 @@ class Loops:
                 rows[start] = self._frame.name(body, "next_row", start)
             found[view.tensor] = rows[start]
         return found
-
-
-def _roll(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
-    """The same with one step of the written out loops over a dimension."""
-    made: list[Node] = []
-    for node in nodes:
-        if not isinstance(node, Loop | Reduce | Pack):
-            made.append(node)
-            continue
-        node = dataclasses.replace(node, body=_roll(node.body, dim))
-        if isinstance(node, Pack) and node.dim is dim:
-            made += node.body
-            continue
-        if isinstance(node, Loop) and node.dim is dim and node.extent:
-            node = dataclasses.replace(node, extent=1)
-        made.append(node)
-    return tuple(made)

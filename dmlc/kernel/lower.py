@@ -83,19 +83,15 @@ class _Writer:
         return [statement for node in nodes for statement in self._write_node(node, scope)]
 
     def _write_node(self, node: Node, scope: Scope) -> list[k.Statement]:
-        taken = {n.name for n in walk((node,)) if isinstance(n, Loop) and n.kind is Kind.LANE}
-        idle = [a for a in self._nest.lanes if a[0] not in scope.used | taken and a[1] > 1]
+        idle = self._list_idle(node, scope) if self._nest.lanes else []
         if idle:
             # What work items do not share they have all, and the first one stores.
-            owns = [operate("eq", self._items[name], index(0)) for name, _ in idle]
+            owns = [operate("eq", self._items[name], index(0)) for name in idle]
             owns += [] if scope.is_own is None else [scope.is_own]
-            used = frozenset(name for name, _ in self._nest.lanes)
-            if any(isinstance(n, Reduce) for n in walk((node,))):
-                all_own = functools.reduce(both, owns)
-                alone = dataclasses.replace(scope, used=used, is_own=all_own)
-                return self._write_node(node, alone)
-            alone = dataclasses.replace(scope, used=used, is_own=None)
-            return guard(owns, self._write_node(node, alone))
+            alone = dataclasses.replace(scope, used=frozenset(self._items), is_own=None)
+            if not any(isinstance(n, Reduce) for n in walk((node,))):
+                return guard(owns, self._write_node(node, alone))
+            scope = dataclasses.replace(alone, is_own=functools.reduce(both, owns))
         match node:
             case Point():
                 return self._write_point(node, scope)
@@ -113,6 +109,12 @@ class _Writer:
                 return self._write_picked(node, scope)
             case Turns():
                 return self._write_turns(node, scope)
+
+    def _list_idle(self, node: Node, scope: Scope) -> list[str]:
+        """The axes of work items that no loop around has taken, nor one inside."""
+        taken = {n.name for n in walk((node,)) if isinstance(n, Loop) and n.kind is Kind.LANE}
+        lanes = self._nest.lanes
+        return [name for name, side in lanes if side > 1 and name not in scope.used | taken]
 
     def _open_all(self, phases: Sequence[int], node: Loop, scope: Scope) -> list[k.Statement]:
         """A loop, before which the values of its first phase are written; where the loop picks,

@@ -266,6 +266,23 @@ def find_shared(node: Reduce) -> list[str]:
     return [loop.name for loop in loops if loop.extent > 1]
 
 
+def roll(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
+    """The same with one step of the written out loops over a dimension."""
+    made: list[Node] = []
+    for node in nodes:
+        if not isinstance(node, Loop | Reduce | Pack):
+            made.append(node)
+            continue
+        node = dataclasses.replace(node, body=roll(node.body, dim))
+        if isinstance(node, Pack) and node.dim is dim:
+            made += node.body
+            continue
+        if isinstance(node, Loop) and node.dim is dim and node.extent:
+            node = dataclasses.replace(node, extent=1)
+        made.append(node)
+    return tuple(made)
+
+
 def in_vectors(
     dim: Dim, lanes: int, body: tuple[Node, ...], name: str = "i", ahead: Dim | None = None
 ) -> Loop:
