@@ -206,7 +206,16 @@ class _Bounds:
 
     def _visit(self, expression: k.Expression, known: _Known, statement: k.Statement) -> None:
         """Checks the reads in an expression that is evaluated."""
-        match expression:
+        match expression:  # What is most common comes first.
+            case k.Operate(operation=operation, operands=operands):
+                first = operands[0]
+                self._visit(first, known, statement)
+                inside: _Known | None = known
+                if operation.name in ("and", "or") and expression.type == k.BOOL:
+                    inside = self._assume(first, known, operation.name == "and")
+                if inside is not None:
+                    for operand in operands[1:]:
+                        self._visit(operand, inside, statement)
             case k.Local() | k.Literal():
                 pass
             case k.Load(buffer=name, index=index) | k.Element(array=name, index=index):
@@ -220,13 +229,6 @@ class _Bounds:
                     inside = self._assume(condition, known, holds)
                     if inside is not None:
                         self._visit(arm, inside, statement)
-            case k.Operate(operation=operation, operands=(first, second)) if (
-                operation.name in ("and", "or") and expression.type == k.BOOL
-            ):
-                self._visit(first, known, statement)
-                inside = self._assume(first, known, operation.name == "and")
-                if inside is not None:
-                    self._visit(second, inside, statement)
             case _:
                 for operand in list_operands(expression):
                     self._visit(operand, known, statement)

@@ -120,9 +120,12 @@ class _Offsets:
             part, outer = pending.pop()
             if not isinstance(part, k.Operate):
                 continue
-            fits = self._fits(part, visible)
+            # What is in a part that fits does, too.
+            fits = outer is not None or self._fits(part, visible)
             if fits:
-                used = uses.setdefault(part, _Uses(number))
+                used = uses.get(part)
+                if used is None:
+                    used = uses[part] = _Uses(number)
                 used.count += 1
                 if outer is not None:
                     used.around[outer] = None

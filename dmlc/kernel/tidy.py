@@ -62,18 +62,21 @@ class _Naming:
         names, known, taken = dict(names), dict(known), dict(taken)
 
         def change(expression: k.Expression) -> k.Expression:
-            if isinstance(expression, k.Local):
-                return names[expression.name]
-            changed = map_operands(expression, change)
-            if isinstance(changed, k.Element):
-                return k.Element(self._arrays[changed.array], changed.index, changed.type)
-            return _fold(changed)
+            match expression:
+                case k.Local(name=name):
+                    return names[name]
+                case k.Literal():
+                    return expression
+                case k.Element(array=array, index=index, type=type):
+                    return k.Element(self._arrays[array], change(index), type)
+                case _:
+                    return _fold(map_operands(expression, change))
 
         made: list[k.Statement] = []
         for each in statements:
             statement = map_expressions(each, change)
             if isinstance(statement, k.Put):
-                statement = dataclasses.replace(statement, array=self._arrays[statement.array])
+                statement = k.Put(self._arrays[statement.array], statement.index, statement.value)
             stays = isinstance(statement, k.Let) and self._stays(statement.value)
             if isinstance(statement, k.Let) and stays:
                 value = statement.value
@@ -119,20 +122,17 @@ class _Naming:
 
 def _fold(expression: k.Expression) -> k.Expression:
     """A literal for an expression of literals that every device computes alike."""
-    match expression:
+    match expression:  # What is most common comes first.
+        case k.Operate(operation=operation, operands=operands):
+            literals = [o for o in operands if isinstance(o, k.Literal)]
+            if operation.transcendental or len(literals) < len(operands):
+                return expression
+            values = [np.array([o.value], o.type.dtype.dtype) for o in literals]
+            with np.errstate(all="ignore"):
+                return _literal(expression, np.asarray(operation.evaluate(*values)))
         case k.Convert(operand=k.Literal(type=source, value=value), type=target):
             made = convert(np.array([value], source.dtype.dtype), target.dtype)
             return _literal(expression, made)
-        case k.Operate(operation=operation, operands=operands) if not operation.transcendental:
-            values = [
-                np.array([o.value], o.type.dtype.dtype)
-                for o in operands
-                if isinstance(o, k.Literal)
-            ]
-            if len(values) < len(operands):
-                return expression
-            with np.errstate(all="ignore"):
-                return _literal(expression, np.asarray(operation.evaluate(*values)))
         case k.Choose(condition=k.Literal(value=holds)):
             return expression.then if holds else expression.otherwise
         case _:
