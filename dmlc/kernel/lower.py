@@ -116,8 +116,11 @@ class _Writer:
         return made
 
     def _write_node(self, node: Node, scope: Scope) -> list[k.Statement]:
-        taken = {n.name for n in walk((node,)) if isinstance(n, Loop) and n.kind is Kind.LANE}
-        idle = [a for a in self._nest.lanes if a[0] not in scope.used | taken and a[1] > 1]
+        idle = [a for a in self._nest.lanes if a[0] not in scope.used and a[1] > 1]
+        if idle:
+            loops = [n for n in walk((node,)) if isinstance(n, Loop) and n.kind is Kind.LANE]
+            taken = {loop.name for loop in loops}
+            idle = [a for a in idle if a[0] not in taken]
         if idle:
             # What work items do not share they have all, and the first one stores.
             owns = [operate("eq", self._lanes[name], index(0)) for name, _ in idle]

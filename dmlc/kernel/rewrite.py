@@ -44,7 +44,7 @@ def map_operands(expression: k.Expression, change: Change) -> k.Expression:
     """The same expression of changed operands: itself, where none of them changes."""
     operands = list_operands(expression)
     changed = tuple(map(change, operands))
-    if not operands or all(map(operator.is_, operands, changed)):
+    if all(map(operator.is_, operands, changed)):
         return expression
     match expression:
         case k.Operate(operation=operation):
@@ -152,10 +152,8 @@ def find_defined(statement: k.Statement) -> k.Local | None:
 def define(statement: k.Statement, local: k.Local) -> k.Statement:
     """The same statement, which defines another local."""
     match statement:
-        case k.Let(value=value):
-            return k.Let(local, value)
-        case k.Variable(value=value):
-            return k.Variable(local, value)
+        case k.Let() | k.Variable():
+            return dataclasses.replace(statement, local=local)
         case k.For() | k.Halve():
             return dataclasses.replace(statement, variable=local)
         case _:

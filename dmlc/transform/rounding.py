@@ -132,25 +132,34 @@ class _Exact:
         """Whether every value of a body is one of the type."""
         if body.dtype is not dtype.compute:
             return False
-        exact: list[bool] = []
-        for instruction in body.instructions:
-            exact.append(self._gives(instruction, exact, dtype))
-        return exact[body.result]
+        pending, seen = [body.result], set[int]()
+        while pending:
+            number = pending.pop()
+            made_of = self._list_sources(body.instructions[number], dtype)
+            if made_of is None:
+                return False
+            seen.add(number)
+            pending += [each for each in made_of if each not in seen]
+        return True
 
-    def _gives(self, instruction: Instruction, exact: list[bool], dtype: DataType) -> bool:
+    def _list_sources(self, instruction: Instruction, dtype: DataType) -> tuple[int, ...] | None:
+        """The values that must be of the type for this one to be; None where that is not enough."""
         match instruction:
+            case Apply(operation=operation) if operation is ROUNDINGS[dtype]:
+                return ()
+            case Apply(operation=operation, operands=operands) if operation.name in _KEPT:
+                return operands
+            case Select(then=then, otherwise=otherwise):
+                return then, otherwise
             case Load(tensor=tensor):
-                return self._types.get(tensor) is dtype or self._known.get((tensor, dtype), False)
+                known = self._types.get(tensor) is dtype or self._known.get((tensor, dtype), False)
+                return () if known else None
             case Constant(dtype=DataType.FLOAT32):
                 value = np.array(instruction.value, DataType.FLOAT32.dtype)
-                return bool(convert(value, dtype).astype(value.dtype) == value or np.isnan(value))
-            case Apply(operation=operation, operands=operands):
-                kept = operation.name in _KEPT and all(exact[o] for o in operands)
-                return kept or operation is ROUNDINGS[dtype]
-            case Select(then=then, otherwise=otherwise):
-                return exact[then] and exact[otherwise]
+                exact = convert(value, dtype).astype(value.dtype) == value or np.isnan(value)
+                return () if exact else None
             case _:
-                return False
+                return None
 
 
 def store_rounded(function: Function, kept: Collection[str]) -> Function:
