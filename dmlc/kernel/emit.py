@@ -103,19 +103,26 @@ class Emitter:
         self._fixed = fixed
         self._numbered = numbered
         self._levels: list[int] = []
+        self._own: dict[int, list[int]] = {}
+        """What is written in each scope."""
+        self._outer: dict[int, k.Expression] = {}
         self._uses = [0] * len(elements.values)
         self._used_below = [False] * len(elements.values)
-        self._apart = apart
+        self._operands = [operands(value) for value in elements.values]
         for number, value in enumerate(elements.values):
-            level = max((self._levels[o] for o in operands(value)), default=0)
+            level = max([self._levels[o] for o in self._operands[number]], default=0)
             if isinstance(value, Read | Place):
                 level = depth(value.view)
             elif isinstance(value, Gather):
                 level = max(level, depth(value.view), guarded if value.guarded else 0)
             self._levels.append(level)
+            if isinstance(value, ir.Constant):
+                self._outer[number] = _literal(value)
+                continue
             if number in apart:
                 continue
-            for operand in operands(value):
+            self._own.setdefault(level, []).append(number)
+            for operand in self._operands[number]:
                 self._uses[operand] += 1
                 if self._levels[operand] < level:
                     self._used_below[operand] = True
@@ -126,7 +133,6 @@ class Emitter:
         for root in elements.roots()[len(elements.results) :]:
             self._uses[root] += 1
         self._namer = names
-        self._outer: dict[int, k.Expression] = {}
         self._known: dict[int, k.Expression] = {}
         self._written: set[int] = set()
 
@@ -161,20 +167,18 @@ class Emitter:
         statements: list[k.Statement] = []
         known = dict(self._outer)
         sizes: dict[int, int] = {}
-        for number, value in enumerate(self._elements.values):
-            if self._levels[number] != level and not isinstance(value, ir.Constant):
+        own = self._own.get(level, [])
+        for number in own:
+            if number in self._written or (only is not None and number not in only):
                 continue
-            if only is not None and number not in only:
-                continue
-            if number in self._written or number in self._apart:
-                continue
+            value = self._elements.values[number]
             width = 1 if number in self._fixed else lanes
-            made = self._express(value, known, position, width)
+            made = self._express(number, known, position, width)
             if lanes > 1 and number in self._spread and isinstance(made, k.Load):
                 steps, made = self._spread[number](made)
                 statements += steps
-            size = 1 + sum(sizes.get(o, 0) for o in operands(value))
-            if isinstance(value, ir.Constant) or isinstance(made, k.Local):
+            size = 1 + sum([sizes.get(o, 0) for o in self._operands[number]])
+            if isinstance(made, k.Local):
                 size = 0
             elif self._is_named(number, value) or size > _LONGEST_EXPRESSION:
                 local = k.Local(self._name(number, value), made.type)
@@ -186,14 +190,15 @@ class Emitter:
         if lanes == 1 or around:
             self._outer.update(known)
         if only is not None or rest:
-            self._written.update(n for n in known if self._levels[n] == level)
+            self._written.update(n for n in own if n in known)
         return statements
 
     def forget(self, level: int) -> None:
         """Has a scope that was written piece by piece written again."""
-        own = {n for n in self._written if self._levels[n] == level}
-        self._written.difference_update(own)
-        self._outer = {n: made for n, made in self._outer.items() if n not in own}
+        for number in self._own.get(level, []):
+            if number in self._written:
+                self._written.remove(number)
+                self._outer.pop(number, None)
 
     def value(self, number: int, lanes: int = 1) -> k.Expression:
         """A value, from the scope written last."""
@@ -229,11 +234,10 @@ class Emitter:
         return self._namer.take(wanted)
 
     def _express(
-        self, value: Value, known: dict[int, k.Expression], position: Position, lanes: int
+        self, number: int, known: dict[int, k.Expression], position: Position, lanes: int
     ) -> k.Expression:
+        value = self._elements.values[number]
         match value:
-            case ir.Constant():
-                return k.Literal(k.Type(value.dtype), value.value)
             case Place():
                 place = position(value.view)
                 if lanes > 1 and self._numbered and self._wide(value.view):
@@ -257,17 +261,18 @@ class Emitter:
                     return self._near[value.view.tensor](place, lanes)
                 return k.Load(value.view.tensor, place, k.Type(value.dtype, lanes))
             case ir.Apply():
-                made = self._take(value, known, lanes)
-                width = max(o.type.lanes for o in made)
-                made = tuple(self._widen(o, width) for o in made)
+                made = self._take(number, known, lanes)
+                width = max([o.type.lanes for o in made])
+                if width > 1:
+                    made = tuple(self._widen(o, width) for o in made)
                 return k.Operate(value.operation, made, k.Type(value.dtype, width))
             case ir.Select():
-                parts = self._take(value, known, lanes)
+                parts = self._take(number, known, lanes)
                 width = max(p.type.lanes for p in parts)
                 then, otherwise = (self._widen(p, width) for p in parts[1:])
                 return k.Choose(parts[0], then, otherwise, k.Type(value.dtype, width))
             case ir.Cast():
-                (operand,) = self._take(value, known, lanes)
+                (operand,) = self._take(number, known, lanes)
                 if operand.type.dtype is value.dtype:
                     return operand
                 if (operand.type.dtype, value.dtype) == (DataType.UINT64, DataType.INDEX):
@@ -276,19 +281,23 @@ class Emitter:
                     bounded = (operand, self._widen(most, operand.type.lanes))
                     operand = k.Operate(OPERATIONS["min"], bounded, operand.type)
                 return k.Convert(operand, k.Type(value.dtype, operand.type.lanes))
+            case ir.Constant():
+                return _literal(value)
 
     def _take(
-        self, value: Value, known: Mapping[int, k.Expression], lanes: int
+        self, number: int, known: Mapping[int, k.Expression], lanes: int
     ) -> tuple[k.Expression, ...]:
         """What a value is made of. Where that is no position, or one of which more is known at run
         time than that of the first lane, each lane has its own."""
-        numbers = operands(value)
-        found = [known[number] for number in numbers]
-        first = value.dtype is DataType.INDEX and all(f.type.lanes == 1 for f in found)
-        if lanes == 1 or first:
+        numbers = self._operands[number]
+        found = [known[o] for o in numbers]
+        if lanes == 1:
             return tuple(found)
-        for place, number in enumerate(numbers):
-            slant = self._slants.get(number)
+        is_position = self._elements.values[number].dtype is DataType.INDEX
+        if is_position and all(f.type.lanes == 1 for f in found):
+            return tuple(found)
+        for place, operand in enumerate(numbers):
+            slant = self._slants.get(operand)
             if slant is not None and found[place].type.lanes == 1:
                 whole = k.Type(found[place].type.dtype, lanes)
                 given = (self._widen(found[place], lanes), k.Numbers(slant, whole))
@@ -299,6 +308,10 @@ class Emitter:
         if operand.type.lanes == lanes:
             return operand
         return k.Broadcast(operand, k.Type(operand.type.dtype, lanes))
+
+
+def _literal(constant: ir.Constant) -> k.Literal:
+    return k.Literal(k.Type(constant.dtype), constant.value)
 
 
 def _number(first: k.Expression, lanes: int) -> k.Expression:

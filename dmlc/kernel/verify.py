@@ -69,8 +69,7 @@ class _Verifier:
         self._varying: set[str] = {_ITEM}
         """What may differ between the items of a group."""
         self._statement: k.Statement | None = None
-        signed = "i" if kernel.index_signed else "u"
-        self._limits = {**_LIMITS, DataType.INDEX: _limits(f"{signed}{kernel.index_bits // 8}")}
+        self._limits = {**_LIMITS, DataType.INDEX: kernel.index_limits}
 
     def run(self, sizes: Mapping[str, int]) -> None:
         kernel = self._kernel
