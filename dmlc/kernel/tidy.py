@@ -19,10 +19,10 @@ from dmlc.kernel.rewrite import (
     define,
     find_body,
     find_defined,
+    list_operands,
     map_expressions,
     map_operands,
     replace_body,
-    walk,
 )
 from dmlc.scalars import Array, DataType, convert
 
@@ -74,16 +74,24 @@ class _Naming:
 
         made: list[k.Statement] = []
         for each in statements:
+            if isinstance(each, k.Let):
+                value, wanted = change(each.value), each.local
+                found, stays = None, self._stays(value)
+                if stays:
+                    found = value if isinstance(value, k.Local | k.Literal) else known.get(value)
+                if found is not None:
+                    names[wanted.name] = found
+                    continue
+                given = k.Local(_take(wanted.name, taken), wanted.type)
+                names[wanted.name] = given
+                self._variables.discard(given)
+                if stays:
+                    known[value] = given
+                made.append(k.Let(given, value))
+                continue
             statement = map_expressions(each, change)
             if isinstance(statement, k.Put):
                 statement = k.Put(self._arrays[statement.array], statement.index, statement.value)
-            stays = isinstance(statement, k.Let) and self._stays(statement.value)
-            if isinstance(statement, k.Let) and stays:
-                value = statement.value
-                found = value if isinstance(value, k.Local | k.Literal) else known.get(value)
-                if found is not None:
-                    names[statement.local.name] = found
-                    continue
             local, body = find_defined(statement), find_body(statement)
             if local is None:
                 if body:
@@ -99,24 +107,27 @@ class _Naming:
                 statement = replace_body(statement, self.write(body, inside, known, around))
             else:
                 names[local.name] = given
-                if isinstance(statement, k.Variable):
-                    self._variables.add(given)
-                else:
-                    self._variables.discard(given)
-            if isinstance(statement, k.Let) and stays:
-                known[statement.value] = given
+                self._variables.add(given)
             made.append(statement)
         return tuple(made)
 
     def _stays(self, value: k.Expression) -> bool:
         """Whether a value is the same wherever its locals are in sight."""
-        for each in walk(value):
-            if isinstance(each, k.Element):
-                return False
-            if isinstance(each, k.Load) and each.buffer not in self._fixed:
-                return False
-            if isinstance(each, k.Local) and each in self._variables:
-                return False
+        pending = [value]
+        while pending:
+            each = pending.pop()
+            match each:
+                case k.Local():
+                    if each in self._variables:
+                        return False
+                case k.Load(buffer=buffer, index=index):
+                    if buffer not in self._fixed:
+                        return False
+                    pending.append(index)
+                case k.Element():
+                    return False
+                case _:
+                    pending += list_operands(each)
         return True
 
 

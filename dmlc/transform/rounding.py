@@ -9,6 +9,7 @@ is stored in 16 bits. `read_results` has kernels read what is stored already.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -26,7 +27,7 @@ from dmlc.ir import (
     reads_own_place,
 )
 from dmlc.ir.naming import take_name
-from dmlc.scalars import ROUNDINGS, DataType, convert
+from dmlc.scalars import ROUNDINGS, DataType
 from dmlc.transform.simplify import redirect_loads
 
 _KEPT = ("neg", "abs", "min", "max")
@@ -155,8 +156,9 @@ class _Exact:
                 known = self._types.get(tensor) is dtype or self._known.get((tensor, dtype), False)
                 return () if known else None
             case Constant(dtype=DataType.FLOAT32):
-                value = np.array(instruction.value, DataType.FLOAT32.dtype)
-                exact = convert(value, dtype).astype(value.dtype) == value or np.isnan(value)
+                value = instruction.value
+                with np.errstate(over="ignore"):
+                    exact = float(dtype.dtype.type(value)) == value or math.isnan(value)
                 return () if exact else None
             case _:
                 return None
