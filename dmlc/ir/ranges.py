@@ -62,8 +62,10 @@ class Ranges:
 
     def add(self, instruction: Instruction) -> Interval:
         """Adds the next value, and gives its interval."""
-        self._whole.append(self._find_whole(instruction))
-        return self._whole[-1]
+        limits = _LIMITS.get(value_type(instruction))
+        found = UNKNOWN if limits is None else self._find_whole(instruction, limits)
+        self._whole.append(found)
+        return found
 
     def settle(self, value: int, found: Interval) -> None:
         """Says what is known of a value otherwise."""
@@ -92,10 +94,7 @@ class Ranges:
         else:
             self._whole[value] = low, high
 
-    def _find_whole(self, instruction: Instruction) -> Interval:
-        limits = _LIMITS.get(value_type(instruction))
-        if limits is None:
-            return UNKNOWN
+    def _find_whole(self, instruction: Instruction, limits: Interval) -> Interval:
         match instruction:
             case Constant():
                 return int(instruction.value), int(instruction.value)

@@ -145,7 +145,12 @@ class _Offsets:
         if isinstance(statement, k.Store | k.Prefetch | k.StoreWord):
             found.append(statement.index)
         for expression in list_expressions(statement):
-            found += [each.index for each in walk(expression) if isinstance(each, k.Load)]
+            pending = [expression]
+            while pending:
+                part = pending.pop()
+                if isinstance(part, k.Load):
+                    found.append(part.index)
+                pending += list_operands(part)
         for inner in find_body(statement):
             found += self._list_places(inner)
         # With the statement, so that no other comes to have its identity.
