@@ -128,12 +128,14 @@ _OPERANDS: Mapping[type[object], Callable[[Any], tuple[int, ...]]] = MappingProx
 
 def with_operands(instruction: Instruction, new: tuple[int, ...]) -> Instruction:
     """The same instruction on other values; itself where they are its own."""
-    if new == operands(instruction):
-        return instruction
     match instruction:
         case Apply():
+            if new == instruction.operands:
+                return instruction
             return Apply(instruction.operation, new, instruction.dtype)
         case Load():
+            if new == instruction.indices:
+                return instruction
             return Load(instruction.tensor, new, instruction.dtype)
         case Constant() | Index():
             return instruction

@@ -61,7 +61,7 @@ def carry_rounding(function: Function) -> Function:
         for each in made_of:
             exact.add(each)
         stages += made_of
-    return dataclasses.replace(function, stages=tuple(stages))
+    return function.with_stages(stages)
 
 
 def _part(stage: Stage, leaves: bool, names: dict[str, None], exact: _Exact) -> list[Stage]:
@@ -112,7 +112,7 @@ def read_results(function: Function, homes: Mapping[str, tuple[int, int]]) -> Fu
             same = homes[value.tensor][0] == kernel
             if same and exact.holds(stage.body, stage.dtype):
                 held[value.tensor] = stage.name
-    return dataclasses.replace(function, stages=tuple(stages))
+    return function.with_stages(stages)
 
 
 class _Exact:
@@ -176,7 +176,7 @@ def store_rounded(function: Function, kept: Collection[str]) -> Function:
         if outside and stage.dtype is DataType.FLOAT32 and stage.reduction is None:
             stage = _narrow(stage, exact)
         stages.append(stage)
-    return dataclasses.replace(function, stages=tuple(stages))
+    return function.with_stages(stages)
 
 
 def _narrow(stage: Stage, exact: _Exact) -> Stage:

@@ -79,7 +79,7 @@ def simplify(function: Function, simplified: Function | None = None) -> Function
                 continue
         stages.append(made)
     named = [_rename(stage, promoted) for stage in stages]
-    return drop_unsound_pairs(dataclasses.replace(function, stages=list_live(named, results)))
+    return drop_unsound_pairs(function.with_stages(list_live(named, results)))
 
 
 class _Twins:
