@@ -58,13 +58,20 @@ class Emitter:
         self._near = near
         self.joint = joint
         self._levels = levels
+        self._own: dict[int, list[int]] = {}
+        """What is written in each scope."""
+        self._outer: dict[int, k.Expression] = {}
         self._uses = [0] * len(elements.values)
         self._used_below = [False] * len(elements.values)
-        self._apart = apart
+        self._operands = [operands(value) for value in elements.values]
         for number, value in enumerate(elements.values):
+            if isinstance(value, ir.Constant):
+                self._outer[number] = _literal(value)
+                continue
             if number in apart:
                 continue
-            for operand in operands(value):
+            self._own.setdefault(levels[number], []).append(number)
+            for operand in self._operands[number]:
                 self._uses[operand] += 1
                 if levels[operand] < levels[number]:
                     self._used_below[operand] = True
@@ -75,7 +82,6 @@ class Emitter:
         for root in elements.roots()[len(elements.results) :]:
             self._uses[root] += 1
         self._namer = names
-        self._outer: dict[int, k.Expression] = {}
         self._known: dict[int, k.Expression] = {}
         self._written: set[int] = set()
 
@@ -110,21 +116,19 @@ class Emitter:
         statements: list[k.Statement] = []
         known = dict(self._outer)
         sizes: dict[int, int] = {}
-        for number, value in enumerate(self._elements.values):
-            if self._levels[number] != level and not isinstance(value, ir.Constant):
+        own = self._own.get(level, [])
+        for number in own:
+            if number in self._written or (only is not None and number not in only):
                 continue
-            if only is not None and number not in only:
-                continue
-            if number in self._written or number in self._apart:
-                continue
+            value = self._elements.values[number]
             joint = self.joint if lanes > 1 else None
             width = 1 if joint is not None and number in joint.fixed else lanes
-            made = self._express(value, known, position, width)
+            made = self._express(number, known, position, width)
             if joint is not None and number in joint.patterns and isinstance(made, k.Load):
                 steps, made = spread_load(joint.patterns[number], made, self._let)
                 statements += steps
-            size = 1 + sum(sizes.get(o, 0) for o in operands(value))
-            if isinstance(value, ir.Constant) or isinstance(made, k.Local):
+            size = 1 + sum([sizes.get(o, 0) for o in self._operands[number]])
+            if isinstance(made, k.Local):
                 size = 0
             elif self._is_named(number, value) or size > _LONGEST_EXPRESSION:
                 local = k.Local(self._name(number, value), made.type)
@@ -136,14 +140,15 @@ class Emitter:
         if lanes == 1 or around:
             self._outer.update(known)
         if only is not None or rest:
-            self._written.update(n for n in known if self._levels[n] == level)
+            self._written.update(n for n in own if n in known)
         return statements
 
     def forget(self, level: int) -> None:
         """Has a scope that was written piece by piece written again."""
-        own = {n for n in self._written if self._levels[n] == level}
-        self._written.difference_update(own)
-        self._outer = {n: made for n, made in self._outer.items() if n not in own}
+        for number in self._own.get(level, []):
+            if number in self._written:
+                self._written.remove(number)
+                self._outer.pop(number, None)
 
     def value(self, number: int, lanes: int = 1) -> k.Expression:
         """A value, from the scope written last."""
@@ -182,11 +187,10 @@ class Emitter:
         return self._namer.take(wanted)
 
     def _express(
-        self, value: Value, known: dict[int, k.Expression], position: Position, lanes: int
+        self, number: int, known: dict[int, k.Expression], position: Position, lanes: int
     ) -> k.Expression:
+        value = self._elements.values[number]
         match value:
-            case ir.Constant():
-                return k.Literal(k.Type(value.dtype), value.value)
             case Place():
                 place = position(value.view)
                 if lanes > 1 and self.joint is None and self._wide(value.view):
@@ -205,17 +209,18 @@ class Emitter:
                     return self._near[value.view.tensor](place, lanes)
                 return k.Load(value.view.tensor, place, k.Type(value.dtype, lanes))
             case ir.Apply():
-                made = self._take(value, known, lanes)
-                width = max(o.type.lanes for o in made)
-                made = tuple(widen(o, width) for o in made)
+                made = self._take(number, known, lanes)
+                width = max([o.type.lanes for o in made])
+                if width > 1:
+                    made = tuple(widen(o, width) for o in made)
                 return k.Operate(value.operation, made, k.Type(value.dtype, width))
             case ir.Select():
-                parts = self._take(value, known, lanes)
+                parts = self._take(number, known, lanes)
                 width = max(p.type.lanes for p in parts)
                 then, otherwise = (widen(p, width) for p in parts[1:])
                 return k.Choose(parts[0], then, otherwise, k.Type(value.dtype, width))
             case ir.Cast():
-                (operand,) = self._take(value, known, lanes)
+                (operand,) = self._take(number, known, lanes)
                 if operand.type.dtype is value.dtype:
                     return operand
                 if (operand.type.dtype, value.dtype) == (DataType.UINT64, DataType.INDEX):
@@ -224,24 +229,32 @@ class Emitter:
                     bounded = (operand, widen(most, operand.type.lanes))
                     operand = operate("min", *bounded)
                 return k.Convert(operand, k.Type(value.dtype, operand.type.lanes))
+            case ir.Constant():
+                return _literal(value)
 
     def _take(
-        self, value: Value, known: Mapping[int, k.Expression], lanes: int
+        self, number: int, known: Mapping[int, k.Expression], lanes: int
     ) -> tuple[k.Expression, ...]:
         """What a value is made of. Where that is no position, or one of which more is known at run
         time than that of the first lane, each lane has its own."""
-        numbers = operands(value)
-        found = [known[number] for number in numbers]
-        first = value.dtype is DataType.INDEX and all(f.type.lanes == 1 for f in found)
-        if lanes == 1 or first:
+        numbers = self._operands[number]
+        found = [known[o] for o in numbers]
+        if lanes == 1:
             return tuple(found)
-        for place, number in enumerate(numbers):
-            slant = None if self.joint is None else self.joint.slants.get(number)
+        is_position = self._elements.values[number].dtype is DataType.INDEX
+        if is_position and all(f.type.lanes == 1 for f in found):
+            return tuple(found)
+        for place, operand in enumerate(numbers):
+            slant = None if self.joint is None else self.joint.slants.get(operand)
             if slant is not None and found[place].type.lanes == 1:
                 whole = k.Type(found[place].type.dtype, lanes)
                 given = (widen(found[place], lanes), k.Numbers(slant, whole))
                 found[place] = operate("add", *given)
         return tuple(found)
+
+
+def _literal(constant: ir.Constant) -> k.Literal:
+    return k.Literal(k.Type(constant.dtype), constant.value)
 
 
 def _number(first: k.Expression, lanes: int) -> k.Expression:

@@ -83,7 +83,7 @@ class _Writer:
         return [statement for node in nodes for statement in self._write_node(node, scope)]
 
     def _write_node(self, node: Node, scope: Scope) -> list[k.Statement]:
-        idle = self._list_idle(node, scope) if self._nest.lanes else []
+        idle = self._list_idle(node, scope)
         if idle:
             # What work items do not share they have all, and the first one stores.
             owns = [operate("eq", self._items[name], index(0)) for name in idle]
@@ -112,9 +112,11 @@ class _Writer:
 
     def _list_idle(self, node: Node, scope: Scope) -> list[str]:
         """The axes of work items that no loop around has taken, nor one inside."""
-        taken = {n.name for n in walk((node,)) if isinstance(n, Loop) and n.kind is Kind.LANE}
         lanes = self._nest.lanes
-        return [name for name, side in lanes if side > 1 and name not in scope.used | taken]
+        idle = [name for name, side in lanes if side > 1 and name not in scope.used]
+        loops = [n for n in walk((node,) if idle else ()) if isinstance(n, Loop)]
+        taken = {loop.name for loop in loops if loop.kind is Kind.LANE}
+        return [name for name in idle if name not in taken]
 
     def _open_all(self, phases: Sequence[int], node: Loop, scope: Scope) -> list[k.Statement]:
         """A loop, before which the values of its first phase are written; where the loop picks,

@@ -87,7 +87,7 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     """
     function = carry_rounding(function)
     parted = _part(function, longest_row, budget)
-    left = dataclasses.replace(function, stages=simplify_bodies(parted.drawn.stages))
+    left = function.with_stages(simplify_bodies(parted.drawn.stages))
     fused = read_results(left, parted.homes)
     groups = _describe_groups(fused, parted)
     return Fusion(_store(fused, parted, groups, budget), groups, function)
@@ -186,7 +186,9 @@ def _store(fused: Function, parted: _Parted, groups: Sequence[Group], budget: Bu
     if budget.paired_types:
         # Kernels with reductions store single elements.
         as_they_are.update(name for group in groups if group.passes for name in group.stages)
-    return store_rounded(dataclasses.replace(fused, in_place=pairs), as_they_are)
+    if pairs != fused.in_place:
+        fused = dataclasses.replace(fused, in_place=pairs)
+    return store_rounded(fused, as_they_are)
 
 
 def is_inlinable(stage: Stage) -> bool:

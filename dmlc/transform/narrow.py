@@ -61,9 +61,9 @@ def narrow(function: Function, settled: Settled | None = None) -> Function:
         if made.name not in results and _is_read(made, tables):
             read[made.name] = made
         stages.append(made)
-    whole = tables.attach(dataclasses.replace(function, stages=list_live(stages, results)))
+    whole = tables.attach(function.with_stages(list_live(stages, results)))
     clamped = clamp_reads(whole, whole.stages)
-    return drop_unsound_pairs(dataclasses.replace(whole, stages=clamped))
+    return drop_unsound_pairs(whole.with_stages(clamped))
 
 
 def _narrow_soundly(

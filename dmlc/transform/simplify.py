@@ -27,13 +27,13 @@ from dmlc.ir import (
     Select,
     Stage,
     Table,
-    check_in_place,
     operands,
     reads_own_place,
     value_type,
     with_operands,
 )
 from dmlc.ir.index import find_dependencies
+from dmlc.ir.verify import find_unsound_pairs
 from dmlc.scalars import OPERATIONS, DataType, combiner_identity
 from dmlc.transform.rules import RULES
 
@@ -79,7 +79,7 @@ def simplify(function: Function, simplified: Function | None = None) -> Function
                 continue
         stages.append(made)
     named = [_rename(stage, promoted) for stage in stages]
-    return drop_unsound_pairs(dataclasses.replace(function, stages=list_live(named, results)))
+    return drop_unsound_pairs(function.with_stages(list_live(named, results)))
 
 
 class _Twins:
@@ -226,7 +226,10 @@ def list_live(stages: list[Stage], results: set[str]) -> tuple[Stage, ...]:
 
 def drop_unsound_pairs(function: Function) -> Function:
     """The function without the `in_place` pairs that would now read overwritten memory."""
-    sound = tuple(p for p in function.in_place if check_in_place(function, (p,)) is None)
+    unsound = find_unsound_pairs(function, function.in_place)
+    if not unsound:
+        return function
+    sound = tuple(pair for pair in function.in_place if pair not in unsound)
     return dataclasses.replace(function, in_place=sound)
 
 

@@ -245,9 +245,11 @@ def inside(node: Node) -> tuple[Node, ...]:
 
 def walk(nodes: Sequence[Node]) -> Iterator[Node]:
     """Nodes and all that is inside them, outermost first."""
-    for node in nodes:
+    pending = list(reversed(nodes))
+    while pending:
+        node = pending.pop()
         yield node
-        yield from walk(inside(node))
+        pending += reversed(inside(node))
 
 
 def list_phases(node: Node) -> tuple[int, ...]:
