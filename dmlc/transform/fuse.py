@@ -88,7 +88,7 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     """
     function = carry_rounding(function)
     drawn, grouping = _part(function, longest_row, budget)
-    left = dataclasses.replace(function, stages=tuple(map(simplify_stage, drawn.stages)))
+    left = function.with_stages(map(simplify_stage, drawn.stages))
     homes = grouping.find_homes()
     fused = read_results(left, homes)
     groups = _describe_groups(fused, drawn, grouping, homes)
@@ -170,7 +170,9 @@ def _store(fused: Function, homes: _Homes, groups: Sequence[Group], budget: Budg
     if budget.paired_types:
         # Kernels with reductions store single elements.
         as_they_are.update(name for group in groups if group.passes for name in group.stages)
-    return store_rounded(dataclasses.replace(fused, in_place=pairs), as_they_are)
+    if pairs != fused.in_place:
+        fused = dataclasses.replace(fused, in_place=pairs)
+    return store_rounded(fused, as_they_are)
 
 
 def _find_readers(function: Function, name: str, homes: _Homes) -> set[int]:

@@ -59,7 +59,7 @@ def narrow(function: Function, settled: Settled | None = None) -> Function:
         if made.name not in results and tabulated and is_inlinable(made):
             read[made.name] = made
         stages.append(made)
-    whole = tables.attach(dataclasses.replace(function, stages=list_live(stages, results)))
+    whole = tables.attach(function.with_stages(list_live(stages, results)))
     return replace_stages(whole, clamp_reads(whole, whole.stages))
 
 

@@ -8,7 +8,6 @@ positions are clamped, or compared with a size, and come out alike if they are f
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,10 +28,7 @@ def saturate_positions(function: Function) -> Function:
     """The function with positions of 32 bits, wherever that makes no difference; the function
     itself where it has none to hold."""
     known = table_ranges(function.tables)
-    stages = tuple(_saturate(stage, known) for stage in function.stages)
-    if all(made is stage for made, stage in zip(stages, function.stages, strict=True)):
-        return function
-    return dataclasses.replace(function, stages=stages)
+    return function.with_stages(_saturate(stage, known) for stage in function.stages)
 
 
 def _saturate(stage: Stage, known: dict[str, Interval]) -> Stage:

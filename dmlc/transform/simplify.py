@@ -22,13 +22,13 @@ from dmlc.ir import (
     Reduction,
     Stage,
     Table,
-    check_in_place,
     operands,
     reads_own_place,
     with_operands,
 )
 from dmlc.ir.builder import Builder
 from dmlc.ir.index import find_dependencies
+from dmlc.ir.verify import find_unsound_pairs
 from dmlc.scalars import DataType, combiner_identity
 
 _REPEATABLE = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
@@ -187,8 +187,11 @@ def list_live(stages: list[Stage], results: set[str]) -> tuple[Stage, ...]:
 def replace_stages(function: Function, stages: Iterable[Stage]) -> Function:
     """The function with other stages, and without the `in_place` pairs that would now read
     overwritten memory."""
-    made = dataclasses.replace(function, stages=tuple(stages))
-    sound = tuple(p for p in made.in_place if check_in_place(made, (p,)) is None)
+    made = function.with_stages(stages)
+    unsound = find_unsound_pairs(made, made.in_place)
+    if not unsound:
+        return made
+    sound = tuple(pair for pair in made.in_place if pair not in unsound)
     return dataclasses.replace(made, in_place=sound)
 
 

@@ -12,6 +12,7 @@ is for languages whose buffers cannot hold them.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -31,7 +32,7 @@ from dmlc.ir import (
 )
 from dmlc.ir.builder import Builder
 from dmlc.ir.naming import take_name
-from dmlc.scalars import ROUNDINGS, DataType, convert
+from dmlc.scalars import ROUNDINGS, DataType
 from dmlc.transform.simplify import redirect_loads
 
 _KEPT = ("neg", "abs", "min", "max")
@@ -65,7 +66,7 @@ def carry_rounding(function: Function) -> Function:
         for each in made:
             exact.add(each)
         stages += made
-    return dataclasses.replace(function, stages=tuple(stages))
+    return function.with_stages(stages)
 
 
 def _part(stage: Stage, leaves: bool, names: dict[str, None], exact: _Exact) -> list[Stage]:
@@ -115,7 +116,7 @@ def read_results(function: Function, homes: Mapping[str, tuple[int, int]]) -> Fu
             same = homes[value.tensor][0] == kernel
             if same and exact.holds(stage.body, stage.dtype):
                 held[value.tensor] = stage.name
-    return dataclasses.replace(function, stages=tuple(stages))
+    return function.with_stages(stages)
 
 
 class _Exact:
@@ -134,25 +135,34 @@ class _Exact:
         """Whether every value of a body is one of the type."""
         if body.dtype is not dtype.compute:
             return False
-        exact: list[bool] = []
-        for instruction in body.instructions:
-            exact.append(self._gives(instruction, exact, dtype))
-        return exact[body.result]
-
-    def _gives(self, instruction: Instruction, exact: list[bool], dtype: DataType) -> bool:
-        match instruction:
-            case Load(tensor=tensor):
-                return dtype in self._held.get(tensor, ())
-            case Constant(dtype=DataType.FLOAT32):
-                value = np.array(instruction.value, DataType.FLOAT32.dtype)
-                return bool(convert(value, dtype).astype(value.dtype) == value or np.isnan(value))
-            case Apply(operation=operation, operands=operands):
-                kept = operation.name in _KEPT and all(exact[o] for o in operands)
-                return kept or operation is ROUNDINGS[dtype]
-            case Select(then=then, otherwise=otherwise):
-                return exact[then] and exact[otherwise]
-            case _:
+        pending, seen = [body.result], set[int]()
+        while pending:
+            number = pending.pop()
+            made_of = self._list_sources(body.instructions[number], dtype)
+            if made_of is None:
                 return False
+            seen.add(number)
+            pending += [each for each in made_of if each not in seen]
+        return True
+
+    def _list_sources(self, instruction: Instruction, dtype: DataType) -> tuple[int, ...] | None:
+        """The values that must be of the type for this one to be; None where that is not enough."""
+        match instruction:
+            case Apply(operation=operation) if operation is ROUNDINGS[dtype]:
+                return ()
+            case Apply(operation=operation, operands=operands) if operation.name in _KEPT:
+                return operands
+            case Select(then=then, otherwise=otherwise):
+                return then, otherwise
+            case Load(tensor=tensor):
+                return () if dtype in self._held.get(tensor, ()) else None
+            case Constant(dtype=DataType.FLOAT32):
+                value = instruction.value
+                with np.errstate(over="ignore"):
+                    exact = float(dtype.dtype.type(value)) == value or math.isnan(value)
+                return () if exact else None
+            case _:
+                return None
 
 
 def store_rounded(function: Function, kept: Collection[str]) -> Function:
@@ -165,7 +175,7 @@ def store_rounded(function: Function, kept: Collection[str]) -> Function:
         exact.add(stage)
         plain = stage.dtype is DataType.FLOAT32 and stage.reduction is None
         stages.append(_narrow(stage, exact) if plain and stage.name not in held else stage)
-    return dataclasses.replace(function, stages=tuple(stages))
+    return function.with_stages(stages)
 
 
 def _narrow(stage: Stage, exact: _Exact) -> Stage:

@@ -94,7 +94,9 @@ class Tables:
         """The function with those of the tables that it reads."""
         read = {load.tensor for stage in function.stages for load in stage.body.loads()}
         every = (*self._given, *self._made.values())
-        return dataclasses.replace(function, tables=tuple(t for t in every if t.name in read))
+        tables = tuple(t for t in every if t.name in read)
+        same = tables == function.tables
+        return function if same else dataclasses.replace(function, tables=tables)
 
 
 # Stages ------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.assemble import make_kernel
-from dmlc.kernel.collapse import collapse
 from dmlc.kernel.element import collect_elements
 from dmlc.kernel.phases import Phase, collect_phases
 from dmlc.kernel.schedule import CPU
@@ -29,7 +28,7 @@ from dmlc.kernel.schedule.verbs import (
     unroll,
     vectorize,
 )
-from dmlc.kernel.space import Space
+from dmlc.kernel.space import collapse
 from dmlc.pipeline import find_fusion
 from dmlc.scalars import Array
 
@@ -119,9 +118,7 @@ def read(name: str, sizes: tuple[int, int, int], fold: str) -> Kernels:
         own = set(group.stages)
         if not group.passes:
             elements = collect_elements(function, group.stages, group.near)
-            space = collapse(elements)
-            axes = tuple(range(len(space.sizes)))
-            found.append(((Phase(elements, Space(space, axes)),), group.stages))
+            found.append(((Phase(elements, collapse(elements)),), group.stages))
             continue
         stored = {n for n in own if function.result(n) or not own.issuperset(readers.get(n, ()))}
         phases = collect_phases(function, group.kept, group.passes, stored)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dmlc.codegen.render import render
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel.interpret import run_kernels
+from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import GPU
 from dmlc.kernel.schedule.nest import Kind, Loop, Nest, Reduce, walk
 from dmlc.kernel.schedule.verbs import (
@@ -160,3 +161,19 @@ def test_reductions_forget_their_order() -> None:
     reduced = [n for n in loops(nest) if len(n.body) == 1 and isinstance(n.body[0], Loop)]
     nest = reorder(nest, reduced[-1])
     assert [n.serial for n in walk(nest.body) if isinstance(n, Reduce)] == [False]
+
+
+def test_work_items_guard_no_vectors_of_their_own() -> None:
+    kernels = read("element-wise", (3, 2, 29), "sum")
+    (nest,) = start(kernels)
+    nest = merge(nest, loops(nest)[0], "rows")
+    nest = bind(nest, loops(nest)[0], Kind.GROUP)
+    nest = split(nest, loops(nest)[1], 4)
+    nest = vectorize(bind(nest, loops(nest)[1], Kind.LANE), loops(nest)[2], 4)
+    (kernel,) = kernels.lower([nest])
+    inputs = kernels.inputs(0)
+    got = run_kernels(kernels.function, [kernel], inputs)["Y"]
+    assert np.array_equal(got, evaluate(kernels.function, inputs)["Y"])
+    text = print_kernel(kernel)
+    assert "f32x4" in text
+    assert "if " not in text, "the range of each work item ends where the dimension does"
