@@ -18,13 +18,14 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from dmlc import ir
-from dmlc.binding.builder import join_shapes, span_text
+from dmlc.binding.axes import join_shapes
+from dmlc.binding.conversions import type_name
 from dmlc.binding.facts import Binding, BoundTensor, ir_name
-from dmlc.binding.nodes import Element, Pack, Shape, Value
-from dmlc.binding.packs import entries
+from dmlc.binding.nodes import Node, Shape, Value, Variable, shape_of
 from dmlc.binding.scope import TOP, Scope
-from dmlc.binding.stages import Domain, StageMaker, find_in_place
+from dmlc.binding.stages import StageMaker, find_in_place
 from dmlc.binding.tensors import MAXIMUM_RANK, show_sizes
+from dmlc.binding.values import span_text
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import expressions_of, subexpressions
@@ -94,15 +95,15 @@ class _Lowering(StageMaker):
         tensor = self.binding.tensors.get(name)
         if tensor is None and self.binding.members(name):
             return self.define_array(self.binding.members(name), statement, number)
-        scope, domain = TOP, None
+        scope, variables = TOP, None
         if statement.indices is not None:
-            scope, domain = self.bind_indices(statement, statement.indices, tensor)
+            scope, variables = self.bind_indices(statement, statement.indices, tensor)
         value = self.evaluator.evaluate(statement.value, None, scope)
-        if domain is not None:
+        if variables is not None:
             self.check_element(value, statement)
         if tensor is not None:
-            return self.define_output(tensor, value, statement, number, domain)
-        return self.define_local(value, statement, domain)
+            return self.define_output(tensor, value, statement, number, variables)
+        return self.define_local(value, statement, variables)
 
     # Index notation -----------------------------------------------------------------------
 
@@ -111,7 +112,7 @@ class _Lowering(StageMaker):
         statement: syntax.Assignment,
         indices: Sequence[syntax.Expression],
         tensor: BoundTensor | None,
-    ) -> tuple[Scope, Domain]:
+    ) -> tuple[Scope, tuple[Variable, ...]]:
         """The index variables of `T[n, y...] = e`: over the sizes stated, or else over T's own,
         where a pack takes the axes that the others leave."""
         place = _head(statement)
@@ -130,7 +131,7 @@ class _Lowering(StageMaker):
                 place,
             )
         names: dict[str, Value] = {}
-        variables: list[int] = []
+        variables: list[Variable] = []
         for index, extent in zip(indices, statement.extents, strict=True):
             pack = isinstance(index, syntax.Pack)
             name = index.operand if isinstance(index, syntax.Pack) else index
@@ -146,8 +147,8 @@ class _Lowering(StageMaker):
             bound, names[name.name] = self.evaluator.index.bind_variables(
                 extents, len(variables), pack
             )
-            variables += [self.builder.variable(v) for v in bound]
-        domain = tuple(self.builder.variables[v].extent for v in variables)
+            variables += [v.free[0] for v in bound]
+        domain = tuple(v.extent for v in variables)
         if sizes is not None and domain != sizes:
             raise DmlcError(
                 f"'{statement.name.text}' has sizes {show_sizes(sizes)}, but is defined over "
@@ -160,19 +161,19 @@ class _Lowering(StageMaker):
                 f"{MAXIMUM_RANK}",
                 place,
             )
-        return Scope(names, depth=len(variables)), Domain(tuple(variables), domain)
+        return Scope(names, depth=len(variables)), tuple(variables)
 
     def check_element(self, value: Value, statement: syntax.Assignment) -> None:
         """Holds what an indexed statement assigns to being one element."""
         name, place = statement.name.text, statement.value.span
-        if isinstance(value, tuple | Pack):
-            count = len(entries(value))
+        if isinstance(value, tuple):
+            count = len(value)
             raise DmlcError(
                 f"one element of '{name}' is defined here, but {span_text(place)} is an array of "
                 f"{count} values",
                 place,
             )
-        if isinstance(value, Element) and self.builder.shape(value) is not None:
+        if shape_of(value) is not None:
             raise DmlcError(
                 f"one element of '{name}' is defined here, but {span_text(place)} is a whole "
                 "tensor: index it",
@@ -182,31 +183,21 @@ class _Lowering(StageMaker):
     # Names --------------------------------------------------------------------------------
 
     def define_local(
-        self, value: Value, statement: syntax.Assignment, domain: Domain | None
+        self, value: Value, statement: syntax.Assignment, variables: tuple[Variable, ...] | None
     ) -> Value:
-        if domain is not None:
-            return self.define_indexed_local(value, statement, domain)
-        if not isinstance(value, Element) or self.builder.loaded(value) is not None:
+        """A stage for a local that is a tensor. By index, what has no type of its own is INT32,
+        INT64 or FLOAT32."""
+        place = statement.value.span
+        if variables is not None:
+            value = self.builder.conversions.weak(value, place)
+            value = self.builder.folds.settle(value, place)
+        elif not isinstance(value, Node) or self.builder.nodes.loaded(value) is not None:
             return value
-        dtype, shape = self.builder.dtype(value), self.builder.shape(value)
-        if not isinstance(dtype, DataType) or shape is None:
+        extents = value.shape if variables is None else tuple(v.extent for v in variables)
+        if not isinstance(value.dtype, DataType) or extents is None:
             return value
-        return self.add_stage(statement.name.text, dtype, value, shape, statement.span)
-
-    def define_indexed_local(
-        self, value: Value, statement: syntax.Assignment, domain: Domain
-    ) -> Value:
-        """A stage for a local; what has no type of its own is INT32, INT64 or FLOAT32."""
-        builder, place = self.builder, statement.value.span
-        element = builder.weak(value, place)
-        found = builder.dtype(element)
-        if not isinstance(found, DataType) or found is DataType.INDEX:
-            element = builder.settle(element, place)
-        dtype = builder.dtype(element)
-        if not isinstance(dtype, DataType):
-            raise InternalError("a local has a type", place)
         name = statement.name.text
-        return self.add_stage(name, dtype, element, domain.extents, statement.span, domain)
+        return self.add_stage(name, value.dtype, value, extents, statement.span, variables)
 
     def define_output(
         self,
@@ -214,30 +205,27 @@ class _Lowering(StageMaker):
         value: Value,
         statement: syntax.Assignment,
         number: int,
-        domain: Domain | None,
+        variables: tuple[Variable, ...] | None = None,
     ) -> Value:
         name, place = tensor.name, statement.value.span
         dtype = self.binding.dtype(name, place)
         compute = dtype.compute
-        if isinstance(value, Element):
-            found = self.builder.dtype(value)
-            free = self.builder.takes_type(value)
-            if isinstance(found, DataType) and found is not compute and not free:
-                raise DmlcError(
-                    f"'{name}' is {dtype.name}, but the value assigned to it is "
-                    f"{found.name}: write cast(..., {dtype.name})",
-                    place,
-                )
-        element = self.builder.adapt(value, compute, place)
+        if isinstance(value, Node) and value.dtype is not compute and not value.takes_type:
+            raise DmlcError(
+                f"'{name}' is {dtype.name}, but the value assigned to it is "
+                f"{type_name(value.dtype)}: write cast(..., {dtype.name})",
+                place,
+            )
+        element = self.builder.conversions.adapt(value, compute, place)
         if tensor.sizes is None and not self.binding.symbolic:
-            if domain is None:
-                self.inferred[name] = self.builder.shape(element)
+            if variables is None:
+                self.inferred[name] = element.shape
                 return element
             # A stage, so that statements after it can read the output by index.
-            self.inferred[name] = domain.extents
-            return self.add_stage(name, compute, element, domain.extents, statement.span, domain)
+            self.inferred[name] = extents = tuple(v.extent for v in variables)
+            return self.add_stage(name, compute, element, extents, statement.span, variables)
         extents = self.binding.extents(name, statement.span)
-        shape = self.builder.shape(element)
+        shape = element.shape
         if shape is not None and join_shapes(shape, extents) != extents:
             raise DmlcError(
                 f"'{name}' has sizes {show_sizes(extents)}, but the value assigned to it has "
@@ -246,10 +234,10 @@ class _Lowering(StageMaker):
             )
         span = statement.span
         if dtype.is_storage_only and self.last_read.get(name, -1) > number:
-            element = self.add_stage(f"{name}_value", compute, element, extents, span, domain)
+            element = self.add_stage(f"{name}_value", compute, element, extents, span, variables)
             self.add_stage(name, dtype, element, extents, span)
             return element
-        return self.add_stage(name, dtype, element, extents, span, domain)
+        return self.add_stage(name, dtype, element, extents, span, variables)
 
     # Arrays of tensors --------------------------------------------------------------------
 
@@ -263,12 +251,12 @@ class _Lowering(StageMaker):
         self.evaluator.targets = [self.binding.sizes(m.name, statement.span) for m in members]
         value = self.evaluator.evaluate(statement.value)
         self.evaluator.targets = None
-        items = entries(value) if isinstance(value, tuple | Pack) else ()
+        items = value if isinstance(value, tuple) else ()
         if len(items) != len(members):
             message = f"'{statement.name.text}' is an array of tensors: write split(X, axis: A)"
             raise DmlcError(message, statement.value.span)
         for member, item in zip(members, items, strict=True):
-            self.define_output(member, item, statement, number, None)
+            self.define_output(member, item, statement, number)
         return value
 
     def function(self) -> ir.Function:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dmlc.binding.builder import span_text
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, BoundTensor, match_dimensions
 from dmlc.binding.tensors import TensorDesc, show_sizes
-from dmlc.binding.values import Constant, show
+from dmlc.binding.values import Constant, show, span_text
 from dmlc.ir.verify import overlaps
 from dmlc.language import syntax
 from dmlc.language.builtins import FACTS

@@ -18,29 +18,29 @@ from typing import TypeAlias, cast
 
 from dmlc import ir
 from dmlc.binding.attributes import any_member
-from dmlc.binding.builder import span_text
+from dmlc.binding.builder import Builder
 from dmlc.binding.call_errors import explain_at_call
 from dmlc.binding.compute import lower_compute
+from dmlc.binding.emission import Emission
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
-from dmlc.binding.indexing import Indexing
-from dmlc.binding.nodes import Element, Emission, Pack, Value, Weak
+from dmlc.binding.nodes import Form, Node, Value, Weak, is_constant
 from dmlc.binding.operator import Description, Operator
 from dmlc.binding.scope import Scope
 from dmlc.binding.stages import StageMaker, drop_unread, find_in_place, rename_stage
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import TensorDesc, show_sizes
-from dmlc.binding.values import Constant, whole_number
+from dmlc.binding.values import Constant, span_text, whole_number
 from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
 from dmlc.language.builtins import GRAPH_FUNCTIONS
 from dmlc.language.check_graph import as_tensor_type, called_name
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
 from dmlc.language.walk import Step, Visit, subexpressions
-from dmlc.scalars import DataType
+from dmlc.scalars import DataType, find_data_type
 from dmlc.source import DmlcError, Span
 
-_Output: TypeAlias = Element | tuple[Element, ...]
+_Output: TypeAlias = Node | tuple[Node, ...]
 """What a call gives for a row of its tensor table: several for an array of outputs."""
 
 
@@ -91,8 +91,8 @@ class _GraphLowering(StageMaker):
     def make_evaluator(self) -> Evaluator:
         return _GraphEvaluator(self.binding, self.builder, self)
 
-    def load(self, name: str) -> Element:
-        return self.builder.load(name, self.types[name], self.extents[name])
+    def load(self, name: str) -> Node:
+        return self.builder.nodes.load(name, self.types[name], self.extents[name])
 
     def append(self, stage: ir.Stage, emission: Emission) -> None:
         super().append(stage, emission)
@@ -111,17 +111,17 @@ class _GraphLowering(StageMaker):
 
     def define_value(self, statement: syntax.GraphStatement, value: Value) -> Value:
         """What a name stands for: a stage, unless it renames a tensor or holds none."""
-        if not isinstance(value, Element) or self.builder.loaded(value) is not None:
+        if not isinstance(value, Node) or self.builder.nodes.loaded(value) is not None:
             return value
-        if self.builder.shape(value) is None or isinstance(self.builder.dtype(value), Weak):
+        if value.shape is None or isinstance(value.dtype, Weak):
             return value
         return self.hold(value, statement.name.text, statement.span)
 
     def define_output(self, statement: syntax.GraphStatement, value: Value) -> Value:
         name, span = statement.name.text, statement.value.span
-        if not isinstance(value, Element) or self.builder.shape(value) is None:
+        if not isinstance(value, Node) or value.shape is None:
             raise DmlcError(f"output '{name}' is one value, and must be a tensor", span)
-        tensor = self.builder.loaded(value)
+        tensor = self.builder.nodes.loaded(value)
         own = tensor is not None and tensor not in self.inputs and tensor not in self.results
         if tensor is None or (not own and tensor != name) or tensor in self.renamed:
             tensor = name
@@ -131,29 +131,29 @@ class _GraphLowering(StageMaker):
         self.results.append(name)
         return value
 
-    def hold(self, value: Element, name: str, span: Span) -> Element:
+    def hold(self, value: Node, name: str, span: Span) -> Node:
         """A stage of that name, of the data type that the value has as a tensor."""
         dtype = self.storage(value)
-        shape = self.builder.shape(value) or ()
-        value = self.builder.adapt(value, dtype.compute, span)
+        shape = value.shape or ()
+        value = self.builder.conversions.adapt(value, dtype.compute, span)
         return self.add_stage(name, dtype, value, shape, span)
 
-    def storage(self, value: Element) -> DataType:
+    def storage(self, value: Node) -> DataType:
         """The data type of a value as a tensor: that of the tensors it is computed from, where
         they are stored alike; FLOAT32 where it is computed from several floating-point types."""
-        dtype = self.builder.dtype(value)
+        dtype = value.dtype
         if dtype is Weak.INTEGER or dtype is DataType.INDEX:
             return DataType.INT32
         if isinstance(dtype, DataType) and dtype is not DataType.FLOAT32:
             return dtype
         found = dict.fromkeys(
-            t for t in self.builder.list_types(value, self.types) if t.compute is DataType.FLOAT32
+            t for t in _list_types(value, self.types) if t.compute is DataType.FLOAT32
         )
         return next(iter(found)) if len(found) == 1 else DataType.FLOAT32
 
-    def describe(self, value: Element) -> tuple[str, TensorDesc]:
+    def describe(self, value: Node) -> tuple[str, TensorDesc]:
         """The tensor that holds a value, and its description."""
-        name = self.builder.loaded(value) or ""
+        name = self.builder.nodes.loaded(value) or ""
         given = self.inputs.get(name)
         if given is not None:
             return name, given
@@ -242,6 +242,28 @@ class _GraphLowering(StageMaker):
         return ir.Result(stage.name, wanted.stored_strides)
 
 
+def _list_types(value: Node, types: Mapping[str, DataType]) -> list[DataType]:
+    """The types that a value is computed from: those that casts name, and those of the tensors
+    whose elements are read, which `types` has. What only decides between values, or is compared,
+    is left out."""
+    found: dict[DataType, None] = {}
+    seen: set[Node] = set()
+    pending = [value]
+    while pending:
+        node = pending.pop()
+        if node in seen or node.dtype is DataType.BOOL:
+            continue
+        seen.add(node)
+        named = find_data_type(str(node.payload)) if node.form is Form.CAST else None
+        if node.form in (Form.LOAD, Form.READ):
+            named = types[str(node.payload)]
+        if named is not None:
+            found[named] = None
+            continue
+        pending.extend(reversed(node.operands))
+    return list(found)
+
+
 def _entry(name: str) -> str:
     """The number at the end of `OutputTensors_0`."""
     return name.rpartition("_")[2]
@@ -250,7 +272,7 @@ def _entry(name: str) -> str:
 class _GraphEvaluator(Evaluator):
     """Expressions of a graph: calls of operators, and their outputs."""
 
-    def __init__(self, binding: Binding, builder: Indexing, lowering: _GraphLowering) -> None:
+    def __init__(self, binding: Binding, builder: Builder, lowering: _GraphLowering) -> None:
         super().__init__(binding, builder, GRAPH_FUNCTIONS)
         self.lowering = lowering
         self.outputs: dict[str, Mapping[str, _Output]] = {}
@@ -279,7 +301,7 @@ class _GraphEvaluator(Evaluator):
         match expression:
             case syntax.Member():
                 found = self._output(expression)
-                if isinstance(found, Element):
+                if isinstance(found, Node):
                     return found
             case syntax.Index(base=syntax.Member() as base):
                 found = self._output(base)
@@ -295,7 +317,7 @@ class _GraphEvaluator(Evaluator):
         return super().visit(expression, scope, expected)
 
     def _entry(
-        self, expression: syntax.Index, found: tuple[Element, ...], scope: Scope
+        self, expression: syntax.Index, found: tuple[Node, ...], scope: Scope
     ) -> Step[Value]:
         number = whole_number((yield self.visit(expression.indices[0], scope)))
         entry = None if number is None else find_entry(number, len(found))
@@ -339,9 +361,7 @@ class _GraphEvaluator(Evaluator):
                 descs: list[TensorDesc] = []
                 for number, item in enumerate(value.items if listed else (value,)):
                     entry = ir_name(f"{label}[{number}]") if listed else label
-                    held: Element = yield self._tensor_argument(
-                        item, label, f"{stem}_{entry}", scope
-                    )
+                    held: Node = yield self._tensor_argument(item, label, f"{stem}_{entry}", scope)
                     tensors[entry], desc = lowering.describe(held)
                     descs.append(desc)
                 described[label] = descs if listed else descs[0]
@@ -359,8 +379,7 @@ class _GraphEvaluator(Evaluator):
             self.outputs[stem] = outputs
         # What has several outputs, of which none may be read, is never read as a whole: the
         # checker refuses it.
-        only = next(iter(outputs.values()), ())
-        return only if isinstance(only, Element) else Pack(only)
+        return next(iter(outputs.values()), ())
 
     def _bind(
         self,
@@ -390,13 +409,13 @@ class _GraphEvaluator(Evaluator):
         attribute = operator.attribute(label)
         expected = None if attribute is None else any_member(attribute)
         found: Value = yield self.visit(value, scope, expected)
-        if isinstance(found, Element | Pack):
-            raise DmlcError(
-                f"attribute '{label}' must be known when the graph is compiled, and "
-                f"{span_text(value.span)} depends on the elements of a tensor",
-                value.span,
-            )
-        return found
+        if is_constant(found):
+            return found
+        raise DmlcError(
+            f"attribute '{label}' must be known when the graph is compiled, and "
+            f"{span_text(value.span)} depends on the elements of a tensor",
+            value.span,
+        )
 
     def _stated(self, value: syntax.Expression) -> Description | Sequence[Description]:
         """The type and sizes that a call states for an output, or for each of an array."""
@@ -412,14 +431,14 @@ class _GraphEvaluator(Evaluator):
 
     def _tensor_argument(
         self, value: syntax.Expression, label: str, name: str, scope: Scope
-    ) -> Step[Element]:
+    ) -> Step[Node]:
         """A tensor that an operator is given, held by a stage or an input."""
         found: Value = yield self.visit(value, scope)
-        if not isinstance(found, Element) or self.built().shape(found) is None:
+        if not isinstance(found, Node) or found.shape is None:
             raise DmlcError(
                 f"'{label}' takes a tensor, but {span_text(value.span)} is one value", value.span
             )
-        if self.built().loaded(found) is not None:
+        if self.built().nodes.loaded(found) is not None:
             return found
         return self.lowering.hold(found, name, value.span)
 
@@ -427,13 +446,13 @@ class _GraphEvaluator(Evaluator):
         """A cast of a tensor is a tensor of the type it names: `cast(x, FLOAT32)` of a FLOAT16 one
         too, though nothing is computed then."""
         builder = self.built()
-        if not isinstance(value, Element) or builder.shape(value) is None:
+        if not isinstance(value, Node) or value.shape is None:
             return super().convert(value, to, span)
-        tensor = builder.loaded(value)
+        tensor = builder.nodes.loaded(value)
         if tensor is not None and self.lowering.types[tensor] is to:
             return value
-        made = builder.cast(value, to, span)
-        return builder.name_type(value, to) if made == value else made
+        made = builder.conversions.cast(value, to, span)
+        return builder.conversions.convert(value, to, to.name) if made is value else made
 
 
 def _read_outputs(graph: syntax.Graph) -> Mapping[str, Sequence[str]]:

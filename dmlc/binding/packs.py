@@ -7,35 +7,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import cast
 
-from dmlc.binding.builder import span_text
-from dmlc.binding.nodes import Element, Pack, Value
-from dmlc.binding.values import Constant
+from dmlc.binding.nodes import Value
+from dmlc.binding.values import span_text
 from dmlc.source import DmlcError, Note, Span, counted
-
-
-def entries(array: tuple[Constant, ...] | Pack) -> tuple[Value, ...]:
-    return array.items if isinstance(array, Pack) else array
-
-
-def make_array(items: Sequence[Value]) -> Value:
-    """An array of these entries: a plain tuple where all are known at compile time."""
-    if any(isinstance(item, Element | Pack) for item in items):
-        return Pack(tuple(items))
-    return tuple(cast("Constant", item) for item in items)
 
 
 def zip_arrays(values: Sequence[Value], span: Span) -> list[tuple[Value, ...]]:
     """The entries of arrays side by side; what is no array stands beside each. Raises `DmlcError`
     for arrays of different lengths."""
-    lengths = {len(entries(v)) for v in values if isinstance(v, tuple | Pack)}
+    lengths = {len(v) for v in values if isinstance(v, tuple)}
     if len(lengths) > 1:
         shown = " and ".join(str(n) for n in sorted(lengths))
         raise DmlcError(f"arrays of {shown} values cannot be combined element by element", span)
     return [
-        tuple(entries(v)[k] if isinstance(v, tuple | Pack) else v for v in values)
-        for k in range(lengths.pop())
+        tuple(v[k] if isinstance(v, tuple) else v for v in values) for k in range(lengths.pop())
     ]
 
 
@@ -54,19 +40,18 @@ class Expansion:
     first: Span | None = None
     """That array."""
 
-    def take(self, array: tuple[Constant, ...] | Pack, span: Span) -> Value:
+    def take(self, array: tuple[Value, ...], span: Span) -> Value:
         """The entry of an array at the axis at hand. Raises `DmlcError` where arrays of different
         lengths meet, and `EmptyPack` where there is no entry."""
-        items = entries(array)
         if self.length is None or self.first is None:
-            self.length, self.first = len(items), span
-        elif self.length != len(items):
+            self.length, self.first = len(array), span
+        elif self.length != len(array):
             raise DmlcError(
                 f"{span_text(self.first)} has {counted(self.length, 'entry', 'entries')} and "
-                f"{span_text(span)} has {len(items)}: what one '...' expands has one length",
+                f"{span_text(span)} has {len(array)}: what one '...' expands has one length",
                 self.span,
-                [Note(f"{len(items)} here", span)],
+                [Note(f"{len(array)} here", span)],
             )
-        if not items:
+        if not array:
             raise EmptyPack
-        return items[self.axis]
+        return array[self.axis]

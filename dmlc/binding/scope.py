@@ -11,12 +11,11 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.binding.builder import span_text
+from dmlc.binding.builder import Builder
 from dmlc.binding.facts import Binding, ir_name
-from dmlc.binding.indexing import Indexing
-from dmlc.binding.nodes import Element, Pack, Value
-from dmlc.binding.packs import Expansion, entries, make_array, zip_arrays
-from dmlc.binding.values import apply_constant, cast_constant
+from dmlc.binding.nodes import Node, Value, shape_of
+from dmlc.binding.packs import Expansion, zip_arrays
+from dmlc.binding.values import apply_constant, cast_constant, span_text
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import Visit
@@ -39,17 +38,17 @@ class Scope:
     """The index variables bound around this place, in functions and their callers together."""
     expansion: Expansion | None = None
     """The `...` that this place is expanded by, if it is: arrays stand for one entry."""
-    guards: tuple[Element, ...] = ()
+    guards: tuple[Node, ...] = ()
     """What the `where` of the reduction around this place says: points where it does not hold are
     left out."""
-    conditions: tuple[Element, ...] = ()
+    conditions: tuple[Node, ...] = ()
     """What else holds where the value at this place counts: it chooses between values."""
 
     def outside(self) -> Scope:
         """The same names where arrays stand for themselves."""
         return self if self.expansion is None else dataclasses.replace(self, expansion=None)
 
-    def under(self, conditions: tuple[Element, ...]) -> Scope:
+    def under(self, conditions: tuple[Node, ...]) -> Scope:
         """The same names where further conditions hold."""
         if not conditions:
             return self
@@ -57,7 +56,7 @@ class Scope:
 
     def entry(self, value: Value, span: Span) -> Value:
         """An array's entry along the axis at hand, inside an expansion; anything else as it is."""
-        if self.expansion is None or not isinstance(value, tuple | Pack):
+        if self.expansion is None or not isinstance(value, tuple):
             return value
         return self.expansion.take(value, span)
 
@@ -74,21 +73,21 @@ class Scope:
 
 TOP = Scope({})
 
-_Maker: TypeAlias = Callable[[list[Element]], Value]
+_Maker: TypeAlias = Callable[[list[Node]], Value]
 
 
 class Evaluating(abc.ABC):
     """Expressions of one binding. Without a `builder`, elements of tensors may not be read."""
 
-    def __init__(self, binding: Binding, builder: Indexing | None = None) -> None:
+    def __init__(self, binding: Binding, builder: Builder | None = None) -> None:
         self.binding = binding
         self.builder = builder
         self.locals: dict[str, Value | DmlcError] = {}
         """What each name assigned so far stands for; an error where its definition failed."""
         self.functions: dict[str, FunctionDefinition] = dict(binding.operator.functions)
-        self.materialize: Callable[[Element, Span], Element] | None = None
+        self.materialize: Callable[[Node, Span], Node] | None = None
         """Has a tensor hold a computation on whole tensors, so that its elements can be read."""
-        self.place: Callable[[tuple[int, ...], _Maker, Span], Element] | None = None
+        self.place: Callable[[tuple[int, ...], _Maker, Span], Node] | None = None
         """Makes a tensor of some sizes from what gives its element at each position."""
         self.targets: list[tuple[int, ...]] | None = None
         """The sizes of the outputs that the expression at hand is to give, if it gives several."""
@@ -100,7 +99,7 @@ class Evaluating(abc.ABC):
         """The value of an expression. `expected` is a value this one is compared with: it says
         which enum a name is of."""
 
-    def built(self) -> Indexing:
+    def built(self) -> Builder:
         if self.builder is None:
             raise InternalError("an element without a builder")
         return self.builder
@@ -109,7 +108,7 @@ class Evaluating(abc.ABC):
         message = f"{what} {span_text(span)} needs the sizes of its tensors".lstrip()
         return DmlcError(message, span, ["give a description with sizes for each input"])
 
-    def tensor(self, name: str, span: Span) -> Element:
+    def tensor(self, name: str, span: Span) -> Node:
         if self.builder is None:
             raise DmlcError(
                 f"the elements of '{name}' are not known at compile time: use a fact about it, "
@@ -117,7 +116,7 @@ class Evaluating(abc.ABC):
                 span,
             )
         extents = self.binding.extents(name, span)
-        return self.builder.load(ir_name(name), self.binding.dtype(name, span), extents)
+        return self.builder.nodes.load(ir_name(name), self.binding.dtype(name, span), extents)
 
     def names_tensors(self, expression: syntax.Expression) -> bool:
         """Whether this is the name of an array of tensors."""
@@ -133,32 +132,31 @@ class Evaluating(abc.ABC):
         self, name: str, values: Sequence[Value], spans: Sequence[Span], span: Span
     ) -> Value:
         """A scalar operation; arrays go entry by entry."""
-        constants = [v for v in values if not isinstance(v, Element | Pack | tuple)]
+        constants = [v for v in values if not isinstance(v, Node | tuple)]
         if len(constants) == len(values):
             return apply_constant(OPERATIONS[name], constants, span)
-        if any(isinstance(v, tuple | Pack) for v in values) and self.are_places(values):
+        if any(isinstance(v, tuple) for v in values) and self.are_places(values):
             each = zip_arrays(values, span)
-            return make_array([self.combine(name, v, spans, span) for v in each])
-        return self.built().apply(OPERATIONS[name], values, spans, span)
+            return tuple(self.combine(name, v, spans, span) for v in each)
+        return self.built().operations.apply(name, values, span, spans)
 
     def are_places(self, values: Sequence[Value]) -> bool:
         """Whether no whole tensor is among some values."""
         return all(
-            self.built().shape(v) is None
+            shape_of(v) is None
             for value in values
-            for v in (entries(value) if isinstance(value, tuple | Pack) else (value,))
-            if isinstance(v, Element)
+            for v in (value if isinstance(value, tuple) else (value,))
         )
 
     def join(self, symbol: str, left: Value, right: Value, span: Span, first: Span) -> Value:
         """`&&` or `||`: a known `true &&` or `false ||` leaves the other side, which has to be a
         boolean."""
-        if isinstance(left, tuple | Pack) or isinstance(right, tuple | Pack):
+        if isinstance(left, tuple) or isinstance(right, tuple):
             pairs = zip_arrays([left, right], span)
-            return make_array([self.join(symbol, a, b, span, first) for a, b in pairs])
+            return tuple(self.join(symbol, a, b, span, first) for a, b in pairs)
         for side, other in ((left, right), (right, left)):
-            if isinstance(side, bool) and isinstance(other, Element):
-                if self.built().dtype(other) is not DataType.BOOL:
+            if isinstance(side, bool) and isinstance(other, Node):
+                if other.dtype is not DataType.BOOL:
                     message = f"'{symbol}' takes booleans, but one side is a number"
                     raise DmlcError(message, span)
                 return other if side == (symbol == "&&") else side
@@ -167,9 +165,11 @@ class Evaluating(abc.ABC):
 
     def convert(self, value: Value, to: DataType, span: Span) -> Value:
         """What `cast` gives."""
-        if isinstance(value, Element):
-            return self.built().cast(value, to, span)
-        if isinstance(value, tuple | Pack):
-            return make_array([self.convert(v, to, span) for v in entries(value)])
+        if isinstance(value, Node):
+            return self.built().conversions.cast(value, to, span)
+        if isinstance(value, tuple):
+            return tuple(self.convert(v, to, span) for v in value)
         made = cast_constant(value, to, span)
-        return made if self.builder is None else self.builder.adapt(made, to.compute, span)
+        if self.builder is None:
+            return made
+        return self.builder.conversions.adapt(made, to.compute, span)

@@ -10,11 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from dmlc.binding.builder import span_text
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
 from dmlc.binding.tensors import TensorDesc, refuse_excess, show_sizes
-from dmlc.binding.values import show, whole_number
+from dmlc.binding.values import show, span_text, whole_number
 from dmlc.language import syntax
 from dmlc.language.walk import names_read
 from dmlc.scalars import DataType, find_data_type

@@ -9,16 +9,15 @@ import itertools
 from collections.abc import Callable
 
 from dmlc import ir
-from dmlc.binding.builder import span_text
 from dmlc.binding.indexed import IndexNotation
-from dmlc.binding.indexing import Place
-from dmlc.binding.nodes import Element, Value
-from dmlc.binding.packs import make_array
+from dmlc.binding.nodes import Node, Value
+from dmlc.binding.reads import Place
 from dmlc.binding.scope import Evaluating
 from dmlc.binding.tensors import show_sizes
+from dmlc.binding.values import span_text
 from dmlc.language.arrays import read_axes
 from dmlc.language.builtins import Given
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import DataType
 from dmlc.source import DmlcError, Span
 
 
@@ -29,12 +28,11 @@ class TensorArrays:
         self._on = on
         self._index = index
 
-    def shaped(self, name: str, value: Value, span: Span) -> tuple[Element, tuple[ir.Extent, ...]]:
+    def shaped(self, name: str, value: Value, span: Span) -> tuple[Node, tuple[ir.Extent, ...]]:
         """A value that has a shape, and the shape. `name` is what it is given to."""
-        shape = self._on.built().shape(value) if isinstance(value, Element) else None
-        if not isinstance(value, Element) or shape is None:
+        if not isinstance(value, Node) or value.shape is None:
             raise DmlcError(f"'{name}' takes a tensor, but {span_text(span)} has no sizes", span)
-        return value, shape
+        return value, value.shape
 
     def join(self, given: Given) -> Value:
         """`join(InputTensors, axis: A)`"""
@@ -53,8 +51,8 @@ class TensorArrays:
         return self._split(value, axis, given.span, place)
 
     def _place_in(
-        self, value: Element, axis: int, offset: int, span: Span
-    ) -> Callable[[list[Element]], Element]:
+        self, value: Node, axis: int, offset: int, span: Span
+    ) -> Callable[[list[Node]], Node]:
         """What reads a tensor so many places further along an axis; a position before it or after
         it reads its edge."""
         builder = self._on.built()
@@ -62,20 +60,20 @@ class TensorArrays:
         size = self._known_shape(value, span)[axis]
         place = Place(span, (), ())
 
-        def read(at: list[Element]) -> Element:
+        def read(at: list[Node]) -> Node:
             moved = at[axis]
             if offset:
-                moved = builder.apply(OPERATIONS["add"], [moved, offset], [span, span], span)
-            kept = builder.keep_inside(moved, size)
-            return builder.read(tensor, dtype, [*at[:axis], kept, *at[axis + 1 :]], place)
+                moved = builder.operations.apply("add", [moved, offset], span)
+            kept = builder.positions.keep_inside(moved, size)
+            return builder.reads.read(tensor, dtype, [*at[:axis], kept, *at[axis + 1 :]], place)
 
         return read
 
-    def _known_shape(self, value: Element, span: Span) -> tuple[int, ...]:
-        shape = self._on.built().shape(value) or ()
+    def _known_shape(self, value: Node, span: Span) -> tuple[int, ...]:
+        shape = value.shape or ()
         return tuple(e for e in shape if isinstance(e, int))
 
-    def _join(self, parts: list[Element], axis: Value, span: Span, place: Span) -> Value:
+    def _join(self, parts: list[Node], axis: Value, span: Span, place: Span) -> Value:
         """Tensors one after another along an axis; their other sizes are the same."""
         builder = self._on.built()
         if self._on.place is None:
@@ -101,23 +99,24 @@ class TensorArrays:
             (self._place_in(part, at, -start, span), end) for part, start, end in filled
         ] or [(self._zero(parts[0], span), 0)]
 
-        def make(bound: list[Element]) -> Value:
+        def make(bound: list[Node]) -> Value:
             found: Value = readers[-1][0](bound)
             for read, end in reversed(readers[:-1]):
-                before = builder.apply(OPERATIONS["lt"], [bound[at], end], [span, span], span)
-                found = builder.select((before, read(bound), found), (span, span, span), span)
+                before = builder.operations.apply("lt", [bound[at], end], span)
+                found = builder.operations.select((before, read(bound), found), span)
             return found
 
         return self._on.place(whole, make, span)
 
-    def _zero(self, value: Element, span: Span) -> Callable[[list[Element]], Element]:
+    def _zero(self, value: Node, span: Span) -> Callable[[list[Node]], Node]:
         """What gives the elements of a tensor that has none."""
         builder = self._on.built()
-        dtype = builder.dtype(value)
+        dtype = value.dtype
         settled = dtype if isinstance(dtype, DataType) else DataType.FLOAT32
-        return lambda _: builder.adapt(False if settled is DataType.BOOL else 0, settled, span)
+        zero = False if settled is DataType.BOOL else 0
+        return lambda _: builder.conversions.adapt(zero, settled, span)
 
-    def _split(self, value: Element, axis: Value, span: Span, place: Span) -> Value:
+    def _split(self, value: Node, axis: Value, span: Span, place: Span) -> Value:
         """The parts of a tensor along an axis, as long as the outputs say."""
         shape = self._known_shape(value, span)
         (at,) = read_axes((axis,) if isinstance(axis, int) else axis, len(shape), place)
@@ -135,10 +134,10 @@ class TensorArrays:
                 f"{shown}",
                 span,
             )
-        made: list[Element] = []
+        made: list[Node] = []
         for sizes, end in zip(self._on.targets, itertools.accumulate(lengths), strict=True):
             read = self._place_in(value, at, end - sizes[at], span)
             made.append(
                 self._on.place(sizes, read if 0 not in shape else self._zero(value, span), span)
             )
-        return make_array(made)
+        return tuple(made)

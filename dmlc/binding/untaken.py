@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from dmlc.binding.builder import Builder
 from dmlc.binding.facts import Binding
-from dmlc.binding.nodes import Element, Value
+from dmlc.binding.nodes import Node, Value
 from dmlc.ir import POSITIONAL_COMBINERS
 from dmlc.language import syntax
 from dmlc.language.builtins import ARRAY_FUNCTIONS, FUNCTIONS
@@ -37,12 +36,10 @@ class TypeFinder:
     def __init__(
         self,
         binding: Binding,
-        builder: Builder,
         functions: Mapping[str, FunctionDefinition],
         locals_: Mapping[str, Value | DmlcError],
     ) -> None:
         self._binding = binding
-        self._builder = builder
         self._functions = functions
         self._locals = locals_
         self._calls = 0
@@ -88,9 +85,9 @@ class TypeFinder:
         return frozenset(t.compute for t in self._binding.absent.get(name, ()))
 
     def _type_of(self, value: Value) -> Types:
-        if not isinstance(value, Element) or self._builder.takes_type(value):
+        if not isinstance(value, Node) or value.takes_type:
             return _NONE
-        found = self._builder.dtype(value)
+        found = value.dtype
         return frozenset({found}) if isinstance(found, DataType) else _NONE
 
     def _unify(
