@@ -12,7 +12,7 @@ from types import MappingProxyType
 from dmlc.language import syntax
 from dmlc.language.builtins import BUILT_IN
 from dmlc.language.check_expressions import ExpressionChecker
-from dmlc.language.check_functions import find_recursion, order_by_calls
+from dmlc.language.check_functions import order_functions
 from dmlc.language.check_graph import Operators, check_graph
 from dmlc.language.check_operator import Surroundings, check_operator, qualify
 from dmlc.language.definitions import (
@@ -164,8 +164,8 @@ class _Checker:
                 self.checker.fail(f"'{name.text}' is a function of the language", name.span)
             first.setdefault(name.text, function)
             self.functions.setdefault(name.text, FunctionDefinition.of(function))
-        recursive = find_recursion(list(first.values()), self.diagnostics)
-        for function in order_by_calls(list(first.values())):
+        ordered, recursive = order_functions(list(first.values()), self.diagnostics)
+        for function in ordered:
             name = function.name.text
             self.results[name] = self.checker.check_function(function, name in recursive)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dmlc.language import syntax
 from dmlc.language.builtins import BUILT_IN, SENTENCE_FACTS
 from dmlc.language.check_expressions import ExpressionChecker
-from dmlc.language.check_functions import find_recursion
+from dmlc.language.check_functions import order_functions
 from dmlc.language.check_kinds import show_ranks
 from dmlc.language.definitions import (
     AttributeDefinition,
@@ -263,7 +263,7 @@ class _OperatorChecker(ExpressionChecker):
                 names.later_functions[statement.name.text] = statement.name.span
             else:
                 names.later[statement.name.text] = statement.name.span
-        recursive = find_recursion(
+        _, recursive = order_functions(
             [s for s in statements if isinstance(s, syntax.ScalarFunction)], self.diagnostics
         )
         for tensor in names.tensors:
