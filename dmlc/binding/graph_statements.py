@@ -172,7 +172,7 @@ class _GraphLowering(StageMaker):
     ) -> dict[str, _Output]:
         """The outputs of a call, by the rows of its table; `given` is the tensor for each
         parameter. The only output of an operator takes the name of the statement."""
-        outputs = [t for t in operator.levels[-1].tensors if t.output]
+        outputs = operator.newest.outputs
         single = outputs[0].name if len(outputs) == 1 else None
         names = dict(given)
         for stage in function.stages:
@@ -350,7 +350,7 @@ class _GraphEvaluator(Evaluator):
         attributes: dict[str, object] = {}
         for argument in expression.arguments:
             label = "" if argument.name is None else argument.name.text
-            tensor = operator.levels[-1].tensor(label)
+            tensor = operator.newest.tensor(label)
             value = argument.value
             if tensor is None:
                 attributes[label] = yield self._attribute(operator, label, value, scope)
@@ -366,7 +366,7 @@ class _GraphEvaluator(Evaluator):
                     descs.append(desc)
                 described[label] = descs if listed else descs[0]
         named = self.statement is not None and expression is self.statement.value
-        declared = [t for t in operator.levels[-1].tensors if t.output]
+        declared = operator.newest.outputs
         wanted = self.read.get(stem, ()) if named else ()
         if len(declared) == 1:
             wanted = (declared[0].name,)  # The call itself reads it.

@@ -86,7 +86,7 @@ class Operator:
         return list_types(self.definition)
 
     def __repr__(self) -> str:
-        rows = self.definition.levels[-1].tensors
+        rows = self.definition.newest.tensors
         given, found = ([t.name for t in rows if t.output == output] for output in (False, True))
         return f"<operator {self.name}: {list_names(given)} -> {list_names(found)}>"
 
@@ -221,7 +221,7 @@ def read_attributes(given: object) -> Mapping[str, object]:
 
 def _find_level(definition: OperatorDefinition, level: str | None) -> TensorLevel:
     """The tensors of a feature level: the newest not above the one asked for."""
-    newest = definition.levels[-1]
+    newest = definition.newest
     if level is None:
         return newest
     expect_text("level", level, "the name of a feature level")

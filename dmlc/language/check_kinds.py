@@ -124,6 +124,10 @@ class Checking(abc.ABC):
             f"{role} must be {what.value}, but this is {kind.describe()}", span, *notes
         )
 
+    def expect_kind(self, kind: Kind, wanted: Kind, role: str, span: Span) -> None:
+        if not kind.is_unknown and (kind.what, kind.enum) != (wanted.what, wanted.enum):
+            self.fail(f"{role} must be {wanted.describe()}, but this is {kind.describe()}", span)
+
     def agree(self, left: Kind, right: Kind, span: Span, what: str) -> None:
         if left.is_unknown or right.is_unknown:
             return

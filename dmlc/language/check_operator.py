@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
 from dmlc.language import syntax
 from dmlc.language.builtins import BUILT_IN, SENTENCE_FACTS
@@ -12,13 +11,13 @@ from dmlc.language.check_functions import order_functions
 from dmlc.language.check_kinds import show_ranks
 from dmlc.language.definitions import (
     AttributeDefinition,
-    EnumDefinition,
     FunctionDefinition,
     OperatorDefinition,
     TensorDefinition,
     TensorLevel,
     arrays_of_length,
     level_number,
+    qualify,
 )
 from dmlc.language.kinds import (
     NUMBER,
@@ -34,40 +33,29 @@ from dmlc.language.tables import read_attributes, read_tensors, read_types
 from dmlc.source import Diagnostic, Note, Span, counted
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What an operator may use of its file and imports."""
-
-    module: str | None
-    enums: Mapping[str, EnumDefinition]
-    functions: Mapping[str, FunctionDefinition]
-    results: Mapping[str, Kind]
-    """The kind each function gives."""
-
-
-def qualify(module: str | None, name: str) -> str:
-    """A declared name with its module; a dotted one has it already."""
-    return f"{module}.{name}" if module is not None and "." not in name else name
-
-
 def check_operator(
-    operator: syntax.Operator, around: Surroundings, diagnostics: list[Diagnostic]
+    operator: syntax.Operator, module: str | None, names: Names, diagnostics: list[Diagnostic]
 ) -> OperatorDefinition:
-    """The meaning of an operator; adds every mistake to `diagnostics`."""
-    return _OperatorChecker(operator, around, diagnostics).run()
+    """The meaning of an operator of a module; adds every mistake to `diagnostics`. `names` brings
+    the enums and functions of the file, and is filled."""
+    return _OperatorChecker(operator, module, names, diagnostics).run()
 
 
 class _OperatorChecker(ExpressionChecker):
     """Checks the sections of an operator, and the expressions in them."""
 
     def __init__(
-        self, operator: syntax.Operator, around: Surroundings, diagnostics: list[Diagnostic]
+        self,
+        operator: syntax.Operator,
+        module: str | None,
+        names: Names,
+        diagnostics: list[Diagnostic],
     ) -> None:
-        names = Names(enums=dict(around.enums), functions=dict(around.functions))
-        names.results.update(around.results)
         super().__init__(names, diagnostics)
         self.operator = operator
-        self.around = around
+        self.module = module
+        self.functions = dict(names.functions)
+        """Those of the file; `compute` may declare further ones."""
 
     def run(self) -> OperatorDefinition:
         operator = self.operator
@@ -80,10 +68,10 @@ class _OperatorChecker(ExpressionChecker):
             )
         for constraint in operator.constraints or ():
             self.check_constraint(constraint)
-        name = qualify(self.around.module, operator.name.text)
+        name = qualify(self.module, operator.name.text)
         forward = None
         if operator.forward is not None:
-            forward = qualify(self.around.module, operator.forward.text)
+            forward = qualify(self.module, operator.forward.text)
             if forward == name:
                 self.fail(f"operator '{name}' is its own forward", operator.forward.span)
         if operator.compute is not None:
@@ -102,8 +90,8 @@ class _OperatorChecker(ExpressionChecker):
             compute=operator.compute,
             gradient_of=operator.gradient_of,
             examples=operator.examples,
-            functions=self.around.functions,
-            enums=self.around.enums,
+            functions=self.functions,
+            enums=self.names.enums,
             syntax=operator,
         )
 
@@ -165,7 +153,7 @@ class _OperatorChecker(ExpressionChecker):
         table = self.operator.attributes
         if table is None:
             return ()
-        found = read_attributes(table, self.around.enums, self.diagnostics)
+        found = read_attributes(table, self.names.enums, self.diagnostics)
         for attribute in found:
             if attribute.name in self.names.tensors:
                 self.fail(
@@ -197,10 +185,6 @@ class _OperatorChecker(ExpressionChecker):
             self.fail(f"{what} must be one value", value.span)
         else:
             self.expect_kind(kind, wanted, what, value.span)
-
-    def expect_kind(self, kind: Kind, wanted: Kind, role: str, span: Span) -> None:
-        if not kind.is_unknown and (kind.what, kind.enum) != (wanted.what, wanted.enum):
-            self.fail(f"{role} must be {wanted.describe()}, but this is {kind.describe()}", span)
 
     # Constraints --------------------------------------------------------------------------
 

@@ -17,6 +17,11 @@ from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, Note, Source, Span
 
 
+def qualify(module: str | None, name: str) -> str:
+    """A declared name with its module; a dotted one has it already."""
+    return f"{module}.{name}" if module is not None and "." not in name else name
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class EnumDefinition:
     """An enum; `members` maps each name to its value, in order of declaration."""
@@ -120,6 +125,10 @@ class TensorLevel:
     level: str | None
     tensors: tuple[TensorDefinition, ...]
 
+    @property
+    def outputs(self) -> tuple[TensorDefinition, ...]:
+        return tuple(t for t in self.tensors if t.output)
+
     def tensor(self, name: str) -> TensorDefinition | None:
         return next((t for t in self.tensors if t.name == name), None)
 
@@ -162,6 +171,11 @@ class OperatorDefinition:
     @property
     def short_name(self) -> str:
         return self.name.rpartition(".")[2]
+
+    @property
+    def newest(self) -> TensorLevel:
+        """The tensors of the newest feature level."""
+        return self.levels[-1]
 
     def attribute(self, name: str) -> AttributeDefinition | None:
         return next((a for a in self.attributes if a.name == name), None)
