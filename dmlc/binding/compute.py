@@ -23,13 +23,12 @@ from dmlc.binding.conversions import type_name
 from dmlc.binding.facts import Binding, BoundTensor, ir_name
 from dmlc.binding.nodes import Node, Shape, Value, Variable, shape_of
 from dmlc.binding.scope import TOP, Scope
-from dmlc.binding.stages import StageMaker, find_in_place
+from dmlc.binding.stages import StageMaker, make_function
 from dmlc.binding.tensors import MAXIMUM_RANK, show_sizes
 from dmlc.binding.values import span_text
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import expressions_of, subexpressions
-from dmlc.scalars import DataType
 from dmlc.source import DmlcError, InternalError, Span, UnsupportedError, counted
 
 
@@ -187,17 +186,12 @@ class _Lowering(StageMaker):
     ) -> Value:
         """A stage for a local that is a tensor. By index, what has no type of its own is INT32,
         INT64 or FLOAT32."""
-        place = statement.value.span
-        if variables is not None:
-            value = self.builder.conversions.weak(value, place)
-            value = self.builder.folds.settle(value, place)
-        elif not isinstance(value, Node) or self.builder.nodes.loaded(value) is not None:
-            return value
-        extents = value.shape if variables is None else tuple(v.extent for v in variables)
-        if not isinstance(value.dtype, DataType) or extents is None:
-            return value
-        name = statement.name.text
-        return self.add_stage(name, value.dtype, value, extents, statement.span, variables)
+        name, place = statement.name.text, statement.value.span
+        if variables is None:
+            return self.define_tensor(name, value, statement.span)
+        value = self.builder.folds.settle(self.builder.conversions.weak(value, place), place)
+        extents = tuple(v.extent for v in variables)
+        return self.add_stage(name, self.storage(value), value, extents, statement.span, variables)
 
     def define_output(
         self,
@@ -261,30 +255,22 @@ class _Lowering(StageMaker):
 
     def function(self) -> ir.Function:
         binding = self.binding
-        parameters: list[ir.Parameter] = []
-        results: list[ir.Result] = []
-        for tensor in binding.tensors.values():
-            span = tensor.definition.span
-            if tensor.definition.output:
-                results.append(ir.Result(ir_name(tensor.name), tensor.strides))
-            else:
-                parameters.append(
-                    ir.Parameter(
-                        ir_name(tensor.name),
-                        binding.dtype(tensor.name, span),
-                        binding.extents(tensor.name, span),
-                        tensor.strides,
-                        span,
-                    )
-                )
-        return ir.Function(
-            binding.operator.short_name,
-            tuple(parameters),
-            tuple(self.stages),
-            tuple(results),
-            find_in_place(parameters, self.stages, results),
-            binding.operator.syntax.name.span,
-        )
+        parameters = [
+            ir.Parameter(
+                ir_name(t.name),
+                binding.dtype(t.name, t.definition.span),
+                binding.extents(t.name, t.definition.span),
+                t.strides,
+                t.definition.span,
+            )
+            for t in binding.tensors.values()
+            if not t.definition.output
+        ]
+        outputs = [t for t in binding.tensors.values() if t.definition.output]
+        results = [ir.Result(ir_name(t.name), t.strides) for t in outputs]
+        operator = binding.operator
+        span = operator.syntax.name.span
+        return make_function(operator.short_name, parameters, self.stages, results, span)
 
 
 def _head(statement: syntax.Assignment) -> Span:

@@ -49,9 +49,11 @@ class Evaluator(Evaluating):
         it is one; `scope` has the index variables it may use. Raises `DmlcError`."""
         return walk(self.visit(expression, scope, expected))
 
-    def constant(self, expression: syntax.Expression, expected: Value | None = None) -> Constant:
+    def constant(
+        self, expression: syntax.Expression, expected: Value | None = None, scope: Scope = TOP
+    ) -> Constant:
         """The value of an expression that must be known at compile time."""
-        value = self.evaluate(expression, expected)
+        value = self.evaluate(expression, expected, scope)
         if is_constant(value):
             return value
         raise DmlcError(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from dmlc import ir
 from dmlc.binding.attributes import any_member
@@ -24,13 +24,13 @@ from dmlc.binding.compute import lower_compute
 from dmlc.binding.emission import Emission
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
-from dmlc.binding.nodes import Form, Node, Value, Weak, is_constant
+from dmlc.binding.nodes import Form, Node, Value, Weak
 from dmlc.binding.operator import Description, Operator
 from dmlc.binding.scope import Scope
-from dmlc.binding.stages import StageMaker, drop_unread, find_in_place, rename_stage
+from dmlc.binding.stages import StageMaker, drop_unread, make_function, rename_stage
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import TensorDesc, show_sizes
-from dmlc.binding.values import Constant, span_text, whole_number
+from dmlc.binding.values import span_text, whole_number
 from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
 from dmlc.language.builtins import GRAPH_FUNCTIONS
@@ -105,17 +105,11 @@ class _GraphLowering(StageMaker):
     def assign(self, statement: syntax.GraphStatement) -> Value:
         """Computes a statement, and gives what reading its name means from here on."""
         value = cast(_GraphEvaluator, self.evaluator).start(statement)
-        return (self.define_output if statement.output else self.define_value)(statement, value)
+        if statement.output:
+            return self.define_output(statement, value)
+        return self.define_tensor(statement.name.text, value, statement.span)
 
     # Values -------------------------------------------------------------------------------
-
-    def define_value(self, statement: syntax.GraphStatement, value: Value) -> Value:
-        """What a name stands for: a stage, unless it renames a tensor or holds none."""
-        if not isinstance(value, Node) or self.builder.nodes.loaded(value) is not None:
-            return value
-        if value.shape is None or isinstance(value.dtype, Weak):
-            return value
-        return self.hold(value, statement.name.text, statement.span)
 
     def define_output(self, statement: syntax.GraphStatement, value: Value) -> Value:
         name, span = statement.name.text, statement.value.span
@@ -125,18 +119,11 @@ class _GraphLowering(StageMaker):
         own = tensor is not None and tensor not in self.inputs and tensor not in self.results
         if tensor is None or (not own and tensor != name) or tensor in self.renamed:
             tensor = name
-            value = self.hold(value, name, statement.span)
+            value = self.hold(name, value, statement.span)
         if tensor != name:
             self.renamed[tensor] = name
         self.results.append(name)
         return value
-
-    def hold(self, value: Node, name: str, span: Span) -> Node:
-        """A stage of that name, of the data type that the value has as a tensor."""
-        dtype = self.storage(value)
-        shape = value.shape or ()
-        value = self.builder.conversions.adapt(value, dtype.compute, span)
-        return self.add_stage(name, dtype, value, shape, span)
 
     def storage(self, value: Node) -> DataType:
         """The data type of a value as a tensor: that of the tensors it is computed from, where
@@ -146,10 +133,8 @@ class _GraphLowering(StageMaker):
             return DataType.INT32
         if isinstance(dtype, DataType) and dtype is not DataType.FLOAT32:
             return dtype
-        found = dict.fromkeys(
-            t for t in _list_types(value, self.types) if t.compute is DataType.FLOAT32
-        )
-        return next(iter(found)) if len(found) == 1 else DataType.FLOAT32
+        found = [t for t in _list_types(value, self.types) if t.compute is DataType.FLOAT32]
+        return found[0] if len(found) == 1 else DataType.FLOAT32
 
     def describe(self, value: Node) -> tuple[str, TensorDesc]:
         """The tensor that holds a value, and its description."""
@@ -211,14 +196,8 @@ class _GraphLowering(StageMaker):
             for given in self.graph.inputs
             for desc in (self.inputs[given.name.text],)
         ]
-        return ir.Function(
-            self.definition.short_name,
-            tuple(parameters),
-            stages,
-            tuple(results),
-            find_in_place(parameters, list(stages), results),
-            self.graph.name.span,
-        )
+        name, span = self.definition.short_name, self.graph.name.span
+        return make_function(name, parameters, stages, results, span)
 
     def result(self, stage: ir.Stage, wanted: Description | None) -> ir.Result:
         """How a result is stored. Raises `DmlcError` where what is wanted is not what there is."""
@@ -353,7 +332,9 @@ class _GraphEvaluator(Evaluator):
             tensor = operator.newest.tensor(label)
             value = argument.value
             if tensor is None:
-                attributes[label] = yield self._attribute(operator, label, value, scope)
+                attribute = operator.attribute(label)
+                expected = None if attribute is None else any_member(attribute)
+                attributes[label] = self.constant(value, expected, scope)
             elif tensor.output:
                 described[label] = self._stated(value)
             else:
@@ -399,31 +380,10 @@ class _GraphEvaluator(Evaluator):
             )
         return bound[key]
 
-    def _attribute(
-        self,
-        operator: OperatorDefinition,
-        label: str,
-        value: syntax.Expression,
-        scope: Scope,
-    ) -> Step[Constant]:
-        attribute = operator.attribute(label)
-        expected = None if attribute is None else any_member(attribute)
-        found: Value = yield self.visit(value, scope, expected)
-        if is_constant(found):
-            return found
-        raise DmlcError(
-            f"attribute '{label}' must be known when the graph is compiled, and "
-            f"{span_text(value.span)} depends on the elements of a tensor",
-            value.span,
-        )
-
-    def _stated(self, value: syntax.Expression) -> Description | Sequence[Description]:
+    def _stated(self, value: syntax.Expression) -> Any:
         """The type and sizes that a call states for an output, or for each of an array."""
         if isinstance(value, syntax.Array):
-            return [self._stated_one(item) for item in value.items]
-        return self._stated_one(value)
-
-    def _stated_one(self, value: syntax.Expression) -> TensorDesc:
+            return [self._stated(item) for item in value.items]
         declared = as_tensor_type(value)
         if declared is None:
             raise DmlcError("a type and sizes are expected, such as FLOAT32[N, C]", value.span)
@@ -440,7 +400,7 @@ class _GraphEvaluator(Evaluator):
             )
         if self.built().nodes.loaded(found) is not None:
             return found
-        return self.lowering.hold(found, name, value.span)
+        return self.lowering.hold(name, found, value.span)
 
     def convert(self, value: Value, to: DataType, span: Span) -> Value:
         """A cast of a tensor is a tensor of the type it names: `cast(x, FLOAT32)` of a FLOAT16 one

@@ -71,6 +71,26 @@ class StageMaker:
         variables = tuple(v.free[0] for v in bound)
         return self.add_stage("element", dtype, element, extents, span, variables)
 
+    def storage(self, value: Node) -> DataType:
+        """The data type of a value as a tensor."""
+        if not isinstance(value.dtype, DataType):
+            raise InternalError("a tensor needs a type")
+        return value.dtype
+
+    def define_tensor(self, name: str, value: Value, span: Span) -> Value:
+        """What a name stands for: a stage, unless it renames a tensor or holds none."""
+        if not isinstance(value, Node) or value.shape is None or isinstance(value.dtype, Weak):
+            return value
+        if self.builder.nodes.loaded(value) is not None:
+            return value
+        return self.hold(name, value, span)
+
+    def hold(self, name: str, value: Node, span: Span) -> Node:
+        """A stage of that name, of the data type that the value has as a tensor."""
+        dtype = self.storage(value)
+        value = self.builder.conversions.adapt(value, dtype.compute, span)
+        return self.add_stage(name, dtype, value, value.shape or (), span)
+
     # Names --------------------------------------------------------------------------------
 
     def define(self, name: str, make: Callable[[], Value]) -> None:
@@ -147,8 +167,20 @@ class StageMaker:
         return take_name(wanted, self.names)
 
 
-def find_in_place(
-    parameters: list[ir.Parameter], stages: list[ir.Stage], results: list[ir.Result]
+def make_function(
+    name: str,
+    parameters: Sequence[ir.Parameter],
+    stages: Sequence[ir.Stage],
+    results: Sequence[ir.Result],
+    span: Span,
+) -> ir.Function:
+    """A function, with what it may compute in place."""
+    in_place = _find_in_place(parameters, stages, results)
+    return ir.Function(name, tuple(parameters), tuple(stages), tuple(results), in_place, span)
+
+
+def _find_in_place(
+    parameters: Sequence[ir.Parameter], stages: Sequence[ir.Stage], results: Sequence[ir.Result]
 ) -> tuple[tuple[str, str], ...]:
     """The results that may be stored over a parameter: each element is read, by the stages that
     lead to this one result, only to compute the element that replaces it."""
