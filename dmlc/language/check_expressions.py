@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dmlc.language import syntax
 from dmlc.language.builtins import (
     ARRAY_FACTS,
-    ARRAY_FUNCTIONS,
     FACTS,
     FUNCTIONS,
     REDUCTIONS,
@@ -19,11 +18,10 @@ from dmlc.language.builtins import (
     Builtin,
 )
 from dmlc.language.check_calls import FOLDS, Calls
-from dmlc.language.check_kinds import Checking, Place, show_ranks
+from dmlc.language.check_kinds import Checking, Expansion, Place, show_ranks
 from dmlc.language.kinds import (
     BOOL,
     NUMBER,
-    NUMBERS,
     PACK,
     STRING,
     TYPE,
@@ -36,7 +34,6 @@ from dmlc.language.kinds import (
     tensor_kind,
 )
 from dmlc.language.limits import TOO_DEEP_CURE
-from dmlc.language.walk import subexpressions
 from dmlc.scalars import data_type_names, find_data_type
 from dmlc.source import Diagnostic, Note, Span, counted
 
@@ -111,7 +108,7 @@ class ExpressionChecker(Checking):
             case syntax.Ternary():
                 return self._ternary(expression, place, expected)
             case syntax.Pack():
-                self.visit(expression.operand, place.within_pack())
+                self.expand(expression, place)
                 message = "'...' stands in an index, an array or a fold, and this is neither"
                 return self.fail(message, expression.span, f"what folds a pack: {FOLDS}")
 
@@ -168,10 +165,9 @@ class ExpressionChecker(Checking):
 
     def _variable(self, expression: syntax.Reference, place: Place) -> Kind:
         kind = place.variables[expression.name]
-        if not kind.pack:
-            return kind
-        form = Form.SCALAR if place.in_pack else Form.ARRAY
-        return dataclasses.replace(kind, form=form, pack=False)
+        if kind.pack:
+            kind = dataclasses.replace(kind, form=Form.ARRAY, pack=False)
+        return kind if place.pack is None else self.per_axis(kind, place)
 
     def _tensor(self, expression: syntax.Reference) -> Kind:
         tensor = self.names.tensors[expression.name]
@@ -267,7 +263,7 @@ class ExpressionChecker(Checking):
                 return self.fail("an array takes one index", expression.span)
             if expression.otherwise is not None:
                 self.fail("'else' belongs to a read of a tensor, not of an array", expression.span)
-            picked = Form.SCALAR if place.in_pack else indices[0].form
+            picked = Form.SCALAR if place.pack is not None else indices[0].form
             return dataclasses.replace(kind, form=picked)
         ranks = kind.ranks if kind.form is Form.TENSOR and not packs else None
         if ranks is not None and count not in ranks:
@@ -296,32 +292,13 @@ class ExpressionChecker(Checking):
         return self.expect_number(kind, "an index", index.span)
 
     def expand(self, pack: syntax.Pack, place: Place) -> Kind:
-        known = any(self._may_be_array(part, place) for part in subexpressions(pack.operand))
-        kind = self.visit(pack.operand, place.within_pack())
-        if not known:
+        expansion = Expansion()
+        kind = self.visit(pack.operand, dataclasses.replace(place, pack=expansion))
+        if not expansion.met and not kind.is_unknown:
             return self.fail(
                 "'...' expands a pack, and there is none in this expression", pack.span
             )
         return kind
-
-    def _may_be_array(self, part: syntax.Expression, place: Place) -> bool:
-        match part:
-            case syntax.Array():
-                return True
-            case syntax.Member(member=syntax.Name(text=name)) if name in FACTS:
-                return FACTS[name].gives is NUMBERS
-            case syntax.Call(function=syntax.Reference(name=name)):
-                return name in ARRAY_FUNCTIONS or name in self.names.functions
-            case syntax.Reference(name=name):
-                kind = place.variables.get(name, self.names.locals.get(name))
-                if kind is not None:
-                    open_form = kind.form in (Form.ARRAY, Form.UNKNOWN)
-                    return kind.pack or place.in_function or open_form
-                if name in self.names.attributes:
-                    return self.names.attributes[name].is_array
-                return self.names.dimensions.get(name) == NUMBERS
-            case _:
-                return False
 
     def _reduce(self, expression: syntax.Reduce, place: Place) -> Kind:
         name = expression.combiner
