@@ -21,7 +21,6 @@ from dmlc.ir import packed_strides
 from dmlc.language import syntax
 from dmlc.language.arrays import read_axes
 from dmlc.language.builtins import (
-    BUILT_IN,
     REDUCTIONS,
     Builtin,
     Given,
@@ -32,7 +31,7 @@ from dmlc.language.builtins import (
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import Step
 from dmlc.scalars import COMBINERS, DataType, combiner_identity
-from dmlc.source import Diagnostic, DmlcError, Note, Span, unknown_name
+from dmlc.source import Diagnostic, DmlcError, Note, Span
 
 _MOST_CALLS = 20_000
 
@@ -59,9 +58,6 @@ class Calls:
         reduction = find_reduction(name, len(call.arguments), named)
         if reduction is not None:
             return (self._reduce_tensor if named else self._reduce)(reduction, call, scope)
-        if name not in self._functions:
-            known = [*self._on.functions, *BUILT_IN]
-            raise DmlcError(unknown_name("function", name, known, call.span))
         return self._built_in(self._functions[name], call, scope)
 
     def _inline(self, function: FunctionDefinition, call: syntax.Call, scope: Scope) -> Step[Value]:

@@ -28,8 +28,8 @@ from dmlc.binding.tensors import MAXIMUM_RANK, show_sizes
 from dmlc.binding.values import span_text
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
-from dmlc.language.walk import expressions_of, subexpressions
-from dmlc.source import DmlcError, InternalError, Span, UnsupportedError, counted
+from dmlc.language.walk import expressions_of, subexpressions, walk
+from dmlc.source import DmlcError, Span, UnsupportedError, counted
 
 
 def lower_compute(binding: Binding) -> ir.Function:
@@ -109,7 +109,7 @@ class _Lowering(StageMaker):
     def bind_indices(
         self,
         statement: syntax.Assignment,
-        indices: Sequence[syntax.Expression],
+        indices: Sequence[syntax.Binding],
         tensor: BoundTensor | None,
     ) -> tuple[Scope, tuple[Variable, ...]]:
         """The index variables of `T[n, y...] = e`: over the sizes stated, or else over T's own,
@@ -118,12 +118,11 @@ class _Lowering(StageMaker):
         if self.binding.symbolic:
             raise self.evaluator.needs_sizes("index notation", place)
         sizes = None if tensor is None else tensor.sizes
-        stated = all(e is not None for e in statement.extents)
+        stated = all(index.extent is not None for index in indices)
         if sizes is None and not stated:
             sizes = self.binding.sizes(statement.name.text, place)
-        packs = any(isinstance(index, syntax.Pack) for index in indices)
         spare = 0 if sizes is None or stated else len(sizes) - len(indices)
-        if spare < -1 or (spare != 0 and not packs):
+        if spare < -1 or (spare != 0 and not any(index.pack for index in indices)):
             raise DmlcError(
                 f"'{statement.name.text}' has {len(sizes or ())} dimensions, but is defined with "
                 f"{counted(len(indices), 'index', 'indices')}",
@@ -131,21 +130,11 @@ class _Lowering(StageMaker):
             )
         names: dict[str, Value] = {}
         variables: list[Variable] = []
-        for index, extent in zip(indices, statement.extents, strict=True):
-            pack = isinstance(index, syntax.Pack)
-            name = index.operand if isinstance(index, syntax.Pack) else index
-            if not isinstance(name, syntax.Reference):
-                raise InternalError("an index variable is a name", index.span)
-            if extent is not None:
-                given = self.evaluator.evaluate(extent)
-                extents = self.evaluator.index.read_extents(given, pack, name.name, extent.span)
-            else:
-                taken = len(sizes or ()) - len(indices) + 1 if pack else 1
-                start = len(variables)
-                extents = list((sizes or ())[start : start + max(taken, 0)])
-            bound, names[name.name] = self.evaluator.index.bind_variables(
-                extents, len(variables), pack
-            )
+        for index in indices:
+            start = len(variables)
+            own = (sizes or ())[start : start + (spare + 1 if index.pack else 1)]
+            binding = self.evaluator.index.bind(index, TOP, start, own)
+            bound, names[index.variable.text] = walk(binding)
             variables += [v.free[0] for v in bound]
         domain = tuple(v.extent for v in variables)
         if sizes is not None and domain != sizes:

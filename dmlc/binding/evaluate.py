@@ -15,8 +15,7 @@ from dmlc.binding.facts import Binding
 from dmlc.binding.guards import list_conditions
 from dmlc.binding.indexed import IndexNotation
 from dmlc.binding.nodes import Node, Value, Weak, is_constant, takes_type
-from dmlc.binding.packs import zip_arrays
-from dmlc.binding.scope import TOP, Evaluating, Scope
+from dmlc.binding.scope import TOP, Evaluating, Scope, zip_arrays
 from dmlc.binding.untaken import TypeFinder
 from dmlc.binding.values import Constant, EnumValue, describe, span_text, whole_number
 from dmlc.language import syntax
@@ -152,12 +151,9 @@ class Evaluator(Evaluating):
 
     def _member(self, expression: syntax.Member, scope: Scope) -> Step[Value]:
         base = expression.base
-        if isinstance(base, syntax.Index) and self.names_tensors(base.base):
+        name = base.span.text
+        if isinstance(base, syntax.Index):
             name: str = yield self.index.entry_name(base, scope)
-        elif isinstance(base, syntax.Reference):
-            name = base.name
-        else:
-            name = ""
         return scope.entry(self._fact(name, expression), expression.span)
 
     def _fact(self, name: str, expression: syntax.Member) -> Value:
@@ -166,8 +162,6 @@ class Evaluator(Evaluating):
             return len(self.binding.members(name))
         if name not in self.binding.definitions:
             raise DmlcError(f"only tensors have facts such as '.{fact}'", span)
-        if fact not in FACTS:
-            raise DmlcError(unknown_name("fact", fact, FACTS, expression.member.span))
         return FACTS[fact].evaluate(self.binding, name, span)
 
     # Operators ----------------------------------------------------------------------------

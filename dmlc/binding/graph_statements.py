@@ -384,10 +384,7 @@ class _GraphEvaluator(Evaluator):
         """The type and sizes that a call states for an output, or for each of an array."""
         if isinstance(value, syntax.Array):
             return [self._stated(item) for item in value.items]
-        declared = as_tensor_type(value)
-        if declared is None:
-            raise DmlcError("a type and sizes are expected, such as FLOAT32[N, C]", value.span)
-        return self.lowering.symbols.desc(declared)
+        return self.lowering.symbols.desc(as_tensor_type(value))
 
     def _tensor_argument(
         self, value: syntax.Expression, label: str, name: str, scope: Scope

@@ -7,12 +7,12 @@ to, what an index variable runs over.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from dmlc.binding.guards import hold_inside, list_conditions
 from dmlc.binding.nodes import Node, Value
-from dmlc.binding.packs import EmptyPack, Expansion
 from dmlc.binding.reads import Place
-from dmlc.binding.scope import Evaluating, Scope
+from dmlc.binding.scope import EmptyPack, Evaluating, Expansion, Scope
 from dmlc.binding.values import describe, show, span_text, whole_number
 from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
@@ -175,20 +175,26 @@ class IndexNotation:
 
     # Reductions ---------------------------------------------------------------------------
 
-    def bind_variables(
-        self, extents: list[int], depth: int, pack: bool
-    ) -> tuple[list[Node], Value]:
-        """Index variables over some extents, and what their name stands for."""
-        builder = self._on.built()
-        variables = [builder.nodes.bind(depth + k, extent) for k, extent in enumerate(extents)]
-        return variables, tuple(variables) if pack else variables[0]
+    def bind(
+        self, binding: syntax.Binding, scope: Scope, depth: int, own: Sequence[int] = ()
+    ) -> Step[tuple[list[Node], Value]]:
+        """The index variables of a binding, and what its name stands for. They run over what it
+        says, or else over `own` sizes."""
+        extents = own
+        if binding.extent is not None:
+            around = scope.outside() if binding.pack else scope
+            value: Value = yield self._on.visit(binding.extent, around)
+            extents = self._read_extents(value, binding, binding.extent.span)
+        nodes = self._on.built().nodes
+        variables = [nodes.bind(depth + k, extent) for k, extent in enumerate(extents)]
+        return variables, tuple(variables) if binding.pack else variables[0]
 
-    def read_extents(self, value: Value, pack: bool, name: str, span: Span) -> list[int]:
+    def _read_extents(self, value: Value, binding: syntax.Binding, span: Span) -> list[int]:
         """What an index variable, or a pack of them, runs over. Raises `DmlcError`."""
-        items = value if isinstance(value, tuple) else (value,)
-        if pack and not isinstance(value, tuple):
+        name, items = binding.variable.text, value if isinstance(value, tuple) else (value,)
+        if binding.pack and not isinstance(value, tuple):
             raise DmlcError(f"'{name}...' needs one extent per axis, and this is one value", span)
-        if isinstance(value, tuple) and not pack:
+        if isinstance(value, tuple) and not binding.pack:
             raise DmlcError(
                 f"'{name}' runs over an array of sizes: write '{name}... : {span.text}'", span
             )
@@ -214,12 +220,10 @@ class IndexNotation:
         variables: list[Node] = []
         names: dict[str, Value] = {}
         for binding in expression.bindings:
-            name, span = binding.variable.text, binding.extent.span
-            around = scope.outside() if binding.pack else scope
-            extent: Value = yield self._on.visit(binding.extent, around)
-            extents = self.read_extents(extent, binding.pack, name, span)
-            depth = scope.depth + len(variables)
-            bound, names[name] = self.bind_variables(extents, depth, binding.pack)
+            bound: list[Node]
+            bound, names[binding.variable.text] = yield self.bind(
+                binding, scope, scope.depth + len(variables)
+            )
             variables += bound
         inner = dataclasses.replace(
             scope,

@@ -1,4 +1,5 @@
-"""Where an expression stands while it is evaluated, and what evaluates the parts of it.
+"""Where an expression stands while it is evaluated, arrays and their entries, and what evaluates
+the parts of it.
 
 `Evaluating` is what index notation and calls, which have modules of their own, know of the
 evaluator: its state, its visits, and what operators make of values.
@@ -14,16 +15,59 @@ from typing import TypeAlias
 from dmlc.binding.builder import Builder
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.nodes import Node, Value, shape_of
-from dmlc.binding.packs import Expansion, zip_arrays
 from dmlc.binding.values import apply_constant, cast_constant, span_text
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import Visit
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.source import DmlcError, InternalError, Note, Span
+from dmlc.source import DmlcError, InternalError, Note, Span, counted
 
 MOST_NOTES = 4
 """How many of the calls around a mistake are shown."""
+
+
+def zip_arrays(values: Sequence[Value], span: Span) -> list[tuple[Value, ...]]:
+    """The entries of arrays side by side; what is no array stands beside each. Raises `DmlcError`
+    for arrays of different lengths."""
+    lengths = {len(v) for v in values if isinstance(v, tuple)}
+    if len(lengths) > 1:
+        shown = " and ".join(str(n) for n in sorted(lengths))
+        raise DmlcError(f"arrays of {shown} values cannot be combined element by element", span)
+    return [
+        tuple(v[k] if isinstance(v, tuple) else v for v in values) for k in range(lengths.pop())
+    ]
+
+
+class EmptyPack(Exception):
+    """What `...` expands has no entries."""
+
+
+@dataclasses.dataclass(slots=True)
+class Expansion:
+    """One `e...` while it is evaluated for one axis after the other."""
+
+    span: Span
+    axis: int = 0
+    length: int | None = None
+    """The number of entries, once an array has been met."""
+    first: Span | None = None
+    """That array."""
+
+    def take(self, array: tuple[Value, ...], span: Span) -> Value:
+        """The entry of an array at the axis at hand. Raises `DmlcError` where arrays of different
+        lengths meet, and `EmptyPack` where there is no entry."""
+        if self.length is None or self.first is None:
+            self.length, self.first = len(array), span
+        elif self.length != len(array):
+            raise DmlcError(
+                f"{span_text(self.first)} has {counted(self.length, 'entry', 'entries')} and "
+                f"{span_text(span)} has {len(array)}: what one '...' expands has one length",
+                self.span,
+                [Note(f"{len(array)} here", span)],
+            )
+        if not array:
+            raise EmptyPack
+        return array[self.axis]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Nothing is computed and nothing about sizes or data types is decided here; bindi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dmlc.language import syntax
 from dmlc.language.builtins import (
@@ -304,25 +304,7 @@ class ExpressionChecker(Checking):
         name = expression.combiner
         if name.text not in REDUCTIONS:
             self.fail_unknown("reduction", name.text, REDUCTIONS, name.span)
-        variables = dict(place.variables)
-        bound: dict[str, Span] = {}
-        for binding in expression.bindings:
-            variable = binding.variable
-            message = f"'{variable.text}' is bound twice in this reduction"
-            self.hold_once(variable, bound, message, "it is bound here first")
-            around = place.outside_pack() if binding.pack else place
-            extent = self.visit(binding.extent, around)
-            self.expect_number(extent, "the extent of a reduction", binding.extent.span)
-            if extent.form is Form.ARRAY and not binding.pack:
-                self.fail(
-                    f"'{variable.text}' runs over an array of sizes: write "
-                    f"'{variable.text}... : {binding.extent.span.text}'",
-                    binding.span,
-                )
-            if extent.form is Form.SCALAR and binding.pack and not extent.is_unknown:
-                message = f"'{variable.text}...' needs one extent per axis, and this is one value"
-                self.fail(message, binding.extent.span)
-            variables[variable.text] = PACK if binding.pack else NUMBER
+        variables = {**place.variables, **self.bind(expression.bindings, place)}
         inner = dataclasses.replace(place, variables=variables)
         if expression.condition is not None:
             condition = self.visit(expression.condition, inner)
@@ -337,6 +319,31 @@ class ExpressionChecker(Checking):
                 "index it, as in X[k]",
             )
         return self.folded(name.text, body, expression.body.span, Form.SCALAR)
+
+    def bind(self, bindings: Sequence[syntax.Binding], place: Place) -> dict[str, Kind]:
+        """The index variables of a reduction, or of an element that is defined."""
+        bound: dict[str, Span] = {}
+        for binding in bindings:
+            name, extent = binding.variable, binding.extent
+            message = f"index variable '{name.text}' is bound twice"
+            self.hold_once(name, bound, message, "it is bound here first")
+            if extent is None:
+                continue
+            kind = self.visit(extent, place.outside_pack() if binding.pack else place)
+            self.expect_number(kind, f"the extent of '{name.text}'", extent.span)
+            if kind.form is Form.ARRAY and not binding.pack:
+                self.fail(
+                    f"'{name.text}' runs over an array of sizes: write "
+                    f"'{name.text}... : {extent.span.text}'",
+                    binding.span,
+                )
+            if kind.form is Form.SCALAR and binding.pack and not kind.is_unknown:
+                message = f"'{name.text}...' needs one extent per axis, and this is one value"
+                self.fail(message, extent.span)
+            if kind.form is Form.TENSOR:
+                message = f"the extent of '{name.text}' is a whole number, and this is a tensor"
+                self.fail(message, extent.span)
+        return {b.variable.text: PACK if b.pack else NUMBER for b in bindings}
 
     # Operators ----------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from dmlc.language.builtins import BUILT_IN, GRAPH_FUNCTIONS
 from dmlc.language.check_expressions import ExpressionChecker
 from dmlc.language.check_kinds import Place
 from dmlc.language.definitions import (
-    AttributeDefinition,
     Library,
     OperatorDefinition,
     TensorDefinition,
@@ -286,7 +285,7 @@ class _GraphChecker(ExpressionChecker):
         if operator is None:
             return UNKNOWN
         self.found[name.text] = operator
-        missing = [r for r in _required(operator, given) if r.name not in given]
+        missing = operator.list_missing(given)
         if missing:
             shown = ", ".join(r.name for r in missing)
             notes = [Note(f"'{r.name}' is declared here", r.span) for r in missing[:4]]
@@ -407,17 +406,3 @@ def _outputs(operator: OperatorDefinition) -> Kind | _Several:
         return Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(first.ranks))
     count = f"{len(outputs)} outputs" if others else "an array of outputs"
     return _Several(count, first.name + ("[0]" if first.array else ""))
-
-
-def _required(
-    operator: OperatorDefinition, given: Mapping[str, Span]
-) -> list[TensorDefinition | AttributeDefinition]:
-    """What a call has to give. An array brings its own length: `AxisCount` for `Axes`."""
-    tensors = [t for t in operator.newest.tensors if not t.optional]
-    attributes = [
-        a
-        for a in operator.attributes
-        if a.default is None
-        and not any(other.name in given for other in operator.arrays_of_length(a.name))
-    ]
-    return [*(t for t in tensors if not t.output or t.array), *attributes]

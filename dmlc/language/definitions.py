@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Protocol
 
 from dmlc.language import syntax
@@ -182,16 +182,26 @@ class OperatorDefinition:
 
     def arrays_of_length(self, name: str) -> tuple[AttributeDefinition, ...]:
         """The array attributes whose length is the attribute of that name: `UINT[AxisCount]`."""
-        return arrays_of_length(self.attributes, name)
+        return tuple(
+            a
+            for a in self.attributes
+            if isinstance(a.length, syntax.Reference) and a.length.name == name
+        )
 
-
-def arrays_of_length(
-    attributes: Iterable[AttributeDefinition], name: str
-) -> tuple[AttributeDefinition, ...]:
-    """The array attributes whose length is the attribute of that name."""
-    return tuple(
-        a for a in attributes if isinstance(a.length, syntax.Reference) and a.length.name == name
-    )
+    def list_missing(self, given: Container[str]) -> list[TensorDefinition | AttributeDefinition]:
+        """What a call has to give and does not. An array brings its own length, `AxisCount` for
+        `Axes`, and where it is missing only it is named."""
+        tensors = [t for t in self.newest.tensors if not t.optional and (not t.output or t.array)]
+        attributes = [
+            a
+            for a in self.attributes
+            if a.default is None
+            and not any(
+                array.default is None or array.name in given
+                for array in self.arrays_of_length(a.name)
+            )
+        ]
+        return [row for row in (*tensors, *attributes) if row.name not in given]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -53,7 +53,11 @@ _UNARY, _POSTFIX = 8, 9
 
 def format_expression(expression: syntax.Expression) -> str:
     """An expression on one line."""
-    return lay_out(_document(expression), 1 << 30, 0, 0)
+    return _on_one_line(_document(expression))
+
+
+def _on_one_line(document: Document) -> str:
+    return lay_out(document, 1 << 30, 0, 0)
 
 
 def _level(node: syntax.Expression) -> int:
@@ -130,11 +134,16 @@ def _argument(argument: syntax.Argument) -> Document:
     return value if argument.name is None else Group((f"{argument.name.text}: ", value))
 
 
+def _binding(binding: syntax.Binding) -> Document:
+    if binding.extent is None:
+        return binding.text
+    return Group((f"{binding.text} : ", _document(binding.extent)))
+
+
 def _reduce(node: syntax.Reduce) -> Document:
     bindings: list[Document] = []
     for number, binding in enumerate(node.bindings):
-        pack = "..." if binding.pack else ""
-        parts: list[Document] = [f"{binding.variable.text}{pack} : ", _document(binding.extent)]
+        parts = [_binding(binding)]
         if number == len(node.bindings) - 1 and node.condition is not None:
             parts += [" where ", _document(node.condition)]
         bindings.append(Group(tuple(parts)))
@@ -494,10 +503,6 @@ def _head(node: syntax.Statement) -> str:
     if isinstance(node, syntax.Assignment):
         if node.indices is None:
             return node.name.text
-        indices: list[str] = []
-        for index, extent in zip(node.indices, node.extents, strict=True):
-            stated = "" if extent is None else f" : {format_expression(extent)}"
-            indices.append(format_expression(index) + stated)
-        return f"{node.name.text}[{', '.join(indices)}]"
+        return f"{node.name.text}[{', '.join(_on_one_line(_binding(b)) for b in node.indices)}]"
     keyword = "function " if node.keyword else ""
     return f"{keyword}{node.name.text}({', '.join(p.text for p in node.parameters)})"
