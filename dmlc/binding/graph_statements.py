@@ -29,7 +29,7 @@ from dmlc.binding.operator import Description, Operator
 from dmlc.binding.scope import Scope
 from dmlc.binding.stages import StageMaker, drop_unread, make_function, rename_stage
 from dmlc.binding.symbols import Symbols
-from dmlc.binding.tensors import TensorDesc, show_sizes
+from dmlc.binding.tensors import Given, TensorDesc, show_sizes
 from dmlc.binding.values import span_text, whole_number
 from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
@@ -49,7 +49,7 @@ def lower_graph(
     surroundings: Binding,
     symbols: Symbols,
     inputs: Mapping[str, TensorDesc],
-    outputs: Mapping[str, Description],
+    outputs: Mapping[str, Given],
 ) -> ir.Function:
     """The function of a graph for inputs whose types and sizes are all known. `outputs` says how
     results are to be stored. Raises `DmlcError` with every independent mistake found."""
@@ -178,13 +178,13 @@ class _GraphLowering(StageMaker):
                 found[output.name] = tuple(self.load(names[r]) for r in entries)
         return found
 
-    def function(self, outputs: Mapping[str, Description]) -> ir.Function:
+    def function(self, outputs: Mapping[str, Given]) -> ir.Function:
         stages = self.stages
         if self.renamed:
             stages = [rename_stage(s, self.renamed, None) for s in stages]
         stages = drop_unread(stages, self.results)
         made = {s.name: s for s in stages}
-        results = [self.result(made[name], outputs.get(name)) for name in self.results]
+        results = [self.result(made[name], outputs.get(name, Given())) for name in self.results]
         parameters = [
             ir.Parameter(
                 given.name.text,
@@ -199,26 +199,21 @@ class _GraphLowering(StageMaker):
         name, span = self.definition.short_name, self.graph.name.span
         return make_function(name, parameters, stages, results, span)
 
-    def result(self, stage: ir.Stage, wanted: Description | None) -> ir.Result:
+    def result(self, stage: ir.Stage, wanted: Given) -> ir.Result:
         """How a result is stored. Raises `DmlcError` where what is wanted is not what there is."""
-        if wanted is None:
-            return ir.Result(stage.name)
-        sizes = wanted.sizes if isinstance(wanted, TensorDesc) else tuple(wanted)
-        if sizes is not None and sizes != stage.domain:
+        if wanted.sizes not in (None, stage.domain):
             raise DmlcError(
                 f"output '{stage.name}' has sizes {show_sizes(stage.domain)}, but "
-                f"{show_sizes(sizes)} are asked for",
+                f"{show_sizes(wanted.sizes)} are asked for",
                 stage.span,
             )
-        if not isinstance(wanted, TensorDesc):
-            return ir.Result(stage.name)
-        if wanted.data_type is not stage.dtype:
+        if wanted.dtype not in (None, stage.dtype):
             raise DmlcError(
-                f"output '{stage.name}' is {stage.dtype.name}, but {wanted.data_type.name} is "
+                f"output '{stage.name}' is {stage.dtype.name}, but {wanted.dtype.name} is "
                 "asked for",
                 stage.span,
             )
-        return ir.Result(stage.name, wanted.stored_strides)
+        return ir.Result(stage.name, wanted.strides)
 
 
 def _list_types(value: Node, types: Mapping[str, DataType]) -> list[DataType]:
