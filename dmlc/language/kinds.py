@@ -78,15 +78,9 @@ def tensor_kind(tensor: TensorDefinition) -> Kind:
 
 def attribute_kind(attribute: AttributeDefinition) -> Kind:
     form = Form.ARRAY if attribute.is_array else Form.SCALAR
-    match attribute.base:
-        case "ENUM":
-            return Kind(What.ENUM, form, enum=attribute.enum)
-        case "STRING":
-            return Kind(What.STRING, form, values=attribute.values)
-        case "BOOL":
-            return Kind(What.BOOL, form)
-        case _:
-            return Kind(What.NUMBER, form)
+    what = {"ENUM": What.ENUM, "STRING": What.STRING, "BOOL": What.BOOL}.get(attribute.base)
+    values = attribute.values if what is What.STRING else None
+    return Kind(what or What.NUMBER, form, attribute.enum, values)
 
 
 class Names:
