@@ -16,7 +16,6 @@ from dmlc.kernel.arithmetic import add, multiply, operate, widen
 from dmlc.kernel.element import Elements, Gather, Place, Read, Value, View, operands
 from dmlc.kernel.lanes import Joint
 from dmlc.kernel.names import Names, local_name
-from dmlc.kernel.pick import PICKED
 from dmlc.kernel.picked import spread_load
 from dmlc.scalars import LARGEST_INDEX, DataType
 

@@ -6,8 +6,8 @@ import functools
 import re
 from collections.abc import Iterable
 
+from dmlc.kernel.pick import PICKED
 from dmlc.kernel.rewrite import NUMBER
-from dmlc.transform.pick import PICKED
 
 
 class Names:
