@@ -93,4 +93,4 @@ def _draw(
             continue
         if tensors == 1 or count_loaded(made.body) < budget.most_buffers:
             return made, tuple(crowded)
-        tensors //= 2
+        tensors -= max(1, tensors // 4)

@@ -123,7 +123,7 @@ def _part(function: Function, longest_row: int, budget: Budget) -> _Parted:
     shared = dict(weighed.shared)
     while True:
         drawn = draw_in(function, inlinable, weighed.stored, shared, budget)
-        rows = find_rows(drawn.stages, results, longest_row)
+        rows = find_rows(drawn.stages, results, longest_row, budget)
         streams = Streams(function, drawn.stages, budget)
         members, homes, apart_for = group_stages(drawn.stages, results, rows, budget, streams)
         read_in = _find_readers(drawn.stages, homes)

@@ -43,9 +43,18 @@ Members: TypeAlias = Plain | Draft
 class _Room:
     """How much of a kernel's room each group takes."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(
+        self, budget: Budget, reads: Mapping[str, Sequence[str]], results: set[str]
+    ) -> None:
         self._budget = budget
+        self._reads = reads
+        self._results = results
+        self._readers: dict[str, set[str]] = {}
+        for stage, names in reads.items():
+            for name in names:
+                self._readers.setdefault(name, set()).add(stage)
         self._instructions: list[int] = []
+        self._stages: list[set[str]] = []
         self._tensors: list[dict[str, None]] = []
 
     def has(self, place: int, stage: Stage) -> bool:
@@ -53,25 +62,33 @@ class _Room:
         whole = self._instructions[place] + len(stage.body.instructions)
         if whole > self._budget.most_instructions:
             return False
-        tensors = self._tensors[place]
-        more = sum(name not in tensors for name in _list_tensors(stage))
-        return len(tensors) + more <= self._budget.most_buffers
+        most, tensors = self._budget.most_buffers, self._tensors[place]
+        more = [name for name in self._list_tensors(stage) if name not in tensors]
+        if len(tensors) + len(more) <= most:
+            return True
+        # What the group alone reads takes no memory.
+        stages = self._stages[place] | {stage.name}
+        near = {n for n in stages - self._results if self._readers.get(n, stages) <= stages}
+        return sum(name not in near for name in (*tensors, *more)) <= most
 
     def take(self, place: int, stage: Stage) -> None:
         """The stage goes to that group, which may be a new one."""
         if place == len(self._tensors):
             self._instructions.append(0)
+            self._stages.append(set())
             self._tensors.append({})
         self._instructions[place] += len(stage.body.instructions)
-        self._tensors[place] |= dict.fromkeys(_list_tensors(stage))
+        self._stages[place].add(stage.name)
+        self._tensors[place] |= self._list_tensors(stage)
+
+    def _list_tensors(self, stage: Stage) -> dict[str, None]:
+        """What a stage reads and writes."""
+        return {stage.name: None} | dict.fromkeys(self._reads[stage.name])
 
 
-def _list_tensors(stage: Stage) -> dict[str, None]:
-    """What a stage reads and writes."""
-    return {stage.name: None} | {load.tensor: None for load in stage.body.loads()}
-
-
-def find_rows(stages: Sequence[Stage], results: set[str], longest_row: int) -> dict[str, str]:
+def find_rows(
+    stages: Sequence[Stage], results: set[str], longest_row: int, budget: Budget
+) -> dict[str, str]:
     """The reductions of which only a row at a time is needed, each with its one reader."""
     readers: dict[str, list[Stage]] = {}
     for stage in stages:
@@ -84,7 +101,10 @@ def find_rows(stages: Sequence[Stage], results: set[str], longest_row: int) -> d
         length = stage.domain[-1] if stage.domain else None
         short = isinstance(length, int) and length <= longest_row
         alone = not others and stage.name not in results and stage.name not in taken
-        if short and alone and reader.name not in taken and _folds_along(stage, reader):
+        read = {load.tensor for each in (stage, reader) for load in each.body.loads()}
+        # What they read without the row, and the result: as many as they read with it.
+        fits = len(read) <= budget.most_buffers
+        if short and alone and fits and reader.name not in taken and _folds_along(stage, reader):
             found[stage.name] = reader.name
             taken.add(reader.name)
     return found
@@ -125,7 +145,7 @@ def group_stages(
     A stage goes to the first group that takes it and runs after, or with, all that it reads. The
     reductions in `rows` go with their readers, which share a kernel with no other reduction.
     """
-    grouping = _Grouping(stages, rows, budget, streams)
+    grouping = _Grouping(stages, results, rows, budget, streams)
     for stage in _order([s for s in stages if s.name not in rows], results):
         grouping.place(stage)
     return grouping.members, grouping.find_homes(), grouping.reasons
@@ -135,7 +155,12 @@ class _Grouping:
     """Groups in the making."""
 
     def __init__(
-        self, stages: Sequence[Stage], rows: Mapping[str, str], budget: Budget, streams: Streams
+        self,
+        stages: Sequence[Stage],
+        results: set[str],
+        rows: Mapping[str, str],
+        budget: Budget,
+        streams: Streams,
     ) -> None:
         self.members: list[Members] = []
         self.reasons: dict[str, str] = {}
@@ -146,7 +171,8 @@ class _Grouping:
         self._rows = rows
         self._with_rows = set(rows.values())
         self._homes: dict[str, int] = {}
-        self._room = _Room(budget)
+        placed = {name: reads for name, reads in self._reads.items() if name not in rows}
+        self._room = _Room(budget, placed, results)
         self._plain: dict[object, list[int]] = {}
         self._drafts: dict[object, list[int]] = {}
 
