@@ -30,7 +30,7 @@ from dmlc.kernel.element import (
     list_needed,
     operands,
 )
-from dmlc.scalars import Array, DataType
+from dmlc.scalars import Array, DataType, find_same
 from dmlc.transform.pick import LANES, Pattern, Patterns
 from dmlc.transform.simplify import Builder
 
@@ -384,7 +384,7 @@ class _Finder:
     def _keep_common(self, known: Array) -> None:
         """Leaves out the vectors in which something is not the same in all lanes."""
         lanes = self._part(known)
-        self._good &= (lanes == lanes[..., :1]).all(axis=-1).all(axis=0)
+        self._good &= find_same(lanes, lanes[..., :1]).all(axis=-1).all(axis=0)
 
     def choose(self, middle: int, good: Array) -> dict[int, Pattern] | None:
         """The pattern of each read in the vector that starts in the `middle`; which others are no

@@ -29,7 +29,7 @@ from dmlc.ir import (
     value_type,
 )
 from dmlc.ir.index import IndexFacts, find_longest, list_arrays
-from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity
+from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, find_same
 from dmlc.transform.simplify import Builder
 
 _MOST_TERMS = 16
@@ -202,7 +202,7 @@ def _write_line(
     steps."""
     dtype = value_type(instruction)
     right = values[passes]
-    if np.ptp(right) == 0:
+    if find_same(right, right[:1]).all():
         return builder.add(Constant(dtype, right[0].item()))
     steps = np.diff(values)
     if dtype is not DataType.INDEX or np.ptp(steps) != 0:

@@ -269,3 +269,15 @@ def test_a_large_table_of_weights_is_looked_up_where_it_is_not_zero() -> None:
     assert reductions(made) == [((1, 3),)]
     values = {"x": (np.arange(600).reshape(2, 300) % 7 - 3).astype(np.float32)}
     assert find_differences(evaluate(made, values), evaluate(function, values)) == []
+
+
+def test_zeros_of_both_signs_are_two_values() -> None:
+    function = ir.parse("""func @f(%X: f32[9]) -> (%Y, %Z) {
+      %w: f32[i0 < 9] = sum[r0 < 1 where lt(i0, 0)] 1.0
+      %Y: f32[i0 < 9, i1 < 9] = select(lt(i0, 5), %w[i0], -0.0)
+      %Z: f32[i0 < 9, i1 < 9] = mul(select(lt(i0, 5), %w[i0], -0.0), %X[i1])
+    }""")
+    x = {"X": np.full(9, 2, np.float32)}
+    made = evaluate(rewrite(function), x)
+    for name, values in evaluate(function, x).items():
+        assert np.array_equal(np.signbit(made[name]), np.signbit(values)), name
