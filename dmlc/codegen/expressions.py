@@ -7,7 +7,6 @@ a file needs, are decided here.
 from __future__ import annotations
 
 import abc
-import dataclasses
 import re
 from collections.abc import Sequence
 
