@@ -168,8 +168,9 @@ def test_the_sign_of_zero_counts_where_it_is_certain() -> None:
     made = apply(DEVICE, "mul", floats(0.0), floats(-1.0))
     assert find_wrong(made, np.array([0.0], np.float32)).all()
     assert not find_wrong(made, np.array([-0.0], np.float32)).any()
-    total = fold(DEVICE, "sum", floats(-0.0, 0.0), None, (2,), 1)
-    assert not find_wrong(total, np.array(-0.0, np.float32)).any()
+    total = fold(DEVICE, "sum", floats(-0.0, -0.0), None, (2,), 1)
+    assert find_wrong(total, np.array(-0.0, np.float32)).all()
+    assert not find_wrong(total, np.array(0.0, np.float32)).any()
 
 
 def test_what_is_uncertain_stays_so() -> None:
