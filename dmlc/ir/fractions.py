@@ -16,7 +16,7 @@ _SLACK = 2.0**-20
 """What an operation that is rounded may be off by, of its result, with much to spare."""
 _ROUGH = 2.0**-14
 """The same of a transcendental function."""
-LARGEST, SMALLEST = 2.0**127, 2.0**-126
+_LARGEST, _SMALLEST = 2.0**127, 2.0**-126
 """Beyond one FLOAT32 may be infinite, and below the other a device may flush it to zero."""
 
 
@@ -73,9 +73,9 @@ def _raise(bound: float, slack: float) -> float:
     """An upper bound of what a bound is rounded to."""
     if bound > 0:
         bound *= 1 + slack
-        return bound if bound < LARGEST else math.inf
+        return bound if bound < _LARGEST else math.inf
     bound *= 1 - slack
-    return bound if bound <= -SMALLEST else 0.0
+    return bound if bound <= -_SMALLEST else 0.0
 
 
 def _add(left: Fraction, right: Fraction) -> Fraction:
@@ -103,7 +103,7 @@ def _multiply(left: Fraction, right: Fraction) -> Fraction:
 
 def _divide(left: Fraction, right: Fraction) -> Fraction:
     # A divisor that small may be flushed to zero.
-    apart = right.low >= SMALLEST or right.high <= -SMALLEST
+    apart = right.low >= _SMALLEST or right.high <= -_SMALLEST
     if not (apart and left.is_finite and right.is_finite):
         return ANYTHING
     ends = [a / b for a in (left.low, left.high) for b in (right.low, right.high)]

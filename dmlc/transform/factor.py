@@ -4,40 +4,28 @@ This is the one transform that re-associates floating point. It leaves a sum of 
 and sums that differed in such factors alone become one: a gradient's sum of `dY * centered * c`
 is the sum of `dY * centered`, which the same gradient needs anyway.
 
-Special values stay what they are. A factor that multiplies is finite, whatever the inputs are, and
-one that divides is not zero: else an infinity or a NaN would come of the sum instead of each term.
-A sum that starts from 0 is never -0, so 0 is added to a product that might be. Only terms that
-overflowed, or vanished, with the factor need not without it, and the other way round. Sums over
-nothing stay as they are: none is taken apart whose guard may let no point through. On integers,
-which wrap, products and negations come out exactly the same; quotients are left.
+What it does to special values, where all else is equal: a factor that is infinite or NaN now meets
+the sum and not each term, so that a NaN from infinity times 0, or from infinities of both signs,
+may come out infinite, or as the NaN it was; a quotient by 0 likewise. Terms that overflowed, or
+vanished, with the factor need not without it, and the other way round. A sum that comes to zero
+may change the zero's sign. Sums over nothing stay as they are: none is taken apart whose guard may
+let no point through. On integers, which wrap, products
+and negations come out exactly the same; quotients are left.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dmlc.ir import (
-    Apply,
-    Body,
-    Constant,
-    Function,
-    Index,
-    Instruction,
-    Load,
-    Stage,
-    operands,
-    value_type,
-)
-from dmlc.ir.fractions import LARGEST, SMALLEST
+from dmlc.ir import Apply, Body, Function, Index, Instruction, Load, Stage, operands
 from dmlc.ir.index import IndexFacts, list_arrays
 from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
-from dmlc.ir.ranges import Interval, Ranges, table_ranges
-from dmlc.scalars import OPERATIONS, Array
+from dmlc.ir.ranges import Interval, table_ranges
+from dmlc.scalars import OPERATIONS
 from dmlc.transform.clamp import clamp_stage
 from dmlc.transform.inline import TooManyPlacesError, inline_stages
 from dmlc.transform.simplify import drop_unsound_pairs
@@ -55,8 +43,6 @@ class _Step:
 
     operation: str
     factor: int | None
-    is_positive: bool = False
-    """Whether the result has the sum's sign."""
 
 
 def take_out_factors(function: Function) -> Function:
@@ -68,9 +54,9 @@ def take_out_factors(function: Function) -> Function:
     names = {t.name: None for t in (*function.parameters, *function.stages)}
     earlier: dict[str, Stage] = {}
     stages: list[Stage] = []
-    reach, tables = table_ranges(function.tables), list_arrays(function.tables)
+    reach = table_ranges(function.tables)
     for stage in function.stages:
-        pair = _split(stage, earlier, names, tables)
+        pair = _split(stage, earlier, names)
         if pair is not None and _may_be_empty(stage, function):
             pair = None
         if pair is not None:
@@ -83,16 +69,16 @@ def take_out_factors(function: Function) -> Function:
 
 
 def _split(
-    stage: Stage, earlier: Mapping[str, Stage], names: dict[str, None], tables: Mapping[str, Array]
+    stage: Stage, earlier: Mapping[str, Stage], names: dict[str, None]
 ) -> list[Stage] | None:
     """A sum without its constant factors, and what multiplies it; None where it has none."""
     reduction = stage.reduction
     if reduction is None or reduction.combiner != "sum" or any(e == 0 for _, e in reduction.axes):
         return None
-    parted = _part(stage, tables)
+    parted = _part(stage.body)
     body = _look_through(stage, earlier)
     if body is not stage.body:
-        deeper = _part(dataclasses.replace(stage, body=body), tables)
+        deeper = _part(body)
         parted = deeper if len(deeper.steps) > len(parted.steps) else parted
     if not parted.steps:
         return None
@@ -151,9 +137,8 @@ class _Parted:
     guard: int | None
 
 
-def _part(stage: Stage, tables: Mapping[str, Array]) -> _Parted:
-    """Parts what varies over a sum of its terms from factors that do not, and may leave."""
-    body, factors = stage.body, _Factors(stage, tables)
+def _part(body: Body) -> _Parted:
+    """Parts the factors of a body's result that vary over the reduction from those that do not."""
     made = list(body.instructions)
     varies: list[bool] = []
     parted: list[tuple[int, tuple[_Step, ...]]] = []
@@ -163,7 +148,7 @@ def _part(stage: Stage, tables: Mapping[str, Array]) -> _Parted:
         parted.append((value, ()))
         if not varies[value] or not isinstance(instruction, Apply):
             continue
-        found = _part_operation(instruction, varies, parted, factors)
+        found = _part_operation(instruction, varies, parted)
         if found is None or not 0 < len(found[1]) <= _MOST_FACTORS:
             continue
         new, steps = found
@@ -177,10 +162,7 @@ def _part(stage: Stage, tables: Mapping[str, Array]) -> _Parted:
 
 
 def _part_operation(
-    instruction: Apply,
-    varies: Sequence[bool],
-    parted: Sequence[tuple[int, tuple[_Step, ...]]],
-    factors: _Factors,
+    instruction: Apply, varies: Sequence[bool], parted: Sequence[tuple[int, tuple[_Step, ...]]]
 ) -> tuple[tuple[int, ...], tuple[_Step, ...]] | None:
     """What is left of an operation's operands, and the steps taken out: one operand where the
     operation itself is a step; None where it is no factor's."""
@@ -191,52 +173,13 @@ def _part_operation(
     if name not in ("mul", "div") or (name == "div" and not instruction.dtype.is_float):
         return None
     left, right = instruction.operands
-    for operand, factor in ((left, right), (right, left))[: 1 if name == "div" else 2]:
-        if not varies[factor] and factors.may_leave(name, factor):
-            step = _Step(name, factor, factors.is_positive(factor))
-            return (parted[operand][0],), (*parted[operand][1], step)
+    if not varies[right]:
+        return (kept[0],), (*parted[left][1], _Step(name, right))
     if name == "div":
         return ((kept[0], right), parted[left][1]) if varies[left] else None
+    if not varies[left]:
+        return (kept[1],), (*parted[right][1], _Step(name, left))
     return (kept[0], kept[1]), (*parted[left][1], *parted[right][1])
-
-
-class _Factors:
-    """What is known of the values of a sum's body."""
-
-    def __init__(self, stage: Stage, tables: Mapping[str, Array]) -> None:
-        self._stage = stage
-        self._facts = IndexFacts(stage, tables)
-
-    def may_leave(self, operation: str, value: int) -> bool:
-        """Whether infinities and NaN stay what they are where the sum is multiplied or divided by
-        a value, and not each term."""
-        if not value_type(self._stage.body.instructions[value]).is_float:
-            return True
-        low, high, nearest = self._find_reach(value)
-        return nearest >= SMALLEST if operation == "div" else max(-low, high) < LARGEST
-
-    def is_positive(self, value: int) -> bool:
-        low, high, _ = self._find_reach(value)
-        return low > 0 and high < LARGEST
-
-    def _find_reach(self, value: int) -> tuple[float, float, float]:
-        """The smallest and the largest that a value may be, and the least it is from 0, wherever
-        it is not NaN."""
-        found = self._facts.evaluate([value]) if self._facts.known[value] else None
-        if found is None:
-            low, high = map(float, self._ranges.bounds(value))
-            return low, high, max(low, -high, 0.0)
-        values = found[0][~np.isnan(found[0])]
-        if not values.size:
-            return 1.0, 1.0, 1.0
-        return float(values.min()), float(values.max()), float(np.abs(values).min())
-
-    @functools.cached_property
-    def _ranges(self) -> Ranges:
-        found = Ranges(self._stage)
-        for instruction in self._stage.body.instructions:
-            found.add(instruction)
-        return found
 
 
 def _apply(total: Stage, parted: _Parted) -> Body:
@@ -249,9 +192,6 @@ def _apply(total: Stage, parted: _Parted) -> Body:
         value = len(made) - 1
         given = (value,) if step.factor is None else (value, step.factor)
         made.append(Apply(OPERATIONS[step.operation], given, total.dtype))
-    if total.dtype.is_float and not all(step.is_positive for step in parted.steps):
-        made.append(Constant(total.dtype, 0.0))
-        made.append(Apply(OPERATIONS["add"], (len(made) - 2, len(made) - 1), total.dtype))
     return Body.make(made, len(made) - 1)
 
 

@@ -5,7 +5,7 @@ work: resampling an image becomes columns first, then rows.
                                                 t[i, s] = sum[r](x[r, s] * a(i, r))
 
 The weights of the last axis are a factor that is constant over the other sums, and leave these:
-the one re-association there is. They are finite (`factor` says why). A point that the
+the one re-association there is (`factor` says what it does to special values). A point that the
 guard leaves out is left out of one of the two sums, so that no weight of 0 meets an infinity or a
 NaN. On integers, which wrap, the result is the same.
 
@@ -20,8 +20,6 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-import numpy as np
-
 from dmlc.ir import (
     Apply,
     Body,
@@ -32,7 +30,6 @@ from dmlc.ir import (
     Reduction,
     Stage,
 )
-from dmlc.ir.fractions import LARGEST
 from dmlc.ir.index import IndexFacts
 from dmlc.ir.naming import take_name
 from dmlc.scalars import Array
@@ -106,18 +103,7 @@ def _part_along(facts: IndexFacts, row: Index) -> _Parts | None:
     weights = (*parts.outer_factors, *parts.outer_conditions)
     if not weights or not parts.inner_factors or any(place in dependencies[v] for v in inner):
         return None
-    return parts if _are_finite(facts, parts) else None
-
-
-def _are_finite(facts: IndexFacts, parts: _Parts) -> bool:
-    """Whether weights are finite wherever they are used: an infinity would meet the other sums,
-    and not each of their terms."""
-    over = facts.depends_on((*parts.outer_factors, *parts.outer_conditions))
-    found = facts.evaluate(parts.outer_factors, over)
-    used = facts.find_passing(parts.outer_conditions, over)
-    if found is None or used is None:
-        return False
-    return all(bool(((np.abs(values) < LARGEST) | ~used).all()) for values in found)
+    return parts
 
 
 def list_factors(body: Body) -> list[int]:

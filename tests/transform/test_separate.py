@@ -63,13 +63,6 @@ def test_a_row_longer_than_allowed_stays() -> None:
                mul(%x[r0, r1], %w[i1])
              }
            }""",
-        # A weight that is infinite would meet sums, and not their terms.
-        """func @infinite(%x: f32[9, 9]) -> (%y) {
-             %y: f32[i0 < 9, i1 < 9] = sum[r0 < 9, r1 < 9] {
-               where and(lt(sub(r0, i0), 4), lt(sub(r1, i1), 4))
-               mul(%x[r0, r1], div(1.0, cast(sub(r1, i1), f32)))
-             }
-           }""",
     ],
 )
 def test_what_does_not_separate_stays(text: str) -> None:

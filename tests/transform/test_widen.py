@@ -43,7 +43,7 @@ def test_element_wise_booleans() -> None:
     widened = widen_booleans(function)
     ir.verify(widened, "widen_booleans")
     assert [s.dtype.short for s in widened.stages] == ["u32", "f32"]
-    x = np.array([0, 1, 2, 0.25, 4], np.float32)
+    x = np.float32([0, 1, 2, 0.25, 4])
     assert np.array_equal(evaluate(widened, {"X": x})["Y"], evaluate(function, {"X": x})["Y"])
 
 
@@ -64,6 +64,6 @@ def test_what_fusion_stores_has_a_type_that_buffers_hold(target: str) -> None:
     held = find_dialect(target).storage
     assert all(isinstance(held[b.dtype], str) for kernel in kernels for b in kernel.buffers)
     assert len(compile(function, target, "gpu").kernels) == 2
-    x, w = (np.array(v, np.float32) for v in ([0, 1, 2, 0.25, 4], [1, 0, 2, 0.25, 3]))
+    x, w = np.float32([0, 1, 2, 0.25, 4]), np.float32([1, 0, 2, 0.25, 3])
     got = run_kernels(fused, kernels, {"X": x, "W": w})["Y"]
     assert np.array_equal(got, evaluate(function, {"X": x, "W": w})["Y"])
