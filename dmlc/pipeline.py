@@ -6,6 +6,8 @@ tensor IR -> simplify -> narrow -> take out factors -> saturate positions -> fus
 
 from __future__ import annotations
 
+import dataclasses
+
 from dmlc.binding import Graph, Operator
 from dmlc.catalog import find_function
 from dmlc.codegen.dialect import Dialect, Unsupported
@@ -156,9 +158,6 @@ def _lower(
     verify(function)
     check_support(function, dialect, shape)
     rewritten = rewrite(function, shape.row)
-    if isinstance(dialect.storage[DataType.BOOL], Unsupported):
-        rewritten = widen_booleans(rewritten)
-        verify(rewritten, "widen_booleans")
     fusion = _fuse(rewritten, dialect, shape)
     return fusion, tuple(
         lower_group(fusion.function, group, shape, dialect.limits) for group in fusion.groups
@@ -188,4 +187,8 @@ def _render(
 def _fuse(rewritten: Function, dialect: Dialect, shape: Profile) -> Fusion:
     fusion = fuse(rewritten, shape.row, make_budget(shape, dialect.limits))
     verify(fusion.function, "fuse", rewritten)
+    if isinstance(dialect.storage[DataType.BOOL], Unsupported):
+        widened = widen_booleans(fusion.function)
+        verify(widened, "widen_booleans")
+        fusion = dataclasses.replace(fusion, function=widened)
     return fusion

@@ -172,6 +172,14 @@ def convert(values: Array, to: DataType) -> Array:
         return source.astype(to.dtype)
 
 
+def find_same(left: Array, right: Array) -> Array:
+    """Where two arrays hold the same: -0 is not 0, and any NaN is the one NaN."""
+    same = left == right
+    if left.dtype.kind != "f":
+        return same
+    return same & (np.signbit(left) == np.signbit(right)) | (np.isnan(left) & np.isnan(right))
+
+
 def _round_to_odd(values: Array) -> Array:
     """float64 to float32, inexact values to the neighbour whose last bit is odd.
 

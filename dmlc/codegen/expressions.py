@@ -7,7 +7,6 @@ a file needs, are decided here.
 from __future__ import annotations
 
 import abc
-import dataclasses
 import functools
 import re
 from collections.abc import Sequence
@@ -203,7 +202,7 @@ class Expressions(abc.ABC):
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported {operation} reached the renderer")
         if lanes == 1 and entry.within is not None and _is_within(operands[1]):
-            entry = dataclasses.replace(entry, text=entry.within)
+            entry = Spelling(entry.within, compound=True)
         arithmetic = operation.name in _ARITHMETIC
         hides = arithmetic or operation.transcendental
         zeros = [self._zeros.hide(o) if hides else None for o in operands]
@@ -442,7 +441,11 @@ def _find_stored(statements: Sequence[k.Statement]) -> frozenset[str]:
     return frozenset(stored - taken)
 
 
-def _is_within(distance: k.Expression) -> bool:
-    """Whether a shift is known to be by less than the number of bits."""
-    bits = 8 * distance.type.dtype.bytes
-    return isinstance(distance, k.Literal) and 0 <= distance.value < bits
+def _is_within(operand: k.Expression) -> bool:
+    """Whether a shift is known to be by less than the number of bits, or a divisor to be as far
+    from zero and infinity as every language's division is exact for."""
+    if not isinstance(operand, k.Literal):
+        return False
+    if operand.type.dtype.is_float:
+        return 2.0**-126 <= abs(operand.value) <= 2.0**126
+    return 0 <= operand.value < 8 * operand.type.dtype.bytes

@@ -169,29 +169,68 @@ def _lower_step(
     profile: Profile,
     limits: Limits,
 ) -> list[k.Kernel]:
+    """The kernels of a fold with what derives from it, or of a pass that applies folds. Where one
+    would have more buffers than the target allows, its stages are shared out."""
     stages = tuple(member.stage for each in steps for member in each.members)
     if not steps[0].reduces:
         domains: dict[object, list[str]] = {}
         for name in stages:
             stage = function.stage(name)
             domains.setdefault(stage and stage.domain, []).append(name)
-        return [lower_stages(function, tuple(names), profile, limits) for names in domains.values()]
+        return [
+            lower_stages(function, tuple(part), profile, limits)
+            for names in domains.values()
+            for part in _share_out(function, names, limits)
+        ]
     phases, alone = _arrange(function, kept, steps, stages, profile)
     folded = None if alone else cut_up(phases, profile)
+    made = [phases]
+    if folded is not None:
+        second = (fold_parts(phases[0], folded), *phases[1:])
+        made = [store_parts(phases[0], folded), second]
+    if max(map(count_buffers, made)) > limits.buffers and len(stages) > 1:
+        halves = _halve(function, steps)
+        return [m for half in halves for m in _lower_step(function, kept, half, profile, limits)]
     if folded is None:
         names = _name_members(steps)
         return [make_kernel(function, phases, stages, names, profile, limits, serial=alone)]
+    first, second = made
     on_way, folds = part_members(function, steps[0])
     names = tuple(member.stage for member in (*on_way, *folds))
     rest = tuple(name for name in stages if name not in names[: len(on_way)])
-    first = store_parts(phases[0], folded)
-    second = (fold_parts(phases[0], folded), *phases[1:])
     pieces, after = folded.kept_sizes[0], _name_members(steps[1:])
     alone = suits_serial(function, second, profile)
     return [
         make_kernel(function, first, names, (names,), profile, limits, pieces=pieces),
         make_kernel(function, second, rest, after, profile, limits, serial=alone),
     ]
+
+
+def _share_out(function: ir.Function, names: Sequence[str], limits: Limits) -> list[list[str]]:
+    """Element-wise stages, in as many kernels as it takes to have buffers enough."""
+    parts: list[list[str]] = []
+    tensors: set[str] = set()
+    for name in names:
+        stage = function.stage(name)
+        own = {name} if stage is None else {name, *(load.tensor for load in stage.body.loads())}
+        if not parts or len(tensors | own) > limits.buffers:
+            parts.append([])
+            tensors = set()
+        parts[-1].append(name)
+        tensors |= own
+    return parts
+
+
+def _halve(function: ir.Function, steps: Sequence[Pass]) -> list[list[Pass]]:
+    """A fold and what derives from it, each by itself; or a fold alone in two, with half of the
+    reductions each, or with what it stores on its way apart from the one."""
+    fold, *derived = steps
+    if derived:
+        return [[fold], *([each] for each in derived)]
+    on_way, folds = part_members(function, fold)
+    half = len(folds) // 2
+    first = dataclasses.replace(fold, members=(*on_way, *folds[:half]), reduces=half > 0)
+    return [[first], [dataclasses.replace(fold, members=tuple(folds[half:]))]]
 
 
 def _list_stored(function: ir.Function, stages: Sequence[str]) -> set[str]:

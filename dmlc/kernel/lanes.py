@@ -33,7 +33,7 @@ from dmlc.kernel.element import (
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.pick import LANES, Pattern, Patterns
 from dmlc.kernel.space import Space
-from dmlc.scalars import Array, DataType
+from dmlc.scalars import Array, DataType, find_same
 
 _UNKNOWN = ""
 """Stands for a tensor whose elements are not known."""
@@ -365,7 +365,7 @@ class _Finder:
     def _keep_common(self, known: Array) -> None:
         """Leaves out the vectors in which something is not the same in all lanes."""
         lanes = self._part(known)
-        self._good &= (lanes == lanes[..., :1]).all(axis=-1).all(axis=0)
+        self._good &= find_same(lanes, lanes[..., :1]).all(axis=-1).all(axis=0)
 
     def choose(
         self, middle: int, good: Array

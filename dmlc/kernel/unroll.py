@@ -30,7 +30,7 @@ from dmlc.ir import (
 )
 from dmlc.ir.builder import Builder
 from dmlc.ir.index import IndexFacts, find_longest, list_arrays
-from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity
+from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, find_same
 
 _MOST_TERMS = 16
 """Points written out, at most."""
@@ -208,7 +208,7 @@ def _write_line(
     steps."""
     dtype = value_type(instruction)
     right = values[passes]
-    if np.ptp(right) == 0:
+    if find_same(right, right[:1]).all():
         return builder.add(Constant(dtype, right[0].item()))
     steps = np.diff(values)
     if dtype is not DataType.INDEX or np.ptp(steps) != 0:

@@ -9,7 +9,7 @@ What is inlined before is `fuse`'s to decide.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc.ir import Function, Index, Stage, reads_own_place
@@ -47,38 +47,54 @@ Members: TypeAlias = Plain | Draft
 class _Room:
     """How much of a kernel's room a group takes."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(
+        self, function: Function, reads: Mapping[str, Sequence[str]], budget: Budget
+    ) -> None:
         self._budget = budget
+        self._function = function
+        self._reads = reads
         self._instructions = 0
+        self._stages: dict[str, None] = {}
         self._tensors: dict[str, None] = {}
 
     def has(self, stage: Stage) -> bool:
         """Whether there is room for a stage."""
-        tensors = self._tensors | _list_tensors(stage)
-        whole = self._instructions + len(stage.body.instructions)
-        return whole <= self._budget.most_instructions and len(tensors) <= self._budget.most_buffers
+        if self._instructions + len(stage.body.instructions) > self._budget.most_instructions:
+            return False
+        tensors = self._tensors | self._list_tensors(stage)
+        if len(tensors) <= self._budget.most_buffers:
+            return True
+        # What the group alone reads takes no memory.
+        stages, readers = self._stages | {stage.name: None}, self._function.readers()
+        near = [
+            name
+            for name in stages
+            if self._function.result(name) is None
+            and all(reader in stages for reader in readers.get(name, ()))
+        ]
+        return len(tensors) - len(near) <= self._budget.most_buffers
 
     def take(self, stage: Stage) -> None:
         self._instructions += len(stage.body.instructions)
-        self._tensors |= _list_tensors(stage)
+        self._stages[stage.name] = None
+        self._tensors |= self._list_tensors(stage)
 
-
-def _list_tensors(stage: Stage) -> dict[str, None]:
-    """What a stage reads and writes."""
-    return {stage.name: None} | {load.tensor: None for load in stage.body.loads()}
+    def _list_tensors(self, stage: Stage) -> dict[str, None]:
+        """What a stage reads and writes."""
+        return {stage.name: None} | dict.fromkeys(self._reads[stage.name])
 
 
 def group_stages(function: Function, longest_row: int, budget: Budget) -> Grouping:
     """Groups what is left of a function. A stage goes to the first group that takes it and runs
     after, or with, all that it reads. Reductions of which a row at a time is needed go with their
     readers, which share a kernel with no other reduction."""
-    grouping = Grouping(function, _find_rows(function, longest_row), budget)
+    grouping = Grouping(function, _find_rows(function, longest_row, budget), budget)
     for stage in _order(function, grouping.rows):
         grouping.place(stage)
     return grouping
 
 
-def _find_rows(function: Function, longest_row: int) -> dict[str, str]:
+def _find_rows(function: Function, longest_row: int, budget: Budget) -> dict[str, str]:
     """The reductions of which only a row of at most so many elements at a time is needed, each with
     its one reader."""
     found: dict[str, str] = {}
@@ -90,10 +106,22 @@ def _find_rows(function: Function, longest_row: int) -> dict[str, str]:
         alone = len(names) == 1 and function.result(stage.name) is None
         if short and alone and taken.isdisjoint((stage.name, *names)):
             reader = function.stage(names[0])
-            if reader is not None and _reduces_along(stage, reader):
+            if (
+                reader is not None
+                and _fits(stage, reader, budget)
+                and _reduces_along(stage, reader)
+            ):
                 found[stage.name] = reader.name
                 taken.add(reader.name)
     return found
+
+
+def _fits(row: Stage, reader: Stage, budget: Budget) -> bool:
+    """Whether a kernel has buffers enough for both. What they read without the row, and the result,
+    are as many as they read with it."""
+    return (
+        len({load.tensor for s in (row, reader) for load in s.body.loads()}) <= budget.most_buffers
+    )
 
 
 def _reduces_along(row: Stage, reader: Stage) -> bool:
@@ -129,7 +157,7 @@ class Grouping:
         self.reasons: dict[str, str] = {}
         """Why some stages are not where one might look for them."""
         self._streams = Streams(function, budget)
-        self._budget = budget
+        self._function, self._budget = function, budget
         self._reads = {s.name: [load.tensor for load in s.body.loads()] for s in function.stages}
         for row, reader in rows.items():
             self._reads[reader] = [n for n in (*self._reads[row], *self._reads[reader]) if n != row]
@@ -150,7 +178,7 @@ class Grouping:
             place = len(self.members)
             reduces = is_fixed_reduction(stage)
             self.members.append(Draft(stage, self._streams) if reduces else Plain(stage))
-            self._rooms.append(_Room(self._budget))
+            self._rooms.append(_Room(self._function, self._reads, self._budget))
         self._rooms[place].take(stage)
         self._homes[stage.name] = place
         self._note(place, stage)

@@ -110,7 +110,7 @@ def _inline_bounded(
         elif tensors == 1 or len({i.tensor for i in made.body.loads()}) < budget.most_buffers:
             return made, tuple(crowded)
         else:
-            tensors //= 2
+            tensors -= max(1, tensors // 4)
 
 
 # A body ------------------------------------------------------------------------------------
@@ -135,9 +135,11 @@ class _Frame:
     body: Body
     key: Load | None
     first: int = 0
-    """How many instructions counted before it."""
+    """How many instructions there were before it."""
     tensors: int = 0
     """How many tensors were loaded before it."""
+    computed: int = 0
+    """How many stages were computed before it."""
     numbers: list[int] = dataclasses.field(default_factory=list[int])
 
 
@@ -157,19 +159,27 @@ def _inline(
     places: dict[str, int] = {}
     loaded: dict[str, None] = {}
     left: dict[str, None] = {}
-    counted = 0
     root = _Frame(reader.body, None)
     frames = [root]
 
     def add(instruction: Instruction) -> int:
-        nonlocal counted
         number = numbers.setdefault(instruction, len(instructions))
         if number == len(instructions):
-            counted += 1
             instructions.append(instruction)
             if isinstance(instruction, Load):
                 loaded[instruction.tensor] = None
         return number
+
+    def forget(frame: _Frame) -> None:
+        """Undoes what was computed in a frame, for it alone."""
+        for instruction in instructions[frame.first :]:
+            del numbers[instruction]
+        del instructions[frame.first :]
+        while len(loaded) > frame.tensors:
+            loaded.popitem()
+        while len(computed) > frame.computed:
+            key, _ = computed.popitem()
+            places[key.tensor] -= 1
 
     while frames:
         frame = frames[-1]
@@ -177,14 +187,11 @@ def _inline(
             frames.pop()
             if frame.key is None:
                 continue
-            size, tensors = counted - frame.first, len(loaded) - frame.tensors
+            size, tensors = len(instructions) - frame.first, len(loaded) - frame.tensors
             if size < most_instructions and tensors < most_tensors:
                 computed[frame.key] = frame.numbers[frame.body.result]
                 continue
-            # What it has taken so far is left to it.
-            counted = frame.first
-            for name in list(loaded)[frame.tensors :]:
-                del loaded[name]
+            forget(frame)
             left[frame.key.tensor] = None
             computed[frame.key] = add(frame.key)
             continue
@@ -200,7 +207,8 @@ def _inline(
             places[moved.tensor] = places.get(moved.tensor, 0) + 1
             if places[moved.tensor] > MOST_PLACES:
                 return moved.tensor
-            frames.append(_Frame(inlined[moved.tensor].body, moved, counted, len(loaded)))
+            before = len(instructions), len(loaded), len(computed)
+            frames.append(_Frame(inlined[moved.tensor].body, moved, *before))
     guard = None if reader.body.guard is None else root.numbers[reader.body.guard]
     body = Body.make(instructions, root.numbers[reader.body.result], guard)
     read = {load.tensor for load in body.loads()}

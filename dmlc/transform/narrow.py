@@ -167,12 +167,15 @@ def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
         found = zip(plan.conditions, plan.evaluate(plan.conditions), strict=True)
         conditions += [numbers[c] for c, holds in found if plan.leaves_out(holds)]
     conditions += [numbers[c] for c in facts.conditions if c not in plan.conditions]
-    made = builder.make(numbers[body.result], builder.join(conditions))
+    result, guard = numbers[body.result], builder.join(conditions)
     axes = tuple((a, plan.count if a == plan.label else e) for a, e in reduction.axes)
-    if plan.count == 1 and (len(axes) > 1 or made.guard is None):
+    if plan.count == 1 and (len(axes) > 1 or guard is None):
         axes = tuple(axis for axis in axes if axis[0] != plan.label)
     kept = Reduction(reduction.combiner, axes) if axes else None
-    return dataclasses.replace(stage, body=made, reduction=kept)
+    if kept is None and reduction.combiner == "sum" and body.dtype.is_float:
+        # A sum of one -0 is 0.
+        result = builder.apply("add", result, builder.add(Constant(body.dtype, 0.0)))
+    return dataclasses.replace(stage, body=builder.make(result, guard), reduction=kept)
 
 
 def _list_values(plan: Plan, tables: Tables, builder: Builder, number: int) -> dict[int, int]:

@@ -191,17 +191,13 @@ def _narrow(stage: Stage, exact: _Exact) -> Stage:
 
 
 def widen_booleans(function: Function) -> Function:
-    """The function with every BOOL reduction that does not leave it as one of UINT32.
+    """The function with every BOOL stage that does not leave it as one of UINT32. Fusion goes
+    first: what it computes where it is read needs no memory.
 
-    Element-wise stages need no memory, and stay. Exact: whoever reads the numbers compares them
-    with 0.
+    Exact: whoever reads the numbers compares them with 0.
     """
     results = {r.name for r in function.results}
-    widened = {
-        s.name
-        for s in function.stages
-        if s.dtype is DataType.BOOL and s.reduction is not None and s.name not in results
-    }
+    widened = {s.name for s in function.stages if s.dtype is DataType.BOOL} - results
     if not widened:
         return function
     stages = tuple(_widen(stage, widened) for stage in function.stages)
@@ -218,9 +214,11 @@ def _widen(stage: Stage, widened: set[str]) -> Stage:
         return builder.apply("ne", found, builder.constant(0, DataType.UINT32))
 
     made = builder.remake(stage, compare)
-    if stage.name not in widened or stage.reduction is None:
+    if stage.name not in widened:
         return made
     instructions = (*made.body.instructions, Cast(made.body.result, DataType.UINT32))
     body = Body.make(instructions, len(instructions) - 1, made.body.guard)
-    reduction = Reduction(_WIDENED[stage.reduction.combiner], stage.reduction.axes)
+    reduction = stage.reduction
+    if reduction is not None:
+        reduction = Reduction(_WIDENED[reduction.combiner], reduction.axes)
     return dataclasses.replace(stage, dtype=DataType.UINT32, body=body, reduction=reduction)

@@ -38,7 +38,7 @@ from dmlc.ir.floor import fit_clamped
 from dmlc.ir.index import IndexFacts, count_points, find_index_only, reach_back
 from dmlc.ir.inside import is_empty
 from dmlc.ir.naming import take_name
-from dmlc.scalars import Array, DataType, data_type_of
+from dmlc.scalars import Array, DataType, data_type_of, find_same
 from dmlc.source import InternalError
 from dmlc.transform.inline import inline_stages
 from dmlc.transform.simplify import is_inlinable, list_live, replace_stages
@@ -257,8 +257,7 @@ def _drop_axes(
         axis = kept.index(index)
         first = np.expand_dims(used.argmax(axis=axis), axis)
         chosen = np.take_along_axis(values, first, axis=axis)
-        same = (values == chosen) | (np.isnan(values) & np.isnan(chosen))
-        if bool((same | ~used).all()):
+        if bool((find_same(values, chosen) | ~used).all()):
             values = np.take(chosen, 0, axis=axis)
             used = np.asarray(used.any(axis=axis))
             kept.remove(index)

@@ -30,7 +30,7 @@ from tests.fuzz.possible import (
     load,
 )
 from tests.fuzz.run import KINDS, run
-from tests.fuzz.trees import Apply, Cast, Choose, Name, Number, show
+from tests.fuzz.trees import Apply, Cast, Choose, Name, Number, Read, Reduce, Variable, show
 
 BATCHES = 8
 """Of each kind, on all backends. They are the same every time."""
@@ -117,6 +117,20 @@ def test_what_is_refused_wrongly_is_found() -> None:
     wrong = Statement("Z0", Cast(T.FLOAT32, Name(T.FLOAT32, "nowhere")), T.FLOAT32)
     with pytest.raises(Finding, match="unknown name"):
         Checker(("reference",)).check(dataclasses.replace(case, statements=(wrong,)))
+
+
+def test_what_reads_only_what_depends_on_positions_depends_on_them_too() -> None:
+    # So the reference adds it up in FLOAT32: 0.6944445, and not 0.69444442.
+    here = Apply(T.BOOL, "eq", (Number(T.INDEX, 2), Variable(T.INDEX, "h")))
+    read = Read(T.FLOAT32, "t", (Number(T.INDEX, 0),))
+    quotient = Apply(T.FLOAT32, "div", (Number(T.FLOAT32, 0.5), Number(T.FLOAT32, 0.4)))
+    mean = Reduce(T.FLOAT32, "mean", (("h", 9),), None, Choose(T.FLOAT32, here, quotient, read))
+    statements = (
+        Statement("t", Number(T.FLOAT32, 0.0), None, (("i", 1),)),
+        Statement("Z", Reduce(T.FLOAT32, "sum", (("k", 5),), None, mean), T.FLOAT32, (("i", 1),)),
+    )
+    case = Case((Tensor("X", T.FLOAT32, (1,)),), statements, (), seed=1)
+    Checker(("reference", "kernels cpu")).check(case)
 
 
 def test_text_has_the_parentheses_that_it_needs() -> None:

@@ -191,7 +191,14 @@ def vectorize(nest: Nest, loop: Loop, lanes: int) -> Nest:
 def interleave(nest: Nest, loop: Loop) -> Nest:
     """A loop whose first reduction is made for the next step beside what is done with that of the
     present one."""
-    _demand(loop.kind is Kind.LOOP and not loop.extent, "only serial loops are interleaved")
+    return _replace(nest, loop, dataclasses.replace(loop, interleaved=True))
+
+
+def _check_interleaved(nest: Nest, loop: Loop) -> None:
+    """Refuses an interleaved loop that each step of would not find the next one's points in."""
+    serial = loop.kind is Kind.LOOP and not loop.extent and loop.step == 1
+    _demand(serial and not list_loops(loop.body, loop.dim),
+            "only serial loops by ones are interleaved")  # fmt: skip
     _demand(loop.dim is not nest.block, "blocks of outputs are not interleaved")
     first, *between = loop.body
     last = between.pop() if between else None
@@ -201,7 +208,6 @@ def interleave(nest: Nest, loop: Loop) -> Nest:
     fits = last is not None and all(isinstance(n, Point) for n in between)
     _demand(fits and last is not None and list_steps(first) == list_steps(last),
             "a reduction and what is done beside it have different loops")  # fmt: skip
-    return _replace(nest, loop, dataclasses.replace(loop, interleaved=True))
 
 
 def list_steps(node: Node) -> list[tuple[Kind, int, int | k.Scalar]]:
@@ -261,8 +267,12 @@ def _forget_order(nest: Nest, loop: Loop) -> Nest:
 
 
 def _replace(nest: Nest, old: Node, new: Node) -> Nest:
-    """The nest with one node for another."""
-    return dataclasses.replace(nest, body=_map(nest.body, lambda n: new if n is old else None))
+    """The nest with one node for another. Loops that are interleaved still can be."""
+    made = dataclasses.replace(nest, body=_map(nest.body, lambda n: new if n is old else None))
+    for node in walk(made.body):
+        if isinstance(node, Loop) and node.interleaved:
+            _check_interleaved(made, node)
+    return made
 
 
 def _map(nodes: Sequence[Node], change: Callable[[Node], Node | None]) -> tuple[Node, ...]:
