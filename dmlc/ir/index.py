@@ -130,9 +130,9 @@ class IndexFacts:
         return passing
 
     def reduce(self) -> Array | None:
-        """The elements of a reduction that is index-only; None where it takes too many points. They
-        are folded in their own type, point by point. Of an axis of the domain that they do not
-        depend on there is one place."""
+        """The elements of a reduction that is index-only; None where it takes too many points, or
+        none. They are reduced in their own type, point by point. Of an axis of the domain that they
+        do not depend on there is one place."""
         stage, body, reduction = self.stage, self.stage.body, self.stage.reduction
         if reduction is None:
             return None
@@ -140,7 +140,7 @@ class IndexFacts:
         moving = [index for index in self.depends_on(roots) if not index.reduced]
         over = (*moving, *(index for index in stage.indices if index.reduced))
         found, passing = self.evaluate(roots[:1], over), self.find_passing(roots[1:], over)
-        if found is None or passing is None:
+        if found is None or passing is None or not passing.size:
             return None
         outer = passing.shape[: len(moving)]
         points = np.broadcast_to(found[0], passing.shape).reshape((*outer, -1))

@@ -22,8 +22,8 @@ from dmlc.ir import Function, Index, Load, Parameter, Stage, Table
 from dmlc.ir.index import IndexFacts, list_arrays
 from dmlc.scalars import Array
 
-_MOST_PARTS = 62
-"""The most parts whose union is counted: each is a bit of a whole number."""
+_MOST_PARTS = 32
+"""The most parts whose union is counted: of many more there may be very many combinations."""
 
 _Part: TypeAlias = tuple[Array, ...]
 """For each axis, which of its places are reached; together, every combination of those."""
