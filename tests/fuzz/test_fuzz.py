@@ -15,7 +15,7 @@ from dmlc.scalars import DataType as T
 from tests.fuzz import devices
 from tests.fuzz.cases import Case, Statement, Tensor
 from tests.fuzz.check import Checker, Finding
-from tests.fuzz.folds import fold
+from tests.fuzz.folds import fold, mean
 from tests.fuzz.operations import apply
 from tests.fuzz.possible import (
     DEVICE,
@@ -170,6 +170,13 @@ def test_the_sign_of_zero_counts_where_it_is_certain() -> None:
     assert not find_wrong(made, np.array([-0.0], np.float32)).any()
     total = fold(DEVICE, "sum", floats(-0.0, 0.0), None, (2,), 1)
     assert not find_wrong(total, np.array(-0.0, np.float32)).any()
+
+
+def test_a_mean_may_have_no_elements() -> None:
+    guard = Wholes(T.BOOL, np.ones((0, 3), np.bool_), np.asarray(True))
+    made = mean(DEVICE, floats(1.0), guard, (0, 3), 1)
+    assert isinstance(made, Floats)
+    assert made.low.shape == (0,)
 
 
 def test_what_is_uncertain_stays_so() -> None:
