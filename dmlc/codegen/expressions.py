@@ -204,11 +204,11 @@ class Expressions(abc.ABC):
         if lanes == 1 and entry.within is not None and _is_within(operands[1]):
             entry = Spelling(entry.within, compound=True)
         arithmetic = operation.name in _ARITHMETIC
-        hides = arithmetic or operation.transcendental
+        hides = bool(self._dialect.zeros) and (arithmetic or operation.transcendental)
         zeros = [self._zeros.hide(o) if hides else None for o in operands]
         plain = [z or self._pin(o, operation.name) for z, o in zip(zeros, operands, strict=True)]
         known = all(p.known for p in plain)
-        if arithmetic and not known:
+        if hides and arithmetic and not known:
             plain = [
                 self._zeros.add(dtype, p) if p.known and isinstance(o, k.Operate | k.Local) else p
                 for o, p in zip(operands, plain, strict=True)

@@ -38,7 +38,7 @@ from dmlc.ir.nodes import (
 )
 from dmlc.ir.ranges import Interval, Ranges, number_ranges, stage_range, table_ranges
 from dmlc.parameters import expect, expect_items, wrong_kind
-from dmlc.scalars import COMBINERS, OPERATIONS, Operands
+from dmlc.scalars import COMBINERS, OPERATIONS, Operands, is_float32
 from dmlc.scalars import DataType as T
 from dmlc.source import InternalError, Span
 
@@ -359,9 +359,7 @@ def _check_constant(constant: Constant) -> str | None:
     if dtype.is_float:
         if not isinstance(value, float):
             return wrong
-        with np.errstate(over="ignore"):
-            exact = dtype is T.FLOAT64 or math.isnan(value) or float(np.float32(value)) == value
-        return None if exact else wrong
+        return None if dtype is T.FLOAT64 or is_float32(value) else wrong
     limits = np.iinfo(dtype.dtype)
     return None if isinstance(value, int) and limits.min <= value <= limits.max else wrong
 

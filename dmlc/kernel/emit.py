@@ -114,7 +114,8 @@ class Emitter:
         several times over; so may the one `around` it.
         """
         statements: list[k.Statement] = []
-        known = dict(self._outer)
+        # What scopes inside cannot use again they write each time.
+        known = self._outer if lanes == 1 or around else dict(self._outer)
         sizes: dict[int, int] = {}
         own = self._own.get(level, [])
         for number in own:
@@ -137,8 +138,6 @@ class Emitter:
             known[number] = made
             sizes[number] = size
         self._known = known
-        if lanes == 1 or around:
-            self._outer.update(known)
         if only is not None or rest:
             self._written.update(n for n in own if n in known)
         return statements

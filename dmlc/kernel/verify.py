@@ -7,7 +7,6 @@ work items or a position that depends on elements, `interpret` finds.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NoReturn
@@ -19,7 +18,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.bounds import find_outside
 from dmlc.kernel.print import print_statement, show_type
 from dmlc.kernel.rewrite import NUMBER, find_body, list_expressions, list_operands
-from dmlc.scalars import DataType
+from dmlc.scalars import DataType, is_float32
 from dmlc.source import InternalError
 
 
@@ -43,7 +42,6 @@ def _limits(dtype: npt.DTypeLike) -> tuple[int, int]:
 
 _LIMITS = {dtype: _limits(dtype.dtype) for dtype in DataType if dtype.is_integer}
 """The least and the largest integer of each type."""
-_LARGEST = float(np.finfo(np.float32).max)
 
 _ITEM = f"{NUMBER}item"
 """Among the names of locals it stands for what differs between items by itself."""
@@ -296,7 +294,7 @@ class _Verifier:
 
     def _check_literal(self, dtype: DataType, value: bool | int | float) -> None:
         # What is no f32 is rounded by some output languages, and not by others.
-        if dtype is DataType.FLOAT32 and math.isfinite(value) and not _is_float32(value):
+        if dtype is DataType.FLOAT32 and not is_float32(value):
             self._fail(f"{value} is no f32")
         if dtype.is_float or dtype is DataType.BOOL:
             return
@@ -321,10 +319,6 @@ class _Verifier:
             f"broken kernel after {self._step}: '{self._kernel.name}': {what}\n"
             f"  in {self._statement and print_statement(self._statement)}"
         )
-
-
-def _is_float32(value: float) -> bool:
-    return abs(value) <= _LARGEST and float(np.float32(value)) == value
 
 
 def _has_barrier(statements: Sequence[k.Statement]) -> bool:

@@ -20,9 +20,10 @@ What it does to special values, where all else is equal: a factor that is infini
 the sum and not each term, so that a NaN from infinity times 0, or from infinities of both signs,
 may come out infinite, or as the NaN it was; a quotient by 0 likewise. Terms that overflowed, or
 vanished, with the factor need not without it, and the other way round. A sum that comes to zero
-may change the zero's sign. Sums over nothing stay as they are: no factor leaves one whose guard may
-let no point through. On integers, which wrap, products and negations come out exactly the same;
-quotients are left.
+may change the zero's sign. A factor of positions alone that is infinite or NaN somewhere stays, as
+does such a divisor that is 0 somewhere. Sums over nothing stay as they are: no factor leaves one
+whose guard may let no point through. On integers, which wrap, products and negations come out
+exactly the same; quotients are left.
 """
 
 from __future__ import annotations
@@ -93,14 +94,31 @@ def _split(
     body = _look_through(stage, earlier)
     if body is not stage.body:
         deeper = _part(body)
-        parted = deeper if len(deeper.steps) > len(parted.steps) else parted
-    if not parted.steps:
+        parted, body = (
+            (deeper, body) if len(deeper.steps) > len(parted.steps) else (parted, stage.body)
+        )
+    if not parted.steps or _has_special(dataclasses.replace(stage, body=body), parted.steps):
         return None
     name = stage.name if stage.name.endswith("_sum") else f"{stage.name}_sum"
     name = take_name(name, names)
     inner = Body.make(parted.instructions, parted.kept, parted.guard)
     total = Stage(name, stage.body.dtype, stage.domain, inner, reduction, stage.span)
     return total, dataclasses.replace(stage, body=_apply(total, parted), reduction=None)
+
+
+def _has_special(stage: Stage, steps: _Steps) -> bool:
+    """Whether one of the steps by factors of positions alone is a division by 0, or one by an
+    infinity or a NaN."""
+    if not stage.body.dtype.is_float:
+        return False
+    facts = IndexFacts(stage, {})
+    for name, factor in steps:
+        found = facts.evaluate([factor]) if factor is not None and facts.known[factor] else None
+        if found is not None:
+            special = ~np.isfinite(found[0]) | ((found[0] == 0) & (name == "div"))
+            if special.any():
+                return True
+    return False
 
 
 def _may_be_empty(stage: Stage, function: Function) -> bool:
