@@ -14,7 +14,7 @@ from dmlc.codegen.dialect import Dialect, Unsupported
 from dmlc.codegen.render import render
 from dmlc.codegen.support import check_support
 from dmlc.codegen.targets import find_dialect
-from dmlc.collection import rare_searches
+from dmlc.collection import throttle_garbage_collection
 from dmlc.ir import Function
 from dmlc.ir.verify import verify
 from dmlc.kernel.group import lower_group
@@ -27,16 +27,16 @@ from dmlc.program import Program
 from dmlc.report import Report, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
 from dmlc.transform.cost import Budget
-from dmlc.transform.factor import separate, take_out_factors
+from dmlc.transform.factor import factor_separable, take_out_factors
 from dmlc.transform.fuse import Fusion, fuse
-from dmlc.transform.narrow import narrow
 from dmlc.transform.saturate import saturate_positions
 from dmlc.transform.simplify import simplify
 from dmlc.transform.storage import widen_booleans
 from dmlc.transform.tabulate import Settled, settle
+from dmlc.transform.tighten import tighten_bounds
 
 
-@rare_searches()
+@throttle_garbage_collection()
 def compile(
     function: Function | Operator | Graph | str,
     target: str = "opencl",
@@ -66,7 +66,7 @@ def compile(
     return _render(bound, fusion, kernels, dialect, shape, root_signature)
 
 
-@rare_searches()
+@throttle_garbage_collection()
 def explain(function: Function, target: str = "opencl", profile: str | None = None) -> Report:
     """What `compile` makes of a function, and why: bytes and kernels before and after fusion.
     Raises as `compile` does."""
@@ -123,7 +123,7 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
     return Budget(
         shape.bytes_per_operation,
         shape.launch_bytes,
-        shape.near_bytes,
+        shape.cached_bytes,
         limits.buffers,
         lanes=shape.lanes,
         paired_types=limits.word_types,
@@ -138,9 +138,9 @@ def rewrite(function: Function, longest_row: int = 0) -> Function:
     verify(simplified, "simplify", function)
     settled = settle(simplified)
     verify(settled.function, "settle", simplified)
-    separated = separate(settled.function, longest_row, settled.known)
+    separated = factor_separable(settled.function, longest_row, settled.known)
     verify(separated, "separate", settled.function)
-    narrowed = narrow(separated, Settled(separated, settled.known))
+    narrowed = tighten_bounds(separated, Settled(separated, settled.known))
     verify(narrowed, "narrow", separated)
     simplified = simplify(narrowed, simplified)
     verify(simplified, "simplify", narrowed)

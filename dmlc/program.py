@@ -135,7 +135,7 @@ class Origin:
     """What part of the compiled function a kernel computes."""
 
     stages: tuple[str, ...] = ()
-    """The stages it stores or folds, by name. What it computes where it reads it has none."""
+    """The stages it stores or reduces, by name. What it computes where it reads it has none."""
     reasons: tuple[str, ...] = ()
     """Why fusion put them together, and kept others apart: clauses of a sentence."""
     traffic: tuple[int, int] | None = None

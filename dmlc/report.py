@@ -23,7 +23,7 @@ class Work:
     """What is computed together: before fusion one stage, after it the stages of one group."""
 
     stages: tuple[str, ...]
-    """What it stores or folds, by name."""
+    """What it stores or reduces, by name."""
     inlined: tuple[str, ...]
     """What it computes where it reads it: no memory holds these."""
     near: tuple[str, ...]
@@ -96,7 +96,7 @@ def make_report(
     names = iter([k.name for k in program.kernels])
     for group, made in zip(fusion.groups, kernels, strict=True):
         stored = {b.name for kernel in made for b in kernel.buffers}
-        near = tuple(n for n in group.near if n not in stored)
+        near = tuple(n for n in group.local if n not in stored)
         moves = add_moves(m for kernel in made for m in list_kernel_moves(fusion.function, kernel))
         own = tuple(next(names) for _ in made)
         reason = "; ".join(_list_reasons(group, made[0]))

@@ -15,7 +15,7 @@ from dmlc.binding.graph_statements import lower_graph
 from dmlc.binding.operator import Description, read_description, read_descriptions
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import Given, TensorDesc
-from dmlc.collection import rare_searches
+from dmlc.collection import throttle_garbage_collection
 from dmlc.language import syntax
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
 from dmlc.parameters import expect, expect_integer, expect_mapping
@@ -57,7 +57,7 @@ class Graph:
         given, found = list_names(self.inputs), list_names(self.outputs)
         return f"<graph {self.name}{symbols}: {given} -> {found}>"
 
-    @rare_searches()
+    @throttle_garbage_collection()
     def bind(
         self,
         tensors: Mapping[str, Description] | None = None,

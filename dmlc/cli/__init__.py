@@ -16,7 +16,7 @@ from typing import NoReturn
 import click
 
 from dmlc import __version__
-from dmlc.collection import rare_searches
+from dmlc.collection import throttle_garbage_collection
 from dmlc.source import DmlcError, InternalError, UnavailableError
 
 COMMANDS = {
@@ -63,7 +63,7 @@ def group() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point of the command; leaves with the exit status."""
-    with rare_searches():
+    with throttle_garbage_collection():
         status = run(arguments)
     sys.exit(status)
 

@@ -80,7 +80,7 @@ class Expressions(abc.ABC):
                 return self._spell_position(expression)
             case k.Load():
                 return self._spell_load(expression)
-            case k.Choose():
+            case k.Select():
                 return self._spell_choice(expression)
             case k.Convert():
                 return self._spell_conversion(expression)
@@ -91,7 +91,7 @@ class Expressions(abc.ABC):
                 return Text(text, known=made.known)
             case k.Broadcast():
                 return self.spell(expression.operand)
-            case k.Element(array=array, index=index):
+            case k.LoadLocal(array=array, index=index):
                 lanes = expression.type.lanes
                 places = self._place_element(array, index, lanes)
                 spelling = self._dialect.elements
@@ -246,7 +246,7 @@ class Expressions(abc.ABC):
             pieces = (inner[0], text[len(inner[0]) :].lstrip())
         return Text(text, entry.compound, mask, pieces, operator, known=known)
 
-    def _spell_choice(self, expression: k.Choose) -> Text:
+    def _spell_choice(self, expression: k.Select) -> Text:
         lanes = expression.type.lanes
         condition = self.spell(expression.condition)
         sides = expression.then, expression.otherwise

@@ -17,8 +17,8 @@ from dmlc.codegen.names import Mangler
 from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
 from dmlc.kernel import nodes as k
+from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.precise import name_arithmetic
-from dmlc.kernel.tidy import tidy
 from dmlc.scalars import DataType
 
 _INDENT = "    "
@@ -61,7 +61,7 @@ class Speller(Expressions):
                 return self._spell_let(local, made, indent, self._dialect.variable)
             case k.Assign():
                 return self._spell_assignment(statement, indent)
-            case k.Put():
+            case k.StoreLocal():
                 return [f"{indent}{self._spell_put(statement)}"]
             case k.Barrier():
                 return [f"{indent}{self._dialect.barrier}"]
@@ -79,12 +79,12 @@ class Speller(Expressions):
                 lines += [f"{indent}{head}", *(f"{indent}{_INDENT}{line}" for line in first)]
                 body = self.spell_statements(statement.body, depth + 1)
                 return [*lines, *body, f"{indent}}}"]
-            case k.PutHalf():
+            case k.InsertHalf():
                 return [f"{indent}{self._spell_half(statement)}"]
             case k.StoreWord():
                 place = f"{self._names.spell(statement.buffer)}[{self.spell(statement.index).text}]"
                 return [f"{indent}{place} = {self._names.spell(statement.word.name)};"]
-            case k.Halve(variable=variable, start=first):
+            case k.TreeLoop(variable=variable, start=first):
                 self._zeros.note(variable, known=True)
                 name = self._names.spell(variable.name)
                 head = f"for ({self._count(name, str(first))}; {name} > 0; {name} /= 2) {{"
@@ -123,7 +123,7 @@ class Speller(Expressions):
             return [f"{indent}{name} += {made.text.removeprefix(f'{name} + ')};"]
         return [f"{indent}{name} = {made.text};"]
 
-    def _spell_put(self, put: k.Put) -> str:
+    def _spell_put(self, put: k.StoreLocal) -> str:
         lanes = put.value.type.lanes
         places = self._place_element(put.array, put.index, lanes)
         places["a"] = self._repeat(put.value, self._pin(put.value)).text
@@ -189,7 +189,7 @@ class Speller(Expressions):
         }
         return self._fill(self._dialect.prefetches[dtype], places, dtype.compute, 1, dtype)
 
-    def _spell_half(self, put: k.PutHalf) -> str:
+    def _spell_half(self, put: k.InsertHalf) -> str:
         dtype = self._buffers[put.buffer].dtype
         value = self.spell(put.value)
         places: dict[str, str | int] = {
@@ -210,7 +210,7 @@ class Speller(Expressions):
 def spell_function(dialect: Dialect, definition: Definition) -> Mapping[str, str]:
     """The text of a function after those of the helpers that it needs, by their names."""
     function = definition.function()
-    kernel = tidy(name_arithmetic(function.as_kernel(), dialect.limits.precise))
+    kernel = clean_up(name_arithmetic(function.as_kernel(), dialect.limits.precise))
     mangler = Mangler(dialect.reserved)
     # A hidden zero is seen by kernels alone, and what is given is no argument of the kernel.
     plain = dataclasses.replace(dialect, zeros=MappingProxyType({}), scalar="{x}")

@@ -100,7 +100,7 @@ def select(condition: Value, then: Operand, otherwise: Operand) -> Value:
     if known is None:
         known = F32 if float in (type(then), type(otherwise)) else U32
     sides = (_express(then, known), _express(otherwise, known))
-    return Value(k.Choose(condition.expression, *sides, k.Type(known)), condition.scope)
+    return Value(k.Select(condition.expression, *sides, k.Type(known)), condition.scope)
 
 
 def bits(x: Value) -> Value:

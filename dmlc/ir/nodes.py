@@ -230,7 +230,7 @@ class Body:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reduction:
-    """What folds a stage's body over further axes. `axes` are (label, extent) pairs: label 2 is
+    """What reduces a stage's body over further axes. `axes` are (label, extent) pairs: label 2 is
     the axis `r2`. `combiner` is a key of `scalars.COMBINERS`, or `argmin` or `argmax`.
 
     The last two give the position of the first smallest or largest value, a NaN being more

@@ -1,4 +1,4 @@
-"""What a reduction gathers: the state of a fold, how a point enters it, how two states become one.
+"""The state of a reduction: what it holds, how a point enters it, and how two become one.
 
 A state is one value; where the combiner gives a position, the most extreme value so far and the
 number of its point. BOOL is gathered as INT32, 0 and 1, which every language has vectors and
@@ -15,7 +15,7 @@ import numpy as np
 from dmlc.ir import POSITIONAL_COMBINERS
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import operate, widen
-from dmlc.kernel.element import Fold
+from dmlc.kernel.element import Reduction
 from dmlc.scalars import COMBINERS, DataType, combiner_identity
 
 _BOOLEAN = {"any": "max", "all": "min"}
@@ -32,19 +32,21 @@ class Slot:
     """Of its name."""
 
 
-def is_positional(fold: Fold) -> bool:
-    return fold.combiner in POSITIONAL_COMBINERS
+def is_positional(reduction: Reduction) -> bool:
+    return reduction.combiner in POSITIONAL_COMBINERS
 
 
-def list_slots(fold: Fold, place: DataType | None = None) -> tuple[Slot, ...]:
+def list_slots(reduction: Reduction, place: DataType | None = None) -> tuple[Slot, ...]:
     """The parts of a state. `place` is the type of the points' numbers, where it has any."""
     if place is not None:
-        extreme = combiner_identity(fold.combiner.removeprefix("arg"), fold.dtype)
+        extreme = combiner_identity(reduction.combiner.removeprefix("arg"), reduction.dtype)
         none = int(np.iinfo(place.dtype).max)
-        return Slot(fold.dtype, extreme, ""), Slot(place, none, "_place")
-    if fold.combiner in _BOOLEAN:
-        return (Slot(DataType.INT32, int(combiner_identity(fold.combiner, fold.dtype)), ""),)
-    return (Slot(fold.dtype, combiner_identity(fold.combiner, fold.dtype), ""),)
+        return Slot(reduction.dtype, extreme, ""), Slot(place, none, "_place")
+    if reduction.combiner in _BOOLEAN:
+        return (
+            Slot(DataType.INT32, int(combiner_identity(reduction.combiner, reduction.dtype)), ""),
+        )
+    return (Slot(reduction.dtype, combiner_identity(reduction.combiner, reduction.dtype), ""),)
 
 
 def start(slot: Slot, lanes: int = 1) -> k.Expression:
@@ -66,13 +68,13 @@ def contribute(
     if guard is None:
         return parts
     return tuple(
-        k.Choose(guard, part, start(slot, lanes), part.type)
+        k.Select(guard, part, start(slot, lanes), part.type)
         for part, slot in zip(parts, slots, strict=True)
     )
 
 
 def merge(
-    fold: Fold,
+    reduction: Reduction,
     mine: Sequence[k.Expression],
     other: Sequence[k.Expression],
     name: Callable[[str], str],
@@ -82,8 +84,8 @@ def merge(
     """Two states as one, with the statements it takes first. Of equal extremes the one with the
     lower number stays, and a NaN is more extreme than any number. What comes `in_order` has the
     higher number."""
-    if not is_positional(fold):
-        combiner = _BOOLEAN.get(fold.combiner) or COMBINERS[fold.combiner].name
+    if not is_positional(reduction):
+        combiner = _BOOLEAN.get(reduction.combiner) or COMBINERS[reduction.combiner].name
         return [], (operate(combiner, mine[0], other[0]),)
     statements: list[k.Statement] = []
     value = other[0]
@@ -91,21 +93,21 @@ def merge(
         local = k.Local(name("candidate"), value.type)
         statements.append(k.Let(local, value))
         value = local
-    beats = operate("lt" if fold.combiner == "argmin" else "gt", value, mine[0])
+    beats = operate("lt" if reduction.combiner == "argmin" else "gt", value, mine[0])
     ties = operate("eq", value, mine[0])
-    if fold.dtype.is_float:
+    if reduction.dtype.is_float:
         new, old = operate("isnan", value), operate("isnan", mine[0])
         beats = operate("or", beats, operate("and", new, operate("not", old)))
         ties = operate("or", ties, operate("and", new, old))
     better = beats
     if not in_order:
         better = operate("or", beats, operate("and", ties, operate("lt", other[1], mine[1])))
-    elif fold.guard is not None:
+    elif reduction.guard is not None:
         better = operate("or", beats, operate("eq", mine[1], _none(mine[1])))
     chosen = k.Local(name("better"), better.type)
     statements.append(k.Let(chosen, better))
     return statements, tuple(
-        k.Choose(chosen, theirs, own, own.type)
+        k.Select(chosen, theirs, own, own.type)
         for theirs, own in zip((value, other[1]), mine, strict=True)
     )
 
@@ -117,28 +119,28 @@ def _none(place: k.Expression) -> k.Expression:
     return widen(k.Literal(k.Type(dtype), last), place.type.lanes)
 
 
-def begin(fold: Fold, slots: Sequence[Slot], lanes: int) -> list[k.Expression]:
+def begin(reduction: Reduction, slots: Sequence[Slot], lanes: int) -> list[k.Expression]:
     """The state before any point, where all points come one after the other. Where none is left
     out the first one is the place, unless another beats what is there before any."""
     made = [start(slot, lanes) for slot in slots]
-    if is_positional(fold) and fold.guard is None:
+    if is_positional(reduction) and reduction.guard is None:
         made[1] = start(dataclasses.replace(slots[1], first=0), lanes)
     return made
 
 
 def finish(
-    fold: Fold, state: Sequence[k.Expression], dtype: DataType, *, in_order: bool = False
+    reduction: Reduction, state: Sequence[k.Expression], dtype: DataType, *, in_order: bool = False
 ) -> k.Expression:
     """The value that a state stands for, in the compute type `dtype`. `in_order` says that it began
     as `begin` has it."""
     lanes = state[0].type.lanes
-    if is_positional(fold):
+    if is_positional(reduction):
         found = place = state[1]
-        if not in_order or fold.guard is not None:
+        if not in_order or reduction.guard is not None:
             zero = widen(k.Literal(k.Type(place.type.dtype), 0), lanes)
-            found = k.Choose(operate("eq", place, _none(place)), zero, place, place.type)
+            found = k.Select(operate("eq", place, _none(place)), zero, place, place.type)
         return found if dtype is place.type.dtype else k.Convert(found, k.Type(dtype, lanes))
-    if fold.combiner in _BOOLEAN:
+    if reduction.combiner in _BOOLEAN:
         zero = widen(k.Literal(k.Type(DataType.INT32), 0), lanes)
         return operate("ne", state[0], zero)
     return state[0]

@@ -14,7 +14,7 @@ from dmlc.kernel.accumulate import Slot, begin, finish, merge, start
 from dmlc.kernel.arithmetic import add, index, multiply, operate
 from dmlc.kernel.emit import Near
 from dmlc.kernel.names import Names, local_name, split_words
-from dmlc.kernel.phases import Gathered
+from dmlc.kernel.phases import Accumulator
 from dmlc.scalars import DataType
 
 
@@ -26,7 +26,7 @@ class Frame:
         self.names = names
         self.lanes = lanes
         self.arrays: list[k.Array] = []
-        self.near: dict[str, Near] = {}
+        self.local: dict[str, Near] = {}
 
     def let(self, name: str, value: k.Expression) -> k.Let:
         """A named value."""
@@ -62,19 +62,19 @@ class Arrays:
 
     def read(self, place: k.Expression, lanes: int = 1) -> list[k.Expression]:
         return [
-            k.Element(name, place, k.Type(slot.dtype, lanes))
+            k.LoadLocal(name, place, k.Type(slot.dtype, lanes))
             for name, slot in zip(self.names, self.slots, strict=True)
         ]
 
     def write(self, place: k.Expression, values: Sequence[k.Expression]) -> list[k.Statement]:
-        return [k.Put(name, place, v) for name, v in zip(self.names, values, strict=True)]
+        return [k.StoreLocal(name, place, v) for name, v in zip(self.names, values, strict=True)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Accumulators:
     """What a phase's reductions have come to so far."""
 
-    gathered: Sequence[Gathered]
+    accumulators: Sequence[Accumulator]
     registers: dict[int, list[tuple[k.Local, ...]]]
     """By the number of lanes of what is added, as it turns up."""
     arrays: Sequence[Arrays] = ()
@@ -84,29 +84,31 @@ class Accumulators:
     suffix: str = ""
     """Of the registers' names."""
 
-    def pair(self) -> list[tuple[Gathered, Arrays]]:
-        return list(zip(self.gathered, self.arrays, strict=True))
+    def pair(self) -> list[tuple[Accumulator, Arrays]]:
+        return list(zip(self.accumulators, self.arrays, strict=True))
 
     def take(self, frame: Frame, width: int) -> list[tuple[k.Local, ...]]:
         """The registers for so many lanes."""
         if width not in self.registers:
             ending = "_rest" if self.registers else self.suffix
-            self.registers[width] = [_name(frame, each, width, ending) for each in self.gathered]
+            self.registers[width] = [
+                _name(frame, each, width, ending) for each in self.accumulators
+            ]
         return self.registers[width]
 
     def declare(self) -> list[k.Statement]:
         """The registers that were taken, at what they are before any point."""
         made: list[k.Statement] = []
         for width, states in self.registers.items():
-            for each, own in zip(self.gathered, states, strict=True):
+            for each, own in zip(self.accumulators, states, strict=True):
                 first = [start(slot, width) for slot in each.slots]
                 if self.serial:
-                    first = begin(each.fold, each.slots, width)
+                    first = begin(each.reduction, each.slots, width)
                 made += [k.Variable(local, value) for local, value in zip(own, first, strict=True)]
         return made
 
 
-def _name(frame: Frame, each: Gathered, lanes: int, ending: str = "") -> tuple[k.Local, ...]:
+def _name(frame: Frame, each: Accumulator, lanes: int, ending: str = "") -> tuple[k.Local, ...]:
     """Registers for a state."""
     words = split_words(each.name) if ending else local_name(each.name)
     return tuple(
@@ -116,11 +118,16 @@ def _name(frame: Frame, each: Gathered, lanes: int, ending: str = "") -> tuple[k
 
 
 def _make_arrays(
-    frame: Frame, gathered: Sequence[Gathered], ending: str, size: int, *, shared: bool = False
+    frame: Frame,
+    accumulators: Sequence[Accumulator],
+    ending: str,
+    size: int,
+    *,
+    shared: bool = False,
 ) -> list[Arrays]:
     """Arrays for the states of some reductions."""
     made: list[Arrays] = []
-    for each in gathered:
+    for each in accumulators:
         words = split_words(each.name)
         names = (
             frame.array(f"{words}{s.suffix}{ending}", s.dtype, size, shared=shared)
@@ -131,16 +138,18 @@ def _make_arrays(
 
 
 def make_arrays(
-    frame: Frame, gathered: Sequence[Gathered], suffix: str, size: int, lanes: int
+    frame: Frame, accumulators: Sequence[Accumulator], suffix: str, size: int, lanes: int
 ) -> Accumulators:
     """Accumulators for so many outputs, each of so many lanes."""
-    return Accumulators(gathered, {}, _make_arrays(frame, gathered, suffix, size * lanes), lanes)
+    return Accumulators(
+        accumulators, {}, _make_arrays(frame, accumulators, suffix, size * lanes), lanes
+    )
 
 
 def _walk_arrays(
     frame: Frame,
     state: Accumulators,
-    write: Callable[[int, Gathered, Arrays, k.Expression, int], list[k.Statement]],
+    write: Callable[[int, Accumulator, Arrays, k.Expression, int], list[k.Statement]],
 ) -> list[k.Statement]:
     """What is done for all elements of arrays: with so many lanes, from a place on."""
     size = frame.size(state.arrays[0].names[0])
@@ -170,7 +179,7 @@ def load(
     for each, arrays in state.pair():
         made.append(_name(frame, each, lanes))
         body += map(k.Variable, made[-1], arrays.read(output, lanes))
-    return Accumulators(state.gathered, {lanes: made}), body
+    return Accumulators(state.accumulators, {lanes: made}), body
 
 
 def keep(state: Accumulators, held: Accumulators, output: k.Expression) -> list[k.Statement]:
@@ -185,18 +194,18 @@ def enter(
 ) -> list[k.Statement]:
     """Points enter registers: for each reduction the parts of what it adds."""
     made: list[k.Statement] = []
-    for each, own, other in zip(state.gathered, state.take(frame, lanes), points, strict=True):
-        before, merged = merge(each.fold, own, other, frame.names.take, in_order=state.serial)
+    for each, own, other in zip(state.accumulators, state.take(frame, lanes), points, strict=True):
+        before, merged = merge(each.reduction, own, other, frame.names.take, in_order=state.serial)
         made += [*before, *map(k.Assign, own, merged)]
     return made
 
 
 def _enter_arrays(
-    frame: Frame, each: Gathered, own: Arrays, place: k.Expression, other: Sequence[k.Expression]
+    frame: Frame, each: Accumulator, own: Arrays, place: k.Expression, other: Sequence[k.Expression]
 ) -> list[k.Statement]:
     """A state enters arrays at a place."""
     mine = own.read(place, other[0].type.lanes)
-    made, merged = merge(each.fold, mine, other, frame.names.take)
+    made, merged = merge(each.reduction, mine, other, frame.names.take)
     return [*made, *own.write(place, merged)]
 
 
@@ -247,10 +256,10 @@ def join_lanes(
         for each, own in state.pair():
             made.append(_name(frame, each, 1))
             body += map(k.Variable if changes else k.Let, made[-1], own.read(index(0)))
-        return Accumulators(state.gathered, {1: made}), body
+        return Accumulators(state.accumulators, {1: made}), body
     packed = state
     if state.lanes > 1:
-        packed = make_arrays(frame, state.gathered, "_block", width, 1)
+        packed = make_arrays(frame, state.accumulators, "_block", width, 1)
         for own, to in zip(state.arrays, packed.arrays, strict=True):
             body += to.write(number, own.read(first))
     if body and isinstance(number, k.Local):
@@ -268,7 +277,7 @@ def join_items(
     """The accumulators of the work items of a group that stand along an axis become one, in a tree
     in shared memory; each gets it. `lanes` are all axes with their extents, and `numbers` says
     where along each this work item is."""
-    if not state.gathered:
+    if not state.accumulators:
         return []
     steps = {
         name: math.prod(side for _, side in lanes[number + 1 :])
@@ -277,18 +286,18 @@ def join_items(
     size = math.prod(side for _, side in lanes)
     lane = k.Position(k.Geometry.LANE)
     (states,) = state.registers.values()
-    taken = _make_arrays(frame, state.gathered, "_lanes", size, shared=True)
+    taken = _make_arrays(frame, state.accumulators, "_lanes", size, shared=True)
     body = [put for own, to in zip(states, taken, strict=True) for put in to.write(lane, own)]
     width = frame.variable("width")
     other = add(lane, multiply(width, steps[axis]))
     inside: list[k.Statement] = []
-    for each, own, arrays in zip(state.gathered, states, taken, strict=True):
-        before, merged = merge(each.fold, own, arrays.read(other), frame.names.take)
+    for each, own, arrays in zip(state.accumulators, states, taken, strict=True):
+        before, merged = merge(each.reduction, own, arrays.read(other), frame.names.take)
         inside += before
         for assign, put in zip(map(k.Assign, own, merged), arrays.write(lane, own), strict=True):
             inside += [assign, put]
     step = k.If(operate("lt", numbers[axis], width), tuple(inside))
-    body += [k.Barrier(), k.Halve(width, dict(lanes)[axis] // 2, (step, k.Barrier()))]
+    body += [k.Barrier(), k.TreeLoop(width, dict(lanes)[axis] // 2, (step, k.Barrier()))]
     first = add(*[multiply(numbers[name], step) for name, step in steps.items() if name != axis])
     for own, arrays in zip(states, taken, strict=True):
         body += map(k.Assign, own, arrays.read(first))
@@ -302,27 +311,27 @@ def have_at_hand(frame: Frame, state: Accumulators, body: list[k.Statement]) -> 
             _have_arrays(frame, each, arrays)
         return
     (states,) = state.registers.values()
-    for each, own in zip(state.gathered, states, strict=True):
+    for each, own in zip(state.accumulators, states, strict=True):
         for number, local in enumerate(own):
-            frame.near[each.slot_name(number)] = always(local)
+            frame.local[each.slot_name(number)] = always(local)
         for stage, dtype in each.stages:
-            value = finish(each.fold, own, dtype.compute, in_order=state.serial)
+            value = finish(each.reduction, own, dtype.compute, in_order=state.serial)
             if not isinstance(value, k.Local):
                 value = frame.name(body, local_name(stage), value)
-            frame.near[stage] = always(value)
+            frame.local[stage] = always(value)
 
 
-def _have_arrays(frame: Frame, each: Gathered, arrays: Arrays) -> None:
+def _have_arrays(frame: Frame, each: Accumulator, arrays: Arrays) -> None:
     def part(number: int) -> Near:
         return lambda place, lanes: arrays.read(place, lanes)[number]
 
     def find(dtype: DataType) -> Near:
-        return lambda place, lanes: finish(each.fold, arrays.read(place, lanes), dtype.compute)
+        return lambda place, lanes: finish(each.reduction, arrays.read(place, lanes), dtype.compute)
 
     for number in range(len(each.slots)):
-        frame.near[each.slot_name(number)] = part(number)
+        frame.local[each.slot_name(number)] = part(number)
     for stage, dtype in each.stages:
-        frame.near[stage] = find(dtype)
+        frame.local[stage] = find(dtype)
 
 
 def always(value: k.Expression) -> Near:

@@ -121,9 +121,9 @@ def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buf
     sizes: dict[str, int] = {}
     for phase in phases:
         for value in phase.elements.values:
-            if isinstance(value, Read | Gather) and not value.view.near:
+            if isinstance(value, Read | Gather) and not value.view.local:
                 read[value.view.tensor] = value.view
-        written.update({v.tensor: v for v, _ in phase.elements.results if not v.near})
+        written.update({v.tensor: v for v, _ in phase.elements.results if not v.local})
         for view in phase.elements.buffers():
             sizes[view.tensor] = max(sizes.get(view.tensor, 0), _measure_view(phase, view))
     touched = measure_footprint(function, phases)
@@ -165,7 +165,7 @@ def _count_points(phase: Phase) -> int:
     """The largest number that points are counted by, outputs or what each reduces."""
     if len(phase.space.sizes) != len(phase.space.extents):
         return 0
-    return max(phase.space.inner_count, math.prod(phase.space.kept_sizes))
+    return max(phase.space.inner_count, math.prod(phase.space.parallel_sizes))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ def check_limits(function: ir.Function, reached: int, buffers: int, limits: Limi
 
 def _measure_effort(phases: Sequence[Phase]) -> float:
     """The bytes that all phases compute with, by those of the buffers."""
-    if not any(phase.gathered for phase in phases):
+    if not any(phase.accumulators for phase in phases):
         return 1.0
     computed = 0
     stored: dict[str, int] = {}

@@ -81,9 +81,9 @@ class _Sum:
         factors = dict(self.factors)
         for root, factor in other.factors.items():
             factors[root] = factors.get(root, 0) + times * factor
-        kept = {root: factor for root, factor in factors.items() if factor}
-        made = _Sum(self.constant + times * other.constant, kept)
-        return made if _are_apart(kept) else None
+        parallel = {root: factor for root, factor in factors.items() if factor}
+        made = _Sum(self.constant + times * other.constant, parallel)
+        return made if _are_apart(parallel) else None
 
     def part(self, divisor: int) -> tuple[_Sum, _Sum]:
         """A sum whose multiple by `divisor` and a rest, whose constant is below it, make this."""
@@ -156,7 +156,7 @@ class _Bounds:
                 case k.Variable(local=local):
                     self._values.pop(local.name, None)
                     known[local.name] = None
-                case k.Put(array=name, index=index, value=value):
+                case k.StoreLocal(array=name, index=index, value=value):
                     self._check(name, index, value.type.lanes, known, statement)
                 case k.Store(buffer=name, index=index, value=value):
                     self._check(name, index, value.type.lanes, known, statement)
@@ -172,7 +172,7 @@ class _Bounds:
                     inside = self._enter(statement, known)
                     if inside is not None:
                         self.run(statement.body, inside)
-                case k.Halve(variable=variable, start=start, body=body) if start > 0:
+                case k.TreeLoop(variable=variable, start=start, body=body) if start > 0:
                     # Of its turns, the first is certain.
                     self._values.pop(variable.name, None)
                     self.run(body, {**known, variable.name: _Sum(start, {})})
@@ -228,10 +228,10 @@ class _Bounds:
                         self._visit(operand, inside, statement)
             case k.Local() | k.Literal():
                 pass
-            case k.Load(buffer=name, index=index) | k.Element(array=name, index=index):
+            case k.Load(buffer=name, index=index) | k.LoadLocal(array=name, index=index):
                 self._visit(index, known, statement)
                 self._check(name, index, expression.type.lanes, known, statement)
-            case k.Choose(condition=condition, then=then, otherwise=otherwise) if (
+            case k.Select(condition=condition, then=then, otherwise=otherwise) if (
                 condition.type == k.BOOL
             ):
                 self._visit(condition, known, statement)

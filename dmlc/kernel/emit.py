@@ -14,9 +14,9 @@ from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, multiply, operate, widen
 from dmlc.kernel.element import Elements, Gather, Place, Read, Value, View, operands
-from dmlc.kernel.lanes import Joint
 from dmlc.kernel.names import Names, local_name
-from dmlc.kernel.picked import spread_load
+from dmlc.kernel.shuffles import spread_load
+from dmlc.kernel.vectorize import Joint
 from dmlc.scalars import LARGEST_INDEX, DataType
 
 _LONGEST_EXPRESSION = 6
@@ -48,14 +48,14 @@ class Emitter:
         elements: Elements,
         names: Names,
         levels: Sequence[int],
-        near: Mapping[str, Near],
+        local: Mapping[str, Near],
         wide: Callable[[View], bool],
         apart: Container[int],
         joint: Joint | None,
     ) -> None:
         self._elements = elements
         self._wide = wide
-        self._near = near
+        self._near = local
         self.joint = joint
         self._levels = levels
         self._own: dict[int, list[int]] = {}
@@ -204,7 +204,7 @@ class Emitter:
                 moved = [multiply(known[number], step) for number, step in terms]
                 place = add(*moved, position(value.view))
                 lanes = lanes if self._wide(value.view) else 1
-                if value.view.near:
+                if value.view.local:
                     return self._near[value.view.tensor](place, lanes)
                 return k.Load(value.view.tensor, place, k.Type(value.dtype, lanes))
             case ir.Apply():
@@ -217,7 +217,7 @@ class Emitter:
                 parts = self._take(number, known, lanes)
                 width = max(p.type.lanes for p in parts)
                 then, otherwise = (widen(p, width) for p in parts[1:])
-                return k.Choose(parts[0], then, otherwise, k.Type(value.dtype, width))
+                return k.Select(parts[0], then, otherwise, k.Type(value.dtype, width))
             case ir.Cast():
                 (operand,) = self._take(number, known, lanes)
                 if operand.type.dtype is value.dtype:

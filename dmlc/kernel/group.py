@@ -1,10 +1,10 @@
 """Lowers a group of stages to kernels: one where that keeps the device busy, else one per step.
 
 A group without reductions is `lower`'s. One with reductions is a single kernel, which applies what
-it has folded at once, wherever there are enough outputs to share out. Where there are few and the
-tensors are large, every pass has kernels of its own: a fold has two, the first of which folds
-pieces of a long dimension, and the second the states of these. How the points are cut up depends
-on sizes and profile alone, so that results have the same bits whatever runs in parallel.
+it has reduced at once, wherever there are enough outputs to share out. Where there are few and the
+tensors are large, every pass has kernels of its own: a reduction has two, the first of which
+reduces pieces of a long dimension, and the second the states of these. How the points are cut up
+depends on sizes and profile alone, so that results have the same bits whatever runs in parallel.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.assemble import count_buffers, make_kernel
 from dmlc.kernel.element import collect_elements
-from dmlc.kernel.phases import Phase, collect_phases, fold_parts, part_members, store_parts
+from dmlc.kernel.phases import Phase, collect_phases, combine_partials, part_members, store_partials
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.schedule.choose import arrange, cut_up, keeps_busy, suits_serial
-from dmlc.kernel.schedule.rows import choose_rows
+from dmlc.kernel.schedule.line_buffer import choose_line_buffer
 from dmlc.kernel.space import collapse
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
@@ -34,10 +34,10 @@ def lower_group(
     Raises `UnsupportedError` where a limit of the target is passed.
     """
     if not group.passes:
-        return (lower_stages(function, group.stages, profile, limits, group.near),)
+        return (lower_stages(function, group.stages, profile, limits, group.local),)
     _check_words(function, group, limits)
     if group.row is not None:
-        nest, effort = choose_rows(function, group, profile)
+        nest, effort = choose_line_buffer(function, group, profile)
         names = _name_members(group.passes)
         return (
             make_kernel(
@@ -45,7 +45,7 @@ def lower_group(
                 nest=nest, effort=effort,
             ),
         )  # fmt: skip
-    phases, alone = _arrange(function, group.kept, group.passes, group.stages, profile)
+    phases, alone = _arrange(function, group.parallel, group.passes, group.stages, profile)
     passes: Sequence[Pass] = group.passes
     if any(p.tests_guard for p in phases):
         passes = _part_guards(function, passes)
@@ -56,7 +56,7 @@ def lower_group(
         return (make_kernel(function, phases, group.stages, names, profile, limits, serial=alone),)
     kernels: list[k.Kernel] = []
     for steps in parts:
-        kernels += _lower_step(function, group.kept, steps, profile, limits)
+        kernels += _lower_step(function, group.parallel, steps, profile, limits)
     if len(kernels) == 1:
         return tuple(kernels)
     return tuple(dataclasses.replace(kernel, apart=apart) for kernel in kernels)
@@ -67,16 +67,16 @@ def lower_stages(
     stages: tuple[str, ...],
     profile: Profile,
     limits: Limits,
-    near: tuple[str, ...] = (),
+    local: tuple[str, ...] = (),
 ) -> k.Kernel:
-    """The kernel that computes element-wise stages over one domain; those `near` are for the
+    """The kernel that computes element-wise stages over one domain; those `local` are for the
     others alone, and have no memory.
 
     Packed tensors of any shape share one kernel, which is told their element count when it runs;
     where operands are strided or broadcast, their sizes are constants in the kernel. Raises
     `UnsupportedError` where the stages are reductions or pass a limit of the target.
     """
-    elements = collect_elements(function, stages, near)
+    elements = collect_elements(function, stages, local)
     phase = Phase(elements, collapse(elements))
     return make_kernel(function, (phase,), stages, (stages,), profile, limits)
 
@@ -88,8 +88,8 @@ def _find_obstacle(
     profile: Profile,
     limits: Limits,
 ) -> str:
-    """Why one kernel cannot have all phases, which are so many folds with what derives from each,
-    in words; nothing where it can."""
+    """Why one kernel cannot have all phases, which are so many reductions with what derives from
+    each, in words; nothing where it can."""
     if parts > 1 and any(p.has_computed_reads or p.tests_guard for p in phases):
         return "it takes several kernels, for values depend on the positions of points"
     if not keeps_busy(phases, profile):
@@ -106,7 +106,7 @@ def _name_members(passes: Sequence[Pass]) -> tuple[tuple[str, ...], ...]:
 
 def _arrange(
     function: ir.Function,
-    kept: tuple[int, ...],
+    parallel: tuple[int, ...],
     steps: Sequence[Pass],
     stages: Sequence[str],
     profile: Profile,
@@ -116,7 +116,7 @@ def _arrange(
     stored = _list_stored(function, stages)
 
     def collect(as_written: bool) -> tuple[Phase, ...]:
-        return collect_phases(function, kept, steps, stored, as_written)
+        return collect_phases(function, parallel, steps, stored, as_written)
 
     return arrange(function, collect, profile)
 
@@ -125,10 +125,10 @@ def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:
     """The passes, but reductions of which one has a guard apart: loops test one guard."""
     parted: list[Pass] = []
     for each in passes:
-        _, folds = part_members(function, each)
-        stages = [function.stage(m.stage) for m in folds]
+        _, reductions = part_members(function, each)
+        stages = [function.stage(m.stage) for m in reductions]
         guarded = any(s is not None and s.body.guard is not None for s in stages)
-        if len(folds) > 1 and guarded:
+        if len(reductions) > 1 and guarded:
             parted += [dataclasses.replace(each, members=(m,)) for m in each.members]
         else:
             parted.append(each)
@@ -150,8 +150,8 @@ def _check_words(function: ir.Function, group: Group, limits: Limits) -> None:
 
 
 def _split(passes: Sequence[Pass]) -> list[list[Pass]]:
-    """The passes that share kernels once a group is taken apart: a fold, and what derives from it
-    point by point."""
+    """The passes that share kernels once a group is taken apart: a reduction, and what derives from
+    it point by point."""
     steps: list[list[Pass]] = []
     for each in passes:
         derived = not each.reduces and not each.inner
@@ -164,13 +164,13 @@ def _split(passes: Sequence[Pass]) -> list[list[Pass]]:
 
 def _lower_step(
     function: ir.Function,
-    kept: tuple[int, ...],
+    parallel: tuple[int, ...],
     steps: Sequence[Pass],
     profile: Profile,
     limits: Limits,
 ) -> list[k.Kernel]:
-    """The kernels of a fold with what derives from it, or of a pass that applies folds. Where one
-    would have more buffers than the target allows, its stages are shared out."""
+    """The kernels of a reduction with what derives from it, or of a pass that applies reductions.
+    Where one would have more buffers than the target allows, its stages are shared out."""
     stages = tuple(member.stage for each in steps for member in each.members)
     if not steps[0].reduces:
         domains: dict[object, list[str]] = {}
@@ -182,23 +182,25 @@ def _lower_step(
             for names in domains.values()
             for part in _share_out(function, names, limits)
         ]
-    phases, alone = _arrange(function, kept, steps, stages, profile)
-    folded = None if alone else cut_up(phases, profile)
+    phases, alone = _arrange(function, parallel, steps, stages, profile)
+    divided = None if alone else cut_up(phases, profile)
     made = [phases]
-    if folded is not None:
-        second = (fold_parts(phases[0], folded), *phases[1:])
-        made = [store_parts(phases[0], folded), second]
+    if divided is not None:
+        second = (combine_partials(phases[0], divided), *phases[1:])
+        made = [store_partials(phases[0], divided), second]
     if max(map(count_buffers, made)) > limits.buffers and len(stages) > 1:
         halves = _halve(function, steps)
-        return [m for half in halves for m in _lower_step(function, kept, half, profile, limits)]
-    if folded is None:
+        return [
+            m for half in halves for m in _lower_step(function, parallel, half, profile, limits)
+        ]
+    if divided is None:
         names = _name_members(steps)
         return [make_kernel(function, phases, stages, names, profile, limits, serial=alone)]
     first, second = made
-    on_way, folds = part_members(function, steps[0])
-    names = tuple(member.stage for member in (*on_way, *folds))
-    rest = tuple(name for name in stages if name not in names[: len(on_way)])
-    pieces, after = folded.kept_sizes[0], _name_members(steps[1:])
+    elementwise, reductions = part_members(function, steps[0])
+    names = tuple(member.stage for member in (*elementwise, *reductions))
+    rest = tuple(name for name in stages if name not in names[: len(elementwise)])
+    pieces, after = divided.parallel_sizes[0], _name_members(steps[1:])
     alone = suits_serial(function, second, profile)
     return [
         make_kernel(function, first, names, (names,), profile, limits, pieces=pieces),
@@ -222,15 +224,17 @@ def _share_out(function: ir.Function, names: Sequence[str], limits: Limits) -> l
 
 
 def _halve(function: ir.Function, steps: Sequence[Pass]) -> list[list[Pass]]:
-    """A fold and what derives from it, each by itself; or a fold alone in two, with half of the
-    reductions each, or with what it stores on its way apart from the one."""
-    fold, *derived = steps
+    """A reduction and what derives from it, each by itself; or a reduction alone in two, with half
+    of the reductions each, or with what it stores on its way apart from the one."""
+    reduction, *derived = steps
     if derived:
-        return [[fold], *([each] for each in derived)]
-    on_way, folds = part_members(function, fold)
-    half = len(folds) // 2
-    first = dataclasses.replace(fold, members=(*on_way, *folds[:half]), reduces=half > 0)
-    return [[first], [dataclasses.replace(fold, members=tuple(folds[half:]))]]
+        return [[reduction], *([each] for each in derived)]
+    elementwise, reductions = part_members(function, reduction)
+    half = len(reductions) // 2
+    first = dataclasses.replace(
+        reduction, members=(*elementwise, *reductions[:half]), reduces=half > 0
+    )
+    return [[first], [dataclasses.replace(reduction, members=tuple(reductions[half:]))]]
 
 
 def _list_stored(function: ir.Function, stages: Sequence[str]) -> set[str]:

@@ -24,7 +24,7 @@ from dmlc.kernel.arithmetic import (
     subtract_known,
 )
 from dmlc.kernel.element import View
-from dmlc.kernel.overlap import overlap
+from dmlc.kernel.loop_fusion import fuse_loops
 from dmlc.kernel.schedule.nest import (
     Dim,
     Kind,
@@ -84,8 +84,8 @@ class Loops:
                 return self._write_lane(node, scope)
             case Kind.UNROLL | Kind.LOOP if node.extent:
                 return self._write_counted(node, scope)
-            case _ if node.together is not None:
-                return self._write_together(node, scope)
+            case _ if node.vectorization is not None:
+                return self._write_vectorized(node, scope)
             case _:
                 return self._write_range(node, scope)
 
@@ -283,7 +283,7 @@ class Loops:
         turn: list[k.Statement] = []
         before = self._frame.name(turn, "before", operate("sub", block, index(1)))
         done = self._settle(rest, scope, before, [])
-        pair = overlap(done, self._settle(makes, scope, block, []))
+        pair = fuse_loops(done, self._settle(makes, scope, block, []))
         if pair is None:
             raise InternalError("a reduction and what applies it have different loops")
         body.append(k.For(block, add(start, index(1)), stop, 1, (*turn, *pair)))
@@ -292,21 +292,21 @@ class Loops:
 
     # Vectors whose reads lie apart -----------------------------------------------------------
 
-    def _write_together(self, node: Loop, scope: Scope) -> list[k.Statement]:
+    def _write_vectorized(self, node: Loop, scope: Scope) -> list[k.Statement]:
         """A stretch whose middle goes in vectors though reads lie apart, and its ends one by
         one."""
-        together, body = node.together, list[k.Statement]()
-        if together is None:
+        vectorization, body = node.vectorization, list[k.Statement]()
+        if vectorization is None:
             return body
         start, stop = self._find_range(node, scope, body)
-        first: k.Expression = index(together.first)
-        last: k.Expression = index(together.last)
+        first: k.Expression = index(vectorization.first)
+        last: k.Expression = index(vectorization.last)
         if not isinstance(stop, k.Literal):
             # A piece of a longer row has vectors only where the row does.
-            whole = isinstance(node.dim.size, int) and together.last < node.dim.size
+            whole = isinstance(node.dim.size, int) and vectorization.last < node.dim.size
             first, last = start, stop
             if whole:
-                end = operate("min", stop, index(together.last))
+                end = operate("min", stop, index(vectorization.last))
                 last = self._frame.name(body, "vector_end", operate("max", start, end))
         phases = list_phases(node)
         middle = _Share(node.step, first, last)
@@ -318,7 +318,7 @@ class Loops:
                 continue
             wide = scope
             for number in phases:
-                emitter = self._values.make_emitter(number, together.joints[number])
+                emitter = self._values.make_emitter(number, vectorization.joints[number])
                 wide = wide.note(number, emitter=emitter, opened=-1)
             body += self._values.open(
                 phases[0], wide, lambda wide: self._write_stretch(node, wide, middle)
@@ -476,7 +476,7 @@ class Loops:
         bases: dict[View, k.Expression] = {}
         unneeded = emitter.list_settled(scope.depth)
         for view in elements.views():
-            if view.near or view in unneeded:
+            if view.local or view in unneeded:
                 continue
             base = at(view)
             if isinstance(base, k.Operate):

@@ -17,7 +17,6 @@ from dmlc.kernel.arithmetic import add, both, guard, index, multiply, operate, s
 from dmlc.kernel.element import list_stored
 from dmlc.kernel.loops import Loops
 from dmlc.kernel.names import Names, local_name, split_words
-from dmlc.kernel.picked import load_patterns
 from dmlc.kernel.reductions import Reductions
 from dmlc.kernel.schedule.nest import (
     Fill,
@@ -26,7 +25,7 @@ from dmlc.kernel.schedule.nest import (
     Nest,
     Node,
     Pack,
-    Pick,
+    Permute,
     Point,
     Reduce,
     Turns,
@@ -34,6 +33,7 @@ from dmlc.kernel.schedule.nest import (
     walk,
 )
 from dmlc.kernel.scope import Scope
+from dmlc.kernel.shuffles import load_patterns
 from dmlc.kernel.streaming import Streaming
 from dmlc.kernel.values import Values
 from dmlc.scalars import DataType
@@ -105,8 +105,8 @@ class _Writer:
                 return self._write_packed(node, scope)
             case Fill():
                 return self._write_zeros(node)
-            case Pick():
-                return self._write_picked(node, scope)
+            case Permute():
+                return self._write_permuted(node, scope)
             case Turns():
                 return self._write_turns(node, scope)
 
@@ -121,8 +121,8 @@ class _Writer:
     def _open_all(self, phases: Sequence[int], node: Loop, scope: Scope) -> list[k.Statement]:
         """A loop, before which the values of its first phase are written; where the loop picks,
         those of all."""
-        picks = any(isinstance(n, Pick) for n in node.body)
-        rest = phases[1:] if picks else ()
+        permutation = any(isinstance(n, Permute) for n in node.body)
+        rest = phases[1:] if permutation else ()
 
         def within(scope: Scope) -> list[k.Statement]:
             return self._open_all(rest, node, scope) if rest else self._loops.write(node, scope)
@@ -170,7 +170,7 @@ class _Writer:
         results = self._nest.phases[node.phase].elements.results
         values = [emitter.value(number, scope.lanes) for _, number in results]
         if node.name:
-            self.frame.near[node.name] = always(values[0])
+            self.frame.local[node.name] = always(values[0])
             return []
         return [
             self._values.put(to, value, scope) for to, value in zip(node.into, values, strict=True)
@@ -188,9 +188,9 @@ class _Writer:
             if into is None:
                 made.append(store)
             elif isinstance(into, k.Local):
-                made.append(k.PutHalf(into, store.buffer, element, store.value))
+                made.append(k.InsertHalf(into, store.buffer, element, store.value))
             else:
-                made.append(k.Put(into, element, store.value))
+                made.append(k.StoreLocal(into, element, store.value))
         return guard([] if scope.is_own is None else [scope.is_own], made)
 
     # Several points ---------------------------------------------------------------------------
@@ -202,20 +202,22 @@ class _Writer:
         row = self.frame.variable("row") if rows > 1 else index(0)
         place = self.frame.variable("x")
         zero = k.Literal(k.Type(buffer.dtype), 0.0 if buffer.dtype.is_float else 0)
-        put = k.Put(self._values.arrays[buffer], add(multiply(row, buffer.pitch), place), zero)
+        put = k.StoreLocal(
+            self._values.arrays[buffer], add(multiply(row, buffer.pitch), place), zero
+        )
         made = k.For(place, index(node.first), index(node.last), 1, (put,))
         if isinstance(row, k.Local):
             made = k.For(row, index(0), index(rows), 1, (made,))
         return [made]
 
-    def _write_picked(self, node: Pick, scope: Scope) -> list[k.Statement]:
+    def _write_permuted(self, node: Permute, scope: Scope) -> list[k.Statement]:
         """Vectors that are made of what a row has at hand."""
         row, array = node.row, self._values.arrays[node.row]
 
         def load(place: k.Expression, lanes: int) -> k.Expression:
-            return k.Element(array, place, k.Type(row.dtype, lanes))
+            return k.LoadLocal(array, place, k.Type(row.dtype, lanes))
 
-        lets, picked = load_patterns(
+        lets, permuted = load_patterns(
             node.patterns,
             scope.known[node.dim],
             self._values.offset(row),
@@ -223,8 +225,8 @@ class _Writer:
             load,
             self.frame.let,
         )
-        for name, value in picked.items():
-            self.frame.near[name] = always(value)
+        for name, value in permuted.items():
+            self.frame.local[name] = always(value)
         return [*lets, *self._write(node.body, scope)]
 
     def _write_turns(self, node: Turns, scope: Scope) -> list[k.Statement]:
@@ -279,6 +281,6 @@ class _Writer:
         streams = scope.progress(number).streams
         flags = {} if streams is None else streams.flags
         for view, array in arrays.items():
-            value = k.Element(array, index(0), k.Type(view.dtype.compute, node.lanes))
+            value = k.LoadLocal(array, index(0), k.Type(view.dtype.compute, node.lanes))
             body.append(k.Store(view.tensor, position(view), value, flags.get(view.tensor)))
         return body

@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Iterable
 
-from dmlc.kernel.pick import PICKED
+from dmlc.kernel.permute import PERMUTED
 from dmlc.kernel.rewrite import NUMBER
 
 
@@ -17,7 +17,7 @@ class Names:
         self._taken = dict.fromkeys(taken, 0)
 
     def take(self, wanted: str) -> str:
-        """`wanted`, or that and a number where it is taken: `tidy` has the last word."""
+        """`wanted`, or that and a number where it is taken: `cleanup` has the last word."""
         if wanted not in self._taken:
             self._taken[wanted] = 0
             return wanted
@@ -28,7 +28,7 @@ class Names:
 def local_name(tensor: str) -> str:
     """A name for an element of a tensor: `InputGradientTensor` gives `input_gradient`. What is no
     tensor's name ends in `#` and a note, which is dropped; so is what follows `PICKED`."""
-    tensor = tensor.partition(PICKED)[0]
+    tensor = tensor.partition(PERMUTED)[0]
     words = split_words(tensor)
     return words if words != tensor else f"{tensor}_value"
 

@@ -3,7 +3,7 @@
 Expressions are trees; what is used more than once is a named local (`Let`). A kernel works on
 flat buffers: all index arithmetic is explicit, in `i32` or `i64` as the kernel says. A type with
 `lanes` above 1 is a vector; an operation on vectors is element by element, and a BOOL vector is
-what comparisons of vectors give and `Choose` takes. Besides buffers there are variables and small
+what comparisons of vectors give and `Select` takes. Besides buffers there are variables and small
 arrays, a work item's own or shared by its group, for what reductions gather.
 """
 
@@ -101,7 +101,7 @@ class Operate:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Choose:
+class Select:
     condition: Expression
     then: Expression
     otherwise: Expression
@@ -149,7 +149,7 @@ class Lead:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Element:
+class LoadLocal:
     """Elements `index .. index + lanes` of an array."""
 
     array: str
@@ -184,13 +184,13 @@ Expression: TypeAlias = (
     | Position
     | Load
     | Operate
-    | Choose
+    | Select
     | Convert
     | Reinterpret
     | Broadcast
     | Numbers
     | Lead
-    | Element
+    | LoadLocal
     | Join
     | Shuffle
 )
@@ -220,7 +220,7 @@ class Assign:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Put:
+class StoreLocal:
     """Elements `index .. index + lanes` of an array take `value`."""
 
     array: str
@@ -249,7 +249,7 @@ class For:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Halve:
+class TreeLoop:
     """`for (variable = start; variable > 0; variable /= 2)`."""
 
     variable: Local
@@ -283,7 +283,7 @@ class Prefetch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PutHalf:
+class InsertHalf:
     """Half a word, the lower (0) or the upper (1), takes `value` rounded to what `buffer`
     stores. It is put in once."""
 
@@ -306,14 +306,14 @@ Statement: TypeAlias = (
     Let
     | Variable
     | Assign
-    | Put
+    | StoreLocal
     | Barrier
     | For
-    | Halve
+    | TreeLoop
     | If
     | Store
     | Prefetch
-    | PutHalf
+    | InsertHalf
     | StoreWord
 )
 
@@ -384,7 +384,7 @@ class Kernel:
     index_signed: bool = False
     """Whether positions may be negative on the way."""
     stages: tuple[str, ...] = ()
-    """The stages of the function that it computes, or folds a part of."""
+    """The stages of the function that it computes, or reduces a part of."""
     passes: tuple[tuple[str, ...], ...] = ()
     """Those of them whose operands it reads, pass by pass over its points."""
     apart: str = ""

@@ -161,7 +161,7 @@ class _Offsets:
         """Whether a position is of arithmetic alone, on what is in sight."""
         for each in walk(part):
             if each.type.dtype is not DataType.INDEX or isinstance(
-                each, k.Load | k.Element | k.Choose | k.Convert
+                each, k.Load | k.LoadLocal | k.Select | k.Convert
             ):
                 return False
             if isinstance(each, k.Local) and (

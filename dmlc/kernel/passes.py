@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.element import tensor_end
 from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.schedule import Limits
-from dmlc.kernel.tidy import tidy
 from dmlc.kernel.verify import verify_kernel
 
 
@@ -28,7 +28,7 @@ class Pass:
 PASSES: tuple[Pass, ...] = (
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
     Pass("name_offsets", lambda kernel, _: name_offsets(kernel)),
-    Pass("tidy", lambda kernel, _: tidy(kernel)),
+    Pass("tidy", lambda kernel, _: clean_up(kernel)),
 )
 _verifies_each = False
 

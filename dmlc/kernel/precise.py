@@ -78,7 +78,7 @@ class _Arithmetic:
         match expression:
             case k.Operate(operation=operation):
                 return expression.type.dtype.is_float and operation.name in self._precise
-            case k.Choose() | k.Convert():
+            case k.Select() | k.Convert():
                 return expression.type.dtype.is_float
             case _:
                 return False

@@ -55,7 +55,7 @@ class Reductions:
         number, frame = node.phase, self._frame
         if not node.body:
             return self._finish(node, self._begun[number], scope, is_blocked=False)
-        gathered = self._nest.phases[number].gathered
+        accumulators = self._nest.phases[number].accumulators
         outer = scope.progress(number).state
         loops = [n for n in walk(node.body) if isinstance(n, Loop)]
         is_blocked = any(n.dim is self._nest.block for n in loops)
@@ -71,12 +71,14 @@ class Reductions:
             lanes = 1 if across else wide
             parted = any(isinstance(n, Reduce) and n.array for n in walk(node.body))
             suffix = "_total" if lanes > 1 or parted else "_block"
-            state = make_arrays(frame, gathered, suffix, self._width() if is_blocked else 1, lanes)
+            state = make_arrays(
+                frame, accumulators, suffix, self._width() if is_blocked else 1, lanes
+            )
             body = fill(frame, state)
         else:
             nested = any(isinstance(n, Reduce) for n in walk(node.body))
             state = Accumulators(
-                gathered, {}, serial=node.serial, suffix="_total" if nested else ""
+                accumulators, {}, serial=node.serial, suffix="_total" if nested else ""
             )
         inner = self._write_inside(node, scope.note(number, state=state), is_first=outer is None)
         if not state.arrays and not node.resumes:
@@ -106,8 +108,10 @@ class Reductions:
         for axis in shared:
             body += join_items(frame, state, self._nest.lanes, self._items, axis)
         if node.into is not None:
-            ((each, own),) = zip(state.gathered, next(iter(state.registers.values())), strict=True)
-            value = finish(each.fold, own, each.fold.dtype, in_order=state.serial)
+            ((each, own),) = zip(
+                state.accumulators, next(iter(state.registers.values())), strict=True
+            )
+            value = finish(each.reduction, own, each.reduction.dtype, in_order=state.serial)
             return [*body, self._values.put(node.into, value, scope)]
         have_at_hand(frame, state, body)
         return body
@@ -154,18 +158,18 @@ class Reductions:
         if emitter.joint is not None:
             masks = sorted(emitter.joint.masks - emitter.joint.certain)
         points: list[tuple[k.Expression, ...]] = []
-        for gathered in state.gathered:
-            fold = gathered.fold
+        for accumulator in state.accumulators:
+            reduction = accumulator.reduction
             guard: k.Expression | None = None
-            if fold.guard is not None and not self._values.tests(number):
-                guard = emitter.value(fold.guard, lanes)
+            if reduction.guard is not None and not self._values.tests(number):
+                guard = emitter.value(reduction.guard, lanes)
             for mask in masks:
                 holds = emitter.value(mask, lanes)
                 if guard is not None:
                     holds = both(guard, holds)
                 guard = holds
-            place = None if fold.place is None else emitter.value(fold.place, lanes)
+            place = None if reduction.place is None else emitter.value(reduction.place, lanes)
             points.append(
-                contribute(gathered.slots, emitter.value(fold.value, lanes), guard, place)
+                contribute(accumulator.slots, emitter.value(reduction.value, lanes), guard, place)
             )
         return enter(self._frame, state, lanes, points)

@@ -12,7 +12,7 @@ from dmlc.source import InternalError
 
 NUMBER = "#"
 """Stands between a wanted name and the number that tells it from others, in names as they are
-first taken: no name of a tensor has it. `tidy` leaves none."""
+first taken: no name of a tensor has it. `cleanup` leaves none."""
 
 Change: TypeAlias = Callable[[k.Expression], k.Expression]
 _Read: TypeAlias = Callable[[Any], tuple[k.Expression, ...]]
@@ -21,10 +21,10 @@ _Make: TypeAlias = Callable[[Any, tuple[Any, ...]], Any]
 _NODES: dict[type[Any], tuple[_Read, _Make]] = {
     k.Operate: (lambda n: n.operands, lambda n, c: k.Operate(n.operation, c, n.type)),
     k.Load: (lambda n: (n.index,), lambda n, c: k.Load(n.buffer, c[0], n.type)),
-    k.Element: (lambda n: (n.index,), lambda n, c: k.Element(n.array, c[0], n.type)),
-    k.Choose: (
+    k.LoadLocal: (lambda n: (n.index,), lambda n, c: k.LoadLocal(n.array, c[0], n.type)),
+    k.Select: (
         lambda n: (n.condition, n.then, n.otherwise),
-        lambda n, c: k.Choose(c[0], c[1], c[2], n.type),
+        lambda n, c: k.Select(c[0], c[1], c[2], n.type),
     ),
     k.Convert: (lambda n: (n.operand,), lambda n, c: k.Convert(c[0], n.type)),
     k.Reinterpret: (lambda n: (n.operand,), lambda n, c: k.Reinterpret(c[0], n.type)),
@@ -34,15 +34,15 @@ _NODES: dict[type[Any], tuple[_Read, _Make]] = {
     k.Let: (lambda n: (n.value,), lambda n, c: k.Let(n.local, *c)),
     k.Variable: (lambda n: (n.value,), lambda n, c: k.Variable(n.local, *c)),
     k.Assign: (lambda n: (n.local, n.value), lambda n, c: k.Assign(*c)),
-    k.Put: (lambda n: (n.index, n.value), lambda n, c: k.Put(n.array, *c)),
+    k.StoreLocal: (lambda n: (n.index, n.value), lambda n, c: k.StoreLocal(n.array, *c)),
     k.Store: (
         lambda n: (n.index, n.value) if n.streaming is None else (n.index, n.value, n.streaming),
         lambda n, c: k.Store(n.buffer, *c),
     ),
     k.Prefetch: (lambda n: (n.index,), lambda n, c: k.Prefetch(n.buffer, *c)),
-    k.PutHalf: (
+    k.InsertHalf: (
         lambda n: (n.word, n.half, n.value),
-        lambda n, c: k.PutHalf(c[0], n.buffer, *c[1:]),
+        lambda n, c: k.InsertHalf(c[0], n.buffer, *c[1:]),
     ),
     k.StoreWord: (lambda n: (n.index, n.word), lambda n, c: k.StoreWord(n.buffer, *c)),
     k.For: (
@@ -57,14 +57,14 @@ _READ: dict[type[Any], _Read] = {kind: read for kind, (read, _) in _NODES.items(
 _MAKE: dict[type[Any], _Make] = {kind: make for kind, (_, make) in _NODES.items()}
 for _kind in (*get_args(k.Expression), *get_args(k.Statement)):
     _READ.setdefault(_kind, lambda n: ())
-_ASSIGNED: dict[type[Any], int] = {k.Assign: 0, k.PutHalf: 0, k.StoreWord: 1}
+_ASSIGNED: dict[type[Any], int] = {k.Assign: 0, k.InsertHalf: 0, k.StoreWord: 1}
 """Which of the expressions is a variable, and has to stay one."""
-_BODY: dict[type[Any], str] = {k.For: "body", k.Halve: "body", k.If: "then"}
+_BODY: dict[type[Any], str] = {k.For: "body", k.TreeLoop: "body", k.If: "then"}
 _DEFINED: dict[type[Any], str] = {
     k.Let: "local",
     k.Variable: "local",
     k.For: "variable",
-    k.Halve: "variable",
+    k.TreeLoop: "variable",
 }
 
 
@@ -120,7 +120,7 @@ def define(statement: k.Statement, local: k.Local) -> k.Statement:
     """The same statement, which defines another local."""
     if isinstance(statement, k.Let | k.Variable):
         return type(statement)(local, statement.value)
-    if not isinstance(statement, k.For | k.Halve):
+    if not isinstance(statement, k.For | k.TreeLoop):
         raise InternalError(f"a statement that defines nothing: {type(statement).__name__}")
     return dataclasses.replace(statement, variable=local)
 
@@ -138,7 +138,7 @@ def replace_body(statement: k.Statement, body: Sequence[k.Statement]) -> k.State
         return statement
     if isinstance(statement, k.If):
         return k.If(statement.condition, tuple(body))
-    if not isinstance(statement, k.For | k.Halve):
+    if not isinstance(statement, k.For | k.TreeLoop):
         raise InternalError(f"a statement without a body: {type(statement).__name__}")
     return dataclasses.replace(statement, body=tuple(body))
 

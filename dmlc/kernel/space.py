@@ -3,7 +3,7 @@
 The order in which independent elements are computed is free. Every pass runs over the dimensions
 the kernel keeps, which all passes share, and over inner ones of its own. Dimensions are ordered as
 the largest tensors lie in memory, and neighbours that every tensor walks as one are merged; no case
-is told from another by name. `N, C, H, W` folded to `C` becomes inner, kept, inner; rows become
+is told from another by name. `N, C, H, W` reduced to `C` becomes inner, kept, inner; rows become
 kept, inner; columns inner, kept.
 """
 
@@ -35,8 +35,8 @@ class Space:
     extents: tuple[ir.Extent, ...]
     strides: Mapping[View, tuple[int, ...]]
     """In elements."""
-    kept: tuple[int, ...]
-    """The axes that are kept dimensions, in the order all passes have them."""
+    parallel: tuple[int, ...]
+    """The axes that are parallel dimensions, in the order all passes have them."""
     pieces: Mapping[int, Piece] = dataclasses.field(default_factory=dict[int, Piece])
     """Axes that are pieces of longer ones."""
     packed: bool = False
@@ -50,12 +50,12 @@ class Space:
     @property
     def inner(self) -> tuple[int, ...]:
         """The axes that are not kept, outermost first."""
-        return tuple(axis for axis in range(len(self.extents)) if axis not in self.kept)
+        return tuple(axis for axis in range(len(self.extents)) if axis not in self.parallel)
 
     @property
-    def kept_sizes(self) -> tuple[int, ...]:
+    def parallel_sizes(self) -> tuple[int, ...]:
         sizes = self.sizes
-        return tuple([sizes[axis] for axis in self.kept])
+        return tuple([sizes[axis] for axis in self.parallel])
 
     @property
     def inner_count(self) -> int:
@@ -101,25 +101,27 @@ def collapse(elements: Elements) -> Space:
     return Space(lengths, strides, tuple(range(len(runs))), packed=steady and aligned)
 
 
-def arrange(passes: Sequence[Elements], kept: int, as_written: bool = False) -> tuple[Space, ...]:
-    """The spaces of passes over the same `kept` first dimensions: in the order of memory, or
+def arrange(
+    passes: Sequence[Elements], parallel: int, as_written: bool = False
+) -> tuple[Space, ...]:
+    """The spaces of passes over the same `parallel` first dimensions: in the order of memory, or
     `as_written`.
 
-    A pass that folds has an inner dimension, if need be one of a single point.
+    A reducing pass has an inner dimension, if need be one of a single point.
     """
     domains = [tuple(e for e in p.domain if isinstance(e, int)) for p in passes]
-    sizes = domains[0][:kept]
+    sizes = domains[0][:parallel]
     views = [_rank(p, domain) for p, domain in zip(passes, domains, strict=True)]
     sort = _keep_order if as_written else _sort
-    order = [axis for axis in sort(views[0], len(domains[0])) if axis < kept]
+    order = [axis for axis in sort(views[0], len(domains[0])) if axis < parallel]
     everyone = [view for ranked in views for view, _ in ranked]
     runs = _merge(order, sizes, everyone)
     spaces: list[Space] = []
     for made, ranked, domain in zip(passes, views, domains, strict=True):
         walk_order = sort(ranked, len(domain))
-        inner = [axis for axis in walk_order if axis >= kept]
+        inner = [axis for axis in walk_order if axis >= parallel]
         inner_runs = _merge(inner, domain, [view for view, _ in ranked])
-        if made.folds and not inner_runs:
+        if made.reductions and not inner_runs:
             inner_runs = [list[int]()]
         # A run stands where its innermost dimension does; its other ones lie right outside.
         place = {axis: number for number, axis in enumerate(walk_order)}
@@ -130,7 +132,7 @@ def arrange(passes: Sequence[Elements], kept: int, as_written: bool = False) -> 
             for view in dict.fromkeys(made.views())
         }
         lengths = tuple(math.prod(domain[axis] for axis in run) for run, _ in every)
-        position = {tuple(run): n for n, (run, is_kept) in enumerate(every) if is_kept}
+        position = {tuple(run): n for n, (run, is_parallel) in enumerate(every) if is_parallel}
         spaces.append(Space(lengths, strides, tuple(position[tuple(run)] for run in runs)))
     return tuple(spaces)
 
@@ -139,7 +141,7 @@ def arrange_rows(passes: Sequence[Elements], lead: int, apart: bool) -> tuple[Sp
     """The spaces of passes that share the `lead` first dimensions and walk the others in the
     order they are in, each by itself; so they do the last of the first ones, if it is `apart`."""
     sizes = tuple(e for e in passes[0].domain[:lead] if isinstance(e, int))
-    views = [v for p in passes for v in p.views() if not v.near]
+    views = [v for p in passes for v in p.views() if not v.local]
     runs = _merge(list(range(lead - apart)), sizes, views)
     if apart:
         runs.append([lead - 1])
@@ -158,14 +160,14 @@ def arrange_rows(passes: Sequence[Elements], lead: int, apart: bool) -> tuple[Sp
 
 def cut(space: Space, axis: int, length: int) -> Space:
     """The space with an inner axis cut into pieces of `length`, whose number is the first of the
-    kept dimensions."""
+    parallel dimensions."""
     size = space.sizes[axis]
     pieces = -(-size // length)
     strides = {v: (s[axis] * length, *s) for v, s in space.strides.items()}
     sizes = list(space.sizes)
     sizes[axis] = length
-    kept = (0, *(k + 1 for k in space.kept))
-    return Space((pieces, *sizes), strides, kept, {axis + 1: Piece(0, length, size)})
+    parallel = (0, *(k + 1 for k in space.parallel))
+    return Space((pieces, *sizes), strides, parallel, {axis + 1: Piece(0, length, size)})
 
 
 Ranked: TypeAlias = list[tuple[View, tuple[int, ...]]]
@@ -175,7 +177,7 @@ Ranked: TypeAlias = list[tuple[View, tuple[int, ...]]]
 def _rank(elements: Elements, domain: tuple[int, ...]) -> Ranked:
     """What a pass walks through, the largest first; a result before what is as large."""
     steps = _find_steps(elements)
-    views = [v for v in elements.views() if not v.near]
+    views = [v for v in elements.views() if not v.local]
     stored = {view for view, _ in elements.results}
 
     def reach(view: View) -> tuple[int, bool]:

@@ -76,7 +76,7 @@ class Streaming:
             return Streams({})
         least = index(self._least_count(phase, self.threshold))
         large = frame.name(body, "streaming", operate("ge", count, least))
-        first = k.Choose(large, k.Lead(views[0].tensor, CACHE_LINE), index(0), k.INDEX)
+        first = k.Select(large, k.Lead(views[0].tensor, CACHE_LINE), index(0), k.INDEX)
         lead = frame.name(body, "lead", first)
         flags: dict[str, k.Expression] = {views[0].tensor: large}
         for view in views[1:]:

@@ -1,11 +1,10 @@
 """Writes a reduction of few points out, along the places where it is the same again and again.
 
-A window cut off by an edge folds fewer points than one inside, and where a ratio is 3 to 2, every
+A window cut off by an edge reduces fewer points than one inside, and where a ratio is 3 to 2, every
 second window is a point longer. Which points the guard lets through is known at compile time; over
-a long stretch in which that repeats, the fold is as many terms, one after the other in the order
-of the points, without a guard or a loop. Entries of tables that repeat too are constants there, and
-positions go up by equal steps.
-"""
+a long stretch in which that repeats, the reduction is as many terms, one after the other in the
+order of the points, without a guard or a loop. Entries of tables that repeat too are constants
+there, and positions go up by equal steps."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ _MOST_TERMS = 16
 """Points written out, at most."""
 
 _LONGEST_PERIOD = 4
-"""Places after which the same points are folded again, at most."""
+"""Places after which the same points are reduced again, at most."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,13 +51,13 @@ class Stretch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Terms:
-    """The points that a reduction folds, as they are known at each place along an axis."""
+    """The points of a reduction, as they are known at each place along an axis."""
 
     facts: IndexFacts
     over: tuple[Index, ...]
     """The axis, and those of the reduction."""
     holds: Array
-    """Whether a point is folded: an axis for each of `over`."""
+    """Whether a point is reduced: an axis for each of `over`."""
     steady: Mapping[int, Array]
     """What each position is, and each load of a table gives, at every place and point; those that
     depend on other axes are left out."""
@@ -69,13 +68,13 @@ class Terms:
 
     @property
     def points(self) -> list[tuple[int, ...]]:
-        """Those that are folded anywhere."""
+        """Those that are reduced anywhere."""
         every = itertools.product(*(range(n) for n in self.holds.shape[1:]))
         return [point for point in every if self.holds[(..., *point)].any()]
 
     def find_first(self, *, signed_zeros: bool) -> bool | int | float:
-        """What the fold starts from; without `signed_zeros` a sum may start from a negative one,
-        which no addition shows."""
+        """What the reduction starts from; without `signed_zeros` a sum may start from a negative
+        one, which no addition shows."""
         reduction, dtype = self.stage.reduction, self.stage.body.dtype
         combiner = "sum" if reduction is None else reduction.combiner
         if combiner == "sum" and dtype.is_float and not signed_zeros:
@@ -136,7 +135,7 @@ class Terms:
 
 
 def list_terms(function: Function, stage: Stage, axis: int) -> Terms | None:
-    """The points that a reduction folds along an axis; None where they are too many to write out,
+    """The points of a reduction along an axis; None where they are too many to write out,
     or which they are depends on more than the place along it."""
     reduction, body = stage.reduction, stage.body
     if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
@@ -167,7 +166,7 @@ def unroll(
 
     Of stretches about as long it is the one with the fewest tables and uneven positions, and of
     these the one that repeats first. Without `signed_zeros` a sum of negative zeros may stay one,
-    where the fold, which starts from 0, gives a positive one: one addition fewer.
+    where the reduction, which starts from 0, gives a positive one: one addition fewer.
     """
     terms = list_terms(function, stage, axis)
     if terms is None:

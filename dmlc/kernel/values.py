@@ -15,7 +15,6 @@ from dmlc.kernel.accumulators import Frame
 from dmlc.kernel.arithmetic import add, both, index, multiply
 from dmlc.kernel.element import View, list_joins, list_needed
 from dmlc.kernel.emit import Emitter, Position, find_levels
-from dmlc.kernel.lanes import Joint
 from dmlc.kernel.schedule.nest import (
     Buffer,
     Dim,
@@ -34,6 +33,7 @@ from dmlc.kernel.schedule.nest import (
 )
 from dmlc.kernel.scope import Inside, Scope
 from dmlc.kernel.streaming import Streaming
+from dmlc.kernel.vectorize import Joint
 from dmlc.source import InternalError
 
 
@@ -78,13 +78,13 @@ class Values:
             outside = next(i for i, n in enumerate(path) if isinstance(n, Reduce))
             around = sum(isinstance(n, Loop) for n in path[:outside])
             least = innermost if elements.results else around + 1
-            guards = (values[f.guard] for f in elements.folds if f.guard is not None)
+            guards = (values[f.guard] for f in elements.reductions if f.guard is not None)
             values = find_levels(elements, depth, max([least, *guards]))
         return Emitter(
             elements,
             self._frame.names,
             values,
-            self._frame.near,
+            self._frame.local,
             lambda view: any(dim is vectors for dim, _ in terms[view]),
             list_joins(elements) if tests else (),
             joint,
@@ -94,8 +94,8 @@ class Values:
         """Whether the guard of a phase's reductions is tested before what it protects is read;
         otherwise it chooses what a point adds, as in vectors along the points."""
         phase = self._nest.phases[number]
-        if not phase.gathered or number in self.serial:
-            return bool(phase.gathered)
+        if not phase.accumulators or number in self.serial:
+            return bool(phase.accumulators)
         vectors = [n for n in self._paths[number] if isinstance(n, Loop) and n.kind is Kind.VECTOR]
         return phase.tests_guard and not vectors
 
@@ -105,7 +105,7 @@ class Values:
         terms, progress = self.terms[number], scope.progress(number)
 
         def position(view: View) -> k.Expression:
-            if view.near and not self._is_linear(view.tensor):
+            if view.local and not self._is_linear(view.tensor):
                 buffer = self._named.get(view.tensor)
                 own = buffer is None or buffer.dim is self._nest.block
                 return scope.output if own or buffer is None else scope.known[buffer.dim]
@@ -189,9 +189,9 @@ class Values:
 
         def read(place: k.Expression, lanes: int) -> k.Expression:
             kind = k.Type(buffer.dtype, lanes)
-            return k.Element(array.name, self._place(buffer, place), kind)
+            return k.LoadLocal(array.name, self._place(buffer, place), kind)
 
-        self._frame.near[buffer.name] = read
+        self._frame.local[buffer.name] = read
 
     def _place(self, buffer: Buffer, place: k.Expression) -> k.Expression:
         """Where in its array an element of a buffer's row is."""
@@ -205,7 +205,7 @@ class Values:
         """Puts a value into a buffer."""
         point = scope.output if into.dim is self._nest.block else scope.known[into.dim]
         place = add(multiply(point, into.step), index(into.offset))
-        return k.Put(self.arrays[into.buffer], self._place(into.buffer, place), value)
+        return k.StoreLocal(self.arrays[into.buffer], self._place(into.buffer, place), value)
 
 
 def _find_path(nodes: Sequence[Node], number: int) -> tuple[Node, ...]:
@@ -260,7 +260,7 @@ def _find_terms(nest: Nest, number: int) -> dict[View, tuple[tuple[Dim, int], ..
                 continue
             sizes = tuple(p.size for p in parts if isinstance(p.size, int))
             own = tuple(steps.get(part, 0) for part in parts)
-            if own == ir.packed_strides(sizes) and not view.near:
+            if own == ir.packed_strides(sizes) and not view.local:
                 steps = {d: s for d, s in steps.items() if d not in parts} | {whole: 1}
         terms[view] = tuple(steps.items())
     return terms

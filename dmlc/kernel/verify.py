@@ -110,14 +110,14 @@ class _Verifier:
                 case k.Assign(local=local):
                     if varies or self._varies(statement):
                         self._varying.add(local.name)
-                case k.PutHalf(word=word):
+                case k.InsertHalf(word=word):
                     self._varying.add(word.name)
                 case k.For(variable=variable, body=body):
                     inside = varies or self._varies(statement)
                     if inside:
                         self._varying.add(variable.name)
                     self._note_varying(body, varies=inside)
-                case k.Halve(body=body):
+                case k.TreeLoop(body=body):
                     self._note_varying(body, varies=varies)
                 case k.If(then=then):
                     self._note_varying(then, varies=varies or self._varies(statement))
@@ -125,7 +125,7 @@ class _Verifier:
                     if varies:
                         self._statement = statement
                         self._fail("a barrier stands where items of a group go different ways")
-                case k.Put() | k.Store() | k.StoreWord() | k.Prefetch():
+                case k.StoreLocal() | k.Store() | k.StoreWord() | k.Prefetch():
                     pass
 
     def _varies(self, statement: k.Statement) -> bool:
@@ -153,7 +153,7 @@ class _Verifier:
                 if local.name not in self._variables:
                     self._fail(f"'{local.name}' is assigned, and is no variable")
                 self._expect(value, local.type)
-            case k.Put(array=array, index=index, value=value):
+            case k.StoreLocal(array=array, index=index, value=value):
                 self._expect(index, k.INDEX)
                 self._expect(value, k.Type(self._array(array).dtype, value.type.lanes))
             case k.Store(buffer=buffer, index=index, value=value, streaming=streaming):
@@ -165,7 +165,7 @@ class _Verifier:
             case k.Prefetch(buffer=buffer, index=index):
                 self._buffer(buffer, written=False)
                 self._expect(index, k.INDEX)
-            case k.PutHalf(word=word, buffer=buffer, half=half, value=value):
+            case k.InsertHalf(word=word, buffer=buffer, half=half, value=value):
                 stored = self._buffer(buffer, written=True)
                 if stored.dtype.bytes != 2 or word.name not in self._variables:
                     self._fail("half a word is put where no word is made")
@@ -187,7 +187,7 @@ class _Verifier:
                 if statement.step < 1 or (statement.backwards and statement.step != 1):
                     self._fail(f"a loop steps by {statement.step}")
                 self._check_loop(variable, body)
-            case k.Halve(variable=variable, body=body):
+            case k.TreeLoop(variable=variable, body=body):
                 self._check_loop(variable, body)
 
     def _check_loop(self, variable: k.Local, body: Sequence[k.Statement]) -> None:
@@ -259,13 +259,13 @@ class _Verifier:
                 if read.access is not k.Access.READ:
                     self._sources.add(_ITEM)  # Another item may have written it by now.
                 self._agree(expression, read.dtype.compute, made.lanes)
-            case k.Element(array=name, index=index):
+            case k.LoadLocal(array=name, index=index):
                 self._expect(index, k.INDEX)
                 array = self._array(name)
                 if not array.shared:
                     self._sources.add(_ITEM)
                 self._agree(expression, array.dtype, made.lanes)
-            case k.Choose(condition=condition, then=then, otherwise=otherwise):
+            case k.Select(condition=condition, then=then, otherwise=otherwise):
                 self._expect(then, made)
                 self._expect(otherwise, made)
                 if condition.type not in (k.BOOL, k.Type(DataType.BOOL, made.lanes)):

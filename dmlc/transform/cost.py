@@ -53,7 +53,7 @@ class Budget:
     """One addition."""
     launch_bytes: int = 1 << 18
     """One more kernel."""
-    near_bytes: int = 1 << 18
+    cached_bytes: int = 1 << 18
     """What is read again is still at hand where no more than this was read in between."""
     most_buffers: int = 120
     """Tensors that one kernel reads and writes, at most."""
@@ -348,7 +348,7 @@ class _Costs:
         own, work = points * stage.dtype.bytes, cost.operations * budget.bytes_per_operation
         counts = {p: count for p, count in want.passes.items() if p != own_pass}
         left = [p.kept for p in counts if p.kept]
-        is_near = bool(left) and all(read <= budget.near_bytes * kept for kept in left)
+        is_near = bool(left) and all(read <= budget.cached_bytes * kept for kept in left)
         computing, storing = 0.0, float(budget.launch_bytes)
         for number, count in enumerate(counts.values()):
             # What a reduction reads may still be at hand for those that come after it.

@@ -291,7 +291,7 @@ class _Parts:
     inner: _Product
 
 
-def separate(
+def factor_separable(
     function: Function, longest_row: int, known: Mapping[str, Array] = MappingProxyType({})
 ) -> Function:
     """The function with every sum that is less work by rows of at most so many elements taken

@@ -31,17 +31,17 @@ _SHOWN = 4
 class Group:
     """The stages of one kernel, and the clauses of a sentence that says why they are one.
 
-    Where some of them are reductions, `passes` says in which order they run over the `kept`
+    Where some of them are reductions, `passes` says in which order they run over the `parallel`
     points; the kernels may still be several, where there are too few points to share out.
     """
 
     stages: tuple[str, ...]
     reasons: tuple[str, ...]
-    kept: tuple[int, ...] = ()
+    parallel: tuple[int, ...] = ()
     passes: tuple[Pass, ...] = ()
     inlined: tuple[str, ...] = ()
     """The stages that are computed where these read them, and have no memory."""
-    near: tuple[str, ...] = ()
+    local: tuple[str, ...] = ()
     """The stages that take no memory, since nobody else reads them."""
     row: str | None = None
     """The first stage, where it is a reduction that the second alone reads, along its last axis
@@ -72,7 +72,7 @@ class Fusion:
         moves: list[Move] = []
         for members in passes:
             others = [n for n in group.stages if n not in members]
-            moves += list_moves(self.function, members, {*group.near, *others})
+            moves += list_moves(self.function, members, {*group.local, *others})
         return add_moves(moves)
 
 
@@ -142,17 +142,21 @@ def _describe_groups(
         whole = (*(() if row is None else (row,)), *made_of.stages)
         computed = dict.fromkeys(n for name in whole for n in drawn.computed[name][::-1])
         inlined = tuple(n for n in computed if n not in whole)
-        near = tuple(
+        local = tuple(
             n for n in whole if n not in results and _find_readers(fused, n, homes) == {place}
         )
-        passes, kept, on_way = tuple[Pass, ...](), tuple[int, ...](), list[str]()
+        passes, parallel, elementwise = tuple[Pass, ...](), tuple[int, ...](), list[str]()
         if isinstance(made_of, Draft):
-            passes, kept, on_way = made_of.passes(), made_of.kept, made_of.list_on_way()
-        reasons = _explain(found, homes, inlined, near, why, results, on_way)
+            passes, parallel, elementwise = (
+                made_of.passes(),
+                made_of.parallel,
+                made_of.list_elementwise(),
+            )
+        reasons = _explain(found, homes, inlined, local, why, results, elementwise)
         if row is not None:
             passes = (*Draft(stages[row]).passes(), *passes)
-            reasons = (*reasons, f"a row of %{row} at a time is kept at hand for it")
-        groups.append(Group(whole, reasons, kept, passes, inlined, near, row))
+            reasons = (*reasons, f"a row of %{row} at a time is parallel at hand for it")
+        groups.append(Group(whole, reasons, parallel, passes, inlined, local, row))
     return tuple(groups)
 
 
@@ -166,7 +170,7 @@ def _store(fused: Function, homes: _Homes, groups: Sequence[Group], budget: Budg
         for result, parameter in fused.in_place
         if all(homes[reader] <= homes[result] for reader in fused.readers().get(parameter, ()))
     )
-    as_they_are = {name for group in groups for name in group.near}
+    as_they_are = {name for group in groups for name in group.local}
     if budget.paired_types:
         # Kernels with reductions store single elements.
         as_they_are.update(name for group in groups if group.passes for name in group.stages)
@@ -187,15 +191,15 @@ def _explain(
     stages: Sequence[Stage],
     homes: Mapping[str, object],
     inlined: Sequence[str],
-    near: Sequence[str],
+    local: Sequence[str],
     reasons: Mapping[str, str],
     results: set[str],
-    on_way: Sequence[str] = (),
+    elementwise: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Why these stages are a group, clause by clause. `homes` has every stage that belongs to a
-    group, `inlined` names what they compute where they read it, and `near` those of them that take
-    no memory; `on_way` are those computed in passes that reduce. `reasons` says why some stages are
-    stored."""
+    group, `inlined` names what they compute where they read it, and `local` those of them that take
+    no memory; `elementwise` are those computed in passes that reduce. `reasons` says why some
+    stages are stored."""
     first = next((s for s in stages if s.reduction is not None), stages[0])
     clauses: list[str] = []
     if first.reduction is not None:
@@ -205,24 +209,24 @@ def _explain(
         clauses.append(f"%{first.name} leaves the function")
     elif first.name in reasons:
         clauses.append(reasons[first.name])
-    elif first.name in near:
+    elif first.name in local:
         clauses.append(f"%{first.name} is read by several stages over its own points")
     else:
         clauses.append(f"%{first.name} is read by several kernels, as one would be too large")
     # What is at hand is not stored, whatever it was to be, and results are stored anyway.
-    plain = {first.name, *near, *results.intersection(on_way)}
+    plain = {first.name, *local, *results.intersection(elementwise)}
     clauses += [reasons[s.name] for s in stages if s.name in reasons and s.name not in plain]
     own = [s.name for s in stages]
-    given = set(own).difference(on_way)
+    given = set(own).difference(elementwise)
     read = {s.name: dict.fromkeys(load.tensor for load in s.body.loads()) for s in stages}
     after = [n for n in own if n in given and not given.isdisjoint(read[n])]
     beside = [n for n in own if n in given and n not in after and n != first.name]
     waits = dict.fromkeys(n for names in read.values() for n in names)
-    clauses += _say([n for n in on_way if n in near], "computed on the way")
-    clauses += _say([n for n in on_way if n not in near], "stored on the way")
+    clauses += _say([n for n in elementwise if n in local], "computed on the way")
+    clauses += _say([n for n in elementwise if n not in local], "stored on the way")
     clauses += _say(beside, "computed beside it")
     clauses += _say(after, "computed from it at once")
-    waits = [n for n in waits if n in homes and n not in own and n not in near]
+    waits = [n for n in waits if n in homes and n not in own and n not in local]
     clauses += [f"the kernel runs after {clause}" for clause in _say(waits, "stored")]
     clauses += _say(inlined, "computed where read")
     return tuple(dict.fromkeys(clauses))

@@ -39,7 +39,7 @@ _SHORT_VECTOR = 4
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
     """A stage in a pass. Its axes longer than 1, and the dimension of the pass each is: first the
-    group's kept dimensions, then the pass's inner ones."""
+    group's parallel dimensions, then the pass's inner ones."""
 
     stage: str
     axes: tuple[tuple[Index, int], ...]
@@ -50,7 +50,7 @@ class Pass:
     """Stages over the same points: reductions, or element-wise stages none of which reads another.
     Where it `reduces`, element-wise stages may be among the reductions; these, and others of them,
     read one at the very point at hand alone. `inner` are sizes; empty for element-wise work over
-    the kept dimensions alone."""
+    the parallel dimensions alone."""
 
     members: tuple[Member, ...]
     inner: tuple[int, ...]
@@ -85,7 +85,7 @@ class Draft:
     """A group with reductions in the making."""
 
     def __init__(self, first: Stage, streams: Streams | None = None) -> None:
-        self.kept = _list_long(first)
+        self.parallel = _list_long(first)
         self.stages: dict[str, Stage] = {}
         self.homes: dict[str, int] = {}
         """The number of each stage's pass."""
@@ -110,14 +110,14 @@ class Draft:
             return None
         draft.stages = {s.name: s for s in (*stages, total)}
         order = draft._passes[0].order or ()
-        refusals = [streams.refuse(stage, order, len(draft.kept)) for stage in stages]
+        refusals = [streams.refuse(stage, order, len(draft.parallel)) for stage in stages]
         return draft, next(filter(None, refusals), None)
 
     def passes(self) -> tuple[Pass, ...]:
         """Those that it has, in the order they run."""
         return tuple(made.close() for made in self._passes)
 
-    def list_on_way(self) -> list[str]:
+    def list_elementwise(self) -> list[str]:
         """The element-wise stages in passes that reduce."""
         return [
             name
@@ -139,7 +139,7 @@ class Draft:
     def _join_reduction(self, stage: Stage) -> bool:
         axes = _map_reduction(stage)
         full = sum(s.reduction is not None for s in self.stages.values()) >= MOST_REDUCTIONS
-        if axes is None or full or _list_long(stage) != self.kept:
+        if axes is None or full or _list_long(stage) != self.parallel:
             return False
         own, inner = self._own_loads(stage), self._inner(stage, axes)
         reads = {load.tensor for load in stage.body.loads()}
@@ -171,7 +171,7 @@ class Draft:
 
     def _join_beside(self, stage: Stage) -> bool:
         """Takes an element-wise stage that reads nothing of the group, beside one over the very
-        same domain. A pass over the kept points is short: nothing is won there."""
+        same domain. A pass over the parallel points is short: nothing is won there."""
         if self._own_loads(stage):
             return False
         for name, other in self.stages.items():
@@ -191,13 +191,13 @@ class Draft:
         sizes = [stage.extent(index) for index in course.indices]
         for number, made in enumerate(self._passes):
             order = made.order if made.reduces and made.inner else None
-            if order is None or [(*self.kept, *made.inner)[d] for d in order] != sizes:
+            if order is None or [(*self.parallel, *made.inner)[d] for d in order] != sizes:
                 continue
             axes = dict(zip(course.indices, order, strict=True))
             if not self._reads_at_hand(stage, axes, number):
                 continue
             shares = is_new or course.whole & made.whole
-            if shares and (is_new or streams.refuse(stage, order, len(self.kept)) is None):
+            if shares and (is_new or streams.refuse(stage, order, len(self.parallel)) is None):
                 return self._take(stage, axes, number)
         return False
 
@@ -252,12 +252,12 @@ class Draft:
 
     def _inner(self, stage: Stage, axes: _Axes) -> tuple[int, ...]:
         found = {dimension: stage.extent(index) for index, dimension in axes.items()}
-        inner = (found[dimension] for dimension in sorted(found) if dimension >= len(self.kept))
+        inner = (found[dimension] for dimension in sorted(found) if dimension >= len(self.parallel))
         return tuple(size for size in inner if isinstance(size, int))
 
     def _map_load(self, stage: Stage, load: Load) -> _Axes | None:
-        """Which kept dimension each axis of a reader is, where it reads a reduction of the group
-        at its own point; None where it reads anything else, or elsewhere."""
+        """Which parallel dimension each axis of a reader is, where it reads a reduction of the
+        group at its own point; None where it reads anything else, or elsewhere."""
         source = self.stages[load.tensor]
         if source.reduction is None or source.dtype.is_storage_only:
             return None
@@ -270,7 +270,7 @@ class Draft:
             index = stage.body.instructions[number]
             if not isinstance(index, Index) or index.reduced or index in found:
                 return None
-            if stage.extent(index) != self.kept[dimension]:
+            if stage.extent(index) != self.parallel[dimension]:
                 return None
             found[index] = dimension
         return dict(sorted(found.items(), key=lambda item: item[1]))
@@ -368,13 +368,12 @@ class Streams:
             found.append(index)
         return tuple(found)
 
-    def refuse(self, stage: Stage, order: Sequence[int], kept: int) -> str | None:
+    def refuse(self, stage: Stage, order: Sequence[int], parallel: int) -> str | None:
         """Why a stage over a pass's dimensions had better be stored by a kernel of its own; None
         where storing it on the way takes no longer, as the tensor goes through memory once less.
 
-        The first `kept` dimensions are those that are kept. Vectors run along the innermost ones
-        as far as these are all parallel or all reduced; short runs leave them half empty.
-        """
+        The first `parallel` dimensions are those that are kept. Vectors run along the innermost
+        ones as far as these are all parallel or all reduced; short runs leave them half empty."""
         root = stage.body.instructions[stage.body.result]
         for dtype in self._budget.paired_types:
             # What has just been rounded to a 16-bit type may be stored in it.
@@ -388,7 +387,7 @@ class Streams:
         sizes = [e for e in stage.domain if isinstance(e, int) and e != 1]
         run = 1
         for size, dimension in zip(reversed(sizes), reversed(order), strict=True):
-            if (dimension < kept) != (last < kept):
+            if (dimension < parallel) != (last < parallel):
                 break
             run *= size
         points = math.prod(sizes)

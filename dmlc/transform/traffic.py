@@ -40,10 +40,10 @@ class Move:
 
 
 def list_moves(
-    function: Function, stages: Iterable[str], near: Container[str] = ()
+    function: Function, stages: Iterable[str], local: Container[str] = ()
 ) -> tuple[Move, ...]:
     """What one pass of these stages moves: every tensor that they read and do not compute, and
-    then every stage itself, but for those `near`, which the kernel has at hand.
+    then every stage itself, but for those `local`, which the kernel has at hand.
 
     An element that a stride of 0 repeats is counted once. The part of a tensor that is read counts
     exactly where positions along each axis are index-only and no index drives two axes, as in
@@ -63,7 +63,7 @@ def list_moves(
                     read.setdefault(load.tensor, []).append((facts, load))
     incoming = [Move(n, read=_count_read(tensors[n], loads)) for n, loads in read.items()]
     outgoing = [Move(n, written=count_bytes(tensors[n])) for n in own]
-    return tuple(m for m in (*incoming, *outgoing) if m.tensor not in near)
+    return tuple(m for m in (*incoming, *outgoing) if m.tensor not in local)
 
 
 def add_moves(moves: Iterable[Move]) -> tuple[Move, ...]:

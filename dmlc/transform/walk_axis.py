@@ -2,7 +2,7 @@
 
 The conditions of a guard that involve the axis, and at most one axis of the domain, are evaluated
 over both. What is walked then are the places `first(i) + step * k`, with `first` in closed form, or
-else places that a table lists. What is made of a plan is `narrow`'s business, but for arg-max and
+else places that a table lists. What is made of a plan is `tighten`'s business, but for arg-max and
 arg-min reductions. These number the places that are walked, which stand in the order of the axes as
 they were: so the first of equals is still the first. What a number stands for is computed from it,
 element by element, as the place along each axis that it counts to:

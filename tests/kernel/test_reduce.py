@@ -65,7 +65,7 @@ def test_large_channels_are_folded_while_those_before_are_applied() -> None:
     assert groups(kernel) == 16
     (turns,) = [loop for loop in loops(kernel) if isinstance(loop.stop, k.Local)]
     both, *_ = [loop for loop in walk(turns.body) if isinstance(loop, k.For)]
-    # The first is folded and the last applied by itself.
+    # The first is reduced and the last applied by itself.
     outer = [loop for loop in loops(kernel) if bounds(loop)[1] == 32]
     assert [loop.backwards for loop in outer] == [False, False, True]
     assert both is outer[1]
@@ -103,7 +103,7 @@ def operations(node: object) -> Iterator[k.Operate]:
             yield node
             for operand in node.operands:
                 yield from operations(operand)
-        case k.Choose():
+        case k.Select():
             yield from operations(node.then)
             yield from operations(node.otherwise)
         case k.Convert() | k.Broadcast():
@@ -136,7 +136,7 @@ def test_columns_are_folded_in_blocks_of_whole_cache_lines(
 @pytest.mark.parametrize(
     ("sizes", "dtype", "fetched"),
     [
-        ((4, 8, 40, 40), "f16", 2),  # x and dy, in the pass that folds
+        ((4, 8, 40, 40), "f16", 2),  # x and dy, in the pass that reduces
         ((4, 8, 40, 40), "f32", 0),
         ((4, 8, 14, 14), "f16", 0),  # rows too short to be worth a hint
         ((1, 8, 40, 40), "f16", 0),  # one row: none follows
@@ -264,7 +264,7 @@ def test_the_lanes_of_a_group_share_outputs(
     kernel = kernels[0]
     assert kernel.launch.group_size == 256
     assert kernel.launch.per_group == columns
-    trees = [s for s in walk(kernel.body) if isinstance(s, k.Halve)]
+    trees = [s for s in walk(kernel.body) if isinstance(s, k.TreeLoop)]
     assert [tree.start for tree in trees] == ([rows // 2] if rows > 1 else [])
     assert all(array.shared and array.size == 256 for array in kernel.arrays)
     assert bool(kernel.arrays) == (rows > 1)
@@ -316,9 +316,9 @@ def test_the_text_of_a_kernel() -> None:
     assert '  summary "max[i0] = max[r1 < 40](X[i0, r1])"' in lines
     assert "  shared array max_lanes: f32[256]" in lines
     assert "  var max_value: f32 = -inf" in lines
-    assert "  put max_lanes[lane] = max_value" in lines
+    assert "  store_local max_lanes[lane] = max_value" in lines
     assert "  barrier" in lines
-    assert "  halve width from 8 {" in lines
+    assert "  tree width from 8 {" in lines
     assert any(line.strip().startswith("set max_value = max_lanes[column]") for line in lines)
     (rows,) = lower(fold((300, 40), (0,)))
     assert "  array sum_total: f32[16]" in print_kernel(rows).splitlines()
@@ -326,7 +326,7 @@ def test_the_text_of_a_kernel() -> None:
     assert ".. 32 backwards {" in print_kernel(applied)
 
 
-# What is stored on the way of a fold ----------------------------------------------------------
+# What is stored on the way of a reduction ---------------------------------------------------------
 
 
 def list_stores(kernel: k.Kernel, buffer: str) -> list[k.Store]:
@@ -384,7 +384,7 @@ def test_what_reads_elsewhere_after_a_fold_that_stores_is_in_its_kernel(profile:
 
 def test_a_gpu_takes_more_groups_to_store_than_to_fold() -> None:
     shape = Shape((4096, 3072), (1,))
-    (folded,) = lower(fold(shape.sizes, shape.kept), GPU)
+    (folded,) = lower(fold(shape.sizes, shape.parallel), GPU)
     stored, _ = lower(folded_result(shape), GPU)
     assert groups(folded) == 96
     assert groups(stored) == 3 * 96

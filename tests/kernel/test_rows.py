@@ -35,7 +35,7 @@ def test_a_row_at_a_time_is_all_there_is_of_it() -> None:
 
 def test_rows_are_made_and_stored_in_vectors() -> None:
     (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1, "f64"))
-    puts = [s for s in walk(kernel.body) if isinstance(s, k.Put) and s.array == "y_rows_row"]
+    puts = [s for s in walk(kernel.body) if isinstance(s, k.StoreLocal) and s.array == "y_rows_row"]
     assert {p.value.type.lanes for p in puts} == {16}
     stores = [s for s in walk(kernel.body) if isinstance(s, k.Store)]
     assert [s.value.type.lanes for s in stores] == [16, 4]

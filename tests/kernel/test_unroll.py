@@ -13,15 +13,19 @@ from dmlc import ir
 from dmlc.ir.verify import verify
 from dmlc.kernel.unroll import unroll
 from dmlc.reference import evaluate
-from dmlc.transform.factor import separate
-from dmlc.transform.narrow import narrow
+from dmlc.transform.factor import factor_separable
 from dmlc.transform.simplify import simplify
+from dmlc.transform.tighten import tighten_bounds
 from tests.windows import make_windows
 
 
 def make_sums(columns: int, window: int, step: tuple[int, int], pad: int = 0) -> ir.Function:
     """Narrowed sums along rows: the second stage."""
-    return simplify(narrow(simplify(separate(make_windows(2, columns, window, step, pad), 1000))))
+    return simplify(
+        tighten_bounds(
+            simplify(factor_separable(make_windows(2, columns, window, step, pad), 1000))
+        )
+    )
 
 
 def test_inner_windows_are_all_alike() -> None:
@@ -44,7 +48,7 @@ def test_every_second_window_is_longer() -> None:
             %x[r0]
           }
         }"""
-    function = simplify(narrow(simplify(ir.parse(text))))
+    function = simplify(tighten_bounds(simplify(ir.parse(text))))
     stretch = unroll(function, function.stages[0], 0)
     assert stretch is not None
     terms = [len(stage.body.loads()) for stage in stretch.stages]

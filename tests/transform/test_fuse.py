@@ -47,13 +47,13 @@ def check_order(fusion: Fusion) -> None:
         for order, each in enumerate(group.passes):
             homes |= {member.stage: (number, order) for member in each.members}
     assert sum(len(g.stages) for g in fusion.groups) == len(fusion.function.stages) == len(homes)
-    near = {name for group in fusion.groups for name in group.near}
+    local = {name for group in fusion.groups for name in group.local}
     for stage in fusion.function.stages:
         for load in stage.body.loads():
             home = homes.get(load.tensor, (-1, 0))
             beside = home == homes[stage.name] and reads_own_point(fusion, stage, load)
             assert home < homes[stage.name] or beside
-            assert home[0] == homes[stage.name][0] or load.tensor not in near
+            assert home[0] == homes[stage.name][0] or load.tensor not in local
     for group in fusion.groups:
         members = [fusion.function.stage(name) for name in group.stages]
         assert group.passes or len({m.domain for m in members if m is not None}) == 1

@@ -1,4 +1,5 @@
-"""Storing on the way of a fold: which stages go through the points of a pass, and which do not."""
+"""Storing on the way of a reduction: which stages go through the points of a pass, and which do
+not."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def list_groups(fusion: Fusion) -> list[set[str]]:
     ],
 )
 def test_a_result_is_stored_while_it_is_folded(dear: str, fold: str) -> None:
-    # Whether the fold reads it, or has it computed in its own body.
+    # Whether the reduction reads it, or has it computed in its own body.
     fusion = fused(f"{dear}\n{fold.format('%e')}", "%e, %s", Budget())
     (group,) = fusion.groups
     assert set(group.stages) == {"e", "s"}
@@ -56,7 +57,7 @@ def test_a_16_bit_result_is_folded_as_it_is_rounded() -> None:
     fusion = fuse(folded_result(Shape((5, 70), (1,)), "f16"), budget=_STORE)
     check_order(fusion)
     (group,) = fusion.groups
-    assert set(group.near) == {"e_rounded", "product"}
+    assert set(group.local) == {"e_rounded", "product"}
     assert "%e_rounded is computed on the way; %e is stored on the way" in group.reason
     assert fusion.function.stage("e_rounded") is not None
     assert "round_float16" in str(fusion.function)
@@ -68,7 +69,7 @@ def test_other_kernels_read_a_16_bit_result_and_no_copy_of_it() -> None:
       %t: f32[i0 < 40] = sum[r0 < 8] %e[r0, i0]"""
     fusion = fused(stages, "%e, %s, %t")
     first, second = fusion.groups
-    assert first.near == ("e_rounded",)
+    assert first.local == ("e_rounded",)
     assert set(first.stages) == {"e_rounded", "e", "s"}
     assert second.reason == "%t is a reduction (sum); the kernel runs after %e is stored"
     assert fusion.traffic(second) == (8 * 40 * 2, 40 * 4)
@@ -90,7 +91,7 @@ def test_stages_beside_it_are_stored_on_the_way_too() -> None:
       %y: f32[i0 < 8, i1 < 40] = add(%e[i0, i1], 1.0)
       %w: f32[i0 < 8, i1 < 40] = add(%X[i0, i1], 1.0)"""
     fusion = fused(stages, "%t, %y, %w, %e")
-    # What needs the first fold comes after it, and reads memory.
+    # What needs the first reduction comes after it, and reads memory.
     assert list_groups(fusion) == [{"e", "s", "y", "w"}, {"t"}]
     assert "%t is a reduction (max); the kernel runs after %s and %e are stored" in (
         fusion.groups[1].reason.replace("%e and %s", "%s and %e")

@@ -117,8 +117,8 @@ def test_a_condition_that_ties_axes_is_not_looked_at() -> None:
 
 def test_a_long_axis_is_not_evaluated() -> None:
     length = 1 << 24
-    near = f"  %Y: f32[i0 < {length - 5}] = neg(%X[add(i0, 5)])"
-    assert bytes_read(parse(near, parameters=f"%X: f32[{length}]")) == 4 * (length - 5)
+    local = f"  %Y: f32[i0 < {length - 5}] = neg(%X[add(i0, 5)])"
+    assert bytes_read(parse(local, parameters=f"%X: f32[{length}]")) == 4 * (length - 5)
     far = f"  %Y: f32[i0 < {length}] = neg(%X[min(i0, {length - 2})])"
     assert bytes_read(parse(far, parameters=f"%X: f32[{length}]")) == 4 * length
 

@@ -53,7 +53,7 @@ def arrange(
     phases = collect(False)
     first, *derived = phases
     is_plain = not any(phase.has_positions for phase in phases) or first.elements.results
-    if is_plain or not all(phase.is_kept for phase in derived):
+    if is_plain or not all(phase.is_parallel for phase in derived):
         return phases, suits_serial(function, phases, p)
     if _is_gpu(p):
         return (collect(True), True) if gpu.suits_serial(first, p) else (phases, False)
@@ -72,7 +72,7 @@ def _count_groups(phases: Sequence[Phase], p: Profile) -> int:
 def keeps_busy(phases: Sequence[Phase], p: Profile) -> bool:
     """Whether one kernel has enough groups to share out, or so little work for each that more
     would not pay."""
-    outputs = math.prod(phases[0].space.kept_sizes)
+    outputs = math.prod(phases[0].space.parallel_sizes)
     most = max(p.space.inner_count for p in phases)
     groups = _count_groups(phases, p)
     # What is stored on the way takes its time, wherever it is stored.
@@ -92,7 +92,7 @@ def cut_up(phases: Sequence[Phase], p: Profile) -> Space | None:
     long enough; None where one kernel does."""
     space = phases[0].space
     groups = max(1, _count_groups(phases, p))
-    work = math.prod(space.kept_sizes) * space.inner_count // groups
+    work = math.prod(space.parallel_sizes) * space.inner_count // groups
     wanted = min(work // p.piece, -(-_PIECES * p.groups // groups))
     long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
     axis = long[0] if long else max(space.inner, key=lambda a: space.sizes[a])

@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.hoist import hoist
-from dmlc.kernel.lanes import Lanes, find_lanes
+from dmlc.kernel.permute import LANES
 from dmlc.kernel.phases import Phase
-from dmlc.kernel.pick import LANES
 from dmlc.kernel.schedule import Profile
 from dmlc.kernel.schedule.nest import (
     SHORT_VECTOR,
@@ -34,12 +33,13 @@ from dmlc.kernel.schedule.nest import (
     Reduce,
     in_vectors,
     name_inner,
-    name_kept,
+    name_parallel,
     nest_serial,
     share_blocks,
 )
 from dmlc.kernel.schedule.verbs import ScheduleError, chain, interleave
 from dmlc.kernel.streaming import CACHE_LINE, Streaming
+from dmlc.kernel.vectorize import Vectorization, vectorize_reads
 
 _TILE = 256, 8
 """The rows and columns of a tile. Tall, since each column of it lies on pages of its own, and
@@ -49,8 +49,8 @@ on matrices of 3072 by 4000 and 4096 by 4096, 1.4 to 3 times as quick as 64 by 1
 _COLUMNS = 256
 """Neighbouring outputs in a block, at most, where vectors run across them."""
 _WIDE_COLUMNS = 4096
-"""The same, where the fold stores on its way: whole rows then stream, two in half the time that
-blocks of 256 take, and the states still fit the first cache."""
+"""The same, where the reduction stores on its way: whole rows then stream, two in half the time
+that blocks of 256 take, and the states still fit the first cache."""
 _COLUMN_STEP = 64
 """Blocks of columns hold a multiple of these: whole cache lines, whatever the type."""
 _SHORT_ROW = 200
@@ -74,10 +74,10 @@ _FLUSH_ROW, _FLUSH_COLUMN = 4096, 1024
 """Points after which accumulators are flushed: of a vector of lanes, and of one lane."""
 
 _LEAST_ROW, _LARGEST_ROW = 2048, 65536
-"""Bytes of a row that is prefetched: no longer than stays cached until it is read. Measured: a fold
-of rows of 16-bit elements takes a quarter less time for it where caches hold the tensors; one of
-32-bit elements waits for memory with it and without, and a pass that stores finds what it reads
-where the fold before left it."""
+"""Bytes of a row that is prefetched: no longer than stays cached until it is read. Measured: a
+reduction of rows of 16-bit elements takes a quarter less time for it where caches hold the tensors;
+one of 32-bit elements waits for memory with it and without, and a pass that stores finds what it
+reads where the reduction before left it."""
 
 _MOST_INTERLEAVED = 8
 """Outputs that a work item takes in turn, at most, reducing each beside what it does with the one
@@ -98,7 +98,7 @@ def choose(
     vectors."""
     if count is not None:
         return _choose_run(phases[0], count, p)
-    if len(phases) == 1 and phases[0].is_kept and not phases[0].gathered:
+    if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators:
         return _choose_rows(function, phases[0], p, large=streaming.is_large())
     if serial:
         return _choose_serial(function, phases, p)
@@ -161,7 +161,7 @@ def _walk_row(
     last = len(phase.space.sizes) - 1
     lanes = _find_lanes(function, phase, last, aligned=aligned)
     if lanes is not None and not (in_pieces and lanes.first):
-        return Loop(dim, Kind.VECTOR, LANES, (Point(0),), "i", together=lanes)
+        return Loop(dim, Kind.VECTOR, LANES, (Point(0),), "i", vectorization=lanes)
     if phase.lies_together(last):
         return in_vectors(dim, p.lanes, (Point(0),))
     if in_pieces or not _narrows(phase, last):
@@ -214,14 +214,16 @@ def _streams(phase: Phase) -> bool:
     )
 
 
-def _find_lanes(function: ir.Function, phase: Phase, axis: int, *, aligned: bool) -> Lanes | None:
+def _find_lanes(
+    function: ir.Function, phase: Phase, axis: int, *, aligned: bool
+) -> Vectorization | None:
     """Which places along the innermost axis go together, where not all lies side by side, or
     depends on where it is. Of floats that are read at even steps, compilers make vectors as
     good."""
     small = any(view.dtype.bytes < 4 for view in phase.elements.buffers())
     if not phase.has_positions and (not small or phase.lies_together(axis)):
         return None
-    return find_lanes(function, [(phase, axis)], aligned=aligned)
+    return vectorize_reads(function, [(phase, axis)], aligned=aligned)
 
 
 def _narrows(phase: Phase, axis: int) -> bool:
@@ -238,18 +240,20 @@ def _narrows(phase: Phase, axis: int) -> bool:
 def _choose_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> Nest:
     """A work item has a run of outputs, each of which it reduces by itself; neighbouring ones go
     together where they can."""
-    kept = phases[0].space.kept_sizes
-    outputs = name_kept(phases[0])
+    parallel = phases[0].space.parallel_sizes
+    outputs = name_parallel(phases[0])
     dims, nodes = nest_serial(phases, outputs)
     share = _share_outputs(phases, p)
-    split = _part(kept, share, len(kept))
-    together = _find_together(function, phases, p)
-    for axis in reversed(range(split, len(kept))):
-        if together is not None and axis == len(kept) - 1:
-            nodes = (Loop(outputs[axis], Kind.VECTOR, LANES, nodes, "i", together=together),)
+    split = _part(parallel, share, len(parallel))
+    vectorization = _find_together(function, phases, p)
+    for axis in reversed(range(split, len(parallel))):
+        if vectorization is not None and axis == len(parallel) - 1:
+            nodes = (
+                Loop(outputs[axis], Kind.VECTOR, LANES, nodes, "i", vectorization=vectorization),
+            )
         else:
             nodes = (Loop(outputs[axis], Kind.LOOP, 1, nodes, f"i{axis}"),)
-    each = math.prod(kept[split:])
+    each = math.prod(parallel[split:])
     body, run = share_blocks([(dim, 1) for dim in outputs[:split]], share // each, nodes)
     count = run * each
     words = f"each computes {count:,} output{'' if count == 1 else 's'}"
@@ -280,7 +284,7 @@ def arrange(
 
 def _has_few_outputs(first: Phase, p: Profile) -> bool:
     """Whether it has more points than one group is worth, and too few outputs to share out."""
-    outputs = math.prod(first.space.kept_sizes)
+    outputs = math.prod(first.space.parallel_sizes)
     return outputs < p.groups and outputs * first.space.inner_count > p.piece
 
 
@@ -288,7 +292,7 @@ def reduces_small_windows(function: ir.Function, phases: Sequence[Phase], p: Pro
     """Whether each output reduces a few short rows, shorter than a vector, and neighbours go
     together: vectors along the rows would stay all but empty."""
     first, space = phases[0], phases[0].space
-    if first.elements.results or not space.kept or not space.inner:
+    if first.elements.results or not space.parallel or not space.inner:
         return False
     innermost = len(space.sizes) - 1
     short = innermost in space.inner and space.sizes[innermost] <= _SHORTEST_ROW
@@ -297,20 +301,22 @@ def reduces_small_windows(function: ir.Function, phases: Sequence[Phase], p: Pro
     return _find_together(function, phases, p) is not None
 
 
-def _find_together(function: ir.Function, phases: Sequence[Phase], p: Profile) -> Lanes | None:
+def _find_together(
+    function: ir.Function, phases: Sequence[Phase], p: Profile
+) -> Vectorization | None:
     """Which outputs of a work item go together along the innermost of their axes; None where few
     do, or where work items have no more than a part of the axis."""
-    kept = phases[0].space.kept_sizes
-    if not kept or kept[-1] > _share_outputs(phases, p):
+    parallel = phases[0].space.parallel_sizes
+    if not parallel or parallel[-1] > _share_outputs(phases, p):
         return None
-    return find_lanes(function, [(phase, phase.space.kept[-1]) for phase in phases])
+    return vectorize_reads(function, [(phase, phase.space.parallel[-1]) for phase in phases])
 
 
 def _share_outputs(phases: Sequence[Phase], p: Profile) -> int:
     """The outputs that a work item computes: enough to be worth it, few enough that all work
     items have some."""
     work = max(1, *(phase.space.inner_count for phase in phases))
-    outputs = math.prod(phases[0].space.kept_sizes)
+    outputs = math.prod(phases[0].space.parallel_sizes)
     return max(1, min(p.per_item // work, -(-outputs // p.groups)))
 
 
@@ -321,8 +327,8 @@ def _choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
     """A work item reduces one output, or a block of neighbouring ones. Where the tensors are
     `large`, it takes several outputs, and reduces each beside what it does with the one before:
     reading and writing at once, memory moves more than in turns."""
-    width, kept = _choose_width(phases, p), name_kept(phases[0], phases[0].space.kept)
-    block = kept[-1] if width > 1 else None
+    width, parallel = _choose_width(phases, p), name_parallel(phases[0], phases[0].space.parallel)
+    block = parallel[-1] if width > 1 else None
     work = max(1, *(phase.space.inner_count for phase in phases)) * width
     made: list[Phase] = []
     dims: list[tuple[Dim, ...]] = []
@@ -338,9 +344,9 @@ def _choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
         body.append(items.choose(backwards=backwards))
 
     for number, phase in enumerate(phases):
-        own = name_inner(phase, kept, "i")
-        if block is not None and not phase.is_kept:
-            before, phase = hoist(phase, phase.space.kept[-1], len(buffers))
+        own = name_inner(phase, parallel, "i")
+        if block is not None and not phase.is_parallel:
+            before, phase = hoist(phase, phase.space.parallel[-1], len(buffers))
             if before is not None:
                 whole = -(-width // p.lanes) * p.lanes
                 views = [view for view, _ in before.elements.results]
@@ -348,8 +354,8 @@ def _choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
                 into = tuple(Into(buffer, block) for buffer in kept_in)
                 add(before, own, backwards=False, into=into)
                 buffers += kept_in
-        add(phase, own, backwards=number > 0 and not phase.is_kept)
-    parts = [(dim, 1) for dim in kept[: len(kept) - (block is not None)]]
+        add(phase, own, backwards=number > 0 and not phase.is_parallel)
+    parts = [(dim, 1) for dim in parallel[: len(parallel) - (block is not None)]]
     if block is not None:
         parts.append((block, width))
     streams = frozenset(
@@ -391,8 +397,8 @@ class _Items:
         self._block = block
         self._width = width
         space = phase.space
-        axes = space.kept if phase.is_hoisted else tuple(range(len(space.sizes)))
-        walked = [a for a in axes if a not in space.kept or dims[a] is block]
+        axes = space.parallel if phase.is_hoisted else tuple(range(len(space.sizes)))
+        walked = [a for a in axes if a not in space.parallel or dims[a] is block]
         self._lanes = {dims[a]: self._choose_lanes(a, dims[a]) for a in walked}
         self._axes = [dims[a] for a in walked]
         """The dimensions to loop over, outermost first."""
@@ -405,7 +411,7 @@ class _Items:
 
     def choose(self, *, backwards: bool) -> Node:
         """The loops of the phase, which it may walk backwards."""
-        if self._phase.gathered:
+        if self._phase.accumulators:
             return self._reduce()
         axes, point = self._axes, (self._point,)
         if not axes:
@@ -432,11 +438,11 @@ class _Items:
 
     def _band(self, rows: Dim, body: tuple[Node, ...], backwards: bool) -> Node:
         """Loops over rows, a few at a time, and over the outputs of the block, in vectors."""
-        stores = self._phase.gathered and self._phase.elements.results
+        stores = self._phase.accumulators and self._phase.elements.results
         height = _STREAMING_BAND if stores else _BAND
         block = self._axes[-1]
         inner: tuple[Node, ...] = (Loop(rows, Kind.UNROLL, 1, body, rows.name, height),)
-        if self._phase.gathered:
+        if self._phase.accumulators:
             inner = (Reduce(self._number, inner, resumes=True),)
         across = self._innermost(block, inner)
         return Loop(rows, Kind.LOOP, height, (across,), "band", backwards=backwards)
@@ -496,9 +502,9 @@ def _part(sizes: Sequence[int], most: int, start: int) -> int:
 def _choose_width(phases: Sequence[Phase], p: Profile) -> int:
     """The number of neighbouring outputs a work item reduces at once."""
     space = phases[0].space
-    if not space.kept:
+    if not space.parallel:
         return 1
-    last, neighbours = space.kept[-1], space.kept_sizes[-1]
+    last, neighbours = space.parallel[-1], space.parallel_sizes[-1]
     if last == len(space.sizes) - 1:
         columns = _WIDE_COLUMNS if phases[0].elements.results else _COLUMNS
         blocks = -(-neighbours // columns)
@@ -509,25 +515,25 @@ def _choose_width(phases: Sequence[Phase], p: Profile) -> int:
     if not outside or row > _SHORT_ROW:
         return 1
     width = min(_ROWS, neighbours)
-    while width > 1 and _count_blocks(space.kept_sizes, width) < p.groups:
+    while width > 1 and _count_blocks(space.parallel_sizes, width) < p.groups:
         width //= 2
     return width
 
 
 def count_items(phases: Sequence[Phase], p: Profile) -> int:
     """The number of blocks of outputs, each of which one work item has to itself."""
-    return _count_blocks(phases[0].space.kept_sizes, _choose_width(phases, p))
+    return _count_blocks(phases[0].space.parallel_sizes, _choose_width(phases, p))
 
 
-def _count_blocks(kept: tuple[int, ...], width: int) -> int:
-    return math.prod(kept[:-1]) * -(-kept[-1] // width) if kept else 1
+def _count_blocks(parallel: tuple[int, ...], width: int) -> int:
+    return math.prod(parallel[:-1]) * -(-parallel[-1] // width) if parallel else 1
 
 
 def _goes_in_vectors(phases: Sequence[Phase], p: Profile) -> bool:
     """Whether whole vectors reduce, along the innermost axis."""
     space = phases[0].space
     axis = len(space.sizes) - 1
-    long = _choose_width(phases, p) if axis in space.kept else space.sizes[axis]
+    long = _choose_width(phases, p) if axis in space.parallel else space.sizes[axis]
     return choose_lanes(phases[0], axis, long, p) == p.lanes
 
 

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.lanes import Lanes
+from dmlc.kernel.permute import Patterns
 from dmlc.kernel.phases import Phase
-from dmlc.kernel.pick import Patterns
+from dmlc.kernel.vectorize import Vectorization
 from dmlc.scalars import DataType
 
 SHORT_VECTOR = 4
@@ -118,7 +118,7 @@ class Loop:
     backwards: bool = False
     rest: tuple[int, ...] = ()
     """The shorter steps that take what whole ones leave over, before it goes one by one."""
-    together: Lanes | None = None
+    vectorization: Vectorization | None = None
     """Of VECTOR: which points go together though their reads lie apart. Others go one by one."""
     ahead: Dim | None = None
     """The loop around whose next step's reads are fetched meanwhile."""
@@ -184,7 +184,7 @@ class Fill:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Pick:
+class Permute:
     """What is picked of a row for a vector of points is at hand inside."""
 
     patterns: Patterns
@@ -211,7 +211,7 @@ class Turns:
         return (*(node for case in self.cases for node in case), *self.others)
 
 
-Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Pick | Turns
+Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Permute | Turns
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -293,43 +293,45 @@ def in_vectors(
     return Loop(dim, Kind.VECTOR, lanes, body, name, rest=rest, ahead=ahead)
 
 
-def name_kept(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:
+def name_parallel(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:
     """The dimensions that all phases share, by these numbers or their own."""
-    sizes = phase.space.kept_sizes
+    sizes = phase.space.parallel_sizes
     named = zip(range(len(sizes)) if numbers is None else numbers, sizes, strict=True)
     return tuple(Dim(f"i{number}", size) for number, size in named)
 
 
-def name_inner(phase: Phase, kept: Sequence[Dim], name: str) -> tuple[Dim, ...]:
-    """The dimensions of a phase that shares the kept ones with others."""
+def name_inner(phase: Phase, parallel: Sequence[Dim], name: str) -> tuple[Dim, ...]:
+    """The dimensions of a phase that shares the parallel ones with others."""
     space = phase.space
     dims: list[Dim] = []
     for axis in range(len(space.extents)):
-        if axis in space.kept:
-            dims.append(kept[space.kept.index(axis)])
+        if axis in space.parallel:
+            dims.append(parallel[space.parallel.index(axis)])
             continue
         piece = space.pieces.get(axis)
         place = space.inner.index(axis)
         own = f"i{axis}" if name == "i" else name + (str(place) if place else "")
-        numbered = None if piece is None else (kept[space.kept.index(piece.number)], piece.size)
+        numbered = (
+            None if piece is None else (parallel[space.parallel.index(piece.number)], piece.size)
+        )
         dims.append(Dim(own, space.sizes[axis], piece=numbered))
     return tuple(dims)
 
 
 def nest_serial(
-    phases: Sequence[Phase], kept: Sequence[Dim]
+    phases: Sequence[Phase], parallel: Sequence[Dim]
 ) -> tuple[tuple[tuple[Dim, ...], ...], tuple[Node, ...]]:
-    """The dimensions of phases that share the kept ones, and their loops over the points of one
+    """The dimensions of phases that share the parallel ones, and their loops over the points of one
     output, in the order of the axes: what is reduced is reduced one after the other."""
     dims: list[tuple[Dim, ...]] = []
     nodes: list[Node] = []
     for number, phase in enumerate(phases):
-        own = name_inner(phase, kept, "k" if phase.gathered else "i")
+        own = name_inner(phase, parallel, "k" if phase.accumulators else "i")
         node: Node = Point(number)
         for axis in reversed(phase.space.inner):
             node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
         dims.append(own)
-        nodes.append(Reduce(number, (node,), serial=True) if phase.gathered else node)
+        nodes.append(Reduce(number, (node,), serial=True) if phase.accumulators else node)
     return tuple(dims), tuple(nodes)
 
 
@@ -369,13 +371,13 @@ def _describe(
                 text = f"{node.kind.value} {_describe_range(node, around)}"
                 within = (*around, node)
             case Reduce():
-                text = f"reduce {', '.join(g.name for g in nest.phases[node.phase].gathered)}"
+                text = f"reduce {', '.join(g.name for g in nest.phases[node.phase].accumulators)}"
             case Pack():
                 text = f"pack {', '.join(node.buffers)}"
             case Fill():
                 text = f"zero {node.buffer.wanted}: {node.first:,}..{node.last:,}"
-            case Pick():
-                text = f"pick from {node.row.wanted}"
+            case Permute():
+                text = f"permute {node.row.wanted}"
             case Turns():
                 many = f" by {len(node.cases)}" if len(node.cases) > 1 else ""
                 text = f"{node.dim.name}: {node.first:,}..{node.last:,}{many}, else the rest"
@@ -405,9 +407,11 @@ def _describe_range(loop: Loop, around: Sequence[Loop]) -> str:
 
 
 def _describe_point(node: Point, phase: Phase) -> str:
-    stored = [view.tensor for view, _ in phase.elements.results if not view.near]
+    stored = [view.tensor for view, _ in phase.elements.results if not view.local]
     kept = [into.buffer.wanted for into in node.into] or [node.name] * bool(node.name)
-    parts = [f"add to {', '.join(g.name for g in phase.gathered)}"] if phase.gathered else []
+    parts = (
+        [f"add to {', '.join(g.name for g in phase.accumulators)}"] if phase.accumulators else []
+    )
     parts += [f"store {', '.join(stored)}"] if stored else []
     parts += [f"keep {', '.join(dict.fromkeys(kept))}"] if kept else []
     return "; ".join(parts)

@@ -26,7 +26,7 @@ from dmlc.kernel.schedule.nest import (
     list_loops,
     list_phases,
     merge_dims,
-    name_kept,
+    name_parallel,
     nest_serial,
     walk,
 )
@@ -39,9 +39,9 @@ class ScheduleError(ValueError):
 def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
     """Loops over the dimensions that all phases share, and in them the loops of each phase. `count`
     stands for the number of elements where that is an argument."""
-    kept = (Dim("i", count),) if count is not None else name_kept(phases[0])
-    dims, nodes = nest_serial(phases, kept)
-    for dim in reversed(kept):
+    parallel = (Dim("i", count),) if count is not None else name_parallel(phases[0])
+    dims, nodes = nest_serial(phases, parallel)
+    for dim in reversed(parallel):
         nodes = (Loop(dim, Kind.LOOP, 1, nodes, dim.name),)
     return Nest(tuple(phases), dims, nodes)
 
@@ -170,14 +170,14 @@ def vectorize(nest: Nest, loop: Loop, lanes: int) -> Nest:
     _demand(loop.body == (Point(number),), "vectors run along the innermost loop")
     phase, dims = nest.phases[number], nest.dims[number]
     axis = dims.index(loop.dim)
-    together = phase.lies_together(axis)
-    _demand(together, "what is read and stored does not lie side by side")
+    vectorization = phase.lies_together(axis)
+    _demand(vectorization, "what is read and stored does not lie side by side")
     made = in_vectors(loop.dim, lanes, loop.body, loop.name)
-    if not phase.gathered:
+    if not phase.accumulators:
         return _replace(nest, loop, made)
     _demand(_reduces(nest, loop), "vectors across outputs need accumulators in arrays")
     moving = phase.find_moving(axis)
-    guards = [f.guard for f in phase.elements.folds if f.guard is not None]
+    guards = [f.guard for f in phase.elements.reductions if f.guard is not None]
     _demand(not any(moving[g] for g in guards) or not phase.tests_guard,
             "a guard that protects reads is the same in all lanes")  # fmt: skip
     (around,) = [n for n in _path(nest.body, loop) if isinstance(n, Reduce)][-1:]

@@ -2,9 +2,8 @@
 
 Positions are computed for the first lane of a vector: the others read so many elements further on,
 alike in every vector, and whatever else depends on where an output is, a guard or a count, has to
-be the same in all lanes. That is so inside an image, and is not at its edges. A fold goes through
-its points for all lanes together.
-"""
+be the same in all lanes. That is so inside an image, and is not at its edges. A reduction goes
+through its points for all lanes together."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ from dmlc.kernel.element import (
     list_needed,
     operands,
 )
+from dmlc.kernel.permute import LANES, Pattern, Patterns
 from dmlc.kernel.phases import Phase
-from dmlc.kernel.pick import LANES, Pattern, Patterns
 from dmlc.kernel.space import Space
 from dmlc.scalars import Array, DataType, find_same
 
@@ -62,7 +61,7 @@ class Joint:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Lanes:
+class Vectorization:
     """The outputs `first .. last` along an axis, at least one vector of which go together. Where
     they are no whole number of vectors, the last one starts earlier, among outputs of the one
     before."""
@@ -73,9 +72,9 @@ class Lanes:
     """For each piece of work."""
 
 
-def find_lanes(
+def vectorize_reads(
     function: ir.Function, work: Sequence[tuple[Phase, int]], *, aligned: bool = False
-) -> Lanes | None:
+) -> Vectorization | None:
     """What goes in vectors of several pieces of work over the same outputs, each with the number
     of the axis along which these lie; None where that is less than half. With `aligned` vectors
     start where whole ones do, and there is a whole number of them."""
@@ -88,7 +87,7 @@ def find_lanes(
     if not all(finder.find(cut) for finder in finders):
         return None
     again = not aligned and not function.in_place and not _reads_own_places(work)
-    best: Lanes | None = None
+    best: Vectorization | None = None
     for start in range(1 if aligned else LANES):
         found = _find_stretch(finders, start, size, cut, again)
         if found is None:
@@ -103,7 +102,7 @@ def _reads_own_places(work: Sequence[tuple[Phase, int]]) -> bool:
     for phase, _ in work:
         elements, strides = phase.elements, phase.space.strides
         results = {(strides[view], view.offset) for view, _ in elements.results}
-        reads = [v.view for v in elements.values if isinstance(v, Read) and not v.view.near]
+        reads = [v.view for v in elements.values if isinstance(v, Read) and not v.view.local]
         if any((strides[view], view.offset) in results for view in reads):
             return True
     return False
@@ -164,7 +163,7 @@ def _make_stage(elements: Elements, space: Space) -> tuple[ir.Stage, tuple[int, 
 
 def _find_stretch(
     finders: Sequence[_Finder], start: int, size: int, cut: _Cut, again: bool
-) -> Lanes | None:
+) -> Vectorization | None:
     """The outputs that go together, where vectors start that many behind whole ones."""
     size -= cut.length
     middle = start + (size - LANES - start) // LANES // 2 * LANES
@@ -181,7 +180,7 @@ def _find_stretch(
         for finder, each in zip(finders, chosen, strict=True)
         if each is not None
     )
-    return Lanes(first, last, tuple(joints))
+    return Vectorization(first, last, tuple(joints))
 
 
 def _size(space: Space, axis: int) -> int:
@@ -288,9 +287,9 @@ class _Finder:
         """Looks at it, but for what is cut out; gives whether any outputs may go together."""
         self._look(cut)
         elements, axis = self._elements, self.axis
-        if any(f.dtype is DataType.BOOL for f in elements.folds):
+        if any(f.dtype is DataType.BOOL for f in elements.reductions):
             return False
-        if len({fold.guard for fold in elements.folds}) > 1:
+        if len({reduction.guard for reduction in elements.reductions}) > 1:
             return False
         joins, conditions = list_joins(elements), list_conditions(elements)
         if any(self._space.strides[view][axis] != 1 for view, _ in elements.results):
@@ -304,7 +303,7 @@ class _Finder:
             return False
         valid, tested = self._join(moving), self._join(common)
         gathers = (v for v in elements.values if isinstance(v, Gather))
-        gathered = frozenset(term for gather in gathers for term, _ in gather.terms)
+        accumulators = frozenset(term for gather in gathers for term, _ in gather.terms)
         for number, value in enumerate(elements.values):
             if not self._moves[number] or number in joins:
                 continue
@@ -315,10 +314,10 @@ class _Finder:
                 none = np.zeros((len(self._good), LANES), np.int64)
                 self._apart[number] = _Apart(value.dtype, none, none[:, 0], 1)
             elif isinstance(value, Read | Gather):
-                if not value.view.near and not self._add_read(number, value, valid, tested):
+                if not value.view.local and not self._add_read(number, value, valid, tested):
                     return False
             elif known is None:
-                if isinstance(value, Place) or number in gathered:
+                if isinstance(value, Place) or number in accumulators:
                     return False  # The number of a point, or a position that nobody knows.
                 self._slant_positions(value)
             elif value.dtype is not DataType.INDEX:
@@ -351,7 +350,7 @@ class _Finder:
         """Whether conditions that are tested once for all lanes are made of something that has to
         be computed lane by lane for others: positions have both forms, and tables' entries one."""
         elements, values = self._elements, self._elements.values
-        roots = [*self.masks, *(f.value for f in elements.folds)]
+        roots = [*self.masks, *(f.value for f in elements.reductions)]
         roots += [number for _, number in elements.results]
         others = frozenset[int]().union(*(list_needed(elements, root) for root in roots))
         parts = frozenset[int]().union(*(list_needed(elements, c) for c in tested))

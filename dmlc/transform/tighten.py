@@ -37,7 +37,7 @@ from dmlc.transform.tabulate import Settled, Tables, list_roots, read_known, set
 from dmlc.transform.walk_axis import Plan, find_positions, give_places, plan_axis, write_place
 
 
-def narrow(function: Function, settled: Settled | None = None) -> Function:
+def tighten_bounds(function: Function, settled: Settled | None = None) -> Function:
     """The function with short reductions, and with tables of what depends on positions alone.
 
     Results are equal to those before, but for the rounding of sums whose terms were grouped

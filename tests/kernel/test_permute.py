@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from dmlc import ir
 from dmlc.ir.verify import verify
-from dmlc.kernel.pick import HALF, LANES, Picks, pick
+from dmlc.kernel.permute import HALF, LANES, Permutation, find_permutation
 from dmlc.reference import evaluate
-from dmlc.transform.factor import separate
-from dmlc.transform.narrow import narrow
+from dmlc.transform.factor import factor_separable
 from dmlc.transform.simplify import simplify
+from dmlc.transform.tighten import tighten_bounds
 from tests.windows import make_windows
 
 
@@ -25,12 +25,12 @@ def make_sums(
 ) -> ir.Function:
     """Narrowed sums along rows: the second stage."""
     windows = make_windows(2, columns, window, step, pad, dtype)
-    return simplify(narrow(simplify(separate(windows, 1000))))
+    return simplify(tighten_bounds(simplify(factor_separable(windows, 1000))))
 
 
-def pick_sums(function: ir.Function) -> Picks | None:
+def pick_sums(function: ir.Function) -> Permutation | None:
     row, total = function.stages
-    return pick(function, total, row.name)
+    return find_permutation(function, total, row.name)
 
 
 def test_two_outputs_for_every_three_elements() -> None:
@@ -58,7 +58,9 @@ def test_beyond_the_row_there_are_zeros() -> None:
 
 def test_lanes_that_take_nothing_are_zeros() -> None:
     function = read("where eq(div(mul(r0, 2), 3), i0)", "%x[r0]", 60, 40)
-    assert pick(function, function.stages[0], "x") is None  # It is no stage of the function.
+    assert (
+        find_permutation(function, function.stages[0], "x") is None
+    )  # It is no stage of the function.
     function = read(
         "where eq(div(mul(r0, 2), 3), i0)", "%row[r0]", 60, 40, "%row: f32[i0 < 60] = neg(%x[i0])"
     )
@@ -72,7 +74,7 @@ def test_lanes_that_take_nothing_are_zeros() -> None:
 def read(
     guard: str, body: str, columns: int, outputs: int, before: str = "", more: str = ""
 ) -> ir.Function:
-    return simplify(narrow(simplify(ir.parse(f"""
+    return simplify(tighten_bounds(simplify(ir.parse(f"""
         func @sums(%x: f32[{columns}]{more}) -> (%y) {{
           {before}
           %y: f32[i0 < {outputs}] = sum[r0 < {columns}] {{
@@ -125,10 +127,10 @@ def test_a_largest_element_takes_no_zero() -> None:
             %row[r0]
           }}
         }}"""
-    uneven = simplify(narrow(simplify(ir.parse(text.format("eq(div(mul(r0, 2), 3), i0)")))))
+    uneven = simplify(tighten_bounds(simplify(ir.parse(text.format("eq(div(mul(r0, 2), 3), i0)")))))
     assert pick_sums(uneven) is None
     inside = text.format("and(ge(r0, i0), lt(r0, add(i0, 3)))")
-    picks = pick_sums(simplify(narrow(simplify(ir.parse(inside)))))
+    picks = pick_sums(simplify(tighten_bounds(simplify(ir.parse(inside)))))
     assert picks is not None
 
 
@@ -147,7 +149,7 @@ def test_it_is_the_same_sum(columns: int, window: int, step: tuple[int, int], pa
     function = make_sums(columns, window, step, pad)
     assume(len(function.stages) == 2)
     row, total = function.stages
-    picks = pick(function, total, row.name)
+    picks = find_permutation(function, total, row.name)
     assume(picks is not None)
     assert picks is not None
     x = np.random.default_rng(columns).integers(-3, 4, function.parameters[0].extents)
@@ -174,7 +176,7 @@ def test_it_is_the_same_sum(columns: int, window: int, step: tuple[int, int], pa
     )
 
 
-def lift(function: ir.Function, picks: Picks) -> ir.Function:
+def lift(function: ir.Function, picks: Permutation) -> ir.Function:
     """A function of the picked elements alone, each with all axes."""
     stage = picks.stage
     names = {name: f"p{n}" for n, name in enumerate(picks.patterns.named)}

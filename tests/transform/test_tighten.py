@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from dmlc import ir
 from dmlc.pipeline import rewrite
 from dmlc.reference import evaluate
-from dmlc.transform.narrow import narrow
 from dmlc.transform.simplify import simplify
+from dmlc.transform.tighten import tighten_bounds
 from tests import positions
 from tests.positions import FUNCTIONS, find_differences, make_inputs
 
 
 def narrowed(name: str) -> ir.Function:
-    return simplify(narrow(simplify(positions.read(name))))
+    return simplify(tighten_bounds(simplify(positions.read(name))))
 
 
 def reductions(function: ir.Function) -> list[tuple[tuple[int, ir.Extent], ...]]:
@@ -106,8 +106,8 @@ def test_a_guard_that_nothing_passes_stays() -> None:
     function = ir.parse(
         "func @f(%x: f32[4]) -> (%y) { %y: f32[] = sum[r0 < 4 where lt(r0, 0)] %x[r0] }"
     )
-    assert reductions(narrow(function)) == [((0, 4),)]
-    assert evaluate(narrow(function), {"x": np.ones(4, np.float32)})["y"] == 0
+    assert reductions(tighten_bounds(function)) == [((0, 4),)]
+    assert evaluate(tighten_bounds(function), {"x": np.ones(4, np.float32)})["y"] == 0
 
 
 def test_a_nan_outside_the_window_does_not_leak() -> None:
@@ -231,9 +231,9 @@ def test_a_choice_of_the_identity_is_a_guard() -> None:
             select(or(lt(v0, 0), ge(v0, 3)), {identity}, %x[r0])
           }}
         }}""")
-        assert reductions(narrow(function)) == axes, combiner
+        assert reductions(tighten_bounds(function)) == axes, combiner
         values = {"x": (np.arange(50) % 7 - 3).astype(np.float32)}
-        got, wanted = evaluate(narrow(function), values), evaluate(function, values)
+        got, wanted = evaluate(tighten_bounds(function), values), evaluate(function, values)
         assert find_differences(got, wanted) == []
 
 

@@ -5,7 +5,7 @@ columns first and rows next. Then no more than one row of it is wanted at a time
 makes that row in an array of its own, in vectors where memory lies so; reduces along it output by
 output; and stores the outputs, with what derives from them point by point, in vectors again.
 Where either reduction takes the same few points of most outputs, these are written out (`unroll`),
-or the outputs are computed in vectors made of what a row has at hand (`pick`).
+or the outputs are computed in vectors made of what a row has at hand (`permute`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from dmlc.kernel.element import (
     list_conditions,
 )
 from dmlc.kernel.names import local_name, split_words
-from dmlc.kernel.phases import Gathered, Phase, make_gathered
-from dmlc.kernel.pick import LANES, pick
+from dmlc.kernel.permute import LANES, find_permutation
+from dmlc.kernel.phases import Accumulator, Phase, make_accumulators
 from dmlc.kernel.schedule import Profile
 from dmlc.kernel.schedule.nest import (
     Buffer,
@@ -40,12 +40,12 @@ from dmlc.kernel.schedule.nest import (
     Loop,
     Nest,
     Node,
-    Pick,
+    Permute,
     Point,
     Reduce,
     Turns,
     in_vectors,
-    name_kept,
+    name_parallel,
     share_blocks,
 )
 from dmlc.kernel.space import Space, arrange_rows
@@ -67,7 +67,7 @@ _VECTOR_GAIN = 4
 _NOWHERE = Stretch(0, 0, ())
 
 
-def choose_rows(function: ir.Function, group: Group, p: Profile) -> tuple[Nest, float]:
+def choose_line_buffer(function: ir.Function, group: Group, p: Profile) -> tuple[Nest, float]:
     """The nest of a group that keeps a row of a reduction at hand, and the bytes that its terms
     come to, by those of the outputs."""
     made = _RowNest(function, group, p)
@@ -104,7 +104,7 @@ class _RowNest:
         self._parts = phases
         self._written = written[: len(self._along)]
         self._written_rows = written[len(self._along) :]
-        self._kept = name_kept(self._row)
+        self._kept = name_parallel(self._row)
         self._phases: list[Phase] = []
         self._dims: list[tuple[Dim, ...]] = []
         self._buffers: list[Buffer] = []
@@ -113,19 +113,21 @@ class _RowNest:
 
     def _find_written(self, row: ir.Stage, total: ir.Stage) -> None:
         """Finds the outputs of a row, and the rows, whose reductions are written out."""
-        self._picks = pick(self._function, total, row.name)
+        self._picks = find_permutation(self._function, total, row.name)
         self._stretch, self._along = _NOWHERE, list[Elements]()
         """Outputs of a row, along which those of `total` stand in place of it, in turn; where they
         are picked of the row, the position along it is the output, and elsewhere the turn."""
         if self._picks is not None:
-            picks, ragged = self._picks, self._picks.last % LANES != 0
-            named = picks.patterns.named
-            loads = picks.stage.body.loads()
-            near = {load.tensor: load.dtype for load in loads if load.tensor in named}
-            elements = self._copy_tables(self._collect_written(picks.stage, near), every=ragged)
+            permutation, ragged = self._picks, self._picks.last % LANES != 0
+            named = permutation.patterns.named
+            loads = permutation.stage.body.loads()
+            local = {load.tensor: load.dtype for load in loads if load.tensor in named}
+            elements = self._copy_tables(
+                self._collect_written(permutation.stage, local), every=ragged
+            )
             strides = {view: view.strides for view in elements.views()}
             if _goes_in_vectors(elements, strides, len(elements.domain) - 1, ragged=ragged):
-                self._stretch = Stretch(picks.first, picks.last, (picks.stage,))
+                self._stretch = Stretch(permutation.first, permutation.last, (permutation.stage,))
                 self._along = [elements]
             else:
                 self._picks, self._copies = None, {}
@@ -149,7 +151,7 @@ class _RowNest:
 
     def _collect_fold(
         self, stage: ir.Stage, row: str | None
-    ) -> tuple[Elements, tuple[Gathered, ...]]:
+    ) -> tuple[Elements, tuple[Accumulator, ...]]:
         """A reduction as scalar work over the outer axes, the last one and what it reduces."""
         domain, axes = self._name_axes(stage)
         for label, extent in stage.reduction.axes if stage.reduction is not None else ():
@@ -157,9 +159,9 @@ class _RowNest:
                 axes[ir.Index(label, reduced=True)] = len(domain)
                 domain.append(extent)
         collector = Collector(self._function, tuple(domain), row=row)
-        collector.add_fold(stage.name, axes)
+        collector.add_reduction(stage.name, axes)
         elements = collector.elements()
-        return elements, make_gathered(elements, [(stage.name, stage.dtype, 0)])
+        return elements, make_accumulators(elements, [(stage.name, stage.dtype, 0)])
 
     def _collect_stored(self, stages: Sequence[str]) -> Elements:
         """The second reduction as it leaves, where it does, and what derives from it."""
@@ -179,21 +181,22 @@ class _RowNest:
     def _collect_written(
         self,
         stage: ir.Stage,
-        near: Mapping[str, DataType] | None = None,
+        local: Mapping[str, DataType] | None = None,
         row: str | None = None,
     ) -> Elements:
         """A reduction that is written out, as scalar work over the outer axes and the last one. Of
-        what is `near`, each output has an element at hand. Its result is at hand, too."""
-        function, near = self._function, near or {}
+        what is `local`, each output has an element in the line. Its result is in a register,
+        too."""
+        function, local = self._function, local or {}
         stages = tuple(stage if s.name == stage.name else s for s in function.stages)
-        added = (ir.Parameter(name, dtype, stage.domain[-1:]) for name, dtype in near.items())
+        added = (ir.Parameter(name, dtype, stage.domain[-1:]) for name, dtype in local.items())
         parameters = (*function.parameters, *added)
         changed = dataclasses.replace(function, stages=stages, parameters=parameters)
         domain, axes = self._name_axes(stage)
-        collector = Collector(changed, tuple(domain), near, len(domain), row)
+        collector = Collector(changed, tuple(domain), local, len(domain), row)
         collector.add_stage(stage.name, axes)
         made = collector.elements()
-        results = tuple((dataclasses.replace(v, near=True), n) for v, n in made.results)
+        results = tuple((dataclasses.replace(v, local=True), n) for v, n in made.results)
         return dataclasses.replace(made, results=results)
 
     def _copy_tables(self, elements: Elements, *, every: bool = False) -> Elements:
@@ -209,7 +212,7 @@ class _RowNest:
                 if view.strides[-1] >= least and not any(view.strides[:-1]):
                     # No tensor has such a name.
                     name = f"{view.tensor}#{view.offset}+{view.strides[-1]}"
-                    copied = View(name, view.dtype, (*view.strides[:-1], 1), near=True)
+                    copied = View(name, view.dtype, (*view.strides[:-1], 1), local=True)
                     self._copies.setdefault(view, _copy(copied, view, dtype, count))
                     value = Read(copied, dtype)
             values.append(value)
@@ -228,31 +231,31 @@ class _RowNest:
 
     def choose(self) -> Nest:
         """The nest."""
-        row, picks, kept = self._row, self._picks, self._kept
+        row, permutation, parallel = self._row, self._picks, self._kept
         size = self._stored.space.sizes[-1]
-        blocks = math.prod(row.space.kept_sizes)
+        blocks = math.prod(row.space.parallel_sizes)
         work = sum(phase.space.inner_count for phase in self._parts)
         run = max(1, min(self._p.per_item // max(1, work), -(-blocks // self._p.groups)))
-        long, at_once = row.space.sizes[len(kept)], 1
+        long, at_once = row.space.sizes[len(parallel)], 1
         front, pitch = 0, long
-        if picks is not None:
-            front = _round_up(max(0, -picks.reach[0]))
-            pitch = _round_up(front + max(picks.reach[1], long))
+        if permutation is not None:
+            front = _round_up(max(0, -permutation.reach[0]))
+            pitch = _round_up(front + max(permutation.reach[1], long))
             most = min(run, _ROWS_AT_ONCE, max(1, _MOST_AT_ONCE // pitch))
             at_once = max(n for n in range(1, most + 1) if blocks % n == 0)
         run = run // at_once * at_once
-        lead = Dim("block", blocks, tuple((dim, 1) for dim in kept))
+        lead = Dim("block", blocks, tuple((dim, 1) for dim in parallel))
         row_x, x = Dim("x", long), Dim("x", size)
         at_hand = self._keep(
             row, row_x, pitch * at_once, linear=True, rows=lead, pitch=pitch, front=front
         )
         make, reduce = self._make_row(at_hand), self._reduce_row(at_hand, x)
         before = [node for copied in self._copies.values() for node in self._fill(copied)]
-        if picks is not None:
+        if permutation is not None:
             fills = (Fill(at_hand, 0, front), Fill(at_hand, front + long, pitch))
             before = [*(f for f in fills if f.first < f.last), *before]
         if at_once == 1:
-            parts, body = [(dim, 1) for dim in kept], (*make, *reduce)
+            parts, body = [(dim, 1) for dim in parallel], (*make, *reduce)
         else:
             parts = [(lead, at_once)]
             loops = (Loop(lead, Kind.LOOP, 1, each, "row", at_once) for each in (make, reduce))
@@ -272,7 +275,7 @@ class _RowNest:
 
     def _keep(self, phase: Phase, dim: Dim, size: int, **how: Any) -> Buffer:
         """The buffer of a reduction, an element for each place along a row."""
-        stage, dtype = phase.gathered[0].stages[0]
+        stage, dtype = phase.accumulators[0].stages[0]
         made = Buffer(stage, dtype.compute, size, dim, f"{split_words(stage)}_row", **how)
         self._buffers.append(made)
         return made
@@ -285,7 +288,7 @@ class _RowNest:
     def _loop(self, phase: Phase, dim: Dim, body: tuple[Node, ...]) -> Node:
         """A loop along a row, in vectors where they can be."""
         elements, space = phase.elements, phase.space
-        if _goes_in_vectors(elements, space.strides, len(space.kept)):
+        if _goes_in_vectors(elements, space.strides, len(space.parallel)):
             return in_vectors(dim, self._p.lanes, body)
         return Loop(dim, Kind.LOOP, 1, body, "x")
 
@@ -317,31 +320,31 @@ class _RowNest:
 
     def _reduce_row(self, at_hand: Buffer, x: Dim) -> tuple[Node, ...]:
         """What is reduced along a row at hand, and leaves."""
-        begin, end, picks = self._stretch.first, self._stretch.last, self._picks
-        size, kept, stored = self._stored.space.sizes[-1], self._kept, self._stored
-        whole = picks is not None and size % LANES == 0 and end - begin == size
+        begin, end, permutation = self._stretch.first, self._stretch.last, self._picks
+        size, parallel, stored = self._stored.space.sizes[-1], self._kept, self._stored
+        whole = permutation is not None and size % LANES == 0 and end - begin == size
         is_stored = whole and _goes_in_vectors(
-            stored.elements, stored.space.strides, len(stored.space.kept)
+            stored.elements, stored.space.strides, len(stored.space.parallel)
         )
         into = at_hand
         if not is_stored:
-            into = self._keep(self._total, x, size if picks is None else _round_up(size))
+            into = self._keep(self._total, x, size if permutation is None else _round_up(size))
         made: list[Node] = []
-        if picks is not None:
+        if permutation is not None:
             # Outputs leave as vectors, as soon as they are made of the row, where all are.
-            number = self._add(self._written[0], *kept, x)
+            number = self._add(self._written[0], *parallel, x)
             inner: tuple[Node, ...] = (Point(number, (Into(into, x),)),)
             if is_stored:
-                made_of = Point(number, name=self._total.gathered[0].name)
-                inner = (made_of, Point(self._add(stored, *kept, x)))
-            picked = (Pick(picks.patterns, at_hand, x, inner),)
+                made_of = Point(number, name=self._total.accumulators[0].name)
+                inner = (made_of, Point(self._add(stored, *parallel, x)))
+            permuted = (Permute(permutation.patterns, at_hand, x, inner),)
             part = (begin, begin + _round_up(end - begin))
-            made.append(Loop(x, Kind.VECTOR, LANES, picked, "i", part=part))
+            made.append(Loop(x, Kind.VECTOR, LANES, permuted, "i", part=part))
         elif begin < end:
             period = len(self._written)
             turn = Dim("turn", (end - begin) // period)
             points = tuple(
-                Point(self._add(phase, *kept, turn), (Into(into, turn, period, begin + place),))
+                Point(self._add(phase, *parallel, turn), (Into(into, turn, period, begin + place),))
                 for place, phase in enumerate(self._written)
             )
             made.append(Loop(turn, Kind.LOOP, 1, points, "turn"))
@@ -351,7 +354,7 @@ class _RowNest:
             loops = [Loop(x, Kind.LOOP, 1, body, "x", part=part) for part in rest]
             made = [*loops[:1], *made, *loops[1:]] if begin else [*made, *loops]
         if not is_stored:
-            made.append(self._loop(stored, x, (Point(self._add(stored, *kept, x)),)))
+            made.append(self._loop(stored, x, (Point(self._add(stored, *parallel, x)),)))
         return tuple(made)
 
     def _fill(self, copied: Phase) -> list[Node]:
@@ -368,9 +371,9 @@ class _RowNest:
 
 def _copy(view: View, read: View, dtype: DataType, count: int) -> Phase:
     """What copies every so many elements of a table to where they lie side by side."""
-    near = View(view.tensor, dtype, (1,), near=True)
-    elements = Elements((count,), (Read(read, dtype),), ((near, 0),))
-    strides = {read: read.strides[-1:], near: (1,)}
+    local = View(view.tensor, dtype, (1,), local=True)
+    elements = Elements((count,), (Read(read, dtype),), ((local, 0),))
+    strides = {read: read.strides[-1:], local: (1,)}
     return Phase(elements, Space((count,), strides, ()))
 
 
@@ -408,7 +411,7 @@ def _goes_in_vectors(
         terms = value.terms if isinstance(value, Gather) else ()
         if step not in (0, 1) or any(moving[term] for term, _ in terms):
             return False
-        if step and (isinstance(value, Place) or (ragged and not value.view.near)):
+        if step and (isinstance(value, Place) or (ragged and not value.view.local)):
             return False
     if any(moving[condition] for condition in list_conditions(elements)):
         return False

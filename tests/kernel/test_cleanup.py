@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dmlc.kernel import nodes as k
+from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.print import print_kernel
-from dmlc.kernel.tidy import tidy
 from dmlc.scalars import OPERATIONS, DataType
 
 FLOAT = k.Type(DataType.FLOAT32)
@@ -42,7 +42,7 @@ def lines(*body: k.Statement, arrays: tuple[k.Array, ...] = ()) -> list[str]:
         k.Buffer("y", DataType.FLOAT32, k.Access.READ_WRITE),
     )
     kernel = k.Kernel("f", buffers, (), k.Launch(1, 1, 1), body, arrays=arrays)
-    text = [line.strip() for line in print_kernel(tidy(name_offsets(kernel))).splitlines()]
+    text = [line.strip() for line in print_kernel(clean_up(name_offsets(kernel))).splitlines()]
     return text[1 + text.index("buffer y: f32 read_write") : -1]
 
 
@@ -95,13 +95,13 @@ def test_what_was_in_an_inner_scope_is_computed_again() -> None:
 
 def test_what_may_have_changed_is_read_again() -> None:
     variable, kept = k.Local("v", k.INDEX), k.Array("kept", DataType.FLOAT32, 8)
-    near = k.Element("kept", number(0), FLOAT)
+    local = k.LoadLocal("kept", number(0), FLOAT)
     body = (
         k.Variable(variable, number(0)),
         let("a", load("y", number(0))),
         let("a#1", load("y", number(0))),
-        let("b", near),
-        let("b#1", near),
+        let("b", local),
+        let("b#1", local),
         let("c", apply("add", variable, number(1))),
         k.Assign(variable, number(5)),
         let("c#1", apply("add", variable, number(1))),
@@ -195,7 +195,7 @@ def test_what_is_computed_from_literals_is_one_and_stands_where_it_is_needed() -
     zero = let("zero", k.Convert(apply("add", number(0), number(0)), FLOAT))
     first = let("first", k.Operate(OPERATIONS["eq"], (number(0), number(0)), k.BOOL))
     other = k.Literal(FLOAT, 1.0)
-    factor = let("factor", k.Choose(first.local, zero.local, other, FLOAT))
+    factor = let("factor", k.Select(first.local, zero.local, other, FLOAT))
     quotient = apply("div", load("x", number(0)), factor.local)
     sine = apply("sin", zero.local)
     assert lines(

@@ -1,11 +1,10 @@
 """Finds out which elements of a row vectors of outputs are made of.
 
-Outputs of a resampling that lie side by side fold elements of a row that do not: the first terms
-of eight of them are at 0, 2, 3, 5, 6, 8, 9 and 11, say. The next eight find theirs as many further
-on as these, lane by lane, so that one pattern serves the whole row: a vector is loads and fixed
-shuffles. A lane whose point the guard leaves out takes a zero, and so does a position beyond the
-row, for the row may have zeros on either side; then no guard is left.
-"""
+Outputs of a resampling that lie side by side reduction elements of a row that do not: the first
+terms of eight of them are at 0, 2, 3, 5, 6, 8, 9 and 11, say. The next eight find theirs as many
+further on as these, lane by lane, so that one pattern serves the whole row: a vector is loads and
+fixed shuffles. A lane whose point the guard leaves out takes a zero, and so does a position beyond
+the row, for the row may have zeros on either side; then no guard is left."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from dmlc.transform.factor import list_factors
 LANES = 8
 """Outputs that are computed at once."""
 
-PICKED = "@"
+PERMUTED = "@"
 """Stands between a tensor's name and a number, where vectors are made of its elements."""
 
 HALF = LANES // 2
@@ -82,7 +81,7 @@ class Patterns:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Picks:
+class Permutation:
     """The outputs `first .. last` of a row, where their reduction is made of such vectors. `first`
     is the first lane of one, and `last` the end of the row or of one."""
 
@@ -101,7 +100,7 @@ class Picks:
         return start, end + self.patterns.step * ((self.last - 1) // LANES)
 
 
-def pick(function: Function, stage: Stage, row: str) -> Picks | None:
+def find_permutation(function: Function, stage: Stage, row: str) -> Permutation | None:
     """How a reduction along the last axis of `row` goes in vectors; None where it is not the same
     over most of the row, or its values are not of 32 bits."""
     axis = len(stage.domain) - 1
@@ -129,7 +128,7 @@ def pick(function: Function, stage: Stage, row: str) -> Picks | None:
         pattern, step = seen
         steps.add(step)
         good &= _list_good(pattern, step, taken, holds, size if zeros else None)
-        at_hand[number, point] = patterns.setdefault(pattern, f"{row}{PICKED}{len(patterns)}")
+        at_hand[number, point] = patterns.setdefault(pattern, f"{row}{PERMUTED}{len(patterns)}")
     stretch = find_longest(good)
     if len(steps) != 1 or 2 * (stretch[1] - stretch[0]) <= len(good):
         return None
@@ -139,7 +138,7 @@ def pick(function: Function, stage: Stage, row: str) -> Picks | None:
     named = {name: pattern for pattern, name in patterns.items()}
     found = Patterns(steps.pop(), named)
     last = min(last, len(terms.holds))
-    return Picks(first, last, written, found) if found.is_worth_it else None
+    return Permutation(first, last, written, found) if found.is_worth_it else None
 
 
 def _takes_zeros(terms: Terms, loads: list[int]) -> bool:

@@ -1,4 +1,5 @@
-"""Which outputs go together where a fold depends on positions, and what their kernels look like."""
+"""Which outputs go together where a reduction depends on positions, and what their kernels look
+like."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from dmlc.kernel.rewrite import (
 from dmlc.scalars import Array, DataType, convert
 
 
-def tidy(kernel: k.Kernel) -> k.Kernel:
+def clean_up(kernel: k.Kernel) -> k.Kernel:
     """The same kernel, of the same values, for people to read."""
     taken = dict.fromkeys([b.name for b in kernel.buffers], 0)
     taken |= dict.fromkeys([s.name for s, _ in kernel.scalars], 0)
@@ -67,8 +67,8 @@ class _Naming:
                     return names[name]
                 case k.Literal():
                     return expression
-                case k.Element(array=array, index=index, type=type):
-                    return k.Element(self._arrays[array], change(index), type)
+                case k.LoadLocal(array=array, index=index, type=type):
+                    return k.LoadLocal(self._arrays[array], change(index), type)
                 case _:
                     return _fold(map_operands(expression, change))
 
@@ -90,8 +90,10 @@ class _Naming:
                 made.append(k.Let(given, value))
                 continue
             statement = map_expressions(each, change)
-            if isinstance(statement, k.Put):
-                statement = k.Put(self._arrays[statement.array], statement.index, statement.value)
+            if isinstance(statement, k.StoreLocal):
+                statement = k.StoreLocal(
+                    self._arrays[statement.array], statement.index, statement.value
+                )
             local, body = find_defined(statement), find_body(statement)
             if local is None:
                 if body:
@@ -124,7 +126,7 @@ class _Naming:
                     if buffer not in self._fixed:
                         return False
                     pending.append(index)
-                case k.Element():
+                case k.LoadLocal():
                     return False
                 case _:
                     pending += list_operands(each)
@@ -144,7 +146,7 @@ def _fold(expression: k.Expression) -> k.Expression:
         case k.Convert(operand=k.Literal(type=source, value=value), type=target):
             made = convert(np.array([value], source.dtype.dtype), target.dtype)
             return _literal(expression, made)
-        case k.Choose(condition=k.Literal(value=holds)):
+        case k.Select(condition=k.Literal(value=holds)):
             return expression.then if holds else expression.otherwise
         case _:
             return expression

@@ -16,7 +16,7 @@ from dmlc.kernel.rewrite import substitute
 _Part: TypeAlias = "tuple[list[k.Statement], k.For]"
 
 
-def overlap(
+def fuse_loops(
     first: Sequence[k.Statement], second: Sequence[k.Statement]
 ) -> list[k.Statement] | None:
     """The statements of both, in the order of each; a loop of the first and the one of the second
@@ -63,5 +63,5 @@ def _join(first: k.For, second: k.For) -> k.For | None:
         body = (k.Let(first.variable, operate("sub", ends, variable)), *first.body)
     else:
         body = tuple(substitute(s, first.variable, variable) for s in first.body)
-    both = overlap(body, second.body)
+    both = fuse_loops(body, second.body)
     return None if both is None else dataclasses.replace(second, body=tuple(both))

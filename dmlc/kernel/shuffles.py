@@ -1,6 +1,6 @@
 """Vectors whose lanes lie apart: loads of what lies side by side, and shuffles of these.
 
-Which element each lane takes is `pick`'s business.
+Which element each lane takes is `permute`'s business.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, multiply, operate, widen
-from dmlc.kernel.pick import HALF, LANES, Pattern, Patterns
+from dmlc.kernel.permute import HALF, LANES, Pattern, Patterns
 
 Load = Callable[[k.Expression, int], k.Expression]
 """So many elements side by side, from a place on."""
@@ -42,11 +42,11 @@ def load_patterns(
             value = k.Join(part, second, k.Type(part.type.dtype, LANES))
         lets.append(name("elements", value))
     loaded = [let.local for let in lets[1:]]
-    picked: dict[str, k.Expression] = {}
+    permuted: dict[str, k.Expression] = {}
     for wanted, pattern in patterns.named.items():
-        steps, picked[wanted] = _shuffle(pattern, patterns.starts, loaded, name)
+        steps, permuted[wanted] = _shuffle(pattern, patterns.starts, loaded, name)
         lets += steps
-    return lets, picked
+    return lets, permuted
 
 
 def spread_load(
@@ -63,8 +63,8 @@ def spread_load(
     if not any(pattern):
         return [], load(first.index, 1)
     alone = Patterns(0, {"": pattern})
-    lets, picked = load_patterns(alone, index(0), first.index, 0, load, name)
-    return lets, picked[""]
+    lets, permuted = load_patterns(alone, index(0), first.index, 0, load, name)
+    return lets, permuted[""]
 
 
 def _shuffle(
