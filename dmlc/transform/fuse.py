@@ -155,7 +155,7 @@ def _describe_groups(
         reasons = _explain(found, homes, inlined, local, why, results, elementwise)
         if row is not None:
             passes = (*Draft(stages[row]).passes(), *passes)
-            reasons = (*reasons, f"a row of %{row} at a time is parallel at hand for it")
+            reasons = (*reasons, f"a row of %{row} at a time is kept for it in a line buffer")
         groups.append(Group(whole, reasons, parallel, passes, inlined, local, row))
     return tuple(groups)
 

@@ -51,41 +51,41 @@ FUNCTIONS = {
         }}""",
     "rows": """
         func @f(%X: f32[{a}, {b}, {c}], %W: f32[{c}]) -> (%S, %Y) {{
-          %S: f32[i0 < {a}] = {reduction}[r1 < {b}, r2 < {c}] mul(%X[i0, r1, r2], %W[r2])
+          %S: f32[i0 < {a}] = {fold}[r1 < {b}, r2 < {c}] mul(%X[i0, r1, r2], %W[r2])
           %Y: f32[i0 < {a}, i1 < {b}, i2 < {c}] = add(%X[i0, i1, i2], %S[i0])
         }}""",
     "normalized": """
         func @f(%X: f32[{a}, {c}], %W: f32[{a}]) -> (%S, %Y) {{
-          %S: f32[i0 < {a}] = {reduction}[r1 < {c}] %X[i0, r1]
+          %S: f32[i0 < {a}] = {fold}[r1 < {c}] %X[i0, r1]
           %T: f32[i0 < {a}] = mul(%S[i0], %W[i0])
           %Y: f32[i0 < {a}, i1 < {c}] = add(%X[i0, i1], %T[i0])
         }}""",
     "columns": """
         func @f(%X: f32[{a}, {b}, {c}], %W: f32[{c}]) -> (%S, %Y) {{
-          %S: f32[i0 < {c}] = {reduction}[r0 < {a}, r1 < {b}] %X[r0, r1, i0]
+          %S: f32[i0 < {c}] = {fold}[r0 < {a}, r1 < {b}] %X[r0, r1, i0]
           %T: f32[i0 < {c}] = add(%S[i0], %W[i0])
           %Y: f32[i0 < {a}, i1 < {b}, i2 < {c}] = mul(%X[i0, i1, i2], %T[i2])
         }}""",
     "channels": """
         func @f(%X: f32[{a}, {b}, {c}], %D: f32[{a}, {b}, {c}]) -> (%S, %U, %Y) {{
           %S: f32[i0 < {b}] = sum[r0 < {a}, r2 < {c}] %D[r0, i0, r2]
-          %U: f32[i0 < {b}] = {reduction}[r0 < {a}, r2 < {c}] sub(%D[r0, i0, r2], %X[r0, i0, r2])
+          %U: f32[i0 < {b}] = {fold}[r0 < {a}, r2 < {c}] sub(%D[r0, i0, r2], %X[r0, i0, r2])
           %Y: f32[i0 < {a}, i1 < {b}, i2 < {c}] = sub(mul(%D[i0, i1, i2], %S[i1]), %U[i1])
         }}""",
     "places": """
         func @f(%X: f32[{a}, {b}, {c}]) -> (%P, %M) {{
           %P: s64[i0 < {b}] = argmax[r0 < {a}, r2 < {c}] %X[r0, i0, r2]
-          %M: f32[i0 < {b}] = {reduction}[r0 < {a}, r2 < {c}] %X[r0, i0, r2]
+          %M: f32[i0 < {b}] = {fold}[r0 < {a}, r2 < {c}] %X[r0, i0, r2]
         }}""",
     "windows": """
         func @f(%X: f32[{a}, {b}]) -> (%Y) {{
-          %Y: f32[i0 < {a}, i1 < {b}] = {reduction}[r0 < 3 where and(
+          %Y: f32[i0 < {a}, i1 < {b}] = {fold}[r0 < 3 where and(
               ge(sub(add(i1, r0), 1), 0), lt(sub(add(i1, r0), 1), {b}))]
             %X[i0, sub(add(i1, r0), 1)]
         }}""",
     "triangle": """
         func @f(%X: f32[{a}, {b}]) -> (%Y) {{
-          %Y: f32[i0 < {a}] = {reduction}[r1 < {b} where le(r1, i0)] %X[i0, r1]
+          %Y: f32[i0 < {a}] = {fold}[r1 < {b} where le(r1, i0)] %X[i0, r1]
         }}""",
 }
 FOLDS = ("sum", "max", "min", "product")

@@ -136,7 +136,7 @@ def bodies(draw: st.DrawFn, depth: int = 2) -> str:
             ends, inside = f"{first} .. min({second}, 9)", inner.replace("w", f"k{depth}")
             return f"for k{depth} in {ends} {{ {inside} }}"
         case _:
-            return f"halve h{depth} from 8 {{ {inner.replace('w', f'h{depth}')} }}"
+            return f"tree h{depth} from 8 {{ {inner.replace('w', f'h{depth}')} }}"
 
 
 @settings(max_examples=300, deadline=None)

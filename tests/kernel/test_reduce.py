@@ -384,7 +384,7 @@ def test_what_reads_elsewhere_after_a_fold_that_stores_is_in_its_kernel(profile:
 
 def test_a_gpu_takes_more_groups_to_store_than_to_fold() -> None:
     shape = Shape((4096, 3072), (1,))
-    (folded,) = lower(fold(shape.sizes, shape.parallel), GPU)
+    (folded,) = lower(fold(shape.sizes, shape.kept), GPU)
     stored, _ = lower(folded_result(shape), GPU)
     assert groups(folded) == 96
     assert groups(stored) == 3 * 96

@@ -101,7 +101,7 @@ def test_a_gpu_folds_all_points_of_an_output_at_once() -> None:
 def test_the_reason_names_the_row() -> None:
     (group,) = fuse_rows(make_windows(20, 40, 4, (2, 1), 1)).groups
     assert group.row == "y_rows"
-    assert "a row of %y_rows at a time is kept at hand" in group.reason
+    assert "a row of %y_rows at a time is kept for it in a line buffer" in group.reason
 
 
 def test_traffic_leaves_the_row_out() -> None:

@@ -10,7 +10,7 @@ import pytest
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.ir.repeat import Repeat
-from dmlc.kernel import lanes
+from dmlc.kernel import vectorize
 from dmlc.kernel import nodes as k
 from dmlc.kernel.schedule import CPU
 from dmlc.pipeline import make_kernels, rewrite
@@ -182,7 +182,7 @@ def test_what_is_alike_need_not_be_looked_at(
     def find_nothing(found: Sequence[Repeat], size: int, period: int) -> tuple[int, int, int]:
         return 0, 0, period
 
-    monkeypatch.setattr(lanes, "join_repeats", find_nothing)
+    monkeypatch.setattr(vectorize, "join_repeats", find_nothing)
     assert lower(pool) == quick
 
 

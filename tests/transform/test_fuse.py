@@ -62,7 +62,7 @@ def check_order(fusion: Fusion) -> None:
             assert each.reduces == any(s is not None and s.reduction is not None for s in found)
             if not each.reduces:
                 continue
-            whole = math.prod((*group.kept, *each.inner))
+            whole = math.prod((*group.parallel, *each.inner))
             for stage in found:
                 # What is stored on the way has every point once.
                 assert stage is not None
