@@ -1,0 +1,351 @@
+"""What the work items of a kernel do, counted without running it: turns of loops, loads, stores.
+
+Some groups, spread over the launch, stand for all. Positions are computed for every lane of these
+groups; of each loop one turn is looked at, the middle one, and counts for all its turns. What
+depends on elements of tensors is not known here: such a condition is taken to hold, and a loop
+with such an end makes the count unknown. Tables of the function are known.
+
+A *step* is a load, or a turn of a loop that loads nothing. What a group reads side by side is
+counted in *sectors* of 32 bytes, which is what caches move.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from dmlc import ir
+from dmlc.ir.index import list_arrays
+from dmlc.kernel import nodes as k
+from dmlc.kernel.rewrite import list_expressions, list_operands
+from dmlc.scalars import Array, DataType
+
+SECTOR = 32
+"""Bytes that a cache moves at least."""
+WAVE = 32
+"""Lanes that ask for memory together."""
+
+_GROUPS = 5
+_MOST_LANES = 4096
+_Value: TypeAlias = Array | None
+"""A value of each lane, or of all; None where it is not known."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Access:
+    """A load or a store of a buffer, as the kernel writes it."""
+
+    buffer: str
+    bytes: int
+    """What a lane reads or writes at once."""
+    written: bool
+    count: float
+    """How often a work item does it, on average."""
+    sector_bytes: float
+    """The bytes of the sectors that all of this takes a work item, its share of a wave's."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Body:
+    """Statements, the loops among them in order; what is in conditions belongs to it."""
+
+    accesses: tuple[Access, ...] = ()
+    barriers: int = 0
+    shared: int = 0
+    """Reads and writes of arrays that a group shares."""
+    loops: tuple[Loop, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop in a body."""
+
+    turns: float
+    """Of a wave that comes to it, on average: it leaves when its last lane does."""
+    fixed: int | None
+    """Its turns, where that is the same number in every work item, written in the kernel."""
+    unrolled: bool
+    """Whether the output language is asked to unroll it."""
+    body: Body
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Steps:
+    """What a launch does."""
+
+    groups: int
+    group_size: int
+    body: Body
+    longest: float | None
+    """The steps of the work item that does most; None where elements of tensors decide."""
+    total: float | None
+    """Those of all."""
+
+    @property
+    def threads(self) -> int:
+        return self.groups * self.group_size
+
+    def accesses(self) -> Iterator[Access]:
+        """All loads and stores."""
+        pending = [self.body]
+        while pending:
+            body = pending.pop()
+            yield from body.accesses
+            pending += (loop.body for loop in body.loops)
+
+    @property
+    def loads(self) -> float:
+        """Elements that all work items load, how often each."""
+        return self.threads * sum(a.count for a in self.accesses() if not a.written)
+
+    @property
+    def load_bytes(self) -> float:
+        return self.threads * sum(a.count * a.bytes for a in self.accesses() if not a.written)
+
+    @property
+    def sector_bytes(self) -> float:
+        """What the caches move for all of it."""
+        return self.threads * sum(a.sector_bytes for a in self.accesses())
+
+
+def count_groups(launch: k.Launch) -> int | None:
+    """The groups of a launch; None where that is known at run time only."""
+    if isinstance(launch.count, str):
+        return None
+    groups = -(-launch.count // launch.per_group)
+    if launch.row is not None and groups > launch.row:
+        groups = -(-groups // launch.row) * launch.row
+    return groups
+
+
+def count_steps(kernel: k.Kernel, tables: Sequence[ir.Table] = ()) -> Steps | None:
+    """The steps of a launch; None where its size is known at run time only."""
+    groups = count_groups(kernel.launch)
+    if groups is None:
+        return None
+    if groups == 0:
+        return Steps(0, kernel.launch.group_size, Body(), 0, 0)
+    return _Sample(kernel, groups, list_arrays(tables)).run()
+
+
+class _Sample:
+    """The lanes of some groups, and what is known of the names in sight."""
+
+    def __init__(self, kernel: k.Kernel, groups: int, tables: Mapping[str, Array]) -> None:
+        self._groups, self._size = groups, kernel.launch.group_size
+        count = max(1, min(_GROUPS, groups, _MOST_LANES // self._size))
+        chosen = np.unique(np.linspace(0, groups - 1, count).astype(np.int64))
+        self._position = {
+            k.Geometry.GROUP: np.repeat(chosen, self._size),
+            k.Geometry.LANE: np.tile(np.arange(self._size, dtype=np.int64), len(chosen)),
+        }
+        self._lanes = len(chosen) * self._size
+        self._width = math.gcd(self._size, WAVE)
+        self._buffers = {b.name: b.dtype.bytes for b in kernel.buffers}
+        self._shared = {a.name for a in kernel.arrays if a.shared}
+        self._tables = tables
+        self._values: dict[str, _Value] = {
+            s.name: np.array([n]) if isinstance(n, int) else None for s, n in kernel.scalars
+        }
+        self._kernel = kernel
+        self._is_known = True
+
+    def run(self) -> Steps:
+        who = np.ones(self._lanes, np.bool_)
+        with np.errstate(all="ignore"):
+            body, steps = self._count(self._kernel.body, who, np.ones(self._lanes))
+        if not self._is_known:
+            return Steps(self._groups, self._size, body, None, None)
+        total = float(steps.mean()) * self._groups * self._size
+        return Steps(self._groups, self._size, body, float(steps.max()), total)
+
+    # Statements ---------------------------------------------------------------------------
+
+    def _count(
+        self, statements: Sequence[k.Statement], who: Array, times: Array
+    ) -> tuple[Body, Array]:
+        """Statements that the lanes of `who` come to, each so many times; and the steps of each
+        lane at one time."""
+        found = _Found()
+        steps = np.zeros(self._lanes)
+        for statement in statements:
+            for expression in list_expressions(statement):
+                steps += self._look(expression, who, times, found)
+            match statement:
+                case k.Let(local=local, value=value) | k.Variable(local=local, value=value):
+                    self._values[local.name] = self._evaluate(value)
+                case k.Assign(local=local, value=value):
+                    self._values[local.name] = self._merge(who, value, local)
+                case k.Put(array=array):
+                    found.shared += array in self._shared
+                case k.Barrier():
+                    found.barriers += 1
+                case k.Store(buffer=buffer, index=index, value=value):
+                    size = self._buffers[buffer] * value.type.lanes
+                    found.accesses.append(self._access(buffer, index, size, True, who, times))
+                case k.StoreWord(buffer=buffer, index=index):
+                    found.accesses.append(self._access(buffer, index, 4, True, who, times, 4))
+                case k.If(condition=condition, then=then):
+                    holds = self._evaluate(condition)
+                    inside = who if holds is None else who & holds.astype(np.bool_)
+                    body, inner = self._count(then, inside, times)
+                    found.add(body)
+                    steps += np.where(inside, inner, 0)
+                case k.For() | k.Halve():
+                    loop, inner = self._count_loop(statement, who, times)
+                    found.loops.append(loop)
+                    steps += inner
+                case k.Prefetch() | k.PutHalf():
+                    pass
+        return found.body(), steps
+
+    def _count_loop(self, loop: k.For | k.Halve, who: Array, times: Array) -> tuple[Loop, Array]:
+        """A loop, and the steps of each lane that goes through it once."""
+        fixed: int | None = None
+        unrolled = False
+        if isinstance(loop, k.Halve):
+            fixed = max(loop.start, 0).bit_length()
+            turns: Array = np.full(self._lanes, fixed)
+            place: _Value = np.array([loop.start >> fixed // 2])
+        else:
+            start, stop = self._evaluate(loop.start), self._evaluate(loop.stop)
+            unrolled = loop.unroll
+            if start is None or stop is None:
+                self._is_known = False
+                turns, place = np.ones(self._lanes, np.int64), start
+            else:
+                distance = np.maximum(stop - start, 0)
+                turns = np.broadcast_to(-(-distance // loop.step), self._lanes)
+                middle = np.maximum(turns - 1, 0) // 2
+                place = stop - 1 - middle if loop.backwards else start + loop.step * middle
+                if isinstance(loop.start, k.Literal) and isinstance(loop.stop, k.Literal):
+                    fixed = int(turns[0])
+        self._values[loop.variable.name] = place
+        inside = who & (turns > 0)
+        body, steps = self._count(loop.body, inside, times * turns)
+        waves = np.where(who, turns, 0).reshape(-1, self._width).max(axis=1)
+        come = who.reshape(-1, self._width).any(axis=1)
+        average = float(waves[come].mean()) if come.any() else 0.0
+        return Loop(average, fixed, unrolled, body), turns * np.maximum(steps, 1)
+
+    def _merge(self, who: Array, value: k.Expression, local: k.Local) -> _Value:
+        after, before = self._evaluate(value), self._values.get(local.name)
+        if after is None or before is None:
+            return None
+        return after if who.all() else np.where(who, after, before)
+
+    # Expressions --------------------------------------------------------------------------
+
+    def _look(self, node: k.Expression, who: Array, times: Array, found: _Found) -> Array:
+        """Notes what an expression reads, and gives the loads of each lane."""
+        steps = np.zeros(self._lanes)
+        if isinstance(node, k.Choose):
+            steps += self._look(node.condition, who, times, found)
+            holds = self._evaluate(node.condition)
+            chosen = None if holds is None else holds.astype(np.bool_)
+            for part, when in ((node.then, chosen), (node.otherwise, chosen)):
+                inside = who
+                if when is not None:
+                    inside = who & (when if part is node.then else ~when)
+                steps += self._look(part, inside, times, found)
+            return steps
+        for operand in list_operands(node):
+            steps += self._look(operand, who, times, found)
+        if isinstance(node, k.Load):
+            size = self._buffers[node.buffer] * node.type.lanes
+            found.accesses.append(self._access(node.buffer, node.index, size, False, who, times))
+            steps += who
+        elif isinstance(node, k.Element):
+            found.shared += node.array in self._shared
+        return steps
+
+    def _access(
+        self,
+        buffer: str,
+        index: k.Expression,
+        size: int,
+        written: bool,
+        who: Array,
+        times: Array,
+        unit: int = 0,
+    ) -> Access:
+        count = np.where(who, times, 0)
+        place = self._evaluate(index)
+        share = float(size)
+        if place is not None and who.any():
+            first = np.broadcast_to(place, self._lanes) * (unit or self._buffers[buffer])
+            share = self._measure_sectors(first, size, who)
+        mean = float(count.mean())
+        return Access(buffer, size, written, mean, mean * share)
+
+    def _measure_sectors(self, first: Array, size: int, who: Array) -> float:
+        """The bytes of the sectors that a wave touches, for each of its lanes that does."""
+        starts = np.where(who, first // SECTOR, -1).reshape(-1, self._width)
+        starts = np.sort(starts, axis=1)
+        fresh = np.diff(starts, axis=1, prepend=-1) != 0
+        sectors = int((fresh & (starts >= 0)).sum())
+        return sectors * max(SECTOR, size) / max(1, int(who.sum()))
+
+    def _evaluate(self, node: k.Expression) -> _Value:
+        """A whole number or a condition of every lane."""
+        dtype = node.type.dtype
+        if node.type.lanes > 1 or not (dtype.is_integer or dtype in _COUNTED):
+            return None
+        match node:
+            case k.Literal():
+                return np.array([node.value], np.int64)
+            case k.Position(geometry=geometry):
+                return self._position[geometry]
+            case k.Local(name=name) | k.Scalar(name=name):
+                return self._values.get(name)
+            case k.Lead():
+                return np.array([0], np.int64)
+            case k.Load(buffer=buffer, index=index):
+                table, place = self._tables.get(buffer), self._evaluate(index)
+                if table is None or place is None:
+                    return None
+                return table.ravel()[np.clip(place, 0, table.size - 1)].astype(np.int64)
+            case k.Convert(operand=operand):
+                return self._evaluate(operand)
+            case k.Operate(operation=operation, operands=operands):
+                values = [self._evaluate(operand) for operand in operands]
+                known = [v for v in values if v is not None]
+                if len(known) < len(values):
+                    return None
+                if operands[0].type.dtype is DataType.BOOL:
+                    known = [v.astype(np.bool_) for v in known]
+                return np.asarray(operation.evaluate(*known))
+            case k.Choose():
+                holds = self._evaluate(node.condition)
+                then, otherwise = self._evaluate(node.then), self._evaluate(node.otherwise)
+                if holds is None or then is None or otherwise is None:
+                    return None
+                return np.where(holds.astype(np.bool_), then, otherwise)
+            case _:
+                return None
+
+
+_COUNTED = (DataType.INDEX, DataType.BOOL)
+
+
+@dataclasses.dataclass(slots=True)
+class _Found:
+    """What statements hold, gathered in order."""
+
+    accesses: list[Access] = dataclasses.field(default_factory=list[Access])
+    barriers: int = 0
+    shared: int = 0
+    loops: list[Loop] = dataclasses.field(default_factory=list[Loop])
+
+    def add(self, body: Body) -> None:
+        self.accesses += body.accesses
+        self.barriers += body.barriers
+        self.shared += body.shared
+        self.loops += body.loops
+
+    def body(self) -> Body:
+        return Body(tuple(self.accesses), self.barriers, self.shared, tuple(self.loops))
