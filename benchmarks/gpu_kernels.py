@@ -68,7 +68,7 @@ def _layer_norm_grad(rows: int, columns: int) -> Any:
     return _bind(
         "onednn.LayerNormBackward", {},
         src=(rows, columns), diff_dst=(rows, columns), mean=(rows,), variance=(rows,),
-        gamma=(columns,), beta=(columns,),
+        gamma=(columns,), beta=(columns,), diff_gamma=(columns,), diff_beta=(columns,),
     )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def _max_pool_grad(batch: int) -> Any:
 
 def _average_pool_grad() -> Any:
     given = {"Strides": [2, 2], "WindowSize": [3, 3], "StartPadding": [1, 1],
-             "EndPadding": [0, 0], "IncludePadding": False}  # fmt: skip
+             "EndPadding": [0, 0], "IncludePadding": True}  # fmt: skip
     sizes = {"InputGradientTensor": (32, 64, 56, 56), "OutputGradientTensor": (32, 64, 112, 112)}
     return _bind("directml.AVERAGE_POOLING_GRAD", given, **sizes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
@@ -13,6 +14,7 @@ from dmlc.inspection.listing import Kind, Stretch
 from dmlc.inspection.machine import MachineKernel
 from dmlc.inspection.model import (
     DEVICES,
+    Cache,
     Demand,
     Device,
     Flight,
@@ -35,8 +37,9 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.steps import Steps, count_steps
 from dmlc.parameters import expect_items, expect_text
 from dmlc.pipeline import compile, make_kernels
-from dmlc.program import KernelSource
+from dmlc.report import list_kernel_moves
 from dmlc.source import DmlcError
+from dmlc.transform.traffic import Move
 
 _MICRO = 1e-6
 
@@ -64,15 +67,12 @@ def inspect(
         )
     program = compile(bound, "hlsl", shader_model=shader_model)
     lowered, kernels = make_kernels(bound, "hlsl", shader_model=shader_model)
-    steps = [_count(kernel, lowered) for kernel in kernels]
+    launches = [_read_launch(lowered, kernel) for kernel in kernels]
     made = {name: radv.compile_kernels(program.kernels, name) for name in dict.fromkeys(names)}
+    compiled = [_describe_all(launches, machines) for machines in made.values()]
     inspected = tuple(
-        _inspect_kernel(
-            lowered, kernel, source, counted, [machine[number] for machine in made.values()]
-        )
-        for number, (kernel, source, counted) in enumerate(
-            zip(kernels, program.kernels, steps, strict=True)
-        )
+        _inspect_kernel(launch, tuple(of_gpu[number] for of_gpu in compiled))
+        for number, launch in enumerate(launches)
     )
     work = count_work(lowered)
     rooflines = tuple(
@@ -92,41 +92,51 @@ def inspect(
     return Inspection(bound.name, inspected, rooflines, totals)
 
 
-def _count(kernel: k.Kernel, function: ir.Function) -> Steps:
-    counted = count_steps(kernel, function.tables)
-    if counted is None:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Launch:
+    """What is known of a kernel's launch before any compiler has seen it."""
+
+    kernel: k.Kernel
+    steps: Steps
+    outputs: int
+    points: int
+    moves: tuple[Move, ...]
+
+    @property
+    def read(self) -> dict[str, int]:
+        return {m.tensor: m.read for m in self.moves if m.read}
+
+    @property
+    def written(self) -> int:
+        return sum(m.written or 0 for m in self.moves)
+
+
+def _read_launch(function: ir.Function, kernel: k.Kernel) -> _Launch:
+    steps = count_steps(kernel, function.tables)
+    if steps is None:
         raise DmlcError(f"the kernel {kernel.name} is launched by a size that is not known")
-    return counted
-
-
-def _inspect_kernel(
-    function: ir.Function,
-    kernel: k.Kernel,
-    source: KernelSource,
-    steps: Steps,
-    machines: Sequence[MachineKernel],
-) -> InspectedKernel:
     outputs = max(1, _count_outputs(function, kernel))
     found = [function.stage(name) for name in kernel.stages]
     points = max((count_points(stage) for stage in found if stage is not None), default=outputs)
-    read, written = source.origin.traffic or (0, 0)
+    return _Launch(kernel, steps, outputs, max(1, points), list_kernel_moves(function, kernel))
+
+
+def _inspect_kernel(launch: _Launch, compiled: tuple[Compiled, ...]) -> InspectedKernel:
+    kernel, steps = launch.kernel, launch.steps
     return InspectedKernel(
         name=kernel.name,
         stages=kernel.stages,
         groups=steps.groups,
         group_size=steps.group_size,
-        outputs=outputs,
-        points=max(1, points),
+        outputs=launch.outputs,
+        points=launch.points,
         steps=steps.longest,
         total_steps=steps.total,
-        reads_per_output=steps.loads / outputs,
-        bytes_read=read,
-        bytes_written=written,
+        reads_per_output=steps.loads / launch.outputs,
+        bytes_read=sum(launch.read.values()),
+        bytes_written=launch.written,
         cache_bytes=steps.sector_bytes,
-        compiled=tuple(
-            _describe(machine, steps, outputs, max(1, points), read, written)
-            for machine in machines
-        ),
+        compiled=compiled,
     )
 
 
@@ -143,22 +153,31 @@ def _count_outputs(function: ir.Function, kernel: k.Kernel) -> int:
     return max(sizes, default=0)
 
 
-def _describe(
-    machine: MachineKernel, steps: Steps, outputs: int, points: int, read: int, written: int
-) -> Compiled:
-    listing = machine.listing
-    whole = listing.find_stretches()
-    times = weigh_stretches(steps.body, whole)
+def _describe_all(launches: Sequence[_Launch], machines: Sequence[MachineKernel]) -> list[Compiled]:
+    """The kernels of a program on one GPU, in their order: each finds in a device's cache what
+    those before it have left there."""
+    caches = [Cache(device) for device in DEVICES]
+    return [
+        _describe(launch, machine, caches)
+        for launch, machine in zip(launches, machines, strict=True)
+    ]
+
+
+def _describe(launch: _Launch, machine: MachineKernel, caches: Sequence[Cache]) -> Compiled:
+    steps, listing = launch.steps, machine.listing
+    whole, times = weigh_stretches(steps.body, listing)
     run = None if times is None else sum(len(s.instructions) * n for s, n in times.items())
     everything = None if run is None else run * steps.threads
     flights = _find_flights(whole, times, min(machine.wave, steps.group_size))
+    reads = launch.read
     demand = Demand(
-        groups=steps.groups,
+        groups=steps.working,
         group_size=steps.group_size,
         registers=machine.registers,
         shared_bytes=machine.shared_bytes,
-        read=read,
-        written=written,
+        read=reads,
+        touched={b.name: b.bytes or reads.get(b.name, 0) for b in launch.kernel.buffers},
+        written=launch.written,
         sector_bytes=steps.sector_bytes,
         instructions=everything,
         flights=flights,
@@ -174,8 +193,8 @@ def _describe(
         wave=machine.wave,
         instructions=len(listing.instructions),
         instructions_per_thread=run,
-        instructions_per_output=None if everything is None else everything / outputs,
-        instructions_per_point=None if everything is None else everything / points,
+        instructions_per_output=None if everything is None else everything / launch.outputs,
+        instructions_per_point=None if everything is None else everything / launch.points,
         loads=listing.count_widths(Kind.LOAD),
         uniform_loads=listing.count_widths(Kind.UNIFORM_LOAD),
         stores=listing.count_widths(Kind.STORE),
@@ -183,14 +202,16 @@ def _describe(
         barriers=sum(i.kind is Kind.BARRIER for i in listing.instructions),
         loads_in_flight=max(stretch.find_flight()[1] for stretch in whole.walk()),
         bytes_in_flight=merge_flights(flights),
-        devices=tuple(_model(demand, device) for device in DEVICES),
+        devices=tuple(
+            _model(demand, device, cache) for device, cache in zip(DEVICES, caches, strict=True)
+        ),
         isa=machine.isa,
     )
 
 
-def _model(demand: Demand, device: Device) -> Modelled:
-    found = estimate(demand, device)
-    moved = demand.read + demand.written
+def _model(demand: Demand, device: Device, cache: Cache) -> Modelled:
+    found = estimate(demand, device, cache)
+    moved = sum(demand.read.values()) + demand.written
     return Modelled(
         device.name, device.title, found.seconds / _MICRO, moved / found.seconds, found.limit
     )

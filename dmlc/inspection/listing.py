@@ -52,6 +52,8 @@ class Instruction:
 class Stretch:
     """A loop, or the whole kernel: its own instructions, and the loops in it, in order."""
 
+    numbers: list[int] = dataclasses.field(default_factory=list[int])
+    """Where its instructions stand in the listing."""
     instructions: list[Instruction] = dataclasses.field(default_factory=list[Instruction])
     loops: list[Stretch] = dataclasses.field(default_factory=list["Stretch"])
 
@@ -62,6 +64,18 @@ class Stretch:
 
     def count(self, kind: Kind) -> int:
         return sum(i.kind is kind for i in self.instructions)
+
+    def split(self, first: int, stop: int) -> Stretch:
+        """Its instructions in a range of the listing, which it is then without, as a stretch in
+        it."""
+        made, kept = Stretch(), Stretch()
+        for number, instruction in zip(self.numbers, self.instructions, strict=True):
+            into = made if first <= number < stop else kept
+            into.numbers.append(number)
+            into.instructions.append(instruction)
+        self.numbers, self.instructions = kept.numbers, kept.instructions
+        self.loops.append(made)
+        return made
 
     def find_flight(self) -> tuple[int, int]:
         """The most bytes, and the most loads, that a thread has asked for and not yet got."""
@@ -97,6 +111,15 @@ class Listing:
         widths = sorted(i.bytes for i in self.instructions if i.kind is kind)
         return {width: widths.count(width) for width in dict.fromkeys(widths)}
 
+    def list_skipped(self, stretch: Stretch) -> list[tuple[int, int]]:
+        """The ranges of the listing that branches of a stretch jump over."""
+        found: list[tuple[int, int]] = []
+        for number, instruction in zip(stretch.numbers, stretch.instructions, strict=True):
+            target = None if instruction.target is None else self.labels.get(instruction.target)
+            if target is not None and target > number + 1:
+                found.append((number + 1, target))
+        return found
+
     def find_stretches(self) -> Stretch:
         """The kernel as nested loops: one for each label that a later branch jumps to."""
         ends: dict[int, int] = {}
@@ -123,6 +146,7 @@ def _fill(
         begin, end = inner.pop(0)
         if begin < at:
             continue
+        into.numbers += range(at, begin)
         into.instructions += code[at:begin]
         made = Stretch()
         into.loops.append(made)
@@ -131,4 +155,5 @@ def _fill(
         last = min(max([end, *(e for _, e in within)]), stop - 1)
         _fill(made, code, begin, last + 1, within)
         at = last + 1
+    into.numbers += range(at, stop)
     into.instructions += code[at:stop]

@@ -4,7 +4,8 @@
                         instructions / rate)
     arrival = resident threads * bytes in flight a thread / latency
 
-Memory answers after a while, so that it is busy only if enough has been asked for meanwhile: by
+What the cache that all units share still holds is read from there, and costs no bandwidth. Memory
+answers after a while, so that it is busy only if enough has been asked for meanwhile: by
 Little's law, `bandwidth * latency` bytes. `docs/gpu.md` has the devices' numbers, what the model
 leaves out, and how far to trust it.
 """
@@ -12,7 +13,7 @@ leaves out, and how far to trust it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dmlc.source import UnknownNameError, unknown_name
 
@@ -41,6 +42,8 @@ class Device:
     """Bytes that the cache all units share can move."""
     cached: int
     """Bytes that this cache holds."""
+    cache_latency: float
+    """From asking for what it holds to having it."""
     rate: float
     """Instructions of one lane."""
     launch: float
@@ -48,11 +51,11 @@ class Device:
 
 DEVICES: tuple[Device, ...] = (
     Device("h100", "H100", 132, 2048, 65536, 228 * _KIB, 3.0e12, 700e-9, 5.5e12, 50_000_000,
-           29.6e12, 2.0e-6),
+           270e-9, 29.6e12, 2.0e-6),
     Device("rtx4070", "RTX 4070", 46, 1536, 65536, 100 * _KIB, 460e9, 550e-9, 1.5e12, 36_000_000,
-           14.6e12, 2.5e-6),
+           280e-9, 14.6e12, 2.5e-6),
     Device("8cu", "integrated, 8 CUs", 8, 2048, 65536, 64 * _KIB, 65e9, 500e-9, 0.5e12, 4_000_000,
-           1.1e12, 5.0e-6),
+           250e-9, 1.1e12, 5.0e-6),
 )  # fmt: skip
 
 _ISSUED = 0.8
@@ -85,8 +88,10 @@ class Demand:
     """Of a thread."""
     shared_bytes: int
     """Of a group."""
-    read: int
-    """Bytes of memory, each once in every pass over them."""
+    read: Mapping[str, int]
+    """Bytes by tensor, each once in every pass over them."""
+    touched: Mapping[str, int]
+    """The same, each once, and those that are written too."""
     written: int
     sector_bytes: float
     """What the caches move for all loads and stores."""
@@ -106,16 +111,55 @@ class Estimate:
     """The threads that are under way together."""
 
 
-def estimate(demand: Demand, device: Device) -> Estimate:
-    """How long a launch takes."""
+class Cache:
+    """What the cache of a device holds of tensors, from kernel to kernel of a program."""
+
+    def __init__(self, device: Device) -> None:
+        self._size = device.cached
+        self._launches: list[Mapping[str, int]] = []
+        """What each launch has touched."""
+
+    def count_cold(self, demand: Demand, share: float) -> int:
+        """The bytes that a launch reads from memory; `share` of its groups are under way at
+        once."""
+        # What a group reads again is there still, if all that its neighbours read meanwhile is.
+        whole = sum(demand.touched.get(name, 0) for name in demand.read)
+        keeps = whole * share <= self._size
+        held = self._list_held()
+        cold = 0
+        for name, passes in demand.read.items():
+            once = min(passes, demand.touched.get(name, passes))
+            first = 0 if name in held else once
+            cold += first if keeps else first + passes - once
+        return cold
+
+    def _list_held(self) -> set[str]:
+        """What the latest launches have touched, as many as the cache holds all of."""
+        held: set[str] = set()
+        size = 0
+        for touched in reversed(self._launches):
+            size += sum(touched.values())
+            if size > self._size:
+                break
+            held.update(touched)
+        return held
+
+    def touch(self, demand: Demand) -> None:
+        """A launch is over."""
+        self._launches.append(demand.touched)
+
+
+def estimate(demand: Demand, device: Device, cache: Cache) -> Estimate:
+    """How long a launch takes after those that filled the cache."""
     resident = count_resident(demand, device)
+    share = resident / max(1, demand.groups * demand.group_size)
+    read = sum(demand.read.values())
+    cold = cache.count_cold(demand, share)
+    cache.touch(demand)
+    waits = cold * device.latency + (read - cold) * device.cache_latency
     parts = {
-        "bandwidth": (demand.read + demand.written) / device.bandwidth,
-        "latency": sum(
-            demand.read * f.share * device.latency / (resident * f.bytes)
-            for f in demand.flights
-            if f.bytes
-        ),
+        "bandwidth": (cold + demand.written) / device.bandwidth,
+        "latency": sum(waits * f.share / (resident * f.bytes) for f in demand.flights if f.bytes),
         "cache": demand.sector_bytes / device.cache,
     }
     if demand.instructions is not None:

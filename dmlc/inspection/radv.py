@@ -59,11 +59,11 @@ def compile_kernels(kernels: Sequence[KernelSource], gpu: str) -> tuple[MachineK
     found = _run(modules, gpu)
     if found.get("missing"):
         lacking = ", ".join(found["missing"])
-        raise UnsupportedError(
-            f"{gpu} lacks what the kernels need: {lacking}",
-            notes=["bind it with other data types, or name another GPU with --gpu"],
-        )
-    return tuple(_describe(each, gpu) for each in found["kernels"])
+        notes = ["bind it with other data types, or name another GPU"]
+        if kernels[0].shader_model != "6.0" and any("16" in each for each in found["missing"]):
+            notes.append("HLSL for shader model 6.0 needs no 16-bit types of a GPU")
+        raise UnsupportedError(f"{gpu} lacks what the kernels need: {lacking}", notes=notes)
+    return tuple(read_kernel(each, gpu) for each in found["kernels"])
 
 
 def _make_module(kernel: KernelSource, compiled: CompiledKernel) -> statistics.Module:
@@ -141,13 +141,19 @@ def _find_driver() -> tuple[Path, Path]:
     )
 
 
-def _describe(found: Mapping[str, Any], gpu: str) -> MachineKernel:
+def read_kernel(found: Mapping[str, Any], gpu: str) -> MachineKernel:
+    """What RADV says of one kernel, as the process that compiles writes it down."""
     numbers: Mapping[str, int] = found["statistics"]
     text = next((t for name, t in found["texts"].items() if name == "Assembly"), "")
+    listing = read_listing(text, gpu)
+    if not listing.instructions:
+        raise UnsupportedError(
+            f"RADV here does not list its machine code for {gpu}", notes=["newer GPUs it does"]
+        )
     return MachineKernel(
         gpu=gpu,
         isa=text,
-        listing=read_listing(text, gpu),
+        listing=listing,
         registers=numbers["VGPRs"],
         uniform_registers=numbers["SGPRs"],
         spilled=numbers["Spilled VGPRs"] + numbers["Spilled SGPRs"],

@@ -77,7 +77,7 @@ class InspectedKernel:
     bytes_read: int
     bytes_written: int
     cache_bytes: float
-    """What the caches move for all of its loads and stores, in sectors."""
+    """What the cache of all groups moves for its loads and stores, in sectors."""
     compiled: tuple[Compiled, ...]
 
     @property
@@ -199,7 +199,7 @@ def _tell_kernel(kernel: InspectedKernel) -> list[str]:
         f"launch        {kernel.groups:,} groups of {kernel.group_size} threads, at most {steps} "
         "steps a thread",
         f"memory        {_bytes(kernel.bytes_read)} read, {_bytes(kernel.bytes_written)} written, "
-        f"{_bytes(kernel.cache_bytes)} through the caches; {_short(kernel.reads_per_output)} "
+        f"{_bytes(kernel.cache_bytes)} through the cache; {_short(kernel.reads_per_output)} "
         "reads an output",
     ]
 

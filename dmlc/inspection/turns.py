@@ -3,7 +3,8 @@
 A compiler keeps the order of loops, and unrolls some whose turns are few and known. So the loops of
 the machine code are a part of the kernel's, in order: the part is chosen under which loads, stores,
 barriers and shared memory agree best. A loop with several times the loads of the kernel's own is
-taken to do as many turns at once. Both sides of a condition count as run.
+taken to do as many turns at once. Conditions count as met, but for those that few waves meet: what
+they let through is found among what the branches of the machine code jump over.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from dmlc.inspection.listing import Kind, Stretch
-from dmlc.kernel.steps import Body, Loop
+from dmlc.inspection.listing import Kind, Listing, Stretch
+from dmlc.kernel.steps import Body, Loop, Rarity
 
 _MOST_UNROLLED = 64
 """Turns that a compiler unrolls unasked, at most."""
@@ -55,13 +56,40 @@ def _differ(a: float, b: float) -> float:
 class _Match:
     distance: float
     times: Mapping[Stretch, float]
+    bodies: Mapping[Stretch, Body]
 
 
-def weigh_stretches(body: Body, whole: Stretch) -> Mapping[Stretch, float] | None:
-    """How often a wave goes through each loop of the machine code and the whole of it; None where
-    its loops are not a part of the kernel's."""
+def weigh_stretches(body: Body, listing: Listing) -> tuple[Stretch, Mapping[Stretch, float] | None]:
+    """The machine code with its loops and with what is rare apart, and how often a wave goes
+    through each; None where its loops are not a part of the kernel's."""
+    whole = listing.find_stretches()
     found = _match(body, whole, 1)
-    return None if found is None else found.times
+    if found is None:
+        return whole, None
+    times = dict(found.times)
+    for stretch, own in found.bodies.items():
+        for rarity in own.rarities:
+            skipped = _find_rare(rarity, listing, stretch)
+            if skipped is not None:
+                times[stretch.split(*skipped)] = times[stretch] * rarity.often
+    return whole, times
+
+
+def _find_rare(rarity: Rarity, listing: Listing, stretch: Stretch) -> tuple[int, int] | None:
+    """What is jumped over and most like something rare in what it loads and stores."""
+    best: tuple[float, int, int] | None = None
+    wanted = _Counts(rarity.loads, rarity.stores)
+    for first, stop in listing.list_skipped(stretch):
+        here = [
+            instruction
+            for number, instruction in zip(stretch.numbers, stretch.instructions, strict=True)
+            if first <= number < stop
+        ]
+        counts = _count_stretch(Stretch(instructions=here))
+        found = (_Counts(counts.loads, counts.stores).distance(wanted), first, stop)
+        if bool(counts.stores) is bool(wanted.stores) and (best is None or found < best):
+            best = found
+    return None if best is None or best[0] > 1 else best[1:]
 
 
 def _match(body: Body, stretch: Stretch, times: float) -> _Match | None:
@@ -75,15 +103,17 @@ def _match(body: Body, stretch: Stretch, times: float) -> _Match | None:
         own = times / together
         distance = ours.plus(ours, together - 1).distance(theirs)
         found: dict[Stretch, float] = {stretch: own}
+        bodies = {stretch: body}
         for loop, inner in zip(kept, stretch.loops, strict=True):
             match = _match(loop.body, inner, own * loop.turns)
             if match is None:
                 break
             distance += match.distance
             found.update(match.times)
+            bodies.update(match.bodies)
         else:
             if best is None or distance < best.distance:
-                best = _Match(distance, found)
+                best = _Match(distance, found, bodies)
     return best
 
 

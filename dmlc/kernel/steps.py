@@ -1,12 +1,14 @@
 """What the work items of a kernel do, counted without running it: turns of loops, loads, stores.
 
-Some groups, spread over the launch, stand for all. Positions are computed for every lane of these
-groups; of each loop one turn is looked at, the middle one, and counts for all its turns. What
-depends on elements of tensors is not known here: such a condition is taken to hold, and a loop
-with such an end makes the count unknown. Tables of the function are known.
+Some groups, spread over the launch, stand for all; the last stands for itself. Positions are
+computed for every lane of these groups; of each loop one turn is looked at, the middle one, and
+counts for all its turns. What depends on elements of tensors is not known here: such a condition
+is taken to hold, and a loop with such an end makes the count unknown. Tables of the function are
+known.
 
-A *step* is a load, or a turn of a loop that loads nothing. What a group reads side by side is
-counted in *sectors* of 32 bytes, which is what caches move.
+A *step* is a load, or a turn of a loop that loads nothing. What the cache of all groups moves is
+counted in *sectors* of 32 bytes: a group asks for a sector once in a turn of a loop, and not again
+in the next turn, since its own cache holds it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from dmlc.scalars import Array, DataType
 SECTOR = 32
 """Bytes that a cache moves at least."""
 WAVE = 32
-"""Lanes that ask for memory together."""
+"""Lanes that run together."""
 
 _GROUPS = 5
 _MOST_LANES = 4096
@@ -45,8 +47,20 @@ class Access:
     written: bool
     count: float
     """How often a work item does it, on average."""
-    sector_bytes: float
-    """The bytes of the sectors that all of this takes a work item, its share of a wave's."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rarity:
+    """What a condition lets few waves come to, such as those at the end of a tensor."""
+
+    often: float
+    """The part of the waves in the body around that come to it."""
+    loads: int
+    stores: int
+
+
+RARE = 1 / 16
+"""Waves that come to what is rare: this part at most."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,6 +72,7 @@ class Body:
     shared: int = 0
     """Reads and writes of arrays that a group shares."""
     loops: tuple[Loop, ...] = ()
+    rarities: tuple[Rarity, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,7 +80,8 @@ class Loop:
     """A loop in a body."""
 
     turns: float
-    """Of a wave that comes to it, on average: it leaves when its last lane does."""
+    """Of a wave each time it is in the body around, on average: none where a condition keeps it
+    out, else as many as its last lane does."""
     fixed: int | None
     """Its turns, where that is the same number in every work item, written in the kernel."""
     unrolled: bool
@@ -78,16 +94,21 @@ class Steps:
     """What a launch does."""
 
     groups: int
+    working: int
+    """Those of them that have something to do: others fill up a row of groups."""
     group_size: int
     body: Body
     longest: float | None
     """The steps of the work item that does most; None where elements of tensors decide."""
     total: float | None
     """Those of all."""
+    sector_bytes: float
+    """What the cache of all groups moves for loads and stores."""
 
     @property
     def threads(self) -> int:
-        return self.groups * self.group_size
+        """The work items of groups that have something to do."""
+        return self.working * self.group_size
 
     def accesses(self) -> Iterator[Access]:
         """All loads and stores."""
@@ -102,48 +123,39 @@ class Steps:
         """Elements that all work items load, how often each."""
         return self.threads * sum(a.count for a in self.accesses() if not a.written)
 
-    @property
-    def load_bytes(self) -> float:
-        return self.threads * sum(a.count * a.bytes for a in self.accesses() if not a.written)
-
-    @property
-    def sector_bytes(self) -> float:
-        """What the caches move for all of it."""
-        return self.threads * sum(a.sector_bytes for a in self.accesses())
-
-
-def count_groups(launch: k.Launch) -> int | None:
-    """The groups of a launch; None where that is known at run time only."""
-    if isinstance(launch.count, str):
-        return None
-    groups = -(-launch.count // launch.per_group)
-    if launch.row is not None and groups > launch.row:
-        groups = -(-groups // launch.row) * launch.row
-    return groups
-
 
 def count_steps(kernel: k.Kernel, tables: Sequence[ir.Table] = ()) -> Steps | None:
     """The steps of a launch; None where its size is known at run time only."""
-    groups = count_groups(kernel.launch)
-    if groups is None:
+    launch = kernel.launch
+    if isinstance(launch.count, str):
         return None
+    working = groups = -(-launch.count // launch.per_group)
+    if launch.row is not None and groups > launch.row:
+        groups = -(-groups // launch.row) * launch.row
     if groups == 0:
-        return Steps(0, kernel.launch.group_size, Body(), 0, 0)
-    return _Sample(kernel, groups, list_arrays(tables)).run()
+        return Steps(0, 0, launch.group_size, Body(), 0, 0, 0)
+    return _Sample(kernel, groups, working, list_arrays(tables)).run()
 
 
 class _Sample:
     """The lanes of some groups, and what is known of the names in sight."""
 
-    def __init__(self, kernel: k.Kernel, groups: int, tables: Mapping[str, Array]) -> None:
-        self._groups, self._size = groups, kernel.launch.group_size
-        count = max(1, min(_GROUPS, groups, _MOST_LANES // self._size))
-        chosen = np.unique(np.linspace(0, groups - 1, count).astype(np.int64))
+    def __init__(
+        self, kernel: k.Kernel, groups: int, working: int, tables: Mapping[str, Array]
+    ) -> None:
+        self._groups, self._working, self._size = groups, working, kernel.launch.group_size
+        count = max(1, min(_GROUPS, working, _MOST_LANES // self._size))
+        chosen = np.unique(np.linspace(0, working - 1, count).astype(np.int64))
         self._position = {
             k.Geometry.GROUP: np.repeat(chosen, self._size),
             k.Geometry.LANE: np.tile(np.arange(self._size, dtype=np.int64), len(chosen)),
         }
         self._lanes = len(chosen) * self._size
+        # The last group is often another case than all the rest, and seldom counts for much.
+        shares = np.full(len(chosen), (1 - 1 / working) / max(1, len(chosen) - 1))
+        shares[-1] = 1 - shares[:-1].sum()
+        self._shares = np.repeat(shares / self._size, self._size)
+        """The part of all lanes that each stands for."""
         self._width = math.gcd(self._size, WAVE)
         self._buffers = {b.name: b.dtype.bytes for b in kernel.buffers}
         self._shared = {a.name for a in kernel.arrays if a.shared}
@@ -153,15 +165,45 @@ class _Sample:
         }
         self._kernel = kernel
         self._is_known = True
+        self._touched: dict[str, list[Array]] = {}
+        """By buffer, the sectors that the lanes have come by in this turn of the loop at hand, each
+        with the number of its group."""
+        self._is_second = False
+        """Whether this is the second turn of a loop that is looked at, for its sectors alone."""
+        self._sectors = 0.0
+        """Those of a group, on average."""
+        self._inside = np.ones(self._lanes, np.bool_)
+        """The lanes that are in the body around, whatever conditions there are in it."""
 
     def run(self) -> Steps:
         who = np.ones(self._lanes, np.bool_)
         with np.errstate(all="ignore"):
             body, steps = self._count(self._kernel.body, who, np.ones(self._lanes))
-        if not self._is_known:
-            return Steps(self._groups, self._size, body, None, None)
-        total = float(steps.mean()) * self._groups * self._size
-        return Steps(self._groups, self._size, body, float(steps.max()), total)
+        self._sectors += sum(map(self._weigh_sectors, self._take_touched().values()))
+        longest, total = float(steps.max()), self._average(steps) * self._working * self._size
+        return Steps(
+            self._groups,
+            self._working,
+            self._size,
+            body,
+            longest if self._is_known else None,
+            total if self._is_known else None,
+            self._sectors * SECTOR * self._working,
+        )
+
+    def _average(self, values: Array) -> float:
+        """Over all lanes of the launch."""
+        return float((values * self._shares).sum())
+
+    def _weigh_sectors(self, sectors: Array) -> float:
+        """How many of some sectors there are in a group, on average."""
+        return float(self._shares[:: self._size][sectors >> 40].sum() * self._size)
+
+    def _take_touched(self) -> dict[str, Array]:
+        """The sectors of this turn, each once, which are then forgotten."""
+        found = {name: np.unique(np.concatenate(s)) for name, s in self._touched.items()}
+        self._touched = {}
+        return found
 
     # Statements ---------------------------------------------------------------------------
 
@@ -193,13 +235,13 @@ class _Sample:
                     holds = self._evaluate(condition)
                     inside = who if holds is None else who & holds.astype(np.bool_)
                     body, inner = self._count(then, inside, times)
-                    found.add(body)
+                    found.add(body, self._average_waves(inside, inside))
                     steps += np.where(inside, inner, 0)
-                case k.For() | k.Halve():
+                case k.For() | k.Halve() if not self._is_second:
                     loop, inner = self._count_loop(statement, who, times)
                     found.loops.append(loop)
                     steps += inner
-                case k.Prefetch() | k.PutHalf():
+                case _:
                     pass
         return found.body(), steps
 
@@ -224,13 +266,43 @@ class _Sample:
                 place = stop - 1 - middle if loop.backwards else start + loop.step * middle
                 if isinstance(loop.start, k.Literal) and isinstance(loop.stop, k.Literal):
                     fixed = int(turns[0])
+        outside, self._inside = self._inside, who & (turns > 0)
+        around, self._touched = self._touched, {}
         self._values[loop.variable.name] = place
-        inside = who & (turns > 0)
-        body, steps = self._count(loop.body, inside, times * turns)
-        waves = np.where(who, turns, 0).reshape(-1, self._width).max(axis=1)
-        come = who.reshape(-1, self._width).any(axis=1)
-        average = float(waves[come].mean()) if come.any() else 0.0
+        body, steps = self._count(loop.body, self._inside, times * turns)
+        self._add_sectors(loop, place, who & (turns > 1), turns, times)
+        self._touched, self._inside = around, outside
+        average = self._average_waves(turns, who)
         return Loop(average, fixed, unrolled, body), turns * np.maximum(steps, 1)
+
+    def _add_sectors(
+        self, loop: k.For | k.Halve, place: _Value, who: Array, turns: Array, times: Array
+    ) -> None:
+        """Counts the sectors of a loop one of whose turns has just been looked at: all of that
+        turn, and what each further turn adds."""
+        first = self._take_touched()
+        if not first:
+            return
+        often = self._average(times)
+        self._sectors += often * sum(map(self._weigh_sectors, first.values()))
+        if not who.any() or place is None or isinstance(loop, k.Halve):
+            return
+        self._is_second = True
+        self._values[loop.variable.name] = place + (-1 if loop.backwards else loop.step)
+        self._count(loop.body, who, times)
+        self._is_second = False
+        nothing = np.zeros(0, np.int64)
+        fresh = sum(
+            self._weigh_sectors(np.setdiff1d(sectors, first.get(name, nothing)))
+            for name, sectors in self._take_touched().items()
+        )
+        self._sectors += often * fresh * float(np.maximum(turns - 1, 0)[who].mean())
+
+    def _average_waves(self, turns: Array, who: Array) -> float:
+        """The most turns of a lane of `who`, over the waves that are in the body around."""
+        waves = np.where(who, turns, 0).reshape(-1, self._width).max(axis=1)
+        shares = np.where(self._inside, self._shares, 0).reshape(-1, self._width).sum(axis=1)
+        return float((waves * shares).sum() / shares.sum()) if shares.any() else 0.0
 
     def _merge(self, who: Array, value: k.Expression, local: k.Local) -> _Value:
         after, before = self._evaluate(value), self._values.get(local.name)
@@ -273,22 +345,16 @@ class _Sample:
         times: Array,
         unit: int = 0,
     ) -> Access:
-        count = np.where(who, times, 0)
         place = self._evaluate(index)
-        share = float(size)
-        if place is not None and who.any():
-            first = np.broadcast_to(place, self._lanes) * (unit or self._buffers[buffer])
-            share = self._measure_sectors(first, size, who)
-        mean = float(count.mean())
-        return Access(buffer, size, written, mean, mean * share)
-
-    def _measure_sectors(self, first: Array, size: int, who: Array) -> float:
-        """The bytes of the sectors that a wave touches, for each of its lanes that does."""
-        starts = np.where(who, first // SECTOR, -1).reshape(-1, self._width)
-        starts = np.sort(starts, axis=1)
-        fresh = np.diff(starts, axis=1, prepend=-1) != 0
-        sectors = int((fresh & (starts >= 0)).sum())
-        return sectors * max(SECTOR, size) / max(1, int(who.sum()))
+        if place is None:
+            # Anywhere: as if every lane had sectors of its own.
+            place = np.arange(self._lanes) * (SECTOR // self._buffers[buffer])
+        first = np.broadcast_to(place, self._lanes) * (unit or self._buffers[buffer]) // SECTOR
+        group = np.arange(self._lanes) // self._size << 40
+        for further in range(0, size, SECTOR):
+            sectors = (group + first + further // SECTOR)[who]
+            self._touched.setdefault(buffer, []).append(sectors)
+        return Access(buffer, size, written, self._average(np.where(who, times, 0)))
 
     def _evaluate(self, node: k.Expression) -> _Value:
         """A whole number or a condition of every lane."""
@@ -340,12 +406,25 @@ class _Found:
     barriers: int = 0
     shared: int = 0
     loops: list[Loop] = dataclasses.field(default_factory=list[Loop])
+    rarities: list[Rarity] = dataclasses.field(default_factory=list[Rarity])
 
-    def add(self, body: Body) -> None:
+    def add(self, body: Body, often: float) -> None:
+        """What a condition holds, which that part of the waves come to."""
         self.accesses += body.accesses
         self.barriers += body.barriers
         self.shared += body.shared
         self.loops += body.loops
+        if often > RARE:
+            self.rarities += body.rarities
+            return
+        stores = sum(access.written for access in body.accesses)
+        self.rarities.append(Rarity(often, len(body.accesses) - stores, stores))
 
     def body(self) -> Body:
-        return Body(tuple(self.accesses), self.barriers, self.shared, tuple(self.loops))
+        return Body(
+            tuple(self.accesses),
+            self.barriers,
+            self.shared,
+            tuple(self.loops),
+            tuple(self.rarities),
+        )
