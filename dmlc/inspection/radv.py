@@ -54,9 +54,11 @@ def compile_kernels(kernels: Sequence[KernelSource], gpu: str) -> tuple[MachineK
     Raises `UnavailableError` where DXC, Vulkan or RADV is missing, `UnknownNameError` for a GPU
     that RADV does not know, and `UnsupportedError` for a type that the GPU lacks.
     """
+    manifest, library = _find_driver()
+    if gpu.lower() not in _list_names(library):
+        raise _unknown(gpu)
     compiled = tuple(compile_kernel(kernel) for kernel in kernels)
-    modules = tuple(map(_make_module, kernels, compiled))
-    found = _run(modules, gpu)
+    found = _run(tuple(map(_make_module, kernels, compiled)), gpu, manifest, library)
     if found.get("missing"):
         lacking = ", ".join(found["missing"])
         notes = ["bind it with other data types, or name another GPU"]
@@ -79,11 +81,10 @@ def _make_module(kernel: KernelSource, compiled: CompiledKernel) -> statistics.M
 
 
 @functools.lru_cache(maxsize=64)
-def _run(modules: tuple[statistics.Module, ...], gpu: str) -> dict[str, Any]:
+def _run(
+    modules: tuple[statistics.Module, ...], gpu: str, manifest: Path, library: Path
+) -> dict[str, Any]:
     """What the process that compiles says."""
-    manifest, library = _find_driver()
-    if gpu.lower() not in list_gpus():
-        raise _unknown(gpu)
     environment = {n: v for n, v in os.environ.items() if n not in _HIDDEN}
     environment |= {
         "VK_ICD_FILENAMES": str(manifest),
