@@ -21,9 +21,9 @@ from dmlc.shader_model import SHADER_MODELS
 @bindings
 @click.option("--gpu", "gpus", default=DEFAULT, show_default=True, metavar="GPU,...",
               help="What to compile for: names that Mesa's RADV has for AMD's GPUs, such as "
-              "gfx1100, navi21, rembrandt and vega10.")  # fmt: skip
+              "gfx1100, navi21, rembrandt and vega10, or NVIDIA's, such as sm_90.")  # fmt: skip
 @click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
-              show_default=True, help="What HLSL is written for.")  # fmt: skip
+              show_default=True, help="What HLSL for AMD's GPUs is written for.")  # fmt: skip
 @click.option("--isa", is_flag=True, help="Also give the machine code.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dmlc import ir
 from dmlc.binding import Graph, Operator
 from dmlc.catalog import find_function
-from dmlc.inspection import radv
+from dmlc.inspection import ptxas, radv
 from dmlc.inspection.listing import Kind, Stretch
 from dmlc.inspection.machine import MachineKernel
 from dmlc.inspection.model import (
@@ -53,9 +53,10 @@ def inspect(
     """What the kernels of a function are on GPUs, by the GPUs' own compilers; no GPU is needed.
 
     A function is given as to `compile`, and its sizes must be known. `gpus` are names that Mesa's
-    RADV has for AMD's, such as `gfx1100`. Raises as `compile` does, `UnavailableError` where a
-    compiler is missing, `UnknownNameError` for a GPU that it does not know, and `UnsupportedError`
-    for data types that a GPU lacks.
+    RADV has for AMD's, such as `gfx1100`, whose kernels are HLSL, for `shader_model`; or NVIDIA's,
+    such as `sm_90`, whose kernels are OpenCL C. Raises as `compile` does, `UnavailableError` where
+    a compiler is missing, `UnknownNameError` for a GPU that it does not know, and
+    `UnsupportedError` for data types that a GPU lacks.
     """
     items = (gpus,) if isinstance(gpus, str) else expect_items("gpus", gpus, "names of GPUs")
     names = [expect_text("gpus", name, "the name of a GPU") for name in items]
@@ -65,10 +66,21 @@ def inspect(
             f"{bound.name} has sizes that are not known: {', '.join(bound.symbols())}",
             notes=["what a kernel takes depends on them: bind it with the sizes of its tensors"],
         )
-    program = compile(bound, "hlsl", shader_model=shader_model)
-    lowered, kernels = make_kernels(bound, "hlsl", shader_model=shader_model)
+    of_nvidia = [name for name in names if ptxas.is_gpu(name)]
+    if of_nvidia and len(of_nvidia) < len(names):
+        raise DmlcError(
+            "GPUs of NVIDIA and of AMD are looked at one after the other",
+            notes=[f"{', '.join(of_nvidia)} run OpenCL C, and the others HLSL: other kernels"],
+        )
+    if of_nvidia:
+        program = compile(bound, "opencl", "gpu")
+        lowered, kernels = make_kernels(bound, "opencl", "gpu")
+    else:
+        program = compile(bound, "hlsl", shader_model=shader_model)
+        lowered, kernels = make_kernels(bound, "hlsl", shader_model=shader_model)
     launches = [_read_launch(lowered, kernel) for kernel in kernels]
-    made = {name: radv.compile_kernels(program.kernels, name) for name in dict.fromkeys(names)}
+    compiler = ptxas if of_nvidia else radv
+    made = {name: compiler.compile_kernels(program.kernels, name) for name in dict.fromkeys(names)}
     compiled = [_describe_all(launches, machines) for machines in made.values()]
     inspected = tuple(
         _inspect_kernel(launch, tuple(of_gpu[number] for of_gpu in compiled))

@@ -82,17 +82,15 @@ class Stretch:
         most, loads = 0, 0
         pending: list[Instruction] = []
         for instruction in self.instructions:
-            kind = instruction.kind
+            kind, used = instruction.kind, set(instruction.reads)
+            for number, load in enumerate(pending if used else ()):
+                if used & set(load.writes):
+                    del pending[: number + 1]
+                    break
             if kind is Kind.LOAD or (kind is Kind.STORE and instruction.queued):
                 pending.append(instruction)
             elif kind is Kind.WAIT and instruction.left is not None:
                 del pending[: max(0, len(pending) - instruction.left)]
-            used = set(instruction.reads)
-            if used:
-                for number, load in enumerate(pending):
-                    if used & set(load.writes):
-                        del pending[: number + 1]
-                        break
             asked = [load.bytes for load in pending if load.kind is Kind.LOAD]
             most, loads = max(most, sum(asked)), max(loads, len(asked))
         return most, loads
@@ -125,7 +123,8 @@ class Listing:
         ends: dict[int, int] = {}
         for number, instruction in enumerate(self.instructions):
             target = None if instruction.target is None else self.labels.get(instruction.target)
-            if target is not None and target <= number:
+            # What jumps to itself ends a listing, and is never run.
+            if target is not None and target < number:
                 ends[target] = max(number, ends.get(target, -1))
         whole = Stretch()
         _fill(whole, self.instructions, 0, len(self.instructions), sorted(ends.items()))
