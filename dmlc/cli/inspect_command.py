@@ -6,7 +6,7 @@ import json
 
 import click
 
-from dmlc.cli.arguments import bind_subject, bindings
+from dmlc.cli.arguments import bind_subject, bindings, show_warnings
 from dmlc.inspection import inspect
 from dmlc.inspection.radv import DEFAULT
 from dmlc.shader_model import SHADER_MODELS
@@ -48,6 +48,7 @@ def command(
         raise click.BadParameter("expected names of GPUs, such as gfx1100", param_hint="'--gpu'")
     function = bind_subject(operator, tensors, attributes, dimensions, folders)
     found = inspect(function, names, shader_model=shader_model)
+    show_warnings(found.warnings)
     if as_json:
         click.echo(json.dumps(found.to_json(isa), indent=2))
     else:

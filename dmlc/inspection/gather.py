@@ -32,8 +32,9 @@ from dmlc.inspection.report import (
     Total,
 )
 from dmlc.inspection.turns import weigh_stretches
-from dmlc.inspection.work import count_points, count_work
+from dmlc.inspection.work import count_work
 from dmlc.kernel import nodes as k
+from dmlc.kernel.slow import count_points
 from dmlc.kernel.steps import Steps, count_steps
 from dmlc.parameters import expect_items, expect_text
 from dmlc.pipeline import compile, make_kernels
@@ -101,7 +102,7 @@ def inspect(
         Total(name, tuple(_add_up(inspected, number, device) for device in DEVICES))
         for number, name in enumerate(made)
     )
-    return Inspection(bound.name, inspected, rooflines, totals)
+    return Inspection(bound.name, inspected, rooflines, totals, program.warnings)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from dmlc.source import Diagnostic
+
 VERSION = 1
 
 
@@ -112,6 +114,8 @@ class Inspection:
     kernels: tuple[InspectedKernel, ...]
     rooflines: tuple[Roofline, ...]
     totals: tuple[Total, ...]
+    warnings: tuple[Diagnostic, ...] = ()
+    """What the kernels do slowly by the way they are written."""
 
     def find_share(self, gpu: str, device: str) -> float:
         """The part of a device's roofline that the program reaches, by the model."""

@@ -5,16 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import numpy as np
-
 from dmlc import ir
 from dmlc.inspection.model import Reread, Work
-from dmlc.ir.index import IndexFacts, list_arrays
-from dmlc.scalars import Array, DataType
+from dmlc.kernel.slow import count_points, find_density
+from dmlc.scalars import DataType
 from dmlc.transform.traffic import count_bytes, list_moves
-
-_SAMPLES = 8
-_MOST_POINTS = 1 << 20
 
 
 def count_work(function: ir.Function) -> Work:
@@ -32,15 +27,8 @@ def count_work(function: ir.Function) -> Work:
     return Work(moved, operations, _find_rereads(function))
 
 
-def count_points(stage: ir.Stage) -> int:
-    """The points of a stage: of its domain, times those that each of them folds."""
-    axes = () if stage.reduction is None else stage.reduction.axes
-    extents = (*stage.domain, *(extent for _, extent in axes))
-    return math.prod(e for e in extents if isinstance(e, int))
-
-
 def count_operations(function: ir.Function, stage: ir.Stage) -> float:
-    """The operations on floats of a stage, at the points that its guard lets through."""
+    """The operations on floats of a stage, at the points that take part."""
     own = sum(
         isinstance(i, ir.Apply) and _is_float(stage.body.instructions[i.operands[0]])
         for i in stage.body.instructions
@@ -53,27 +41,6 @@ def count_operations(function: ir.Function, stage: ir.Stage) -> float:
 def _is_float(instruction: ir.Instruction) -> bool:
     dtype = ir.value_type(instruction)
     return not dtype.is_integer and dtype not in (DataType.INDEX, DataType.BOOL)
-
-
-def find_density(function: ir.Function, stage: ir.Stage) -> float:
-    """The part of a stage's points that take part in its reduction, at some points of its domain:
-    those at which positions alone hold its guard to be true. 1 where there is no such guard."""
-    if stage.body.guard is None:
-        return 1.0
-    facts = IndexFacts(stage, list_arrays(function.tables))
-    conditions = [c for c in facts.conditions if facts.known[c]]
-    places: dict[ir.Index, Array] = {}
-    indices = facts.depends_on(conditions)
-    for index in indices:
-        extent = stage.extent(index)
-        if not isinstance(extent, int) or extent == 0:
-            return 1.0
-        most = _SAMPLES if not index.reduced else extent
-        places[index] = np.unique(np.linspace(0, extent - 1, min(extent, most)).astype(np.int64))
-    if math.prod(len(p) for p in places.values()) > _MOST_POINTS:
-        return 1.0
-    passing = IndexFacts(stage, list_arrays(function.tables), places).find_passing(conditions)
-    return 1.0 if passing is None else float(passing.mean())
 
 
 def _find_rereads(function: ir.Function) -> tuple[Reread, ...]:
