@@ -146,19 +146,12 @@ ROWS: dict[str, Callable[[], Any]] = {
 
 
 def measure(found: Inspection) -> Figures:
-    """A row: the figures of each kernel, and of all of them."""
-    return {
-        "kernels": [_measure_kernel(kernel) for kernel in found.kernels],
-        "us": round(_total(found, "h100"), 1),
-        "shares": {
-            roof.device: round(100 * found.find_share(GPU, roof.device), 1)
-            for roof in found.rooflines
-        },
-    }
-
-
-def _total(found: Inspection, device: str) -> float:
-    return next(m.microseconds for m in found.totals[0].devices if m.device == device)
+    """A row: the figures of each kernel, and of all of them, on the one GPU looked at."""
+    (total,) = found.totals
+    times = {modelled.device: modelled.microseconds for modelled in total.devices}
+    shares = {device: round(100 * found.find_share(total.gpu, device), 1) for device in times}
+    kernels = [_measure_kernel(kernel) for kernel in found.kernels]
+    return {"kernels": kernels, "us": round(times["h100"], 1), "shares": shares}
 
 
 def _measure_kernel(kernel: InspectedKernel) -> Figures:
@@ -226,18 +219,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--row", action="append", metavar="PART", help="only rows with this")
     parser.add_argument("--write", action="store_true", help="write the table into docs/gpu.md")
     parser.add_argument("--record", action="store_true", help="keep the figures as those before")
+    parser.add_argument("--gpu", default=GPU, help=f"what to compile for [default: {GPU}]")
     given = parser.parse_args(arguments)
-    if given.row and (given.write or given.record):
-        parser.error("--write and --record need all rows")
+    if (given.row or given.gpu != GPU) and (given.write or given.record):
+        parser.error(f"--write and --record are for all rows, on {GPU}")
     chosen = [n for n in ROWS if not given.row or any(part in n for part in given.row)]
     rows: dict[str, Figures] = {}
     for name in chosen:
         print(name, file=sys.stderr)
-        rows[name] = measure(dmlc.inspect(ROWS[name](), [GPU]))
+        rows[name] = measure(dmlc.inspect(ROWS[name](), [given.gpu]))
     before: dict[str, Figures] = {}
     if given.record:
         _RECORD.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    elif _RECORD.is_file():
+    elif given.gpu == GPU and _RECORD.is_file():
         before = json.loads(_RECORD.read_text(encoding="utf-8"))
     table = show(rows, before)
     print(table, end="")

@@ -1,8 +1,8 @@
 """What the work items of a kernel do, counted without running it: turns of loops, loads, stores.
 
 Some groups, spread over the launch, stand for all; the last stands for itself. Positions are
-computed for every lane of these groups; of each loop one turn is looked at, the middle one, and
-counts for all its turns. What depends on elements of tensors is not known here: such a condition
+computed for every lane of these groups. Of a loop with many turns the middle one is looked at,
+and counts for all. What depends on elements of tensors is not known here: such a condition
 is taken to hold, and a loop with such an end makes the count unknown. Tables of the function are
 known.
 
@@ -33,6 +33,7 @@ WAVE = 32
 
 _GROUPS = 5
 _MOST_LANES = 4096
+_MOST_TURNS = 40
 _Value: TypeAlias = Array | None
 """A value of each lane, or of all; None where it is not known."""
 
@@ -137,6 +138,25 @@ def count_steps(kernel: k.Kernel, tables: Sequence[ir.Table] = ()) -> Steps | No
     return _Sample(kernel, groups, working, list_arrays(tables)).run()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Turns:
+    """The turns of a loop."""
+
+    turns: Array
+    """Of each lane."""
+    first: _Value
+    """Its variable in the first turn."""
+    step: int
+    """What is added to it; 0 where it is halved."""
+    fixed: int | None
+
+    def find_place(self, turn: Array) -> _Value:
+        """The loop's variable in a turn."""
+        if self.first is None:
+            return None
+        return self.first + self.step * turn if self.step else self.first >> turn
+
+
 class _Sample:
     """The lanes of some groups, and what is known of the names in sight."""
 
@@ -172,6 +192,8 @@ class _Sample:
         """Whether this is the second turn of a loop that is looked at, for its sectors alone."""
         self._sectors = 0.0
         """Those of a group, on average."""
+        self._budget = _MOST_TURNS
+        """The turns that are looked at one by one, of a loop and of those in it."""
         self._inside = np.ones(self._lanes, np.bool_)
         """The lanes that are in the body around, whatever conditions there are in it."""
 
@@ -247,56 +269,80 @@ class _Sample:
 
     def _count_loop(self, loop: k.For | k.Halve, who: Array, times: Array) -> tuple[Loop, Array]:
         """A loop, and the steps of each lane that goes through it once."""
-        fixed: int | None = None
-        unrolled = False
+        run = self._read_turns(loop)
+        outside, around, budget = self._inside, self._touched, self._budget
+        most = int(run.turns[who].max()) if who.any() else 0
+        if most <= budget:
+            self._budget //= max(1, most)
+            body, steps = self._count_turns(loop, run, range(max(1, most)), who, times)
+        else:
+            body, steps = self._count_middle(loop, run, who, times)
+        self._inside, self._touched, self._budget = outside, around, budget
+        average = self._average_waves(run.turns, who)
+        unrolled = isinstance(loop, k.For) and loop.unroll
+        return Loop(average, run.fixed, unrolled, body), steps
+
+    def _read_turns(self, loop: k.For | k.Halve) -> _Turns:
         if isinstance(loop, k.Halve):
             fixed = max(loop.start, 0).bit_length()
-            turns: Array = np.full(self._lanes, fixed)
-            place: _Value = np.array([loop.start >> fixed // 2])
-        else:
-            start, stop = self._evaluate(loop.start), self._evaluate(loop.stop)
-            unrolled = loop.unroll
-            if start is None or stop is None:
-                self._is_known = False
-                turns, place = np.ones(self._lanes, np.int64), start
-            else:
-                distance = np.maximum(stop - start, 0)
-                turns = np.broadcast_to(-(-distance // loop.step), self._lanes)
-                middle = np.maximum(turns - 1, 0) // 2
-                place = stop - 1 - middle if loop.backwards else start + loop.step * middle
-                if isinstance(loop.start, k.Literal) and isinstance(loop.stop, k.Literal):
-                    fixed = int(turns[0])
-        outside, self._inside = self._inside, who & (turns > 0)
-        around, self._touched = self._touched, {}
-        self._values[loop.variable.name] = place
-        body, steps = self._count(loop.body, self._inside, times * turns)
-        self._add_sectors(loop, place, who & (turns > 1), turns, times)
-        self._touched, self._inside = around, outside
-        average = self._average_waves(turns, who)
-        return Loop(average, fixed, unrolled, body), turns * np.maximum(steps, 1)
+            return _Turns(np.full(self._lanes, fixed), np.array([loop.start]), 0, fixed)
+        start, stop = self._evaluate(loop.start), self._evaluate(loop.stop)
+        if start is None or stop is None:
+            self._is_known = False
+            return _Turns(np.ones(self._lanes, np.int64), start, loop.step, None)
+        turns = np.broadcast_to(-(-np.maximum(stop - start, 0) // loop.step), self._lanes)
+        is_written = isinstance(loop.start, k.Literal) and isinstance(loop.stop, k.Literal)
+        fixed = int(turns[0]) if is_written else None
+        if loop.backwards:
+            return _Turns(turns, stop - 1, -1, fixed)
+        return _Turns(turns, start, loop.step, fixed)
 
-    def _add_sectors(
-        self, loop: k.For | k.Halve, place: _Value, who: Array, turns: Array, times: Array
-    ) -> None:
-        """Counts the sectors of a loop one of whose turns has just been looked at: all of that
-        turn, and what each further turn adds."""
-        first = self._take_touched()
-        if not first:
-            return
+    def _count_turns(
+        self, loop: k.For | k.Halve, run: _Turns, turns: range, who: Array, times: Array
+    ) -> tuple[Body, Array]:
+        """The body of a loop all of whose turns are looked at."""
+        steps = np.zeros(self._lanes)
+        bodies: list[tuple[Body, float]] = []
         often = self._average(times)
-        self._sectors += often * sum(map(self._weigh_sectors, first.values()))
-        if not who.any() or place is None or isinstance(loop, k.Halve):
-            return
-        self._is_second = True
-        self._values[loop.variable.name] = place + (-1 if loop.backwards else loop.step)
-        self._count(loop.body, who, times)
-        self._is_second = False
+        before: Mapping[str, Array] = {}
+        for turn in turns:
+            self._inside, self._touched = who & (run.turns > turn), {}
+            self._values[loop.variable.name] = run.find_place(np.array([turn]))
+            body, own = self._count(loop.body, self._inside, times)
+            bodies.append((body, self._average(self._inside)))
+            steps += np.where(self._inside, np.maximum(own, 1), 0)
+            touched = self._take_touched()
+            self._sectors += often * self._count_fresh(touched, before)
+            before = touched
+        return _merge_bodies(bodies), steps
+
+    def _count_middle(
+        self, loop: k.For | k.Halve, run: _Turns, who: Array, times: Array
+    ) -> tuple[Body, Array]:
+        """The body of a loop one of whose turns stands for all."""
+        middle = np.maximum(run.turns - 1, 0) // 2
+        self._inside, self._touched = who & (run.turns > 0), {}
+        self._values[loop.variable.name] = run.find_place(middle)
+        body, own = self._count(loop.body, self._inside, times * run.turns)
+        first, often = self._take_touched(), self._average(times)
+        self._sectors += often * self._count_fresh(first, {})
+        further = who & (run.turns > 1)
+        if first and further.any():
+            self._is_second = True
+            self._values[loop.variable.name] = run.find_place(middle + 1)
+            self._count(loop.body, further, times)
+            self._is_second = False
+            fresh = self._count_fresh(self._take_touched(), first)
+            self._sectors += often * fresh * float((run.turns - 1)[further].mean())
+        return body, run.turns * np.maximum(own, 1)
+
+    def _count_fresh(self, touched: Mapping[str, Array], before: Mapping[str, Array]) -> float:
+        """The sectors of a group in one turn that it had not in the turn before."""
         nothing = np.zeros(0, np.int64)
-        fresh = sum(
-            self._weigh_sectors(_take_out(sectors, first.get(name, nothing)))
-            for name, sectors in self._take_touched().items()
+        return sum(
+            self._weigh_sectors(_take_out(sectors, before.get(name, nothing)))
+            for name, sectors in touched.items()
         )
-        self._sectors += often * fresh * float(np.maximum(turns - 1, 0)[who].mean())
 
     def _average_waves(self, turns: Array, who: Array) -> float:
         """The most turns of a lane of `who`, over the waves that are in the body around."""
@@ -445,3 +491,30 @@ def _take_out(numbers: Array, others: Array) -> Array:
         return numbers
     place = np.minimum(np.searchsorted(others, numbers), others.size - 1)
     return numbers[others[place] != numbers]
+
+
+def _merge_bodies(bodies: Sequence[tuple[Body, float]]) -> Body:
+    """What a body is in all turns together, each with the part of the lanes that take it."""
+    first, *others = [body for body, _ in bodies]
+    if not others:
+        return first
+    shares = np.array([share for _, share in bodies]) / max(1e-30, sum(s for _, s in bodies))
+    accesses = tuple(
+        dataclasses.replace(first.accesses[n], count=sum(b.accesses[n].count for b, _ in bodies))
+        for n in range(len(first.accesses))
+    )
+    loops = tuple(
+        dataclasses.replace(
+            first.loops[n],
+            turns=float(
+                sum(s * b.loops[n].turns for (b, _), s in zip(bodies, shares, strict=True))
+            ),
+            body=_merge_bodies([(b.loops[n].body, share) for b, share in bodies]),
+        )
+        for n in range(len(first.loops))
+    )
+    # What is rare in one turn may be common in another, and is then not rare.
+    alike = {len(body.rarities) for body, _ in bodies} == {len(first.rarities)}
+    return dataclasses.replace(
+        first, accesses=accesses, loops=loops, rarities=first.rarities if alike else ()
+    )

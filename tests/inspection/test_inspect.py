@@ -134,6 +134,12 @@ def test_gpus_must_be_known_to_the_driver() -> None:
     assert GPU in radv.list_gpus()
 
 
+def test_a_gpu_must_be_named() -> None:
+    function = dmlc.operator("onednn.ReLU").bind(describe("FLOAT32", "src"))
+    with pytest.raises(DmlcError, match="names no GPU"):
+        dmlc.inspect(function, [])
+
+
 def test_types_that_a_gpu_lacks_are_named() -> None:
     function = dmlc.operator("onednn.ReLU").bind(describe("FLOAT16", "src"))
     with pytest.raises(UnsupportedError, match=r"tahiti lacks .* Float16[^$]*shader model 6\.0"):

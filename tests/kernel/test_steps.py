@@ -111,6 +111,24 @@ def test_loops_in_loops_multiply() -> None:
     assert [(inner.turns, inner.fixed) for inner in outer.body.loops] == [(3, 3)]
 
 
+def test_short_loops_are_looked_at_turn_by_turn() -> None:
+    # The last of four turns is outside for all lanes, and the third for half of them.
+    steps = steps_of("for j in 0 .. 4 { if lt(add(mul(j, 64), lane), 160) { store y[j] = x[j] } }")
+    assert steps.loads == 160
+    assert steps.longest == 4
+    # The second loop turns as often as the first has turned: 0 + 1 + 2 + 3 in all.
+    steps = steps_of("for i in 0 .. 4 { for j in 0 .. i { store y[j] = x[j] } }")
+    assert steps.loads == 64 * 6
+    (outer,) = steps.body.loops
+    assert [loop.turns for loop in outer.body.loops] == [6 / 4]
+    # A loop that is halved, and one that goes backwards.
+    assert (
+        steps_of("halve w from 8 { if lt(lane, w) { store y[w] = x[w] } }").loads == 8 + 4 + 2 + 1
+    )
+    steps = steps_of("for i in 0 .. 4 backwards { if lt(lane, i) { store y[i] = x[i] } }")
+    assert steps.loads == 3 + 2 + 1
+
+
 def test_a_loop_that_loads_nothing_counts_its_turns() -> None:
     assert steps_of("for i in 0 .. 100 backwards { store y[i] = 1.0 }").longest == 100
 
