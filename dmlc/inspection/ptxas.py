@@ -29,7 +29,6 @@ _LIBRARY = "nvptx64--nvidiacl.bc"
 _VERSIONS = range(25, 13, -1)
 _NEWEST_PTX = 80
 """What every clang that is looked for can write PTX for. `ptxas` takes that for newer GPUs too."""
-_SECONDS = 600
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores")
@@ -98,9 +97,7 @@ def _list_gpus(ptxas: str) -> tuple[str, ...]:
 
 def _run(command: Sequence[str], doing: str) -> str:
     """What a tool prints."""
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=_SECONDS,
-    )  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         name = Path(command[0]).name
         raise InternalError(f"{name} could not {doing}:\n{done.stderr.strip()}")
