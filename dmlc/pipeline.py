@@ -27,15 +27,14 @@ from dmlc.parameters import expect_flag, expect_text
 from dmlc.program import Program
 from dmlc.report import Report, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
-from dmlc.transform.budget import Budget
-from dmlc.transform.factor import take_out_factors
+from dmlc.transform.cost import Budget
+from dmlc.transform.factor import separate, take_out_factors
 from dmlc.transform.fuse import Fusion, fuse
 from dmlc.transform.narrow import narrow
 from dmlc.transform.saturate import saturate_positions
-from dmlc.transform.separate import separate
-from dmlc.transform.settle import Settled, settle
 from dmlc.transform.simplify import simplify
-from dmlc.transform.widen import widen_booleans
+from dmlc.transform.storage import widen_booleans
+from dmlc.transform.tabulate import Settled, settle
 
 
 @rare_searches()
@@ -160,9 +159,6 @@ def _lower(
     verify(function)
     check_support(function, dialect, shape)
     rewritten = rewrite(function, shape.row)
-    if isinstance(dialect.storage[DataType.BOOL], Unsupported):
-        rewritten = widen_booleans(rewritten)
-        verify(rewritten, "widen_booleans")
     fusion = _fuse(rewritten, dialect, shape)
     return fusion, tuple(
         lower_group(fusion.function, group, shape, dialect.limits) for group in fusion.groups
@@ -196,4 +192,8 @@ def _render(
 def _fuse(rewritten: Function, dialect: Dialect, shape: Profile) -> Fusion:
     fusion = fuse(rewritten, shape.row, make_budget(shape, dialect.limits))
     verify(fusion.function, "fuse", rewritten)
+    if isinstance(dialect.storage[DataType.BOOL], Unsupported):
+        widened = widen_booleans(fusion.function)
+        verify(widened, "widen_booleans")
+        fusion = dataclasses.replace(fusion, function=widened)
     return fusion

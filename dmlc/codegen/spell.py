@@ -14,6 +14,7 @@ from types import MappingProxyType
 from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.expressions import SIGNED, Expressions
 from dmlc.codegen.names import Mangler
+from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
 from dmlc.kernel import nodes as k
 from dmlc.kernel.precise import name_arithmetic
@@ -51,12 +52,13 @@ class Speller(Expressions):
         indent = _INDENT * depth
         match statement:
             case k.Let(local=local, value=value):
-                lines = self._spell_let(local, value, indent, self._dialect.local)
-                self._zeros.note(local, known=self._zeros.is_known(value))
-                return lines
+                made = self._spell_value(local, value)
+                self._zeros.note(local, known=made.known)
+                return self._spell_let(local, made, indent, self._dialect.local)
             case k.Variable(local=local, value=value):
+                made = self._spell_value(local, value)
                 self._zeros.note(local, known=False)
-                return self._spell_let(local, value, indent, self._dialect.variable)
+                return self._spell_let(local, made, indent, self._dialect.variable)
             case k.Assign():
                 return self._spell_assignment(statement, indent)
             case k.Put():
@@ -74,7 +76,6 @@ class Speller(Expressions):
                 unroll = self._dialect.unroll if statement.unroll else ""
                 lines = [f"{indent}{unroll}"] if unroll else []
                 head, first = self._spell_head(statement)
-                self._zeros.note(statement.variable, known=self._zeros.is_known(statement.start))
                 lines += [f"{indent}{head}", *(f"{indent}{_INDENT}{line}" for line in first)]
                 body = self.spell_statements(statement.body, depth + 1)
                 return [*lines, *body, f"{indent}}}"]
@@ -93,7 +94,9 @@ class Speller(Expressions):
     def _spell_head(self, loop: k.For) -> tuple[str, list[str]]:
         """The line that a loop begins with, and what stands first in its body."""
         syntax, name = self._dialect.syntax, self._names.spell(loop.variable.name)
-        start, stop = self.spell(loop.start).text, self.spell(loop.stop)
+        begin, stop = self.spell(loop.start), self.spell(loop.stop)
+        self._zeros.note(loop.variable, known=begin.known)
+        start = begin.text
         if loop.backwards:
             condition = syntax.countdown.format(i=name, start=start)
             first = [syntax.countdown_body.format(i=name)] if syntax.countdown_body else []
@@ -126,16 +129,19 @@ class Speller(Expressions):
         places["a"] = self._repeat(put.value, self._pin(put.value)).text
         return self._fill(self._dialect.puts, places, DataType.INDEX, lanes, DataType.INDEX)
 
+    def _spell_value(self, local: k.Local, value: k.Expression) -> Text:
+        """What a local is declared with."""
+        # What a variable holds first is a term of a sum, once its loop is unrolled.
+        made = self._zeros.hide(value)
+        return made or (self.spell(value) if local.name in self._stored else self._pin(value))
+
     def _spell_let(
         self,
         local: k.Local,
-        value: k.Expression,
+        made: Text,
         indent: str,
         declare: Callable[[str, str, DataType], str],
     ) -> list[str]:
-        # What a variable holds first is a term of a sum, once its loop is unrolled.
-        made = self._zeros.hide(value)
-        made = made or (self.spell(value) if local.name in self._stored else self._pin(value))
         if made.mask:
             self._masks[local.name] = made.mask
             type_name = self._type_name(SIGNED[made.mask], local.type.lanes)

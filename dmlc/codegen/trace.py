@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.emit import Names
 from dmlc.kernel.interpret import evaluate_function
+from dmlc.kernel.names import Names
 from dmlc.scalars import OPERATIONS, Array, DataType, Operands, Operation
 from dmlc.source import InternalError
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from dmlc.ir import POSITIONAL_COMBINERS
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import operate, widen
 from dmlc.kernel.element import Fold
-from dmlc.scalars import COMBINERS, OPERATIONS, DataType, combiner_identity
+from dmlc.scalars import COMBINERS, DataType, combiner_identity
 
 _BOOLEAN = {"any": "max", "all": "min"}
 """The operation on 0 and 1 that is a combiner of BOOL."""
@@ -48,8 +49,7 @@ def list_slots(fold: Fold, place: DataType | None = None) -> tuple[Slot, ...]:
 
 def start(slot: Slot, lanes: int = 1) -> k.Expression:
     """The state before any point."""
-    literal = k.Literal(k.Type(slot.dtype), slot.first)
-    return literal if lanes == 1 else k.Broadcast(literal, k.Type(slot.dtype, lanes))
+    return widen(k.Literal(k.Type(slot.dtype), slot.first), lanes)
 
 
 def contribute(
@@ -83,26 +83,25 @@ def merge(
     lower number stays, and a NaN is more extreme than any number. What comes `in_order` has the
     higher number."""
     if not is_positional(fold):
-        operation = OPERATIONS[_BOOLEAN[fold.combiner]] if fold.combiner in _BOOLEAN else None
-        operation = operation or COMBINERS[fold.combiner]
-        return [], (k.Operate(operation, (mine[0], other[0]), mine[0].type),)
+        combiner = _BOOLEAN.get(fold.combiner) or COMBINERS[fold.combiner].name
+        return [], (operate(combiner, mine[0], other[0]),)
     statements: list[k.Statement] = []
     value = other[0]
     if not isinstance(value, k.Local):
         local = k.Local(name("candidate"), value.type)
         statements.append(k.Let(local, value))
         value = local
-    beats = _compare("lt" if fold.combiner == "argmin" else "gt", value, mine[0])
-    ties = _compare("eq", value, mine[0])
+    beats = operate("lt" if fold.combiner == "argmin" else "gt", value, mine[0])
+    ties = operate("eq", value, mine[0])
     if fold.dtype.is_float:
-        new, old = _call("isnan", value), _call("isnan", mine[0])
-        beats = _both("or", beats, _both("and", new, _call("not", old)))
-        ties = _both("or", ties, _both("and", new, old))
+        new, old = operate("isnan", value), operate("isnan", mine[0])
+        beats = operate("or", beats, operate("and", new, operate("not", old)))
+        ties = operate("or", ties, operate("and", new, old))
     better = beats
     if not in_order:
-        better = _both("or", beats, _both("and", ties, _compare("lt", other[1], mine[1])))
+        better = operate("or", beats, operate("and", ties, operate("lt", other[1], mine[1])))
     elif fold.guard is not None:
-        better = _both("or", beats, _compare("eq", mine[1], _none(mine[1])))
+        better = operate("or", beats, operate("eq", mine[1], _none(mine[1])))
     chosen = k.Local(name("better"), better.type)
     statements.append(k.Let(chosen, better))
     return statements, tuple(
@@ -115,7 +114,7 @@ def _none(place: k.Expression) -> k.Expression:
     """The number that stands for no point."""
     dtype = place.type.dtype
     last = int(np.iinfo(dtype.dtype).max)
-    return _repeat(k.Literal(k.Type(dtype), last), place.type.lanes)
+    return widen(k.Literal(k.Type(dtype), last), place.type.lanes)
 
 
 def begin(fold: Fold, slots: Sequence[Slot], lanes: int) -> list[k.Expression]:
@@ -136,26 +135,10 @@ def finish(
     if is_positional(fold):
         found = place = state[1]
         if not in_order or fold.guard is not None:
-            zero = _repeat(k.Literal(k.Type(place.type.dtype), 0), lanes)
-            found = k.Choose(_compare("eq", place, _none(place)), zero, place, place.type)
+            zero = widen(k.Literal(k.Type(place.type.dtype), 0), lanes)
+            found = k.Choose(operate("eq", place, _none(place)), zero, place, place.type)
         return found if dtype is place.type.dtype else k.Convert(found, k.Type(dtype, lanes))
     if fold.combiner in _BOOLEAN:
-        zero = _repeat(k.Literal(k.Type(DataType.INT32), 0), lanes)
-        return _compare("ne", state[0], zero)
+        zero = widen(k.Literal(k.Type(DataType.INT32), 0), lanes)
+        return operate("ne", state[0], zero)
     return state[0]
-
-
-def _repeat(value: k.Expression, lanes: int) -> k.Expression:
-    return value if lanes == 1 else k.Broadcast(value, k.Type(value.type.dtype, lanes))
-
-
-def _compare(name: str, left: k.Expression, right: k.Expression) -> k.Expression:
-    return k.Operate(OPERATIONS[name], (left, right), k.Type(DataType.BOOL, left.type.lanes))
-
-
-def _both(name: str, left: k.Expression, right: k.Expression) -> k.Expression:
-    return k.Operate(OPERATIONS[name], (left, right), k.Type(DataType.BOOL, left.type.lanes))
-
-
-def _call(name: str, operand: k.Expression) -> k.Expression:
-    return k.Operate(OPERATIONS[name], (operand,), k.Type(DataType.BOOL, operand.type.lanes))

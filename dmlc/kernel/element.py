@@ -16,10 +16,10 @@ from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.ir.ranges import Interval
+from dmlc.ir.rules import fold_constants
 from dmlc.kernel.access import Positions, read_positions
 from dmlc.scalars import ROUNDINGS, DataType
 from dmlc.source import InternalError, UnsupportedError
-from dmlc.transform.rules import fold_constants
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -138,20 +138,6 @@ def find_moving(
         own = isinstance(value, Read | Place | Gather) and strides[value.view][axis] != 0
         moving.append(own or any(moving[operand] for operand in operands(value)))
     return tuple(moving)
-
-
-def lies_together(elements: Elements, strides: Mapping[View, tuple[int, ...]], axis: int) -> bool:
-    """Whether what is read and stored for neighbours along an axis lies side by side, or is the
-    same, wherever they are: then they can be computed in vectors, by the strides of the views."""
-    if elements.has_guarded_reads:
-        return False
-    if any(strides[view][axis] not in (0, 1) for view in elements.views() if not view.near):
-        return False
-    if not any(isinstance(value, Gather) for value in elements.values):
-        return True
-    moving = find_moving(elements, strides, axis)
-    gathers = (value for value in elements.values if isinstance(value, Gather))
-    return not any(moving[number] for gather in gathers for number, _ in gather.terms)
 
 
 def list_needed(elements: Elements, root: int) -> frozenset[int]:
@@ -287,6 +273,16 @@ def tensor_strides(function: ir.Function, name: str) -> tuple[int, ...]:
     sizes = tuple(e for e in extents if isinstance(e, int))
     # A size known at run time stands alone, as the verifier demands.
     return ir.packed_strides(sizes) if len(sizes) == len(extents) else (1,)
+
+
+def tensor_end(function: ir.Function, name: str) -> int | None:
+    """The elements up to the last one of a tensor; None where a size is known at run time only."""
+    extents = function.tensors()[name].extents
+    sizes = [e for e in extents if isinstance(e, int)]
+    if len(sizes) < len(extents):
+        return None
+    steps = zip(sizes, tensor_strides(function, name), strict=True)
+    return 0 if 0 in sizes else 1 + sum((size - 1) * step for size, step in steps)
 
 
 class Collector:

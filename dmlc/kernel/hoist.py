@@ -11,8 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from dmlc import ir
-from dmlc.kernel.collapse import Walk
-from dmlc.kernel.element import Elements, Gather, Place, Read, View, find_moving, operands, prune
+from dmlc.kernel.element import Elements, Gather, Place, Read, View, operands, prune
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.space import Space
 from dmlc.scalars import DataType
@@ -24,9 +23,9 @@ def hoist(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Phase]
     `axis` is the one that outputs of a block lie along. The first is None where there is nothing
     worth it: a plain read is no work. What is taken out is numbered from `first` on.
     """
-    elements, strides = phase.elements, phase.space.walk.strides
+    elements, strides = phase.elements, phase.space.strides
     inner = phase.space.inner
-    moves = find_moving(elements, strides, axis)
+    moves = phase.find_moving(axis)
     varies: list[bool] = []
     for value in elements.values:
         own = any(varies[operand] for operand in operands(value))
@@ -79,6 +78,5 @@ def _choose(elements: Elements, varies: Sequence[bool], moves: Sequence[bool]) -
 
 def _over(space: Space, elements: Elements) -> Space:
     """The same points, for other work."""
-    walk = space.walk
-    strides = {v: walk.strides.get(v, v.strides) for v in elements.views()}
-    return dataclasses.replace(space, walk=Walk(walk.sizes, strides, packed=False))
+    strides = {v: space.strides.get(v, v.strides) for v in elements.views()}
+    return dataclasses.replace(space, strides=strides)

@@ -16,9 +16,9 @@ from typing import TypeAlias
 import numpy as np
 
 from dmlc import ir
+from dmlc.ir.builder import Builder
 from dmlc.ir.index import IndexFacts, evaluate_positions, find_longest, list_arrays
 from dmlc.ir.repeat import Repeat, join_repeats
-from dmlc.kernel.collapse import Walk
 from dmlc.kernel.element import (
     Elements,
     Gather,
@@ -30,9 +30,10 @@ from dmlc.kernel.element import (
     list_needed,
     operands,
 )
-from dmlc.scalars import Array, DataType
-from dmlc.transform.pick import LANES, Pattern, Patterns
-from dmlc.transform.simplify import Builder
+from dmlc.kernel.phases import Phase
+from dmlc.kernel.pick import LANES, Pattern, Patterns
+from dmlc.kernel.space import Space
+from dmlc.scalars import Array, DataType, find_same
 
 _UNKNOWN = ""
 """Stands for a tensor whose elements are not known."""
@@ -45,6 +46,22 @@ Slant: TypeAlias = tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Joint:
+    """How one piece of work goes in vectors, by the numbers of its values."""
+
+    patterns: Mapping[int, Pattern]
+    """How far from the element of the first lane those of all are that a read takes."""
+    slants: Mapping[int, Slant]
+    """The same of positions."""
+    certain: frozenset[int]
+    """The conditions that hold for all of the outputs."""
+    fixed: frozenset[int]
+    """What positions are made of that is none: it is the same in all lanes."""
+    masks: frozenset[int]
+    """The conditions that differ from lane to lane."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Lanes:
     """The outputs `first .. last` along an axis, at least one vector of which go together. Where
     they are no whole number of vectors, the last one starts earlier, among outputs of the one
@@ -52,28 +69,17 @@ class Lanes:
 
     first: int
     last: int
-    patterns: tuple[dict[int, Pattern], ...]
-    """For each piece of work, by the numbers of reads: how far from the element of the first lane
-    those of all are."""
-    slants: tuple[dict[int, Slant], ...]
-    """For each piece of work, by the numbers of positions: how far from that of the first lane
-    those of all are."""
-    certain: tuple[frozenset[int], ...]
-    """For each piece of work the conditions that hold for all of these outputs."""
-    fixed: tuple[frozenset[int], ...]
-    """For each piece of work what positions are made of that is none: it is the same in all
-    lanes."""
-    masks: tuple[frozenset[int], ...]
-    """For each piece of work the conditions that differ from lane to lane."""
+    joints: tuple[Joint, ...]
+    """For each piece of work."""
 
 
 def find_lanes(
-    function: ir.Function, work: Sequence[tuple[Elements, Walk, int]], *, aligned: bool = False
+    function: ir.Function, work: Sequence[tuple[Phase, int]], *, aligned: bool = False
 ) -> Lanes | None:
     """What goes in vectors of several pieces of work over the same outputs, each with the number
     of the axis along which these lie; None where that is less than half. With `aligned` vectors
     start where whole ones do, and there is a whole number of them."""
-    size = min(_size(walk, axis) for _, walk, axis in work)
+    size = min(_size(phase.space, axis) for phase, axis in work)
     if size < 2 * LANES:
         return None
     tables = list_arrays(function.tables)
@@ -92,12 +98,13 @@ def find_lanes(
     return best if best is not None and 2 * (best.last - best.first) > size else None
 
 
-def _reads_own_places(work: Sequence[tuple[Elements, Walk, int]]) -> bool:
+def _reads_own_places(work: Sequence[tuple[Phase, int]]) -> bool:
     """Whether a result may lie in memory that it is computed from: then it is computed once."""
-    for elements, walk, _ in work:
-        results = {(walk.strides[view], view.offset) for view, _ in elements.results}
+    for phase, _ in work:
+        elements, strides = phase.elements, phase.space.strides
+        results = {(strides[view], view.offset) for view, _ in elements.results}
         reads = [v.view for v in elements.values if isinstance(v, Read) and not v.view.near]
-        if any((walk.strides[view], view.offset) in results for view in reads):
+        if any((strides[view], view.offset) in results for view in reads):
             return True
     return False
 
@@ -129,7 +136,7 @@ def _find_cut(repeats: Sequence[Sequence[Repeat] | None], size: int, lanes: int 
     return _Cut(start, length) if length > 0 and None not in repeats else _Cut(size, 0)
 
 
-def _make_stage(elements: Elements, walk: Walk) -> tuple[ir.Stage, tuple[int, ...]]:
+def _make_stage(elements: Elements, space: Space) -> tuple[ir.Stage, tuple[int, ...]]:
     """The values of a kernel as those of a stage over the places that are walked, and the number
     that each has there. A tensor is read as a row of elements."""
     builder, numbers = Builder(), list[int]()
@@ -139,7 +146,7 @@ def _make_stage(elements: Elements, walk: Walk) -> tuple[ir.Stage, tuple[int, ..
             numbers.append(builder.add(ir.with_operands(value, given)))
             continue
         place = builder.constant(value.view.offset)
-        for axis, step in enumerate(walk.strides[value.view]):
+        for axis, step in enumerate(space.strides[value.view]):
             if step:
                 moved = builder.apply("mul", builder.add(ir.Index(axis)), builder.constant(step))
                 place = builder.apply("add", place, moved)
@@ -150,7 +157,7 @@ def _make_stage(elements: Elements, walk: Walk) -> tuple[ir.Stage, tuple[int, ..
             tensor = value.view.tensor if isinstance(value, Read) else _UNKNOWN
             place = builder.add(ir.Load(tensor, (place,), value.dtype))
         numbers.append(place)
-    domain = tuple(size if isinstance(size, int) else 1 for size in walk.sizes)
+    domain = tuple(size if isinstance(size, int) else 1 for size in space.extents)
     body = ir.Body(tuple(builder.instructions), 0)
     return ir.Stage("", DataType.BOOL, domain, body), tuple(numbers)
 
@@ -162,28 +169,23 @@ def _find_stretch(
     size -= cut.length
     middle = start + (size - LANES - start) // LANES // 2 * LANES
     good = np.ones(size - LANES + 1, np.bool_)
-    patterns: list[dict[int, Pattern]] = []
-    slants: list[dict[int, Slant]] = []
-    for finder in finders:
-        made = finder.choose(middle, good)
-        if made is None:
-            return None
-        patterns.append(made)
-        slants.append(finder.slant(middle, good))
+    chosen = [finder.choose(middle, good) for finder in finders]
     first, last = (start + LANES * n for n in find_longest(good[start::LANES]))
-    if first == last:
+    if first == last or None in chosen:
         return None
     more = np.flatnonzero(good[last - LANES : last])
     last += int(more[-1]) if again else 0
     first, last = cut.find_place(first), cut.find_place(last - LANES) + LANES
-    certain = tuple(finder.list_certain(first, last) for finder in finders)
-    fixed = tuple(finder.fixed for finder in finders)
-    masks = tuple(finder.masks for finder in finders)
-    return Lanes(first, last, tuple(patterns), tuple(slants), certain, fixed, masks)
+    joints = (
+        Joint(*each, finder.list_certain(first, last), finder.fixed, finder.masks)
+        for finder, each in zip(finders, chosen, strict=True)
+        if each is not None
+    )
+    return Lanes(first, last, tuple(joints))
 
 
-def _size(walk: Walk, axis: int) -> int:
-    size = walk.sizes[axis]
+def _size(space: Space, axis: int) -> int:
+    size = space.extents[axis]
     return size if isinstance(size, int) else 0
 
 
@@ -199,24 +201,16 @@ class _Apart:
     end: int
     """The end of what is read at all."""
 
-    @staticmethod
-    def make_common(vectors: int, dtype: DataType) -> _Apart:
-        """One element for all lanes, that of the first."""
-        nothing = np.zeros(vectors, np.int64)
-        return _Apart(dtype, np.zeros((vectors, LANES), np.int64), nothing, 1)
-
 
 class _Finder:
     """Looks at one piece of work: at vectors that start at each of its outputs along an axis."""
 
-    def __init__(
-        self, elements: Elements, walk: Walk, axis: int, tables: Mapping[str, Array]
-    ) -> None:
-        self._elements = elements
+    def __init__(self, phase: Phase, axis: int, tables: Mapping[str, Array]) -> None:
+        self._elements = elements = phase.elements
         self._tables = {name: table.ravel() for name, table in tables.items()}
-        self._walk = walk
+        self._space = phase.space
         self.axis = axis
-        self._stage, self._numbers = _make_stage(elements, walk)
+        self._stage, self._numbers = _make_stage(elements, phase.space)
         self._facts = IndexFacts(self._stage, self._tables)
         self._moves = [ir.Index(axis) in self._facts.dependencies[n] for n in self._numbers]
         """Whether a value depends on the axis."""
@@ -247,7 +241,7 @@ class _Finder:
         if not self._facts.known[self._numbers[number]]:
             return False
         over = self._facts.dependencies[self._numbers[number]]
-        return all(isinstance(self._walk.sizes[index.axis], int) for index in over)
+        return all(isinstance(self._space.extents[index.axis], int) for index in over)
 
     def _look(self, cut: _Cut) -> None:
         """Evaluates what is known wherever it may differ."""
@@ -257,7 +251,7 @@ class _Finder:
                 own = cut if axis == self.axis else _find_cut([self.list_repeats(axis)], size)
                 more = LANES - 1 if axis == self.axis and cut.length else 0
                 self._places[ir.Index(axis)] = own.list_places(size, more)
-        self._good = np.ones(_size(self._walk, self.axis) - cut.length - LANES + 1, np.bool_)
+        self._good = np.ones(_size(self._space, self.axis) - cut.length - LANES + 1, np.bool_)
         """The vectors whose lanes have in common all that they need to."""
         facts = IndexFacts(self._stage, self._tables, self._places)
         wanted = [
@@ -299,7 +293,7 @@ class _Finder:
         if len({fold.guard for fold in elements.folds}) > 1:
             return False
         joins, conditions = list_joins(elements), list_conditions(elements)
-        if any(self._walk.strides[view][axis] != 1 for view, _ in elements.results):
+        if any(self._space.strides[view][axis] != 1 for view, _ in elements.results):
             return False
         if any(self._moves[c] and self._known[c] is None for c in conditions):
             return False
@@ -318,7 +312,8 @@ class _Finder:
             if known is not None and isinstance(value, Read) and value.dtype.is_integer:
                 # A count or a place that a table has: one for all lanes.
                 self._keep_common(known)
-                self._apart[number] = _Apart.make_common(len(self._good), value.dtype)
+                none = np.zeros((len(self._good), LANES), np.int64)
+                self._apart[number] = _Apart(value.dtype, none, none[:, 0], 1)
             elif isinstance(value, Read | Gather):
                 if not value.view.near and not self._add_read(number, value, valid, tested):
                     return False
@@ -341,21 +336,7 @@ class _Finder:
             position = self._elements.values[number].dtype is DataType.INDEX
             if known is None or not position or not self._moves[number]:
                 continue
-            lanes = self._part(known)
-            apart = lanes - lanes[..., :1]
-            self._good &= (apart == apart[0]).all(axis=-1).all(axis=0)
-            self._slanted[number] = apart[0]
-
-    def slant(self, middle: int, good: Array) -> dict[int, Slant]:
-        """How far the lanes of positions are from the first in the vector that starts in the
-        `middle`; which others are no `good` is noted."""
-        found: dict[int, Slant] = {}
-        for number, apart in self._slanted.items():
-            lanes = apart[middle]
-            good &= (apart == lanes).all(axis=-1)
-            if lanes.any():
-                found[number] = tuple(int(n) for n in lanes)
-        return found
+            self._slanted[number] = self._measure(known)
 
     def _is_common(self, condition: int) -> bool:
         """Whether a condition is the same in all lanes, well inside."""
@@ -384,12 +365,21 @@ class _Finder:
     def _keep_common(self, known: Array) -> None:
         """Leaves out the vectors in which something is not the same in all lanes."""
         lanes = self._part(known)
-        self._good &= (lanes == lanes[..., :1]).all(axis=-1).all(axis=0)
+        self._good &= find_same(lanes, lanes[..., :1]).all(axis=-1).all(axis=0)
 
-    def choose(self, middle: int, good: Array) -> dict[int, Pattern] | None:
-        """The pattern of each read in the vector that starts in the `middle`; which others are no
-        `good` is noted. None where one takes too many loads."""
+    def choose(
+        self, middle: int, good: Array
+    ) -> tuple[dict[int, Pattern], dict[int, Slant]] | None:
+        """The pattern of each read in the vector that starts in the `middle`, and how far the lanes
+        of positions are from the first; which others are no `good` is noted. None where a read
+        takes too many loads."""
         good &= self._good
+        slants: dict[int, Slant] = {}
+        for number, apart in self._slanted.items():
+            lanes = apart[middle]
+            good &= (apart == lanes).all(axis=-1)
+            if lanes.any():
+                slants[number] = tuple(int(n) for n in lanes)
         patterns: dict[int, Pattern] = {}
         for number, apart in self._apart.items():
             lanes = apart.lanes[middle]
@@ -405,7 +395,7 @@ class _Finder:
                 return None
             # What lies between two elements that are read is in the tensor too.
             good &= apart.starts + loads.reach[1] <= apart.end
-        return patterns
+        return patterns, slants
 
     def list_certain(self, first: int, last: int) -> frozenset[int]:
         """The conditions that hold for some outputs, whatever the point."""
@@ -421,7 +411,7 @@ class _Finder:
 
     def _join(self, conditions: Sequence[int]) -> Array:
         """Where conditions hold."""
-        holds = np.ones((1,) * len(self._walk.sizes), np.bool_)
+        holds = np.ones((1,) * len(self._space.extents), np.bool_)
         for condition in conditions:
             known = self._known[condition]
             if known is not None:
@@ -432,8 +422,8 @@ class _Finder:
         """Notes how far apart the lanes of a read are; gives whether that is the same at every
         point. What is read where points are `valid` is inside; all lanes read where those
         conditions hold that are `tested`, be they valid or not."""
-        shape = [-1 if axis == self.axis else 1 for axis in range(len(self._walk.sizes))]
-        step = self._walk.strides[value.view][self.axis]
+        shape = [-1 if axis == self.axis else 1 for axis in range(len(self._space.extents))]
+        step = self._space.strides[value.view][self.axis]
         places = step * self._places[ir.Index(self.axis)].reshape(shape)
         for term, stride in value.terms if isinstance(value, Gather) else ():
             if self._moves[term]:
@@ -443,9 +433,7 @@ class _Finder:
                 places = places + stride * known
         if math.prod(np.broadcast_shapes(places.shape, valid.shape)) > _MOST_POINTS:
             return False
-        lanes = self._part(places)
-        apart = lanes - lanes[..., :1]
-        self._good &= (apart == apart[0]).all(axis=-1).all(axis=0)
+        apart = self._measure(places)
         reached, taken, read = np.broadcast_arrays(places, valid, tested)
         if not taken.any():
             return False
@@ -456,8 +444,16 @@ class _Finder:
         if self.masks:
             before = self._part(reached).min(axis=-1) < int(reached[taken].min())
             self._good &= ~(reads & before).any(axis=0)
-        self._apart[number] = _Apart(value.dtype, apart[0], starts.max(axis=0), end)
+        self._apart[number] = _Apart(value.dtype, apart, starts.max(axis=0), end)
         return True
+
+    def _measure(self, known: Array) -> Array:
+        """How far the lanes are from the first of something that is a number. Vectors in which that
+        is not the same at every point are left out."""
+        lanes = self._part(known)
+        apart = lanes - lanes[..., :1]
+        self._good &= (apart == apart[0]).all(axis=-1).all(axis=0)
+        return apart[0]
 
     def _part(self, known: Array) -> Array:
         """Something known at other points, for a vector that starts at each output, in its

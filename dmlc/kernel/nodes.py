@@ -392,6 +392,12 @@ class Kernel:
     schedule: tuple[str, ...] = ()
     """For a person: its loops, one per line."""
 
+    @property
+    def index_limits(self) -> tuple[int, int]:
+        """The least and the largest position that it computes with."""
+        half = 1 << (self.index_bits - 1)
+        return (-half, half - 1) if self.index_signed else (0, 2 * half - 1)
+
 
 # Functions -----------------------------------------------------------------------------------
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TypeAlias, TypeVar, cast, get_args
+from typing import TypeAlias
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.emit import index, operate
-
-_NODES = (*get_args(k.Expression), *get_args(k.Statement))
+from dmlc.kernel.arithmetic import index, operate
+from dmlc.kernel.rewrite import substitute
 
 _Part: TypeAlias = "tuple[list[k.Statement], k.For]"
 
@@ -63,27 +62,6 @@ def _join(first: k.For, second: k.For) -> k.For | None:
         ends = index(int(first.start.value) + int(first.stop.value) - 1)
         body = (k.Let(first.variable, operate("sub", ends, variable)), *first.body)
     else:
-        body = tuple(_rename(s, first.variable, variable) for s in first.body)
+        body = tuple(substitute(s, first.variable, variable) for s in first.body)
     both = overlap(body, second.body)
     return None if both is None else dataclasses.replace(second, body=tuple(both))
-
-
-_Node = TypeVar("_Node")
-
-
-def _rename(part: _Node, old: k.Local, new: k.Local) -> _Node:
-    """A statement, an expression or a tuple of some, with one local for another."""
-    return cast(_Node, _renamed(part, old, new))
-
-
-def _renamed(part: object, old: k.Local, new: k.Local) -> object:
-    if part == old:
-        return new
-    if isinstance(part, tuple):
-        return tuple(_renamed(p, old, new) for p in cast("tuple[object, ...]", part))
-    if not isinstance(part, _NODES):
-        return part
-    node = cast("k.Expression | k.Statement", part)
-    fields = {f.name: getattr(node, f.name) for f in dataclasses.fields(node)}
-    changed = {name: _renamed(value, old, new) for name, value in fields.items()}
-    return dataclasses.replace(node, **changed)

@@ -13,9 +13,8 @@ from collections.abc import Container, Sequence
 
 from dmlc import ir
 from dmlc.kernel.accumulate import Slot, is_positional, list_slots
-from dmlc.kernel.collapse import Walk
-from dmlc.kernel.element import Collector, Elements, Fold, Gather, Place, Read, View
-from dmlc.kernel.space import Space, arrange
+from dmlc.kernel.element import Collector, Elements, Fold, Gather, Place, Read, View, find_moving
+from dmlc.kernel.space import Space, arrange, keep_all
 from dmlc.scalars import OPERATIONS, DataType
 from dmlc.transform.passes import Member, Pass
 
@@ -61,6 +60,24 @@ class Phase:
         """Whether a guard of its folds is tested before the values of a point are computed, which
         may be reads that it protects. Other guards choose what a point adds."""
         return self.has_positions and any(f.guard is not None for f in self.elements.folds)
+
+    def find_moving(self, axis: int) -> tuple[bool, ...]:
+        """For each value whether it changes along an axis."""
+        return find_moving(self.elements, self.space.strides, axis)
+
+    def lies_together(self, axis: int) -> bool:
+        """Whether what is read and stored for neighbours along an axis lies side by side, or is the
+        same, wherever they are: then they can be computed in vectors."""
+        elements, strides = self.elements, self.space.strides
+        if elements.has_guarded_reads:
+            return False
+        if any(strides[view][axis] not in (0, 1) for view in elements.views() if not view.near):
+            return False
+        if not self.has_computed_reads:
+            return True
+        moving = self.find_moving(axis)
+        gathers = (value for value in elements.values if isinstance(value, Gather))
+        return not any(moving[number] for gather in gathers for number, _ in gather.terms)
 
     @property
     def is_kept(self) -> bool:
@@ -167,9 +184,7 @@ def store_parts(phase: Phase, folded: Space) -> tuple[Phase, ...]:
             at_hand = View(gathered.slot_name(number), slot.dtype, near, near=True)
             values.append(Read(at_hand, slot.dtype))
     store = Elements(sizes, tuple(values), tuple(results))
-    walk = Walk(sizes, {view: view.strides for view in store.views()}, packed=False)
-    space = Space(walk, tuple(range(len(sizes))))
-    return Phase(phase.elements, folded, phase.gathered), Phase(store, space)
+    return Phase(phase.elements, folded, phase.gathered), Phase(store, keep_all(store))
 
 
 def fold_parts(phase: Phase, folded: Space) -> Phase:
@@ -191,8 +206,8 @@ def fold_parts(phase: Phase, folded: Space) -> Phase:
         fold = dataclasses.replace(each.fold, value=numbers[0], guard=None, place=place)
         gathered.append(Gathered(fold, each.slots, each.stages))
     elements = Elements(sizes, tuple(values), (), tuple(g.fold for g in gathered))
-    walk = Walk(sizes, {view: view.strides for view in elements.views()}, packed=False)
-    return Phase(elements, Space(walk, tuple(range(1, len(sizes)))), tuple(gathered))
+    space = dataclasses.replace(keep_all(elements), kept=tuple(range(1, len(sizes))))
+    return Phase(elements, space, tuple(gathered))
 
 
 def _list_parts(phase: Phase, sizes: tuple[int, ...]) -> list[tuple[View, ...]]:

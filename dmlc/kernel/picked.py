@@ -6,11 +6,11 @@ Which element each lane takes is `pick`'s business.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.emit import Spread, add, index, multiply, operate
-from dmlc.transform.pick import HALF, LANES, Pattern, Patterns
+from dmlc.kernel.arithmetic import add, index, multiply, operate, widen
+from dmlc.kernel.pick import HALF, LANES, Pattern, Patterns
 
 Load = Callable[[k.Expression, int], k.Expression]
 """So many elements side by side, from a place on."""
@@ -49,28 +49,22 @@ def load_patterns(
     return lets, picked
 
 
-def spread_loads(
-    patterns: Mapping[int, Pattern], name: Callable[[str, k.Expression], k.Let]
-) -> dict[int, Spread]:
-    """For an `Emitter`, how the reads of each number go in vectors whose lanes are so far from the
-    first."""
-    return {number: _spread(pattern, name) for number, pattern in patterns.items()}
+def spread_load(
+    pattern: Pattern, first: k.Load, name: Callable[[str, k.Expression], k.Let]
+) -> tuple[list[k.Let], k.Expression]:
+    """A vector whose lanes are so far from what the load of the first reads: the steps to it, and
+    itself."""
 
+    def load(place: k.Expression, lanes: int) -> k.Expression:
+        return k.Load(first.buffer, place, k.Type(first.type.dtype, lanes))
 
-def _spread(pattern: Pattern, name: Callable[[str, k.Expression], k.Let]) -> Spread:
-    def spread(first: k.Load) -> tuple[list[k.Let], k.Expression]:
-        def load(place: k.Expression, lanes: int) -> k.Expression:
-            return k.Load(first.buffer, place, k.Type(first.type.dtype, lanes))
-
-        if pattern == tuple(range(LANES)):
-            return [], load(first.index, LANES)
-        if not any(pattern):
-            return [], load(first.index, 1)
-        alone = Patterns(0, {"": pattern})
-        lets, picked = load_patterns(alone, index(0), first.index, 0, load, name)
-        return lets, picked[""]
-
-    return spread
+    if pattern == tuple(range(LANES)):
+        return [], load(first.index, LANES)
+    if not any(pattern):
+        return [], load(first.index, 1)
+    alone = Patterns(0, {"": pattern})
+    lets, picked = load_patterns(alone, index(0), first.index, 0, load, name)
+    return lets, picked[""]
 
 
 def _shuffle(
@@ -90,7 +84,7 @@ def _shuffle(
             number, further = divmod(place - starts[half], HALF)
         lanes.append((number, half * HALF + further))
     zero = k.Literal(k.Type(whole.dtype), 0.0 if whole.dtype.is_float else 0)
-    vectors: list[k.Expression] = [*loaded, k.Broadcast(zero, whole)]
+    vectors: list[k.Expression] = [*loaded, widen(zero, whole.lanes)]
     first, *others = sorted({source for source, _ in lanes})
     made, lets = vectors[first], list[k.Let]()
     # What is not taken yet stays anything.

@@ -19,10 +19,10 @@ from dmlc.kernel.rewrite import (
     define,
     find_body,
     find_defined,
+    list_operands,
     map_expressions,
     map_operands,
     replace_body,
-    walk,
 )
 from dmlc.scalars import Array, DataType, convert
 
@@ -62,25 +62,36 @@ class _Naming:
         names, known, taken = dict(names), dict(known), dict(taken)
 
         def change(expression: k.Expression) -> k.Expression:
-            if isinstance(expression, k.Local):
-                return names[expression.name]
-            changed = map_operands(expression, change)
-            if isinstance(changed, k.Element):
-                return k.Element(self._arrays[changed.array], changed.index, changed.type)
-            return _fold(changed)
+            match expression:
+                case k.Local(name=name):
+                    return names[name]
+                case k.Literal():
+                    return expression
+                case k.Element(array=array, index=index, type=type):
+                    return k.Element(self._arrays[array], change(index), type)
+                case _:
+                    return _fold(map_operands(expression, change))
 
         made: list[k.Statement] = []
         for each in statements:
+            if isinstance(each, k.Let):
+                value, wanted = change(each.value), each.local
+                found, stays = None, self._stays(value)
+                if stays:
+                    found = value if isinstance(value, k.Local | k.Literal) else known.get(value)
+                if found is not None:
+                    names[wanted.name] = found
+                    continue
+                given = k.Local(_take(wanted.name, taken), wanted.type)
+                names[wanted.name] = given
+                self._variables.discard(given)
+                if stays:
+                    known[value] = given
+                made.append(k.Let(given, value))
+                continue
             statement = map_expressions(each, change)
             if isinstance(statement, k.Put):
-                statement = dataclasses.replace(statement, array=self._arrays[statement.array])
-            stays = isinstance(statement, k.Let) and self._stays(statement.value)
-            if isinstance(statement, k.Let) and stays:
-                value = statement.value
-                found = value if isinstance(value, k.Local | k.Literal) else known.get(value)
-                if found is not None:
-                    names[statement.local.name] = found
-                    continue
+                statement = k.Put(self._arrays[statement.array], statement.index, statement.value)
             local, body = find_defined(statement), find_body(statement)
             if local is None:
                 if body:
@@ -96,43 +107,43 @@ class _Naming:
                 statement = replace_body(statement, self.write(body, inside, known, around))
             else:
                 names[local.name] = given
-                if isinstance(statement, k.Variable):
-                    self._variables.add(given)
-                else:
-                    self._variables.discard(given)
-            if isinstance(statement, k.Let) and stays:
-                known[statement.value] = given
+                self._variables.add(given)
             made.append(statement)
         return tuple(made)
 
     def _stays(self, value: k.Expression) -> bool:
         """Whether a value is the same wherever its locals are in sight."""
-        for each in walk(value):
-            if isinstance(each, k.Element):
-                return False
-            if isinstance(each, k.Load) and each.buffer not in self._fixed:
-                return False
-            if isinstance(each, k.Local) and each in self._variables:
-                return False
+        pending = [value]
+        while pending:
+            each = pending.pop()
+            match each:
+                case k.Local():
+                    if each in self._variables:
+                        return False
+                case k.Load(buffer=buffer, index=index):
+                    if buffer not in self._fixed:
+                        return False
+                    pending.append(index)
+                case k.Element():
+                    return False
+                case _:
+                    pending += list_operands(each)
         return True
 
 
 def _fold(expression: k.Expression) -> k.Expression:
     """A literal for an expression of literals that every device computes alike."""
-    match expression:
+    match expression:  # What is most common comes first.
+        case k.Operate(operation=operation, operands=operands):
+            literals = [o for o in operands if isinstance(o, k.Literal)]
+            if operation.transcendental or len(literals) < len(operands):
+                return expression
+            values = [np.array([o.value], o.type.dtype.dtype) for o in literals]
+            with np.errstate(all="ignore"):
+                return _literal(expression, np.asarray(operation.evaluate(*values)))
         case k.Convert(operand=k.Literal(type=source, value=value), type=target):
             made = convert(np.array([value], source.dtype.dtype), target.dtype)
             return _literal(expression, made)
-        case k.Operate(operation=operation, operands=operands) if not operation.transcendental:
-            values = [
-                np.array([o.value], o.type.dtype.dtype)
-                for o in operands
-                if isinstance(o, k.Literal)
-            ]
-            if len(values) < len(operands):
-                return expression
-            with np.errstate(all="ignore"):
-                return _literal(expression, np.asarray(operation.evaluate(*values)))
         case k.Choose(condition=k.Literal(value=holds)):
             return expression.then if holds else expression.otherwise
         case _:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.emit import index, operate
+from dmlc.kernel.arithmetic import index, operate
 from dmlc.kernel.overlap import overlap
 from dmlc.scalars import DataType
 

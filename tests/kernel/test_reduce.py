@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -10,12 +12,14 @@ import pytest
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
+from dmlc.kernel.group import lower_group
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import CPU, GPU, Profile
 from dmlc.scalars import DataType
+from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import fuse
 from dmlc.transform.simplify import simplify
-from tests.kernel.lowering import lower_fusion
+from tests.kernel.lowering import lower_fusion, run
 from tests.kernel.statements import walk
 from tests.reductions import Shape, batch_norm_training_grad, every_combiner, folded_result
 
@@ -202,6 +206,44 @@ def test_more_buffers_than_one_kernel_takes_are_shared_out() -> None:
     }}"""
     kernels = lower(ir.parse(text), GPU, "hlsl")
     assert all(len(kernel.buffers) <= find_dialect("hlsl").limits.buffers for kernel in kernels)
+
+
+@pytest.mark.parametrize(("count", "combiner"), [(6, "sum"), (4, "argmax")])
+def test_states_of_pieces_are_shared_out_too(count: int, combiner: str) -> None:
+    most = 8
+    dtype = "s64" if combiner == "argmax" else "f32"
+    stages = "\n".join(
+        f"%s{n}: {dtype}[] = {combiner}[r0 < {1 << 17}] max(%x[r0], {n}.5)" for n in range(count)
+    )
+    results = ", ".join(f"%s{n}" for n in range(count))
+    function = ir.parse(f"func @f(%x: f32[{1 << 17}]) -> ({results}) {{\n{stages}\n}}")
+    limits = dataclasses.replace(find_dialect("hlsl").limits, buffers=most)
+    budget = Budget(most_buffers=most)
+    fusion = fuse(simplify(function), budget=budget)
+    kernels = [
+        kernel
+        for group in fusion.groups
+        for kernel in lower_group(fusion.function, group, GPU, limits)
+    ]
+    assert all(len(kernel.buffers) <= most for kernel in kernels)
+    run(fusion.function, tuple(kernels))
+
+
+def test_a_row_and_what_reads_it_share_a_kernel_that_has_buffers_enough() -> None:
+    given = ", ".join(f"%x{n}: f32[4, 6, 5], %y{n}: f32[6]" for n in range(5))
+    row = functools.reduce("add({}, {})".format, (f"%x{n}[i0, i1, r0]" for n in range(5)))
+    result = functools.reduce(
+        "mul({}, {})".format, ["%row[i0, r0]", *(f"%y{n}[r0]" for n in range(5))]
+    )
+    function = ir.parse(f"""func @f({given}) -> (%Z) {{
+      %row: f32[i0 < 4, i1 < 6] = sum[r0 < 5] {row}
+      %Z: f32[i0 < 4, i1 < 3] = sum[r0 < 6] {result}
+    }}""")
+    for most, groups in ((8, 2), (11, 1)):
+        fusion = fuse(function, CPU.row, Budget(most_buffers=most))
+        assert len(fusion.groups) == groups
+        kernels = lower_fusion(fusion, CPU)
+        assert all(len(kernel.buffers) <= most for kernel in kernels)
 
 
 @pytest.mark.parametrize(

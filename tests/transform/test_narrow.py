@@ -78,7 +78,9 @@ def test_conditions_that_always_hold_go() -> None:
 
 
 def test_one_place_is_no_loop() -> None:
-    assert "%Y: f32[i0 < 3, i1 < 10] = %X[i0, add(mul(i1, 2), 1)]" in str(narrowed("one_place"))
+    assert "%Y: f32[i0 < 3, i1 < 10] = add(%X[i0, add(mul(i1, 2), 1)], 0.0)" in str(
+        narrowed("one_place")
+    )
 
 
 def test_other_places_come_from_a_table() -> None:
@@ -269,3 +271,25 @@ def test_a_large_table_of_weights_is_looked_up_where_it_is_not_zero() -> None:
     assert reductions(made) == [((1, 3),)]
     values = {"x": (np.arange(600).reshape(2, 300) % 7 - 3).astype(np.float32)}
     assert find_differences(evaluate(made, values), evaluate(function, values)) == []
+
+
+def test_zeros_of_both_signs_are_two_values() -> None:
+    function = ir.parse("""func @f(%X: f32[9]) -> (%Y, %Z) {
+      %w: f32[i0 < 9] = sum[r0 < 1 where lt(i0, 0)] 1.0
+      %Y: f32[i0 < 9, i1 < 9] = select(lt(i0, 5), %w[i0], -0.0)
+      %Z: f32[i0 < 9, i1 < 9] = mul(select(lt(i0, 5), %w[i0], -0.0), %X[i1])
+    }""")
+    x = {"X": np.full(9, 2, np.float32)}
+    made = evaluate(rewrite(function), x)
+    for name, values in evaluate(function, x).items():
+        assert np.array_equal(np.signbit(made[name]), np.signbit(values)), name
+
+
+@pytest.mark.parametrize("where", ["eq(r0, 1)", "eq(r0, i0)", "le(r0, 2)"])
+def test_a_sum_of_negative_zeros_is_zero(where: str) -> None:
+    function = ir.parse(
+        f"func @f(%X: f32[3]) -> (%Y) {{ %Y: f32[i0 < 3] = sum[r0 < 3 where {where}] %X[r0] }}"
+    )
+    x = {"X": np.full(3, -0.0, np.float32)}
+    for form in (function, rewrite(function)):
+        assert not np.signbit(evaluate(form, x)["Y"]).any()

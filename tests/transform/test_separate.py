@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dmlc import ir
 from dmlc.ir.verify import verify
 from dmlc.reference import evaluate
-from dmlc.transform.separate import separate
+from dmlc.transform.factor import separate
 from tests.windows import make_windows
 
 

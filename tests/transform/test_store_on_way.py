@@ -6,7 +6,7 @@ import pytest
 
 from dmlc import ir
 from dmlc.scalars import DataType
-from dmlc.transform.budget import Budget
+from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, fuse
 from tests.reductions import Shape, folded_result
 from tests.transform.test_fuse import check_order

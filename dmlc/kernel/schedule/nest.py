@@ -21,8 +21,11 @@ from typing import TypeAlias
 from dmlc.kernel import nodes as k
 from dmlc.kernel.lanes import Lanes
 from dmlc.kernel.phases import Phase
+from dmlc.kernel.pick import Patterns
 from dmlc.scalars import DataType
-from dmlc.transform.pick import Patterns
+
+SHORT_VECTOR = 4
+"""The lanes of vectors that take what longer ones leave over."""
 
 
 class Kind(enum.Enum):
@@ -59,6 +62,10 @@ class Dim:
     def count(self) -> k.Expression:
         """The extent as an expression."""
         return self.size if isinstance(self.size, k.Scalar) else k.Literal(k.INDEX, self.size)
+
+    def count_steps(self, step: int) -> int:
+        """The steps of a loop over it; none where its extent is an argument."""
+        return -(-self.size // step) if isinstance(self.size, int) else 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +116,8 @@ class Loop:
     part: tuple[int, int] | None = None
     """The part of the dimension that is walked, where that is not all."""
     backwards: bool = False
+    rest: tuple[int, ...] = ()
+    """The shorter steps that take what whole ones leave over, before it goes one by one."""
     together: Lanes | None = None
     """Of VECTOR: which points go together though their reads lie apart. Others go one by one."""
     ahead: Dim | None = None
@@ -133,6 +142,8 @@ class Reduce:
     """Whether points come in the order of the axes, each after the one before it."""
     into: Into | None = None
     """Where the outcome is put, if not in a local."""
+    ends: bool = True
+    """Whether the outcome is at hand after it; else a second node, with nothing inside, ends it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -234,19 +245,52 @@ def inside(node: Node) -> tuple[Node, ...]:
 
 def walk(nodes: Sequence[Node]) -> Iterator[Node]:
     """Nodes and all that is inside them, outermost first."""
-    for node in nodes:
+    pending = list(reversed(nodes))
+    while pending:
+        node = pending.pop()
         yield node
-        yield from walk(inside(node))
+        pending += reversed(inside(node))
 
 
 def list_phases(node: Node) -> tuple[int, ...]:
-    """The phases whose points are inside, in order."""
-    return tuple(dict.fromkeys(n.phase for n in walk((node,)) if isinstance(n, Point)))
+    """The phases whose points are inside, or end there, in order."""
+    return tuple(dict.fromkeys(n.phase for n in walk((node,)) if isinstance(n, Point | Reduce)))
 
 
 def list_loops(nodes: Sequence[Node], dim: Dim) -> list[Loop]:
     """The loops over a dimension in some nodes, outermost first."""
     return [n for n in walk(nodes) if isinstance(n, Loop) and n.dim is dim]
+
+
+def find_shared(node: Reduce) -> list[str]:
+    """The axes along which work items share what they reduce."""
+    loops = [n for n in walk(node.body) if isinstance(n, Loop) and n.kind is Kind.LANE]
+    return [loop.name for loop in loops if loop.extent > 1]
+
+
+def roll(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
+    """The same with one step of the written out loops over a dimension."""
+    made: list[Node] = []
+    for node in nodes:
+        if not isinstance(node, Loop | Reduce | Pack):
+            made.append(node)
+            continue
+        node = dataclasses.replace(node, body=roll(node.body, dim))
+        if isinstance(node, Pack) and node.dim is dim:
+            made += node.body
+            continue
+        if isinstance(node, Loop) and node.dim is dim and node.extent:
+            node = dataclasses.replace(node, extent=1)
+        made.append(node)
+    return tuple(made)
+
+
+def in_vectors(
+    dim: Dim, lanes: int, body: tuple[Node, ...], name: str = "i", ahead: Dim | None = None
+) -> Loop:
+    """A loop in vectors, what is left over in shorter ones, and then one by one."""
+    rest = (SHORT_VECTOR,) if lanes > SHORT_VECTOR else ()
+    return Loop(dim, Kind.VECTOR, lanes, body, name, rest=rest, ahead=ahead)
 
 
 def name_kept(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:
@@ -260,7 +304,7 @@ def name_inner(phase: Phase, kept: Sequence[Dim], name: str) -> tuple[Dim, ...]:
     """The dimensions of a phase that shares the kept ones with others."""
     space = phase.space
     dims: list[Dim] = []
-    for axis, size in enumerate(space.sizes):
+    for axis in range(len(space.extents)):
         if axis in space.kept:
             dims.append(kept[space.kept.index(axis)])
             continue
@@ -268,17 +312,25 @@ def name_inner(phase: Phase, kept: Sequence[Dim], name: str) -> tuple[Dim, ...]:
         place = space.inner.index(axis)
         own = f"i{axis}" if name == "i" else name + (str(place) if place else "")
         numbered = None if piece is None else (kept[space.kept.index(piece.number)], piece.size)
-        dims.append(Dim(own, size, piece=numbered))
+        dims.append(Dim(own, space.sizes[axis], piece=numbered))
     return tuple(dims)
 
 
-def nest_serial(number: int, phase: Phase, dims: Sequence[Dim]) -> Node:
-    """A phase's loops over the points of one output, in the order of the axes: what is reduced is
-    reduced one after the other."""
-    node: Node = Point(number)
-    for axis in reversed(phase.space.inner):
-        node = Loop(dims[axis], Kind.LOOP, 1, (node,), dims[axis].name)
-    return Reduce(number, (node,), serial=True) if phase.gathered else node
+def nest_serial(
+    phases: Sequence[Phase], kept: Sequence[Dim]
+) -> tuple[tuple[tuple[Dim, ...], ...], tuple[Node, ...]]:
+    """The dimensions of phases that share the kept ones, and their loops over the points of one
+    output, in the order of the axes: what is reduced is reduced one after the other."""
+    dims: list[tuple[Dim, ...]] = []
+    nodes: list[Node] = []
+    for number, phase in enumerate(phases):
+        own = name_inner(phase, kept, "k" if phase.gathered else "i")
+        node: Node = Point(number)
+        for axis in reversed(phase.space.inner):
+            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
+        dims.append(own)
+        nodes.append(Reduce(number, (node,), serial=True) if phase.gathered else node)
+    return tuple(dims), tuple(nodes)
 
 
 def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:
@@ -289,20 +341,19 @@ def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:
 
 def share_blocks(
     parts: Sequence[tuple[Dim, int]],
-    run: int,
+    most: int,
     body: tuple[Node, ...],
-    *,
-    interleaved: bool = False,
-) -> tuple[Node, ...]:
-    """Loops over the steps of some dimensions: work groups take `run` of them each."""
-    blocks = math.prod(-(-d.size // step) for d, step in parts if isinstance(d.size, int))
-    block = Dim("block", blocks, tuple(parts))
+) -> tuple[tuple[Node, ...], int]:
+    """Loops over the steps of some dimensions, of which work groups take so many each at most; and
+    how many they take."""
+    blocks = math.prod(dim.count_steps(step) for dim, step in parts)
+    block, run = Dim("block", blocks, tuple(parts)), min(max(1, most), blocks)
+    name = "block"
     if 1 < run < blocks:
-        loop = Loop(block, Kind.LOOP, 1, body, "block", interleaved=interleaved)
-        return (Loop(block, Kind.GROUP, run, (loop,), "begin"),)
-    if run == blocks > 1:
-        body = (Loop(block, Kind.LOOP, 1, body, "block"),)
-    return (Loop(block, Kind.GROUP, max(run, 1), body, "block"),)
+        body, name = (Loop(block, Kind.LOOP, 1, body, name),), "begin"
+    elif run == blocks > 1:
+        body = (Loop(block, Kind.LOOP, 1, body, name),)
+    return (Loop(block, Kind.GROUP, max(run, 1), body, name),), run
 
 
 def _describe(

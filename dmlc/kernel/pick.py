@@ -17,9 +17,9 @@ import numpy as np
 
 from dmlc.ir import Function, Load, Stage
 from dmlc.ir.index import find_longest
+from dmlc.kernel.unroll import Terms, list_terms
 from dmlc.scalars import Array
-from dmlc.transform.separate import list_factors
-from dmlc.transform.unroll import Terms, list_terms
+from dmlc.transform.factor import list_factors
 
 LANES = 8
 """Outputs that are computed at once."""
@@ -108,26 +108,27 @@ def pick(function: Function, stage: Stage, row: str) -> Picks | None:
     terms = list_terms(function, stage, axis)
     if terms is None or stage.body.dtype.bytes != 4 or len(terms.holds) < 2 * LANES:
         return None
-    loads = [n for n, i in enumerate(stage.body.instructions) if _reads(i, row)]
-    size = _find_size(function, row)
-    if not loads or size is None:
+    body, made = stage.body.instructions, function.stage(row)
+    loads = [n for n, i in enumerate(body) if isinstance(i, Load) and i.tensor == row]
+    size = None if made is None else made.domain[-1]
+    if not loads or not isinstance(size, int):
         return None
     zeros = _takes_zeros(terms, loads)
     patterns: dict[Pattern, str] = {}
     at_hand: dict[tuple[int, tuple[int, ...]], str] = {}
     steps: set[int] = set()
     good = np.ones(-(-len(terms.holds) // LANES), np.bool_)
-    for number, point in itertools.product(loads, _list_points(terms)):
+    for number, point in itertools.product(loads, terms.points):
         places = _find_places(terms, number)
         if places is None:
             return None
-        seen = _find_pattern(places[(..., *point)], terms.holds[(..., *point)])
+        taken, holds = places[(..., *point)], terms.holds[(..., *point)]
+        seen = _find_pattern(taken, holds)
         if seen is None:
             return None
         pattern, step = seen
         steps.add(step)
-        good &= _list_good(pattern, step, places[(..., *point)], terms.holds[(..., *point)],
-                           size if zeros else None)  # fmt: skip
+        good &= _list_good(pattern, step, taken, holds, size if zeros else None)
         at_hand[number, point] = patterns.setdefault(pattern, f"{row}{PICKED}{len(patterns)}")
     stretch = find_longest(good)
     if len(steps) != 1 or 2 * (stretch[1] - stretch[0]) <= len(good):
@@ -139,26 +140,6 @@ def pick(function: Function, stage: Stage, row: str) -> Picks | None:
     found = Patterns(steps.pop(), named)
     last = min(last, len(terms.holds))
     return Picks(first, last, written, found) if found.is_worth_it else None
-
-
-def _reads(instruction: object, row: str) -> bool:
-    return isinstance(instruction, Load) and instruction.tensor == row
-
-
-def _find_size(function: Function, row: str) -> int | None:
-    stage = function.stage(row)
-    size = None if stage is None else stage.domain[-1]
-    return size if isinstance(size, int) else None
-
-
-def _list_points(terms: Terms) -> list[tuple[int, ...]]:
-    """The points that are folded anywhere."""
-    inner = terms.holds.shape[1:]
-    return [
-        point
-        for point in itertools.product(*(range(n) for n in inner))
-        if terms.holds[(..., *point)].any()
-    ]
 
 
 def _takes_zeros(terms: Terms, loads: list[int]) -> bool:

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlc import ir
+from dmlc.ir.builder import Builder
+from dmlc.ir.floor import FloorForm, fit_clamped, fit_floor
 from dmlc.ir.index import evaluate_positions
 from dmlc.scalars import Array, DataType
-from dmlc.transform.closed_form import FloorForm, fit_clamped, fit_floor
-from dmlc.transform.simplify import Builder
 
 PLACES = np.arange(23)
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.ir import Apply, Cast, Constant, Instruction, Select, operands, value_type
+from dmlc.ir.nodes import Apply, Cast, Constant, Instruction, Select, operands, value_type
 from dmlc.scalars import Array, DataType, convert
 
 Values: TypeAlias = Sequence[Instruction]
@@ -104,7 +104,33 @@ def cancel_unary(instruction: Instruction, values: Values) -> int | None:
     return instruction.operands[0] if instruction.operation.name in _IDEMPOTENT else None
 
 
+_ALL_ONES = math.nan
+"""Stands in the tables below for the whole number whose bits are all set."""
+
+_NEUTRAL = {
+    "mul": 1, "add": -0.0, "bit_or": 0, "bit_xor": 0, "bit_and": _ALL_ONES, "and": True, "or": False
+}  # fmt: skip
+"""What changes nothing on either side of an operation."""
+
+_RIGHT_NEUTRAL = {"div": 1, "sub": 0.0, "shift_left": 0, "shift_right": 0}
+"""What changes nothing on the right of one."""
+
+_ABSORBING = {"mul": 0, "bit_and": 0, "bit_or": _ALL_ONES, "and": False, "or": True}
+"""What an operation on whole numbers or booleans comes to with it on either side."""
+
 _SAME = ("min", "max", "and", "or", "bit_and", "bit_or")
+
+
+def _is_constant(value: Instruction, wanted: float | None) -> bool:
+    """Whether a value is a number of the tables. The zeros of floats are told apart by their
+    signs."""
+    if wanted is None or not isinstance(value, Constant):
+        return False
+    if wanted is _ALL_ONES:
+        limits = np.iinfo(value.dtype.dtype)
+        return value.value == (-1 if limits.min < 0 else limits.max)
+    signed = value.dtype.is_float and math.copysign(1, value.value) != math.copysign(1, wanted)
+    return value.value == wanted and not signed
 
 
 def drop_neutral(instruction: Instruction, values: Values) -> int | None:
@@ -115,53 +141,12 @@ def drop_neutral(instruction: Instruction, values: Values) -> int | None:
         return None
     left, right = instruction.operands
     name = instruction.operation.name
-    if _is_neutral(name, values[right]) or _is_right_neutral(name, values[right]):
+    neutral = _NEUTRAL.get(name)
+    if _is_constant(values[right], _RIGHT_NEUTRAL.get(name, neutral)):
         return left
-    if _is_neutral(name, values[left]):
+    if _is_constant(values[left], neutral):
         return right
     return left if name in _SAME and left == right else None
-
-
-def _is_neutral(name: str, value: Instruction) -> bool:
-    """Whether a value changes nothing on either side of an operation."""
-    if not isinstance(value, Constant):
-        return False
-    match name:
-        case "mul":
-            return value.value == 1
-        case "add":
-            zero = value.value == 0
-            return zero and (not value.dtype.is_float or math.copysign(1, value.value) < 0)
-        case "bit_or" | "bit_xor":
-            return value.value == 0
-        case "bit_and":
-            return value == _all_ones(value.dtype)
-        case "and" | "or":
-            return value.value is (name == "and")
-        case _:
-            return False
-
-
-def _is_right_neutral(name: str, value: Instruction) -> bool:
-    """Whether a value changes nothing on the right of an operation."""
-    if not isinstance(value, Constant):
-        return False
-    match name:
-        case "div":
-            return value.value == 1
-        case "sub":
-            zero = value.value == 0
-            return zero and (not value.dtype.is_float or math.copysign(1, value.value) > 0)
-        case "shift_left" | "shift_right":
-            return value.value == 0
-        case _:
-            return False
-
-
-def _all_ones(dtype: DataType) -> Constant:
-    """The integer whose bits are all set."""
-    limits = np.iinfo(dtype.dtype)
-    return Constant(dtype, -1 if limits.min < 0 else int(limits.max))
 
 
 def absorb(instruction: Instruction, values: Values) -> Instruction | None:
@@ -177,25 +162,11 @@ def absorb(instruction: Instruction, values: Values) -> Instruction | None:
     if left == right and name in ("sub", "bit_xor"):
         return Constant(dtype, 0)
     for number in (left, right):
-        value = values[number]
-        if isinstance(value, Constant) and _absorbs(name, value):
-            return value
+        if _is_constant(values[number], _ABSORBING.get(name)):
+            return values[number]
     if name == "mod" and values[right] == Constant(dtype, 1):
         return Constant(dtype, 0)
     return None
-
-
-def _absorbs(name: str, value: Constant) -> bool:
-    """Whether an operation with this value on either side gives this value."""
-    match name:
-        case "mul" | "bit_and":
-            return value.value == 0
-        case "bit_or":
-            return value == _all_ones(value.dtype)
-        case "and" | "or":
-            return value.value is (name == "or")
-        case _:
-            return False
 
 
 _HOLDS_OF_ITSELF = {"eq": True, "le": True, "ge": True, "ne": False, "lt": False, "gt": False}

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from dmlc import ir
 from dmlc.ir.verify import verify
+from dmlc.kernel.unroll import unroll
 from dmlc.reference import evaluate
+from dmlc.transform.factor import separate
 from dmlc.transform.narrow import narrow
-from dmlc.transform.separate import separate
 from dmlc.transform.simplify import simplify
-from dmlc.transform.unroll import unroll
 from tests.windows import make_windows
 
 
@@ -50,6 +50,22 @@ def test_every_second_window_is_longer() -> None:
     terms = [len(stage.body.loads()) for stage in stretch.stages]
     assert (stretch.first, stretch.last, terms) == (0, 20, [2, 1])
     assert unroll(function, function.stages[0], 0, longest_period=1) is None
+
+
+def test_zeros_of_both_signs_are_two_values() -> None:
+    signs = "-0.0, " * 10 + ", ".join(["0.0"] * 10)
+    function = ir.parse(f"""
+        func @f(%x: f32[20]) -> (%y) {{
+          table %w: f32[20] = {{{signs}}}
+          %y: f32[i0 < 20] = max[r0 < 1] mul(%w[i0], %x[i0])
+        }}""")
+    stretch = unroll(function, function.stages[0], 0)
+    assert stretch is not None
+    stages = tuple(dataclasses.replace(s, name="y") for s in stretch.stages)
+    made = dataclasses.replace(function, stages=stages)
+    x = {"x": np.full(20, 3, np.float32)}
+    found, wanted = (evaluate(f, x)["y"] for f in (made, function))
+    assert np.array_equal(np.signbit(found), np.signbit(wanted[stretch.first : stretch.last]))
 
 
 def test_the_period_is_the_one_in_which_positions_are_even() -> None:

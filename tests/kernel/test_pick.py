@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from dmlc import ir
 from dmlc.ir.verify import verify
+from dmlc.kernel.pick import HALF, LANES, Picks, pick
 from dmlc.reference import evaluate
+from dmlc.transform.factor import separate
 from dmlc.transform.narrow import narrow
-from dmlc.transform.pick import HALF, LANES, Picks, pick
-from dmlc.transform.separate import separate
 from dmlc.transform.simplify import simplify
 from tests.windows import make_windows
 

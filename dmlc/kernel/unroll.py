@@ -28,9 +28,9 @@ from dmlc.ir import (
     Stage,
     value_type,
 )
+from dmlc.ir.builder import Builder
 from dmlc.ir.index import IndexFacts, find_longest, list_arrays
-from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity
-from dmlc.transform.simplify import Builder
+from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, find_same
 
 _MOST_TERMS = 16
 """Points written out, at most."""
@@ -67,6 +67,12 @@ class Terms:
     def stage(self) -> Stage:
         return self.facts.stage
 
+    @property
+    def points(self) -> list[tuple[int, ...]]:
+        """Those that are folded anywhere."""
+        every = itertools.product(*(range(n) for n in self.holds.shape[1:]))
+        return [point for point in every if self.holds[(..., *point)].any()]
+
     def find_first(self, *, signed_zeros: bool) -> bool | int | float:
         """What the fold starts from; without `signed_zeros` a sum may start from a negative one,
         which no addition shows."""
@@ -99,7 +105,7 @@ class Terms:
         rows = np.asarray(places)
         positions = {i for load in body.loads() for i in load.indices}
         uneven = 0
-        for point in itertools.product(*(range(n) for n in self.holds.shape[1:])):
+        for point in self.points:
             passes = self.holds[(rows, *point)]
             if not passes.any():
                 continue
@@ -202,7 +208,7 @@ def _write_line(
     steps."""
     dtype = value_type(instruction)
     right = values[passes]
-    if np.ptp(right) == 0:
+    if find_same(right, right[:1]).all():
         return builder.add(Constant(dtype, right[0].item()))
     steps = np.diff(values)
     if dtype is not DataType.INDEX or np.ptp(steps) != 0:

@@ -11,8 +11,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from dmlc.ir.builder import Builder
 from dmlc.scalars import Array
-from dmlc.transform.simplify import Builder
 
 _MOST_DIVISOR = 16
 """Divisors tried, besides those that the sequence's length suggests."""
