@@ -34,8 +34,9 @@ from dmlc.inspection.report import (
 from dmlc.inspection.turns import weigh_stretches
 from dmlc.inspection.work import count_work
 from dmlc.kernel import nodes as k
+from dmlc.kernel.counts import Steps
 from dmlc.kernel.slow import count_points
-from dmlc.kernel.steps import Steps, count_steps
+from dmlc.kernel.steps import count_steps
 from dmlc.parameters import expect_items, expect_text
 from dmlc.pipeline import compile, make_kernels
 from dmlc.report import list_kernel_moves

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from dmlc.inspection.listing import Kind, Listing, Stretch
-from dmlc.kernel.steps import Body, Loop, Rarity
+from dmlc.kernel.counts import Body, Loop, Rarity
 
 _MOST_UNROLLED = 64
 """Turns that a compiler unrolls unasked, at most."""

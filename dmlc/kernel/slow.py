@@ -16,7 +16,8 @@ import numpy as np
 from dmlc import ir
 from dmlc.ir.index import IndexFacts, list_arrays
 from dmlc.kernel import nodes as k
-from dmlc.kernel.steps import Steps, count_steps
+from dmlc.kernel.counts import Steps
+from dmlc.kernel.steps import count_steps
 from dmlc.scalars import Array
 from dmlc.source import Diagnostic, Note
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -23,6 +23,7 @@ import numpy as np
 from dmlc import ir
 from dmlc.ir.index import list_arrays
 from dmlc.kernel import nodes as k
+from dmlc.kernel.counts import RARE, Access, Body, Loop, Rarity, Steps, merge_bodies
 from dmlc.kernel.rewrite import list_expressions, list_operands
 from dmlc.scalars import Array, DataType
 
@@ -36,93 +37,6 @@ _MOST_LANES = 4096
 _MOST_TURNS = 40
 _Value: TypeAlias = Array | None
 """A value of each lane, or of all; None where it is not known."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Access:
-    """A load or a store of a buffer, as the kernel writes it."""
-
-    buffer: str
-    bytes: int
-    """What a lane reads or writes at once."""
-    written: bool
-    count: float
-    """How often a work item does it, on average."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rarity:
-    """What a condition lets few waves come to, such as those at the end of a tensor."""
-
-    often: float
-    """The part of the waves in the body around that come to it."""
-    loads: int
-    stores: int
-
-
-RARE = 1 / 16
-"""Waves that come to what is rare: this part at most."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Body:
-    """Statements, the loops among them in order; what is in conditions belongs to it."""
-
-    accesses: tuple[Access, ...] = ()
-    barriers: int = 0
-    shared: int = 0
-    """Reads and writes of arrays that a group shares."""
-    loops: tuple[Loop, ...] = ()
-    rarities: tuple[Rarity, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Loop:
-    """A loop in a body."""
-
-    turns: float
-    """Of a wave each time it is in the body around, on average: none where a condition keeps it
-    out, else as many as its last lane does."""
-    fixed: int | None
-    """Its turns, where that is the same number in every work item, written in the kernel."""
-    unrolled: bool
-    """Whether the output language is asked to unroll it."""
-    body: Body
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Steps:
-    """What a launch does."""
-
-    groups: int
-    working: int
-    """Those of them that have something to do: others fill up a row of groups."""
-    group_size: int
-    body: Body
-    longest: float | None
-    """The steps of the work item that does most; None where elements of tensors decide."""
-    total: float | None
-    """Those of all."""
-    sector_bytes: float
-    """What the cache of all groups moves for loads and stores."""
-
-    @property
-    def threads(self) -> int:
-        """The work items of groups that have something to do."""
-        return self.working * self.group_size
-
-    def accesses(self) -> Iterator[Access]:
-        """All loads and stores."""
-        pending = [self.body]
-        while pending:
-            body = pending.pop()
-            yield from body.accesses
-            pending += (loop.body for loop in body.loops)
-
-    @property
-    def loads(self) -> float:
-        """Elements that all work items load, how often each."""
-        return self.threads * sum(a.count for a in self.accesses() if not a.written)
 
 
 def count_steps(kernel: k.Kernel, tables: Sequence[ir.Table] = ()) -> Steps | None:
@@ -314,7 +228,7 @@ class _Sample:
             touched = self._take_touched()
             self._sectors += often * self._count_fresh(touched, before)
             before = touched
-        return _merge_bodies(bodies), steps
+        return merge_bodies(bodies), steps
 
     def _count_middle(
         self, loop: k.For | k.Halve, run: _Turns, who: Array, times: Array
@@ -491,30 +405,3 @@ def _take_out(numbers: Array, others: Array) -> Array:
         return numbers
     place = np.minimum(np.searchsorted(others, numbers), others.size - 1)
     return numbers[others[place] != numbers]
-
-
-def _merge_bodies(bodies: Sequence[tuple[Body, float]]) -> Body:
-    """What a body is in all turns together, each with the part of the lanes that take it."""
-    first, *others = [body for body, _ in bodies]
-    if not others:
-        return first
-    shares = np.array([share for _, share in bodies]) / max(1e-30, sum(s for _, s in bodies))
-    accesses = tuple(
-        dataclasses.replace(first.accesses[n], count=sum(b.accesses[n].count for b, _ in bodies))
-        for n in range(len(first.accesses))
-    )
-    loops = tuple(
-        dataclasses.replace(
-            first.loops[n],
-            turns=float(
-                sum(s * b.loops[n].turns for (b, _), s in zip(bodies, shares, strict=True))
-            ),
-            body=_merge_bodies([(b.loops[n].body, share) for b, share in bodies]),
-        )
-        for n in range(len(first.loops))
-    )
-    # What is rare in one turn may be common in another, and is then not rare.
-    alike = {len(body.rarities) for body, _ in bodies} == {len(first.rarities)}
-    return dataclasses.replace(
-        first, accesses=accesses, loops=loops, rarities=first.rarities if alike else ()
-    )

@@ -12,7 +12,7 @@ from dmlc.inspection.listing import Instruction, Kind, Listing, Stretch
 from dmlc.inspection.machine import MachineKernel
 from dmlc.inspection.radv import read_kernel
 from dmlc.inspection.turns import weigh_stretches
-from dmlc.kernel.steps import Access, Body, Loop, Rarity
+from dmlc.kernel.counts import Access, Body, Loop, Rarity
 from dmlc.source import UnsupportedError
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "inspection"

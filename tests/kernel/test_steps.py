@@ -6,8 +6,9 @@ import pytest
 
 import dmlc
 from dmlc import ir
+from dmlc.kernel.counts import RARE, Rarity, Steps
 from dmlc.kernel.parse import parse_kernel
-from dmlc.kernel.steps import RARE, Rarity, Steps, count_steps
+from dmlc.kernel.steps import count_steps
 from dmlc.pipeline import make_kernels
 
 
