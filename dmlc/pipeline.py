@@ -22,6 +22,7 @@ from dmlc.kernel.json import kernel_to_json
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Limits, Profile, find_profile
+from dmlc.kernel.slow import find_slow
 from dmlc.parameters import expect_flag, expect_text
 from dmlc.program import Program
 from dmlc.report import Report, count_unfused, find_origins, make_report
@@ -173,15 +174,19 @@ def _render(
     root_signature: bool = True,
 ) -> Program:
     """The program of a function as it was bound, from the kernels of each group."""
-    return render(
+    made = tuple(kernel for of_group in kernels for kernel in of_group)
+    program = render(
         fusion.function,
-        tuple(kernel for made in kernels for kernel in made),
+        made,
         dialect,
         shape,
         root_signature=root_signature,
         origins=find_origins(fusion, kernels),
         unfused=count_unfused(function),
     )
+    # Few work items with much to do each are what a CPU wants.
+    slow = find_slow(fusion.function, made) if shape.group_size > 1 else ()
+    return dataclasses.replace(program, warnings=slow) if slow else program
 
 
 def _fuse(rewritten: Function, dialect: Dialect, shape: Profile) -> Fusion:

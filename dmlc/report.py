@@ -14,6 +14,7 @@ from typing import Any
 from dmlc.ir import Function
 from dmlc.kernel.nodes import Access, Buffer, Kernel
 from dmlc.program import Origin, Program, Unfused
+from dmlc.source import Diagnostic
 from dmlc.transform.fuse import Fusion, Group
 from dmlc.transform.traffic import Move, add_moves, count_bytes, list_moves, total
 
@@ -66,6 +67,8 @@ class Report:
     """The function that was compiled, with the stages of `before`."""
     fusion: Fusion
     """What `after` was made of."""
+    warnings: tuple[Diagnostic, ...] = ()
+    """What the kernels do slowly."""
 
     def traffic(self) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
         """The bytes read and written in all, before and after."""
@@ -103,7 +106,9 @@ def make_report(
         after.append(Work(group.stages, group.inlined, near, own, reason, moves))
     scratch = tuple(Scratch(t.name, t.bytes, t.offset, t.lifetime) for t in program.scratch)
     peak = program.peak_scratch
-    return Report(function.name, before, tuple(after), scratch, peak, function, fusion)
+    return Report(
+        function.name, before, tuple(after), scratch, peak, function, fusion, program.warnings
+    )
 
 
 def find_origins(fusion: Fusion, kernels: Sequence[Sequence[Kernel]]) -> list[Origin]:

@@ -27,6 +27,7 @@ COMMANDS = {
     "ir": "Print the tensor IR of an operator.",
     "graph": "Show what fusion makes of a graph: a picture, DOT or text.",
     "compile": "Compile an operator to HLSL, OpenCL or WGSL, with a manifest.",
+    "inspect": "Show what each kernel is on a GPU, without one.",
     "run": "Run an operator on arrays.",
     "compare": "Compare two arrays, such as what two devices gave.",
     "devices": "List the devices that programs can run on.",
