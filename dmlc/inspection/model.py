@@ -185,11 +185,11 @@ def count_resident(demand: Demand, device: Device) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reread:
-    """Inputs that a fold reads, and that are needed again once it is done."""
+    """Inputs that a reduction reads, and that are needed again once it is done."""
 
     bytes: int
     slice_bytes: int
-    """Those of them that one result of the fold is made of."""
+    """Those of them that one result of the reduction is made of."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class Work:
 
 
 NEAR_BYTES = 1 << 16
-"""What a group can hold between a fold and the use of its result."""
+"""What a group can hold between a reduction and the use of its result."""
 
 
 def count_bytes(work: Work, device: Device) -> int:

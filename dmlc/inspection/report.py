@@ -70,7 +70,7 @@ class InspectedKernel:
     outputs: int
     """Elements of the largest tensor that it writes."""
     points: int
-    """Those of its largest stage: of its domain, times what each element folds."""
+    """Those of its largest stage: of its domain, times what each element reduces."""
     steps: float | None
     """Loads, and turns of loops without any, of the thread that has most; None where elements of
     tensors decide."""

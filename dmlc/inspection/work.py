@@ -47,9 +47,9 @@ def _find_rereads(function: ir.Function) -> tuple[Reread, ...]:
     """The inputs that some stage needs both as they are and folded over."""
     tensors = function.tensors()
     direct: dict[str, frozenset[str]] = {p.name: frozenset([p.name]) for p in function.parameters}
-    """The inputs whose elements each tensor is made of with no fold between."""
+    """The inputs whose elements each tensor is made of with no reduction between."""
     folded: dict[str, dict[str, int]] = {}
-    """Those with a fold between, and the bytes that one result of it is made of."""
+    """Those with a reduction between, and the bytes that one result of it is made of."""
     found: dict[str, int] = {}
     for stage in function.stages:
         read = dict.fromkeys(load.tensor for load in stage.body.loads())

@@ -95,12 +95,12 @@ def _warn_of_dense(stage: ir.Stage, needed: float) -> Diagnostic:
 
 
 def count_points(stage: ir.Stage) -> int:
-    """The points of a stage: of its domain, times those that each of them folds."""
+    """The points of a stage: of its domain, times those that each of them reduces."""
     return math.prod(e for e in stage.domain if isinstance(e, int)) * count_reduced(stage)
 
 
 def count_reduced(stage: ir.Stage) -> int:
-    """The points that each element of a stage folds."""
+    """The points that each element of a stage reduces."""
     axes = () if stage.reduction is None else stage.reduction.axes
     return math.prod(extent for _, extent in axes if isinstance(extent, int))
 

@@ -158,7 +158,7 @@ class _Sample:
                     self._values[local.name] = self._evaluate(value)
                 case k.Assign(local=local, value=value):
                     self._values[local.name] = self._merge(who, value, local)
-                case k.Put(array=array):
+                case k.StoreLocal(array=array):
                     found.shared += array in self._shared
                 case k.Barrier():
                     found.barriers += 1
@@ -173,7 +173,7 @@ class _Sample:
                     body, inner = self._count(then, inside, times)
                     found.add(body, self._average_waves(inside, inside))
                     steps += np.where(inside, inner, 0)
-                case k.For() | k.Halve() if not self._is_second:
+                case k.For() | k.TreeLoop() if not self._is_second:
                     loop, inner = self._count_loop(statement, who, times)
                     found.loops.append(loop)
                     steps += inner
@@ -181,7 +181,7 @@ class _Sample:
                     pass
         return found.body(), steps
 
-    def _count_loop(self, loop: k.For | k.Halve, who: Array, times: Array) -> tuple[Loop, Array]:
+    def _count_loop(self, loop: k.For | k.TreeLoop, who: Array, times: Array) -> tuple[Loop, Array]:
         """A loop, and the steps of each lane that goes through it once."""
         run = self._read_turns(loop)
         outside, around, budget = self._inside, self._touched, self._budget
@@ -196,8 +196,8 @@ class _Sample:
         unrolled = isinstance(loop, k.For) and loop.unroll
         return Loop(average, run.fixed, unrolled, body), steps
 
-    def _read_turns(self, loop: k.For | k.Halve) -> _Turns:
-        if isinstance(loop, k.Halve):
+    def _read_turns(self, loop: k.For | k.TreeLoop) -> _Turns:
+        if isinstance(loop, k.TreeLoop):
             fixed = max(loop.start, 0).bit_length()
             return _Turns(np.full(self._lanes, fixed), np.array([loop.start]), 0, fixed)
         start, stop = self._evaluate(loop.start), self._evaluate(loop.stop)
@@ -212,7 +212,7 @@ class _Sample:
         return _Turns(turns, start, loop.step, fixed)
 
     def _count_turns(
-        self, loop: k.For | k.Halve, run: _Turns, turns: range, who: Array, times: Array
+        self, loop: k.For | k.TreeLoop, run: _Turns, turns: range, who: Array, times: Array
     ) -> tuple[Body, Array]:
         """The body of a loop all of whose turns are looked at."""
         steps = np.zeros(self._lanes)
@@ -231,7 +231,7 @@ class _Sample:
         return merge_bodies(bodies), steps
 
     def _count_middle(
-        self, loop: k.For | k.Halve, run: _Turns, who: Array, times: Array
+        self, loop: k.For | k.TreeLoop, run: _Turns, who: Array, times: Array
     ) -> tuple[Body, Array]:
         """The body of a loop one of whose turns stands for all."""
         middle = np.maximum(run.turns - 1, 0) // 2
@@ -275,7 +275,7 @@ class _Sample:
     def _look(self, node: k.Expression, who: Array, times: Array, found: _Found) -> Array:
         """Notes what an expression reads, and gives the loads of each lane."""
         steps = np.zeros(self._lanes)
-        if isinstance(node, k.Choose):
+        if isinstance(node, k.Select):
             steps += self._look(node.condition, who, times, found)
             holds = self._evaluate(node.condition)
             chosen = None if holds is None else holds.astype(np.bool_)
@@ -291,7 +291,7 @@ class _Sample:
             size = self._buffers[node.buffer] * node.type.lanes
             found.accesses.append(self._access(node.buffer, node.index, size, False, who, times))
             steps += who
-        elif isinstance(node, k.Element):
+        elif isinstance(node, k.LoadLocal):
             found.shared += node.array in self._shared
         return steps
 
@@ -345,7 +345,7 @@ class _Sample:
                 if operands[0].type.dtype is DataType.BOOL:
                     known = [v.astype(np.bool_) for v in known]
                 return np.asarray(operation.evaluate(*known))
-            case k.Choose():
+            case k.Select():
                 holds = self._evaluate(node.condition)
                 then, otherwise = self._evaluate(node.then), self._evaluate(node.otherwise)
                 if holds is None or then is None or otherwise is None:

@@ -10,8 +10,8 @@ import pytest
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.ir.repeat import Repeat
-from dmlc.kernel import vectorize
 from dmlc.kernel import nodes as k
+from dmlc.kernel import vectorize
 from dmlc.kernel.schedule import CPU
 from dmlc.pipeline import make_kernels, rewrite
 from dmlc.transform.fuse import fuse
