@@ -132,7 +132,7 @@ def count_unfused(function: Function) -> Unfused:
 
 def list_kernel_moves(function: Function, kernel: Kernel) -> tuple[Move, ...]:
     """The bytes that a kernel of a function reads and writes, by tensor. What several of its
-    passes read counts for each; what it has at hand takes no memory, nor what it computes."""
+    passes read counts for each; what stays in registers takes no memory, nor what it computes."""
     tensors = function.tensors()
     read = {b.name for b in kernel.buffers if b.access is not Access.WRITE}
     moves = [

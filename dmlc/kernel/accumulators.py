@@ -19,8 +19,8 @@ from dmlc.scalars import DataType
 
 
 class Frame:
-    """One kernel in the making: its names, its arrays, and the values at hand so far. Whole vectors
-    have so many `lanes`."""
+    """One kernel in the making: its names, its arrays, and the values in registers so far. Whole
+    vectors have so many `lanes`."""
 
     def __init__(self, names: Names, lanes: int) -> None:
         self.names = names
@@ -305,7 +305,7 @@ def join_items(
 
 
 def have_at_hand(frame: Frame, state: Accumulators, body: list[k.Statement]) -> None:
-    """Has the outcome at hand from here on: the accumulators, and the reductions they are."""
+    """Makes the outcome known from here on: the accumulators, and the reductions they are."""
     if state.arrays:
         for each, arrays in state.pair():
             _have_arrays(frame, each, arrays)
@@ -335,5 +335,5 @@ def _have_arrays(frame: Frame, each: Accumulator, arrays: Arrays) -> None:
 
 
 def always(value: k.Expression) -> Near:
-    """One value, at hand everywhere."""
+    """One value, wherever it is read."""
     return lambda place, lanes: value

@@ -31,8 +31,8 @@ class View:
     strides: tuple[int, ...]
     offset: int = 0
     local: bool = False
-    """Whether the kernel has it at hand, in locals or arrays: an earlier pass made it. Then a
-    stride says no more than whether the value changes along a dimension, except in a row."""
+    """Whether it is in registers or private arrays, and not in memory: an earlier pass made it.
+    Then a stride says no more than whether the value changes along a dimension, except in a row."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -354,12 +354,12 @@ class Collector:
         return self._reductions.setdefault(reduction, len(self._reductions))
 
     def add_copy(self, name: str, axes: Mapping[ir.Index, int]) -> None:
-        """Stores a reduction that is at hand."""
+        """Stores a reduction whose value is known."""
         stage = _find_stage(self._function, name)
         self._results.append((self._view(stage, axes), self.add_near(name, stage.dtype)))
 
     def add_near(self, name: str, dtype: DataType) -> int:
-        """A value at hand."""
+        """A value in a register or a private array."""
         view = View(name, dtype, self._near_strides, local=True)
         return self._add(Read(view, dtype.compute))
 
@@ -473,7 +473,7 @@ class Collector:
                     "than at its own element"
                 )
             if dtype.is_storage_only:
-                # What the kernel has at hand has not been rounded yet.
+                # What is in registers has not been rounded yet.
                 return self._add(ir.Apply(ROUNDINGS[dtype], (number,), dtype.compute))
             return number
         if terms:

@@ -30,7 +30,7 @@ Position = Callable[[View], k.Expression]
 """Where in its buffer the element of a view lies, at the current point of the walk."""
 
 Near = Callable[[k.Expression, int], k.Expression]
-"""A value at hand, from the position of its view and the number of lanes wanted."""
+"""A local value, from the position of its view and the number of lanes wanted."""
 
 
 class Emitter:

@@ -225,7 +225,7 @@ def _share_out(function: ir.Function, names: Sequence[str], limits: Limits) -> l
 
 def _halve(function: ir.Function, steps: Sequence[Pass]) -> list[list[Pass]]:
     """A reduction and what derives from it, each by itself; or a reduction alone in two, with half
-    of the reductions each, or with what it stores on its way apart from the one."""
+    of the reductions each, or with the element-wise results it stores apart from the one."""
     reduction, *derived = steps
     if derived:
         return [[reduction], *([each] for each in derived)]

@@ -66,7 +66,7 @@ def evaluate_function(function: k.Function, given: Sequence[Array]) -> Array:
 
 
 class _Launch:
-    """A kernel made into functions, and what its work items have at hand."""
+    """A kernel made into functions, and the locals and arrays of its work items."""
 
     def __init__(
         self,

@@ -211,7 +211,7 @@ class _Writer:
         return [made]
 
     def _write_permuted(self, node: Permute, scope: Scope) -> list[k.Statement]:
-        """Vectors that are made of what a row has at hand."""
+        """Vectors that are permuted out of a line buffer."""
         row, array = node.row, self._values.arrays[node.row]
 
         def load(place: k.Expression, lanes: int) -> k.Expression:

@@ -343,7 +343,7 @@ class Buffer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Array:
-    """A fixed number of elements at hand: a work item's own, or shared by its group. What they
+    """An array of fixed size: a work item's own, or shared by its group. What they
     hold first is undefined."""
 
     name: str
@@ -382,7 +382,7 @@ class Kernel:
     """About how often it goes through its buffers, 16-bit floats counting as the 32 bits they are
     computed in; 1 where it moves every byte once and computes little."""
     index_signed: bool = False
-    """Whether positions may be negative on the way."""
+    """Whether intermediate positions may be negative."""
     stages: tuple[str, ...] = ()
     """The stages of the function that it computes, or reduces a part of."""
     passes: tuple[tuple[str, ...], ...] = ()

@@ -1,4 +1,4 @@
-"""The phases of a kernel with reductions: what each reduces, stores and has at hand.
+"""The phases of a kernel with reductions: what each reduces, stores and keeps in registers.
 
 A phase is a pass of the group as scalar work (`Elements`) over a `Space`. One that reduces may
 store as well, each of its points once. Right after a reducing pass comes a phase over the parallel
@@ -41,7 +41,7 @@ class Accumulator:
         return self.stages[0][0]
 
     def slot_name(self, number: int) -> str:
-        """What a part of its state is called where it is at hand: no tensor has such a name."""
+        """What a part of its state is called as a local value: no tensor has such a name."""
         return f"{self.name}{self.slots[number].suffix}#state"
 
 
@@ -100,7 +100,7 @@ def collect_phases(
     stored: Container[str],
     as_written: bool = False,
 ) -> tuple[Phase, ...]:
-    """The phases of some passes. Of what these reduce, and compute on the way, that in `stored` has
+    """The phases of some passes. Of what these reduce, and compute beside it, that in `stored` has
     memory. Their points lie in memory's order, or `as_written`."""
     tensors = function.tensors()
     local: dict[str, DataType] = {}
@@ -149,7 +149,7 @@ def collect_phases(
 
 
 def part_members(function: ir.Function, reducing: Pass) -> tuple[list[Member], list[Member]]:
-    """What a reducing pass computes on the way, and its reductions."""
+    """The element-wise stages of a reducing pass, and its reductions."""
     stages = {m: function.stage(m.stage) for m in reducing.members}
     reductions = [m for m, s in stages.items() if s is not None and s.reduction is not None]
     return [m for m in reducing.members if m not in reductions], reductions

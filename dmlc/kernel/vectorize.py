@@ -62,7 +62,7 @@ class Joint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Vectorization:
-    """The outputs `first .. last` along an axis, at least one vector of which go together. Where
+    """The outputs `first .. last` along an axis, at least one vector of which is vectorized. Where
     they are no whole number of vectors, the last one starts earlier, among outputs of the one
     before."""
 
@@ -164,7 +164,7 @@ def _make_stage(elements: Elements, space: Space) -> tuple[ir.Stage, tuple[int, 
 def _find_stretch(
     finders: Sequence[_Finder], start: int, size: int, cut: _Cut, again: bool
 ) -> Vectorization | None:
-    """The outputs that go together, where vectors start that many behind whole ones."""
+    """The outputs that are vectorized, where vectors start that many behind whole ones."""
     size -= cut.length
     middle = start + (size - LANES - start) // LANES // 2 * LANES
     good = np.ones(size - LANES + 1, np.bool_)
@@ -284,7 +284,7 @@ class _Finder:
         return frozenset(found)
 
     def find(self, cut: _Cut) -> bool:
-        """Looks at it, but for what is cut out; gives whether any outputs may go together."""
+        """Looks at it, but for what is cut out; gives whether any outputs may be vectorized."""
         self._look(cut)
         elements, axis = self._elements, self.axis
         if any(f.dtype is DataType.BOOL for f in elements.reductions):

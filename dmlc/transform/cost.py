@@ -54,7 +54,7 @@ class Budget:
     launch_bytes: int = 1 << 18
     """One more kernel."""
     cached_bytes: int = 1 << 18
-    """What is read again is still at hand where no more than this was read in between."""
+    """What is read again is still cached where no more than this was read in between."""
     most_buffers: int = 120
     """Tensors that one kernel reads and writes, at most."""
     most_repeated: int = 64
@@ -351,7 +351,7 @@ class _Costs:
         is_near = bool(left) and all(read <= budget.cached_bytes * kept for kept in left)
         computing, storing = 0.0, float(budget.launch_bytes)
         for number, count in enumerate(counts.values()):
-            # What a reduction reads may still be at hand for those that come after it.
+            # What a reduction reads may still be cached for those that come after it.
             moves = not is_near or number == 0
             computing += max(read if moves else 0, count * work)
             storing += own if moves else 0

@@ -14,7 +14,7 @@ becomes columns first, then rows.
 The weights of the last axis are a factor that is constant over the other sums, and leave these. A
 point that the guard leaves out is left out of one of the two sums, so that no weight of 0 meets an
 infinity or a NaN. Which kernel computes the two is not decided here; they are worth it only where
-the sums over one row stay at hand, so that a caller says how long a row may be.
+the sums over one row stay in a line buffer, so that a caller says how long a row may be.
 
 What it does to special values, where all else is equal: a factor that is infinite or NaN now meets
 the sum and not each term, so that a NaN from infinity times 0, or from infinities of both signs,

@@ -129,7 +129,7 @@ def _part(function: Function, longest_row: int, budget: Budget) -> tuple[Drawn, 
 def _describe_groups(
     fused: Function, drawn: Drawn, grouping: Grouping, homes: _Homes
 ) -> tuple[Group, ...]:
-    """The kernels of the stages that are left, with what each computes, keeps at hand and goes
+    """The kernels of the stages that are left, with what each computes, keeps local and goes
     through, and why."""
     results = {r.name for r in fused.results}
     rows = {reader: row for row, reader in grouping.rows.items()}
@@ -213,7 +213,7 @@ def _explain(
         clauses.append(f"%{first.name} is read by several stages over its own points")
     else:
         clauses.append(f"%{first.name} is read by several kernels, as one would be too large")
-    # What is at hand is not stored, whatever it was to be, and results are stored anyway.
+    # What is local is not stored, whatever it was to be, and results are stored anyway.
     plain = {first.name, *local, *results.intersection(elementwise)}
     clauses += [reasons[s.name] for s in stages if s.name in reasons and s.name not in plain]
     own = [s.name for s in stages]
@@ -222,8 +222,8 @@ def _explain(
     after = [n for n in own if n in given and not given.isdisjoint(read[n])]
     beside = [n for n in own if n in given and n not in after and n != first.name]
     waits = dict.fromkeys(n for names in read.values() for n in names)
-    clauses += _say([n for n in elementwise if n in local], "computed on the way")
-    clauses += _say([n for n in elementwise if n not in local], "stored on the way")
+    clauses += _say([n for n in elementwise if n in local], "computed in the same loops")
+    clauses += _say([n for n in elementwise if n not in local], "stored in the same loops")
     clauses += _say(beside, "computed beside it")
     clauses += _say(after, "computed from it at once")
     waits = [n for n in waits if n in homes and n not in own and n not in local]

@@ -30,7 +30,7 @@ class Plain:
 
     def join(self, stage: Stage) -> bool:
         """Adds a stage over the same domain, if it reads those of the group where and as it
-        computes them: then they are at hand in the same kernel."""
+        computes them: then they are local values of the same kernel."""
         for load in stage.body.loads():
             source = self.stages.get(load.tensor)
             if source is None:
@@ -240,7 +240,7 @@ class Grouping:
         return noted[first : first + _MOST_TRIED]
 
     def _join(self, place: int, stage: Stage) -> bool:
-        """Adds a stage to a group, if that takes it. One that keeps a row at hand takes what is
+        """Adds a stage to a group, if that takes it. One that keeps a line buffer takes what is
         computed from it point by point alone."""
         first = next(iter(self.members[place].stages.values()))
         derives = stage.reduction is None and stage.domain == first.domain

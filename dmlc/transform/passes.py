@@ -6,7 +6,7 @@ and its axes are inner; an element-wise stage that reads it at its own point run
 it. So a sum, the values derived from it and the pass that applies them are one kernel, which needs
 no memory for the sum.
 
-A pass that reduces may store element-wise stages over its own points on the way, be they what it
+A pass that reduces may store element-wise stages over its own points as well, be they what it
 reduces or something else: a bias gradient sums a tensor that is a result as well; a norm may be
 wanted beside the gradient it is of. One pass over memory then does both. It must go through the
 points in one order that suits every tensor, for vectors and whole cache lines, and meet each of
@@ -49,7 +49,7 @@ class Member:
 class Pass:
     """Stages over the same points: reductions, or element-wise stages none of which reads another.
     Where it `reduces`, element-wise stages may be among the reductions; these, and others of them,
-    read one at the very point at hand alone. `inner` are sizes; empty for element-wise work over
+    read one at the very same point alone. `inner` are sizes; empty for element-wise work over
     the parallel dimensions alone."""
 
     members: tuple[Member, ...]
@@ -72,9 +72,9 @@ class _Open:
     axes: dict[str, _Axes] = dataclasses.field(default_factory=dict[str, _Axes])
     reads: set[str] = dataclasses.field(default_factory=set[str])
     whole: set[str] = dataclasses.field(default_factory=set[str])
-    """What it reads, or stores on its way, one element at every point."""
+    """What it reads, or stores beside its reductions, one element at every point."""
     stores: bool = False
-    """Whether it reduces, and stores on its way."""
+    """Whether it reduces, and stores element-wise stages as well."""
 
     def close(self) -> Pass:
         members = (Member(name, tuple(axes.items())) for name, axes in self.axes.items())
@@ -182,7 +182,7 @@ class Draft:
         return False
 
     def _join_on_way(self, stage: Stage, is_new: bool = False) -> bool:
-        """Takes an element-wise stage that a pass which reduces stores on its way: it has the
+        """Takes an element-wise stage that a reducing pass stores as well: it has the
         points of the pass, and reads some of what that reads. In a group that `is_new`, a reduction
         reads it, or one beside it."""
         streams, course = self._streams, self._find_course(stage)
@@ -210,8 +210,8 @@ class Draft:
         return None if course is None else tuple(axes[index] for index in course.indices)
 
     def _reads_at_hand(self, stage: Stage, axes: _Axes, number: int) -> bool:
-        """Whether what a stage in a pass reads of the group is at hand there: reductions of passes
-        before, and what the pass itself stores on its way, at the point itself."""
+        """Whether what a stage in a pass reads of the group is known there: reductions of passes
+        before, and what the pass itself stores, at the point itself."""
         for load in self._own_loads(stage):
             source, home = self.stages[load.tensor], self.homes[load.tensor]
             if source.reduction is not None:
@@ -290,7 +290,7 @@ def _map_reduction(stage: Stage) -> _Axes | None:
     return {index: dimension for dimension, index in enumerate(long)}
 
 
-# What is stored on the way ------------------------------------------------------------------
+# Reductions with several outputs ------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -370,7 +370,8 @@ class Streams:
 
     def refuse(self, stage: Stage, order: Sequence[int], parallel: int) -> str | None:
         """Why a stage over a pass's dimensions had better be stored by a kernel of its own; None
-        where storing it on the way takes no longer, as the tensor goes through memory once less.
+        where storing it in the reduction's loops takes no longer, as the tensor goes through memory
+        once less.
 
         The first `parallel` dimensions are those that are kept. Vectors run along the innermost
         ones as far as these are all parallel or all reduced; short runs leave them half empty."""

@@ -43,7 +43,7 @@ def list_moves(
     function: Function, stages: Iterable[str], local: Container[str] = ()
 ) -> tuple[Move, ...]:
     """What one pass of these stages moves: every tensor that they read and do not compute, and
-    then every stage itself, but for those `local`, which the kernel has at hand.
+    then every stage itself, but for those `local`, which stay in registers.
 
     An element that a stride of 0 repeats is counted once. The part of a tensor that is read counts
     exactly where positions along each axis are index-only and no index drives two axes, as in

@@ -326,7 +326,7 @@ def test_the_text_of_a_kernel() -> None:
     assert ".. 32 backwards {" in print_kernel(applied)
 
 
-# What is stored on the way of a reduction ---------------------------------------------------------
+# Reductions that store as well ---------------------------------------------------------
 
 
 def list_stores(kernel: k.Kernel, buffer: str) -> list[k.Store]:

@@ -30,7 +30,8 @@ class Profile:
     piece: int
     """Points that one work group reduces at least, before they are shared out in pieces."""
     row: int
-    """Elements of a reduction's row that a work item keeps at hand, to reduce along it; 0: none."""
+    """Elements of a line buffer, at most: a row of a reduction that another reduces along; 0:
+    none."""
     bytes_per_operation: float
     """Bytes that memory moves in the time of one addition."""
     launch_bytes: int

@@ -75,7 +75,7 @@ def keeps_busy(phases: Sequence[Phase], p: Profile) -> bool:
     outputs = math.prod(phases[0].space.parallel_sizes)
     most = max(p.space.inner_count for p in phases)
     groups = _count_groups(phases, p)
-    # What is stored on the way takes its time, wherever it is stored.
+    # What a reduction stores as well takes its time, wherever it is stored.
     little = p.piece if phases[0].elements.results else 2 * p.piece
     return groups >= _count_enough(phases, p) or outputs * most <= little * groups
 

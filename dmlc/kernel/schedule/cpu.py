@@ -49,7 +49,7 @@ on matrices of 3072 by 4000 and 4096 by 4096, 1.4 to 3 times as quick as 64 by 1
 _COLUMNS = 256
 """Neighbouring outputs in a block, at most, where vectors run across them."""
 _WIDE_COLUMNS = 4096
-"""The same, where the reduction stores on its way: whole rows then stream, two in half the time
+"""The same, where the reduction stores as well: whole rows then stream, two in half the time
 that blocks of 256 take, and the states still fit the first cache."""
 _COLUMN_STEP = 64
 """Blocks of columns hold a multiple of these: whole cache lines, whatever the type."""
@@ -217,7 +217,7 @@ def _streams(phase: Phase) -> bool:
 def _find_lanes(
     function: ir.Function, phase: Phase, axis: int, *, aligned: bool
 ) -> Vectorization | None:
-    """Which places along the innermost axis go together, where not all lies side by side, or
+    """How places along the innermost axis are vectorized, where not all is contiguous, or
     depends on where it is. Of floats that are read at even steps, compilers make vectors as
     good."""
     small = any(view.dtype.bytes < 4 for view in phase.elements.buffers())
@@ -304,8 +304,8 @@ def reduces_small_windows(function: ir.Function, phases: Sequence[Phase], p: Pro
 def _find_together(
     function: ir.Function, phases: Sequence[Phase], p: Profile
 ) -> Vectorization | None:
-    """Which outputs of a work item go together along the innermost of their axes; None where few
-    do, or where work items have no more than a part of the axis."""
+    """How outputs of a work item are vectorized along the innermost of their axes; None where few
+    are, or where work items have no more than a part of the axis."""
     parallel = phases[0].space.parallel_sizes
     if not parallel or parallel[-1] > _share_outputs(phases, p):
         return None

@@ -1,11 +1,11 @@
-"""Schedules that keep a row of one reduction at hand, which another reduces along.
+"""Line buffers: schedules that keep a row of one reduction, which another reduces along.
 
 The reader of a reduction may walk along its last axis alone, as a resampling does that takes
 columns first and rows next. Then no more than one row of it is wanted at a time. A work item
 makes that row in an array of its own, in vectors where memory lies so; reduces along it output by
 output; and stores the outputs, with what derives from them point by point, in vectors again.
 Where either reduction takes the same few points of most outputs, these are written out (`unroll`),
-or the outputs are computed in vectors made of what a row has at hand (`permute`).
+or the outputs are computed in vectors permuted out of the line buffer (`permute`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _ROWS_AT_ONCE = 4
 have to wait, unless each has one store's elements."""
 
 _MOST_AT_ONCE = 4096
-"""Elements that the rows at hand have at most, where there are several."""
+"""Elements of the line buffers, at most, where there are several."""
 
 _VECTOR_GAIN = 4
 """How many times quicker a term is that is computed in vectors, about."""
@@ -68,8 +68,8 @@ _NOWHERE = Stretch(0, 0, ())
 
 
 def choose_line_buffer(function: ir.Function, group: Group, p: Profile) -> tuple[Nest, float]:
-    """The nest of a group that keeps a row of a reduction at hand, and the bytes that its terms
-    come to, by those of the outputs."""
+    """The nest of a group that keeps a row of a reduction in a line buffer, and the bytes that its
+    terms come to, by those of the outputs."""
     made = _RowNest(function, group, p)
     return made.choose(), made.measure_effort()
 
@@ -319,7 +319,7 @@ class _RowNest:
         return (Turns(self._kept[-1], begin, end, turn, tuple(cases), others),) if cases else others
 
     def _reduce_row(self, at_hand: Buffer, x: Dim) -> tuple[Node, ...]:
-        """What is reduced along a row at hand, and leaves."""
+        """What is reduced along a line buffer, and stored."""
         begin, end, permutation = self._stretch.first, self._stretch.last, self._picks
         size, parallel, stored = self._stored.space.sizes[-1], self._kept, self._stored
         whole = permutation is not None and size % LANES == 0 and end - begin == size

@@ -119,7 +119,8 @@ class Loop:
     rest: tuple[int, ...] = ()
     """The shorter steps that take what whole ones leave over, before it goes one by one."""
     vectorization: Vectorization | None = None
-    """Of VECTOR: which points go together though their reads lie apart. Others go one by one."""
+    """Of VECTOR: which points are vectorized though their reads are not contiguous. Others are
+    scalar."""
     ahead: Dim | None = None
     """The loop around whose next step's reads are fetched meanwhile."""
     interleaved: bool = False
@@ -143,13 +144,13 @@ class Reduce:
     into: Into | None = None
     """Where the outcome is put, if not in a local."""
     ends: bool = True
-    """Whether the outcome is at hand after it; else a second node, with nothing inside, ends it."""
+    """Whether the outcome is known after it; else a second node, with nothing inside, ends it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Point:
     """The scalar work of a phase at one point: what it stores is stored, and what it reduces added.
-    What it makes for others is put into a buffer, or is at hand from there on by a name."""
+    What it makes for others is put into a buffer, or is a local value from there on, by a name."""
 
     phase: int
     into: tuple[Into, ...] = ()
@@ -185,7 +186,7 @@ class Fill:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Permute:
-    """What is picked of a row for a vector of points is at hand inside."""
+    """Vectors permuted out of a line buffer, for a vector of points, are local values inside."""
 
     patterns: Patterns
     row: Buffer

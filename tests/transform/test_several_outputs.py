@@ -1,4 +1,4 @@
-"""Storing on the way of a reduction: which stages go through the points of a pass, and which do
+"""Reductions that store as well: which stages go through the points of a pass, and which do
 not."""
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def test_a_result_is_stored_while_it_is_folded(dear: str, fold: str) -> None:
     assert set(group.stages) == {"e", "s"}
     assert len(group.passes) == 1
     assert group.reason.startswith("%s is a reduction (")
-    assert "; %e is stored on the way" in group.reason
+    assert "; %e is stored in the same loops" in group.reason
     sizes = {"s": 8 if "i0 < 8]" in fold else 40 if "i1" in fold else 1}
     assert fusion.traffic(group) == (2 * 8 * 40 * 4, (8 * 40 + sizes["s"]) * 4)
 
@@ -58,7 +58,7 @@ def test_a_16_bit_result_is_folded_as_it_is_rounded() -> None:
     check_order(fusion)
     (group,) = fusion.groups
     assert set(group.local) == {"e_rounded", "product"}
-    assert "%e_rounded is computed on the way; %e is stored on the way" in group.reason
+    assert "%e_rounded is computed in the same loops; %e is stored in the same loops" in group.reason
     assert fusion.function.stage("e_rounded") is not None
     assert "round_float16" in str(fusion.function)
 

@@ -87,7 +87,7 @@ def test_gelu_reads_and_writes_its_tensors_once(target: tuple[str, str], dtype: 
     assert 0 < parts < n * f * size / 20
     (work,) = report.after
     assert work.traffic() == ((2 * n * f + f) * size + parts, (n * f + f) * size + parts)
-    assert "%dh is stored on the way" in work.reason
+    assert "%dh is stored in the same loops" in work.reason
     whole, *rest = program.kernels
     assert {b.tensor for b in whole.buffers} >= {"h", "bias", "da", "dh"}
     # What folds the pieces is after that, and meets none of the large tensors.
