@@ -322,8 +322,8 @@ class _Sample:
         if node.type.lanes > 1 or not (dtype.is_integer or dtype in _COUNTED):
             return None
         match node:
-            case k.Literal():
-                return np.array([node.value], np.int64)
+            case k.Literal(value=value):
+                return np.array([value], np.int64) if value <= _LARGEST else None
             case k.Position(geometry=geometry):
                 return self._position[geometry]
             case k.Local(name=name) | k.Scalar(name=name):
@@ -356,6 +356,8 @@ class _Sample:
 
 
 _COUNTED = (DataType.INDEX, DataType.BOOL)
+_LARGEST = np.iinfo(np.int64).max
+"""What positions are counted up to: a larger number is none."""
 
 
 @dataclasses.dataclass(slots=True)
