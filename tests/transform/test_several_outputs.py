@@ -58,7 +58,8 @@ def test_a_16_bit_result_is_folded_as_it_is_rounded() -> None:
     check_order(fusion)
     (group,) = fusion.groups
     assert set(group.local) == {"e_rounded", "product"}
-    assert "%e_rounded is computed in the same loops; %e is stored in the same loops" in group.reason
+    said = "%e_rounded is computed in the same loops; %e is stored in the same loops"
+    assert said in group.reason
     assert fusion.function.stage("e_rounded") is not None
     assert "round_float16" in str(fusion.function)
 
