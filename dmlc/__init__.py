@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dmlc.binding import Graph, Module, Operator, TensorDesc
     from dmlc.building import GraphBuilder
     from dmlc.catalog import load, operator, operators, parse
+    from dmlc.inspection import Inspection, inspect
     from dmlc.pipeline import compile
     from dmlc.program import Program
     from dmlc.scalars import DataType
@@ -38,6 +39,7 @@ __all__ = [
     "DmlcError",
     "Graph",
     "GraphBuilder",
+    "Inspection",
     "InternalError",
     "Module",
     "Operator",
@@ -50,6 +52,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "compile",
+    "inspect",
     "ir",
     "load",
     "load_program",
@@ -66,6 +69,7 @@ _PLACES = {
     "DmlcError": "dmlc.source",
     "Graph": "dmlc.binding",
     "GraphBuilder": "dmlc.building",
+    "Inspection": "dmlc.inspection",
     "InternalError": "dmlc.source",
     "Module": "dmlc.binding",
     "Operator": "dmlc.binding",
@@ -77,6 +81,7 @@ _PLACES = {
     "UnknownNameError": "dmlc.source",
     "UnsupportedError": "dmlc.source",
     "compile": "dmlc.pipeline",
+    "inspect": "dmlc.inspection",
     "load": "dmlc.catalog",
     "load_program": "dmlc.api",
     "operator": "dmlc.catalog",

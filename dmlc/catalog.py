@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dmlc import library
 from dmlc.binding import Graph, Module, Operator
-from dmlc.collection import rare_searches
+from dmlc.collection import throttle_garbage_collection
 from dmlc.ir import Function
 from dmlc.language.check import check_file, check_text
 from dmlc.parameters import expect_folders, expect_path, expect_text, wrong_kind
@@ -65,7 +65,7 @@ def operator(name: str) -> Operator:
     return _built_in(expect_text("name", name, "the name of an operator"))
 
 
-@rare_searches()
+@throttle_garbage_collection()
 def load(
     path: str | os.PathLike[str], import_folders: Sequence[str | os.PathLike[str]] = ()
 ) -> Module:
@@ -77,7 +77,7 @@ def load(
     return Module.of(check_file(expect_path("path", path), library.BUILT_IN, folders))
 
 
-@rare_searches()
+@throttle_garbage_collection()
 def parse(
     text: str,
     filename: str = "<text>",

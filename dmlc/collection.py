@@ -45,7 +45,7 @@ _HOLDERS = _Holders()
 
 
 @contextlib.contextmanager
-def rare_searches() -> Generator[None, None, None]:
+def throttle_garbage_collection() -> Generator[None, None, None]:
     """While it lasts, in any thread, the search for cycles comes once in so many objects. A
     decorator too."""
     _HOLDERS.enter()

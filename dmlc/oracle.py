@@ -1,7 +1,7 @@
 """What results are held to: the reference's, in time that a person waits for.
 
 The reference takes every point of a reduction, whatever its guard. On paper a resampling sums all
-of an image for every pixel; here the function is given short loops first (`transform.narrow`),
+of an image for every pixel; here the function is given short loops first (`transform.tighten`),
 which change no point that takes part.
 """
 
@@ -14,8 +14,8 @@ from dmlc.ir import Function
 from dmlc.parameters import expect
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
-from dmlc.transform.narrow import narrow
 from dmlc.transform.simplify import simplify
+from dmlc.transform.tighten import tighten_bounds
 
 
 def find_expected(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -27,4 +27,4 @@ def find_expected(function: Function, inputs: Mapping[str, Array]) -> dict[str, 
 @functools.lru_cache(maxsize=32)
 def _shorten(function: Function) -> Function:
     """Kept for the next device, or the next values: it takes longer than small arrays do."""
-    return narrow(simplify(function))
+    return tighten_bounds(simplify(function))

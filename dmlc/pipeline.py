@@ -6,13 +6,15 @@ tensor IR -> simplify -> narrow -> take out factors -> saturate positions -> fus
 
 from __future__ import annotations
 
+import dataclasses
+
 from dmlc.binding import Graph, Operator
 from dmlc.catalog import find_function
 from dmlc.codegen.dialect import Dialect, Unsupported
 from dmlc.codegen.render import render
 from dmlc.codegen.support import check_support
 from dmlc.codegen.targets import find_dialect
-from dmlc.collection import rare_searches
+from dmlc.collection import throttle_garbage_collection
 from dmlc.ir import Function
 from dmlc.ir.verify import verify
 from dmlc.kernel.group import lower_group
@@ -20,22 +22,22 @@ from dmlc.kernel.json import kernel_to_json
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Limits, Profile, find_profile
+from dmlc.kernel.slow import find_slow
 from dmlc.parameters import expect_flag, expect_text
 from dmlc.program import Program
 from dmlc.report import Report, count_unfused, find_origins, make_report
 from dmlc.scalars import DataType
-from dmlc.transform.budget import Budget
-from dmlc.transform.factor import take_out_factors
+from dmlc.transform.cost import Budget
+from dmlc.transform.factor import factor_separable, take_out_factors
 from dmlc.transform.fuse import Fusion, fuse
-from dmlc.transform.narrow import narrow
 from dmlc.transform.saturate import saturate_positions
-from dmlc.transform.separate import separate
-from dmlc.transform.settle import Settled, settle
 from dmlc.transform.simplify import simplify
-from dmlc.transform.widen import widen_booleans
+from dmlc.transform.storage import widen_booleans
+from dmlc.transform.tabulate import Settled, settle
+from dmlc.transform.tighten import tighten_bounds
 
 
-@rare_searches()
+@throttle_garbage_collection()
 def compile(
     function: Function | Operator | Graph | str,
     target: str = "opencl",
@@ -65,7 +67,7 @@ def compile(
     return _render(bound, fusion, kernels, dialect, shape, root_signature)
 
 
-@rare_searches()
+@throttle_garbage_collection()
 def explain(function: Function, target: str = "opencl", profile: str | None = None) -> Report:
     """What `compile` makes of a function, and why: bytes and kernels before and after fusion.
     Raises as `compile` does."""
@@ -122,7 +124,7 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
     return Budget(
         shape.bytes_per_operation,
         shape.launch_bytes,
-        shape.near_bytes,
+        shape.cached_bytes,
         limits.buffers,
         lanes=shape.lanes,
         paired_types=limits.word_types,
@@ -137,9 +139,9 @@ def rewrite(function: Function, longest_row: int = 0) -> Function:
     verify(simplified, "simplify", function)
     settled = settle(simplified)
     verify(settled.function, "settle", simplified)
-    separated = separate(settled.function, longest_row, settled.known)
+    separated = factor_separable(settled.function, longest_row, settled.known)
     verify(separated, "separate", settled.function)
-    narrowed = narrow(separated, Settled(separated, settled.known))
+    narrowed = tighten_bounds(separated, Settled(separated, settled.known))
     verify(narrowed, "narrow", separated)
     simplified = simplify(narrowed, simplified)
     verify(simplified, "simplify", narrowed)
@@ -157,9 +159,6 @@ def _lower(
     verify(function)
     check_support(function, dialect, shape)
     rewritten = rewrite(function, shape.row)
-    if isinstance(dialect.storage[DataType.BOOL], Unsupported):
-        rewritten = widen_booleans(rewritten)
-        verify(rewritten, "widen_booleans")
     fusion = _fuse(rewritten, dialect, shape)
     return fusion, tuple(
         lower_group(fusion.function, group, shape, dialect.limits) for group in fusion.groups
@@ -175,18 +174,26 @@ def _render(
     root_signature: bool = True,
 ) -> Program:
     """The program of a function as it was bound, from the kernels of each group."""
-    return render(
+    made = tuple(kernel for of_group in kernels for kernel in of_group)
+    program = render(
         fusion.function,
-        tuple(kernel for made in kernels for kernel in made),
+        made,
         dialect,
         shape,
         root_signature=root_signature,
         origins=find_origins(fusion, kernels),
         unfused=count_unfused(function),
     )
+    # Few work items with much to do each are what a CPU wants.
+    slow = find_slow(fusion.function, made) if shape.group_size > 1 else ()
+    return dataclasses.replace(program, warnings=slow) if slow else program
 
 
 def _fuse(rewritten: Function, dialect: Dialect, shape: Profile) -> Fusion:
     fusion = fuse(rewritten, shape.row, make_budget(shape, dialect.limits))
     verify(fusion.function, "fuse", rewritten)
+    if isinstance(dialect.storage[DataType.BOOL], Unsupported):
+        widened = widen_booleans(fusion.function)
+        verify(widened, "widen_booleans")
+        fusion = dataclasses.replace(fusion, function=widened)
     return fusion

@@ -20,7 +20,7 @@ from dmlc import __version__
 from dmlc.files import write_files
 from dmlc.parameters import expect, expect_path, expect_text
 from dmlc.scalars import DataType
-from dmlc.source import UnknownNameError, list_names, unknown_name
+from dmlc.source import Diagnostic, UnknownNameError, list_names, unknown_name
 
 VERSION = __version__
 """The compiler's version, which generated files and manifests carry."""
@@ -135,7 +135,7 @@ class Origin:
     """What part of the compiled function a kernel computes."""
 
     stages: tuple[str, ...] = ()
-    """The stages it stores or folds, by name. What it computes where it reads it has none."""
+    """The stages it stores or reduces, by name. What it computes where it reads it has none."""
     reasons: tuple[str, ...] = ()
     """Why fusion put them together, and kept others apart: clauses of a sentence."""
     traffic: tuple[int, int] | None = None
@@ -212,6 +212,8 @@ class Program:
     that has several ways to run it; the manifest leaves it out."""
     unfused: Unfused | None = None
     """None where kernels were written by hand."""
+    warnings: tuple[Diagnostic, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    """What its kernels do slowly, with the place in the source and a cure."""
 
     @property
     def target(self) -> str:

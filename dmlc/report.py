@@ -14,6 +14,7 @@ from typing import Any
 from dmlc.ir import Function
 from dmlc.kernel.nodes import Access, Buffer, Kernel
 from dmlc.program import Origin, Program, Unfused
+from dmlc.source import Diagnostic
 from dmlc.transform.fuse import Fusion, Group
 from dmlc.transform.traffic import Move, add_moves, count_bytes, list_moves, total
 
@@ -23,7 +24,7 @@ class Work:
     """What is computed together: before fusion one stage, after it the stages of one group."""
 
     stages: tuple[str, ...]
-    """What it stores or folds, by name."""
+    """What it stores or reduces, by name."""
     inlined: tuple[str, ...]
     """What it computes where it reads it: no memory holds these."""
     near: tuple[str, ...]
@@ -66,6 +67,8 @@ class Report:
     """The function that was compiled, with the stages of `before`."""
     fusion: Fusion
     """What `after` was made of."""
+    warnings: tuple[Diagnostic, ...] = ()
+    """What the kernels do slowly."""
 
     def traffic(self) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
         """The bytes read and written in all, before and after."""
@@ -96,14 +99,16 @@ def make_report(
     names = iter([k.name for k in program.kernels])
     for group, made in zip(fusion.groups, kernels, strict=True):
         stored = {b.name for kernel in made for b in kernel.buffers}
-        near = tuple(n for n in group.near if n not in stored)
+        near = tuple(n for n in group.local if n not in stored)
         moves = add_moves(m for kernel in made for m in list_kernel_moves(fusion.function, kernel))
         own = tuple(next(names) for _ in made)
         reason = "; ".join(_list_reasons(group, made[0]))
         after.append(Work(group.stages, group.inlined, near, own, reason, moves))
     scratch = tuple(Scratch(t.name, t.bytes, t.offset, t.lifetime) for t in program.scratch)
     peak = program.peak_scratch
-    return Report(function.name, before, tuple(after), scratch, peak, function, fusion)
+    return Report(
+        function.name, before, tuple(after), scratch, peak, function, fusion, program.warnings
+    )
 
 
 def find_origins(fusion: Fusion, kernels: Sequence[Sequence[Kernel]]) -> list[Origin]:
@@ -127,7 +132,7 @@ def count_unfused(function: Function) -> Unfused:
 
 def list_kernel_moves(function: Function, kernel: Kernel) -> tuple[Move, ...]:
     """The bytes that a kernel of a function reads and writes, by tensor. What several of its
-    passes read counts for each; what it has at hand takes no memory, nor what it computes."""
+    passes read counts for each; what stays in registers takes no memory, nor what it computes."""
     tensors = function.tensors()
     read = {b.name for b in kernel.buffers if b.access is not Access.WRITE}
     moves = [

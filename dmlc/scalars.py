@@ -92,6 +92,8 @@ class DataType(enum.Enum):
 LARGEST_INDEX = int(np.iinfo(DataType.INDEX.dtype).max)
 """The largest position: a conversion to INDEX of what is larger gives this."""
 
+_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+
 TENSOR_TYPES: tuple[DataType, ...] = tuple(t for t in DataType if t is not DataType.INDEX)
 """The types a tensor may hold."""
 
@@ -170,6 +172,21 @@ def convert(values: Array, to: DataType) -> Array:
         source = np.minimum(source, np.uint64(LARGEST_INDEX))
     with np.errstate(all="ignore"):
         return source.astype(to.dtype)
+
+
+def find_same(left: Array, right: Array) -> Array:
+    """Where two arrays hold the same: -0 is not 0, and any NaN is the one NaN."""
+    same = left == right
+    if left.dtype.kind != "f":
+        return same
+    return same & (np.signbit(left) == np.signbit(right)) | (np.isnan(left) & np.isnan(right))
+
+
+def is_float32(value: float) -> bool:
+    """Whether FLOAT32 has the very value, whichever NaN it is."""
+    if not math.isfinite(value):
+        return True
+    return abs(value) <= _LARGEST_FLOAT32 and float(np.float32(value)) == value
 
 
 def _round_to_odd(values: Array) -> Array:

@@ -8,6 +8,13 @@ fn $H(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) | zero_bits);
 }
 
+//// divide
+// a / b within 2.5 units in the last place: WGSL grants that for divisors up to 2^126.
+fn $H(a: f32, b: f32) -> f32 {
+    let scale = select(1.0f, 0.25f, abs(b) > 8.507059e37f);
+    return $pin(a * scale) / $pin(b * scale);
+}
+
 //// is_nan
 // By its bits: compilers may take no number for NaN.
 fn $H(x: f32) -> bool {

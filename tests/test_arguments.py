@@ -110,6 +110,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
                                "root_signature": True, "shader_model": None}),
     "compile for hlsl": (dmlc.compile, {"function": FUNCTION, "target": "hlsl", "profile": None,
                                         "root_signature": True, "shader_model": "6.2"}),
+    "inspect": (dmlc.inspect, {"function": FUNCTION, "gpus": ["gfx1100"], "shader_model": "6.2"}),
     "load": (dmlc.load, {"path": "nowhere.dml", "import_folders": ()}),
     "load_program": (dmlc.load_program, {"program": PROGRAM, "device": "opencl"}),
     "operator": (dmlc.operator, {"name": RELU.name}),
@@ -203,7 +204,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 """Every public call, with arguments that fit."""
 
 CHECKED_ELSEWHERE = {
-    "ArgumentError", "Diagnostic", "DmlcError", "InternalError", "Results", "Span",
+    "ArgumentError", "Diagnostic", "DmlcError", "Inspection", "InternalError", "Results", "Span",
     "UnavailableError", "UnknownNameError", "UnsupportedError", "Module", "Program", "__version__",
     "ir",
 }  # fmt: skip

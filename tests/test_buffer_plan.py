@@ -12,7 +12,7 @@ from dmlc.codegen.opencl import OPENCL
 from dmlc.codegen.render import render
 from dmlc.kernel.group import lower_group
 from dmlc.kernel.schedule import CPU, GPU
-from dmlc.transform.budget import Budget
+from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import fuse
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dmlc import ir
-from dmlc.collection import OBJECTS_BETWEEN_SEARCHES, rare_searches
+from dmlc.collection import OBJECTS_BETWEEN_SEARCHES, throttle_garbage_collection
 from dmlc.pipeline import compile
 from dmlc.source import DmlcError
 
@@ -22,9 +22,9 @@ def usual() -> Iterator[tuple[int, int, int]]:
 
 
 def test_searches_are_rarer_until_the_last_is_done(usual: tuple[int, int, int]) -> None:
-    with rare_searches():
+    with throttle_garbage_collection():
         assert gc.get_threshold() == (OBJECTS_BETWEEN_SEARCHES, 10, 10)
-        with rare_searches():
+        with throttle_garbage_collection():
             pass
         assert gc.get_threshold() == (OBJECTS_BETWEEN_SEARCHES, 10, 10)
     assert gc.get_threshold() == usual
@@ -33,13 +33,13 @@ def test_searches_are_rarer_until_the_last_is_done(usual: tuple[int, int, int]) 
 @pytest.mark.parametrize("chosen", [0, 3 * OBJECTS_BETWEEN_SEARCHES])
 def test_who_has_chosen_fewer_keeps_them(chosen: int) -> None:
     gc.set_threshold(chosen, 5, 5)
-    with rare_searches():
+    with throttle_garbage_collection():
         assert gc.get_threshold() == (chosen, 5, 5)
     assert gc.get_threshold() == (chosen, 5, 5)
 
 
 def test_what_is_set_meanwhile_stays() -> None:
-    with rare_searches():
+    with throttle_garbage_collection():
         gc.set_threshold(500, 5, 5)
     assert gc.get_threshold() == (500, 5, 5)
 

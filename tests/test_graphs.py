@@ -18,7 +18,7 @@ from dmlc.pipeline import compile, explain
 from dmlc.program import KernelSource
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
-from dmlc.transform.budget import Budget
+from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import fuse
 from tests.graphs import COLUMNS, ROWS, graphs, residual_block
 

@@ -17,7 +17,7 @@ ORDER = (
     "collection", "source", "parameters", "resources", "files", "scalars", "language", "library",
     "ir", "binding", "catalog", "building", "transform", "reference", "oracle", "kernel",
     "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline", "picture", "runtime",
-    "devices", "known_answers", "api", "testing", "interop", "cli", "__main__",
+    "inspection", "devices", "known_answers", "api", "testing", "interop", "cli", "__main__",
 )  # fmt: skip
 """A module imports from its own place and from places before it."""
 

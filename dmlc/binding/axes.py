@@ -1,4 +1,4 @@
-"""Which axes the argument `like:` names, and where `squeeze` and `unsqueeze` put axes.
+"""How shapes meet, which axes `like:` names, and where `squeeze` and `unsqueeze` put axes.
 
 Pure arithmetic on ranks and sizes; making nodes of it is the builder's work.
 """
@@ -6,10 +6,24 @@ Pure arithmetic on ranks and sizes; making nodes of it is the builder's work.
 from __future__ import annotations
 
 from dmlc import ir
-from dmlc.binding.builder import join_shapes, span_text
 from dmlc.binding.tensors import MAXIMUM_RANK, show_sizes
+from dmlc.binding.values import span_text
 from dmlc.language.arrays import settle_axes
 from dmlc.source import DmlcError, Span
+
+
+def join_shapes(
+    left: tuple[ir.Extent, ...], right: tuple[ir.Extent, ...]
+) -> tuple[ir.Extent, ...] | None:
+    """The shape two shapes broadcast to, or None if they do not."""
+    if len(left) != len(right):
+        return None
+    joined: list[ir.Extent] = []
+    for a, b in zip(left, right, strict=True):
+        if a != b and 1 not in (a, b):
+            return None
+        joined.append(b if a == 1 else a)
+    return tuple(joined)
 
 
 def reduce_like(

@@ -12,16 +12,17 @@ import math
 from collections.abc import Mapping
 
 from dmlc import ir
-from dmlc.binding.builder import span_text
-from dmlc.binding.indexing import Indexing, Place
-from dmlc.binding.nodes import Emission
+from dmlc.binding.builder import Builder
+from dmlc.binding.emission import Emission
+from dmlc.binding.reads import Place
+from dmlc.binding.values import span_text
 from dmlc.ir.index import find_reach
 from dmlc.ir.ranges import Interval, Ranges, stage_range
 from dmlc.source import Diagnostic, DmlcError
 
 
 def check_reads(
-    builder: Indexing,
+    builder: Builder,
     stage: ir.Stage,
     emission: Emission,
     extents: Mapping[str, tuple[ir.Extent, ...]],
@@ -32,12 +33,12 @@ def check_reads(
     # In the order of the emission, where each read has a known place.
     body = ir.Body(emission.instructions, emission.result, emission.guard)
     probe = ir.Stage(stage.name, stage.dtype, stage.domain, body, stage.reduction)
-    ranges = Ranges(probe, builder.ranges)
+    ranges = Ranges(probe, builder.positions.ranges)
     for instruction in body.instructions:
         ranges.add(instruction)
     whole = stage_range(probe, ranges)
     if whole is not None:
-        builder.ranges[stage.name] = whole
+        builder.positions.ranges[stage.name] = whole
     axes = stage.reduction.axes if stage.reduction is not None else ()
     if 0 in stage.domain or any(extent == 0 for _, extent in axes):
         return  # Nothing is read.
@@ -55,7 +56,7 @@ def check_reads(
             exact = find_reach(probe, position, size)
             low, high = max(low, exact[0]), min(high, exact[1])
             if low < 0 or high >= size:
-                found.append(_leaves(builder.places[node], axis, size, (low, high)))
+                found.append(_leaves(builder.reads.places[node], axis, size, (low, high)))
     if found:
         raise DmlcError(found)
 

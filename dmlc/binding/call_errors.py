@@ -30,7 +30,7 @@ def explain_at_call(error: DmlcError, operator: OperatorDefinition, call: syntax
     declared = {t.span: t.name for level in operator.levels for t in level.tensors}
     declared |= {a.span: a.name for a in operator.attributes}
     given = {a.name.text: a.value.span for a in call.arguments if a.name is not None}
-    outputs = [t.name for t in operator.levels[-1].tensors if t.output]
+    outputs = [t.name for t in operator.newest.outputs]
     made: list[Diagnostic] = []
     for found in error.diagnostics:
         labels = [

@@ -12,18 +12,15 @@ from collections.abc import Mapping, Sequence
 
 from dmlc import ir
 from dmlc.binding.axes import move_axes, reduce_like
-from dmlc.binding.builder import span_text
 from dmlc.binding.indexed import IndexNotation
-from dmlc.binding.nodes import Element, Pack, Value
-from dmlc.binding.packs import entries, make_array
+from dmlc.binding.nodes import Form, Node, Value, is_constant, shape_of
 from dmlc.binding.scope import MOST_NOTES, Evaluating, Scope
 from dmlc.binding.tensor_arrays import TensorArrays
-from dmlc.binding.values import describe, show
+from dmlc.binding.values import describe, show, span_text
 from dmlc.ir import packed_strides
 from dmlc.language import syntax
 from dmlc.language.arrays import read_axes
 from dmlc.language.builtins import (
-    BUILT_IN,
     REDUCTIONS,
     Builtin,
     Given,
@@ -34,7 +31,7 @@ from dmlc.language.builtins import (
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import Step
 from dmlc.scalars import COMBINERS, DataType, combiner_identity
-from dmlc.source import Diagnostic, DmlcError, Note, Span, unknown_name
+from dmlc.source import Diagnostic, DmlcError, Note, Span
 
 _MOST_CALLS = 20_000
 
@@ -61,9 +58,6 @@ class Calls:
         reduction = find_reduction(name, len(call.arguments), named)
         if reduction is not None:
             return (self._reduce_tensor if named else self._reduce)(reduction, call, scope)
-        if name not in self._functions:
-            known = [*self._on.functions, *BUILT_IN]
-            raise DmlcError(unknown_name("function", name, known, call.span))
         return self._built_in(self._functions[name], call, scope)
 
     def _inline(self, function: FunctionDefinition, call: syntax.Call, scope: Scope) -> Step[Value]:
@@ -113,24 +107,20 @@ class Calls:
     def is_present(self, tensor: str) -> bool:
         return tensor in self._on.binding.tensors
 
-    def entries(self, value: Value) -> Sequence[Value] | None:
-        return entries(value) if isinstance(value, tuple | Pack) else None
-
     def flatten(self, places: Value, sizes: tuple[int, ...], span: Span) -> Value:
         """The number of a place among all of a shape's."""
-        found = self.entries(places)
-        if found is None or len(found) != len(sizes):
-            count = "one value" if found is None else f"{len(found)} values"
+        if not isinstance(places, tuple) or len(places) != len(sizes):
+            count = f"{len(places)} values" if isinstance(places, tuple) else "one value"
             raise DmlcError(
                 f"'flatten' takes a position along each of {len(sizes)} axes, but "
                 f"{span_text(span)} has {count}",
                 span,
             )
-        if isinstance(places, Pack):
-            return self._on.built().flatten(found, sizes, span)
+        if not all(map(is_constant, places)):
+            return self._on.built().positions.flatten(places, sizes, span)
         terms = [
             self._on.combine("mul", [v, s], [span, span], span)
-            for v, s in zip(found, packed_strides(sizes), strict=True)
+            for v, s in zip(places, packed_strides(sizes), strict=True)
         ]
         return self.fold(REDUCTIONS["sum"], terms, span)
 
@@ -142,16 +132,22 @@ class Calls:
                 number // stride % max(size, 1) if axis else number // stride
                 for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True))
             )
-        if isinstance(number, tuple | Pack):
+        if isinstance(number, tuple):
             raise DmlcError("'unflatten' takes the number of a place, and this is an array", span)
-        return self._on.built().unflatten(number, sizes, span)
+        return self._on.built().positions.unflatten(number, sizes, span)
 
     def move_axes(self, name: str, axes: tuple[int, ...], given: Given) -> Value:
         value, shape = self._arrays.shaped(name, given.values[0], given.spans[0])
         if self._on.binding.symbolic:
             raise self._on.needs_sizes("", given.span)
         moved, rank = move_axes(name, shape, axes, given.span, given.spans[1])
-        return self._on.built().move(value, moved, rank)
+        made: list[ir.Extent] = [1] * rank
+        for extent, axis in zip(shape, moved, strict=True):
+            if axis >= 0:
+                made[axis] = extent
+        return self._on.built().nodes.add(
+            Node(Form.MOVE, "move", (value,), value.dtype, tuple(made), tuple(moved))
+        )
 
     def join(self, given: Given) -> Value:
         return self._arrays.join(given)
@@ -167,23 +163,23 @@ class Calls:
         value: Value
         if isinstance(argument, syntax.Pack):
             items: list[Value] = yield self._index.expand(argument, scope)
-            value = make_array(items)
+            value = tuple(items)
         else:
             value = yield self._on.visit(argument, scope.outside())
-        if isinstance(value, Element) and self._on.built().shape(value) is not None:
+        if shape_of(value) is not None:
             raise DmlcError(
                 f"'{name}' needs to know what to reduce over: write {name}(x, like: T) or "
                 f"{name}(x, axes: [...])",
                 call.span,
             )
-        if not isinstance(value, tuple | Pack):
+        if not isinstance(value, tuple):
             if isinstance(value, bool) and reduction.booleans:
                 return value
             shown, what = span_text(argument.span), "one value"
-            if not isinstance(value, Element):
+            if not isinstance(value, Node):
                 shown, what = show(value), describe(value)
             raise DmlcError(f"'{name}' folds an array, but {shown} is {what}", argument.span)
-        return self.fold(reduction, entries(value), call.span)
+        return self.fold(reduction, value, call.span)
 
     def fold(self, reduction: Reduction, values: Sequence[Value], span: Span) -> Value:
         """One value of all entries, from the first to the last."""
@@ -204,7 +200,7 @@ class Calls:
             else:
                 combiner = COMBINERS[name].name
                 folded = self._on.combine(combiner, [folded, value], [span, span], span)
-        whole = isinstance(folded, Element) and self._on.built().dtype(folded) is DataType.BOOL
+        whole = isinstance(folded, Node) and folded.dtype is DataType.BOOL
         if reduction.booleans and not isinstance(folded, bool) and not whole:
             raise DmlcError(
                 f"'{name}' folds booleans, but this is a number: compare it first, as in 'x != 0'",
@@ -226,7 +222,7 @@ class Calls:
         else:
             listed: Value = yield self._on.visit(named.value, scope)
             axes = read_axes(listed, len(shape), named.value.span)
-        return self._on.built().fold(reduction.name, value, axes, call.span)
+        return self._on.built().folds.fold(reduction.name, value, axes, call.span)
 
     def _like(self, expression: syntax.Expression, scope: Scope) -> tuple[ir.Extent, ...]:
         """The sizes of the tensor, local or parameter that `like:` names."""
@@ -241,7 +237,7 @@ class Calls:
             raise value
         if value is None:
             return self._on.binding.extents(name, span)
-        shape = self._on.built().shape(value) if isinstance(value, Element) else None
+        shape = shape_of(value)
         if shape is None:
             raise DmlcError(f"'like:' takes a tensor, but '{name}' has no sizes", span)
         return shape

@@ -18,18 +18,18 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from dmlc import ir
-from dmlc.binding.builder import join_shapes, span_text
+from dmlc.binding.axes import join_shapes
+from dmlc.binding.conversions import type_name
 from dmlc.binding.facts import Binding, BoundTensor, ir_name
-from dmlc.binding.nodes import Element, Pack, Shape, Value
-from dmlc.binding.packs import entries
+from dmlc.binding.nodes import Node, Shape, Value, Variable, shape_of
 from dmlc.binding.scope import TOP, Scope
-from dmlc.binding.stages import Domain, StageMaker, find_in_place
+from dmlc.binding.stages import StageMaker, make_function
 from dmlc.binding.tensors import MAXIMUM_RANK, show_sizes
+from dmlc.binding.values import span_text
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
-from dmlc.language.walk import expressions_of, subexpressions
-from dmlc.scalars import DataType
-from dmlc.source import DmlcError, InternalError, Span, UnsupportedError, counted
+from dmlc.language.walk import expressions_of, subexpressions, walk
+from dmlc.source import DmlcError, Span, UnsupportedError, counted
 
 
 def lower_compute(binding: Binding) -> ir.Function:
@@ -94,60 +94,49 @@ class _Lowering(StageMaker):
         tensor = self.binding.tensors.get(name)
         if tensor is None and self.binding.members(name):
             return self.define_array(self.binding.members(name), statement, number)
-        scope, domain = TOP, None
+        scope, variables = TOP, None
         if statement.indices is not None:
-            scope, domain = self.bind_indices(statement, statement.indices, tensor)
+            scope, variables = self.bind_indices(statement, statement.indices, tensor)
         value = self.evaluator.evaluate(statement.value, None, scope)
-        if domain is not None:
+        if variables is not None:
             self.check_element(value, statement)
         if tensor is not None:
-            return self.define_output(tensor, value, statement, number, domain)
-        return self.define_local(value, statement, domain)
+            return self.define_output(tensor, value, statement, number, variables)
+        return self.define_local(value, statement, variables)
 
     # Index notation -----------------------------------------------------------------------
 
     def bind_indices(
         self,
         statement: syntax.Assignment,
-        indices: Sequence[syntax.Expression],
+        indices: Sequence[syntax.Binding],
         tensor: BoundTensor | None,
-    ) -> tuple[Scope, Domain]:
+    ) -> tuple[Scope, tuple[Variable, ...]]:
         """The index variables of `T[n, y...] = e`: over the sizes stated, or else over T's own,
         where a pack takes the axes that the others leave."""
         place = _head(statement)
         if self.binding.symbolic:
             raise self.evaluator.needs_sizes("index notation", place)
         sizes = None if tensor is None else tensor.sizes
-        stated = all(e is not None for e in statement.extents)
+        stated = all(index.extent is not None for index in indices)
         if sizes is None and not stated:
             sizes = self.binding.sizes(statement.name.text, place)
-        packs = any(isinstance(index, syntax.Pack) for index in indices)
         spare = 0 if sizes is None or stated else len(sizes) - len(indices)
-        if spare < -1 or (spare != 0 and not packs):
+        if spare < -1 or (spare != 0 and not any(index.pack for index in indices)):
             raise DmlcError(
                 f"'{statement.name.text}' has {len(sizes or ())} dimensions, but is defined with "
                 f"{counted(len(indices), 'index', 'indices')}",
                 place,
             )
         names: dict[str, Value] = {}
-        variables: list[int] = []
-        for index, extent in zip(indices, statement.extents, strict=True):
-            pack = isinstance(index, syntax.Pack)
-            name = index.operand if isinstance(index, syntax.Pack) else index
-            if not isinstance(name, syntax.Reference):
-                raise InternalError("an index variable is a name", index.span)
-            if extent is not None:
-                given = self.evaluator.evaluate(extent)
-                extents = self.evaluator.index.read_extents(given, pack, name.name, extent.span)
-            else:
-                taken = len(sizes or ()) - len(indices) + 1 if pack else 1
-                start = len(variables)
-                extents = list((sizes or ())[start : start + max(taken, 0)])
-            bound, names[name.name] = self.evaluator.index.bind_variables(
-                extents, len(variables), pack
-            )
-            variables += [self.builder.variable(v) for v in bound]
-        domain = tuple(self.builder.variables[v].extent for v in variables)
+        variables: list[Variable] = []
+        for index in indices:
+            start = len(variables)
+            own = (sizes or ())[start : start + (spare + 1 if index.pack else 1)]
+            binding = self.evaluator.index.bind(index, TOP, start, own)
+            bound, names[index.variable.text] = walk(binding)
+            variables += [v.free[0] for v in bound]
+        domain = tuple(v.extent for v in variables)
         if sizes is not None and domain != sizes:
             raise DmlcError(
                 f"'{statement.name.text}' has sizes {show_sizes(sizes)}, but is defined over "
@@ -160,19 +149,19 @@ class _Lowering(StageMaker):
                 f"{MAXIMUM_RANK}",
                 place,
             )
-        return Scope(names, depth=len(variables)), Domain(tuple(variables), domain)
+        return Scope(names, depth=len(variables)), tuple(variables)
 
     def check_element(self, value: Value, statement: syntax.Assignment) -> None:
         """Holds what an indexed statement assigns to being one element."""
         name, place = statement.name.text, statement.value.span
-        if isinstance(value, tuple | Pack):
-            count = len(entries(value))
+        if isinstance(value, tuple):
+            count = len(value)
             raise DmlcError(
                 f"one element of '{name}' is defined here, but {span_text(place)} is an array of "
                 f"{count} values",
                 place,
             )
-        if isinstance(value, Element) and self.builder.shape(value) is not None:
+        if shape_of(value) is not None:
             raise DmlcError(
                 f"one element of '{name}' is defined here, but {span_text(place)} is a whole "
                 "tensor: index it",
@@ -182,31 +171,16 @@ class _Lowering(StageMaker):
     # Names --------------------------------------------------------------------------------
 
     def define_local(
-        self, value: Value, statement: syntax.Assignment, domain: Domain | None
+        self, value: Value, statement: syntax.Assignment, variables: tuple[Variable, ...] | None
     ) -> Value:
-        if domain is not None:
-            return self.define_indexed_local(value, statement, domain)
-        if not isinstance(value, Element) or self.builder.loaded(value) is not None:
-            return value
-        dtype, shape = self.builder.dtype(value), self.builder.shape(value)
-        if not isinstance(dtype, DataType) or shape is None:
-            return value
-        return self.add_stage(statement.name.text, dtype, value, shape, statement.span)
-
-    def define_indexed_local(
-        self, value: Value, statement: syntax.Assignment, domain: Domain
-    ) -> Value:
-        """A stage for a local; what has no type of its own is INT32, INT64 or FLOAT32."""
-        builder, place = self.builder, statement.value.span
-        element = builder.weak(value, place)
-        found = builder.dtype(element)
-        if not isinstance(found, DataType) or found is DataType.INDEX:
-            element = builder.settle(element, place)
-        dtype = builder.dtype(element)
-        if not isinstance(dtype, DataType):
-            raise InternalError("a local has a type", place)
-        name = statement.name.text
-        return self.add_stage(name, dtype, element, domain.extents, statement.span, domain)
+        """A stage for a local that is a tensor. By index, what has no type of its own is INT32,
+        INT64 or FLOAT32."""
+        name, place = statement.name.text, statement.value.span
+        if variables is None:
+            return self.define_tensor(name, value, statement.span)
+        value = self.builder.folds.settle(self.builder.conversions.weak(value, place), place)
+        extents = tuple(v.extent for v in variables)
+        return self.add_stage(name, self.storage(value), value, extents, statement.span, variables)
 
     def define_output(
         self,
@@ -214,30 +188,27 @@ class _Lowering(StageMaker):
         value: Value,
         statement: syntax.Assignment,
         number: int,
-        domain: Domain | None,
+        variables: tuple[Variable, ...] | None = None,
     ) -> Value:
         name, place = tensor.name, statement.value.span
         dtype = self.binding.dtype(name, place)
         compute = dtype.compute
-        if isinstance(value, Element):
-            found = self.builder.dtype(value)
-            free = self.builder.takes_type(value)
-            if isinstance(found, DataType) and found is not compute and not free:
-                raise DmlcError(
-                    f"'{name}' is {dtype.name}, but the value assigned to it is "
-                    f"{found.name}: write cast(..., {dtype.name})",
-                    place,
-                )
-        element = self.builder.adapt(value, compute, place)
+        if isinstance(value, Node) and value.dtype is not compute and not value.takes_type:
+            raise DmlcError(
+                f"'{name}' is {dtype.name}, but the value assigned to it is "
+                f"{type_name(value.dtype)}: write cast(..., {dtype.name})",
+                place,
+            )
+        element = self.builder.conversions.adapt(value, compute, place)
         if tensor.sizes is None and not self.binding.symbolic:
-            if domain is None:
-                self.inferred[name] = self.builder.shape(element)
+            if variables is None:
+                self.inferred[name] = element.shape
                 return element
             # A stage, so that statements after it can read the output by index.
-            self.inferred[name] = domain.extents
-            return self.add_stage(name, compute, element, domain.extents, statement.span, domain)
+            self.inferred[name] = extents = tuple(v.extent for v in variables)
+            return self.add_stage(name, compute, element, extents, statement.span, variables)
         extents = self.binding.extents(name, statement.span)
-        shape = self.builder.shape(element)
+        shape = element.shape
         if shape is not None and join_shapes(shape, extents) != extents:
             raise DmlcError(
                 f"'{name}' has sizes {show_sizes(extents)}, but the value assigned to it has "
@@ -246,10 +217,10 @@ class _Lowering(StageMaker):
             )
         span = statement.span
         if dtype.is_storage_only and self.last_read.get(name, -1) > number:
-            element = self.add_stage(f"{name}_value", compute, element, extents, span, domain)
+            element = self.add_stage(f"{name}_value", compute, element, extents, span, variables)
             self.add_stage(name, dtype, element, extents, span)
             return element
-        return self.add_stage(name, dtype, element, extents, span, domain)
+        return self.add_stage(name, dtype, element, extents, span, variables)
 
     # Arrays of tensors --------------------------------------------------------------------
 
@@ -263,40 +234,32 @@ class _Lowering(StageMaker):
         self.evaluator.targets = [self.binding.sizes(m.name, statement.span) for m in members]
         value = self.evaluator.evaluate(statement.value)
         self.evaluator.targets = None
-        items = entries(value) if isinstance(value, tuple | Pack) else ()
+        items = value if isinstance(value, tuple) else ()
         if len(items) != len(members):
             message = f"'{statement.name.text}' is an array of tensors: write split(X, axis: A)"
             raise DmlcError(message, statement.value.span)
         for member, item in zip(members, items, strict=True):
-            self.define_output(member, item, statement, number, None)
+            self.define_output(member, item, statement, number)
         return value
 
     def function(self) -> ir.Function:
         binding = self.binding
-        parameters: list[ir.Parameter] = []
-        results: list[ir.Result] = []
-        for tensor in binding.tensors.values():
-            span = tensor.definition.span
-            if tensor.definition.output:
-                results.append(ir.Result(ir_name(tensor.name), tensor.strides))
-            else:
-                parameters.append(
-                    ir.Parameter(
-                        ir_name(tensor.name),
-                        binding.dtype(tensor.name, span),
-                        binding.extents(tensor.name, span),
-                        tensor.strides,
-                        span,
-                    )
-                )
-        return ir.Function(
-            binding.operator.short_name,
-            tuple(parameters),
-            tuple(self.stages),
-            tuple(results),
-            find_in_place(parameters, self.stages, results),
-            binding.operator.syntax.name.span,
-        )
+        parameters = [
+            ir.Parameter(
+                ir_name(t.name),
+                binding.dtype(t.name, t.definition.span),
+                binding.extents(t.name, t.definition.span),
+                t.strides,
+                t.definition.span,
+            )
+            for t in binding.tensors.values()
+            if not t.definition.output
+        ]
+        outputs = [t for t in binding.tensors.values() if t.definition.output]
+        results = [ir.Result(ir_name(t.name), t.strides) for t in outputs]
+        operator = binding.operator
+        span = operator.syntax.name.span
+        return make_function(operator.short_name, parameters, self.stages, results, span)
 
 
 def _head(statement: syntax.Assignment) -> Span:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dmlc.binding.builder import span_text
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, BoundTensor, match_dimensions
-from dmlc.binding.tensors import TensorDesc, show_sizes
-from dmlc.binding.values import Constant, show
+from dmlc.binding.tensors import show_sizes
+from dmlc.binding.values import Constant, show, span_text
 from dmlc.ir.verify import overlaps
 from dmlc.language import syntax
 from dmlc.language.builtins import FACTS
 from dmlc.language.check_kinds import show_ranks
-from dmlc.language.definitions import Dimension, TensorDefinition, mistake
+from dmlc.language.definitions import Dimension, mistake
 from dmlc.language.walk import subexpressions
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, DmlcError, Note, join_words
@@ -25,27 +24,25 @@ from dmlc.source import Diagnostic, DmlcError, Note, join_words
 Diagnostics = list[Diagnostic]
 
 
-def check_description(
-    definition: TensorDefinition, desc: TensorDesc, diagnostics: Diagnostics
-) -> None:
-    """Holds one description to its row of the table: data type, rank, layout."""
-    name = definition.name
-    if desc.data_type not in definition.dtypes:
+def check_tensor(tensor: BoundTensor, diagnostics: Diagnostics) -> None:
+    """Holds what is known of a tensor to its row of the table: data type, rank, layout."""
+    definition, name, sizes = tensor.definition, tensor.name, tensor.sizes
+    if tensor.dtype is not None and tensor.dtype not in definition.dtypes:
         permitted = join_words(t.name for t in definition.dtypes)
-        message = f"'{name}' cannot be {desc.data_type.name}: it is {permitted}"
+        message = f"'{name}' cannot be {tensor.dtype.name}: it is {permitted}"
         diagnostics.append(mistake(definition, message))
-    if desc.sizes is None:
+    if sizes is None:
         return
-    if len(desc.sizes) not in definition.ranks:
+    if len(sizes) not in definition.ranks:
         message = (
             f"'{name}' takes {show_ranks(definition.ranks)} dimensions, and is given "
-            f"{len(desc.sizes)}: {show_sizes(desc.sizes)}"
+            f"{len(sizes)}: {show_sizes(sizes)}"
         )
         diagnostics.append(mistake(definition, message))
-    if definition.output and desc.strides and overlaps(desc.sizes, desc.strides):
+    if definition.output and tensor.strides and overlaps(sizes, tensor.strides):
         message = (
-            f"elements of output '{name}' overlap: sizes {show_sizes(desc.sizes)} with strides "
-            f"{show_sizes(desc.strides)}"
+            f"elements of output '{name}' overlap: sizes {show_sizes(sizes)} with strides "
+            f"{show_sizes(tensor.strides)}"
         )
         note = Note("each stride must pass over all that smaller strides reach")
         diagnostics.append(mistake(definition, message, note))

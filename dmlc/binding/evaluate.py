@@ -1,7 +1,7 @@
 """Evaluates expressions for one binding; index notation is in `indexed`, calls in `calls`.
 
 What depends on attributes, sizes, types and `present` alone comes to a compile-time value; what
-reads tensors comes to an element of an `Indexing`. A `?:`, `&&` or `||` whose condition is known
+reads tensors comes to a node of a `Builder`. A `?:`, `&&` or `||` whose condition is known
 decides here, and what it does not choose is not looked at.
 """
 
@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dmlc.binding.builder import span_text
+from dmlc.binding.builder import Builder
 from dmlc.binding.calls import Calls
 from dmlc.binding.facts import Binding
 from dmlc.binding.guards import list_conditions
 from dmlc.binding.indexed import IndexNotation
-from dmlc.binding.indexing import Indexing
-from dmlc.binding.nodes import Element, Pack, Value, Weak
-from dmlc.binding.packs import make_array, zip_arrays
-from dmlc.binding.scope import TOP, Evaluating, Scope
+from dmlc.binding.nodes import Node, Value, Weak, is_constant, takes_type
+from dmlc.binding.scope import TOP, Evaluating, Scope, zip_arrays
 from dmlc.binding.untaken import TypeFinder
-from dmlc.binding.values import Constant, EnumValue, describe, whole_number
+from dmlc.binding.values import Constant, EnumValue, describe, span_text, whole_number
 from dmlc.language import syntax
 from dmlc.language.builtins import FACTS, FUNCTIONS, Builtin
 from dmlc.language.walk import Step, Visit, walk
@@ -36,7 +34,7 @@ class Evaluator(Evaluating):
     def __init__(
         self,
         binding: Binding,
-        builder: Indexing | None = None,
+        builder: Builder | None = None,
         functions: Mapping[str, Builtin] = FUNCTIONS,
     ) -> None:
         super().__init__(binding, builder)
@@ -50,16 +48,18 @@ class Evaluator(Evaluating):
         it is one; `scope` has the index variables it may use. Raises `DmlcError`."""
         return walk(self.visit(expression, scope, expected))
 
-    def constant(self, expression: syntax.Expression, expected: Value | None = None) -> Constant:
+    def constant(
+        self, expression: syntax.Expression, expected: Value | None = None, scope: Scope = TOP
+    ) -> Constant:
         """The value of an expression that must be known at compile time."""
-        value = self.evaluate(expression, expected)
-        if isinstance(value, Element | Pack):
-            raise DmlcError(
-                f"{span_text(expression.span)} depends on the elements of a tensor, where a "
-                "compile-time value is needed",
-                expression.span,
-            )
-        return value
+        value = self.evaluate(expression, expected, scope)
+        if is_constant(value):
+            return value
+        raise DmlcError(
+            f"{span_text(expression.span)} depends on the elements of a tensor, where a "
+            "compile-time value is needed",
+            expression.span,
+        )
 
     def visit(
         self, expression: syntax.Expression, scope: Scope, expected: Value | None = None
@@ -97,10 +97,10 @@ class Evaluator(Evaluating):
                 items += several
                 continue
             value: Value = yield self.visit(item, scope.outside(), expected)
-            if isinstance(value, Element) and self.built().shape(value) is not None:
+            if isinstance(value, Node) and value.shape is not None:
                 raise DmlcError("an array holds single values, and this is a tensor", item.span)
             items.append(value)
-        return scope.entry(make_array(items), expression.span)
+        return scope.entry(tuple(items), expression.span)
 
     # Names --------------------------------------------------------------------------------
 
@@ -151,12 +151,9 @@ class Evaluator(Evaluating):
 
     def _member(self, expression: syntax.Member, scope: Scope) -> Step[Value]:
         base = expression.base
-        if isinstance(base, syntax.Index) and self.names_tensors(base.base):
+        name = base.span.text
+        if isinstance(base, syntax.Index):
             name: str = yield self.index.entry_name(base, scope)
-        elif isinstance(base, syntax.Reference):
-            name = base.name
-        else:
-            name = ""
         return scope.entry(self._fact(name, expression), expression.span)
 
     def _fact(self, name: str, expression: syntax.Member) -> Value:
@@ -165,8 +162,6 @@ class Evaluator(Evaluating):
             return len(self.binding.members(name))
         if name not in self.binding.definitions:
             raise DmlcError(f"only tensors have facts such as '.{fact}'", span)
-        if fact not in FACTS:
-            raise DmlcError(unknown_name("fact", fact, FACTS, expression.member.span))
         return FACTS[fact].evaluate(self.binding, name, span)
 
     # Operators ----------------------------------------------------------------------------
@@ -207,7 +202,7 @@ class Evaluator(Evaluating):
                 chosen, other = other, chosen
             value: Value = yield self.visit(chosen, scope, expected)
             return self._take_type(value, other, scope, chosen.span)
-        if not isinstance(condition, Element) and not isinstance(condition, tuple | Pack):
+        if not isinstance(condition, Node | tuple):
             raise DmlcError(
                 "the condition of '?:' must be a boolean, but "
                 f"{span_text(expression.condition.span)} is {describe(condition)}",
@@ -220,17 +215,17 @@ class Evaluator(Evaluating):
 
     def _take_type(self, value: Value, other: syntax.Expression, scope: Scope, span: Span) -> Value:
         """A number that is chosen, in the type that the side not chosen has."""
-        number = value if isinstance(value, Element) else whole_number(value)
+        number = value if isinstance(value, Node) else whole_number(value)
         builder = self.builder
-        if builder is None or number is None or not builder.takes_type(value):
+        if builder is None or number is None or not takes_type(value):
             return value
-        if isinstance(number, Element) and builder.dtype(number) is Weak.INTEGER:
+        if isinstance(number, Node) and number.dtype is Weak.INTEGER:
             return value  # Where an extreme stands takes the type that it is assigned to.
-        finder = TypeFinder(self.binding, builder, self.functions, self.locals)
+        finder = TypeFinder(self.binding, self.functions, self.locals)
         types = finder.find(other, scope.parameters)
         if len(types) == 1:
             try:
-                return builder.adapt(value, next(iter(types)), span)
+                return builder.conversions.adapt(value, next(iter(types)), span)
             except DmlcError:
                 return value  # A fraction stays one where the other side has whole numbers.
         every_float = bool(types) and all(t.is_float for t in types)
@@ -240,7 +235,7 @@ class Evaluator(Evaluating):
         """The scope of what counts only where a condition holds, or does not."""
         if self.builder is None:
             return scope
-        return scope.under(list_conditions(self.builder, condition, holds))
+        return scope.under(list_conditions(self.builder.positions, condition, holds))
 
     def _select(
         self, condition: Value, then: Value, otherwise: Value, expression: syntax.Ternary
@@ -249,10 +244,10 @@ class Evaluator(Evaluating):
         if isinstance(condition, bool):
             return then if condition else otherwise
         given = [condition, then, otherwise]
-        if isinstance(condition, tuple | Pack) or (
-            self.are_places(given) and any(isinstance(v, tuple | Pack) for v in given)
+        if isinstance(condition, tuple) or (
+            self.are_places(given) and any(isinstance(v, tuple) for v in given)
         ):
             each = zip_arrays(given, expression.span)
-            return make_array([self._select(c, t, o, expression) for c, t, o in each])
+            return tuple(self._select(c, t, o, expression) for c, t, o in each)
         spans = (expression.condition.span, expression.then.span, expression.otherwise.span)
-        return self.built().select((condition, then, otherwise), spans, expression.span)
+        return self.built().operations.select(given, expression.span, spans)

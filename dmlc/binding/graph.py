@@ -12,10 +12,10 @@ from dmlc import ir
 from dmlc.binding.call_errors import raise_mistakes
 from dmlc.binding.facts import Binding
 from dmlc.binding.graph_statements import lower_graph
-from dmlc.binding.operator import Description, as_description, read_descriptions, sizes_of
+from dmlc.binding.operator import Description, read_description, read_descriptions
 from dmlc.binding.symbols import Symbols
-from dmlc.binding.tensors import TensorDesc
-from dmlc.collection import rare_searches
+from dmlc.binding.tensors import Given, TensorDesc
+from dmlc.collection import throttle_garbage_collection
 from dmlc.language import syntax
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
 from dmlc.parameters import expect, expect_integer, expect_mapping
@@ -57,7 +57,7 @@ class Graph:
         given, found = list_names(self.inputs), list_names(self.outputs)
         return f"<graph {self.name}{symbols}: {given} -> {found}>"
 
-    @rare_searches()
+    @throttle_garbage_collection()
     def bind(
         self,
         tensors: Mapping[str, Description] | None = None,
@@ -73,7 +73,7 @@ class Graph:
         Raises `DmlcError` with every independent mistake, and `UnsupportedError` for what this
         version cannot bind.
         """
-        given = {n: as_description(n, value) for n, value in read_descriptions(tensors).items()}
+        given = {n: read_description(n, value) for n, value in read_descriptions(tensors).items()}
         known = (*self.inputs, *self.outputs)
         diagnostics = [
             unknown_name(f"tensor of graph '{self.name}'", name, known)
@@ -83,7 +83,7 @@ class Graph:
         surroundings = _surroundings(self.definition)
         symbols = Symbols(self.definition.syntax, surroundings)
         symbols.state(read_dims(dims))
-        symbols.infer({n: s for n in self.inputs if n in given and (s := sizes_of(n, given[n]))})
+        symbols.infer({n: g.sizes for n, g in given.items() if g.sizes is not None})
         diagnostics += symbols.diagnostics
         if not diagnostics:
             symbols.require(list(_declared_sizes(self.definition.syntax)))
@@ -98,7 +98,7 @@ class Graph:
     def _describe_inputs(
         self,
         symbols: Symbols,
-        given: Mapping[str, Description],
+        given: Mapping[str, Given],
         diagnostics: list[Diagnostic],
     ) -> dict[str, TensorDesc]:
         """Every input with its type, sizes and strides, held to what the graph declares."""
@@ -110,18 +110,16 @@ class Graph:
             except DmlcError as error:
                 diagnostics += error.diagnostics
                 continue
-            described = given.get(name)
-            if isinstance(described, TensorDesc):
-                if described.data_type is not desc.data_type:
-                    note = Note("declared here", declared.span)
-                    message = (
-                        f"input '{name}' is {desc.data_type.name}, but "
-                        f"{described.data_type.name} is given"
-                    )
-                    diagnostics.append(Diagnostic(message, declared.type.span, (note,)))
-                    continue
-                if described.sizes is not None:
-                    desc = described
+            described = given.get(name, Given())
+            if described.dtype not in (None, desc.data_type):
+                note = Note("declared here", declared.span)
+                message = (
+                    f"input '{name}' is {desc.data_type.name}, but {described.dtype.name} is given"
+                )
+                diagnostics.append(Diagnostic(message, declared.type.span, (note,)))
+                continue
+            if described.strides is not None:
+                desc = TensorDesc(desc.data_type, desc.sizes, described.strides)
             found[name] = desc
         return found
 

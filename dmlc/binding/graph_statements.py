@@ -14,33 +14,33 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from dmlc import ir
 from dmlc.binding.attributes import any_member
-from dmlc.binding.builder import span_text
+from dmlc.binding.builder import Builder
 from dmlc.binding.call_errors import explain_at_call
 from dmlc.binding.compute import lower_compute
+from dmlc.binding.emission import Emission
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
-from dmlc.binding.indexing import Indexing
-from dmlc.binding.nodes import Element, Emission, Pack, Value, Weak
+from dmlc.binding.nodes import Form, Node, Value, Weak
 from dmlc.binding.operator import Description, Operator
 from dmlc.binding.scope import Scope
-from dmlc.binding.stages import StageMaker, drop_unread, find_in_place, rename_stage
+from dmlc.binding.stages import StageMaker, drop_unread, make_function, rename_stage
 from dmlc.binding.symbols import Symbols
-from dmlc.binding.tensors import TensorDesc, show_sizes
-from dmlc.binding.values import Constant, whole_number
+from dmlc.binding.tensors import Given, TensorDesc, show_sizes
+from dmlc.binding.values import span_text, whole_number
 from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
 from dmlc.language.builtins import GRAPH_FUNCTIONS
 from dmlc.language.check_graph import as_tensor_type, called_name
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
 from dmlc.language.walk import Step, Visit, subexpressions
-from dmlc.scalars import DataType
+from dmlc.scalars import DataType, find_data_type
 from dmlc.source import DmlcError, Span
 
-_Output: TypeAlias = Element | tuple[Element, ...]
+_Output: TypeAlias = Node | tuple[Node, ...]
 """What a call gives for a row of its tensor table: several for an array of outputs."""
 
 
@@ -49,7 +49,7 @@ def lower_graph(
     surroundings: Binding,
     symbols: Symbols,
     inputs: Mapping[str, TensorDesc],
-    outputs: Mapping[str, Description],
+    outputs: Mapping[str, Given],
 ) -> ir.Function:
     """The function of a graph for inputs whose types and sizes are all known. `outputs` says how
     results are to be stored. Raises `DmlcError` with every independent mistake found."""
@@ -91,8 +91,8 @@ class _GraphLowering(StageMaker):
     def make_evaluator(self) -> Evaluator:
         return _GraphEvaluator(self.binding, self.builder, self)
 
-    def load(self, name: str) -> Element:
-        return self.builder.load(name, self.types[name], self.extents[name])
+    def load(self, name: str) -> Node:
+        return self.builder.nodes.load(name, self.types[name], self.extents[name])
 
     def append(self, stage: ir.Stage, emission: Emission) -> None:
         super().append(stage, emission)
@@ -105,55 +105,40 @@ class _GraphLowering(StageMaker):
     def assign(self, statement: syntax.GraphStatement) -> Value:
         """Computes a statement, and gives what reading its name means from here on."""
         value = cast(_GraphEvaluator, self.evaluator).start(statement)
-        return (self.define_output if statement.output else self.define_value)(statement, value)
+        if statement.output:
+            return self.define_output(statement, value)
+        return self.define_tensor(statement.name.text, value, statement.span)
 
     # Values -------------------------------------------------------------------------------
 
-    def define_value(self, statement: syntax.GraphStatement, value: Value) -> Value:
-        """What a name stands for: a stage, unless it renames a tensor or holds none."""
-        if not isinstance(value, Element) or self.builder.loaded(value) is not None:
-            return value
-        if self.builder.shape(value) is None or isinstance(self.builder.dtype(value), Weak):
-            return value
-        return self.hold(value, statement.name.text, statement.span)
-
     def define_output(self, statement: syntax.GraphStatement, value: Value) -> Value:
         name, span = statement.name.text, statement.value.span
-        if not isinstance(value, Element) or self.builder.shape(value) is None:
+        if not isinstance(value, Node) or value.shape is None:
             raise DmlcError(f"output '{name}' is one value, and must be a tensor", span)
-        tensor = self.builder.loaded(value)
+        tensor = self.builder.nodes.loaded(value)
         own = tensor is not None and tensor not in self.inputs and tensor not in self.results
         if tensor is None or (not own and tensor != name) or tensor in self.renamed:
             tensor = name
-            value = self.hold(value, name, statement.span)
+            value = self.hold(name, value, statement.span)
         if tensor != name:
             self.renamed[tensor] = name
         self.results.append(name)
         return value
 
-    def hold(self, value: Element, name: str, span: Span) -> Element:
-        """A stage of that name, of the data type that the value has as a tensor."""
-        dtype = self.storage(value)
-        shape = self.builder.shape(value) or ()
-        value = self.builder.adapt(value, dtype.compute, span)
-        return self.add_stage(name, dtype, value, shape, span)
-
-    def storage(self, value: Element) -> DataType:
+    def storage(self, value: Node) -> DataType:
         """The data type of a value as a tensor: that of the tensors it is computed from, where
         they are stored alike; FLOAT32 where it is computed from several floating-point types."""
-        dtype = self.builder.dtype(value)
+        dtype = value.dtype
         if dtype is Weak.INTEGER or dtype is DataType.INDEX:
             return DataType.INT32
         if isinstance(dtype, DataType) and dtype is not DataType.FLOAT32:
             return dtype
-        found = dict.fromkeys(
-            t for t in self.builder.list_types(value, self.types) if t.compute is DataType.FLOAT32
-        )
-        return next(iter(found)) if len(found) == 1 else DataType.FLOAT32
+        found = [t for t in _list_types(value, self.types) if t.compute is DataType.FLOAT32]
+        return found[0] if len(found) == 1 else DataType.FLOAT32
 
-    def describe(self, value: Element) -> tuple[str, TensorDesc]:
+    def describe(self, value: Node) -> tuple[str, TensorDesc]:
         """The tensor that holds a value, and its description."""
-        name = self.builder.loaded(value) or ""
+        name = self.builder.nodes.loaded(value) or ""
         given = self.inputs.get(name)
         if given is not None:
             return name, given
@@ -172,7 +157,7 @@ class _GraphLowering(StageMaker):
     ) -> dict[str, _Output]:
         """The outputs of a call, by the rows of its table; `given` is the tensor for each
         parameter. The only output of an operator takes the name of the statement."""
-        outputs = [t for t in operator.levels[-1].tensors if t.output]
+        outputs = operator.newest.outputs
         single = outputs[0].name if len(outputs) == 1 else None
         names = dict(given)
         for stage in function.stages:
@@ -193,13 +178,13 @@ class _GraphLowering(StageMaker):
                 found[output.name] = tuple(self.load(names[r]) for r in entries)
         return found
 
-    def function(self, outputs: Mapping[str, Description]) -> ir.Function:
+    def function(self, outputs: Mapping[str, Given]) -> ir.Function:
         stages = self.stages
         if self.renamed:
             stages = [rename_stage(s, self.renamed, None) for s in stages]
         stages = drop_unread(stages, self.results)
         made = {s.name: s for s in stages}
-        results = [self.result(made[name], outputs.get(name)) for name in self.results]
+        results = [self.result(made[name], outputs.get(name, Given())) for name in self.results]
         parameters = [
             ir.Parameter(
                 given.name.text,
@@ -211,35 +196,46 @@ class _GraphLowering(StageMaker):
             for given in self.graph.inputs
             for desc in (self.inputs[given.name.text],)
         ]
-        return ir.Function(
-            self.definition.short_name,
-            tuple(parameters),
-            stages,
-            tuple(results),
-            find_in_place(parameters, list(stages), results),
-            self.graph.name.span,
-        )
+        name, span = self.definition.short_name, self.graph.name.span
+        return make_function(name, parameters, stages, results, span)
 
-    def result(self, stage: ir.Stage, wanted: Description | None) -> ir.Result:
+    def result(self, stage: ir.Stage, wanted: Given) -> ir.Result:
         """How a result is stored. Raises `DmlcError` where what is wanted is not what there is."""
-        if wanted is None:
-            return ir.Result(stage.name)
-        sizes = wanted.sizes if isinstance(wanted, TensorDesc) else tuple(wanted)
-        if sizes is not None and sizes != stage.domain:
+        if wanted.sizes not in (None, stage.domain):
             raise DmlcError(
                 f"output '{stage.name}' has sizes {show_sizes(stage.domain)}, but "
-                f"{show_sizes(sizes)} are asked for",
+                f"{show_sizes(wanted.sizes)} are asked for",
                 stage.span,
             )
-        if not isinstance(wanted, TensorDesc):
-            return ir.Result(stage.name)
-        if wanted.data_type is not stage.dtype:
+        if wanted.dtype not in (None, stage.dtype):
             raise DmlcError(
-                f"output '{stage.name}' is {stage.dtype.name}, but {wanted.data_type.name} is "
+                f"output '{stage.name}' is {stage.dtype.name}, but {wanted.dtype.name} is "
                 "asked for",
                 stage.span,
             )
-        return ir.Result(stage.name, wanted.stored_strides)
+        return ir.Result(stage.name, wanted.strides)
+
+
+def _list_types(value: Node, types: Mapping[str, DataType]) -> list[DataType]:
+    """The types that a value is computed from: those that casts name, and those of the tensors
+    whose elements are read, which `types` has. What only decides between values, or is compared,
+    is left out."""
+    found: dict[DataType, None] = {}
+    seen: set[Node] = set()
+    pending = [value]
+    while pending:
+        node = pending.pop()
+        if node in seen or node.dtype is DataType.BOOL:
+            continue
+        seen.add(node)
+        named = find_data_type(str(node.payload)) if node.form is Form.CAST else None
+        if node.form in (Form.LOAD, Form.READ):
+            named = types[str(node.payload)]
+        if named is not None:
+            found[named] = None
+            continue
+        pending.extend(reversed(node.operands))
+    return list(found)
 
 
 def _entry(name: str) -> str:
@@ -250,7 +246,7 @@ def _entry(name: str) -> str:
 class _GraphEvaluator(Evaluator):
     """Expressions of a graph: calls of operators, and their outputs."""
 
-    def __init__(self, binding: Binding, builder: Indexing, lowering: _GraphLowering) -> None:
+    def __init__(self, binding: Binding, builder: Builder, lowering: _GraphLowering) -> None:
         super().__init__(binding, builder, GRAPH_FUNCTIONS)
         self.lowering = lowering
         self.outputs: dict[str, Mapping[str, _Output]] = {}
@@ -279,7 +275,7 @@ class _GraphEvaluator(Evaluator):
         match expression:
             case syntax.Member():
                 found = self._output(expression)
-                if isinstance(found, Element):
+                if isinstance(found, Node):
                     return found
             case syntax.Index(base=syntax.Member() as base):
                 found = self._output(base)
@@ -295,7 +291,7 @@ class _GraphEvaluator(Evaluator):
         return super().visit(expression, scope, expected)
 
     def _entry(
-        self, expression: syntax.Index, found: tuple[Element, ...], scope: Scope
+        self, expression: syntax.Index, found: tuple[Node, ...], scope: Scope
     ) -> Step[Value]:
         number = whole_number((yield self.visit(expression.indices[0], scope)))
         entry = None if number is None else find_entry(number, len(found))
@@ -328,10 +324,12 @@ class _GraphEvaluator(Evaluator):
         attributes: dict[str, object] = {}
         for argument in expression.arguments:
             label = "" if argument.name is None else argument.name.text
-            tensor = operator.levels[-1].tensor(label)
+            tensor = operator.newest.tensor(label)
             value = argument.value
             if tensor is None:
-                attributes[label] = yield self._attribute(operator, label, value, scope)
+                attribute = operator.attribute(label)
+                expected = None if attribute is None else any_member(attribute)
+                attributes[label] = self.constant(value, expected, scope)
             elif tensor.output:
                 described[label] = self._stated(value)
             else:
@@ -339,14 +337,12 @@ class _GraphEvaluator(Evaluator):
                 descs: list[TensorDesc] = []
                 for number, item in enumerate(value.items if listed else (value,)):
                     entry = ir_name(f"{label}[{number}]") if listed else label
-                    held: Element = yield self._tensor_argument(
-                        item, label, f"{stem}_{entry}", scope
-                    )
+                    held: Node = yield self._tensor_argument(item, label, f"{stem}_{entry}", scope)
                     tensors[entry], desc = lowering.describe(held)
                     descs.append(desc)
                 described[label] = descs if listed else descs[0]
         named = self.statement is not None and expression is self.statement.value
-        declared = [t for t in operator.levels[-1].tensors if t.output]
+        declared = operator.newest.outputs
         wanted = self.read.get(stem, ()) if named else ()
         if len(declared) == 1:
             wanted = (declared[0].name,)  # The call itself reads it.
@@ -359,8 +355,7 @@ class _GraphEvaluator(Evaluator):
             self.outputs[stem] = outputs
         # What has several outputs, of which none may be read, is never read as a whole: the
         # checker refuses it.
-        only = next(iter(outputs.values()), ())
-        return only if isinstance(only, Element) else Pack(only)
+        return next(iter(outputs.values()), ())
 
     def _bind(
         self,
@@ -380,60 +375,36 @@ class _GraphEvaluator(Evaluator):
             )
         return bound[key]
 
-    def _attribute(
-        self,
-        operator: OperatorDefinition,
-        label: str,
-        value: syntax.Expression,
-        scope: Scope,
-    ) -> Step[Constant]:
-        attribute = operator.attribute(label)
-        expected = None if attribute is None else any_member(attribute)
-        found: Value = yield self.visit(value, scope, expected)
-        if isinstance(found, Element | Pack):
-            raise DmlcError(
-                f"attribute '{label}' must be known when the graph is compiled, and "
-                f"{span_text(value.span)} depends on the elements of a tensor",
-                value.span,
-            )
-        return found
-
-    def _stated(self, value: syntax.Expression) -> Description | Sequence[Description]:
+    def _stated(self, value: syntax.Expression) -> Any:
         """The type and sizes that a call states for an output, or for each of an array."""
         if isinstance(value, syntax.Array):
-            return [self._stated_one(item) for item in value.items]
-        return self._stated_one(value)
-
-    def _stated_one(self, value: syntax.Expression) -> TensorDesc:
-        declared = as_tensor_type(value)
-        if declared is None:
-            raise DmlcError("a type and sizes are expected, such as FLOAT32[N, C]", value.span)
-        return self.lowering.symbols.desc(declared)
+            return [self._stated(item) for item in value.items]
+        return self.lowering.symbols.desc(as_tensor_type(value))
 
     def _tensor_argument(
         self, value: syntax.Expression, label: str, name: str, scope: Scope
-    ) -> Step[Element]:
+    ) -> Step[Node]:
         """A tensor that an operator is given, held by a stage or an input."""
         found: Value = yield self.visit(value, scope)
-        if not isinstance(found, Element) or self.built().shape(found) is None:
+        if not isinstance(found, Node) or found.shape is None:
             raise DmlcError(
                 f"'{label}' takes a tensor, but {span_text(value.span)} is one value", value.span
             )
-        if self.built().loaded(found) is not None:
+        if self.built().nodes.loaded(found) is not None:
             return found
-        return self.lowering.hold(found, name, value.span)
+        return self.lowering.hold(name, found, value.span)
 
     def convert(self, value: Value, to: DataType, span: Span) -> Value:
         """A cast of a tensor is a tensor of the type it names: `cast(x, FLOAT32)` of a FLOAT16 one
         too, though nothing is computed then."""
         builder = self.built()
-        if not isinstance(value, Element) or builder.shape(value) is None:
+        if not isinstance(value, Node) or value.shape is None:
             return super().convert(value, to, span)
-        tensor = builder.loaded(value)
+        tensor = builder.nodes.loaded(value)
         if tensor is not None and self.lowering.types[tensor] is to:
             return value
-        made = builder.cast(value, to, span)
-        return builder.name_type(value, to) if made == value else made
+        made = builder.conversions.cast(value, to, span)
+        return builder.conversions.convert(value, to, to.name) if made is value else made
 
 
 def _read_outputs(graph: syntax.Graph) -> Mapping[str, Sequence[str]]:

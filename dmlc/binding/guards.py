@@ -9,75 +9,73 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmlc.binding.indexing import Indexing
-from dmlc.binding.nodes import Element, Form, Value
+from dmlc.binding.nodes import Form, Node, Value
+from dmlc.binding.positions import Positions
 from dmlc.ir.assume import assume_guard
 from dmlc.ir.index import EMPTY, find_reach
 from dmlc.ir.ranges import Interval
 from dmlc.scalars import DataType
 
 
-def list_conditions(builder: Indexing, value: Value, holds: bool) -> tuple[Element, ...]:
+def list_conditions(positions: Positions, value: Value, holds: bool) -> tuple[Node, ...]:
     """What is known of one place where a condition holds, or where it does not: conditions that
     hold together. None for what is no condition at run time, or of whole tensors."""
-    found: list[Element] = []
-    pending = [(value, holds)] if isinstance(value, Element) else []
+    found: list[Node] = []
+    pending = [(value, holds)] if isinstance(value, Node) else []
     while pending:
-        element, wanted = pending.pop()
-        node = builder.node(element)
+        node, wanted = pending.pop()
         if node.dtype is not DataType.BOOL or node.shape is not None:
             continue
-        operands = [Element(number) for number in node.operands]
         if node.form is Form.APPLY and node.payload == "not":
-            pending.append((operands[0], not wanted))
+            pending.append((node.operands[0], not wanted))
         elif node.form is Form.APPLY and node.payload == ("and" if wanted else "or"):
-            pending += [(operand, wanted) for operand in reversed(operands)]
+            pending += [(operand, wanted) for operand in reversed(node.operands)]
         else:
-            found.append(element if wanted else builder.negate(element))
+            found.append(node if wanted else positions.apply("not", node))
     return tuple(found)
 
 
 def hold_inside(
-    builder: Indexing,
-    position: Element,
+    positions: Positions,
+    position: Node,
     size: int,
-    guards: Sequence[Element],
-    conditions: Sequence[Element],
-) -> tuple[Element, Interval]:
+    guards: Sequence[Node],
+    conditions: Sequence[Node],
+) -> tuple[Node, Interval]:
     """A position as an axis of that size may be read at it, and how far it reaches where the
     conditions hold. Where the `guards` do not, the point is left out and nothing is read; where
     the other `conditions` do not, an element is read and not used."""
-    found = builder.reach(position, size)
+    found = positions.reach(position, size)
     if _is_inside(found, size) or not (guards or conditions):
         return position, found
     if guards:
-        found = _meet(found, _find_reach(builder, position, size, guards, compared=False))
+        found = _meet(found, _find_reach(positions, position, size, guards, compared=False))
         if _is_inside(found, size):
             return position, found
-    found = _meet(found, _find_reach(builder, position, size, (*guards, *conditions)))
+    found = _meet(found, _find_reach(positions, position, size, (*guards, *conditions)))
     if _is_inside(found, size) and size > 0:
-        return builder.keep_inside(position, size), found
+        return positions.keep_inside(position, size), found
     return position, found
 
 
 def _find_reach(
-    builder: Indexing,
-    position: Element,
+    positions: Positions,
+    position: Node,
     size: int,
-    conditions: Sequence[Element],
+    conditions: Sequence[Node],
     *,
     compared: bool = True,
 ) -> Interval:
     """How far a position reaches where conditions hold. Those that elements of tensors decide
     count where `compared`."""
-    stage = builder.probe(position, conditions)
+    stage = positions.probe(position, conditions)
     if stage is None:
-        return builder.reach(position, size)
+        return positions.reach(position, size)
     result = stage.body.result
     if not compared:
         return find_reach(stage, result, size)
     # Intervals first: to evaluate conditions at every point takes time.
-    known = assume_guard(stage, builder.ranges)
+    known = assume_guard(stage, positions.ranges)
     if known is None:
         return EMPTY
     if _is_inside(known[result], size):

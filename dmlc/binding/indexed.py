@@ -7,14 +7,13 @@ to, what an index variable runs over.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
-from dmlc.binding.builder import span_text
 from dmlc.binding.guards import hold_inside, list_conditions
-from dmlc.binding.indexing import Place
-from dmlc.binding.nodes import Element, Pack, Value
-from dmlc.binding.packs import EmptyPack, Expansion, entries, make_array
-from dmlc.binding.scope import Evaluating, Scope
-from dmlc.binding.values import describe, show, whole_number
+from dmlc.binding.nodes import Node, Value
+from dmlc.binding.reads import Place
+from dmlc.binding.scope import EmptyPack, Evaluating, Expansion, Scope
+from dmlc.binding.values import describe, show, span_text, whole_number
 from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
 from dmlc.language.walk import Step
@@ -74,7 +73,7 @@ class IndexNotation:
             name: str = yield self.entry_name(expression, scope)
             return self._on.tensor(name, expression.span)
         base: Value = yield self._on.visit(expression.base, scope.outside())
-        if isinstance(base, Element):
+        if isinstance(base, Node):
             return (yield self._read_element(expression, base, scope))
         if expression.otherwise is not None:
             raise DmlcError(
@@ -91,29 +90,27 @@ class IndexNotation:
 
     def _pick(self, expression: syntax.Index, array: Value, position: Value, span: Span) -> Value:
         """The entry of an array at a position; an array of positions picks an array."""
-        if not isinstance(array, tuple | Pack):
-            what = "one value" if isinstance(array, Element) else describe(array)
+        if not isinstance(array, tuple):
+            what = "one value" if isinstance(array, Node) else describe(array)
             message = f"{span_text(expression.base.span)} is {what} and cannot be indexed"
             raise DmlcError(message, expression.span)
-        if isinstance(position, tuple | Pack):
-            picked = [self._pick(expression, array, p, span) for p in entries(position)]
-            return make_array(picked)
+        if isinstance(position, tuple):
+            return tuple(self._pick(expression, array, p, span) for p in position)
         if isinstance(position, bool) or not isinstance(position, int):
             raise DmlcError("an array's index must be a compile-time integer", span)
-        items = entries(array)
-        entry = find_entry(position, len(items))
+        entry = find_entry(position, len(array))
         if entry is None:
             raise DmlcError(
                 f"index {position} is out of bounds: {span_text(expression.base.span)} has "
-                f"{counted(len(items), 'value')}",
+                f"{counted(len(array), 'value')}",
                 span,
             )
-        return items[entry]
+        return array[entry]
 
-    def _read_element(self, expression: syntax.Index, base: Element, scope: Scope) -> Step[Value]:
+    def _read_element(self, expression: syntax.Index, base: Node, scope: Scope) -> Step[Value]:
         """An element of a tensor, or of a computation on whole tensors."""
         builder = self._on.built()
-        shape = builder.shape(base)
+        shape = base.shape
         if shape is None:
             message = f"{span_text(expression.base.span)} is one value and has no index"
             raise DmlcError(message, expression.span)
@@ -129,9 +126,9 @@ class IndexNotation:
                 spans += [index.span] * len(several)
                 continue
             value: Value = yield self._on.visit(index, scope)
-            if isinstance(value, tuple | Pack):
+            if isinstance(value, tuple):
                 raise DmlcError(
-                    f"{span_text(index.span)} is an array of {len(entries(value))} values: write "
+                    f"{span_text(index.span)} is an array of {len(value)} values: write "
                     f"'{index.span.text}...' to give a position for each",
                     index.span,
                 )
@@ -147,57 +144,63 @@ class IndexNotation:
                 expression.span,
             )
         tensor, dtype = self.hold(base, expression.base.span)
-        whole = [builder.position(p, s) for p, s in zip(positions, spans, strict=True)]
+        whole = [builder.positions.of(p, s) for p, s in zip(positions, spans, strict=True)]
         place = Place(expression.span, tuple(spans), scope.notes())
         if otherwise is not None:
-            return builder.read_or(tensor, dtype, sizes, whole, otherwise, place, expression.span)
+            return builder.reads.read_or(tensor, dtype, sizes, whole, otherwise, place)
         held = [
-            hold_inside(builder, position, size, scope.guards, scope.conditions)
+            hold_inside(builder.positions, position, size, scope.guards, scope.conditions)
             for position, size in zip(whole, sizes, strict=True)
         ]
         reach = tuple(found for _, found in held)
         if any(low > high for (low, high), size in zip(reach, sizes, strict=True) if size == 0):
             # Nothing is there, and nothing is read: what stands for it is not used.
             unused = False if dtype is DataType.BOOL else 0
-            return builder.adapt(unused, dtype.compute, expression.span)
+            return builder.conversions.adapt(unused, dtype.compute, expression.span)
         place = dataclasses.replace(place, reach=reach)
-        return builder.read(tensor, dtype, [position for position, _ in held], place)
+        return builder.reads.read(tensor, dtype, [position for position, _ in held], place)
 
-    def hold(self, value: Element, span: Span) -> tuple[str, DataType]:
+    def hold(self, value: Node, span: Span) -> tuple[str, DataType]:
         """The tensor that holds a value of a shape, and its type."""
         builder = self._on.built()
-        if builder.loaded(value) is None:
+        if builder.nodes.loaded(value) is None:
             if self._on.materialize is None:
                 raise DmlcError(f"{span_text(span)} cannot be indexed here", span)
             value = self._on.materialize(value, span)
-        dtype = builder.dtype(value)
-        tensor = builder.loaded(value)
+        dtype = value.dtype
+        tensor = builder.nodes.loaded(value)
         if tensor is None or not isinstance(dtype, DataType):
             raise DmlcError(f"{span_text(span)} has no type: cast it, as in cast(x, FLOAT32)", span)
         return tensor, dtype
 
     # Reductions ---------------------------------------------------------------------------
 
-    def bind_variables(
-        self, extents: list[int], depth: int, pack: bool
-    ) -> tuple[list[Element], Value]:
-        """Index variables over some extents, and what their name stands for."""
-        builder = self._on.built()
-        variables = [builder.bind(depth + k, extent) for k, extent in enumerate(extents)]
-        return variables, make_array(variables) if pack else variables[0]
+    def bind(
+        self, binding: syntax.Binding, scope: Scope, depth: int, own: Sequence[int] = ()
+    ) -> Step[tuple[list[Node], Value]]:
+        """The index variables of a binding, and what its name stands for. They run over what it
+        says, or else over `own` sizes."""
+        extents = own
+        if binding.extent is not None:
+            around = scope.outside() if binding.pack else scope
+            value: Value = yield self._on.visit(binding.extent, around)
+            extents = self._read_extents(value, binding, binding.extent.span)
+        nodes = self._on.built().nodes
+        variables = [nodes.bind(depth + k, extent) for k, extent in enumerate(extents)]
+        return variables, tuple(variables) if binding.pack else variables[0]
 
-    def read_extents(self, value: Value, pack: bool, name: str, span: Span) -> list[int]:
+    def _read_extents(self, value: Value, binding: syntax.Binding, span: Span) -> list[int]:
         """What an index variable, or a pack of them, runs over. Raises `DmlcError`."""
-        items = entries(value) if isinstance(value, tuple | Pack) else (value,)
-        if pack and not isinstance(value, tuple | Pack):
+        name, items = binding.variable.text, value if isinstance(value, tuple) else (value,)
+        if binding.pack and not isinstance(value, tuple):
             raise DmlcError(f"'{name}...' needs one extent per axis, and this is one value", span)
-        if isinstance(value, tuple | Pack) and not pack:
+        if isinstance(value, tuple) and not binding.pack:
             raise DmlcError(
                 f"'{name}' runs over an array of sizes: write '{name}... : {span.text}'", span
             )
         found: list[int] = []
         for item in items:
-            if isinstance(item, Element):
+            if isinstance(item, Node):
                 raise DmlcError(
                     f"the extent of '{name}' must be known at compile time: leave points out with "
                     "'where' instead",
@@ -205,7 +208,7 @@ class IndexNotation:
                 )
             whole = whole_number(item)
             if whole is None or not 0 <= whole <= _MOST_EXTENT:
-                shown = "an array" if isinstance(item, tuple | Pack) else show(item)
+                shown = "an array" if isinstance(item, tuple) else show(item)
                 raise DmlcError(f"an extent is a whole number of 0 or more, not {shown}", span)
             found.append(whole)
         return found
@@ -214,15 +217,13 @@ class IndexNotation:
         """`sum[k : 3, l... : Sizes where c](e)`."""
         if self._on.builder is None:
             raise DmlcError("a reduction over index variables cannot stand here", expression.span)
-        variables: list[Element] = []
+        variables: list[Node] = []
         names: dict[str, Value] = {}
         for binding in expression.bindings:
-            name, span = binding.variable.text, binding.extent.span
-            around = scope.outside() if binding.pack else scope
-            extent: Value = yield self._on.visit(binding.extent, around)
-            extents = self.read_extents(extent, binding.pack, name, span)
-            depth = scope.depth + len(variables)
-            bound, names[name] = self.bind_variables(extents, depth, binding.pack)
+            bound: list[Node]
+            bound, names[binding.variable.text] = yield self.bind(
+                binding, scope, scope.depth + len(variables)
+            )
             variables += bound
         inner = dataclasses.replace(
             scope,
@@ -236,31 +237,30 @@ class IndexNotation:
         if expression.condition is not None:
             condition = yield self._on.visit(expression.condition, inner)
             self._check_condition(condition, expression.condition.span)
-            guards = list_conditions(self._on.builder, condition, True)
+            guards = list_conditions(self._on.builder.positions, condition, True)
             inner = dataclasses.replace(inner, guards=guards)
         value: Value = yield self._on.visit(expression.body, inner)
-        if isinstance(value, tuple | Pack):
+        if isinstance(value, tuple):
             raise DmlcError(
                 f"'{expression.combiner.text}' folds one value for each point, and this is an "
-                f"array of {len(entries(value))}",
+                f"array of {len(value)}",
                 expression.body.span,
             )
-        return self._on.builder.reduce(
+        return self._on.builder.folds.reduce(
             expression.combiner.text, variables, value, condition, expression.body.span
         )
 
     def _check_condition(self, condition: Value, span: Span) -> None:
         if isinstance(condition, bool):
             return
-        if isinstance(condition, Element):
-            builder = self._on.built()
-            if builder.shape(condition) is not None:
+        if isinstance(condition, Node):
+            if condition.shape is not None:
                 raise DmlcError("the condition after 'where' is of one point: index it", span)
-            if builder.dtype(condition) is DataType.BOOL:
+            if condition.dtype is DataType.BOOL:
                 return
-        what = "a number" if isinstance(condition, Element) else "no boolean"
+        what = "a number" if isinstance(condition, Node) else "no boolean"
         notes: list[Note | str] = []
-        if isinstance(condition, tuple | Pack):
+        if isinstance(condition, tuple):
             notes = [f"write 'all(({span.text})...)'"]
         raise DmlcError(
             f"the condition after 'where' must be a boolean, but this is {what}", span, notes

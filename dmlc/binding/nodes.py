@@ -1,21 +1,24 @@
-"""What computations are made of, and how they become the bodies of stages.
+"""Computations as a graph of shared nodes, and the arena that makes them.
 
-A `Node` is one computation, on every element of a shape or at one place that index variables
-name. `Builder` makes nodes and holds them to the rules of types and shapes; `emit_body` only reads
-them.
+A node is a scalar operation applied to every element of a shape, or at the place that index
+variables name. Equal nodes are one node, so sharing in the source, and in functions inlined twice,
+is kept. The rules of types and shapes are `conversions`' and `operations`'; `emission` makes the
+bodies of stages of nodes.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, TypeGuard
 
 from dmlc import ir
 from dmlc.binding.values import Constant
-from dmlc.scalars import OPERATIONS, ROUNDINGS, DataType, find_data_type
-from dmlc.source import InternalError
+from dmlc.scalars import DataType, Operation
+from dmlc.source import DmlcError
+
+_MOST_NODES = 200_000
 
 Shape: TypeAlias = tuple[ir.Extent, ...] | None
 """Extents, or None for a scalar, which broadcasts to every rank."""
@@ -32,30 +35,12 @@ ValueType: TypeAlias = DataType | Weak
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Element:
-    """A node of a `Builder`, by number."""
-
-    node: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Pack:
-    """An array some of whose entries are known at run time only: index variables, and what is
-    computed from them. An array of constants is a plain tuple."""
-
-    items: tuple[Value, ...]
-
-
-Value: TypeAlias = Constant | Element | Pack
-"""What an expression may come to."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Variable:
     """An index variable: it runs from 0 to below `extent`. Variables of one level are never bound
     one inside the other, so that equal ones may be one."""
 
     level: int
+    number: int
     extent: int
 
 
@@ -72,183 +57,159 @@ class Form(enum.Enum):
     REDUCE = "reduce"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Node:
     """`payload` is a constant's value, the tensor a load or a read reads, the name of an
-    operation, the combiner of a fold or a reduction, the number of an index variable, the data type
-    that a cast names; nothing where a conversion is not written."""
+    operation, the combiner of a fold or a reduction, the data type that a cast names; nothing
+    where a conversion is not written."""
 
     form: Form
     payload: bool | int | float | str
-    operands: tuple[int, ...]
+    operands: tuple[Node, ...] = dataclasses.field(repr=False)
     dtype: ValueType
-    shape: Shape
+    shape: Shape = None
     axes: tuple[int, ...] = ()
     """Of a fold: the axes it folds, which stay with size 1. Of a move: for each axis of the
-    operand, the axis it becomes, or -1 where an axis of size 1 is dropped. Of a reduction: the
-    index variables it binds; its operands are what it reduces and, where there is one, a guard."""
+    operand, the axis it becomes, or -1 where an axis of size 1 is dropped."""
+    bound: tuple[Variable, ...] = ()
+    """Of a reduction: the index variables it binds; its operands are what it reduces and, where
+    there is one, a guard."""
     soft: bool = False
     """Whether it takes the type of what it meets, though it has one: what is computed from
     positions is INDEX or FLOAT32 by itself."""
-    free: tuple[int, ...] = ()
+    free: tuple[Variable, ...] = ()
     """The index variables it depends on, in the order of their levels."""
     placed: bool = False
     """Whether it depends on positions and constants alone."""
+    number: int = -1
+    """Its place among the nodes of its function, each after what it reads."""
+
+    @property
+    def takes_type(self) -> bool:
+        """Whether it takes the type of what it meets."""
+        return self.soft or isinstance(self.dtype, Weak)
 
 
-_Position: TypeAlias = ir.Index | ir.Constant
-_ZERO = ir.Constant(DataType.INDEX, 0)
+Value: TypeAlias = "Constant | Node | tuple[Value, ...]"
+"""What an expression may come to; a tuple is an array, and its entries may be known at run time
+only."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Emission:
-    """The instructions of a body, not in canonical form yet, and where each read stands."""
-
-    instructions: tuple[ir.Instruction, ...]
-    result: int
-    guard: int | None
-    reads: tuple[tuple[int, int], ...]
-    """(instruction, node) pairs."""
-
-    def body(self) -> ir.Body:
-        return ir.Body.make(self.instructions, self.result, self.guard)
+def is_constant(value: Value) -> TypeGuard[Constant]:
+    """Whether a value, an array throughout, is known at compile time."""
+    if isinstance(value, tuple):
+        return all(is_constant(item) for item in value)
+    return not isinstance(value, Node)
 
 
-def emit_body(
-    nodes: Sequence[Node],
-    held: Mapping[int, str],
-    roots: Sequence[int],
-    domain: tuple[ir.Extent, ...],
-    view: tuple[_Position, ...] = (),
-    places: Mapping[int, ir.Index] | None = None,
-) -> Emission:
-    """The computation of a node, `roots[0]`, at one point of a stage over `domain`, and of its
-    guard where there is a second root. `view` is the position along each axis of the node, whose
-    size may also be 1; `places` is the position of each index variable. A node in `held` is read
-    from that tensor."""
-    emitter = _Emitter(nodes, held, domain, {} if places is None else places)
-    made = [emitter.run(root, view) for root in roots]
-    guard = made[1] if len(made) > 1 else None
-    return Emission(tuple(emitter.instructions), made[0], guard, tuple(emitter.reads))
+def shape_of(value: Value) -> Shape:
+    return value.shape if isinstance(value, Node) else None
 
 
-class _Emitter:
-    """Writes each node once per view it is wanted in."""
+def takes_type(value: Value) -> bool:
+    """Whether a value takes the type of what it meets."""
+    return not isinstance(value, Node) or value.takes_type
 
-    def __init__(
-        self,
-        nodes: Sequence[Node],
-        held: Mapping[int, str],
-        domain: tuple[ir.Extent, ...],
-        places: Mapping[int, ir.Index],
-    ) -> None:
-        self.nodes = nodes
-        self.held = held
-        self.domain = domain
-        self.places = places
-        self.instructions: list[ir.Instruction] = []
-        self.reads: list[tuple[int, int]] = []
-        self.positions: dict[_Position, int] = {}
-        self.views: list[tuple[_Position, ...]] = []
-        self.view_numbers: dict[tuple[_Position, ...], int] = {}
-        self.made: dict[tuple[int, int], int] = {}
 
-    def run(self, root: int, view: tuple[_Position, ...]) -> int:
-        made = self.made
-        start = (root, self.number_view(view))
-        pending = [start]
-        while pending:
-            key = pending[-1]
-            if key in made:
-                pending.pop()
-                continue
-            number, at = key
-            node = self.nodes[number]
-            tensor = str(node.payload) if node.form is Form.LOAD else self.held.get(number)
-            if tensor is not None:
-                made[key] = self.load(tensor, node, self.views[at])
-                continue
-            inner = self.number_view(self.move(node, at)) if node.form is Form.MOVE else at
-            wanted = [(operand, inner) for operand in node.operands]
-            missing = [w for w in wanted if w not in made]
-            if missing:
-                pending.extend(reversed(missing))
-                continue
-            made[key] = self.emit(number, tuple(made[w] for w in wanted))
-        return made[start]
+class Nodes:
+    """The nodes of one function, and the tensors that hold the values of some."""
 
-    def number_view(self, view: tuple[_Position, ...]) -> int:
-        if view not in self.view_numbers:
-            self.view_numbers[view] = len(self.views)
-            self.views.append(view)
-        return self.view_numbers[view]
+    def __init__(self) -> None:
+        self._made: dict[object, Node] = {}
+        self._variables: dict[tuple[int, int], Variable] = {}
+        self._held: dict[Node, str] = {}
+        self.placed: set[str] = set()
+        """The tensors whose elements depend on positions alone."""
 
-    def move(self, node: Node, at: int) -> tuple[_Position, ...]:
-        """The positions along the axes of what a move moves."""
-        return tuple(self.views[at][axis] if axis >= 0 else _ZERO for axis in node.axes)
-
-    def load(self, tensor: str, node: Node, view: tuple[_Position, ...]) -> int:
-        if isinstance(node.dtype, Weak):
-            raise InternalError(f"tensor {tensor} has no type when a stage reads it")
-        if node.form is Form.REDUCE:
-            # Its stage runs over the variables it depends on, and has one place where it has none.
-            own = [self.places[variable] for variable in node.free] or [_ZERO]
-            indices = tuple(self.leaf(index) for index in own)
-        else:
-            indices = tuple(
-                self.position(index, extent)
-                for index, extent in zip(view, node.shape or (), strict=True)
+    def add(self, node: Node) -> Node:
+        """The one node that is like this, with what follows from its operands: the variables it
+        depends on, and whether it depends on nothing else."""
+        # repr tells -0.0 from 0.0 and keeps NaN equal to itself; the type tells 1 from true.
+        payload = (type(node.payload), repr(node.payload))
+        index = node.free if node.form is Form.INDEX else None
+        key = (
+            node.form, payload, node.operands, node.dtype, node.shape, node.axes, node.bound,
+            node.soft, index,
+        )  # fmt: skip
+        found = self._made.get(key)
+        if found is None:
+            if len(self._made) >= _MOST_NODES:
+                raise DmlcError(
+                    f"the operator grows beyond {_MOST_NODES} operations once its functions "
+                    "are inlined: split it"
+                )
+            elements = node.form in (Form.LOAD, Form.READ, Form.FOLD)
+            known = node.form is Form.READ and node.payload in self.placed
+            found = dataclasses.replace(
+                node,
+                free=index or join_free(node.operands, node.bound),
+                placed=(known or not elements) and all(o.placed for o in node.operands),
+                number=len(self._made),
             )
-        return self.add(ir.Load(tensor, indices, node.dtype))
+            self._made[key] = found
+        return found
 
-    def position(self, index: _Position, extent: ir.Extent) -> int:
-        """The number of a position along an axis of some extent; 1 repeats its only element."""
-        own = isinstance(index, ir.Index) and not index.reduced and self.domain[index.axis] == 1
-        return self.leaf(_ZERO if extent == 1 and not own else index)
+    def literal(self, value: bool | int | float, dtype: ValueType, shape: Shape = None) -> Node:
+        """A constant."""
+        return self.add(Node(Form.CONSTANT, value, (), dtype, shape))
 
-    def leaf(self, position: _Position) -> int:
-        if position not in self.positions:
-            self.positions[position] = self.add(position)
-        return self.positions[position]
+    def apply(
+        self,
+        operation: Operation,
+        operands: Iterable[Node],
+        dtype: ValueType,
+        shape: Shape,
+        soft: bool = False,
+    ) -> Node:
+        """A scalar operation on operands that fit it."""
+        soft = soft and dtype in (DataType.INDEX, DataType.FLOAT32)
+        return self.add(Node(Form.APPLY, operation.name, tuple(operands), dtype, shape, soft=soft))
 
-    def add(self, instruction: ir.Instruction) -> int:
-        self.instructions.append(instruction)
-        return len(self.instructions) - 1
+    def load(self, tensor: str, dtype: DataType, shape: tuple[ir.Extent, ...]) -> Node:
+        """The elements of a tensor, in the type they are computed in."""
+        return self.add(Node(Form.LOAD, tensor, (), dtype.compute, shape))
 
-    def cast(self, node: Node, operand: int) -> int:
-        """A conversion to a compute type, and the rounding to a 16-bit type that is named."""
-        if self.nodes[node.operands[0]].dtype is not node.dtype and isinstance(
-            node.dtype, DataType
-        ):
-            operand = self.add(ir.Cast(operand, node.dtype))
-        named = find_data_type(str(node.payload))
-        rounding = None if named is None else ROUNDINGS.get(named)
-        if rounding is None:
-            return operand
-        return self.add(ir.Apply(rounding, (operand,), DataType.FLOAT32))
+    def bind(self, level: int, extent: int) -> Node:
+        """The index variable of a level and an extent."""
+        fresh = Variable(level, len(self._variables), extent)
+        variable = self._variables.setdefault((level, extent), fresh)
+        return self.add(Node(Form.INDEX, 0, (), DataType.INDEX, soft=True, free=(variable,)))
 
-    def emit(self, number: int, operands: tuple[int, ...]) -> int:
-        node = self.nodes[number]
-        if isinstance(node.dtype, Weak):
-            raise InternalError(f"node {number} has no type when a stage is made of it")
-        match node.form:
-            case Form.CONSTANT:
-                if isinstance(node.payload, str):
-                    raise InternalError(f"constant {number} is a string")
-                return self.add(ir.Constant(node.dtype, node.payload))
-            case Form.APPLY:
-                return self.add(ir.Apply(OPERATIONS[str(node.payload)], operands, node.dtype))
-            case Form.SELECT:
-                return self.add(ir.Select(operands[0], operands[1], operands[2], node.dtype))
-            case Form.CAST:
-                return self.cast(node, operands[0])
-            case Form.MOVE:
-                return operands[0]
-            case Form.INDEX:
-                return self.leaf(self.places[int(node.payload)])
-            case Form.READ:
-                made = self.add(ir.Load(str(node.payload), operands, node.dtype))
-                self.reads.append((made, number))
-                return made
-            case Form.LOAD | Form.FOLD | Form.REDUCE:
-                raise InternalError(f"{node.form.value} {number} is held by no tensor")
+    # What tensors hold --------------------------------------------------------------------
+
+    def hold(self, value: Node, tensor: str) -> None:
+        """Notes that a tensor holds a value from here on: it has the value's own type, and its
+        shape or, for a reduction in index notation, its `emission.fold_domain`."""
+        self._held[value] = tensor
+
+    def loaded(self, value: Node) -> str | None:
+        """The tensor that a value is the bare elements of, if it is."""
+        return str(value.payload) if value.form is Form.LOAD else self._held.get(value)
+
+    def is_open_fold(self, value: Node) -> bool:
+        """Whether a value is a fold or a reduction that no tensor holds yet."""
+        return value.form in (Form.FOLD, Form.REDUCE) and value not in self._held
+
+    def list_folds(self, value: Node) -> list[Node]:
+        """The folds that a value needs and no tensor holds yet, each after those it needs; the
+        value itself is the last where it is one."""
+        return [n for n in reachable(value, self._held.__contains__) if self.is_open_fold(n)]
+
+
+def join_free(nodes: Iterable[Node], bound: Sequence[Variable] = ()) -> tuple[Variable, ...]:
+    """The index variables that nodes depend on together, in order, without those that are bound."""
+    free = {v: None for node in nodes for v in node.free if v not in bound}
+    return tuple(sorted(free, key=lambda v: (v.level, v.number)))
+
+
+def reachable(root: Node, stops: Callable[[Node], bool]) -> list[Node]:
+    """What a node is computed from, and the node, in order; nothing below where `stops`."""
+    found: dict[Node, None] = {}
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found[node] = None
+            if not stops(node):
+                pending.extend(node.operands)
+    return sorted(found, key=lambda n: n.number)

@@ -13,7 +13,7 @@ from dmlc import ir
 from dmlc.binding.attributes import MOST_ENTRIES, complete_attributes, given_attributes
 from dmlc.binding.call_errors import raise_mistakes
 from dmlc.binding.compute import lower_compute
-from dmlc.binding.constraints import check_constraints, check_description
+from dmlc.binding.constraints import check_constraints, check_tensor
 from dmlc.binding.facts import Binding, BoundTensor
 from dmlc.binding.infer import infer_sizes, infer_types
 from dmlc.binding.tables import (
@@ -23,7 +23,7 @@ from dmlc.binding.tables import (
     list_tensors,
     list_types,
 )
-from dmlc.binding.tensors import MAXIMUM_RANK, TensorDesc, read_sizes
+from dmlc.binding.tensors import MAXIMUM_RANK, Given, TensorDesc, read_sizes
 from dmlc.language import syntax
 from dmlc.language.definitions import (
     OperatorDefinition,
@@ -86,7 +86,7 @@ class Operator:
         return list_types(self.definition)
 
     def __repr__(self) -> str:
-        rows = self.definition.levels[-1].tensors
+        rows = self.definition.newest.tensors
         given, found = ([t.name for t in rows if t.output == output] for output in (False, True))
         return f"<operator {self.name}: {list_names(given)} -> {list_names(found)}>"
 
@@ -143,7 +143,7 @@ class Operator:
             binding = infer_sizes(binding, diagnostics)
             raise_mistakes(diagnostics)
             for tensor in binding.tensors.values():
-                _check_inferred(tensor, given, diagnostics)
+                check_tensor(tensor, diagnostics)
         check_constraints(binding, diagnostics)
         raise_mistakes(diagnostics)
         return binding
@@ -151,22 +151,22 @@ class Operator:
 
 def expand_arrays(
     table: TensorLevel, given: object, diagnostics: list[Diagnostic]
-) -> tuple[dict[str, Description], TensorLevel]:
+) -> tuple[dict[str, Given], TensorLevel]:
     """The descriptions given, and the table, with the entries of each array of tensors in its
     place. An array is given as a list, or entry by entry: `InputTensors[0]`, `InputTensors_0`."""
     arrays = {t.name: t for t in table.tensors if t.array}
     named = {t.name for t in table.tensors}
-    found: dict[str, Description] = {}
+    found: dict[str, Given] = {}
     for name, value in read_descriptions(given).items():
         if name in arrays and isinstance(value, list | tuple):
             items = cast("Sequence[object]", value)
             described = {f"{name}[{number}]": item for number, item in enumerate(items)}
-            found.update({n: as_description(n, item) for n, item in described.items()})
+            found.update({n: read_description(n, item) for n, item in described.items()})
             continue
         entry = _ENTRY.fullmatch(name)
         known = entry is not None and name not in named and entry[1] in arrays
         spelt = f"{entry[1]}[{int(entry[2] or entry[3])}]" if entry is not None and known else name
-        found[spelt] = as_description(name, value)
+        found[spelt] = read_description(name, value)
     rows: list[TensorDefinition] = []
     for tensor in table.tensors:
         if not tensor.array:
@@ -196,20 +196,19 @@ def read_descriptions(given: object) -> dict[str, object]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def as_description(name: str, given: object) -> Description:
-    """A description, or sizes. Raises `ArgumentError`."""
+def read_description(name: str, given: object) -> Given:
+    """A description, or sizes. Raises `DmlcError`."""
     if isinstance(given, TensorDesc):
-        return given
+        return Given(given.data_type, given.sizes, given.stored_strides)
     parameter = f"tensors['{name}']"
     expected = "a TensorDesc, or sizes such as (2, 3)"
     if isinstance(given, np.ndarray):
         # An array of whole numbers might be meant as sizes or as itself.
         note = "describe an array x as TensorDesc(x.dtype, x.shape), or run the operator on it"
         raise wrong_kind(parameter, expected, cast("object", given), [note])
-    return tuple(
-        expect_integer(f"each size of {parameter}", item)
-        for item in expect_items(parameter, given, expected)
-    )
+    sizes = expect_items(parameter, given, expected)
+    whole = [expect_integer(f"each size of {parameter}", size) for size in sizes]
+    return Given(sizes=read_sizes(whole, name))
 
 
 def read_attributes(given: object) -> Mapping[str, object]:
@@ -221,7 +220,7 @@ def read_attributes(given: object) -> Mapping[str, object]:
 
 def _find_level(definition: OperatorDefinition, level: str | None) -> TensorLevel:
     """The tensors of a feature level: the newest not above the one asked for."""
-    newest = definition.levels[-1]
+    newest = definition.newest
     if level is None:
         return newest
     expect_text("level", level, "the name of a feature level")
@@ -246,7 +245,7 @@ def _find_level(definition: OperatorDefinition, level: str | None) -> TensorLeve
 def _start(
     definition: OperatorDefinition,
     table: TensorLevel,
-    given: Mapping[str, Description],
+    given: Mapping[str, Given],
     attributes: Mapping[str, object],
     computed: Sequence[str],
     diagnostics: list[Diagnostic],
@@ -256,58 +255,24 @@ def _start(
     diagnostics += [
         unknown_name("tensor", name, definitions) for name in given if name not in definitions
     ]
-    sizes = {n: sizes_of(n, d) for n, d in given.items()}
-    symbolic = all(found is None for found in sizes.values())
+    symbolic = all(found.sizes is None for found in given.values())
     bound: dict[str, BoundTensor] = {}
     for tensor in table.tensors:
-        desc = given.get(tensor.name)
-        if isinstance(desc, TensorDesc):
-            check_description(tensor, desc, diagnostics)
-        if desc is None and tensor.optional and tensor.name not in computed:
+        name, found = tensor.name, given.get(tensor.name)
+        if found is None and tensor.optional and name not in computed:
             continue
-        if not symbolic and not tensor.output:
-            _check_given(tensor, desc, diagnostics)
-        described = desc if isinstance(desc, TensorDesc) else None
-        bound[tensor.name] = BoundTensor(
-            tensor,
-            None if described is None else described.data_type,
-            sizes.get(tensor.name),
-            None if described is None else described.stored_strides,
-            desc is not None,
+        if not symbolic and not tensor.output and (found is None or found.sizes is None):
+            message = f"required tensor '{name}' is not given"
+            if found is not None:
+                message = f"input '{name}' has no sizes, but other tensors have"
+            diagnostics.append(mistake(tensor, message))
+        known = Given() if found is None else found
+        bound[name] = BoundTensor(
+            tensor, known.dtype, known.sizes, known.strides, found is not None
         )
+        check_tensor(bound[name], diagnostics)
     values = given_attributes(definition, attributes, diagnostics)
     return Binding(definition, bound, values, definitions, symbolic)
-
-
-def sizes_of(name: str, description: Description) -> tuple[int, ...] | None:
-    """The sizes that a description says, if it does."""
-    if isinstance(description, TensorDesc):
-        return description.sizes
-    return read_sizes(description, name)
-
-
-def _check_given(
-    tensor: TensorDefinition, desc: Description | None, diagnostics: list[Diagnostic]
-) -> None:
-    if desc is None:
-        message = f"required tensor '{tensor.name}' is not given"
-    elif sizes_of(tensor.name, desc) is None:
-        message = f"input '{tensor.name}' has no sizes, but other tensors have"
-    else:
-        return
-    diagnostics.append(mistake(tensor, message))
-
-
-def _check_inferred(
-    tensor: BoundTensor, given: Mapping[str, Description], diagnostics: list[Diagnostic]
-) -> None:
-    """Holds what was inferred to the table, as what is given was."""
-    desc = given.get(tensor.name)
-    whole = isinstance(desc, TensorDesc) and desc.sizes is not None
-    if not whole and tensor.dtype is not None:
-        check_description(
-            tensor.definition, TensorDesc(tensor.dtype, tensor.sizes), diagnostics
-        )  # fmt: skip
 
 
 def _check_symbolic(binding: Binding) -> None:

@@ -1,4 +1,5 @@
-"""Where an expression stands while it is evaluated, and what evaluates the parts of it.
+"""Where an expression stands while it is evaluated, arrays and their entries, and what evaluates
+the parts of it.
 
 `Evaluating` is what index notation and calls, which have modules of their own, know of the
 evaluator: its state, its visits, and what operators make of values.
@@ -11,20 +12,62 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.binding.builder import span_text
+from dmlc.binding.builder import Builder
 from dmlc.binding.facts import Binding, ir_name
-from dmlc.binding.indexing import Indexing
-from dmlc.binding.nodes import Element, Pack, Value
-from dmlc.binding.packs import Expansion, entries, make_array, zip_arrays
-from dmlc.binding.values import apply_constant, cast_constant
+from dmlc.binding.nodes import Node, Value, shape_of
+from dmlc.binding.values import apply_constant, cast_constant, span_text
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import Visit
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.source import DmlcError, InternalError, Note, Span
+from dmlc.source import DmlcError, InternalError, Note, Span, counted
 
 MOST_NOTES = 4
 """How many of the calls around a mistake are shown."""
+
+
+def zip_arrays(values: Sequence[Value], span: Span) -> list[tuple[Value, ...]]:
+    """The entries of arrays side by side; what is no array stands beside each. Raises `DmlcError`
+    for arrays of different lengths."""
+    lengths = {len(v) for v in values if isinstance(v, tuple)}
+    if len(lengths) > 1:
+        shown = " and ".join(str(n) for n in sorted(lengths))
+        raise DmlcError(f"arrays of {shown} values cannot be combined element by element", span)
+    return [
+        tuple(v[k] if isinstance(v, tuple) else v for v in values) for k in range(lengths.pop())
+    ]
+
+
+class EmptyPack(Exception):
+    """What `...` expands has no entries."""
+
+
+@dataclasses.dataclass(slots=True)
+class Expansion:
+    """One `e...` while it is evaluated for one axis after the other."""
+
+    span: Span
+    axis: int = 0
+    length: int | None = None
+    """The number of entries, once an array has been met."""
+    first: Span | None = None
+    """That array."""
+
+    def take(self, array: tuple[Value, ...], span: Span) -> Value:
+        """The entry of an array at the axis at hand. Raises `DmlcError` where arrays of different
+        lengths meet, and `EmptyPack` where there is no entry."""
+        if self.length is None or self.first is None:
+            self.length, self.first = len(array), span
+        elif self.length != len(array):
+            raise DmlcError(
+                f"{span_text(self.first)} has {counted(self.length, 'entry', 'entries')} and "
+                f"{span_text(span)} has {len(array)}: what one '...' expands has one length",
+                self.span,
+                [Note(f"{len(array)} here", span)],
+            )
+        if not array:
+            raise EmptyPack
+        return array[self.axis]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,17 +82,17 @@ class Scope:
     """The index variables bound around this place, in functions and their callers together."""
     expansion: Expansion | None = None
     """The `...` that this place is expanded by, if it is: arrays stand for one entry."""
-    guards: tuple[Element, ...] = ()
+    guards: tuple[Node, ...] = ()
     """What the `where` of the reduction around this place says: points where it does not hold are
     left out."""
-    conditions: tuple[Element, ...] = ()
+    conditions: tuple[Node, ...] = ()
     """What else holds where the value at this place counts: it chooses between values."""
 
     def outside(self) -> Scope:
         """The same names where arrays stand for themselves."""
         return self if self.expansion is None else dataclasses.replace(self, expansion=None)
 
-    def under(self, conditions: tuple[Element, ...]) -> Scope:
+    def under(self, conditions: tuple[Node, ...]) -> Scope:
         """The same names where further conditions hold."""
         if not conditions:
             return self
@@ -57,7 +100,7 @@ class Scope:
 
     def entry(self, value: Value, span: Span) -> Value:
         """An array's entry along the axis at hand, inside an expansion; anything else as it is."""
-        if self.expansion is None or not isinstance(value, tuple | Pack):
+        if self.expansion is None or not isinstance(value, tuple):
             return value
         return self.expansion.take(value, span)
 
@@ -74,21 +117,21 @@ class Scope:
 
 TOP = Scope({})
 
-_Maker: TypeAlias = Callable[[list[Element]], Value]
+_Maker: TypeAlias = Callable[[list[Node]], Value]
 
 
 class Evaluating(abc.ABC):
     """Expressions of one binding. Without a `builder`, elements of tensors may not be read."""
 
-    def __init__(self, binding: Binding, builder: Indexing | None = None) -> None:
+    def __init__(self, binding: Binding, builder: Builder | None = None) -> None:
         self.binding = binding
         self.builder = builder
         self.locals: dict[str, Value | DmlcError] = {}
         """What each name assigned so far stands for; an error where its definition failed."""
         self.functions: dict[str, FunctionDefinition] = dict(binding.operator.functions)
-        self.materialize: Callable[[Element, Span], Element] | None = None
+        self.materialize: Callable[[Node, Span], Node] | None = None
         """Has a tensor hold a computation on whole tensors, so that its elements can be read."""
-        self.place: Callable[[tuple[int, ...], _Maker, Span], Element] | None = None
+        self.place: Callable[[tuple[int, ...], _Maker, Span], Node] | None = None
         """Makes a tensor of some sizes from what gives its element at each position."""
         self.targets: list[tuple[int, ...]] | None = None
         """The sizes of the outputs that the expression at hand is to give, if it gives several."""
@@ -100,7 +143,7 @@ class Evaluating(abc.ABC):
         """The value of an expression. `expected` is a value this one is compared with: it says
         which enum a name is of."""
 
-    def built(self) -> Indexing:
+    def built(self) -> Builder:
         if self.builder is None:
             raise InternalError("an element without a builder")
         return self.builder
@@ -109,7 +152,7 @@ class Evaluating(abc.ABC):
         message = f"{what} {span_text(span)} needs the sizes of its tensors".lstrip()
         return DmlcError(message, span, ["give a description with sizes for each input"])
 
-    def tensor(self, name: str, span: Span) -> Element:
+    def tensor(self, name: str, span: Span) -> Node:
         if self.builder is None:
             raise DmlcError(
                 f"the elements of '{name}' are not known at compile time: use a fact about it, "
@@ -117,7 +160,7 @@ class Evaluating(abc.ABC):
                 span,
             )
         extents = self.binding.extents(name, span)
-        return self.builder.load(ir_name(name), self.binding.dtype(name, span), extents)
+        return self.builder.nodes.load(ir_name(name), self.binding.dtype(name, span), extents)
 
     def names_tensors(self, expression: syntax.Expression) -> bool:
         """Whether this is the name of an array of tensors."""
@@ -133,32 +176,31 @@ class Evaluating(abc.ABC):
         self, name: str, values: Sequence[Value], spans: Sequence[Span], span: Span
     ) -> Value:
         """A scalar operation; arrays go entry by entry."""
-        constants = [v for v in values if not isinstance(v, Element | Pack | tuple)]
+        constants = [v for v in values if not isinstance(v, Node | tuple)]
         if len(constants) == len(values):
             return apply_constant(OPERATIONS[name], constants, span)
-        if any(isinstance(v, tuple | Pack) for v in values) and self.are_places(values):
+        if any(isinstance(v, tuple) for v in values) and self.are_places(values):
             each = zip_arrays(values, span)
-            return make_array([self.combine(name, v, spans, span) for v in each])
-        return self.built().apply(OPERATIONS[name], values, spans, span)
+            return tuple(self.combine(name, v, spans, span) for v in each)
+        return self.built().operations.apply(name, values, span, spans)
 
     def are_places(self, values: Sequence[Value]) -> bool:
         """Whether no whole tensor is among some values."""
         return all(
-            self.built().shape(v) is None
+            shape_of(v) is None
             for value in values
-            for v in (entries(value) if isinstance(value, tuple | Pack) else (value,))
-            if isinstance(v, Element)
+            for v in (value if isinstance(value, tuple) else (value,))
         )
 
     def join(self, symbol: str, left: Value, right: Value, span: Span, first: Span) -> Value:
         """`&&` or `||`: a known `true &&` or `false ||` leaves the other side, which has to be a
         boolean."""
-        if isinstance(left, tuple | Pack) or isinstance(right, tuple | Pack):
+        if isinstance(left, tuple) or isinstance(right, tuple):
             pairs = zip_arrays([left, right], span)
-            return make_array([self.join(symbol, a, b, span, first) for a, b in pairs])
+            return tuple(self.join(symbol, a, b, span, first) for a, b in pairs)
         for side, other in ((left, right), (right, left)):
-            if isinstance(side, bool) and isinstance(other, Element):
-                if self.built().dtype(other) is not DataType.BOOL:
+            if isinstance(side, bool) and isinstance(other, Node):
+                if other.dtype is not DataType.BOOL:
                     message = f"'{symbol}' takes booleans, but one side is a number"
                     raise DmlcError(message, span)
                 return other if side == (symbol == "&&") else side
@@ -167,9 +209,11 @@ class Evaluating(abc.ABC):
 
     def convert(self, value: Value, to: DataType, span: Span) -> Value:
         """What `cast` gives."""
-        if isinstance(value, Element):
-            return self.built().cast(value, to, span)
-        if isinstance(value, tuple | Pack):
-            return make_array([self.convert(v, to, span) for v in entries(value)])
+        if isinstance(value, Node):
+            return self.built().conversions.cast(value, to, span)
+        if isinstance(value, tuple):
+            return tuple(self.convert(v, to, span) for v in value)
         made = cast_constant(value, to, span)
-        return made if self.builder is None else self.builder.adapt(made, to.compute, span)
+        if self.builder is None:
+            return made
+        return self.builder.conversions.adapt(made, to.compute, span)

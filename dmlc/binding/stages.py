@@ -6,16 +6,16 @@ lowered with. It knows nothing of statements.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from dmlc import ir
 from dmlc.binding.bounds import check_reads
+from dmlc.binding.builder import Builder
 from dmlc.binding.call_errors import raise_mistakes
+from dmlc.binding.emission import Emission, emit_fold, emit_value, fold_domain, reduction_of
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
-from dmlc.binding.indexing import Indexing
-from dmlc.binding.nodes import Element, Emission, Form, Node, Value, Weak
+from dmlc.binding.nodes import Form, Node, Value, Variable, Weak
 from dmlc.binding.tensors import refuse_excess
 from dmlc.ir.index import find_index_only
 from dmlc.ir.naming import take_name
@@ -23,20 +23,12 @@ from dmlc.scalars import DataType
 from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Domain:
-    """What an indexed statement runs over: the numbers of its index variables, and the extents."""
-
-    variables: tuple[int, ...]
-    extents: tuple[int, ...]
-
-
 class StageMaker:
     """The stages of one function, in order, and the nodes they are made of."""
 
     def __init__(self, binding: Binding) -> None:
         self.binding = binding
-        self.builder = Indexing()
+        self.builder = Builder()
         self.evaluator = self.make_evaluator()
         self.evaluator.materialize = self.materialize
         self.evaluator.place = self.place
@@ -55,29 +47,49 @@ class StageMaker:
         """What evaluates the expressions that stages are made of."""
         return Evaluator(self.binding, self.builder)
 
-    def materialize(self, value: Element, span: Span) -> Element:
+    def materialize(self, value: Node, span: Span) -> Node:
         """A stage for a computation on whole tensors whose elements are read."""
-        dtype, shape = self.builder.dtype(value), self.builder.shape(value)
+        dtype, shape = value.dtype, value.shape
         if shape is None:
             raise InternalError("a tensor needs a shape", span)
         if isinstance(dtype, Weak):
             dtype = DataType.FLOAT32 if dtype is Weak.FLOAT else DataType.INT32
-            value = self.builder.adapt(value, dtype, span)
+            value = self.builder.conversions.adapt(value, dtype, span)
         made = self.add_stage("element", dtype, value, shape, span)
-        self.builder.hold(value, self.stages[-1].name)
+        self.builder.nodes.hold(value, self.stages[-1].name)
         return made
 
     def place(
-        self, extents: tuple[int, ...], make: Callable[[list[Element]], Value], span: Span
-    ) -> Element:
+        self, extents: tuple[int, ...], make: Callable[[list[Node]], Value], span: Span
+    ) -> Node:
         """A tensor of these sizes whose element at each position `make` gives."""
-        bound = [self.builder.bind(axis, extent) for axis, extent in enumerate(extents)]
-        variables = tuple(self.builder.variable(v) for v in bound)
-        element = self.builder.weak(make(bound), span)
-        dtype = self.builder.dtype(element)
+        bound = [self.builder.nodes.bind(axis, extent) for axis, extent in enumerate(extents)]
+        element = self.builder.conversions.weak(make(bound), span)
+        dtype = element.dtype
         if not isinstance(dtype, DataType):
             raise InternalError("what is joined and split has a type", span)
-        return self.add_stage("element", dtype, element, extents, span, Domain(variables, extents))
+        variables = tuple(v.free[0] for v in bound)
+        return self.add_stage("element", dtype, element, extents, span, variables)
+
+    def storage(self, value: Node) -> DataType:
+        """The data type of a value as a tensor."""
+        if not isinstance(value.dtype, DataType):
+            raise InternalError("a tensor needs a type")
+        return value.dtype
+
+    def define_tensor(self, name: str, value: Value, span: Span) -> Value:
+        """What a name stands for: a stage, unless it renames a tensor or holds none."""
+        if not isinstance(value, Node) or value.shape is None or isinstance(value.dtype, Weak):
+            return value
+        if self.builder.nodes.loaded(value) is not None:
+            return value
+        return self.hold(name, value, span)
+
+    def hold(self, name: str, value: Node, span: Span) -> Node:
+        """A stage of that name, of the data type that the value has as a tensor."""
+        dtype = self.storage(value)
+        value = self.builder.conversions.adapt(value, dtype.compute, span)
+        return self.add_stage(name, dtype, value, value.shape or (), span)
 
     # Names --------------------------------------------------------------------------------
 
@@ -102,45 +114,30 @@ class StageMaker:
         self,
         wanted: str,
         dtype: DataType,
-        value: Element,
+        value: Node,
         domain: tuple[ir.Extent, ...],
         span: Span,
-        indexed: Domain | None = None,
-    ) -> Element:
-        """A stage that holds the value, and a load of it. `indexed` has the index variables along
-        its axes, where it is defined by index."""
-        builder = self.builder
-        value = builder.drop_rounding(value, dtype)
-        variables = () if indexed is None else indexed.variables
-        fold = builder.find_fold(value)
-        if fold is not None and not self.can_be(fold, dtype, domain, indexed):
-            fold = None  # Its own stage holds it, and this one converts or repeats that.
-        for inner in builder.list_folds(value):
-            if fold is None or inner != value:
+        variables: tuple[Variable, ...] | None = None,
+    ) -> Node:
+        """A stage that holds the value, and a load of it. `variables` are the index variables
+        along its axes, where it is defined by index."""
+        nodes = self.builder.nodes
+        value = self.builder.conversions.drop_rounding(value, dtype)
+        own = nodes.is_open_fold(value) and value.dtype is dtype
+        # Where this is no stage for it, its own one holds it, and this converts or repeats that.
+        own &= value.shape == domain if value.form is Form.FOLD else variables is not None
+        for inner in nodes.list_folds(value):
+            if not own or inner is not value:
                 self.add_fold(inner, wanted, span)
         name = ir_name(wanted) if wanted in self.kept else self.fresh_name(wanted)
-        if fold is None:
-            emission = builder.emit_value(value, domain, variables)
-            self.append(ir.Stage(name, dtype, domain, emission.body(), None, span), emission)
-        else:
-            emission = builder.emit_fold(fold, variables)
-            reduction = builder.reduction(fold)
-            self.append(ir.Stage(name, dtype, domain, emission.body(), reduction, span), emission)
-            if fold.form is Form.FOLD or fold.free == variables:
-                builder.hold(value, name)
-        return builder.load(name, dtype, domain)
-
-    def can_be(
-        self,
-        fold: Node,
-        dtype: DataType,
-        domain: tuple[ir.Extent, ...],
-        indexed: Domain | None,
-    ) -> bool:
-        """Whether a fold can be computed by the stage of the statement that it is the value of."""
-        if fold.dtype is not dtype:
-            return False
-        return fold.shape == domain if fold.form is Form.FOLD else indexed is not None
+        reduction, emit = None, emit_value
+        if own:
+            reduction, emit = reduction_of(value), emit_fold
+        emission = emit(nodes.loaded, value, domain, variables or ())
+        self.append(ir.Stage(name, dtype, domain, emission.body(), reduction, span), emission)
+        if own and (value.form is Form.FOLD or value.free == variables):
+            nodes.hold(value, name)
+        return nodes.load(name, dtype, domain)
 
     def append(self, stage: ir.Stage, emission: Emission) -> None:
         axes = () if stage.reduction is None else stage.reduction.axes
@@ -149,28 +146,41 @@ class StageMaker:
         check_reads(self.builder, stage, emission, self.extents)
         self.stages.append(stage)
         self.extents[stage.name] = stage.domain
-        if all(find_index_only(stage.body, self.builder.placed)):
-            self.builder.placed.add(stage.name)
+        if all(find_index_only(stage.body, self.builder.nodes.placed)):
+            self.builder.nodes.placed.add(stage.name)
 
-    def add_fold(self, value: Element, stem: str, span: Span) -> None:
+    def add_fold(self, value: Node, stem: str, span: Span) -> None:
         """A stage of its own for a reduction inside a statement."""
-        fold = self.builder.find_fold(value)
-        if fold is None or not isinstance(fold.dtype, DataType):
+        if not isinstance(value.dtype, DataType):
             raise InternalError("a stage needs a fold that has a type", span)
-        stem = self.builder.loaded(Element(fold.operands[0])) or stem
-        name = f"{stem}_{fold.payload}"
+        nodes, domain = self.builder.nodes, fold_domain(value)
+        name = f"{nodes.loaded(value.operands[0]) or stem}_{value.payload}"
         name = self.fresh_name(name if name not in self.assigned else f"{name}_1")
-        emission = self.builder.emit_fold(fold, fold.free)
-        domain, reduction = self.builder.fold_domain(fold), self.builder.reduction(fold)
-        self.append(ir.Stage(name, fold.dtype, domain, emission.body(), reduction, span), emission)
-        self.builder.hold(value, name)
+        emission, reduction = (
+            emit_fold(nodes.loaded, value, domain, value.free),
+            reduction_of(value),
+        )
+        self.append(ir.Stage(name, value.dtype, domain, emission.body(), reduction, span), emission)
+        nodes.hold(value, name)
 
     def fresh_name(self, wanted: str) -> str:
         return take_name(wanted, self.names)
 
 
-def find_in_place(
-    parameters: list[ir.Parameter], stages: list[ir.Stage], results: list[ir.Result]
+def make_function(
+    name: str,
+    parameters: Sequence[ir.Parameter],
+    stages: Sequence[ir.Stage],
+    results: Sequence[ir.Result],
+    span: Span,
+) -> ir.Function:
+    """A function, with what it may compute in place."""
+    in_place = _find_in_place(parameters, stages, results)
+    return ir.Function(name, tuple(parameters), tuple(stages), tuple(results), in_place, span)
+
+
+def _find_in_place(
+    parameters: Sequence[ir.Parameter], stages: Sequence[ir.Stage], results: Sequence[ir.Result]
 ) -> tuple[tuple[str, str], ...]:
     """The results that may be stored over a parameter: each element is read, by the stages that
     lead to this one result, only to compute the element that replaces it."""

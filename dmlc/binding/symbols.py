@@ -10,14 +10,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from dmlc.binding.builder import span_text
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
 from dmlc.binding.tensors import TensorDesc, refuse_excess, show_sizes
-from dmlc.binding.values import show, whole_number
+from dmlc.binding.values import show, span_text, whole_number
 from dmlc.language import syntax
 from dmlc.language.walk import names_read
-from dmlc.scalars import DataType, find_data_type
+from dmlc.scalars import find_data_type
 from dmlc.source import Diagnostic, DmlcError, InternalError, Note, Span, unknown_name
 
 _LARGEST_SIZE = 2**31 - 1
@@ -92,11 +91,11 @@ class Symbols:
                 note = Note(f"give the sizes of an input that has it, or state it: {stated}")
                 self._fail(f"the size of symbol '{name}' is not known", symbol.span, note)
 
-    def desc(self, declared: syntax.TensorType) -> TensorDesc:
+    def desc(self, declared: syntax.TensorType | None) -> TensorDesc:
         """A declared type with its sizes worked out. Raises `DmlcError`."""
-        dtype = find_data_type(declared.dtype.text)
-        if dtype is None or dtype is DataType.INDEX:
-            raise InternalError("a checked type is known", declared.span)
+        dtype = None if declared is None else find_data_type(declared.dtype.text)
+        if declared is None or dtype is None:
+            raise InternalError("a checked type is known")
         sizes = [self._size(size) for size in declared.sizes]
         refuse_excess(span_text(declared.span), sizes, declared.span)
         return TensorDesc(dtype, sizes)

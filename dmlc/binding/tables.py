@@ -45,7 +45,7 @@ class AttributeRow:
 
 def list_tensors(definition: OperatorDefinition) -> Mapping[str, TensorRow]:
     """The rows of the newest feature level, by name."""
-    return MappingProxyType({t.name: _tensor(t) for t in definition.levels[-1].tensors})
+    return MappingProxyType({t.name: _tensor(t) for t in definition.newest.tensors})
 
 
 def list_attributes(definition: OperatorDefinition) -> Mapping[str, AttributeRow]:

@@ -9,16 +9,15 @@ import itertools
 from collections.abc import Callable
 
 from dmlc import ir
-from dmlc.binding.builder import span_text
 from dmlc.binding.indexed import IndexNotation
-from dmlc.binding.indexing import Place
-from dmlc.binding.nodes import Element, Value
-from dmlc.binding.packs import make_array
+from dmlc.binding.nodes import Node, Value
+from dmlc.binding.reads import Place
 from dmlc.binding.scope import Evaluating
 from dmlc.binding.tensors import show_sizes
+from dmlc.binding.values import span_text
 from dmlc.language.arrays import read_axes
 from dmlc.language.builtins import Given
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import DataType
 from dmlc.source import DmlcError, Span
 
 
@@ -29,58 +28,45 @@ class TensorArrays:
         self._on = on
         self._index = index
 
-    def shaped(self, name: str, value: Value, span: Span) -> tuple[Element, tuple[ir.Extent, ...]]:
+    def shaped(self, name: str, value: Value, span: Span) -> tuple[Node, tuple[ir.Extent, ...]]:
         """A value that has a shape, and the shape. `name` is what it is given to."""
-        shape = self._on.built().shape(value) if isinstance(value, Element) else None
-        if not isinstance(value, Element) or shape is None:
+        if not isinstance(value, Node) or value.shape is None:
             raise DmlcError(f"'{name}' takes a tensor, but {span_text(span)} has no sizes", span)
-        return value, shape
-
-    def join(self, given: Given) -> Value:
-        """`join(InputTensors, axis: A)`"""
-        (name, axis), (span, place) = given.values, given.spans
-        if self._on.binding.symbolic:
-            raise self._on.needs_sizes("'join' in", given.span)
-        parts = [self._on.tensor(m.name, span) for m in self._on.binding.members(name)]
-        return self._join(parts, axis, given.span, place)
-
-    def split(self, given: Given) -> Value:
-        """`split(InputTensor, axis: A)`"""
-        (tensor, axis), (span, place) = given.values, given.spans
-        if self._on.binding.symbolic:
-            raise self._on.needs_sizes("'split' in", given.span)
-        value, _ = self.shaped("split", tensor, span)
-        return self._split(value, axis, given.span, place)
+        return value, value.shape
 
     def _place_in(
-        self, value: Element, axis: int, offset: int, span: Span
-    ) -> Callable[[list[Element]], Element]:
+        self, value: Node, axis: int, offset: int, span: Span
+    ) -> Callable[[list[Node]], Node]:
         """What reads a tensor so many places further along an axis; a position before it or after
-        it reads its edge."""
-        builder = self._on.built()
+        it reads its edge, and where there is no element there is 0."""
+        builder, shape = self._on.built(), _known_shape(value)
+        if 0 in shape and isinstance(value.dtype, DataType):
+            zero = False if value.dtype is DataType.BOOL else 0
+            nothing = builder.conversions.adapt(zero, value.dtype, span)
+            return lambda _: nothing
         tensor, dtype = self._index.hold(value, span)
-        size = self._known_shape(value, span)[axis]
         place = Place(span, (), ())
 
-        def read(at: list[Element]) -> Element:
+        def read(at: list[Node]) -> Node:
             moved = at[axis]
             if offset:
-                moved = builder.apply(OPERATIONS["add"], [moved, offset], [span, span], span)
-            kept = builder.keep_inside(moved, size)
-            return builder.read(tensor, dtype, [*at[:axis], kept, *at[axis + 1 :]], place)
+                moved = builder.operations.apply("add", [moved, offset], span)
+            kept = builder.positions.keep_inside(moved, shape[axis])
+            return builder.reads.read(tensor, dtype, [*at[:axis], kept, *at[axis + 1 :]], place)
 
         return read
 
-    def _known_shape(self, value: Element, span: Span) -> tuple[int, ...]:
-        shape = self._on.built().shape(value) or ()
-        return tuple(e for e in shape if isinstance(e, int))
-
-    def _join(self, parts: list[Element], axis: Value, span: Span, place: Span) -> Value:
-        """Tensors one after another along an axis; their other sizes are the same."""
+    def join(self, given: Given) -> Value:
+        """`join(InputTensors, axis: A)`: tensors one after another along an axis; their other sizes
+        are the same."""
+        (name, axis), (where, place), span = given.values, given.spans, given.span
         builder = self._on.built()
+        if self._on.binding.symbolic:
+            raise self._on.needs_sizes("'join' in", span)
+        parts = [self._on.tensor(m.name, where) for m in self._on.binding.members(name)]
         if self._on.place is None:
             raise DmlcError("tensors cannot be joined here", span)
-        shapes = [self._known_shape(p, span) for p in parts]
+        shapes = [_known_shape(p) for p in parts]
         (at,) = read_axes((axis,) if isinstance(axis, int) else axis, len(shapes[0]), place)
         rest = {(*s[:at], *s[at + 1 :]) for s in shapes}
         if len(rest) > 1 or len({len(s) for s in shapes}) > 1:
@@ -92,34 +78,29 @@ class TensorArrays:
             )
         ends = list(itertools.accumulate(s[at] for s in shapes))
         whole = (*shapes[0][:at], ends[-1], *shapes[0][at + 1 :])
-        filled = [
-            (part, end - shape[at], end)
+        readers = [
+            (self._place_in(part, at, shape[at] - end, span), end)
             for part, shape, end in zip(parts, shapes, ends, strict=True)
             if 0 not in shape
-        ]
-        readers = [
-            (self._place_in(part, at, -start, span), end) for part, start, end in filled
-        ] or [(self._zero(parts[0], span), 0)]
+        ] or [(self._place_in(parts[0], at, 0, span), 0)]
 
-        def make(bound: list[Element]) -> Value:
+        def make(bound: list[Node]) -> Value:
             found: Value = readers[-1][0](bound)
             for read, end in reversed(readers[:-1]):
-                before = builder.apply(OPERATIONS["lt"], [bound[at], end], [span, span], span)
-                found = builder.select((before, read(bound), found), (span, span, span), span)
+                before = builder.operations.apply("lt", [bound[at], end], span)
+                found = builder.operations.select((before, read(bound), found), span)
             return found
 
         return self._on.place(whole, make, span)
 
-    def _zero(self, value: Element, span: Span) -> Callable[[list[Element]], Element]:
-        """What gives the elements of a tensor that has none."""
-        builder = self._on.built()
-        dtype = builder.dtype(value)
-        settled = dtype if isinstance(dtype, DataType) else DataType.FLOAT32
-        return lambda _: builder.adapt(False if settled is DataType.BOOL else 0, settled, span)
-
-    def _split(self, value: Element, axis: Value, span: Span, place: Span) -> Value:
-        """The parts of a tensor along an axis, as long as the outputs say."""
-        shape = self._known_shape(value, span)
+    def split(self, given: Given) -> Value:
+        """`split(InputTensor, axis: A)`: the parts of a tensor along an axis, as long as the
+        outputs say."""
+        (tensor, axis), (where, place), span = given.values, given.spans, given.span
+        if self._on.binding.symbolic:
+            raise self._on.needs_sizes("'split' in", span)
+        value, _ = self.shaped("split", tensor, where)
+        shape = _known_shape(value)
         (at,) = read_axes((axis,) if isinstance(axis, int) else axis, len(shape), place)
         if self._on.targets is None or self._on.place is None:
             raise DmlcError(
@@ -135,10 +116,12 @@ class TensorArrays:
                 f"{shown}",
                 span,
             )
-        made: list[Element] = []
+        made: list[Node] = []
         for sizes, end in zip(self._on.targets, itertools.accumulate(lengths), strict=True):
             read = self._place_in(value, at, end - sizes[at], span)
-            made.append(
-                self._on.place(sizes, read if 0 not in shape else self._zero(value, span), span)
-            )
-        return make_array(made)
+            made.append(self._on.place(sizes, read, span))
+        return tuple(made)
+
+
+def _known_shape(value: Node) -> tuple[int, ...]:
+    return tuple(e for e in value.shape or () if isinstance(e, int))

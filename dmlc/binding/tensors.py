@@ -88,6 +88,15 @@ class TensorDesc:
         return f"{self.data_type.name}{shape}{layout}"
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Given:
+    """What a caller says about a tensor; None for what is left open, and for packed strides."""
+
+    dtype: DataType | None = None
+    sizes: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+
+
 def show_sizes(sizes: Sequence[int | str]) -> str:
     """Sizes as messages spell them: `[2, 3]`."""
     return f"[{', '.join(map(str, sizes))}]"

@@ -10,25 +10,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from dmlc.binding.builder import Builder
 from dmlc.binding.facts import Binding
-from dmlc.binding.nodes import Element, Value
+from dmlc.binding.nodes import Node, Value
 from dmlc.ir import POSITIONAL_COMBINERS
 from dmlc.language import syntax
 from dmlc.language.builtins import ARRAY_FUNCTIONS, FUNCTIONS
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.kinds import BOOL, What
-from dmlc.language.walk import Step, Visit, walk
 from dmlc.scalars import DataType, find_data_type
 from dmlc.source import DmlcError
 
 Types: TypeAlias = frozenset[DataType]
 """The compute types an expression may have; none where numbers alone do not say."""
 
+_Names: TypeAlias = "Mapping[str, Types | _Part]"
+_Part: TypeAlias = tuple[syntax.Expression, _Names]
+"""An expression, and what names mean in it: parameters are the arguments given for them."""
+
 _NONE: Types = frozenset()
 _BOOLEAN = frozenset({DataType.BOOL})
 _ARITHMETIC = ("+", "-", "*", "/", "%")
-_MOST_CALLS = 1000
+_MOST_PARTS = 10_000
 
 
 class TypeFinder:
@@ -37,121 +39,84 @@ class TypeFinder:
     def __init__(
         self,
         binding: Binding,
-        builder: Builder,
         functions: Mapping[str, FunctionDefinition],
         locals_: Mapping[str, Value | DmlcError],
     ) -> None:
         self._binding = binding
-        self._builder = builder
         self._functions = functions
         self._locals = locals_
-        self._calls = 0
 
     def find(self, expression: syntax.Expression, parameters: Mapping[str, Value]) -> Types:
-        """The types an expression may have, where its functions' parameters are these."""
-        known = {name: self._type_of(value) for name, value in parameters.items()}
-        return walk(self._visit(expression, known))
+        """The types an expression may have, where its functions' parameters are these: what the
+        parts that give it its type have in common, of those that have one."""
+        common = _NONE
+        names: _Names = {name: _type_of(value) for name, value in parameters.items()}
+        pending: list[Types | _Part] = [(expression, names)]
+        for _ in range(_MOST_PARTS):
+            if not pending:
+                break
+            part = pending.pop()
+            if isinstance(part, frozenset):
+                common = (common & part) or common | part
+            else:
+                pending += reversed(self._parts(*part))
+        return common
 
-    def _visit(self, expression: syntax.Expression, known: Mapping[str, Types]) -> Visit[Types]:
+    def _parts(self, expression: syntax.Expression, names: _Names) -> list[Types | _Part]:
+        """What gives an expression its type."""
         match expression:
             case syntax.Reference(name=name):
-                return self._name(name, known)
-            case syntax.Index(base=base):
-                return self._visit(base, known)
+                return [names[name] if name in names else self._named(name)]
+            case syntax.Index(base=inner) | syntax.Unary(operator="-", operand=inner):
+                return [(inner, names)]
             case syntax.Call():
-                return self._call(expression, known)
-            case syntax.Reduce(combiner=combiner, body=body):
+                return self._call(expression, names)
+            case syntax.Reduce(combiner=combiner) if combiner.text not in POSITIONAL_COMBINERS:
                 hidden = {b.variable.text: _NONE for b in expression.bindings}
-                return self._fold(combiner.text, body, {**known, **hidden})
-            case syntax.Unary(operator="-", operand=operand):
-                return self._visit(operand, known)
+                return [(expression.body, {**names, **hidden})]
             case syntax.Binary(operator=operator) if operator in _ARITHMETIC:
-                return self._unify([expression.left, expression.right], known)
-            case syntax.Unary() | syntax.Binary():
-                return _BOOLEAN
+                return [(expression.left, names), (expression.right, names)]
+            case syntax.Unary() | syntax.Binary() | syntax.Literal(value=bool()):
+                return [_BOOLEAN]
             case syntax.Ternary():
-                return self._unify([expression.then, expression.otherwise], known)
-            case syntax.Literal(value=bool()):
-                return _BOOLEAN
+                return [(expression.then, names), (expression.otherwise, names)]
             case _:
-                return _NONE
+                return []
 
-    def _name(self, name: str, known: Mapping[str, Types]) -> Types:
-        if name in known:
-            return known[name]
+    def _named(self, name: str) -> Types:
+        """The types of a local or a tensor."""
         if name in self._locals:
-            value = self._locals[name]
-            return _NONE if isinstance(value, DmlcError) else self._type_of(value)
+            return _type_of(self._locals[name])
         tensor = self._binding.tensors.get(name)
         if tensor is not None:
             return _NONE if tensor.dtype is None else frozenset({tensor.dtype.compute})
         return frozenset(t.compute for t in self._binding.absent.get(name, ()))
 
-    def _type_of(self, value: Value) -> Types:
-        if not isinstance(value, Element) or self._builder.takes_type(value):
-            return _NONE
-        found = self._builder.dtype(value)
-        return frozenset({found}) if isinstance(found, DataType) else _NONE
-
-    def _unify(
-        self, expressions: list[syntax.Expression], known: Mapping[str, Types]
-    ) -> Step[Types]:
-        """What several have in common of those that have types."""
-        common = _NONE
-        for expression in expressions:
-            found: Types = yield self._visit(expression, known)
-            common = (common & found) or common | found
-        return common
-
-    def _fold(
-        self, combiner: str, operand: syntax.Expression, known: Mapping[str, Types]
-    ) -> Visit[Types]:
-        if combiner in POSITIONAL_COMBINERS:
-            return _NONE
-        return self._visit(operand, known)
-
-    def _call(self, expression: syntax.Call, known: Mapping[str, Types]) -> Visit[Types]:
-        arguments = [
-            a.value.operand if isinstance(a.value, syntax.Pack) else a.value
-            for a in expression.arguments
+    def _call(self, call: syntax.Call, names: _Names) -> list[Types | _Part]:
+        arguments: list[Types | _Part] = [
+            (a.value.operand if isinstance(a.value, syntax.Pack) else a.value, names)
+            for a in call.arguments
             if a.name is None
         ]
-        function = expression.function
-        name = function.name if isinstance(function, syntax.Reference) else ""
+        name = call.function.name if isinstance(call.function, syntax.Reference) else ""
         own = self._functions.get(name)
         if own is not None:
-            return self._inline(own, arguments, known)
-        if name == "cast" and len(arguments) == 2:
-            return self._named(arguments[1])
+            given = dict(zip(own.parameters, arguments, strict=False))
+            return [(own.body, given)]
+        if name == "cast":
+            match call.arguments[1].value:
+                case syntax.Member(base=syntax.Reference(name=tensor)):
+                    return [self._named(tensor)]
+                case named:
+                    dtype = find_data_type(named.span.text)
+                    return [] if dtype is None else [frozenset({dtype.compute})]
         entry = FUNCTIONS.get(name)
         if entry is not None and entry.gives in (What.BOOL, BOOL):
-            return _BOOLEAN
-        if name in POSITIONAL_COMBINERS or name in ARRAY_FUNCTIONS:
-            return _NONE
-        return self._unify(arguments, known)
+            return [_BOOLEAN]
+        return [] if name in POSITIONAL_COMBINERS or name in ARRAY_FUNCTIONS else arguments
 
-    def _named(self, target: syntax.Expression) -> Types:
-        """The type that the second argument of a cast says."""
-        dtype = None
-        match target:
-            case syntax.Reference(name=name):
-                dtype = find_data_type(name)
-            case syntax.Member(base=syntax.Reference(name=name)):
-                return self._name(name, {})
-            case _:
-                pass
-        return _NONE if dtype is None else frozenset({dtype.compute})
 
-    def _inline(
-        self,
-        function: FunctionDefinition,
-        arguments: list[syntax.Expression],
-        known: Mapping[str, Types],
-    ) -> Step[Types]:
-        self._calls += 1
-        if self._calls > _MOST_CALLS:
-            return _NONE
-        given: dict[str, Types] = {}
-        for parameter, argument in zip(function.parameters, arguments, strict=False):
-            given[parameter] = yield self._visit(argument, known)
-        return (yield self._visit(function.body, given))
+def _type_of(value: Value | DmlcError) -> Types:
+    if not isinstance(value, Node) or value.takes_type or not isinstance(value.dtype, DataType):
+        return _NONE
+    return frozenset({value.dtype})

@@ -36,7 +36,7 @@ Constant: TypeAlias = Scalar | tuple["Constant", ...]
 """A compile-time value; a tuple is an array."""
 
 _LARGEST = 2**64
-_ROUNDINGS = ("floor", "ceil", "round", "trunc")
+TO_WHOLE = ("floor", "ceil", "round", "trunc")
 """Operations that make whole numbers of real ones."""
 
 
@@ -109,7 +109,7 @@ def apply_constant(operation: Operation, given: Sequence[Scalar], span: Span) ->
     if operation.gives_bool:
         return bool(result)
     rounded = float(result)
-    if operation.name in _ROUNDINGS and abs(rounded) < _LARGEST:
+    if operation.name in TO_WHOLE and abs(rounded) < _LARGEST:
         return int(rounded)  # A zero loses its sign: a whole number has none.
     return rounded
 
@@ -141,7 +141,7 @@ _EXACT: Mapping[str, Callable[[int, int], int | bool]] = {
     "min": lambda x, y: min(x, y), "max": lambda x, y: max(x, y),
     "lt": lambda x, y: x < y, "le": lambda x, y: x <= y,
     "gt": lambda x, y: x > y, "ge": lambda x, y: x >= y,
-    **dict.fromkeys(_ROUNDINGS, lambda x, _: x),
+    **dict.fromkeys(TO_WHOLE, lambda x, _: x),
     "bit_and": lambda x, y: x & y, "bit_or": lambda x, y: x | y, "bit_xor": lambda x, y: x ^ y,
     "bit_not": lambda x, _: ~x,
     "shift_left": lambda x, y: x << (y & 63), "shift_right": lambda x, y: x >> (y & 63),
@@ -187,6 +187,12 @@ def round_float(value: float, to: DataType) -> float:
         return value
     with np.errstate(over="ignore"):
         return float(np.float32(value))
+
+
+def span_text(span: Span) -> str:
+    """The source of an expression, quoted, on one line and cut to a readable length."""
+    text = " ".join(span.text.split())
+    return f"'{text}'" if len(text) <= 60 else f"'{text[:57]}...'"
 
 
 def spell(operation: Operation) -> str:

@@ -16,7 +16,7 @@ from typing import NoReturn
 import click
 
 from dmlc import __version__
-from dmlc.collection import rare_searches
+from dmlc.collection import throttle_garbage_collection
 from dmlc.source import DmlcError, InternalError, UnavailableError
 
 COMMANDS = {
@@ -27,6 +27,7 @@ COMMANDS = {
     "ir": "Print the tensor IR of an operator.",
     "graph": "Show what fusion makes of a graph: a picture, DOT or text.",
     "compile": "Compile an operator to HLSL, OpenCL or WGSL, with a manifest.",
+    "inspect": "Show what each kernel is on a GPU, without one.",
     "run": "Run an operator on arrays.",
     "compare": "Compare two arrays, such as what two devices gave.",
     "devices": "List the devices that programs can run on.",
@@ -63,7 +64,7 @@ def group() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point of the command; leaves with the exit status."""
-    with rare_searches():
+    with throttle_garbage_collection():
         status = run(arguments)
     sys.exit(status)
 

@@ -14,7 +14,7 @@ from dmlc import ir
 from dmlc.binding.tensors import read_sizes
 from dmlc.codegen.targets import TARGETS
 from dmlc.kernel.schedule import PROFILES
-from dmlc.source import DmlcError, UnknownNameError, unknown_name
+from dmlc.source import Diagnostic, DmlcError, UnknownNameError, unknown_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,6 +72,12 @@ def profile_option(function: F) -> F:
 def bindings(function: F) -> F:
     """The options that bind an operator or a graph."""
     return tensor_option(attribute_option(dimension_option(import_option(function))))
+
+
+def show_warnings(warnings: Iterable[Diagnostic]) -> None:
+    """Says what kernels do slowly; of several programs for one function, once."""
+    for warning in dict.fromkeys(warning.render() for warning in warnings):
+        click.echo(warning, err=True)
 
 
 # Subjects -------------------------------------------------------------------------------------

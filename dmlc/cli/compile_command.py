@@ -18,6 +18,7 @@ from dmlc.cli.arguments import (
     read_attributes,
     read_dimensions,
     read_tensors,
+    show_warnings,
 )
 from dmlc.codegen.targets import TARGETS, find_target
 from dmlc.files import write_files
@@ -84,6 +85,7 @@ def command(
         )
         for found in targets
     ]
+    show_warnings(warning for program in programs for warning in program.warnings)
     model: DispatchModel | None = None
     if dxdispatch:
         subject = find_subject(operator, folders)

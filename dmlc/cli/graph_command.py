@@ -12,6 +12,7 @@ from dmlc.cli.arguments import (
     bindings,
     find_subject,
     profile_option,
+    show_warnings,
     target_option,
 )
 from dmlc.files import write_files
@@ -57,7 +58,9 @@ def command(
     views = VIEWS if view == "both" else (view,)
     found = find_subject(subject, folders)
     graph = found if isinstance(found, dmlc.Graph) else None
-    content = draw(explain(function, target, profile), form, views, graph)
+    report = explain(function, target, profile)
+    show_warnings(report.warnings)
+    content = draw(report, form, views, graph)
     if output is None:
         click.echo(content, nl=False)
         return

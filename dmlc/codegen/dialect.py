@@ -34,7 +34,8 @@ class Spelling:
     four: str | None = None
     """The text for vectors of four, where it differs from that."""
     within: str | None = None
-    """The text for a scalar shift by a literal that is less than the number of bits."""
+    """The infix text for scalars, where the second operand is a literal well within its type: a
+    shift by less than the number of bits, or a divisor far from where floats end."""
     vector_helper: str | None = None
     """The key of the helper that the text for vectors calls, where it is another."""
 

@@ -7,7 +7,7 @@ a file needs, are decided here.
 from __future__ import annotations
 
 import abc
-import dataclasses
+import functools
 import re
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
 from dmlc.codegen.zeros import Zeros
 from dmlc.kernel import nodes as k
-from dmlc.kernel.emit import operate
+from dmlc.kernel.arithmetic import operate
 from dmlc.kernel.rewrite import find_body, list_expressions, walk
 from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
@@ -45,7 +45,7 @@ class Expressions(abc.ABC):
         self._names = mangler
         self._buffers = {b.name: b for b in kernel.buffers}
         self._masks: dict[str, int] = {}
-        self._stored = _find_stored(kernel.body)
+        self._stored = _find_stored(kernel.body) if dialect.pin else frozenset[str]()
         self._index = (kernel.index_bits, kernel.index_signed)
         self.index_type = dialect.index_types[self._index]
         integers = SIGNED if kernel.index_signed else UNSIGNED
@@ -59,51 +59,57 @@ class Expressions(abc.ABC):
     def spell(self, expression: k.Expression) -> Text:
         """The text of an expression. A repeated scalar stays a scalar: see `spell_vector`."""
         self.dtypes[expression.type.dtype] = None
-        match expression:
+        match expression:  # What is most common comes first.
+            case k.Local(name=name):
+                known = self._zeros.is_known(expression)
+                return Text(self._names.spell(name), mask=self._masks.get(name, 0), known=known)
+            case k.Operate(operation=Definition() as operation, operands=operands):
+                given = [self._repeat(o, self._pin(o)) for o in operands]
+                name = self._use_function(operation, expression.type.lanes)
+                text = f"{name}({', '.join(g.text for g in given)})"
+                return Text(text, known=all(g.known for g in given))
+            case k.Operate():
+                return self._spell_operation(expression)
             case k.Literal(type=type_, value=value):
                 text = self._dialect.literal(type_.dtype, value)
                 if self._hexadecimal and type_.dtype is DataType.UINT32 and value > 0xFF:
                     text = text.replace(f"{value}", f"{value:#010x}")
-                return Text(text)
-            case k.Local(name=name):
-                return Text(self._names.spell(name), mask=self._masks.get(name, 0))
+                # Zeros of floats are hidden.
+                return Text(text, known=value != 0 or not type_.dtype.is_float)
             case k.Scalar(name=name):
                 return Text(self._dialect.scalar.format(x=self._names.spell(name)))
             case k.Position():
                 return self._spell_position(expression)
             case k.Load():
                 return self._spell_load(expression)
-            case k.Operate(operation=Definition() as operation, operands=operands):
-                lanes = expression.type.lanes
-                given = ", ".join(self._repeat(o, self._pin(o)).text for o in operands)
-                return Text(f"{self._use_function(operation, lanes)}({given})")
-            case k.Operate():
-                return self._spell_operation(expression)
-            case k.Choose():
+            case k.Select():
                 return self._spell_choice(expression)
             case k.Convert():
                 return self._spell_conversion(expression)
             case k.Reinterpret(operand=operand):
                 name = self._type_name(expression.type.dtype, expression.type.lanes)
-                given = self.spell(operand).text
-                return Text(self._dialect.reinterpret.format(R=name, a=given))
+                made = self.spell(operand)
+                text = self._dialect.reinterpret.format(R=name, a=made.text)
+                return Text(text, known=made.known)
             case k.Broadcast():
                 return self.spell(expression.operand)
-            case k.Element(array=array, index=index):
+            case k.LoadLocal(array=array, index=index):
                 lanes = expression.type.lanes
                 places = self._place_element(array, index, lanes)
                 spelling = self._dialect.elements
                 return Text(self._fill(spelling, places, DataType.INDEX, lanes, DataType.INDEX))
             case k.Join(low=low, high=high):
                 name = self._type_name(expression.type.dtype, expression.type.lanes)
-                pieces = (f"({name})({self.spell(low).text},", f"{self.spell(high).text})")
-                return Text(" ".join(pieces), pieces=pieces)
+                first, second = self.spell(low), self.spell(high)
+                pieces = (f"({name})({first.text},", f"{second.text})")
+                return Text(" ".join(pieces), pieces=pieces, known=first.known and second.known)
             case k.Shuffle():
                 return self._spell_shuffle(expression)
             case k.Numbers(values=values, type=type_):
                 name = self._type_name(type_.dtype, type_.lanes)
                 numbers = ", ".join(map(str, values))
-                return Text(self._dialect.syntax.lanes.format(T=name, a=numbers))
+                text = self._dialect.syntax.lanes.format(T=name, a=numbers)
+                return Text(text, known=True)
             case k.Lead(buffer=buffer, bytes=bytes_):
                 places = {"p": self._names.spell(buffer), "n": bytes_, "I": self.index_type}
                 size = self._buffers[buffer].dtype.bytes
@@ -129,19 +135,20 @@ class Expressions(abc.ABC):
         head, _, tail = text.partition(made.text)
         first, *rest = made.pieces or ("",)
         pieces = (head + first, *rest[:-1], rest[-1] + tail) if rest else ()
-        return Text(text, pieces=pieces)
+        return Text(text, pieces=pieces, known=made.known)
 
     def _repeat(self, expression: k.Expression, made: Text) -> Text:
         """An expression that is spelled, where a vector must stand."""
         lanes = expression.type.lanes
         if isinstance(expression, k.Literal) and expression.type == k.INDEX:
-            return Text(made.text + self._dialect.index_suffixes[self._index])
+            return Text(made.text + self._dialect.index_suffixes[self._index], known=True)
         if not isinstance(expression, k.Broadcast):
             return made
         if expression.type.dtype is DataType.BOOL and self._dialect.masks:
             text = f"({self._type_name(DataType.INT32, lanes)})({made.inner} ? -1 : 0)"
-            return Text(text, mask=4)
-        return Text(f"({self._type_name(expression.type.dtype, lanes)})({made.bare})")
+            return Text(text, mask=4, known=made.known)
+        text = f"({self._type_name(expression.type.dtype, lanes)})({made.bare})"
+        return Text(text, known=made.known)
 
     def _spell_position(self, position: k.Position) -> Text:
         launch = self._kernel.launch
@@ -210,70 +217,66 @@ class Expressions(abc.ABC):
         return entry, dtype
 
     def _spell_operation(self, expression: k.Operate) -> Text:
-        operand_type = expression.operands[0].type
-        lanes = operand_type.lanes
+        operation, operands = expression.operation, expression.operands
+        lanes = operands[0].type.lanes
         entry, dtype = self._find_operation(expression)
         if isinstance(entry, Unsupported):
-            raise InternalError(f"unsupported {expression.operation} reached the renderer")
-        if lanes == 1 and entry.within is not None and _is_within(expression.operands[1]):
-            entry = dataclasses.replace(entry, text=entry.within)
-        operation = expression.operation
-        arithmetic = operation.name in _ARITHMETIC or operation.transcendental
-        zeros = [self._zeros.hide(o) if arithmetic else None for o in expression.operands]
-        plain = [
-            z or self._pin(o, operation.name)
-            for z, o in zip(zeros, expression.operands, strict=True)
-        ]
-        if operation.name in _ARITHMETIC and not self._zeros.is_known(expression):
+            raise InternalError(f"unsupported {operation} reached the renderer")
+        if lanes == 1 and entry.within is not None and _is_within(operands[1]):
+            entry = Spelling(entry.within, compound=True)
+        arithmetic = operation.name in _ARITHMETIC
+        hides = bool(self._dialect.zeros) and (arithmetic or operation.transcendental)
+        zeros = [self._zeros.hide(o) if hides else None for o in operands]
+        plain = [z or self._pin(o, operation.name) for z, o in zip(zeros, operands, strict=True)]
+        known = all(p.known for p in plain)
+        if hides and arithmetic and not known:
             plain = [
-                self._zeros.add(dtype, p)
-                if isinstance(o, k.Operate | k.Local) and self._zeros.is_known(o)
-                else p
-                for o, p in zip(expression.operands, plain, strict=True)
+                self._zeros.add(dtype, p) if p.known and isinstance(o, k.Operate | k.Local) else p
+                for o, p in zip(operands, plain, strict=True)
             ]
         pin = self._dialect.pin
         if pin and dtype.is_float and not entry.helper and operation.name not in ("add", "mul"):
             # A compiler knows what x - x and x == x are, but for NaN.
-            first, *rest = expression.operands
+            first, *rest = operands
             plain[1:] = [
                 self._write_pin(pin, p, dtype) if o == first else p
                 for o, p in zip(rest, plain[1:], strict=True)
             ]
-        wide = [
-            z or self._repeat(o, p)
-            for z, o, p in zip(zeros, expression.operands, plain, strict=True)
-        ]
-        mask = 0
+        operator = _find_operator(_choose_text(entry, lanes)) if entry.compound else ""
+        wide, mask = plain, 0
+        if lanes > 1 or not operator:
+            sides = zip(zeros, operands, plain, strict=True)
+            wide = [z or self._repeat(o, p) for z, o, p in sides]
         if lanes > 1 and dtype is DataType.BOOL:
             mask = max(w.mask for w in wide)
             wide = plain = [self._convert_mask(w, mask, lanes) for w in wide]
         elif lanes > 1 and expression.type.dtype is DataType.BOOL and self._dialect.masks:
             mask = self._measure(dtype)
-        operator = _find_operator(entry, lanes)
         inner = [p.beside(operator, is_first=n == 0) for n, p in enumerate(plain)]
-        places: dict[str, str | int] = {
-            **{str(n): text for n, text in enumerate(inner)},
-            **{
+        if operator:
+            text = f" {operator} ".join(inner)
+        else:
+            places: dict[str, str | int] = {str(n): text for n, text in enumerate(inner)}
+            places |= {
                 letter: f"({self._type_name(dtype, lanes)})({w.text})" if w.promoted else w.text
                 for letter, w in zip("ab", wide, strict=False)
-            },
-        }
-        text = self._fill(entry, places, dtype, lanes, dtype)
+            }
+            text = self._fill(entry, places, dtype, lanes, dtype)
         pieces = ()
         if len(plain) == 2 and entry.compound and text.startswith(inner[0]):
             pieces = (inner[0], text[len(inner[0]) :].lstrip())
-        return Text(text, entry.compound, mask, pieces, operator)
+        return Text(text, entry.compound, mask, pieces, operator, known=known)
 
-    def _spell_choice(self, expression: k.Choose) -> Text:
+    def _spell_choice(self, expression: k.Select) -> Text:
         lanes = expression.type.lanes
         condition = self.spell(expression.condition)
         sides = expression.then, expression.otherwise
         then, otherwise = (
-            self._zeros.hide_beside(expression.condition, side, other)
+            self._zeros.hide_beside(side, other, known=condition.known)
             or self._repeat(side, self._pin(side))
             for side, other in (sides, sides[::-1])
         )
-        mask = 0
+        mask, known = 0, condition.known and then.known and otherwise.known
         if lanes > 1 and expression.type.dtype is DataType.BOOL:
             mask = max(then.mask, otherwise.mask, condition.mask)
             then = self._convert_mask(then, mask, lanes)
@@ -290,21 +293,24 @@ class Expressions(abc.ABC):
         c, a, b = (t.text if bare else t.inner for t in (condition, then, otherwise))
         pieces = tuple(piece.format(c=c, a=a, b=b) for piece in choice)
         promoted = lanes == 1 and expression.type.dtype in self._dialect.promoted
-        return Text(" ".join(pieces), is_infix, mask, pieces, promoted=promoted)
+        text = " ".join(pieces)
+        return Text(text, is_infix, mask, pieces, promoted=promoted, known=known)
 
     def _spell_shuffle(self, shuffle: k.Shuffle) -> Text:
         dtype, lanes = shuffle.type.dtype, shuffle.type.lanes
         entry = self._dialect.shuffles
         if isinstance(entry, Unsupported):
             raise InternalError(f"a shuffle reached the renderer: {entry.reason}")
+        first, second = self.spell_vector(shuffle.first), self.spell_vector(shuffle.second)
         places: dict[str, str | int] = {
-            "a": self.spell_vector(shuffle.first).text,
-            "b": self.spell_vector(shuffle.second).text,
+            "a": first.text,
+            "b": second.text,
             "lanes": ", ".join(map(str, shuffle.lanes)),
         }
         text = self._fill(entry, places, dtype, lanes, dtype)
         cut = text.index(str(places["lanes"]))
-        return Text(text, pieces=(text[:cut].rstrip(), text[cut:]))
+        pieces = (text[:cut].rstrip(), text[cut:])
+        return Text(text, pieces=pieces, known=first.known and second.known)
 
     def _spell_conversion(self, expression: k.Convert) -> Text:
         source, target = expression.operand.type.dtype, expression.type.dtype
@@ -318,6 +324,7 @@ class Expressions(abc.ABC):
         if isinstance(entry, Unsupported):
             raise InternalError(f"unsupported conversion {source} to {target} reached the renderer")
         operand = self._pin(expression.operand)
+        known = operand.known
         if operand.mask:
             operand = self._convert_mask(operand, target.bytes, lanes)
         places: dict[str, str | int] = {
@@ -328,10 +335,9 @@ class Expressions(abc.ABC):
         is_mask = target is DataType.BOOL and lanes > 1 and self._dialect.masks
         mask = source.bytes if is_mask else 0
         text = self._fill(entry, places, source, lanes, source, target)
-        made = Text(text, entry.compound, mask)
-        if source.is_float or not self._zeros.is_known(expression.operand):
-            return made
-        return self._zeros.add(target, made)
+        is_known = known and (source.is_float or not target.is_float)
+        made = Text(text, entry.compound, mask, known=is_known)
+        return self._zeros.add(target, made) if known and not source.is_float else made
 
     def _place_element(self, array: str, index: k.Expression, lanes: int) -> dict[str, str | int]:
         name, text = self._names.spell(array), self.spell(index).text
@@ -370,9 +376,7 @@ class Expressions(abc.ABC):
         storage: DataType,
         result: DataType | None = None,
     ) -> str:
-        text = spelling.text if lanes == 1 or spelling.vector is None else spelling.vector
-        if lanes == 4 and spelling.four is not None:
-            text = spelling.four
+        text = _choose_text(spelling, lanes)
         places = dict(places)
         if dtype is not DataType.INDEX and (dtype is not DataType.BOOL or lanes == 1):
             places["T"] = self._type_name(dtype, lanes)
@@ -487,11 +491,18 @@ def _is_quotient(index: k.Expression) -> bool:
     return isinstance(index, k.Operate) and index.operation.name == "div"
 
 
-def _find_operator(entry: Spelling, lanes: int) -> str:
-    """The operator of a spelling that is two operands and it, and nothing else."""
-    text = entry.text if lanes == 1 or entry.vector is None else entry.vector
+def _choose_text(spelling: Spelling, lanes: int) -> str:
+    """The text of a spelling for so many lanes."""
+    if lanes == 4 and spelling.four is not None:
+        return spelling.four
+    return spelling.text if lanes == 1 or spelling.vector is None else spelling.vector
+
+
+@functools.lru_cache(256)
+def _find_operator(text: str) -> str:
+    """The operator of infix text that is two operands and it, and nothing else."""
     found = _INFIX.fullmatch(text)
-    return found[1] if found and entry.compound else ""
+    return found[1] if found else ""
 
 
 def _find_stored(statements: Sequence[k.Statement]) -> frozenset[str]:
@@ -510,7 +521,11 @@ def _find_stored(statements: Sequence[k.Statement]) -> frozenset[str]:
     return frozenset(stored - taken)
 
 
-def _is_within(distance: k.Expression) -> bool:
-    """Whether a shift is known to be by less than the number of bits."""
-    bits = 8 * distance.type.dtype.bytes
-    return isinstance(distance, k.Literal) and 0 <= distance.value < bits
+def _is_within(operand: k.Expression) -> bool:
+    """Whether a shift is known to be by less than the number of bits, or a divisor to be as far
+    from zero and infinity as every language's division is exact for."""
+    if not isinstance(operand, k.Literal):
+        return False
+    if operand.type.dtype.is_float:
+        return 2.0**-126 <= abs(operand.value) <= 2.0**126
+    return 0 <= operand.value < 8 * operand.type.dtype.bytes

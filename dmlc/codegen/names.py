@@ -66,8 +66,7 @@ class Mangler:
 def make_comment(text: str) -> str:
     """Text that is safe behind `//`: one line of printable ASCII that neither ends in a backslash
     nor holds a trigraph for one."""
-    plain = "".join(c if " " <= c <= "~" and c != "\\" else "_" for c in text)
-    return plain.replace("??", "_").rstrip()
+    return re.sub(r"[^ -~]|\\", "_", text).replace("??", "_").rstrip()
 
 
 def wrap_comment(text: str, width: int = 94) -> list[str]:

@@ -14,10 +14,11 @@ from types import MappingProxyType
 from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.expressions import SIGNED, Expressions
 from dmlc.codegen.names import Mangler
+from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
 from dmlc.kernel import nodes as k
+from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.precise import name_arithmetic
-from dmlc.kernel.tidy import tidy
 from dmlc.scalars import DataType
 
 _INDENT = "    "
@@ -51,15 +52,16 @@ class Speller(Expressions):
         indent = _INDENT * depth
         match statement:
             case k.Let(local=local, value=value):
-                lines = self._spell_let(local, value, indent, self._dialect.local)
-                self._zeros.note(local, known=self._zeros.is_known(value))
-                return lines
+                made = self._spell_value(local, value)
+                self._zeros.note(local, known=made.known)
+                return self._spell_let(local, made, indent, self._dialect.local)
             case k.Variable(local=local, value=value):
+                made = self._spell_value(local, value)
                 self._zeros.note(local, known=False)
-                return self._spell_let(local, value, indent, self._dialect.variable)
+                return self._spell_let(local, made, indent, self._dialect.variable)
             case k.Assign():
                 return self._spell_assignment(statement, indent)
-            case k.Put():
+            case k.StoreLocal():
                 return [f"{indent}{self._spell_put(statement)}"]
             case k.Barrier():
                 return [f"{indent}{self._dialect.barrier}"]
@@ -74,16 +76,15 @@ class Speller(Expressions):
                 unroll = self._dialect.unroll if statement.unroll else ""
                 lines = [f"{indent}{unroll}"] if unroll else []
                 head, first = self._spell_head(statement)
-                self._zeros.note(statement.variable, known=self._zeros.is_known(statement.start))
                 lines += [f"{indent}{head}", *(f"{indent}{_INDENT}{line}" for line in first)]
                 body = self.spell_statements(statement.body, depth + 1)
                 return [*lines, *body, f"{indent}}}"]
-            case k.PutHalf():
+            case k.InsertHalf():
                 return [f"{indent}{self._spell_half(statement)}"]
             case k.StoreWord():
                 place = f"{self._names.spell(statement.buffer)}[{self.spell(statement.index).text}]"
                 return [f"{indent}{place} = {self._names.spell(statement.word.name)};"]
-            case k.Halve(variable=variable, start=first):
+            case k.TreeLoop(variable=variable, start=first):
                 self._zeros.note(variable, known=True)
                 name = self._names.spell(variable.name)
                 head = f"for ({self._count(name, str(first))}; {name} > 0; {name} /= 2) {{"
@@ -93,7 +94,9 @@ class Speller(Expressions):
     def _spell_head(self, loop: k.For) -> tuple[str, list[str]]:
         """The line that a loop begins with, and what stands first in its body."""
         syntax, name = self._dialect.syntax, self._names.spell(loop.variable.name)
-        start, stop = self.spell(loop.start).text, self.spell(loop.stop)
+        begin, stop = self.spell(loop.start), self.spell(loop.stop)
+        self._zeros.note(loop.variable, known=begin.known)
+        start = begin.text
         if loop.backwards:
             condition = syntax.countdown.format(i=name, start=start)
             first = [syntax.countdown_body.format(i=name)] if syntax.countdown_body else []
@@ -120,22 +123,25 @@ class Speller(Expressions):
             return [f"{indent}{name} += {made.text.removeprefix(f'{name} + ')};"]
         return [f"{indent}{name} = {made.text};"]
 
-    def _spell_put(self, put: k.Put) -> str:
+    def _spell_put(self, put: k.StoreLocal) -> str:
         lanes = put.value.type.lanes
         places = self._place_element(put.array, put.index, lanes)
         places["a"] = self._repeat(put.value, self._pin(put.value)).text
         return self._fill(self._dialect.puts, places, DataType.INDEX, lanes, DataType.INDEX)
 
+    def _spell_value(self, local: k.Local, value: k.Expression) -> Text:
+        """What a local is declared with."""
+        # What a variable holds first is a term of a sum, once its loop is unrolled.
+        made = self._zeros.hide(value)
+        return made or (self.spell(value) if local.name in self._stored else self._pin(value))
+
     def _spell_let(
         self,
         local: k.Local,
-        value: k.Expression,
+        made: Text,
         indent: str,
         declare: Callable[[str, str, DataType], str],
     ) -> list[str]:
-        # What a variable holds first is a term of a sum, once its loop is unrolled.
-        made = self._zeros.hide(value)
-        made = made or (self.spell(value) if local.name in self._stored else self._pin(value))
         if made.mask:
             self._masks[local.name] = made.mask
             type_name = self._type_name(SIGNED[made.mask], local.type.lanes)
@@ -186,7 +192,7 @@ class Speller(Expressions):
         }
         return self._fill(self._dialect.prefetches[dtype], places, dtype.compute, 1, dtype)
 
-    def _spell_half(self, put: k.PutHalf) -> str:
+    def _spell_half(self, put: k.InsertHalf) -> str:
         dtype = self._buffers[put.buffer].dtype
         value = self.spell(put.value)
         places: dict[str, str | int] = {
@@ -208,7 +214,7 @@ class Speller(Expressions):
 def spell_function(dialect: Dialect, definition: Definition) -> Mapping[str, str]:
     """The text of a function after those of the helpers that it needs, by their names."""
     function = definition.function()
-    kernel = tidy(name_arithmetic(function.as_kernel(), dialect.limits.precise))
+    kernel = clean_up(name_arithmetic(function.as_kernel(), dialect.limits.precise))
     mangler = Mangler(dialect.reserved)
     # A hidden zero is seen by kernels alone, and what is given is no argument of the kernel.
     plain = dataclasses.replace(dialect, zeros=MappingProxyType({}), scalar="{x}")

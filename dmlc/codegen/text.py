@@ -19,6 +19,8 @@ class Text(NamedTuple):
     """The operator of infix text that is nothing but two operands and it."""
     promoted: bool = False
     """Whether the language takes it for a wider type than it has, and a call for another one."""
+    known: bool = False
+    """Whether a compiler knows the value once it has unrolled loops: see `Zeros`."""
 
     def beside(self, operator: str, *, is_first: bool) -> str:
         """As an operand of an operator, on its left or on its right."""

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.emit import Names
 from dmlc.kernel.interpret import evaluate_function
+from dmlc.kernel.names import Names
 from dmlc.scalars import OPERATIONS, Array, DataType, Operands, Operation
 from dmlc.source import InternalError
 
@@ -100,7 +100,7 @@ def select(condition: Value, then: Operand, otherwise: Operand) -> Value:
     if known is None:
         known = F32 if float in (type(then), type(otherwise)) else U32
     sides = (_express(then, known), _express(otherwise, known))
-    return Value(k.Choose(condition.expression, *sides, k.Type(known)), condition.scope)
+    return Value(k.Select(condition.expression, *sides, k.Type(known)), condition.scope)
 
 
 def bits(x: Value) -> Value:

@@ -107,6 +107,8 @@ def _spell_float(name: str) -> Entry:
     if name == "ne":
         # `a != b` becomes an ordered comparison, false for NaN, in SPIR-V.
         return Spelling("!({0} == {1})", compound=True)
+    if name == "div":
+        return Spelling("{H}({a}, {b})", helper="divide", within="{0} / {1}")
     if name in _FLOAT_HELPERS:
         return _call(_FLOAT_HELPERS[name])
     if name in INFIX:

@@ -12,7 +12,6 @@ from dmlc.codegen.dialect import Dialect
 from dmlc.codegen.names import Mangler
 from dmlc.codegen.text import Text
 from dmlc.kernel import nodes as k
-from dmlc.kernel.rewrite import list_operands
 from dmlc.scalars import DataType
 
 
@@ -47,12 +46,10 @@ class Zeros:
 
     def hide(self, operand: k.Expression) -> Text | None:
         """The name of a run-time zero for a literal zero, where the dialect has one."""
+        if not isinstance(operand, k.Literal) or operand.value != 0:
+            return None
         dtype = operand.type.dtype
-        if (
-            not isinstance(operand, k.Literal)
-            or operand.value != 0
-            or dtype not in self._dialect.zeros
-        ):
+        if dtype not in self._dialect.zeros:
             return None
         name = self._name(dtype)
         return (
@@ -73,29 +70,15 @@ class Zeros:
         text = f"{made.beside('+', is_first=True)} + {self._name(dtype)}"
         return Text(text, compound=True, operator="+")
 
-    def is_known(self, expression: k.Expression) -> bool:
-        """Whether a compiler knows a value once it has unrolled loops. Zeros that are hidden are
-        not known."""
-        is_float = expression.type.dtype.is_float
-        match expression:
-            case k.Literal(value=value):
-                return not is_float or value != 0
-            case k.Local(name=name):
-                return name in self._known
-            case k.Load() | k.Element() | k.Lead() | k.Position() | k.Scalar():
-                return False
-            case k.Convert(operand=operand) if is_float and not operand.type.dtype.is_float:
-                return False
-            case _:
-                return all(map(self.is_known, list_operands(expression)))
+    def is_known(self, local: k.Local) -> bool:
+        """Whether a compiler knows a local's value once it has unrolled loops."""
+        return local.name in self._known
 
-    def hide_beside(
-        self, condition: k.Expression, side: k.Expression, other: k.Expression
-    ) -> Text | None:
-        """The same for one side of a choice that a compiler may make itself; or where the other
-        side is one: drivers make a converted condition of such a choice, and its negative of one of
-        -1, which loses the zero's sign."""
-        if self.is_known(condition):
+    def hide_beside(self, side: k.Expression, other: k.Expression, *, known: bool) -> Text | None:
+        """The same for one side of a choice whose condition is `known`, which a compiler may make
+        itself; or where the other side is one: drivers make a converted condition of such a choice,
+        and its negative of one of -1, which loses the zero's sign."""
+        if known:
             return self.hide(side)
         if not isinstance(side, k.Literal) or not isinstance(other, k.Literal):
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterable, Mapping
 
 from dmlc.ir.nodes import Parameter, Result, Stage, Table
@@ -47,6 +48,14 @@ class Function:
     )
     """What has been found out about it, for good: it is as it is. The verifier keeps here that it
     breaks no rule."""
+
+    def with_stages(self, stages: Iterable[Stage]) -> Function:
+        """The function with other stages; the function itself, and all that is known of it, where
+        they are its own."""
+        made = tuple(stages)
+        if len(made) == len(self.stages) and all(map(operator.is_, made, self.stages)):
+            return self
+        return dataclasses.replace(self, stages=made)
 
     def parameter(self, name: str) -> Parameter | None:
         return next((p for p in self.parameters if p.name == name), None)

@@ -36,7 +36,7 @@ from dmlc.ir.nodes import (
 )
 from dmlc.ir.ranges import UNKNOWN, Interval
 from dmlc.ir.repeat import Repeat, find_repeats
-from dmlc.scalars import Array, DataType, convert
+from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert
 from dmlc.source import InternalError
 
 MOST_POINTS = 1 << 22
@@ -128,6 +128,42 @@ class IndexFacts:
         for holds in found:
             passing = passing & holds
         return passing
+
+    def reduce(self) -> Array | None:
+        """The elements of a reduction that is index-only; None where it takes too many points, or
+        none. They are reduced in their own type, point by point. Of an axis of the domain that they
+        do not depend on there is one place."""
+        stage, body, reduction = self.stage, self.stage.body, self.stage.reduction
+        if reduction is None:
+            return None
+        roots = [body.result] if body.guard is None else [body.result, body.guard]
+        moving = [index for index in self.depends_on(roots) if not index.reduced]
+        over = (*moving, *(index for index in stage.indices if index.reduced))
+        found, passing = self.evaluate(roots[:1], over), self.find_passing(roots[1:], over)
+        if found is None or passing is None or not passing.size:
+            return None
+        outer = passing.shape[: len(moving)]
+        points = np.broadcast_to(found[0], passing.shape).reshape((*outer, -1))
+        total = _reduce(reduction.combiner, body.dtype, points, passing.reshape(points.shape))
+        stored = np.asarray(convert(total, stage.dtype), stage.dtype.compute.dtype)
+        sizes = (e if Index(n) in moving else 1 for n, e in enumerate(stage.domain))
+        return stored.reshape([size for size in sizes if isinstance(size, int)])
+
+
+def _reduce(combiner: str, dtype: DataType, points: Array, passing: Array) -> Array:
+    """What the points that pass come to along the last axis. Of positions it is the number of the
+    first smallest or largest, a NaN being more extreme than any number; 0 where none passes."""
+    bound = combiner.removeprefix("arg")
+    identity = combiner_identity(bound, dtype)
+    if bound != combiner:
+        choose = np.min if bound == "min" else np.max
+        best = choose(points, axis=-1, keepdims=True, initial=identity, where=passing)
+        same = (points == best) | ((points != points) & (best != best))
+        return np.argmax(passing & same, axis=-1)
+    every = np.moveaxis(np.where(passing, points, points.dtype.type(identity)), -1, 0)
+    with np.errstate(all="ignore"):
+        first = np.full(points.shape[:-1], identity, points.dtype)
+        return np.asarray(functools.reduce(COMBINERS[combiner].evaluate, every, first))
 
 
 def find_longest(holds: Array) -> tuple[int, int]:

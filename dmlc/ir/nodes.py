@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import struct
-from collections.abc import Sequence
-from typing import TypeAlias, cast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -38,17 +39,18 @@ class Constant:
     dtype: DataType
     value: bool | int | float
 
-    def _key(self) -> tuple[DataType, bytes]:
-        if isinstance(self.value, float):
-            bits = struct.pack("<d", math.nan if math.isnan(self.value) else self.value)
-            return self.dtype, bits
-        return self.dtype, str(int(self.value)).encode()
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Constant) and self._key() == other._key()
+        if not isinstance(other, Constant) or self.dtype is not other.dtype:
+            return False
+        one, two = self.value, other.value
+        if isinstance(one, float) is not isinstance(two, float):
+            return False
+        if one == two:
+            return one != 0 or math.copysign(1, one) == math.copysign(1, two)
+        return one != one and two != two  # NaN alone differs from itself.
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return hash((self.dtype, 0 if self.value != self.value else self.value))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,20 +107,23 @@ Instruction: TypeAlias = Constant | Index | Load | Apply | Select | Cast
 
 def operands(instruction: Instruction) -> tuple[int, ...]:
     """The values an instruction reads, in evaluation order."""
-    # Passes spend much of their time here and below: what is most common comes first.
-    match instruction:
-        case Apply():
-            return instruction.operands
-        case Load():
-            return instruction.indices
-        case Constant() | Index():
-            return ()
-        case Select():
-            return (instruction.condition, instruction.then, instruction.otherwise)
-        case Cast():
-            return (instruction.operand,)
-        case _:
-            raise wrong_kind("instruction", "an instruction of the IR", instruction)
+    # Passes spend much of their time here and below.
+    read = _OPERANDS.get(type(instruction))
+    if read is None:
+        raise wrong_kind("instruction", "an instruction of the IR", instruction)
+    return read(instruction)
+
+
+_OPERANDS: Mapping[type[object], Callable[[Any], tuple[int, ...]]] = MappingProxyType(
+    {
+        Apply: operator.attrgetter("operands"),
+        Load: operator.attrgetter("indices"),
+        Select: operator.attrgetter("condition", "then", "otherwise"),
+        Cast: lambda cast: (cast.operand,),
+        Constant: lambda _: (),
+        Index: lambda _: (),
+    }
+)
 
 
 def with_operands(instruction: Instruction, new: tuple[int, ...]) -> Instruction:
@@ -225,7 +230,7 @@ class Body:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reduction:
-    """What folds a stage's body over further axes. `axes` are (label, extent) pairs: label 2 is
+    """What reduces a stage's body over further axes. `axes` are (label, extent) pairs: label 2 is
     the axis `r2`. `combiner` is a key of `scalars.COMBINERS`, or `argmin` or `argmax`.
 
     The last two give the position of the first smallest or largest value, a NaN being more

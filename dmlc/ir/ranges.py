@@ -55,33 +55,37 @@ class Ranges:
         self._known = known
         self._whole: list[Interval] = []
         self._fractions: list[Fraction] = []
+        """Those of the first values: they are found once a whole number is made of one."""
 
     def __getitem__(self, value: int) -> Interval:
         return self._whole[value]
 
     def add(self, instruction: Instruction) -> Interval:
         """Adds the next value, and gives its interval."""
-        is_float = value_type(instruction).is_float
-        self._fractions.append(self._find_fraction(instruction) if is_float else fractions.ANYTHING)
-        self._whole.append(self._find_whole(instruction))
-        return self._whole[-1]
+        limits = _LIMITS.get(value_type(instruction))
+        found = UNKNOWN if limits is None else self._find_whole(instruction, limits)
+        self._whole.append(found)
+        return found
 
     def settle(self, value: int, found: Interval) -> None:
         """Says what is known of a value otherwise."""
+        self._fraction(len(self._whole) - 1)
         self._whole[value] = found
 
     def bounds(self, value: int) -> Interval:
         """The interval of a value, whole number or float, wherever it is not NaN."""
         if not self._type(value).is_float:
             return self[value]
-        return self._fractions[value].low, self._fractions[value].high
+        fraction = self._fraction(value)
+        return fraction.low, fraction.high
 
     def may_be_nan(self, value: int) -> bool:
-        return self._type(value).is_float and self._fractions[value].nan
+        return self._type(value).is_float and self._fraction(value).nan
 
     def narrow(self, value: int, said: Interval) -> None:
         """Says that a value lies in an interval too. A float that may be NaN there has 0 in it,
         which NaN becomes as a whole number."""
+        self._fraction(len(self._whole) - 1)
         low, high = self.bounds(value)
         low, high = max(low, said[0]), min(high, said[1])
         if self._type(value).is_float:
@@ -90,10 +94,7 @@ class Ranges:
         else:
             self._whole[value] = low, high
 
-    def _find_whole(self, instruction: Instruction) -> Interval:
-        limits = _limits(value_type(instruction))
-        if limits is None:
-            return UNKNOWN
+    def _find_whole(self, instruction: Instruction, limits: Interval) -> Interval:
         match instruction:
             case Constant():
                 return int(instruction.value), int(instruction.value)
@@ -108,7 +109,7 @@ class Ranges:
             case Cast(operand=operand):
                 source = self._type(operand)
                 if source.is_float:
-                    return _truncate_fraction(self._fractions[operand], limits)
+                    return _truncate_fraction(self._fraction(operand), limits)
                 given = (0, 1) if source is DataType.BOOL else self[operand]
                 if instruction.dtype is DataType.INDEX and source is DataType.UINT64:
                     given = min(given[0], LARGEST_INDEX), min(given[1], LARGEST_INDEX)
@@ -118,6 +119,16 @@ class Ranges:
             return UNKNOWN  # Beyond 64 bits positions wrap.
         # Beyond the type the arithmetic wraps, and nothing is known.
         return given if limits[0] <= given[0] and given[1] <= limits[1] else limits
+
+    def _fraction(self, value: int) -> Fraction:
+        """How far a value reaches if it is a float. Those before it are found first, and all of
+        them before anything else is said of a value."""
+        instructions = self._stage.body.instructions
+        for instruction in instructions[len(self._fractions) : value + 1]:
+            is_float = value_type(instruction).is_float
+            made = self._find_fraction(instruction) if is_float else fractions.ANYTHING
+            self._fractions.append(made)
+        return self._fractions[value]
 
     def _find_fraction(self, instruction: Instruction) -> Fraction:
         match instruction:
@@ -192,14 +203,14 @@ def _number_range(reduction: Reduction) -> Interval:
     return 0, max(points - 1, 0)
 
 
-def _limits(dtype: DataType) -> Interval | None:
-    """What a value of a type may be, if it is a whole number: a position may be anything."""
-    if dtype is DataType.INDEX:
-        return UNKNOWN
-    if not dtype.is_integer:
-        return None
+def _find_limits(dtype: DataType) -> Interval:
     found = np.iinfo(dtype.dtype)
     return int(found.min), int(found.max)
+
+
+_LIMITS: dict[DataType, Interval] = {d: _find_limits(d) for d in DataType if d.is_integer}
+_LIMITS[DataType.INDEX] = UNKNOWN
+"""What a value of a type may be, if it is a whole number: a position may be anything."""
 
 
 def _apply(name: str, given: list[Interval]) -> Interval:

@@ -38,7 +38,7 @@ from dmlc.ir.nodes import (
 )
 from dmlc.ir.ranges import Interval, Ranges, number_ranges, stage_range, table_ranges
 from dmlc.parameters import expect, expect_items, wrong_kind
-from dmlc.scalars import COMBINERS, OPERATIONS, Operands
+from dmlc.scalars import COMBINERS, OPERATIONS, Operands, is_float32
 from dmlc.scalars import DataType as T
 from dmlc.source import InternalError, Span
 
@@ -359,9 +359,7 @@ def _check_constant(constant: Constant) -> str | None:
     if dtype.is_float:
         if not isinstance(value, float):
             return wrong
-        with np.errstate(over="ignore"):
-            exact = dtype is T.FLOAT64 or math.isnan(value) or float(np.float32(value)) == value
-        return None if exact else wrong
+        return None if dtype is T.FLOAT64 or is_float32(value) else wrong
     limits = np.iinfo(dtype.dtype)
     return None if isinstance(value, int) and limits.min <= value <= limits.max else wrong
 
@@ -439,22 +437,42 @@ def check_in_place(function: Function, pairs: Sequence[tuple[str, str]]) -> Faul
     """The first reason, if any, why some (result, parameter) pair may not share memory: they
     differ in layout, or an element of the parameter is read elsewhere than at its own place."""
     expect("function", function, Function, "an ir.Function")
-    stages = {s.name: s for s in function.stages}
+    return next(iter(find_unsound_pairs(function, _read_pairs(pairs)).values()), None)
+
+
+def find_unsound_pairs(
+    function: Function, pairs: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], Fault]:
+    """The pairs that may not share memory, each with the reason."""
+    if not pairs:
+        return {}
     parameters = {p.name: p for p in function.parameters}
-    results = {r.name: r for r in function.results}
-    for result_name, parameter_name in _read_pairs(pairs):
-        node = f"in place %{result_name} over %{parameter_name}"
-        result, parameter = results.get(result_name), parameters.get(parameter_name)
-        if result is None or parameter is None:
-            return Fault(node, "they are not a result and a parameter", function.span)
-        stage = stages[result_name]
-        if not _have_one_layout(stage, result, parameter):
-            return Fault(node, "they differ in type, extents or strides", stage.span)
-        for other in function.stages:
-            for load in other.body.loads():
-                if load.tensor == parameter_name and not reads_own_place(other, load):
-                    return Fault(node, f"%{other.name} reads it at other places", other.span)
-    return None
+    elsewhere = _find_reads_elsewhere(function)
+    found: dict[tuple[str, str], Fault] = {}
+    for pair in pairs:
+        result, parameter = function.result(pair[0]), parameters.get(pair[1])
+        stage, other = function.stage(pair[0]), elsewhere.get(pair[1])
+        span: Span | None
+        if result is None or parameter is None or stage is None:
+            why, span = "they are not a result and a parameter", function.span
+        elif not _have_one_layout(stage, result, parameter):
+            why, span = "they differ in type, extents or strides", stage.span
+        elif other is not None:
+            why, span = f"%{other.name} reads it at other places", other.span
+        else:
+            continue
+        found[pair] = Fault(f"in place %{pair[0]} over %{pair[1]}", why, span)
+    return found
+
+
+def _find_reads_elsewhere(function: Function) -> dict[str, Stage]:
+    """For each tensor the first stage, if any, that reads it elsewhere than at its own place."""
+    found: dict[str, Stage] = {}
+    for stage in function.stages:
+        for load in stage.body.loads():
+            if load.tensor not in found and not _is_own_place(stage, load):
+                found[load.tensor] = stage
+    return found
 
 
 def _read_pairs(given: object) -> list[tuple[str, str]]:
@@ -471,6 +489,8 @@ def _read_pairs(given: object) -> list[tuple[str, str]]:
 def _have_one_layout(stage: Stage, result: Result, parameter: Parameter) -> bool:
     if (stage.dtype, stage.domain) != (parameter.dtype, parameter.extents):
         return False
+    if result.strides == parameter.strides:
+        return True
     sizes = tuple(e for e in stage.domain if isinstance(e, int))
     if len(sizes) != len(stage.domain):
         return True
@@ -483,12 +503,18 @@ def _have_one_layout(stage: Stage, result: Result, parameter: Parameter) -> bool
 def reads_own_place(stage: Stage, load: Load) -> bool:
     """Whether a load is at the very element that the stage is computing."""
     expect("stage", stage, Stage, "an ir.Stage")
-    expect("load", load, Load, "an ir.Load")
+    return _is_own_place(stage, expect("load", load, Load, "an ir.Load"))
+
+
+def _is_own_place(stage: Stage, load: Load) -> bool:
     if stage.reduction is not None or len(load.indices) != len(stage.domain):
         return False
     for axis, number in enumerate(load.indices):
-        position = stage.body.instructions[number]
-        only = stage.domain[axis] == 1 and position == Constant(T.INDEX, 0)
-        if position != Index(axis) and not only:
-            return False
+        match stage.body.instructions[number]:
+            case Index(axis=own, reduced=False) if own == axis:
+                pass
+            case Constant(dtype=T.INDEX, value=0) if stage.domain[axis] == 1:
+                pass
+            case _:
+                return False
     return True

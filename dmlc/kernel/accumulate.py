@@ -1,4 +1,4 @@
-"""What a reduction gathers: the state of a fold, how a point enters it, how two states become one.
+"""The state of a reduction: what it holds, how a point enters it, and how two become one.
 
 A state is one value; where the combiner gives a position, the most extreme value so far and the
 number of its point. BOOL is gathered as INT32, 0 and 1, which every language has vectors and
@@ -14,8 +14,9 @@ import numpy as np
 
 from dmlc.ir import POSITIONAL_COMBINERS
 from dmlc.kernel import nodes as k
-from dmlc.kernel.element import Fold
-from dmlc.scalars import COMBINERS, OPERATIONS, DataType, combiner_identity
+from dmlc.kernel.arithmetic import operate, widen
+from dmlc.kernel.element import Reduction
+from dmlc.scalars import COMBINERS, DataType, combiner_identity
 
 _BOOLEAN = {"any": "max", "all": "min"}
 """The operation on 0 and 1 that is a combiner of BOOL."""
@@ -31,25 +32,26 @@ class Slot:
     """Of its name."""
 
 
-def is_positional(fold: Fold) -> bool:
-    return fold.combiner in POSITIONAL_COMBINERS
+def is_positional(reduction: Reduction) -> bool:
+    return reduction.combiner in POSITIONAL_COMBINERS
 
 
-def list_slots(fold: Fold, place: DataType | None = None) -> tuple[Slot, ...]:
+def list_slots(reduction: Reduction, place: DataType | None = None) -> tuple[Slot, ...]:
     """The parts of a state. `place` is the type of the points' numbers, where it has any."""
     if place is not None:
-        extreme = combiner_identity(fold.combiner.removeprefix("arg"), fold.dtype)
+        extreme = combiner_identity(reduction.combiner.removeprefix("arg"), reduction.dtype)
         none = int(np.iinfo(place.dtype).max)
-        return Slot(fold.dtype, extreme, ""), Slot(place, none, "_place")
-    if fold.combiner in _BOOLEAN:
-        return (Slot(DataType.INT32, int(combiner_identity(fold.combiner, fold.dtype)), ""),)
-    return (Slot(fold.dtype, combiner_identity(fold.combiner, fold.dtype), ""),)
+        return Slot(reduction.dtype, extreme, ""), Slot(place, none, "_place")
+    if reduction.combiner in _BOOLEAN:
+        return (
+            Slot(DataType.INT32, int(combiner_identity(reduction.combiner, reduction.dtype)), ""),
+        )
+    return (Slot(reduction.dtype, combiner_identity(reduction.combiner, reduction.dtype), ""),)
 
 
 def start(slot: Slot, lanes: int = 1) -> k.Expression:
     """The state before any point."""
-    literal = k.Literal(k.Type(slot.dtype), slot.first)
-    return literal if lanes == 1 else k.Broadcast(literal, k.Type(slot.dtype, lanes))
+    return widen(k.Literal(k.Type(slot.dtype), slot.first), lanes)
 
 
 def contribute(
@@ -66,13 +68,13 @@ def contribute(
     if guard is None:
         return parts
     return tuple(
-        k.Choose(guard, part, start(slot, lanes), part.type)
+        k.Select(guard, part, start(slot, lanes), part.type)
         for part, slot in zip(parts, slots, strict=True)
     )
 
 
 def merge(
-    fold: Fold,
+    reduction: Reduction,
     mine: Sequence[k.Expression],
     other: Sequence[k.Expression],
     name: Callable[[str], str],
@@ -82,31 +84,30 @@ def merge(
     """Two states as one, with the statements it takes first. Of equal extremes the one with the
     lower number stays, and a NaN is more extreme than any number. What comes `in_order` has the
     higher number."""
-    if not is_positional(fold):
-        operation = OPERATIONS[_BOOLEAN[fold.combiner]] if fold.combiner in _BOOLEAN else None
-        operation = operation or COMBINERS[fold.combiner]
-        return [], (k.Operate(operation, (mine[0], other[0]), mine[0].type),)
+    if not is_positional(reduction):
+        combiner = _BOOLEAN.get(reduction.combiner) or COMBINERS[reduction.combiner].name
+        return [], (operate(combiner, mine[0], other[0]),)
     statements: list[k.Statement] = []
     value = other[0]
     if not isinstance(value, k.Local):
         local = k.Local(name("candidate"), value.type)
         statements.append(k.Let(local, value))
         value = local
-    beats = _compare("lt" if fold.combiner == "argmin" else "gt", value, mine[0])
-    ties = _compare("eq", value, mine[0])
-    if fold.dtype.is_float:
-        new, old = _call("isnan", value), _call("isnan", mine[0])
-        beats = _both("or", beats, _both("and", new, _call("not", old)))
-        ties = _both("or", ties, _both("and", new, old))
+    beats = operate("lt" if reduction.combiner == "argmin" else "gt", value, mine[0])
+    ties = operate("eq", value, mine[0])
+    if reduction.dtype.is_float:
+        new, old = operate("isnan", value), operate("isnan", mine[0])
+        beats = operate("or", beats, operate("and", new, operate("not", old)))
+        ties = operate("or", ties, operate("and", new, old))
     better = beats
     if not in_order:
-        better = _both("or", beats, _both("and", ties, _compare("lt", other[1], mine[1])))
-    elif fold.guard is not None:
-        better = _both("or", beats, _compare("eq", mine[1], _none(mine[1])))
+        better = operate("or", beats, operate("and", ties, operate("lt", other[1], mine[1])))
+    elif reduction.guard is not None:
+        better = operate("or", beats, operate("eq", mine[1], _none(mine[1])))
     chosen = k.Local(name("better"), better.type)
     statements.append(k.Let(chosen, better))
     return statements, tuple(
-        k.Choose(chosen, theirs, own, own.type)
+        k.Select(chosen, theirs, own, own.type)
         for theirs, own in zip((value, other[1]), mine, strict=True)
     )
 
@@ -115,47 +116,31 @@ def _none(place: k.Expression) -> k.Expression:
     """The number that stands for no point."""
     dtype = place.type.dtype
     last = int(np.iinfo(dtype.dtype).max)
-    return _repeat(k.Literal(k.Type(dtype), last), place.type.lanes)
+    return widen(k.Literal(k.Type(dtype), last), place.type.lanes)
 
 
-def begin(fold: Fold, slots: Sequence[Slot], lanes: int) -> list[k.Expression]:
+def begin(reduction: Reduction, slots: Sequence[Slot], lanes: int) -> list[k.Expression]:
     """The state before any point, where all points come one after the other. Where none is left
     out the first one is the place, unless another beats what is there before any."""
     made = [start(slot, lanes) for slot in slots]
-    if is_positional(fold) and fold.guard is None:
+    if is_positional(reduction) and reduction.guard is None:
         made[1] = start(dataclasses.replace(slots[1], first=0), lanes)
     return made
 
 
 def finish(
-    fold: Fold, state: Sequence[k.Expression], dtype: DataType, *, in_order: bool = False
+    reduction: Reduction, state: Sequence[k.Expression], dtype: DataType, *, in_order: bool = False
 ) -> k.Expression:
     """The value that a state stands for, in the compute type `dtype`. `in_order` says that it began
     as `begin` has it."""
     lanes = state[0].type.lanes
-    if is_positional(fold):
+    if is_positional(reduction):
         found = place = state[1]
-        if not in_order or fold.guard is not None:
-            zero = _repeat(k.Literal(k.Type(place.type.dtype), 0), lanes)
-            found = k.Choose(_compare("eq", place, _none(place)), zero, place, place.type)
+        if not in_order or reduction.guard is not None:
+            zero = widen(k.Literal(k.Type(place.type.dtype), 0), lanes)
+            found = k.Select(operate("eq", place, _none(place)), zero, place, place.type)
         return found if dtype is place.type.dtype else k.Convert(found, k.Type(dtype, lanes))
-    if fold.combiner in _BOOLEAN:
-        zero = _repeat(k.Literal(k.Type(DataType.INT32), 0), lanes)
-        return _compare("ne", state[0], zero)
+    if reduction.combiner in _BOOLEAN:
+        zero = widen(k.Literal(k.Type(DataType.INT32), 0), lanes)
+        return operate("ne", state[0], zero)
     return state[0]
-
-
-def _repeat(value: k.Expression, lanes: int) -> k.Expression:
-    return value if lanes == 1 else k.Broadcast(value, k.Type(value.type.dtype, lanes))
-
-
-def _compare(name: str, left: k.Expression, right: k.Expression) -> k.Expression:
-    return k.Operate(OPERATIONS[name], (left, right), k.Type(DataType.BOOL, left.type.lanes))
-
-
-def _both(name: str, left: k.Expression, right: k.Expression) -> k.Expression:
-    return k.Operate(OPERATIONS[name], (left, right), k.Type(DataType.BOOL, left.type.lanes))
-
-
-def _call(name: str, operand: k.Expression) -> k.Expression:
-    return k.Operate(OPERATIONS[name], (operand,), k.Type(DataType.BOOL, operand.type.lanes))

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulate import Slot, begin, finish, merge, start
-from dmlc.kernel.emit import Names, Near, add, index, local_name, multiply, operate, split_words
-from dmlc.kernel.phases import Gathered
+from dmlc.kernel.arithmetic import add, index, multiply, operate
+from dmlc.kernel.emit import Near
+from dmlc.kernel.names import Names, local_name, split_words
+from dmlc.kernel.phases import Accumulator
 from dmlc.scalars import DataType
 
 
 class Frame:
-    """One kernel in the making: its names, its arrays, and the values at hand so far. Whole vectors
-    have so many `lanes`."""
+    """One kernel in the making: its names, its arrays, and the values in registers so far. Whole
+    vectors have so many `lanes`."""
 
     def __init__(self, names: Names, lanes: int) -> None:
         self.names = names
         self.lanes = lanes
         self.arrays: list[k.Array] = []
-        self.near: dict[str, Near] = {}
+        self.local: dict[str, Near] = {}
 
     def let(self, name: str, value: k.Expression) -> k.Let:
         """A named value."""
@@ -52,26 +54,45 @@ class Frame:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Arrays:
+    """The parts of a state in arrays, at several places."""
+
+    slots: tuple[Slot, ...]
+    names: tuple[str, ...]
+
+    def read(self, place: k.Expression, lanes: int = 1) -> list[k.Expression]:
+        return [
+            k.LoadLocal(name, place, k.Type(slot.dtype, lanes))
+            for name, slot in zip(self.names, self.slots, strict=True)
+        ]
+
+    def write(self, place: k.Expression, values: Sequence[k.Expression]) -> list[k.Statement]:
+        return [k.StoreLocal(name, place, v) for name, v in zip(self.names, values, strict=True)]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Accumulators:
     """What a phase's reductions have come to so far."""
 
-    gathered: Sequence[Gathered]
+    accumulators: Sequence[Accumulator]
     registers: dict[int, list[tuple[k.Local, ...]]]
     """By the number of lanes of what is added, as it turns up."""
-    arrays: list[tuple[str, ...]]
+    arrays: Sequence[Arrays] = ()
     """In place of them: each with `lanes` elements for each output of a block."""
     lanes: int = 1
     serial: bool = False
     suffix: str = ""
     """Of the registers' names."""
 
+    def pair(self) -> list[tuple[Accumulator, Arrays]]:
+        return list(zip(self.accumulators, self.arrays, strict=True))
+
     def take(self, frame: Frame, width: int) -> list[tuple[k.Local, ...]]:
         """The registers for so many lanes."""
         if width not in self.registers:
             ending = "_rest" if self.registers else self.suffix
             self.registers[width] = [
-                tuple(_name_register(frame, each, slot, ending, width) for slot in each.slots)
-                for each in self.gathered
+                _name(frame, each, width, ending) for each in self.accumulators
             ]
         return self.registers[width]
 
@@ -79,47 +100,74 @@ class Accumulators:
         """The registers that were taken, at what they are before any point."""
         made: list[k.Statement] = []
         for width, states in self.registers.items():
-            for each, own in zip(self.gathered, states, strict=True):
+            for each, own in zip(self.accumulators, states, strict=True):
                 first = [start(slot, width) for slot in each.slots]
                 if self.serial:
-                    first = begin(each.fold, each.slots, width)
+                    first = begin(each.reduction, each.slots, width)
                 made += [k.Variable(local, value) for local, value in zip(own, first, strict=True)]
         return made
 
 
-def _name_register(frame: Frame, each: Gathered, slot: Slot, ending: str, width: int) -> k.Local:
+def _name(frame: Frame, each: Accumulator, lanes: int, ending: str = "") -> tuple[k.Local, ...]:
+    """Registers for a state."""
     words = split_words(each.name) if ending else local_name(each.name)
-    return k.Local(frame.names.take(f"{words}{slot.suffix}{ending}"), k.Type(slot.dtype, width))
+    return tuple(
+        k.Local(frame.names.take(f"{words}{s.suffix}{ending}"), k.Type(s.dtype, lanes))
+        for s in each.slots
+    )
+
+
+def _make_arrays(
+    frame: Frame,
+    accumulators: Sequence[Accumulator],
+    ending: str,
+    size: int,
+    *,
+    shared: bool = False,
+) -> list[Arrays]:
+    """Arrays for the states of some reductions."""
+    made: list[Arrays] = []
+    for each in accumulators:
+        words = split_words(each.name)
+        names = (
+            frame.array(f"{words}{s.suffix}{ending}", s.dtype, size, shared=shared)
+            for s in each.slots
+        )
+        made.append(Arrays(each.slots, tuple(names)))
+    return made
 
 
 def make_arrays(
-    frame: Frame, gathered: Sequence[Gathered], suffix: str, size: int, lanes: int
+    frame: Frame, accumulators: Sequence[Accumulator], suffix: str, size: int, lanes: int
 ) -> Accumulators:
     """Accumulators for so many outputs, each of so many lanes."""
-    arrays = [
-        tuple(
-            frame.array(f"{split_words(g.name)}{s.suffix}{suffix}", s.dtype, size * lanes)
-            for s in g.slots
-        )
-        for g in gathered
-    ]
-    return Accumulators(gathered, {}, arrays, lanes)
+    return Accumulators(
+        accumulators, {}, _make_arrays(frame, accumulators, suffix, size * lanes), lanes
+    )
+
+
+def _walk_arrays(
+    frame: Frame,
+    state: Accumulators,
+    write: Callable[[int, Accumulator, Arrays, k.Expression, int], list[k.Statement]],
+) -> list[k.Statement]:
+    """What is done for all elements of arrays: with so many lanes, from a place on."""
+    size = frame.size(state.arrays[0].names[0])
+    lanes = frame.lanes if size > 1 else 1
+    place = frame.variable("j")
+    at = index(0) if size == lanes else place
+    pairs = enumerate(state.pair())
+    body = [made for n, (each, own) in pairs for made in write(n, each, own, at, lanes)]
+    return body if size == lanes else [k.For(place, index(0), index(size), lanes, tuple(body))]
 
 
 def fill(frame: Frame, state: Accumulators) -> list[k.Statement]:
     """Sets arrays to what they are before any point."""
-    size = frame.size(state.arrays[0][0])
-    lanes = frame.lanes if size > 1 else 1
-    once = size == lanes
-    number = index(0) if once else frame.variable("j")
-    puts = tuple(
-        k.Put(name, number, start(slot, lanes))
-        for each, names in zip(state.gathered, state.arrays, strict=True)
-        for slot, name in zip(each.slots, names, strict=True)
+    return _walk_arrays(
+        frame,
+        state,
+        lambda _, each, own, at, lanes: own.write(at, [start(s, lanes) for s in each.slots]),
     )
-    if not isinstance(number, k.Local):
-        return list(puts)
-    return [k.For(number, index(0), index(size), lanes, puts)]
 
 
 def load(
@@ -128,24 +176,17 @@ def load(
     """Registers that hold the accumulators of some outputs for a while."""
     body: list[k.Statement] = []
     made: list[tuple[k.Local, ...]] = []
-    for each, arrays in zip(state.gathered, state.arrays, strict=True):
-        own: list[k.Local] = []
-        for slot, array in zip(each.slots, arrays, strict=True):
-            name = frame.names.take(f"{local_name(each.name)}{slot.suffix}")
-            own.append(k.Local(name, k.Type(slot.dtype, lanes)))
-            body.append(k.Variable(own[-1], k.Element(array, output, own[-1].type)))
-        made.append(tuple(own))
-    return Accumulators(state.gathered, {lanes: made}, []), body
+    for each, arrays in state.pair():
+        made.append(_name(frame, each, lanes))
+        body += map(k.Variable, made[-1], arrays.read(output, lanes))
+    return Accumulators(state.accumulators, {lanes: made}), body
 
 
 def keep(state: Accumulators, held: Accumulators, output: k.Expression) -> list[k.Statement]:
     """Puts back what `load` gave."""
     (registers,) = held.registers.values()
-    return [
-        k.Put(array, output, local)
-        for arrays, own in zip(state.arrays, registers, strict=True)
-        for array, local in zip(arrays, own, strict=True)
-    ]
+    pairs = zip(state.arrays, registers, strict=True)
+    return [put for arrays, own in pairs for put in arrays.write(output, own)]
 
 
 def enter(
@@ -153,11 +194,19 @@ def enter(
 ) -> list[k.Statement]:
     """Points enter registers: for each reduction the parts of what it adds."""
     made: list[k.Statement] = []
-    for each, own, other in zip(state.gathered, state.take(frame, lanes), points, strict=True):
-        before, merged = merge(each.fold, own, other, frame.names.take, in_order=state.serial)
-        made += before
-        made += [k.Assign(s, m) for s, m in zip(own, merged, strict=True)]
+    for each, own, other in zip(state.accumulators, state.take(frame, lanes), points, strict=True):
+        before, merged = merge(each.reduction, own, other, frame.names.take, in_order=state.serial)
+        made += [*before, *map(k.Assign, own, merged)]
     return made
+
+
+def _enter_arrays(
+    frame: Frame, each: Accumulator, own: Arrays, place: k.Expression, other: Sequence[k.Expression]
+) -> list[k.Statement]:
+    """A state enters arrays at a place."""
+    mine = own.read(place, other[0].type.lanes)
+    made, merged = merge(each.reduction, mine, other, frame.names.take)
+    return [*made, *own.write(place, merged)]
 
 
 def flush(
@@ -165,39 +214,22 @@ def flush(
 ) -> list[k.Statement]:
     """What a part has come to enters the whole that it is a part of."""
     if part.arrays:
-        size = frame.size(part.arrays[0][0])
-        lanes = frame.lanes if size > 1 else 1
-        number = frame.variable("j")
-        body: list[k.Statement] = []
-        for place, (each, arrays) in enumerate(zip(part.gathered, part.arrays, strict=True)):
-            other = [
-                k.Element(a, number, k.Type(s.dtype, lanes))
-                for a, s in zip(arrays, each.slots, strict=True)
-            ]
-            body += _merge_arrays(frame, whole, place, number, other)
-        return [k.For(number, index(0), index(size), lanes, tuple(body))]
+        return _walk_arrays(
+            frame,
+            whole,
+            lambda number, each, own, at, lanes: _enter_arrays(
+                frame, each, own, at, part.arrays[number].read(at, lanes)
+            ),
+        )
     made: list[k.Statement] = []
     for states in part.registers.values():
         if not whole.arrays:
             made += enter(frame, whole, 1, states)
             continue
-        for place, state in enumerate(states):
-            at = multiply(output, whole.lanes)
-            made += _merge_arrays(frame, whole, place, at, state)
+        at = multiply(output, whole.lanes)
+        for (each, own), state in zip(whole.pair(), states, strict=True):
+            made += _enter_arrays(frame, each, own, at, state)
     return made
-
-
-def _merge_arrays(
-    frame: Frame,
-    state: Accumulators,
-    number: int,
-    place: k.Expression,
-    other: Sequence[k.Expression],
-) -> list[k.Statement]:
-    each, arrays = state.gathered[number], state.arrays[number]
-    mine = [k.Element(a, place, o.type) for a, o in zip(arrays, other, strict=True)]
-    made, merged = merge(each.fold, mine, other, frame.names.take)
-    return made + [k.Put(a, place, m) for a, m in zip(arrays, merged, strict=True)]
 
 
 def join_lanes(
@@ -215,32 +247,21 @@ def join_lanes(
     body: list[k.Statement] = []
     half = state.lanes // 2
     while half:
-        for place, (each, arrays) in enumerate(zip(state.gathered, state.arrays, strict=True)):
-            theirs = [
-                k.Element(a, add(first, index(half)), k.Type(s.dtype, half))
-                for a, s in zip(arrays, each.slots, strict=True)
-            ]
-            body += _merge_arrays(frame, state, place, first, theirs)
+        for each, own in state.pair():
+            other = own.read(add(first, index(half)), half)
+            body += _enter_arrays(frame, each, own, first, other)
         half //= 2
     if count is None:
         made: list[tuple[k.Local, ...]] = []
-        for each, arrays in zip(state.gathered, state.arrays, strict=True):
-            own: list[k.Local] = []
-            for slot, array in zip(each.slots, arrays, strict=True):
-                name = frame.names.take(f"{local_name(each.name)}{slot.suffix}")
-                own.append(k.Local(name, k.Type(slot.dtype)))
-                value = k.Element(array, index(0), own[-1].type)
-                body.append((k.Variable if changes else k.Let)(own[-1], value))
-            made.append(tuple(own))
-        return Accumulators(state.gathered, {1: made}, []), body
+        for each, own in state.pair():
+            made.append(_name(frame, each, 1))
+            body += map(k.Variable if changes else k.Let, made[-1], own.read(index(0)))
+        return Accumulators(state.accumulators, {1: made}), body
     packed = state
     if state.lanes > 1:
-        packed = make_arrays(frame, state.gathered, "_block", width, 1)
-        for each, arrays, to in zip(state.gathered, state.arrays, packed.arrays, strict=True):
-            body += [
-                k.Put(b, number, k.Element(a, first, k.Type(slot.dtype)))
-                for a, b, slot in zip(arrays, to, each.slots, strict=True)
-            ]
+        packed = make_arrays(frame, state.accumulators, "_block", width, 1)
+        for own, to in zip(state.arrays, packed.arrays, strict=True):
+            body += to.write(number, own.read(first))
     if body and isinstance(number, k.Local):
         body = [k.For(number, index(0), count, 1, tuple(body))]
     return packed, body
@@ -250,87 +271,69 @@ def join_items(
     frame: Frame,
     state: Accumulators,
     lanes: Sequence[tuple[str, int]],
-    numbers: dict[str, k.Expression],
+    numbers: Mapping[str, k.Expression],
     axis: str,
 ) -> list[k.Statement]:
     """The accumulators of the work items of a group that stand along an axis become one, in a tree
     in shared memory; each gets it. `lanes` are all axes with their extents, and `numbers` says
     where along each this work item is."""
-    names = [name for name, _ in lanes]
-    after = names.index(axis) + 1
-    extent = lanes[after - 1][1]
-    apart = math.prod(side for _, side in lanes[after:])
+    if not state.accumulators:
+        return []
+    steps = {
+        name: math.prod(side for _, side in lanes[number + 1 :])
+        for number, (name, _) in enumerate(lanes)
+    }
     size = math.prod(side for _, side in lanes)
     lane = k.Position(k.Geometry.LANE)
     (states,) = state.registers.values()
-    arrays: list[tuple[str, ...]] = []
-    body: list[k.Statement] = []
-    for each, own in zip(state.gathered, states, strict=True):
-        made: list[str] = []
-        for slot, local in zip(each.slots, own, strict=True):
-            name = f"{split_words(each.name)}{slot.suffix}_lanes"
-            made.append(frame.array(name, slot.dtype, size, shared=True))
-            body.append(k.Put(made[-1], lane, local))
-        arrays.append(tuple(made))
-    if not arrays:
-        return []
+    taken = _make_arrays(frame, state.accumulators, "_lanes", size, shared=True)
+    body = [put for own, to in zip(states, taken, strict=True) for put in to.write(lane, own)]
     width = frame.variable("width")
-    other = add(lane, operate("mul", width, index(apart)) if apart > 1 else width)
+    other = add(lane, multiply(width, steps[axis]))
     inside: list[k.Statement] = []
-    for each, own, taken in zip(state.gathered, states, arrays, strict=True):
-        theirs = [k.Element(n, other, s.type) for n, s in zip(taken, own, strict=True)]
-        before, merged = merge(each.fold, own, theirs, frame.names.take)
+    for each, own, arrays in zip(state.accumulators, states, taken, strict=True):
+        before, merged = merge(each.reduction, own, arrays.read(other), frame.names.take)
         inside += before
-        for array, local, value in zip(taken, own, merged, strict=True):
-            inside += [k.Assign(local, value), k.Put(array, lane, local)]
+        for assign, put in zip(map(k.Assign, own, merged), arrays.write(lane, own), strict=True):
+            inside += [assign, put]
     step = k.If(operate("lt", numbers[axis], width), tuple(inside))
-    body += [k.Barrier(), k.Halve(width, extent // 2, (step, k.Barrier()))]
-    others = [(n, math.prod(side for _, side in lanes[i + 1 :])) for i, n in enumerate(names)]
-    first = add(*[multiply(numbers[name], step) for name, step in others if name != axis])
-    for own, taken in zip(states, arrays, strict=True):
-        body += [
-            k.Assign(local, k.Element(array, first, local.type))
-            for array, local in zip(taken, own, strict=True)
-        ]
+    body += [k.Barrier(), k.TreeLoop(width, dict(lanes)[axis] // 2, (step, k.Barrier()))]
+    first = add(*[multiply(numbers[name], step) for name, step in steps.items() if name != axis])
+    for own, arrays in zip(states, taken, strict=True):
+        body += map(k.Assign, own, arrays.read(first))
     return body
 
 
 def have_at_hand(frame: Frame, state: Accumulators, body: list[k.Statement]) -> None:
-    """Has the outcome at hand from here on: the accumulators, and the reductions they are."""
+    """Makes the outcome known from here on: the accumulators, and the reductions they are."""
     if state.arrays:
-        for each, arrays in zip(state.gathered, state.arrays, strict=True):
+        for each, arrays in state.pair():
             _have_arrays(frame, each, arrays)
         return
     (states,) = state.registers.values()
-    for each, own in zip(state.gathered, states, strict=True):
+    for each, own in zip(state.accumulators, states, strict=True):
         for number, local in enumerate(own):
-            frame.near[each.slot_name(number)] = always(local)
+            frame.local[each.slot_name(number)] = always(local)
         for stage, dtype in each.stages:
-            value = finish(each.fold, own, dtype.compute, in_order=state.serial)
+            value = finish(each.reduction, own, dtype.compute, in_order=state.serial)
             if not isinstance(value, k.Local):
                 value = frame.name(body, local_name(stage), value)
-            frame.near[stage] = always(value)
+            frame.local[stage] = always(value)
 
 
-def _have_arrays(frame: Frame, each: Gathered, arrays: Sequence[str]) -> None:
-    parts = [at_array(array, slot.dtype) for array, slot in zip(arrays, each.slots, strict=True)]
-    for number, part in enumerate(parts):
-        frame.near[each.slot_name(number)] = part
+def _have_arrays(frame: Frame, each: Accumulator, arrays: Arrays) -> None:
+    def part(number: int) -> Near:
+        return lambda place, lanes: arrays.read(place, lanes)[number]
 
-    def find(dtype: DataType) -> Callable[[k.Expression, int], k.Expression]:
-        return lambda place, lanes: finish(
-            each.fold, [part(place, lanes) for part in parts], dtype.compute
-        )
+    def find(dtype: DataType) -> Near:
+        return lambda place, lanes: finish(each.reduction, arrays.read(place, lanes), dtype.compute)
 
+    for number in range(len(each.slots)):
+        frame.local[each.slot_name(number)] = part(number)
     for stage, dtype in each.stages:
-        frame.near[stage] = find(dtype)
-
-
-def at_array(array: str, dtype: DataType) -> Near:
-    """What an array has at hand."""
-    return lambda place, lanes: k.Element(array, place, k.Type(dtype, lanes))
+        frame.local[stage] = find(dtype)
 
 
 def always(value: k.Expression) -> Near:
-    """One value, at hand everywhere."""
+    """One value, wherever it is read."""
     return lambda place, lanes: value

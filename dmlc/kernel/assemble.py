@@ -13,17 +13,16 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.ir.ranges import Interval
 from dmlc.kernel import nodes as k
-from dmlc.kernel.element import Elements, Gather, Read, View, tensor_strides
-from dmlc.kernel.emit import Names
-from dmlc.kernel.footprint import count_steps, measure_footprint
+from dmlc.kernel.element import Gather, Read, View, tensor_end
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import lower_nest
+from dmlc.kernel.names import Names
 from dmlc.kernel.passes import run_passes
 from dmlc.kernel.phases import Phase
-from dmlc.kernel.rows import Rows
-from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile, cpu, gpu
+from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile
+from dmlc.kernel.schedule.choose import choose
 from dmlc.kernel.schedule.nest import Kind, Loop, Nest, walk
-from dmlc.kernel.streaming import Streaming
+from dmlc.kernel.streaming import Streaming, measure_footprint
 from dmlc.source import UnsupportedError
 
 
@@ -37,13 +36,13 @@ def make_kernel(
     *,
     serial: bool = False,
     pieces: int | None = None,
-    rows: Rows | None = None,
     nest: Nest | None = None,
+    effort: float | None = None,
 ) -> k.Kernel:
     """One kernel of some phases, which read what the stages in `passes` do. Work items reduce
     outputs of their own, one after the other (`serial`), or share them. With `pieces`, it reduces
-    these, and another the rest; with `rows`, it keeps rows of a reduction at hand. Its schedule is
-    `nest`, or what suits the profile.
+    these, and another the rest. Its schedule is `nest`, or what suits the profile; its effort is
+    measured where it is not given.
 
     Raises `UnsupportedError` where a limit of the target is passed.
     """
@@ -52,19 +51,14 @@ def make_kernel(
     reached = max(_reach(function, phase) for phase in phases)
     check_limits(function, max(count, reached), len(buffers), limits)
     names = Names(b.name for b in buffers)
-    first = phases[0].space.walk
+    first = phases[0].space
     scalars: tuple[tuple[k.Scalar, int | str], ...] = ()
     if first.packed and nest is None:
         scalars = ((k.Scalar(names.take("n")), first.count),)
     given = scalars[0][0] if scalars else None
     streaming = Streaming(buffers, profile.streaming_bytes)
-    if nest is None and profile.lanes == 1:
-        paired = () if phases[0].gathered else _list_paired(phases[0], limits)
-        nest = gpu.choose(phases, profile, serial=serial, count=given, paired=paired)
-    elif nest is None:
-        nest = cpu.choose(
-            function, phases, profile, streaming, serial=serial, count=given, rows=rows
-        )
+    if nest is None:
+        nest = choose(function, phases, profile, limits, streaming, serial=serial, count=given)
     launch = _find_launch(nest, limits)
     if scalars:
         launch = dataclasses.replace(launch, count=first.count)
@@ -85,7 +79,7 @@ def make_kernel(
         tuple(summary),
         nest.words,
         arrays,
-        _measure_effort(phases) if rows is None else rows.measure_effort(),
+        _measure_effort(phases) if effort is None else effort,
         index.signed,
         stages,
         passes,
@@ -111,21 +105,6 @@ def _find_launch(nest: Nest, limits: Limits) -> k.Launch:
     return k.Launch(count or 0, step, items, limits.row if many and nest.lanes else None)
 
 
-def _list_paired(phase: Phase, limits: Limits) -> list[str]:
-    """The results that are stored two to a word. Raises `UnsupportedError` where one has gaps
-    between its elements: half a word cannot be stored."""
-    paired = [view for view, _ in phase.elements.results if view.dtype in limits.word_types]
-    walk = phase.space.walk
-    for view in paired:
-        if not walk.packed and walk.strides[view] != ir.packed_strides(phase.space.sizes):
-            raise UnsupportedError(
-                f"'{view.tensor}' is {view.dtype.name} with strides, and without 16-bit types "
-                "kernels store two elements at a time",
-                notes=["store it packed, or compile for shader model 6.2"],
-            )
-    return [view.tensor for view in paired]
-
-
 ACCESS = {
     (True, False): k.Access.READ,
     (False, True): k.Access.WRITE,
@@ -142,12 +121,12 @@ def _list_buffers(function: ir.Function, phases: Sequence[Phase]) -> tuple[k.Buf
     sizes: dict[str, int] = {}
     for phase in phases:
         for value in phase.elements.values:
-            if isinstance(value, Read | Gather) and not value.view.near:
+            if isinstance(value, Read | Gather) and not value.view.local:
                 read[value.view.tensor] = value.view
-        written.update({v.tensor: v for v, _ in phase.elements.results if not v.near})
+        written.update({v.tensor: v for v, _ in phase.elements.results if not v.local})
         for view in phase.elements.buffers():
             sizes[view.tensor] = max(sizes.get(view.tensor, 0), _measure_view(phase, view))
-    touched = measure_footprint(function, [(p.elements, p.space.walk) for p in phases])
+    touched = measure_footprint(function, phases)
     tensors = function.tensors()
     made = [
         k.Buffer(
@@ -169,23 +148,24 @@ def count_buffers(phases: Sequence[Phase]) -> int:
 
 def _measure_view(phase: Phase, view: View) -> int:
     """The elements up to the last one a view touches."""
-    if len(phase.space.sizes) != len(phase.space.walk.sizes):
+    if len(phase.space.sizes) != len(phase.space.extents):
         return 1 + view.offset
-    steps = zip(phase.space.sizes, phase.space.walk.strides[view], strict=True)
+    steps = zip(phase.space.sizes, phase.space.strides[view], strict=True)
     return 1 + view.offset + sum((size - 1) * step for size, step in steps)
 
 
 def _reach(function: ir.Function, phase: Phase) -> int:
     """The elements up to the last one that a phase touches."""
     views = [_measure_view(phase, view) for view in phase.elements.views()]
-    return max([find_gathered(function, phase.elements), *views])
+    gathers = [v.view.tensor for v in phase.elements.values if isinstance(v, Gather)]
+    return max([0, *views, *(tensor_end(function, name) or 0 for name in gathers)])
 
 
 def _count_points(phase: Phase) -> int:
     """The largest number that points are counted by, outputs or what each reduces."""
-    if len(phase.space.sizes) != len(phase.space.walk.sizes):
+    if len(phase.space.sizes) != len(phase.space.extents):
         return 0
-    return max(phase.space.inner_count, math.prod(phase.space.kept_sizes))
+    return max(phase.space.inner_count, math.prod(phase.space.parallel_sizes))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -212,20 +192,6 @@ def find_index(largest: int, reach: Interval, limits: Limits) -> IndexType:
     return IndexType(64, signed=True)
 
 
-def find_gathered(function: ir.Function, elements: Elements) -> int:
-    """The most elements that lie before the end of a tensor read at computed positions."""
-    tensors = function.tensors()
-    reached = [0]
-    for value in elements.values:
-        if isinstance(value, Gather):
-            extents = tensors[value.view.tensor].extents
-            sizes = [e for e in extents if isinstance(e, int)]
-            strides = tensor_strides(function, value.view.tensor)
-            steps = zip(sizes, strides, strict=False)
-            reached.append(1 + sum(max(size - 1, 0) * step for size, step in steps))
-    return max(reached)
-
-
 def check_limits(function: ir.Function, reached: int, buffers: int, limits: Limits) -> None:
     """Raises `UnsupportedError` where a kernel has more buffers than the target allows, or reaches
     further into one: `reached` elements."""
@@ -247,13 +213,13 @@ def check_limits(function: ir.Function, reached: int, buffers: int, limits: Limi
 
 def _measure_effort(phases: Sequence[Phase]) -> float:
     """The bytes that all phases compute with, by those of the buffers."""
-    if not any(phase.gathered for phase in phases):
+    if not any(phase.accumulators for phase in phases):
         return 1.0
     computed = 0
     stored: dict[str, int] = {}
     for phase in phases:
         for view in phase.elements.buffers():
-            count = count_steps(phase.space.walk, view) or 0
+            count = phase.space.count_steps(view) or 0
             computed += count * view.dtype.compute.bytes
             stored[view.tensor] = max(stored.get(view.tensor, 0), count * view.dtype.bytes)
     return max(1.0, computed / max(1, sum(stored.values())))

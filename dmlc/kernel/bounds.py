@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
-
-import numpy as np
 
 from dmlc.ir.ranges import Interval
 from dmlc.kernel import nodes as k
 from dmlc.kernel.rewrite import list_expressions, list_operands
+from dmlc.scalars import DataType
 
 _WITHIN: Mapping[str, Interval] = {
     "lt": (-math.inf, -1),
@@ -30,6 +29,8 @@ _WITHIN: Mapping[str, Interval] = {
     "eq": (0, 0),
 }
 """Where the difference of two positions lies that compare so."""
+_FOLLOWED = (DataType.INDEX, DataType.BOOL)
+"""The types of the locals whose values are looked at."""
 _NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 
 
@@ -80,11 +81,9 @@ class _Sum:
         factors = dict(self.factors)
         for root, factor in other.factors.items():
             factors[root] = factors.get(root, 0) + times * factor
-        kept = {root: factor for root, factor in factors.items() if factor}
-        made = _Sum(self.constant + times * other.constant, kept)
-        if len(kept) < 2:
-            return made
-        return made if sum(len(r.origins()) for r in kept) == len(made.origins()) else None
+        parallel = {root: factor for root, factor in factors.items() if factor}
+        made = _Sum(self.constant + times * other.constant, parallel)
+        return made if _are_apart(parallel) else None
 
     def part(self, divisor: int) -> tuple[_Sum, _Sum]:
         """A sum whose multiple by `divisor` and a rest, whose constant is below it, make this."""
@@ -92,6 +91,18 @@ class _Sum:
         rest = {r: f for r, f in self.factors.items() if f % divisor}
         quotient, remainder = divmod(self.constant, divisor)
         return _Sum(quotient, times), _Sum(remainder, rest)
+
+
+def _are_apart(roots: Collection[_Root]) -> bool:
+    """Whether no two of them depend on each other."""
+    if len(roots) < 2:
+        return True
+    taken: set[_Root] = set()
+    for root in roots:
+        if not taken.isdisjoint(root.origins()):
+            return False
+        taken |= root.origins()
+    return True
 
 
 _Known: TypeAlias = dict[str, _Sum | None]
@@ -123,8 +134,7 @@ class _Bounds:
     def __init__(self, kernel: k.Kernel, sizes: Mapping[str, int]) -> None:
         self._sizes = sizes
         self.found: list[tuple[k.Statement, str]] = []
-        limits = np.iinfo(f"{'i' if kernel.index_signed else 'u'}{kernel.index_bits // 8}")
-        self._limits = int(limits.min), int(limits.max)
+        self._limits = kernel.index_limits
         self._values: dict[str, k.Expression] = {}
         """What each local stands for that stays as it is."""
 
@@ -140,13 +150,13 @@ class _Bounds:
                 self._visit(expression, known, statement)
             match statement:
                 case k.Let(local=local, value=value):
-                    if local.type in (k.INDEX, k.BOOL):
+                    if local.type.lanes == 1 and local.type.dtype in _FOLLOWED:
                         self._values[local.name] = value
                         known[local.name] = self._sum(value, known)
                 case k.Variable(local=local):
                     self._values.pop(local.name, None)
                     known[local.name] = None
-                case k.Put(array=name, index=index, value=value):
+                case k.StoreLocal(array=name, index=index, value=value):
                     self._check(name, index, value.type.lanes, known, statement)
                 case k.Store(buffer=name, index=index, value=value):
                     self._check(name, index, value.type.lanes, known, statement)
@@ -162,7 +172,7 @@ class _Bounds:
                     inside = self._enter(statement, known)
                     if inside is not None:
                         self.run(statement.body, inside)
-                case k.Halve(variable=variable, start=start, body=body) if start > 0:
+                case k.TreeLoop(variable=variable, start=start, body=body) if start > 0:
                     # Of its turns, the first is certain.
                     self._values.pop(variable.name, None)
                     self.run(body, {**known, variable.name: _Sum(start, {})})
@@ -206,13 +216,22 @@ class _Bounds:
 
     def _visit(self, expression: k.Expression, known: _Known, statement: k.Statement) -> None:
         """Checks the reads in an expression that is evaluated."""
-        match expression:
+        match expression:  # What is most common comes first.
+            case k.Operate(operation=operation, operands=operands):
+                first = operands[0]
+                self._visit(first, known, statement)
+                inside: _Known | None = known
+                if operation.name in ("and", "or") and expression.type == k.BOOL:
+                    inside = self._assume(first, known, operation.name == "and")
+                if inside is not None:
+                    for operand in operands[1:]:
+                        self._visit(operand, inside, statement)
             case k.Local() | k.Literal():
                 pass
-            case k.Load(buffer=name, index=index) | k.Element(array=name, index=index):
+            case k.Load(buffer=name, index=index) | k.LoadLocal(array=name, index=index):
                 self._visit(index, known, statement)
                 self._check(name, index, expression.type.lanes, known, statement)
-            case k.Choose(condition=condition, then=then, otherwise=otherwise) if (
+            case k.Select(condition=condition, then=then, otherwise=otherwise) if (
                 condition.type == k.BOOL
             ):
                 self._visit(condition, known, statement)
@@ -220,13 +239,6 @@ class _Bounds:
                     inside = self._assume(condition, known, holds)
                     if inside is not None:
                         self._visit(arm, inside, statement)
-            case k.Operate(operation=operation, operands=(first, second)) if (
-                operation.name in ("and", "or") and expression.type == k.BOOL
-            ):
-                self._visit(first, known, statement)
-                inside = self._assume(first, known, operation.name == "and")
-                if inside is not None:
-                    self._visit(second, inside, statement)
             case _:
                 for operand in list_operands(expression):
                     self._visit(operand, known, statement)

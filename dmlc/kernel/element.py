@@ -3,7 +3,7 @@
 A load at a position that moves evenly along each dimension becomes a `Read` of a `View`, that is a
 tensor with one stride per dimension of the points walked. Any other becomes a `Gather`, whose
 positions are values themselves: so are the positions along dimensions, as `Place`s. Equal values
-of different stages become one, and so do equal folds. How the points are walked is not decided
+of different stages become one, and so do equal reductions. How the points are walked is not decided
 here.
 """
 
@@ -16,10 +16,10 @@ from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.ir.ranges import Interval
+from dmlc.ir.rules import fold_constants
 from dmlc.kernel.access import Positions, read_positions
 from dmlc.scalars import ROUNDINGS, DataType
 from dmlc.source import InternalError, UnsupportedError
-from dmlc.transform.rules import fold_constants
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class View:
     dtype: DataType
     strides: tuple[int, ...]
     offset: int = 0
-    near: bool = False
-    """Whether the kernel has it at hand, in locals or arrays: an earlier pass made it. Then a
-    stride says no more than whether the value changes along a dimension, except in a row."""
+    local: bool = False
+    """Whether it is in registers or private arrays, and not in memory: an earlier pass made it.
+    Then a stride says no more than whether the value changes along a dimension, except in a row."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Read:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
     """Where a point is: its position along a dimension, as an INDEX; or its number among those
-    that a reduction folds, as an unsigned integer."""
+    that a reduction has, as an unsigned integer."""
 
     view: View
     dtype: DataType
@@ -61,15 +61,15 @@ class Gather:
     dtype: DataType
     terms: tuple[tuple[int, int], ...]
     guarded: bool
-    """Whether the element may lie outside the tensor where a fold's guard does not hold."""
+    """Whether the element may lie outside the tensor where a reduction's guard does not hold."""
 
 
 Value: TypeAlias = ir.Constant | Read | Place | Gather | ir.Apply | ir.Select | ir.Cast
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Fold:
-    """A value folded over the inner dimensions. Where `guard` does not hold, a point takes no
+class Reduction:
+    """A value reduced over the inner dimensions. Where `guard` does not hold, a point takes no
     part. `place` is a value too: the point's number, where the combiner gives a position."""
 
     combiner: str
@@ -88,7 +88,7 @@ class Elements:
     values: tuple[Value, ...]
     results: tuple[tuple[View, int], ...]
     """Which value each stored view takes, in the order of the stages."""
-    folds: tuple[Fold, ...] = ()
+    reductions: tuple[Reduction, ...] = ()
     reach: Interval = (0, 0)
     """How far the values go that are positions."""
 
@@ -103,7 +103,7 @@ class Elements:
 
     @property
     def has_guarded_reads(self) -> bool:
-        """Whether some reads may be made only where a fold's guard holds."""
+        """Whether some reads may be made only where a reduction's guard holds."""
         return any(isinstance(v, Gather) and v.guarded for v in self.values)
 
     def views(self) -> tuple[View, ...]:
@@ -114,11 +114,11 @@ class Elements:
     def buffers(self) -> tuple[View, ...]:
         """Those of them that lie in buffers."""
         places = {v.view for v in self.values if isinstance(v, Place)}
-        return tuple(v for v in self.views() if not v.near and v not in places)
+        return tuple(v for v in self.views() if not v.local and v not in places)
 
     def roots(self) -> tuple[int, ...]:
-        """The values that leave: stored or folded."""
-        folded = [n for f in self.folds for n in (f.value, f.guard, f.place) if n is not None]
+        """The values that leave: stored or reduced."""
+        folded = [n for f in self.reductions for n in (f.value, f.guard, f.place) if n is not None]
         return (*(number for _, number in self.results), *folded)
 
 
@@ -140,20 +140,6 @@ def find_moving(
     return tuple(moving)
 
 
-def lies_together(elements: Elements, strides: Mapping[View, tuple[int, ...]], axis: int) -> bool:
-    """Whether what is read and stored for neighbours along an axis lies side by side, or is the
-    same, wherever they are: then they can be computed in vectors, by the strides of the views."""
-    if elements.has_guarded_reads:
-        return False
-    if any(strides[view][axis] not in (0, 1) for view in elements.views() if not view.near):
-        return False
-    if not any(isinstance(value, Gather) for value in elements.values):
-        return True
-    moving = find_moving(elements, strides, axis)
-    gathers = (value for value in elements.values if isinstance(value, Gather))
-    return not any(moving[number] for gather in gathers for number, _ in gather.terms)
-
-
 def list_needed(elements: Elements, root: int) -> frozenset[int]:
     """The values that one is computed from, and itself."""
     needed = {root}
@@ -164,9 +150,9 @@ def list_needed(elements: Elements, root: int) -> frozenset[int]:
 
 
 def list_conditions(elements: Elements) -> tuple[int, ...]:
-    """What the guard of the folds joins by `and`: first what depends on positions alone, and so
-    may protect the reads of the others. The folds have the same guard."""
-    guards = dict.fromkeys(f.guard for f in elements.folds)
+    """What the guard of the reductions joins by `and`: first what depends on positions alone, and
+    so may protect the reads of the others. The reductions have the same guard."""
+    guards = dict.fromkeys(f.guard for f in elements.reductions)
     if len(guards) > 1:
         raise InternalError("folds under different guards share their loops")
     _, found = _part_guard(elements)
@@ -185,11 +171,11 @@ def list_stored(elements: Elements) -> frozenset[int]:
 
 
 def list_joins(elements: Elements) -> frozenset[int]:
-    """The values that do nothing but join the conditions of the folds' guard."""
+    """The values that do nothing but join the conditions of the reductions' guard."""
     joins, _ = _part_guard(elements)
     others = {o for n, v in enumerate(elements.values) if n not in joins for o in operands(v)}
     others.update(number for _, number in elements.results)
-    others.update(f.value for f in elements.folds)
+    others.update(f.value for f in elements.reductions)
     return frozenset(n for n in joins if n not in others)
 
 
@@ -197,7 +183,7 @@ def _part_guard(elements: Elements) -> tuple[dict[int, None], dict[int, None]]:
     """The values that join conditions, and the conditions, in the order written."""
     joins: dict[int, None] = {}
     found: dict[int, None] = {}
-    pending = [f.guard for f in elements.folds if f.guard is not None]
+    pending = [f.guard for f in elements.reductions if f.guard is not None]
     while pending:
         number = pending.pop()
         value = elements.values[number]
@@ -221,17 +207,17 @@ def prune(elements: Elements) -> Elements:
         if number in needed:
             numbers[number] = len(values)
             values.append(_renumber(value, numbers))
-    folds = tuple(
+    reductions = tuple(
         dataclasses.replace(
             f,
             value=numbers[f.value],
             guard=None if f.guard is None else numbers[f.guard],
             place=None if f.place is None else numbers[f.place],
         )
-        for f in elements.folds
+        for f in elements.reductions
     )
     results = tuple((view, numbers[number]) for view, number in elements.results)
-    return Elements(elements.domain, tuple(values), results, folds, elements.reach)
+    return Elements(elements.domain, tuple(values), results, reductions, elements.reach)
 
 
 def _renumber(value: Value, numbers: Mapping[int, int]) -> Value:
@@ -247,9 +233,9 @@ def _renumber(value: Value, numbers: Mapping[int, int]) -> Value:
 
 
 def collect_elements(
-    function: ir.Function, stages: tuple[str, ...], near: Container[str] = ()
+    function: ir.Function, stages: tuple[str, ...], local: Container[str] = ()
 ) -> Elements:
-    """The merged scalar work of element-wise stages over one domain; those `near` are for the
+    """The merged scalar work of element-wise stages over one domain; those `local` are for the
     others alone, and not stored.
 
     Raises `UnsupportedError` for a reduction.
@@ -263,7 +249,7 @@ def collect_elements(
             raise InternalError(f"stages of one kernel differ in domain: {first.name}, {name}")
         if stage.reduction is not None:
             raise _refuse_sizes(stage)
-        collector.add_stage(name, axes, leaves=name not in near)
+        collector.add_stage(name, axes, leaves=name not in local)
     return collector.elements()
 
 
@@ -289,20 +275,29 @@ def tensor_strides(function: ir.Function, name: str) -> tuple[int, ...]:
     return ir.packed_strides(sizes) if len(sizes) == len(extents) else (1,)
 
 
+def tensor_end(function: ir.Function, name: str) -> int | None:
+    """The elements up to the last one of a tensor; None where a size is known at run time only."""
+    extents = function.tensors()[name].extents
+    sizes = [e for e in extents if isinstance(e, int)]
+    if len(sizes) < len(extents):
+        return None
+    steps = zip(sizes, tensor_strides(function, name), strict=True)
+    return 0 if 0 in sizes else 1 + sum((size - 1) * step for size, step in steps)
+
+
 class Collector:
     """Copies bodies into one list of values, equal values once.
 
-    `domain` are the sizes of the points' dimensions. Reductions named in `near` are at hand, each
-    changing along the first `kept` dimensions. Of the tensor `row` only what lies along its last
-    axis is at hand, so that its positions are those along that axis.
-    """
+    `domain` are the sizes of the points' dimensions. Reductions named in `local` are at hand, each
+    changing along the first `parallel` dimensions. Of the tensor `row` only what lies along its
+    last axis is at hand, so that its positions are those along that axis."""
 
     def __init__(
         self,
         function: ir.Function,
         domain: tuple[ir.Extent, ...],
-        near: Mapping[str, DataType] | None = None,
-        kept: int = 0,
+        local: Mapping[str, DataType] | None = None,
+        parallel: int = 0,
         row: str | None = None,
     ) -> None:
         self._function = function
@@ -310,13 +305,13 @@ class Collector:
         self._domain = domain
         self._tensors = function.tensors()
         self._known_strides: dict[str, tuple[int, ...]] = {}
-        self._near = near or {}
-        self._near_strides = tuple(int(axis < kept) for axis in range(len(domain)))
+        self._near = local or {}
+        self._near_strides = tuple(int(axis < parallel) for axis in range(len(domain)))
         self._numbers: dict[Value, int] = {}
         self._stored: dict[str, tuple[View, int]] = {}
         self._values: list[Value] = []
         self._results: list[tuple[View, int]] = []
-        self._folds: dict[Fold, int] = {}
+        self._reductions: dict[Reduction, int] = {}
         self._reach: Interval = (0, 0)
 
     def elements(self) -> Elements:
@@ -324,7 +319,7 @@ class Collector:
             self._domain,
             tuple(self._values),
             tuple(self._results),
-            tuple(self._folds),
+            tuple(self._reductions),
             self._reach,
         )
 
@@ -343,29 +338,29 @@ class Collector:
         if leaves:
             self._results.append((view, result))
 
-    def add_fold(self, name: str, axes: Mapping[ir.Index, int]) -> int:
-        """A reduction; gives the number of its fold."""
+    def add_reduction(self, name: str, axes: Mapping[ir.Index, int]) -> int:
+        """Adds a reduction; gives its number."""
         stage = _find_stage(self._function, name)
         reduction = stage.reduction
         if reduction is None:
-            raise InternalError(f"{name} folds nothing")
+            raise InternalError(f"{name} reductions nothing")
         numbers = self._copy(stage, axes)
         value = numbers[stage.body.result]
         guard = None if stage.body.guard is None else numbers[stage.body.guard]
         place = None
         if reduction.combiner in ir.POSITIONAL_COMBINERS:
             place = self._add(self._place(reduction, axes))
-        fold = Fold(reduction.combiner, value, guard, place, stage.body.dtype)
-        return self._folds.setdefault(fold, len(self._folds))
+        reduction = Reduction(reduction.combiner, value, guard, place, stage.body.dtype)
+        return self._reductions.setdefault(reduction, len(self._reductions))
 
     def add_copy(self, name: str, axes: Mapping[ir.Index, int]) -> None:
-        """Stores a reduction that is at hand."""
+        """Stores a reduction whose value is known."""
         stage = _find_stage(self._function, name)
         self._results.append((self._view(stage, axes), self.add_near(name, stage.dtype)))
 
     def add_near(self, name: str, dtype: DataType) -> int:
-        """A value at hand."""
-        view = View(name, dtype, self._near_strides, near=True)
+        """A value in a register or a private array."""
+        view = View(name, dtype, self._near_strides, local=True)
         return self._add(Read(view, dtype.compute))
 
     def _view(self, stage: ir.Stage, axes: Mapping[ir.Index, int]) -> View:
@@ -468,7 +463,7 @@ class Collector:
                 if index in axes:
                     strides[axes[index]] += factor * step
         dtype = self._tensors[load.tensor].dtype
-        view = View(load.tensor, dtype, tuple(strides), offset, near=load.tensor == self._row)
+        view = View(load.tensor, dtype, tuple(strides), offset, local=load.tensor == self._row)
         if load.tensor in self._stored:
             own, number = self._stored[load.tensor]
             sizes = zip(self._domain, view.strides, own.strides, strict=True)
@@ -478,7 +473,7 @@ class Collector:
                     "than at its own element"
                 )
             if dtype.is_storage_only:
-                # What the kernel has at hand has not been rounded yet.
+                # What is in registers has not been rounded yet.
                 return self._add(ir.Apply(ROUNDINGS[dtype], (number,), dtype.compute))
             return number
         if terms:

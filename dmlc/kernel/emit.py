@@ -8,17 +8,16 @@ name.
 
 from __future__ import annotations
 
-import functools
-import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import add, multiply, operate, widen
 from dmlc.kernel.element import Elements, Gather, Place, Read, Value, View, operands
-from dmlc.kernel.rewrite import NUMBER
-from dmlc.scalars import LARGEST_INDEX, OPERATIONS, DataType
-from dmlc.transform.pick import PICKED
+from dmlc.kernel.names import Names, local_name
+from dmlc.kernel.shuffles import spread_load
+from dmlc.kernel.vectorize import Joint
+from dmlc.scalars import LARGEST_INDEX, DataType
 
 _LONGEST_EXPRESSION = 6
 """Operations in one expression, at most: longer ones are cut into named steps."""
@@ -27,97 +26,54 @@ _NAMES = {DataType.INDEX: "position", DataType.BOOL: "holds"}
 """What values are called that are no tensor's, by type."""
 
 
-class Names:
-    """Unique names within one kernel."""
-
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = dict.fromkeys(taken, 0)
-
-    def take(self, wanted: str) -> str:
-        """`wanted`, or that and a number where it is taken: `tidy` has the last word."""
-        if wanted not in self._taken:
-            self._taken[wanted] = 0
-            return wanted
-        self._taken[wanted] += 1
-        return f"{wanted}{NUMBER}{self._taken[wanted]}"
-
-
-def local_name(tensor: str) -> str:
-    """A name for an element of a tensor: `InputGradientTensor` gives `input_gradient`. What is no
-    tensor's name ends in `#` and a note, which is dropped; so is what follows `PICKED`."""
-    tensor = tensor.partition(PICKED)[0]
-    words = split_words(tensor)
-    return words if words != tensor else f"{tensor}_value"
-
-
-@functools.lru_cache(4096)
-def split_words(tensor: str) -> str:
-    """A tensor's name in small letters, for names to be made of."""
-    name = tensor.partition("#")[0]
-    short = name.removesuffix("Tensor").removesuffix("_") or name
-    short = short.replace("Tensor_", "_")
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", short).lower()
-
-
 Position = Callable[[View], k.Expression]
 """Where in its buffer the element of a view lies, at the current point of the walk."""
 
 Near = Callable[[k.Expression, int], k.Expression]
-"""A value at hand, from the position of its view and the number of lanes wanted."""
-
-Spread = Callable[[k.Load], tuple[Sequence[k.Statement], k.Expression]]
-"""A vector of elements that lie apart, from the load of the first: the steps to it, and itself."""
+"""A local value, from the position of its view and the number of lanes wanted."""
 
 
 class Emitter:
     """Writes the statements of one kernel's values, scope by scope.
 
-    `depth` gives the scope a view changes in: 0 where it stands still over the whole kernel. `wide`
-    says whether a view changes along a vector, where scopes with vectors have views that do not.
-    `guarded` is the outermost scope in which reads may stand that a fold's guard protects. Values
-    `apart` are never written. The lanes of reads that `spread` has, by their numbers, lie apart.
-    A position is that of the first lane; where other values are made of it, each lane has its own,
-    as far from the first as `slants` says, or, where vectors are `numbered`, side by side. What is
-    `fixed` is the same in all lanes.
+    `levels` gives the scope each value belongs to: 0 where it stands still over the whole kernel.
+    `wide` says whether a view changes along a vector, where scopes with vectors have views that do
+    not. Values `apart` are never written. A position is that of the first lane; where other values
+    are made of it, each lane has its own, side by side, or as `joint` says where reads of the lanes
+    lie apart.
     """
 
     def __init__(
         self,
         elements: Elements,
         names: Names,
-        depth: Callable[[View], int],
-        near: Mapping[str, Near] | None = None,
-        wide: Callable[[View], bool] = lambda view: True,
-        guarded: int = 0,
-        apart: Container[int] = (),
-        spread: Mapping[int, Spread] = MappingProxyType({}),
-        slants: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
-        fixed: Container[int] = (),
-        numbered: bool = False,
+        levels: Sequence[int],
+        local: Mapping[str, Near],
+        wide: Callable[[View], bool],
+        apart: Container[int],
+        joint: Joint | None,
     ) -> None:
         self._elements = elements
         self._wide = wide
-        self._near: Mapping[str, Near] = {} if near is None else near
-        self._spread = spread
-        self._slants = slants
-        self._fixed = fixed
-        self._numbered = numbered
-        self._levels: list[int] = []
+        self._near = local
+        self.joint = joint
+        self._levels = levels
+        self._own: dict[int, list[int]] = {}
+        """What is written in each scope."""
+        self._outer: dict[int, k.Expression] = {}
         self._uses = [0] * len(elements.values)
         self._used_below = [False] * len(elements.values)
-        self._apart = apart
+        self._operands = [operands(value) for value in elements.values]
         for number, value in enumerate(elements.values):
-            level = max((self._levels[o] for o in operands(value)), default=0)
-            if isinstance(value, Read | Place):
-                level = depth(value.view)
-            elif isinstance(value, Gather):
-                level = max(level, depth(value.view), guarded if value.guarded else 0)
-            self._levels.append(level)
+            if isinstance(value, ir.Constant):
+                self._outer[number] = _literal(value)
+                continue
             if number in apart:
                 continue
-            for operand in operands(value):
+            self._own.setdefault(levels[number], []).append(number)
+            for operand in self._operands[number]:
                 self._uses[operand] += 1
-                if self._levels[operand] < level:
+                if levels[operand] < levels[number]:
                     self._used_below[operand] = True
         self._results: dict[int, str] = {}
         for view, result in elements.results:
@@ -126,7 +82,6 @@ class Emitter:
         for root in elements.roots()[len(elements.results) :]:
             self._uses[root] += 1
         self._namer = names
-        self._outer: dict[int, k.Expression] = {}
         self._known: dict[int, k.Expression] = {}
         self._written: set[int] = set()
 
@@ -159,22 +114,22 @@ class Emitter:
         several times over; so may the one `around` it.
         """
         statements: list[k.Statement] = []
-        known = dict(self._outer)
+        # What scopes inside cannot use again they write each time.
+        known = self._outer if lanes == 1 or around else dict(self._outer)
         sizes: dict[int, int] = {}
-        for number, value in enumerate(self._elements.values):
-            if self._levels[number] != level and not isinstance(value, ir.Constant):
+        own = self._own.get(level, [])
+        for number in own:
+            if number in self._written or (only is not None and number not in only):
                 continue
-            if only is not None and number not in only:
-                continue
-            if number in self._written or number in self._apart:
-                continue
-            width = 1 if number in self._fixed else lanes
-            made = self._express(value, known, position, width)
-            if lanes > 1 and number in self._spread and isinstance(made, k.Load):
-                steps, made = self._spread[number](made)
+            value = self._elements.values[number]
+            joint = self.joint if lanes > 1 else None
+            width = 1 if joint is not None and number in joint.fixed else lanes
+            made = self._express(number, known, position, width)
+            if joint is not None and number in joint.patterns and isinstance(made, k.Load):
+                steps, made = spread_load(joint.patterns[number], made, self._let)
                 statements += steps
-            size = 1 + sum(sizes.get(o, 0) for o in operands(value))
-            if isinstance(value, ir.Constant) or isinstance(made, k.Local):
+            size = 1 + sum([sizes.get(o, 0) for o in self._operands[number]])
+            if isinstance(made, k.Local):
                 size = 0
             elif self._is_named(number, value) or size > _LONGEST_EXPRESSION:
                 local = k.Local(self._name(number, value), made.type)
@@ -183,21 +138,20 @@ class Emitter:
             known[number] = made
             sizes[number] = size
         self._known = known
-        if lanes == 1 or around:
-            self._outer.update(known)
         if only is not None or rest:
-            self._written.update(n for n in known if self._levels[n] == level)
+            self._written.update(n for n in own if n in known)
         return statements
 
     def forget(self, level: int) -> None:
         """Has a scope that was written piece by piece written again."""
-        own = {n for n in self._written if self._levels[n] == level}
-        self._written.difference_update(own)
-        self._outer = {n: made for n, made in self._outer.items() if n not in own}
+        for number in self._own.get(level, []):
+            if number in self._written:
+                self._written.remove(number)
+                self._outer.pop(number, None)
 
     def value(self, number: int, lanes: int = 1) -> k.Expression:
         """A value, from the scope written last."""
-        return self._widen(self._known[number], lanes)
+        return widen(self._known[number], lanes)
 
     def stores(
         self, position: Position, lanes: int, streaming: dict[str, k.Expression]
@@ -205,10 +159,13 @@ class Emitter:
         """The stores of the results, from the scope written last."""
         statements: list[k.Store] = []
         for view, number in self._elements.results:
-            value = self._widen(self._known[number], lanes)
+            value = widen(self._known[number], lanes)
             when = streaming.get(view.tensor) if lanes > 1 else None
             statements.append(k.Store(view.tensor, position(view), value, when))
         return statements
+
+    def _let(self, name: str, value: k.Expression) -> k.Let:
+        return k.Let(k.Local(self._namer.take(name), value.type), value)
 
     def _is_named(self, number: int, value: Value) -> bool:
         return (
@@ -229,122 +186,92 @@ class Emitter:
         return self._namer.take(wanted)
 
     def _express(
-        self, value: Value, known: dict[int, k.Expression], position: Position, lanes: int
+        self, number: int, known: dict[int, k.Expression], position: Position, lanes: int
     ) -> k.Expression:
+        value = self._elements.values[number]
         match value:
-            case ir.Constant():
-                return k.Literal(k.Type(value.dtype), value.value)
             case Place():
                 place = position(value.view)
-                if lanes > 1 and self._numbered and self._wide(value.view):
+                if lanes > 1 and self.joint is None and self._wide(value.view):
                     place = _number(place, lanes)
                 return (
                     place
                     if place.type.dtype is value.dtype
                     else k.Convert(place, k.Type(value.dtype, place.type.lanes))
                 )
-            case Read():
-                index = position(value.view)
+            case Read() | Gather():
+                terms = value.terms if isinstance(value, Gather) else ()
+                moved = [multiply(known[number], step) for number, step in terms]
+                place = add(*moved, position(value.view))
                 lanes = lanes if self._wide(value.view) else 1
-                if value.view.near:
-                    return self._near[value.view.tensor](index, lanes)
-                return k.Load(value.view.tensor, index, k.Type(value.dtype, lanes))
-            case Gather():
-                terms = [multiply(known[number], step) for number, step in value.terms]
-                place = add(*terms, position(value.view))
-                lanes = lanes if self._wide(value.view) else 1
-                if value.view.near:
+                if value.view.local:
                     return self._near[value.view.tensor](place, lanes)
                 return k.Load(value.view.tensor, place, k.Type(value.dtype, lanes))
             case ir.Apply():
-                made = self._take(value, known, lanes)
-                width = max(o.type.lanes for o in made)
-                made = tuple(self._widen(o, width) for o in made)
+                made = self._take(number, known, lanes)
+                width = max([o.type.lanes for o in made])
+                if width > 1:
+                    made = tuple(widen(o, width) for o in made)
                 return k.Operate(value.operation, made, k.Type(value.dtype, width))
             case ir.Select():
-                parts = self._take(value, known, lanes)
+                parts = self._take(number, known, lanes)
                 width = max(p.type.lanes for p in parts)
-                then, otherwise = (self._widen(p, width) for p in parts[1:])
-                return k.Choose(parts[0], then, otherwise, k.Type(value.dtype, width))
+                then, otherwise = (widen(p, width) for p in parts[1:])
+                return k.Select(parts[0], then, otherwise, k.Type(value.dtype, width))
             case ir.Cast():
-                (operand,) = self._take(value, known, lanes)
+                (operand,) = self._take(number, known, lanes)
                 if operand.type.dtype is value.dtype:
                     return operand
                 if (operand.type.dtype, value.dtype) == (DataType.UINT64, DataType.INDEX):
                     # A position saturates where the conversions of output languages wrap.
                     most = k.Literal(k.Type(DataType.UINT64), LARGEST_INDEX)
-                    bounded = (operand, self._widen(most, operand.type.lanes))
-                    operand = k.Operate(OPERATIONS["min"], bounded, operand.type)
+                    bounded = (operand, widen(most, operand.type.lanes))
+                    operand = operate("min", *bounded)
                 return k.Convert(operand, k.Type(value.dtype, operand.type.lanes))
+            case ir.Constant():
+                return _literal(value)
 
     def _take(
-        self, value: Value, known: Mapping[int, k.Expression], lanes: int
+        self, number: int, known: Mapping[int, k.Expression], lanes: int
     ) -> tuple[k.Expression, ...]:
         """What a value is made of. Where that is no position, or one of which more is known at run
         time than that of the first lane, each lane has its own."""
-        numbers = operands(value)
-        found = [known[number] for number in numbers]
-        first = value.dtype is DataType.INDEX and all(f.type.lanes == 1 for f in found)
-        if lanes == 1 or first:
+        numbers = self._operands[number]
+        found = [known[o] for o in numbers]
+        if lanes == 1:
             return tuple(found)
-        for place, number in enumerate(numbers):
-            slant = self._slants.get(number)
+        is_position = self._elements.values[number].dtype is DataType.INDEX
+        if is_position and all(f.type.lanes == 1 for f in found):
+            return tuple(found)
+        for place, operand in enumerate(numbers):
+            slant = None if self.joint is None else self.joint.slants.get(operand)
             if slant is not None and found[place].type.lanes == 1:
                 whole = k.Type(found[place].type.dtype, lanes)
-                given = (self._widen(found[place], lanes), k.Numbers(slant, whole))
-                found[place] = k.Operate(OPERATIONS["add"], given, whole)
+                given = (widen(found[place], lanes), k.Numbers(slant, whole))
+                found[place] = operate("add", *given)
         return tuple(found)
 
-    def _widen(self, operand: k.Expression, lanes: int) -> k.Expression:
-        if operand.type.lanes == lanes:
-            return operand
-        return k.Broadcast(operand, k.Type(operand.type.dtype, lanes))
+
+def _literal(constant: ir.Constant) -> k.Literal:
+    return k.Literal(k.Type(constant.dtype), constant.value)
 
 
 def _number(first: k.Expression, lanes: int) -> k.Expression:
     """The positions of lanes side by side, from that of the first."""
     whole = k.Type(DataType.INDEX, lanes)
     numbers = k.Numbers(tuple(range(lanes)), whole)
-    return k.Operate(OPERATIONS["add"], (k.Broadcast(first, whole), numbers), whole)
+    return operate("add", widen(first, lanes), numbers)
 
 
-def find_guarded(elements: Elements, names: Names, depth: Callable[[View], int], least: int) -> int:
-    """The outermost scope in which all conditions of the folds' guards have been tested, if that
-    is not outside `least`."""
-    plain = Emitter(elements, names, depth)
-    return max([least, *(plain.level(f.guard) for f in elements.folds if f.guard is not None)])
-
-
-# Index arithmetic ----------------------------------------------------------------------------
-
-
-@functools.lru_cache(4096)
-def index(value: int) -> k.Literal:
-    return k.Literal(k.INDEX, value)
-
-
-def add(*terms: k.Expression) -> k.Expression:
-    """The sum of index expressions; zeros drop out, and negative numbers are taken off."""
-    kept = [t for t in terms if not (isinstance(t, k.Literal) and t.value == 0)]
-    total: k.Expression = kept[0] if kept else index(0)
-    for term in kept[1:]:
-        if isinstance(term, k.Literal) and term.value < 0:
-            total = operate("sub", total, index(-int(term.value)))
-        else:
-            total = operate("add", total, term)
-    return total
-
-
-def multiply(left: k.Expression, right: int) -> k.Expression:
-    """An index times a constant."""
-    if isinstance(left, k.Literal):
-        return index(int(left.value) * right)
-    if right == 0:
-        return index(0)
-    return left if right == 1 else operate("mul", left, index(right))
-
-
-def operate(name: str, left: k.Expression, right: k.Expression) -> k.Operate:
-    """An operation on two indices, or a comparison of them."""
-    operation = OPERATIONS[name]
-    return k.Operate(operation, (left, right), k.Type(operation.result_type(DataType.INDEX)))
+def find_levels(elements: Elements, depth: Callable[[View], int], guarded: int = 0) -> list[int]:
+    """The scope that each value belongs to, where `depth` gives the one a view changes in, and
+    `guarded` is the outermost in which reads may stand that a reduction's guard protects."""
+    levels: list[int] = []
+    for value in elements.values:
+        level = max((levels[o] for o in operands(value)), default=0)
+        if isinstance(value, Read | Place):
+            level = depth(value.view)
+        elif isinstance(value, Gather):
+            level = max(level, depth(value.view), guarded if value.guarded else 0)
+        levels.append(level)
+    return levels

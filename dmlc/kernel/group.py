@@ -1,40 +1,29 @@
 """Lowers a group of stages to kernels: one where that keeps the device busy, else one per step.
 
 A group without reductions is `lower`'s. One with reductions is a single kernel, which applies what
-it has folded at once, wherever there are enough outputs to share out. Where there are few and the
-tensors are large, every pass has kernels of its own: a fold has two, the first of which folds
-pieces of a long dimension, and the second the states of these. How the points are cut up depends
-on sizes and profile alone, so that results have the same bits whatever runs in parallel.
+it has reduced at once, wherever there are enough outputs to share out. Where there are few and the
+tensors are large, every pass has kernels of its own: a reduction has two, the first of which
+reduces pieces of a long dimension, and the second the states of these. How the points are cut up
+depends on sizes and profile alone, so that results have the same bits whatever runs in parallel.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.assemble import count_buffers, make_kernel
-from dmlc.kernel.collapse import collapse
 from dmlc.kernel.element import collect_elements
-from dmlc.kernel.phases import Phase, collect_phases, fold_parts, part_members, store_parts
-from dmlc.kernel.rows import collect_rows
-from dmlc.kernel.schedule import Limits, Profile, cpu, gpu
-from dmlc.kernel.space import Space, cut
-from dmlc.kernel.streaming import CACHE_LINE
+from dmlc.kernel.phases import Phase, collect_phases, combine_partials, part_members, store_partials
+from dmlc.kernel.schedule import Limits, Profile
+from dmlc.kernel.schedule.choose import arrange, cut_up, keeps_busy, suits_serial
+from dmlc.kernel.schedule.line_buffer import choose_line_buffer
+from dmlc.kernel.space import collapse
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Pass
-
-_PIECES = 4
-"""Groups of a fold in pieces, by those that keep a device busy."""
-
-_SHORT_ROW = 4
-"""Elements of a row that a vector across rows folds sooner than one along it, at most."""
-
-_SMALL_WINDOW = 64
-"""Points of so few rows, at most."""
 
 
 def lower_group(
@@ -45,13 +34,18 @@ def lower_group(
     Raises `UnsupportedError` where a limit of the target is passed.
     """
     if not group.passes:
-        return (lower_stages(function, group.stages, profile, limits, group.near),)
+        return (lower_stages(function, group.stages, profile, limits, group.local),)
     _check_words(function, group, limits)
     if group.row is not None:
-        rows = collect_rows(function, group)
+        nest, effort = choose_line_buffer(function, group, profile)
         names = _name_members(group.passes)
-        return (make_kernel(function, rows.used, group.stages, names, profile, limits, rows=rows),)
-    phases, alone = _arrange(function, group.kept, group.passes, group.stages, profile)
+        return (
+            make_kernel(
+                function, nest.phases, group.stages, names, profile, limits,
+                nest=nest, effort=effort,
+            ),
+        )  # fmt: skip
+    phases, alone = _arrange(function, group.parallel, group.passes, group.stages, profile)
     passes: Sequence[Pass] = group.passes
     if any(p.tests_guard for p in phases):
         passes = _part_guards(function, passes)
@@ -62,7 +56,7 @@ def lower_group(
         return (make_kernel(function, phases, group.stages, names, profile, limits, serial=alone),)
     kernels: list[k.Kernel] = []
     for steps in parts:
-        kernels += _lower_step(function, group.kept, steps, profile, limits)
+        kernels += _lower_step(function, group.parallel, steps, profile, limits)
     if len(kernels) == 1:
         return tuple(kernels)
     return tuple(dataclasses.replace(kernel, apart=apart) for kernel in kernels)
@@ -73,18 +67,17 @@ def lower_stages(
     stages: tuple[str, ...],
     profile: Profile,
     limits: Limits,
-    near: tuple[str, ...] = (),
+    local: tuple[str, ...] = (),
 ) -> k.Kernel:
-    """The kernel that computes element-wise stages over one domain; those `near` are for the
+    """The kernel that computes element-wise stages over one domain; those `local` are for the
     others alone, and have no memory.
 
     Packed tensors of any shape share one kernel, which is told their element count when it runs;
     where operands are strided or broadcast, their sizes are constants in the kernel. Raises
     `UnsupportedError` where the stages are reductions or pass a limit of the target.
     """
-    elements = collect_elements(function, stages, near)
-    walk = collapse(elements)
-    phase = Phase(elements, Space(walk, tuple(range(len(walk.sizes)))))
+    elements = collect_elements(function, stages, local)
+    phase = Phase(elements, collapse(elements))
     return make_kernel(function, (phase,), stages, (stages,), profile, limits)
 
 
@@ -95,11 +88,11 @@ def _find_obstacle(
     profile: Profile,
     limits: Limits,
 ) -> str:
-    """Why one kernel cannot have all phases, which are so many folds with what derives from each,
-    in words; nothing where it can."""
+    """Why one kernel cannot have all phases, which are so many reductions with what derives from
+    each, in words; nothing where it can."""
     if parts > 1 and any(p.has_computed_reads or p.tests_guard for p in phases):
         return "it takes several kernels, for values depend on the positions of points"
-    if not _keeps_busy(phases, profile):
+    if not keeps_busy(phases, profile):
         return "it takes several kernels, for there are too few outputs to share out"
     if count_buffers(phases) > limits.buffers:
         return f"it takes several kernels, for one may have no more than {limits.buffers} buffers"
@@ -113,72 +106,29 @@ def _name_members(passes: Sequence[Pass]) -> tuple[tuple[str, ...], ...]:
 
 def _arrange(
     function: ir.Function,
-    kept: tuple[int, ...],
+    parallel: tuple[int, ...],
     steps: Sequence[Pass],
     stages: Sequence[str],
     profile: Profile,
 ) -> tuple[tuple[Phase, ...], bool]:
-    """The phases of some passes, and whether work items fold outputs of their own, one after the
-    other. That suits a fold, and what derives from it output by output, that depend on positions,
-    as long as there are outputs enough to share out; elsewhere work items share what they fold."""
+    """The phases of some passes, their points in the order that suits them, and whether work items
+    reduce outputs of their own, one after the other."""
     stored = _list_stored(function, stages)
-    phases = collect_phases(function, kept, steps, stored)
-    first, *derived = phases
-    is_plain = not any(p.has_positions for p in phases) or first.elements.results
-    if is_plain or not all(p.is_kept for p in derived):
-        return phases, _folds_small_windows(function, phases, profile)
-    written = collect_phases(function, kept, steps, stored, as_written=True)
-    if _suits_alone(first, profile):
-        return written, True
-    if profile.lanes == 1:
-        return phases, False
-    in_vectors = cpu.goes_in_vectors(phases, profile)
-    if _has_few_outputs(first, profile):
-        return phases if in_vectors else written, False
-    # What a guard leaves out may be most of the points: loops of an output's own skip it.
-    alone = not in_vectors or first.tests_guard
-    if alone or cpu.find_together(function, written, profile) is not None:
-        return written, True
-    return phases, False
 
+    def collect(as_written: bool) -> tuple[Phase, ...]:
+        return collect_phases(function, parallel, steps, stored, as_written)
 
-def _has_few_outputs(fold: Phase, profile: Profile) -> bool:
-    """Whether a fold has more points than one group is worth, and too few outputs to share out."""
-    outputs = math.prod(fold.space.kept_sizes)
-    return outputs < profile.groups and outputs * fold.space.inner_count > profile.piece
-
-
-def _suits_alone(fold: Phase, profile: Profile) -> bool:
-    """Whether nothing is won where work items share the points of an output: these are few, or on
-    a GPU no more than the outputs."""
-    outputs, points = math.prod(fold.space.kept_sizes), fold.space.inner_count
-    if profile.lanes > 1:
-        return points <= _SMALL_WINDOW and not _has_few_outputs(fold, profile)
-    enough = outputs >= profile.groups * profile.group_size
-    return enough or points <= max(outputs, profile.piece // profile.group_size)
-
-
-def _folds_small_windows(function: ir.Function, phases: Sequence[Phase], profile: Profile) -> bool:
-    """Whether each output folds a few short rows, shorter than a vector, and neighbours go
-    together: vectors along the rows would stay all but empty."""
-    first, space = phases[0], phases[0].space
-    if profile.lanes == 1 or first.elements.results or not space.kept or not space.inner:
-        return False
-    innermost = len(space.sizes) - 1
-    short = innermost in space.inner and space.sizes[innermost] <= _SHORT_ROW
-    if not short or space.inner_count > _SMALL_WINDOW:
-        return False
-    return cpu.find_together(function, phases, profile) is not None
+    return arrange(function, collect, profile)
 
 
 def _part_guards(function: ir.Function, passes: Sequence[Pass]) -> list[Pass]:
     """The passes, but reductions of which one has a guard apart: loops test one guard."""
     parted: list[Pass] = []
     for each in passes:
-        _, folds = part_members(function, each)
-        stages = [function.stage(m.stage) for m in folds]
+        _, reductions = part_members(function, each)
+        stages = [function.stage(m.stage) for m in reductions]
         guarded = any(s is not None and s.body.guard is not None for s in stages)
-        if len(folds) > 1 and guarded:
+        if len(reductions) > 1 and guarded:
             parted += [dataclasses.replace(each, members=(m,)) for m in each.members]
         else:
             parted.append(each)
@@ -200,8 +150,8 @@ def _check_words(function: ir.Function, group: Group, limits: Limits) -> None:
 
 
 def _split(passes: Sequence[Pass]) -> list[list[Pass]]:
-    """The passes that share kernels once a group is taken apart: a fold, and what derives from it
-    point by point."""
+    """The passes that share kernels once a group is taken apart: a reduction, and what derives from
+    it point by point."""
     steps: list[list[Pass]] = []
     for each in passes:
         derived = not each.reduces and not each.inner
@@ -214,81 +164,80 @@ def _split(passes: Sequence[Pass]) -> list[list[Pass]]:
 
 def _lower_step(
     function: ir.Function,
-    kept: tuple[int, ...],
+    parallel: tuple[int, ...],
     steps: Sequence[Pass],
     profile: Profile,
     limits: Limits,
 ) -> list[k.Kernel]:
+    """The kernels of a reduction with what derives from it, or of a pass that applies reductions.
+    Where one would have more buffers than the target allows, its stages are shared out."""
     stages = tuple(member.stage for each in steps for member in each.members)
     if not steps[0].reduces:
         domains: dict[object, list[str]] = {}
         for name in stages:
             stage = function.stage(name)
             domains.setdefault(stage and stage.domain, []).append(name)
-        return [lower_stages(function, tuple(names), profile, limits) for names in domains.values()]
-    phases, alone = _arrange(function, kept, steps, stages, profile)
-    folded = None if alone else _cut_up(phases, profile)
-    if folded is None:
+        return [
+            lower_stages(function, tuple(part), profile, limits)
+            for names in domains.values()
+            for part in _share_out(function, names, limits)
+        ]
+    phases, alone = _arrange(function, parallel, steps, stages, profile)
+    divided = None if alone else cut_up(phases, profile)
+    made = [phases]
+    if divided is not None:
+        second = (combine_partials(phases[0], divided), *phases[1:])
+        made = [store_partials(phases[0], divided), second]
+    if max(map(count_buffers, made)) > limits.buffers and len(stages) > 1:
+        halves = _halve(function, steps)
+        return [
+            m for half in halves for m in _lower_step(function, parallel, half, profile, limits)
+        ]
+    if divided is None:
         names = _name_members(steps)
         return [make_kernel(function, phases, stages, names, profile, limits, serial=alone)]
-    on_way, folds = part_members(function, steps[0])
-    names = tuple(member.stage for member in (*on_way, *folds))
-    rest = tuple(name for name in stages if name not in names[: len(on_way)])
-    first = store_parts(phases[0], folded)
-    second = (fold_parts(phases[0], folded), *phases[1:])
-    pieces, after = folded.kept_sizes[0], _name_members(steps[1:])
-    alone = _folds_small_windows(function, second, profile)
+    first, second = made
+    elementwise, reductions = part_members(function, steps[0])
+    names = tuple(member.stage for member in (*elementwise, *reductions))
+    rest = tuple(name for name in stages if name not in names[: len(elementwise)])
+    pieces, after = divided.parallel_sizes[0], _name_members(steps[1:])
+    alone = suits_serial(function, second, profile)
     return [
         make_kernel(function, first, names, (names,), profile, limits, pieces=pieces),
         make_kernel(function, second, rest, after, profile, limits, serial=alone),
     ]
 
 
+def _share_out(function: ir.Function, names: Sequence[str], limits: Limits) -> list[list[str]]:
+    """Element-wise stages, in as many kernels as it takes to have buffers enough."""
+    parts: list[list[str]] = []
+    tensors: set[str] = set()
+    for name in names:
+        stage = function.stage(name)
+        own = {name} if stage is None else {name, *(load.tensor for load in stage.body.loads())}
+        if not parts or len(tensors | own) > limits.buffers:
+            parts.append([])
+            tensors = set()
+        parts[-1].append(name)
+        tensors |= own
+    return parts
+
+
+def _halve(function: ir.Function, steps: Sequence[Pass]) -> list[list[Pass]]:
+    """A reduction and what derives from it, each by itself; or a reduction alone in two, with half
+    of the reductions each, or with the element-wise results it stores apart from the one."""
+    reduction, *derived = steps
+    if derived:
+        return [[reduction], *([each] for each in derived)]
+    elementwise, reductions = part_members(function, reduction)
+    half = len(reductions) // 2
+    first = dataclasses.replace(
+        reduction, members=(*elementwise, *reductions[:half]), reduces=half > 0
+    )
+    return [[first], [dataclasses.replace(reduction, members=tuple(reductions[half:]))]]
+
+
 def _list_stored(function: ir.Function, stages: Sequence[str]) -> set[str]:
     """The stages among some that need memory: they leave, or others read them."""
     own, readers = set(stages), function.readers()
     return {n for n in own if function.result(n) or not own.issuperset(readers.get(n, ()))}
-
-
-def _count_groups(phases: Sequence[Phase], profile: Profile) -> int:
-    if profile.lanes == 1:
-        return gpu.count_groups(phases, profile)
-    return cpu.count_items(phases, profile)
-
-
-def _keeps_busy(phases: Sequence[Phase], profile: Profile) -> bool:
-    """Whether one kernel has enough groups to share out, or so little work for each that more
-    would not pay."""
-    outputs = math.prod(phases[0].space.kept_sizes)
-    most = max(p.space.inner_count for p in phases)
-    groups = _count_groups(phases, profile)
-    # What is stored on the way takes its time, wherever it is stored.
-    little = profile.piece if phases[0].elements.results else 2 * profile.piece
-    return groups >= _count_enough(phases, profile) or outputs * most <= little * groups
-
-
-def _count_enough(phases: Sequence[Phase], profile: Profile) -> int:
-    """The groups that keep the device busy. On a GPU a fold that stores as well takes more, as
-    element-wise kernels have: an estimate, not measured."""
-    stores = profile.lanes == 1 and phases[0].elements.results
-    return _PIECES * profile.groups if stores else profile.groups
-
-
-def _cut_up(phases: Sequence[Phase], profile: Profile) -> Space | None:
-    """The space of the first phase with an inner axis cut into pieces, the outermost one that is
-    long enough; None where one kernel does."""
-    space = phases[0].space
-    groups = max(1, _count_groups(phases, profile))
-    work = math.prod(space.kept_sizes) * space.inner_count // groups
-    wanted = min(work // profile.piece, -(-_PIECES * profile.groups // groups))
-    long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
-    axis = long[0] if long else max(space.inner, key=lambda a: space.sizes[a])
-    size = space.sizes[axis]
-    pieces = min(wanted, size)
-    if groups >= _count_enough(phases, profile) or pieces < 2:
-        return None
-    length = -(-size // pieces)
-    if phases[0].elements.results and axis == len(space.sizes) - 1:
-        # Pieces of what is stored start on cache lines.
-        length = -(-length // CACHE_LINE) * CACHE_LINE
-    return cut(space, axis, length)

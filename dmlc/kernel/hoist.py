@@ -11,22 +11,21 @@ import dataclasses
 from collections.abc import Sequence
 
 from dmlc import ir
-from dmlc.kernel.collapse import Walk
-from dmlc.kernel.element import Elements, Gather, Place, Read, View, find_moving, operands, prune
+from dmlc.kernel.element import Elements, Gather, Place, Read, View, operands, prune
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.space import Space
 from dmlc.scalars import DataType
 
 
 def hoist(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Phase]:
-    """The phase to run before, over kept dimensions alone, and the phase without its work.
+    """The phase to run before, over parallel dimensions alone, and the phase without its work.
 
     `axis` is the one that outputs of a block lie along. The first is None where there is nothing
     worth it: a plain read is no work. What is taken out is numbered from `first` on.
     """
-    elements, strides = phase.elements, phase.space.walk.strides
+    elements, strides = phase.elements, phase.space.strides
     inner = phase.space.inner
-    moves = find_moving(elements, strides, axis)
+    moves = phase.find_moving(axis)
     varies: list[bool] = []
     for value in elements.values:
         own = any(varies[operand] for operand in operands(value))
@@ -39,9 +38,9 @@ def hoist(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Phase]
     taken = _choose(elements, varies, moves)
     if not taken:
         return None, phase
-    near = tuple(int(a in phase.space.kept) for a in range(len(phase.space.sizes)))
+    local = tuple(int(a in phase.space.parallel) for a in range(len(phase.space.sizes)))
     views = {
-        number: View(f"factor#{count}", elements.values[number].dtype, near, near=True)
+        number: View(f"factor#{count}", elements.values[number].dtype, local, local=True)
         for count, number in enumerate(taken, first)
     }
     values = list(elements.values)
@@ -51,12 +50,12 @@ def hoist(phase: Phase, axis: int, first: int = 0) -> tuple[Phase | None, Phase]
     work = prune(
         Elements(elements.domain, elements.values, tuple((v, n) for n, v in views.items()))
     )
-    gathered = tuple(
-        dataclasses.replace(g, fold=fold)
-        for g, fold in zip(phase.gathered, rest.folds, strict=True)
+    accumulators = tuple(
+        dataclasses.replace(g, reduction=reduction)
+        for g, reduction in zip(phase.accumulators, rest.reductions, strict=True)
     )
     before = Phase(work, _over(phase.space, work), is_hoisted=True)
-    return before, Phase(rest, _over(phase.space, rest), gathered)
+    return before, Phase(rest, _over(phase.space, rest), accumulators)
 
 
 def _choose(elements: Elements, varies: Sequence[bool], moves: Sequence[bool]) -> list[int]:
@@ -79,6 +78,5 @@ def _choose(elements: Elements, varies: Sequence[bool], moves: Sequence[bool]) -
 
 def _over(space: Space, elements: Elements) -> Space:
     """The same points, for other work."""
-    walk = space.walk
-    strides = {v: walk.strides.get(v, v.strides) for v in elements.views()}
-    return dataclasses.replace(space, walk=Walk(walk.sizes, strides, packed=False))
+    strides = {v: space.strides.get(v, v.strides) for v in elements.views()}
+    return dataclasses.replace(space, strides=strides)

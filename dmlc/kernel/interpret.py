@@ -66,7 +66,7 @@ def evaluate_function(function: k.Function, given: Sequence[Array]) -> Array:
 
 
 class _Launch:
-    """A kernel made into functions, and what its work items have at hand."""
+    """A kernel made into functions, and the locals and arrays of its work items."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class _Launch:
                 return self._make_definition(local, value)
             case k.Assign():
                 return self._make_assignment(statement)
-            case k.Put(array=name, index=index, value=value):
+            case k.StoreLocal(array=name, index=index, value=value):
                 return self._make_write(name, index, value)
             case k.Store(buffer=name, index=index, value=value):
                 if self._buffers[name].access is k.Access.READ:
@@ -197,13 +197,13 @@ class _Launch:
                 return self._make_write(name, index, value)
             case k.StoreWord():
                 return self._make_store_word(statement)
-            case k.PutHalf():
+            case k.InsertHalf():
                 return self._make_put_half(statement)
             case k.If():
                 return self._make_branch(statement)
             case k.For():
                 return self._make_loop(statement)
-            case k.Halve():
+            case k.TreeLoop():
                 return self._make_halving(statement)
             case k.Barrier():
                 return self._wait
@@ -281,12 +281,12 @@ class _Launch:
     def _is_fixed(self, expression: k.Expression) -> bool:
         """Whether an expression has the same value at every turn of a loop."""
         return not any(
-            isinstance(part, k.Load | k.Element)
+            isinstance(part, k.Load | k.LoadLocal)
             or (isinstance(part, k.Local) and part.name in self._variables)
             for part in walk(expression)
         )
 
-    def _make_halving(self, loop: k.Halve) -> _Step:
+    def _make_halving(self, loop: k.TreeLoop) -> _Step:
         slot, body = self._make_turns(loop.variable, loop.body)
         turns = [loop.start >> n for n in range(max(loop.start, 0).bit_length())]
         places = [np.array([turn], self._index) for turn in turns]
@@ -321,7 +321,7 @@ class _Launch:
 
         return run
 
-    def _make_put_half(self, put: k.PutHalf) -> _Step:
+    def _make_put_half(self, put: k.InsertHalf) -> _Step:
         made, half = self._make(put.value), self._make(put.half)
         frame, slot, dtype = self._frame, self._find(put.word.name), self._buffers[put.buffer].dtype
 
@@ -380,14 +380,14 @@ class _Launch:
             case k.Local(name=name) | k.Scalar(name=name):
                 frame, slot = self._frame, self._find(name)
                 return lambda _: frame[slot]
-            case k.Load(buffer=name, index=index) | k.Element(array=name, index=index):
+            case k.Load(buffer=name, index=index) | k.LoadLocal(array=name, index=index):
                 if isinstance(node, k.Load) and self._buffers[name].access is k.Access.WRITE:
                     self._fail(f"'{name}' is not for reading")
                 cells, place = self._cells[name], self._make(index)
                 return lambda who: cells.read(place(who), lanes, who)
             case k.Operate():
                 return self._make_operation(node)
-            case k.Choose():
+            case k.Select():
                 return self._make_choice(node)
             case k.Convert():
                 return self._make_conversion(node)
@@ -434,7 +434,7 @@ class _Launch:
             return lambda who: evaluate(left(who), right(who))
         return lambda who: evaluate(*[o(who) for o in operands]).astype(dtype, copy=False)
 
-    def _make_choice(self, node: k.Choose) -> _Value:
+    def _make_choice(self, node: k.Select) -> _Value:
         condition, then = self._make(node.condition), self._make(node.then)
         otherwise, is_wide = self._make(node.otherwise), node.type.lanes > 1
         if node.condition.type.lanes > 1:

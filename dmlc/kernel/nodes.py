@@ -3,7 +3,7 @@
 Expressions are trees; what is used more than once is a named local (`Let`). A kernel works on
 flat buffers: all index arithmetic is explicit, in `i32` or `i64` as the kernel says. A type with
 `lanes` above 1 is a vector; an operation on vectors is element by element, and a BOOL vector is
-what comparisons of vectors give and `Choose` takes. Besides buffers there are variables and small
+what comparisons of vectors give and `Select` takes. Besides buffers there are variables and small
 arrays, a work item's own or shared by its group, for what reductions gather.
 """
 
@@ -101,7 +101,7 @@ class Operate:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Choose:
+class Select:
     condition: Expression
     then: Expression
     otherwise: Expression
@@ -149,7 +149,7 @@ class Lead:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Element:
+class LoadLocal:
     """Elements `index .. index + lanes` of an array."""
 
     array: str
@@ -184,13 +184,13 @@ Expression: TypeAlias = (
     | Position
     | Load
     | Operate
-    | Choose
+    | Select
     | Convert
     | Reinterpret
     | Broadcast
     | Numbers
     | Lead
-    | Element
+    | LoadLocal
     | Join
     | Shuffle
 )
@@ -220,7 +220,7 @@ class Assign:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Put:
+class StoreLocal:
     """Elements `index .. index + lanes` of an array take `value`."""
 
     array: str
@@ -249,7 +249,7 @@ class For:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Halve:
+class TreeLoop:
     """`for (variable = start; variable > 0; variable /= 2)`."""
 
     variable: Local
@@ -283,7 +283,7 @@ class Prefetch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PutHalf:
+class InsertHalf:
     """Half a word, the lower (0) or the upper (1), takes `value` rounded to what `buffer`
     stores. It is put in once."""
 
@@ -306,14 +306,14 @@ Statement: TypeAlias = (
     Let
     | Variable
     | Assign
-    | Put
+    | StoreLocal
     | Barrier
     | For
-    | Halve
+    | TreeLoop
     | If
     | Store
     | Prefetch
-    | PutHalf
+    | InsertHalf
     | StoreWord
 )
 
@@ -346,7 +346,7 @@ class Buffer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Array:
-    """A fixed number of elements at hand: a work item's own, or shared by its group. What they
+    """An array of fixed size: a work item's own, or shared by its group. What they
     hold first is undefined."""
 
     name: str
@@ -385,15 +385,21 @@ class Kernel:
     """About how often it goes through its buffers, 16-bit floats counting as the 32 bits they are
     computed in; 1 where it moves every byte once and computes little."""
     index_signed: bool = False
-    """Whether positions may be negative on the way."""
+    """Whether intermediate positions may be negative."""
     stages: tuple[str, ...] = ()
-    """The stages of the function that it computes, or folds a part of."""
+    """The stages of the function that it computes, or reduces a part of."""
     passes: tuple[tuple[str, ...], ...] = ()
     """Those of them whose operands it reads, pass by pass over its points."""
     apart: str = ""
     """For a person: why it is but one of the kernels of its group, where that has several."""
     schedule: tuple[str, ...] = ()
     """For a person: its loops, one per line."""
+
+    @property
+    def index_limits(self) -> tuple[int, int]:
+        """The least and the largest position that it computes with."""
+        half = 1 << (self.index_bits - 1)
+        return (-half, half - 1) if self.index_signed else (0, 2 * half - 1)
 
 
 # Functions -----------------------------------------------------------------------------------

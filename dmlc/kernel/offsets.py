@@ -62,7 +62,9 @@ class _Offsets:
             elif isinstance(statement, k.Let):
                 here.add(statement.local.name)
         uses = self._count_uses(statements, here)
-        chosen = _choose(uses)
+        chosen: dict[int, list[k.Expression]] = {}
+        for expression in _choose(uses):
+            chosen.setdefault(uses[expression].first, []).append(expression)
         named: dict[k.Expression, k.Expression] = {}
 
         def change(expression: k.Expression) -> k.Expression:
@@ -72,7 +74,7 @@ class _Offsets:
 
         made: list[k.Statement] = []
         for number, statement in enumerate(statements):
-            for expression in (e for e, first in chosen.items() if first == number):
+            for expression in chosen.get(number, ()):
                 if expression not in named:
                     local = k.Local(f"offset{NUMBER}{self._count}", expression.type)
                     self._count += 1
@@ -80,9 +82,12 @@ class _Offsets:
                     made.append(k.Let(local, map_operands(expression, change)))
                     named[expression] = local
             changed = self._change_all(statement, change) if named else statement
-            if isinstance(statement, k.Let) and statement.value in uses:
-                # It has a name already, from here on.
-                named.setdefault(statement.value, statement.local)
+            match statement:
+                case k.Let(local=local, value=value) if value.type == k.INDEX and value in uses:
+                    # It has a name already, from here on.
+                    named.setdefault(value, local)
+                case _:
+                    pass
             body = find_body(changed)
             if body:
                 variable = find_defined(changed)
@@ -120,9 +125,12 @@ class _Offsets:
             part, outer = pending.pop()
             if not isinstance(part, k.Operate):
                 continue
-            fits = self._fits(part, visible)
+            # What is in a part that fits does, too.
+            fits = outer is not None or self._fits(part, visible)
             if fits:
-                used = uses.setdefault(part, _Uses(number))
+                used = uses.get(part)
+                if used is None:
+                    used = uses[part] = _Uses(number)
                 used.count += 1
                 if outer is not None:
                     used.around[outer] = None
@@ -137,7 +145,12 @@ class _Offsets:
         if isinstance(statement, k.Store | k.Prefetch | k.StoreWord):
             found.append(statement.index)
         for expression in list_expressions(statement):
-            found += [each.index for each in walk(expression) if isinstance(each, k.Load)]
+            pending = [expression]
+            while pending:
+                part = pending.pop()
+                if isinstance(part, k.Load):
+                    found.append(part.index)
+                pending += list_operands(part)
         for inner in find_body(statement):
             found += self._list_places(inner)
         # With the statement, so that no other comes to have its identity.
@@ -148,7 +161,7 @@ class _Offsets:
         """Whether a position is of arithmetic alone, on what is in sight."""
         for each in walk(part):
             if each.type.dtype is not DataType.INDEX or isinstance(
-                each, k.Load | k.Element | k.Choose | k.Convert
+                each, k.Load | k.LoadLocal | k.Select | k.Convert
             ):
                 return False
             if isinstance(each, k.Local) and (
@@ -158,9 +171,8 @@ class _Offsets:
         return True
 
 
-def _choose(uses: Mapping[k.Expression, _Uses]) -> dict[k.Expression, int]:
-    """What is worth a name, smaller parts first, each with the number of the statement that needs
-    it first."""
+def _choose(uses: Mapping[k.Expression, _Uses]) -> list[k.Expression]:
+    """What is worth a name, smaller parts first."""
     found = [
         part
         for part, used in uses.items()
@@ -168,8 +180,7 @@ def _choose(uses: Mapping[k.Expression, _Uses]) -> dict[k.Expression, int]:
         and _measure(part) >= _WORTH
         and not any(uses[outer].count == used.count for outer in used.around)
     ]
-    found.sort(key=_measure)
-    return {part: uses[part].first for part in found}
+    return sorted(found, key=_measure)
 
 
 def _measure(expression: k.Expression) -> int:

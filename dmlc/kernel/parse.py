@@ -40,7 +40,7 @@ def parse_type(name: str) -> k.Type | None:
 
 
 class _Parser(Scanner[k.Expression]):
-    # Names are numbered behind a `#` until `tidy` has seen them.
+    # Names are numbered behind a `#` until `cleanup` has seen them.
     PATTERN = token_pattern(r"[A-Za-z_][A-Za-z0-9_.#]*")
 
     def __init__(self, source: Source) -> None:
@@ -132,7 +132,9 @@ class _Parser(Scanner[k.Expression]):
             count = self.integer("a size")
             self.expect("]")
         if kind == "buffer":
-            self.buffers[name] = self._buffer(k.Buffer(name, type.dtype, k.Access.READ, count, lanes=type.lanes))
+            self.buffers[name] = self._buffer(
+                k.Buffer(name, type.dtype, k.Access.READ, count, lanes=type.lanes)
+            )
         elif count is None:
             self.fail("'['")
         else:
@@ -207,35 +209,35 @@ class _Parser(Scanner[k.Expression]):
                 return made
             case "set":
                 return k.Assign(self._local(), self._value())
-            case "put":
+            case "store_local":
                 array = self._memory(self.arrays, "array")
-                return k.Put(array, self._index(), self._value())
+                return k.StoreLocal(array, self._index(), self._value())
             case "barrier":
                 return k.Barrier()
             case "for":
                 return self._loop()
-            case "halve":
+            case "tree":
                 variable = self._variable()
                 self.expect("from")
-                return k.Halve(variable, self.integer("a whole number"), self._body(variable))
+                return k.TreeLoop(variable, self.integer("a whole number"), self._body(variable))
             case "if":
                 return k.If(self.expression(), self._body())
             case "store":
                 return self._store()
             case "prefetch":
                 return k.Prefetch(self._memory(self.buffers, "buffer"), self._index())
-            case "put_half":
+            case "insert_half":
                 word_, half, value = self._local(), self._index(), self._value()
                 self.expect("as")
-                return k.PutHalf(word_, self._memory(self.buffers, "buffer"), half, value)
+                return k.InsertHalf(word_, self._memory(self.buffers, "buffer"), half, value)
             case "store_word":
                 buffer, index = self._memory(self.buffers, "buffer"), self._index()
                 self.expect("=")
                 return k.StoreWord(buffer, index, self._local())
             case _:
                 known = (
-                    "let", "var", "set", "put", "barrier", "for", "halve", "if", "store",
-                    "prefetch", "put_half", "store_word",
+                    "let", "var", "set", "store_local", "barrier", "for", "tree", "if", "store",
+                    "prefetch", "insert_half", "store_word",
                 )  # fmt: skip
                 raise DmlcError(unknown_name("statement", word, known, self.span(token)))
 
@@ -339,7 +341,7 @@ class _Parser(Scanner[k.Expression]):
             result = k.Type(operation.result_type(first.dtype), first.lanes)
             return k.Operate(operation, tuple(given), result)
         if token.text == "select":
-            return k.Choose(given[0], given[1], given[2], given[1].type)
+            return k.Select(given[0], given[1], given[2], given[1].type)
         if token.text == "join":
             return k.Join(given[0], given[1], k.Type(first.dtype, 2 * first.lanes))
         self.expect(",")
@@ -358,7 +360,7 @@ class _Parser(Scanner[k.Expression]):
             type = k.Type(self.buffers[name].dtype.compute)
             return k.Load(name, index, self._type() if self.accept(":") else type)
         type = k.Type(self.arrays[name].dtype)
-        return k.Element(name, index, self._type() if self.accept(":") else type)
+        return k.LoadLocal(name, index, self._type() if self.accept(":") else type)
 
     def _literal(self, token: Token) -> k.Literal:
         type = self._type() if self.accept(":") else k.Type(self.default_type(token))

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.element import tensor_strides
+from dmlc.kernel.cleanup import clean_up
+from dmlc.kernel.element import tensor_end
 from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.rewrite import find_body, list_expressions, walk
 from dmlc.kernel.schedule import Limits
-from dmlc.kernel.tidy import tidy
 from dmlc.kernel.verify import verify_kernel
 
 
@@ -29,7 +29,7 @@ class Pass:
 PASSES: tuple[Pass, ...] = (
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
     Pass("name_offsets", lambda kernel, _: name_offsets(kernel)),
-    Pass("tidy", lambda kernel, _: tidy(kernel)),
+    Pass("clean_up", lambda kernel, _: clean_up(kernel)),
     Pass("hold_vectors", lambda kernel, limits: hold_vectors(kernel, limits.vector_lanes)),
 )
 _verifies_each = False
@@ -85,15 +85,7 @@ def find_sizes(function: ir.Function, kernel: k.Kernel) -> dict[str, int]:
     tensors = function.tensors()
     found: dict[str, int] = {}
     for buffer in kernel.buffers:
-        if buffer.count is not None:
-            found[buffer.name] = buffer.count
-        if buffer.name not in tensors:
-            continue
-        tensor = tensors[buffer.name]
-        extents = tensor.domain if isinstance(tensor, ir.Stage) else tensor.extents
-        sizes = [e for e in extents if isinstance(e, int)]
-        if len(sizes) == len(extents):
-            steps = zip(sizes, tensor_strides(function, buffer.name), strict=True)
-            last = sum((size - 1) * step for size, step in steps)
-            found[buffer.name] = 0 if 0 in sizes else last + 1
+        end = tensor_end(function, buffer.name) if buffer.name in tensors else buffer.count
+        if end is not None:
+            found[buffer.name] = end
     return found

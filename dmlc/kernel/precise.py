@@ -45,10 +45,11 @@ class _Arithmetic:
         for statement in statements:
             self._named = []
             match statement:
-                case k.Let() | k.Variable() | k.Assign() if statement.local.type.dtype.is_float:
-                    changed = dataclasses.replace(statement, value=self._keep(statement.value))
+                case k.Let(local=local) | k.Variable(local=local) | k.Assign(local=local):
+                    keeps = local.type.dtype.is_float
                 case _:
-                    changed = map_expressions(statement, self._name)
+                    keeps = False
+            changed = map_expressions(statement, self._keep if keeps else self._name)
             made += [*self._named, changed]
             if find_body(changed):
                 made[-1] = replace_body(changed, self.write(find_body(changed)))
@@ -56,11 +57,12 @@ class _Arithmetic:
 
     def _keep(self, expression: k.Expression) -> k.Expression:
         """An expression that makes the value of a float local."""
-        if not self._passes(expression):
-            return map_operands(expression, self._name)
-        return map_operands(
-            expression, lambda o: self._keep(o) if o.type.dtype.is_float else self._name(o)
-        )
+        passes = self._passes(expression)
+        return map_operands(expression, self._keep_float if passes else self._name)
+
+    def _keep_float(self, operand: k.Expression) -> k.Expression:
+        """An operand of what makes the value of a float local."""
+        return (self._keep if operand.type.dtype.is_float else self._name)(operand)
 
     def _name(self, expression: k.Expression) -> k.Expression:
         """An expression that stands anywhere else."""
@@ -76,7 +78,7 @@ class _Arithmetic:
         match expression:
             case k.Operate(operation=operation):
                 return expression.type.dtype.is_float and operation.name in self._precise
-            case k.Choose() | k.Convert():
+            case k.Select() | k.Convert():
                 return expression.type.dtype.is_float
             case _:
                 return False

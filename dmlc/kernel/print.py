@@ -63,8 +63,8 @@ def print_statement(statement: k.Statement) -> str:
             return f"var {_defined(local)} = {print_expression(value)}"
         case k.Assign(local=local, value=value):
             return f"set {_name(local.name)} = {print_expression(value)}"
-        case k.Put(array=array, index=index, value=value):
-            return f"put {_place(array, index)} = {print_expression(value)}"
+        case k.StoreLocal(array=array, index=index, value=value):
+            return f"store_local {_place(array, index)} = {print_expression(value)}"
         case k.Barrier():
             return "barrier"
         case k.For(variable=variable, start=start, stop=stop, step=step):
@@ -72,8 +72,8 @@ def print_statement(statement: k.Statement) -> str:
             steps = "" if step == 1 else f" step {step}"
             how = " unroll" * statement.unroll + " backwards" * statement.backwards
             return f"{head} .. {print_expression(stop)}{steps}{how}"
-        case k.Halve(variable=variable, start=start):
-            return f"halve {_name(variable.name)} from {start}"
+        case k.TreeLoop(variable=variable, start=start):
+            return f"tree {_name(variable.name)} from {start}"
         case k.If(condition=condition):
             return f"if {print_expression(condition)}"
         case k.Store(buffer=buffer, index=index, value=value, streaming=streaming):
@@ -81,9 +81,9 @@ def print_statement(statement: k.Statement) -> str:
             return f"store {_place(buffer, index)} = {print_expression(value)}{where}"
         case k.Prefetch(buffer=buffer, index=index):
             return f"prefetch {_place(buffer, index)}"
-        case k.PutHalf(word=word, buffer=buffer, half=half, value=value):
+        case k.InsertHalf(word=word, buffer=buffer, half=half, value=value):
             place = _place(word.name, half)
-            return f"put_half {place} = {print_expression(value)} as {buffer}"
+            return f"insert_half {place} = {print_expression(value)} as {buffer}"
         case k.StoreWord(buffer=buffer, index=index, word=word):
             return f"store_word {_place(buffer, index)} = {_name(word.name)}"
 
@@ -99,12 +99,12 @@ def print_expression(node: k.Expression) -> str:
             return _name(name)
         case k.Position(geometry=geometry):
             return geometry.value
-        case k.Load(buffer=name, index=index) | k.Element(array=name, index=index):
+        case k.Load(buffer=name, index=index) | k.LoadLocal(array=name, index=index):
             vector = "" if node.type.lanes == 1 else f":{show_type(node.type)}"
             return f"{_place(name, index)}{vector}"
         case k.Operate(operation=operation, operands=operands):
             return _call(operation.name, *map(print_expression, operands))
-        case k.Choose():
+        case k.Select():
             parts = (node.condition, node.then, node.otherwise)
             return _call("select", *map(print_expression, parts))
         case k.Convert(operand=operand):
@@ -141,7 +141,7 @@ def _statements(statements: Iterable[k.Statement], indent: str) -> list[str]:
     for statement in statements:
         line = f"{indent}{print_statement(statement)}"
         match statement:
-            case k.For(body=body) | k.Halve(body=body) | k.If(then=body):
+            case k.For(body=body) | k.TreeLoop(body=body) | k.If(then=body):
                 lines += [f"{line} {{", *_statements(body, f"{indent}  "), f"{indent}}}"]
             case _:
                 lines.append(line)

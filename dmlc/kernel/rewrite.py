@@ -5,71 +5,82 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from dmlc.kernel import nodes as k
 from dmlc.source import InternalError
 
 NUMBER = "#"
 """Stands between a wanted name and the number that tells it from others, in names as they are
-first taken: no name of a tensor has it. `tidy` leaves none."""
+first taken: no name of a tensor has it. `cleanup` leaves none."""
 
 Change: TypeAlias = Callable[[k.Expression], k.Expression]
+_Read: TypeAlias = Callable[[Any], tuple[k.Expression, ...]]
+_Make: TypeAlias = Callable[[Any, tuple[Any, ...]], Any]
+
+_NODES: dict[type[Any], tuple[_Read, _Make]] = {
+    k.Operate: (lambda n: n.operands, lambda n, c: k.Operate(n.operation, c, n.type)),
+    k.Load: (lambda n: (n.index,), lambda n, c: k.Load(n.buffer, c[0], n.type)),
+    k.LoadLocal: (lambda n: (n.index,), lambda n, c: k.LoadLocal(n.array, c[0], n.type)),
+    k.Select: (
+        lambda n: (n.condition, n.then, n.otherwise),
+        lambda n, c: k.Select(c[0], c[1], c[2], n.type),
+    ),
+    k.Convert: (lambda n: (n.operand,), lambda n, c: k.Convert(c[0], n.type)),
+    k.Reinterpret: (lambda n: (n.operand,), lambda n, c: k.Reinterpret(c[0], n.type)),
+    k.Broadcast: (lambda n: (n.operand,), lambda n, c: k.Broadcast(c[0], n.type)),
+    k.Join: (lambda n: (n.low, n.high), lambda n, c: k.Join(c[0], c[1], n.type)),
+    k.Shuffle: (lambda n: (n.first, n.second), lambda n, c: k.Shuffle(c[0], c[1], n.lanes, n.type)),
+    k.Let: (lambda n: (n.value,), lambda n, c: k.Let(n.local, *c)),
+    k.Variable: (lambda n: (n.value,), lambda n, c: k.Variable(n.local, *c)),
+    k.Assign: (lambda n: (n.local, n.value), lambda n, c: k.Assign(*c)),
+    k.StoreLocal: (lambda n: (n.index, n.value), lambda n, c: k.StoreLocal(n.array, *c)),
+    k.Store: (
+        lambda n: (n.index, n.value) if n.streaming is None else (n.index, n.value, n.streaming),
+        lambda n, c: k.Store(n.buffer, *c),
+    ),
+    k.Prefetch: (lambda n: (n.index,), lambda n, c: k.Prefetch(n.buffer, *c)),
+    k.InsertHalf: (
+        lambda n: (n.word, n.half, n.value),
+        lambda n, c: k.InsertHalf(c[0], n.buffer, *c[1:]),
+    ),
+    k.StoreWord: (lambda n: (n.index, n.word), lambda n, c: k.StoreWord(n.buffer, *c)),
+    k.For: (
+        lambda n: (n.start, n.stop),
+        lambda n, c: dataclasses.replace(n, start=c[0], stop=c[1]),
+    ),
+    k.If: (lambda n: (n.condition,), lambda n, c: k.If(c[0], n.then)),
+}
+"""How each node gives the expressions in it, in the order of evaluation, and how another is made of
+it and others. All other nodes have none."""
+_READ: dict[type[Any], _Read] = {kind: read for kind, (read, _) in _NODES.items()}
+_MAKE: dict[type[Any], _Make] = {kind: make for kind, (_, make) in _NODES.items()}
+for _kind in (*get_args(k.Expression), *get_args(k.Statement)):
+    _READ.setdefault(_kind, lambda n: ())
+_ASSIGNED: dict[type[Any], int] = {k.Assign: 0, k.InsertHalf: 0, k.StoreWord: 1}
+"""Which of the expressions is a variable, and has to stay one."""
+_BODY: dict[type[Any], str] = {k.For: "body", k.TreeLoop: "body", k.If: "then"}
+_DEFINED: dict[type[Any], str] = {
+    k.Let: "local",
+    k.Variable: "local",
+    k.For: "variable",
+    k.TreeLoop: "variable",
+}
 
 
 def list_operands(expression: k.Expression) -> tuple[k.Expression, ...]:
     """What an expression is computed from, in order."""
-    match expression:
-        case k.Operate(operands=operands):
-            return operands
-        case k.Local() | k.Literal() | k.Scalar() | k.Position() | k.Numbers() | k.Lead():
-            return ()
-        case k.Load(index=index) | k.Element(index=index):
-            return (index,)
-        case (
-            k.Convert(operand=operand)
-            | k.Reinterpret(operand=operand)
-            | k.Broadcast(operand=operand)
-        ):
-            return (operand,)
-        case k.Choose():
-            return expression.condition, expression.then, expression.otherwise
-        case k.Join(low=low, high=high):
-            return low, high
-        case k.Shuffle(first=first, second=second):
-            return first, second
+    return _READ[type(expression)](expression)
 
 
 def map_operands(expression: k.Expression, change: Change) -> k.Expression:
     """The same expression of changed operands: itself, where none of them changes."""
-    operands = list_operands(expression)
+    kind = type(expression)
+    operands = _READ[kind](expression)
     changed = tuple(map(change, operands))
-    if all(map(operator.is_, operands, changed)):
+    if not operands or all(map(operator.is_, operands, changed)):
         return expression
-    match expression:
-        case k.Operate(operation=operation):
-            return k.Operate(operation, changed, expression.type)
-        case k.Load(buffer=buffer):
-            return k.Load(buffer, changed[0], expression.type)
-        case k.Element(array=array):
-            return k.Element(array, changed[0], expression.type)
-        case k.Convert():
-            return k.Convert(changed[0], expression.type)
-        case k.Reinterpret():
-            return k.Reinterpret(changed[0], expression.type)
-        case k.Broadcast():
-            return k.Broadcast(changed[0], expression.type)
-        case k.Choose():
-            condition, then, otherwise = changed
-            return k.Choose(condition, then, otherwise, expression.type)
-        case k.Join():
-            low, high = changed
-            return k.Join(low, high, expression.type)
-        case k.Shuffle(lanes=lanes):
-            first, second = changed
-            return k.Shuffle(first, second, lanes, expression.type)
-        case k.Local() | k.Literal() | k.Scalar() | k.Position() | k.Numbers() | k.Lead():
-            return expression
+    return _MAKE[kind](expression, changed)
 
 
 def walk(expression: k.Expression) -> Iterator[k.Expression]:
@@ -83,27 +94,7 @@ def walk(expression: k.Expression) -> Iterator[k.Expression]:
 
 def list_expressions(statement: k.Statement) -> tuple[k.Expression, ...]:
     """The expressions of a statement itself, not of those in its body. What it defines is none."""
-    match statement:
-        case k.Let(value=value) | k.Variable(value=value):
-            return (value,)
-        case k.Assign(local=local, value=value):
-            return local, value
-        case k.Put(index=index, value=value):
-            return index, value
-        case k.Store(index=index, value=value, streaming=streaming):
-            return (index, value) if streaming is None else (index, value, streaming)
-        case k.Prefetch(index=index):
-            return (index,)
-        case k.PutHalf(word=word, half=half, value=value):
-            return word, half, value
-        case k.StoreWord(index=index, word=word):
-            return index, word
-        case k.For(start=start, stop=stop):
-            return start, stop
-        case k.If(condition=condition):
-            return (condition,)
-        case k.Halve() | k.Barrier():
-            return ()
+    return _READ[type(statement)](statement)
 
 
 def map_expressions(statement: k.Statement, change: Change) -> k.Statement:
@@ -113,62 +104,31 @@ def map_expressions(statement: k.Statement, change: Change) -> k.Statement:
     changed = tuple(map(change, expressions))
     if all(map(operator.is_, expressions, changed)):
         return statement
-    match statement:
-        case k.Let(local=local):
-            return k.Let(local, *changed)
-        case k.Variable(local=local):
-            return k.Variable(local, *changed)
-        case k.Assign():
-            return k.Assign(_local(changed[0]), changed[1])
-        case k.Put(array=array):
-            return k.Put(array, *changed)
-        case k.Store(buffer=buffer):
-            return k.Store(buffer, *changed)
-        case k.Prefetch(buffer=buffer):
-            return k.Prefetch(buffer, *changed)
-        case k.PutHalf(buffer=buffer):
-            return k.PutHalf(_local(changed[0]), buffer, *changed[1:])
-        case k.StoreWord(buffer=buffer):
-            return k.StoreWord(buffer, changed[0], _local(changed[1]))
-        case k.For():
-            return dataclasses.replace(statement, start=changed[0], stop=changed[1])
-        case k.If(then=then):
-            return k.If(changed[0], then)
-        case k.Halve() | k.Barrier():
-            return statement
+    assigned = _ASSIGNED.get(type(statement))
+    if assigned is not None and not isinstance(changed[assigned], k.Local):
+        raise InternalError("a variable that is assigned was replaced by a value")
+    return _MAKE[type(statement)](statement, changed)
 
 
 def find_defined(statement: k.Statement) -> k.Local | None:
     """What a statement defines, for those after it or for its body."""
-    match statement:
-        case k.Let(local=local) | k.Variable(local=local):
-            return local
-        case k.For(variable=variable) | k.Halve(variable=variable):
-            return variable
-        case _:
-            return None
+    name = _DEFINED.get(type(statement))
+    return None if name is None else getattr(statement, name)
 
 
 def define(statement: k.Statement, local: k.Local) -> k.Statement:
     """The same statement, which defines another local."""
-    match statement:
-        case k.Let() | k.Variable():
-            return dataclasses.replace(statement, local=local)
-        case k.For() | k.Halve():
-            return dataclasses.replace(statement, variable=local)
-        case _:
-            raise InternalError(f"a statement that defines nothing: {type(statement).__name__}")
+    if isinstance(statement, k.Let | k.Variable):
+        return type(statement)(local, statement.value)
+    if not isinstance(statement, k.For | k.TreeLoop):
+        raise InternalError(f"a statement that defines nothing: {type(statement).__name__}")
+    return dataclasses.replace(statement, variable=local)
 
 
 def find_body(statement: k.Statement) -> tuple[k.Statement, ...]:
     """The statements in a statement."""
-    match statement:
-        case k.For(body=body) | k.Halve(body=body):
-            return body
-        case k.If(then=then):
-            return then
-        case _:
-            return ()
+    name = _BODY.get(type(statement))
+    return () if name is None else getattr(statement, name)
 
 
 def replace_body(statement: k.Statement, body: Sequence[k.Statement]) -> k.Statement:
@@ -176,16 +136,19 @@ def replace_body(statement: k.Statement, body: Sequence[k.Statement]) -> k.State
     before = find_body(statement)
     if len(body) == len(before) and all(map(operator.is_, body, before)):
         return statement
-    match statement:
-        case k.For() | k.Halve():
-            return dataclasses.replace(statement, body=tuple(body))
-        case k.If(condition=condition):
-            return k.If(condition, tuple(body))
-        case _:
-            raise InternalError(f"a statement without a body: {type(statement).__name__}")
+    if isinstance(statement, k.If):
+        return k.If(statement.condition, tuple(body))
+    if not isinstance(statement, k.For | k.TreeLoop):
+        raise InternalError(f"a statement without a body: {type(statement).__name__}")
+    return dataclasses.replace(statement, body=tuple(body))
 
 
-def _local(expression: k.Expression) -> k.Local:
-    if not isinstance(expression, k.Local):
-        raise InternalError("a variable that is assigned was replaced by a value")
-    return expression
+def substitute(statement: k.Statement, old: k.Local, new: k.Expression) -> k.Statement:
+    """The same statement and all in it, with an expression for a local."""
+
+    def change(expression: k.Expression) -> k.Expression:
+        return new if expression == old else map_operands(expression, change)
+
+    changed = map_expressions(statement, change)
+    body = find_body(changed)
+    return replace_body(changed, [substitute(s, old, new) for s in body]) if body else changed

@@ -1,19 +1,20 @@
-"""The points of each pass of a kernel with reductions: few, long dimensions in memory's order.
+"""The points of each pass of a kernel: few, long dimensions in memory's order.
 
-Every pass runs over the dimensions the kernel keeps, which all passes share, and over inner ones of
-its own. Dimensions are ordered as the largest tensors lie in memory, and neighbours that every
-tensor walks as one are merged; no case is told from another by name. `N, C, H, W` folded to `C`
-becomes inner, kept, inner; rows become kept, inner; columns inner, kept.
+The order in which independent elements are computed is free. Every pass runs over the dimensions
+the kernel keeps, which all passes share, and over inner ones of its own. Dimensions are ordered as
+the largest tensors lie in memory, and neighbours that every tensor walks as one are merged; no case
+is told from another by name. `N, C, H, W` reduced to `C` becomes inner, kept, inner; rows become
+kept, inner; columns inner, kept.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.kernel.collapse import Walk
+from dmlc import ir
 from dmlc.kernel.element import Elements, Gather, View, find_moving
 
 
@@ -31,51 +32,96 @@ class Piece:
 class Space:
     """The dimensions of one pass, outermost first, and each view's strides along them."""
 
-    walk: Walk
-    kept: tuple[int, ...]
-    """The axes of the walk that are kept dimensions, in the order all passes have them."""
-    pieces: dict[int, Piece] = dataclasses.field(default_factory=dict[int, Piece])
+    extents: tuple[ir.Extent, ...]
+    strides: Mapping[View, tuple[int, ...]]
+    """In elements."""
+    parallel: tuple[int, ...]
+    """The axes that are parallel dimensions, in the order all passes have them."""
+    pieces: Mapping[int, Piece] = dataclasses.field(default_factory=dict[int, Piece])
     """Axes that are pieces of longer ones."""
+    packed: bool = False
+    """Whether there is one dimension, and every view either walks it element by element or stands
+    still: nothing but the number of elements depends on the tensors' sizes."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        return tuple([e for e in self.walk.sizes if isinstance(e, int)])
+        return tuple([e for e in self.extents if isinstance(e, int)])
 
     @property
     def inner(self) -> tuple[int, ...]:
         """The axes that are not kept, outermost first."""
-        return tuple(axis for axis in range(len(self.walk.sizes)) if axis not in self.kept)
+        return tuple(axis for axis in range(len(self.extents)) if axis not in self.parallel)
 
     @property
-    def kept_sizes(self) -> tuple[int, ...]:
+    def parallel_sizes(self) -> tuple[int, ...]:
         sizes = self.sizes
-        return tuple([sizes[axis] for axis in self.kept])
+        return tuple([sizes[axis] for axis in self.parallel])
 
     @property
     def inner_count(self) -> int:
         sizes = self.sizes
         return math.prod([sizes[axis] for axis in self.inner])
 
+    @property
+    def count(self) -> ir.Extent:
+        """The number of points."""
+        return self.extents[0] if len(self.extents) == 1 else math.prod(self.sizes)
 
-def arrange(passes: Sequence[Elements], kept: int, as_written: bool = False) -> tuple[Space, ...]:
-    """The spaces of passes over the same `kept` first dimensions: in the order of memory, or
+    def count_steps(self, view: View) -> int | None:
+        """The elements that a view comes by, those it stands still at counted once; None where
+        that is known at run time only."""
+        sizes = [n for n, step in zip(self.extents, self.strides[view], strict=True) if step]
+        known = [size for size in sizes if isinstance(size, int)]
+        return math.prod(known) if len(known) == len(sizes) else None
+
+
+def keep_all(elements: Elements) -> Space:
+    """The dimensions as they are, all of which are kept."""
+    strides = {view: view.strides for view in elements.views()}
+    return Space(elements.domain, strides, tuple(range(len(elements.domain))))
+
+
+def collapse(elements: Elements) -> Space:
+    """The fewest and longest dimensions for element-wise work. They are sorted by how the first
+    result lies in memory, and neighbours that every operand walks as one are merged."""
+    views = tuple(dict.fromkeys(elements.views()))
+    aligned = not any(view.offset for view in views)
+    if any(isinstance(e, str) for e in elements.domain):
+        return dataclasses.replace(keep_all(elements), packed=aligned)
+    sizes = [e for e in elements.domain if isinstance(e, int)]
+    if math.prod(sizes) <= 1:
+        # No step is ever taken, so any will do: the same as for every packed tensor.
+        return Space((math.prod(sizes),), dict.fromkeys(views, (1,)), (0,), packed=aligned)
+    first = elements.results[0][0]
+    order = [axis for axis, size in enumerate(sizes) if size > 1]
+    runs = _merge(sorted(order, key=lambda axis: -first.strides[axis]), sizes, views)
+    strides = {view: tuple(view.strides[run[-1]] for run in runs) for view in views}
+    lengths = tuple(math.prod(sizes[axis] for axis in run) for run in runs)
+    steady = len(runs) == 1 and all(steps[0] in (0, 1) for steps in strides.values())
+    return Space(lengths, strides, tuple(range(len(runs))), packed=steady and aligned)
+
+
+def arrange(
+    passes: Sequence[Elements], parallel: int, as_written: bool = False
+) -> tuple[Space, ...]:
+    """The spaces of passes over the same `parallel` first dimensions: in the order of memory, or
     `as_written`.
 
-    A pass that folds has an inner dimension, if need be one of a single point.
+    A reducing pass has an inner dimension, if need be one of a single point.
     """
     domains = [tuple(e for e in p.domain if isinstance(e, int)) for p in passes]
-    sizes = domains[0][:kept]
+    sizes = domains[0][:parallel]
     views = [_rank(p, domain) for p, domain in zip(passes, domains, strict=True)]
     sort = _keep_order if as_written else _sort
-    order = [axis for axis in sort(views[0], len(domains[0])) if axis < kept]
+    order = [axis for axis in sort(views[0], len(domains[0])) if axis < parallel]
     everyone = [view for ranked in views for view, _ in ranked]
     runs = _merge(order, sizes, everyone)
     spaces: list[Space] = []
     for made, ranked, domain in zip(passes, views, domains, strict=True):
         walk_order = sort(ranked, len(domain))
-        inner = [axis for axis in walk_order if axis >= kept]
+        inner = [axis for axis in walk_order if axis >= parallel]
         inner_runs = _merge(inner, domain, [view for view, _ in ranked])
-        if made.folds and not inner_runs:
+        if made.reductions and not inner_runs:
             inner_runs = [list[int]()]
         # A run stands where its innermost dimension does; its other ones lie right outside.
         place = {axis: number for number, axis in enumerate(walk_order)}
@@ -86,9 +132,8 @@ def arrange(passes: Sequence[Elements], kept: int, as_written: bool = False) -> 
             for view in dict.fromkeys(made.views())
         }
         lengths = tuple(math.prod(domain[axis] for axis in run) for run, _ in every)
-        position = {tuple(run): n for n, (run, is_kept) in enumerate(every) if is_kept}
-        walk = Walk(lengths, strides, packed=False)
-        spaces.append(Space(walk, tuple(position[tuple(run)] for run in runs)))
+        position = {tuple(run): n for n, (run, is_parallel) in enumerate(every) if is_parallel}
+        spaces.append(Space(lengths, strides, tuple(position[tuple(run)] for run in runs)))
     return tuple(spaces)
 
 
@@ -96,7 +141,7 @@ def arrange_rows(passes: Sequence[Elements], lead: int, apart: bool) -> tuple[Sp
     """The spaces of passes that share the `lead` first dimensions and walk the others in the
     order they are in, each by itself; so they do the last of the first ones, if it is `apart`."""
     sizes = tuple(e for e in passes[0].domain[:lead] if isinstance(e, int))
-    views = [v for p in passes for v in p.views() if not v.near]
+    views = [v for p in passes for v in p.views() if not v.local]
     runs = _merge(list(range(lead - apart)), sizes, views)
     if apart:
         runs.append([lead - 1])
@@ -109,20 +154,20 @@ def arrange_rows(passes: Sequence[Elements], lead: int, apart: bool) -> tuple[Sp
             for view in dict.fromkeys(made.views())
         }
         lengths = tuple(math.prod(domain[axis] for axis in run) for run in every)
-        spaces.append(Space(Walk(lengths, strides, packed=False), tuple(range(len(runs)))))
+        spaces.append(Space(lengths, strides, tuple(range(len(runs)))))
     return tuple(spaces)
 
 
 def cut(space: Space, axis: int, length: int) -> Space:
     """The space with an inner axis cut into pieces of `length`, whose number is the first of the
-    kept dimensions."""
+    parallel dimensions."""
     size = space.sizes[axis]
     pieces = -(-size // length)
-    strides = {v: (s[axis] * length, *s) for v, s in space.walk.strides.items()}
+    strides = {v: (s[axis] * length, *s) for v, s in space.strides.items()}
     sizes = list(space.sizes)
     sizes[axis] = length
-    walk = Walk((pieces, *sizes), strides, packed=False)
-    return Space(walk, (0, *(k + 1 for k in space.kept)), {axis + 1: Piece(0, length, size)})
+    parallel = (0, *(k + 1 for k in space.parallel))
+    return Space((pieces, *sizes), strides, parallel, {axis + 1: Piece(0, length, size)})
 
 
 Ranked: TypeAlias = list[tuple[View, tuple[int, ...]]]
@@ -132,7 +177,7 @@ Ranked: TypeAlias = list[tuple[View, tuple[int, ...]]]
 def _rank(elements: Elements, domain: tuple[int, ...]) -> Ranked:
     """What a pass walks through, the largest first; a result before what is as large."""
     steps = _find_steps(elements)
-    views = [v for v in elements.views() if not v.near]
+    views = [v for v in elements.views() if not v.local]
     stored = {view for view, _ in elements.results}
 
     def reach(view: View) -> tuple[int, bool]:

@@ -1,16 +1,19 @@
-"""When stores pass the caches by: where a kernel touches more memory than caches keep."""
+"""How much memory a kernel touches, and when its stores pass the caches by: where that is more than
+caches keep."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulators import Frame
-from dmlc.kernel.element import View
-from dmlc.kernel.emit import index, operate
+from dmlc.kernel.arithmetic import both, index, operate
+from dmlc.kernel.element import Gather, View
 from dmlc.kernel.phases import Phase
-from dmlc.scalars import OPERATIONS, DataType
+from dmlc.scalars import DataType
+from dmlc.transform.traffic import count_bytes
 
 CACHE_LINE = 64
 """Bytes."""
@@ -56,7 +59,7 @@ class Streaming:
             return Streams({})
         flags: dict[str, k.Expression] = {}
         for view in _list_streamed(phase):
-            strides = phase.space.walk.strides[view]
+            strides = phase.space.strides[view]
             if strides[-1] != 1 or any(s * view.dtype.bytes % CACHE_LINE for s in strides[:-1]):
                 continue
             aligned = operate("eq", k.Lead(view.tensor, CACHE_LINE), index(0))
@@ -73,18 +76,17 @@ class Streaming:
             return Streams({})
         least = index(self._least_count(phase, self.threshold))
         large = frame.name(body, "streaming", operate("ge", count, least))
-        first = k.Choose(large, k.Lead(views[0].tensor, CACHE_LINE), index(0), k.INDEX)
+        first = k.Select(large, k.Lead(views[0].tensor, CACHE_LINE), index(0), k.INDEX)
         lead = frame.name(body, "lead", first)
         flags: dict[str, k.Expression] = {views[0].tensor: large}
         for view in views[1:]:
             same = operate("eq", k.Lead(view.tensor, CACHE_LINE), lead)
-            both = k.Operate(OPERATIONS["and"], (large, same), k.BOOL)
-            flags[view.tensor] = frame.name(body, "streaming", both)
+            flags[view.tensor] = frame.name(body, "streaming", both(large, same))
         return Streams(flags, lead)
 
     def _least_count(self, phase: Phase, threshold: int) -> int:
         """The number of elements of a packed run from which on stores may pass the caches by."""
-        walked = {view.tensor for view, steps in phase.space.walk.strides.items() if any(steps)}
+        walked = {view.tensor for view, steps in phase.space.strides.items() if any(steps)}
         fixed = sum(b.bytes or 0 for b in self.buffers if b.name not in walked)
         each = sum(b.dtype.bytes for b in self.buffers if b.name in walked)
         return max(0, -(-(threshold - fixed) // each))
@@ -93,3 +95,32 @@ class Streaming:
 def _list_streamed(phase: Phase) -> Sequence[View]:
     """The results that may be streamed: a mask is a vector only once it is narrowed to bytes."""
     return [v for v, _ in phase.elements.results if v.dtype is not DataType.BOOL]
+
+
+def measure_footprint(function: ir.Function, passes: Iterable[Phase]) -> dict[str, int | None]:
+    """The bytes that passes touch of each tensor, by its name; None where a size is known at run
+    time only.
+
+    Each element of a view counts once. Several views of a tensor in one pass add up, to no more
+    than the tensor; the next pass is taken to come by the same elements, if it does not come by
+    more. What is read at computed positions may be all of a tensor.
+    """
+    tensors = function.tensors()
+    touched: dict[str, int | None] = {}
+    for phase in passes:
+        anywhere = {v.view for v in phase.elements.values if isinstance(v, Gather)}
+        own: dict[str, int | None] = {}
+        for view in phase.elements.buffers():
+            tensor = tensors.get(view.tensor)
+            whole = None if tensor is None else count_bytes(tensor)
+            count = phase.space.count_steps(view)
+            size = None if count is None else count * view.dtype.bytes
+            if view in anywhere and whole is not None:
+                size = whole
+            before = own.get(view.tensor, 0)
+            both = None if size is None or before is None else size + before
+            own[view.tensor] = both if both is None or whole is None else min(both, whole)
+        for name, size in own.items():
+            before = touched.get(name, 0)
+            touched[name] = None if size is None or before is None else max(size, before)
+    return touched

@@ -1,24 +1,39 @@
 """The values of a nest's phases, each written in the outermost loop in which all it depends on is
 known.
 
-The loops are the writer's (`lower`); what is asked here is where a view is, which values a scope is
+The loops are `loops`' business; what is asked here is where a view is, which values a scope is
 the first to know, under which conditions, and where what phases keep for others lies.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
+from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulators import Frame
+from dmlc.kernel.arithmetic import add, both, index, multiply
 from dmlc.kernel.element import View, list_joins, list_needed
-from dmlc.kernel.emit import Emitter, Position, add, find_guarded, index, multiply
-from dmlc.kernel.lanes import Lanes
-from dmlc.kernel.picked import spread_loads
-from dmlc.kernel.schedule.nest import Buffer, Dim, Into, Kind, Loop, Nest, Reduce, walk
-from dmlc.kernel.scope import Inside, Scope, both, find_levels, find_path, find_terms
+from dmlc.kernel.emit import Emitter, Position, find_levels
+from dmlc.kernel.schedule.nest import (
+    Buffer,
+    Dim,
+    Into,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Point,
+    Reduce,
+    Turns,
+    inside,
+    list_loops,
+    list_phases,
+    walk,
+)
+from dmlc.kernel.scope import Inside, Scope
 from dmlc.kernel.streaming import Streaming
+from dmlc.kernel.vectorize import Joint
 from dmlc.source import InternalError
 
 
@@ -35,10 +50,10 @@ class Values:
         self.counts: dict[Dim, k.Expression] = {}
         """The step that a loop around is at, of those whose steps have rows in buffers."""
         numbers = range(len(nest.phases))
-        self.terms = [find_terms(nest, number) for number in numbers]
+        self.terms = [_find_terms(nest, number) for number in numbers]
         """For each phase and view the dimensions it moves along, each with its stride."""
-        self._paths = [find_path(nest.body, number) for number in numbers]
-        self._levels = [find_levels(nest.dims[n], self._paths[n]) for n in numbers]
+        self._paths = [_find_path(nest.body, number) for number in numbers]
+        self._levels = [_find_levels(nest.dims[n], self._paths[n]) for n in numbers]
         self.serial = {n.phase for n in walk(nest.body) if isinstance(n, Reduce) and n.serial}
         """The phases that reduce their points in order."""
         self._emitters = [self.make_emitter(number, None) for number in numbers]
@@ -48,7 +63,7 @@ class Values:
         for buffer in self._nest.buffers:
             self._make_buffer(buffer)
 
-    def make_emitter(self, number: int, together: Lanes | None) -> Emitter:
+    def make_emitter(self, number: int, joint: Joint | None) -> Emitter:
         phase, path = self._nest.phases[number], self._paths[number]
         elements, levels, terms = phase.elements, self._levels[number], self.terms[number]
 
@@ -56,53 +71,48 @@ class Values:
             return max((levels[dim] for dim, _ in terms[view]), default=0)
 
         vectors = next((n.dim for n in path if isinstance(n, Loop) and n.kind is Kind.VECTOR), None)
-        guarded, tests = 0, self.tests(number)
+        tests, values = self.tests(number), find_levels(elements, depth)
         if tests:
+            # Reads that a guard protects come after all of its conditions.
             innermost = sum(isinstance(n, Loop) for n in path)
             outside = next(i for i, n in enumerate(path) if isinstance(n, Reduce))
             around = sum(isinstance(n, Loop) for n in path[:outside])
             least = innermost if elements.results else around + 1
-            guarded = find_guarded(elements, self._frame.names, depth, least)
+            guards = (values[f.guard] for f in elements.reductions if f.guard is not None)
+            values = find_levels(elements, depth, max([least, *guards]))
         return Emitter(
             elements,
             self._frame.names,
-            depth,
-            self._frame.near,
-            wide=lambda view: any(dim is vectors for dim, _ in terms[view]),
-            guarded=guarded,
-            apart=list_joins(elements) if tests else (),
-            spread={}
-            if together is None
-            else spread_loads(together.patterns[number], self._frame.let),
-            slants={} if together is None else together.slants[number],
-            fixed=() if together is None else together.fixed[number],
-            numbered=together is None,
+            values,
+            self._frame.local,
+            lambda view: any(dim is vectors for dim, _ in terms[view]),
+            list_joins(elements) if tests else (),
+            joint,
         )
 
     def tests(self, number: int) -> bool:
         """Whether the guard of a phase's reductions is tested before what it protects is read;
         otherwise it chooses what a point adds, as in vectors along the points."""
         phase = self._nest.phases[number]
-        if not phase.gathered or number in self.serial:
-            return bool(phase.gathered)
+        if not phase.accumulators or number in self.serial:
+            return bool(phase.accumulators)
         vectors = [n for n in self._paths[number] if isinstance(n, Loop) and n.kind is Kind.VECTOR]
         return phase.tests_guard and not vectors
 
     def position(self, number: int, scope: Scope, *, partly: bool = False) -> Position:
         """Where views of a phase are; `partly` where not all dimensions are settled yet that they
         move along."""
-        terms = self.terms[number]
-        based, bases = scope.bases.get(number, (frozenset[Dim](), {}))
+        terms, progress = self.terms[number], scope.progress(number)
 
         def position(view: View) -> k.Expression:
-            if view.near and not self._is_linear(view.tensor):
+            if view.local and not self._is_linear(view.tensor):
                 buffer = self._named.get(view.tensor)
                 own = buffer is None or buffer.dim is self._nest.block
                 return scope.output if own or buffer is None else scope.known[buffer.dim]
             if not partly and not all(dim in scope.known for dim, _ in terms[view]):
                 raise InternalError(f"'{view.tensor}' is looked for where no point is settled")
-            base = bases.get(view)
-            known = scope.known if base is None else scope.known.keys() - based
+            base = progress.bases.get(view)
+            known = scope.known if base is None else scope.known.keys() - progress.based
             steps = [multiply(scope.known[d], s) for d, s in terms[view] if d in known]
             return add(*steps, index(view.offset)) if base is None else add(base, *steps)
 
@@ -113,37 +123,32 @@ class Values:
         return name in self._named and self._named[name].linear
 
     def emitter(self, number: int, scope: Scope) -> Emitter:
-        return scope.emitters.get(number, self._emitters[number])
+        return scope.progress(number).emitter or self._emitters[number]
 
     def open(self, number: int, scope: Scope, within: Inside) -> list[k.Statement]:
         """The values of a phase that are known by now and not written yet, and what is inside:
         under the conditions that are known by now, too."""
-        level = scope.opened.get(number, -1) + 1
+        progress = scope.progress(number)
+        level = progress.opened + 1
         if level > scope.depth:
             return self._open_streams(number, scope, within)
         emitter = self.emitter(number, scope)
-        pending = scope.conditions.get(number, ())
-        here = [c for c in pending if emitter.level(c) == level]
-        left = tuple(c for c in pending if c not in here)
-        further = dataclasses.replace(
-            scope,
-            opened={**scope.opened, number: level},
-            conditions={**scope.conditions, number: left},
-        )
+        here = [c for c in progress.conditions if emitter.level(c) == level]
+        left = tuple(c for c in progress.conditions if c not in here)
+        further = scope.note(number, opened=level, conditions=left)
         emitter.forget(level)
         return self.enter(number, level, scope, here, lambda: self.open(number, further, within))
 
     def _open_streams(self, number: int, scope: Scope, within: Inside) -> list[k.Statement]:
         """Settles which results pass the caches by, once."""
-        if number not in self._nest.streams or number in scope.streams:
+        if number not in self._nest.streams or scope.progress(number).streams is not None:
             return within(scope)
         body: list[k.Statement] = []
         sizes = [dim.size for dim in self._nest.dims[number] if isinstance(dim.size, k.Scalar)]
         count = sizes[0] if sizes else None
         phase = self._nest.phases[number]
         streams = self._streaming.open(phase, count, self._frame, body)
-        scope = dataclasses.replace(scope, streams={**scope.streams, number: streams})
-        return body + within(scope)
+        return body + within(scope.note(number, streams=streams))
 
     def enter(
         self,
@@ -184,9 +189,9 @@ class Values:
 
         def read(place: k.Expression, lanes: int) -> k.Expression:
             kind = k.Type(buffer.dtype, lanes)
-            return k.Element(array.name, self._place(buffer, place), kind)
+            return k.LoadLocal(array.name, self._place(buffer, place), kind)
 
-        self._frame.near[buffer.name] = read
+        self._frame.local[buffer.name] = read
 
     def _place(self, buffer: Buffer, place: k.Expression) -> k.Expression:
         """Where in its array an element of a buffer's row is."""
@@ -200,4 +205,62 @@ class Values:
         """Puts a value into a buffer."""
         point = scope.output if into.dim is self._nest.block else scope.known[into.dim]
         place = add(multiply(point, into.step), index(into.offset))
-        return k.Put(self.arrays[into.buffer], self._place(into.buffer, place), value)
+        return k.StoreLocal(self.arrays[into.buffer], self._place(into.buffer, place), value)
+
+
+def _find_path(nodes: Sequence[Node], number: int) -> tuple[Node, ...]:
+    """The nodes around a phase's point, outermost first."""
+    for node in nodes:
+        if isinstance(node, Point):
+            if node.phase == number:
+                return (node,)
+            continue
+        found = _find_path(inside(node), number)
+        if found:
+            return (node, *found)
+    return ()
+
+
+def _find_levels(dims: Sequence[Dim], path: Sequence[Node]) -> dict[Dim, int]:
+    """How many loops are around where a point of each dimension is settled."""
+    levels = dict.fromkeys(dims, 0)
+
+    def settle(dim: Dim, level: int) -> None:
+        levels[dim] = max(level, levels.get(dim, 0))
+        for part, _ in dim.parts:
+            settle(part, level)
+
+    around = 0
+    for node in path:
+        if isinstance(node, Loop):
+            around += 1
+            settle(node.dim, around)
+        elif isinstance(node, Turns):
+            settle(node.turn, around)
+    return levels
+
+
+def _find_terms(nest: Nest, number: int) -> dict[View, tuple[tuple[Dim, int], ...]]:
+    """For each view of a phase the dimensions it moves along, each with its stride. Along merged
+    dimensions that it walks as one it moves along these."""
+    phase, dims = nest.phases[number], nest.dims[number]
+    merged = dict.fromkeys(
+        n.dim
+        for n in walk(nest.body)
+        if isinstance(n, Loop) and len(n.dim.parts) > 1 and number in list_phases(n)
+    )
+    terms: dict[View, tuple[tuple[Dim, int], ...]] = {}
+    for view, strides in phase.space.strides.items():
+        steps = {dim: step for dim, step in zip(dims, strides, strict=True) if step}
+        for whole in merged:
+            parts = [part for part, _ in whole.parts]
+            if any(step != 1 for _, step in whole.parts) or not set(parts) <= set(dims):
+                continue
+            if any(list_loops(nest.body, part) for part in parts):
+                continue
+            sizes = tuple(p.size for p in parts if isinstance(p.size, int))
+            own = tuple(steps.get(part, 0) for part in parts)
+            if own == ir.packed_strides(sizes) and not view.local:
+                steps = {d: s for d, s in steps.items() if d not in parts} | {whole: 1}
+        terms[view] = tuple(steps.items())
+    return terms

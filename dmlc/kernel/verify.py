@@ -7,7 +7,6 @@ work items or a position that depends on elements, `interpret` finds.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NoReturn
@@ -18,8 +17,8 @@ import numpy.typing as npt
 from dmlc.kernel import nodes as k
 from dmlc.kernel.bounds import find_outside
 from dmlc.kernel.print import print_statement, show_type
-from dmlc.kernel.rewrite import find_body, list_expressions, list_operands
-from dmlc.scalars import DataType
+from dmlc.kernel.rewrite import NUMBER, find_body, list_expressions, list_operands
+from dmlc.scalars import DataType, is_float32
 from dmlc.source import InternalError
 
 
@@ -44,6 +43,9 @@ def _limits(dtype: npt.DTypeLike) -> tuple[int, int]:
 _LIMITS = {dtype: _limits(dtype.dtype) for dtype in DataType if dtype.is_integer}
 """The least and the largest integer of each type."""
 
+_ITEM = f"{NUMBER}item"
+"""Among the names of locals it stands for what differs between items by itself."""
+
 
 class _Verifier:
     def __init__(self, kernel: k.Kernel, step: str, is_named: bool) -> None:
@@ -58,13 +60,14 @@ class _Verifier:
         """The locals in sight."""
         self._variables: set[str] = set()
         """Those of them that may be assigned."""
-        self._varying: set[str] = set()
-        """Those of them that may differ between the items of a group."""
-        self._differs = kernel.launch.group_size > 1 and _has_barrier(kernel.body)
-        """Whether it matters that items of a group may have different values."""
+        self._sources: set[str] = set()
+        """What the expressions of the statement at hand depend on: locals, and `_ITEM`."""
+        self._depends: dict[int, set[str]] = {}
+        """The same of each statement, by its identity."""
+        self._varying: set[str] = {_ITEM}
+        """What may differ between the items of a group."""
         self._statement: k.Statement | None = None
-        signed = "i" if kernel.index_signed else "u"
-        self._limits = {**_LIMITS, DataType.INDEX: _limits(f"{signed}{kernel.index_bits // 8}")}
+        self._limits = {**_LIMITS, DataType.INDEX: kernel.index_limits}
 
     def run(self, sizes: Mapping[str, int]) -> None:
         kernel = self._kernel
@@ -77,9 +80,9 @@ class _Verifier:
         for array in kernel.arrays:
             if array.size < 1:
                 self._fail(f"array '{array.name}' has {array.size} elements")
-        if self._differs:
-            self._find_varying(kernel.body)
-        self._check_statements(kernel.body, varies=False)
+        self._check_statements(kernel.body)
+        if launch.group_size > 1 and _has_barrier(kernel.body):
+            self._check_barriers(kernel.body)
         if not self._is_named:
             return
         arrays = {a.name: a.size for a in kernel.arrays}
@@ -89,9 +92,10 @@ class _Verifier:
 
     # What differs between items ------------------------------------------------------------
 
-    def _find_varying(self, statements: Sequence[k.Statement]) -> None:
-        """Notes the locals that may differ between items; what is assigned later in a loop counts
-        where it is read earlier, so that this goes on until nothing is added."""
+    def _check_barriers(self, statements: Sequence[k.Statement]) -> None:
+        """Notes the locals that may differ between items, and fails where a barrier hangs on them;
+        what is assigned later in a loop counts where it is read earlier, so that this goes on until
+        nothing is added."""
         before = -1
         while before != len(self._varying):
             before = len(self._varying)
@@ -100,56 +104,47 @@ class _Verifier:
     def _note_varying(self, statements: Sequence[k.Statement], *, varies: bool) -> None:
         for statement in statements:
             match statement:
-                case k.Let(local=local, value=value) | k.Variable(local=local, value=value):
-                    if self._varies(value):
+                case k.Let(local=local) | k.Variable(local=local):
+                    if self._varies(statement):
                         self._varying.add(local.name)
-                case k.Assign(local=local, value=value):
-                    if varies or self._varies(value):
+                case k.Assign(local=local):
+                    if varies or self._varies(statement):
                         self._varying.add(local.name)
-                case k.PutHalf(word=word):
+                case k.InsertHalf(word=word):
                     self._varying.add(word.name)
-                case k.For(variable=variable, start=start, stop=stop, body=body):
-                    inside = varies or self._varies(start) or self._varies(stop)
+                case k.For(variable=variable, body=body):
+                    inside = varies or self._varies(statement)
                     if inside:
                         self._varying.add(variable.name)
                     self._note_varying(body, varies=inside)
-                case k.Halve(body=body):
+                case k.TreeLoop(body=body):
                     self._note_varying(body, varies=varies)
-                case k.If(condition=condition, then=then):
-                    self._note_varying(then, varies=varies or self._varies(condition))
-                case k.Put() | k.Store() | k.StoreWord() | k.Prefetch() | k.Barrier():
+                case k.If(then=then):
+                    self._note_varying(then, varies=varies or self._varies(statement))
+                case k.Barrier():
+                    if varies:
+                        self._statement = statement
+                        self._fail("a barrier stands where items of a group go different ways")
+                case k.StoreLocal() | k.Store() | k.StoreWord() | k.Prefetch():
                     pass
 
-    def _varies(self, expression: k.Expression) -> bool:
-        """Whether items of a group may have different values of it, and that matters."""
-        if not self._differs:
-            return False
-        match expression:
-            case k.Literal() | k.Scalar() | k.Numbers() | k.Lead():
-                return False
-            case k.Position(geometry=geometry):
-                return geometry is k.Geometry.LANE
-            case k.Local(name=name):
-                return name in self._varying
-            case k.Load(buffer=buffer) if self._buffers[buffer].access is not k.Access.READ:
-                return True  # Another item may have written it by now.
-            case k.Element(array=array) if not self._arrays[array].shared:
-                return True
-            case _:
-                return any(map(self._varies, list_operands(expression)))
+    def _varies(self, statement: k.Statement) -> bool:
+        """Whether items of a group may have different values of a statement's expressions."""
+        return not self._depends[id(statement)].isdisjoint(self._varying)
 
     # Statements ---------------------------------------------------------------------------
 
-    def _check_statements(self, statements: Sequence[k.Statement], *, varies: bool) -> None:
+    def _check_statements(self, statements: Sequence[k.Statement]) -> None:
         outside = dict(self._known)
         for statement in statements:
             self._statement = statement
+            self._depends[id(statement)] = self._sources = set()
             for expression in list_expressions(statement):
                 self._check(expression)
-            self._check_statement(statement, varies)
+            self._check_statement(statement)
         self._known = outside
 
-    def _check_statement(self, statement: k.Statement, varies: bool) -> None:
+    def _check_statement(self, statement: k.Statement) -> None:
         match statement:
             case k.Let(local=local, value=value) | k.Variable(local=local, value=value):
                 self._expect(value, local.type)
@@ -158,7 +153,7 @@ class _Verifier:
                 if local.name not in self._variables:
                     self._fail(f"'{local.name}' is assigned, and is no variable")
                 self._expect(value, local.type)
-            case k.Put(array=array, index=index, value=value):
+            case k.StoreLocal(array=array, index=index, value=value):
                 self._expect(index, k.INDEX)
                 self._expect(value, k.Type(self._array(array).dtype, value.type.lanes))
             case k.Store(buffer=buffer, index=index, value=value, streaming=streaming):
@@ -171,7 +166,7 @@ class _Verifier:
             case k.Prefetch(buffer=buffer, index=index):
                 self._buffer(buffer, written=False)
                 self._expect(index, k.INDEX)
-            case k.PutHalf(word=word, buffer=buffer, half=half, value=value):
+            case k.InsertHalf(word=word, buffer=buffer, half=half, value=value):
                 stored = self._buffer(buffer, written=True)
                 if stored.dtype.bytes != 2 or word.name not in self._variables:
                     self._fail("half a word is put where no word is made")
@@ -183,27 +178,25 @@ class _Verifier:
                 self._expect(index, k.INDEX)
                 self._expect(word, k.Type(DataType.UINT32))
             case k.Barrier():
-                if varies:
-                    self._fail("a barrier stands where items of a group go different ways")
+                pass
             case k.If(condition=condition, then=then):
                 self._expect(condition, k.BOOL)
-                self._check_statements(then, varies=varies or self._varies(condition))
+                self._check_statements(then)
             case k.For(variable=variable, start=start, stop=stop, body=body):
                 self._expect(start, k.INDEX)
                 self._expect(stop, k.INDEX)
                 if statement.step < 1 or (statement.backwards and statement.step != 1):
                     self._fail(f"a loop steps by {statement.step}")
-                apart = self._varies(start) or self._varies(stop)
-                self._check_loop(variable, body, varies or apart)
-            case k.Halve(variable=variable, body=body):
-                self._check_loop(variable, body, varies)
+                self._check_loop(variable, body)
+            case k.TreeLoop(variable=variable, body=body):
+                self._check_loop(variable, body)
 
-    def _check_loop(self, variable: k.Local, body: Sequence[k.Statement], varies: bool) -> None:
+    def _check_loop(self, variable: k.Local, body: Sequence[k.Statement]) -> None:
         if variable.type != k.INDEX:
             self._fail(f"a loop counts in {show_type(variable.type)}")
         outside = dict(self._known)
         self._define(variable, assignable=False)
-        self._check_statements(body, varies=varies)
+        self._check_statements(body)
         self._known = outside
 
     def _define(self, local: k.Local, *, assignable: bool) -> None:
@@ -248,31 +241,39 @@ class _Verifier:
                     self._expect(operand, first)
                 if len(operands) != operation.arity or not operation.operands.accept(first.dtype):
                     self._fail(f"{operation.name} of {len(operands)} {show_type(first)}")
-                result = operation.result_type(first.dtype)
-                self._agree(expression, k.Type(result, first.lanes))
+                self._agree(expression, operation.result_type(first.dtype), first.lanes)
             case k.Local(name=name):
-                if self._known.get(name) != made:
+                self._sources.add(name)
+                known = self._known.get(name)
+                if known is not made and known != made:
                     self._fail(f"'{name}' is no {show_type(made)} in sight")
             case k.Scalar(name=name):
                 if self._scalars.get(name) != made:
                     self._fail(f"the kernel is given no {show_type(made)} '{name}'")
             case k.Literal(value=value):
                 self._check_literal(made.dtype, value)
-            case k.Position():
-                self._agree(expression, k.INDEX)
+            case k.Position(geometry=geometry):
+                if geometry is k.Geometry.LANE:
+                    self._sources.add(_ITEM)
+                self._agree(expression, DataType.INDEX)
             case k.Lead(buffer=buffer):
                 if buffer not in self._buffers:
                     self._fail(f"there is no buffer '{buffer}'")
-                self._agree(expression, k.INDEX)
+                self._agree(expression, DataType.INDEX)
             case k.Load(buffer=buffer, index=index):
                 self._expect(index, k.INDEX)
                 read = self._buffer(buffer, written=False)
-                self._agree(expression, k.Type(read.dtype.compute, made.lanes))
+                if read.access is not k.Access.READ:
+                    self._sources.add(_ITEM)  # Another item may have written it by now.
+                self._agree(expression, read.dtype.compute, made.lanes)
                 self._check_vector(read, made)
-            case k.Element(array=array, index=index):
+            case k.LoadLocal(array=name, index=index):
                 self._expect(index, k.INDEX)
-                self._agree(expression, k.Type(self._array(array).dtype, made.lanes))
-            case k.Choose(condition=condition, then=then, otherwise=otherwise):
+                array = self._array(name)
+                if not array.shared:
+                    self._sources.add(_ITEM)
+                self._agree(expression, array.dtype, made.lanes)
+            case k.Select(condition=condition, then=then, otherwise=otherwise):
                 self._expect(then, made)
                 self._expect(otherwise, made)
                 if condition.type not in (k.BOOL, k.Type(DataType.BOOL, made.lanes)):
@@ -295,16 +296,14 @@ class _Verifier:
                     self._check_literal(made.dtype, value)
             case k.Shuffle(first=first, second=second, lanes=lanes):
                 self._expect(second, first.type)
-                self._agree(expression, k.Type(first.type.dtype, len(lanes)))
+                self._agree(expression, first.type.dtype, len(lanes))
                 if not all(0 <= lane < 2 * first.type.lanes for lane in lanes):
                     self._fail(f"a shuffle of lanes {lanes} of two {show_type(first.type)}")
 
     def _check_literal(self, dtype: DataType, value: bool | int | float) -> None:
-        if dtype is DataType.FLOAT32 and not math.isnan(value):
-            # What is none is rounded by some output languages, and not by others.
-            with np.errstate(over="ignore"):
-                if float(np.float32(value)) != value:
-                    self._fail(f"{value} is no f32")
+        # What is no f32 is rounded by some output languages, and not by others.
+        if dtype is DataType.FLOAT32 and not is_float32(value):
+            self._fail(f"{value} is no f32")
         if dtype.is_float or dtype is DataType.BOOL:
             return
         least, most = self._limits[dtype]
@@ -316,10 +315,12 @@ class _Verifier:
         if expression.type is not type and expression.type != type:
             self._fail(f"{show_type(expression.type)} stands where {show_type(type)} must")
 
-    def _agree(self, expression: k.Expression, type: k.Type) -> None:
+    def _agree(self, expression: k.Expression, dtype: DataType, lanes: int = 1) -> None:
         """What an expression says of itself is what its parts make it."""
-        if expression.type != type:
-            self._fail(f"a value of {show_type(type)} calls itself {show_type(expression.type)}")
+        own = expression.type
+        if own.dtype is not dtype or own.lanes != lanes:
+            made = show_type(k.Type(dtype, lanes))
+            self._fail(f"a value of {made} calls itself {show_type(own)}")
 
     def _fail(self, what: str) -> NoReturn:
         raise InternalError(

@@ -213,21 +213,18 @@ class Builder:
 
     def make_indexed_assignment(self, children: list[_Node], span: Span) -> syntax.Assignment:
         name, items, value = children
-        indices: list[syntax.Expression] = []
-        extents: list[syntax.Expression | None] = []
-        for variable, pack, extent, place in items:
-            if not isinstance(variable, syntax.Reference):
-                self.fail("expected the name of an index variable here", place)
-            end = place.end
-            if extent is not None:
-                dots = place.source.text.find("...", variable.span.end) + 3
-                end = dots if pack else variable.span.end
-            whole = Span(place.source, place.start, end)
-            indices.append(self.plain((variable, pack, None, whole)))
-            extents.append(extent)
-        return syntax.Assignment(name, tuple(indices), value, tuple(extents), span=span)
+        bindings = tuple(self.binding(item) for item in items)
+        return syntax.Assignment(name, bindings, value, span=span)
 
-    # Graphs -------------------------------------------------------------------------------
+    def binding(self, item: _Node, in_reduction: bool = False) -> syntax.Binding:
+        variable, pack, extent, place = item
+        if not isinstance(variable, syntax.Reference) or (in_reduction and extent is None):
+            wanted = "a binding such as 'k : 3'"
+            if not in_reduction:
+                wanted = "the name of an index variable"
+            self.fail(f"expected {wanted} here", place)
+        name = syntax.Name(getattr(variable, "name", ""), span=variable.span)
+        return syntax.Binding(name, pack, extent, span=place)
 
     # Expressions --------------------------------------------------------------------------
 
@@ -283,19 +280,13 @@ class Builder:
         if condition is None and all(extent is None for _, _, extent, _ in items):
             return self.index(base, items, None, span)
         self.bound = True
-        bindings: list[syntax.Binding] = []
-        for value, pack, extent, place in items:
-            if not isinstance(value, syntax.Reference) or extent is None:
-                self.fail("expected a binding such as 'k : 3' here", place)
-                continue
-            name = syntax.Name(value.name, span=value.span)
-            bindings.append(syntax.Binding(name, pack, extent, span=place))
+        bindings = tuple(self.binding(item, True) for item in items)
         if not isinstance(base, syntax.Reference):
             self.fail("expected the name of a reduction before '['", span)
             base = syntax.Reference("sum", span=span)
         inside = [*(b.extent for b in bindings), condition]
         depth = 1 + max(self.depth_of(part) for part in inside)
-        return _Bindings(base, tuple(bindings), condition, depth, span)
+        return _Bindings(base, bindings, condition, depth, span)
 
     def index(self, base: _Node, items: list[_Node], otherwise: _Node, span: Span) -> syntax.Index:
         indices = tuple(self.plain(item) for item in items)

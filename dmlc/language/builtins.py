@@ -12,7 +12,7 @@ import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from dmlc.language.arrays import axes_array, invert_order, list_range, other_axes, whole_sizes
 from dmlc.language.kinds import BOOL, NUMBER, NUMBERS, TYPE, Form, Kind, What
@@ -43,10 +43,6 @@ class Evaluation(Protocol):
     def convert(self, value: Value, to: DataType, span: Span) -> Value: ...
 
     def is_present(self, tensor: str) -> bool: ...
-
-    def entries(self, value: Value) -> Sequence[Value] | None:
-        """The entries of an array; None for one value."""
-        ...
 
     def flatten(self, places: Value, sizes: tuple[int, ...], span: Span) -> Value: ...
 
@@ -231,10 +227,10 @@ def _array(
 
 
 def _length(on: Evaluation, given: Given) -> Value:
-    found = on.entries(given.values[0])
-    if found is None:
+    value = given.values[0]
+    if not isinstance(value, tuple):
         raise DmlcError("'length' takes an array", given.spans[0])
-    return len(found)
+    return len(cast("tuple[Value, ...]", value))
 
 
 def _other_axes(on: Evaluation, given: Given) -> Value:

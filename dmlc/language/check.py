@@ -12,9 +12,9 @@ from types import MappingProxyType
 from dmlc.language import syntax
 from dmlc.language.builtins import BUILT_IN
 from dmlc.language.check_expressions import ExpressionChecker
-from dmlc.language.check_functions import find_recursion, order_by_calls
+from dmlc.language.check_functions import order_functions
 from dmlc.language.check_graph import Operators, check_graph
-from dmlc.language.check_operator import Surroundings, check_operator, qualify
+from dmlc.language.check_operator import check_operator
 from dmlc.language.definitions import (
     EnumDefinition,
     FunctionDefinition,
@@ -22,9 +22,10 @@ from dmlc.language.definitions import (
     Library,
     ModuleDefinition,
     OperatorDefinition,
+    qualify,
 )
 from dmlc.language.imports import Loaded, load_file, load_text
-from dmlc.language.kinds import Kind, Names
+from dmlc.language.kinds import Names
 from dmlc.language.parse import MAX_ERRORS
 from dmlc.language.walk import expressions_of, names_read
 from dmlc.source import Diagnostic, DmlcError, Span
@@ -87,13 +88,11 @@ class _Checker:
         self.diagnostics: list[Diagnostic] = _Mistakes()
         self.warnings: list[Diagnostic] = []
         self.enums: dict[str, EnumDefinition] = {}
-        self.functions: dict[str, FunctionDefinition] = {}
-        self.results: dict[str, Kind] = {}
         self.operators: dict[str, OperatorDefinition] = {}
         self.graphs: dict[str, GraphDefinition] = {}
         self.places: dict[str, Span] = {}
-        names = Names(enums=self.enums, functions=self.functions, results=self.results)
-        self.checker = ExpressionChecker(names, self.diagnostics)
+        self.names = Names(self.enums, {}, {})
+        self.checker = ExpressionChecker(self.names, self.diagnostics)
 
     def check(self, file: syntax.File) -> None:
         module = None if file.module is None else file.module.text
@@ -107,8 +106,8 @@ class _Checker:
         own: list[OperatorDefinition] = []
         for operator in operators:
             self.declare("operator or graph", operator.name, qualify(module, operator.name.text))
-            around = Surroundings(module, dict(self.enums), dict(self.functions), self.results)
-            made = check_operator(operator, around, self.diagnostics)
+            names = self.copy_names()
+            made = check_operator(operator, module, names, self.diagnostics)
             self.operators[made.name] = made
             self.warn_unread(made)
             own.append(made)
@@ -118,16 +117,16 @@ class _Checker:
         for graph in graphs:
             name = qualify(module, graph.name.text)
             self.declare("operator or graph", graph.name, name)
-            names = Names(enums=dict(self.enums), functions=dict(self.functions), elements=True)
-            names.results.update(self.results)
+            names = self.copy_names(elements=True)
             called = check_graph(graph, names, known, self.diagnostics, self.warnings)
             self.graphs[name] = GraphDefinition(
-                name,
-                graph,
-                MappingProxyType(called),
-                MappingProxyType(dict(self.functions)),
-                MappingProxyType(dict(self.enums)),
+                name, graph, MappingProxyType(called), names.functions, names.enums
             )
+
+    def copy_names(self, *, elements: bool = False) -> Names:
+        """What is declared by now, for one operator or graph."""
+        names = self.names
+        return Names(dict(self.enums), names.functions, names.results, elements=elements)
 
     def declare(self, what: str, name: syntax.Name, qualified: str) -> None:
         named = syntax.Name(f"{what} {qualified}", span=name.span)
@@ -163,11 +162,11 @@ class _Checker:
             if name.text in BUILT_IN:
                 self.checker.fail(f"'{name.text}' is a function of the language", name.span)
             first.setdefault(name.text, function)
-            self.functions.setdefault(name.text, FunctionDefinition.of(function))
-        recursive = find_recursion(list(first.values()), self.diagnostics)
-        for function in order_by_calls(list(first.values())):
+            self.names.functions.setdefault(name.text, FunctionDefinition.of(function))
+        ordered, recursive = order_functions(list(first.values()), self.diagnostics)
+        for function in ordered:
             name = function.name.text
-            self.results[name] = self.checker.check_function(function, name in recursive)
+            self.names.results[name] = self.checker.check_function(function, name in recursive)
 
     def warn_unread(self, operator: OperatorDefinition) -> None:
         """Warns of locals that nothing reads: most often a slip of the pen."""
@@ -195,7 +194,7 @@ class _Checker:
             self.checker.hold_once(tensor, seen, message, "it is named here first")
             if target is None:
                 continue
-            inputs = [t.name for t in target.levels[-1].tensors if not t.output]
+            inputs = [t.name for t in target.newest.tensors if not t.output]
             if tensor.text not in inputs:
                 what = f"input of {target.name}"
                 self.checker.fail_unknown(what, tensor.text, inputs, tensor.span)

@@ -102,10 +102,10 @@ class Calls:
     def _own_kind(self, call: syntax.Call, name: str, kinds: Sequence[Kind], place: Place) -> Kind:
         """What a function of the file gives of arguments of these kinds."""
         form, ranks = self._checking.combine(kinds, place, call.span)
-        result = self._checking.names.results.get(name, UNKNOWN)
+        result = self._checking.per_axis(self._checking.names.results.get(name, UNKNOWN), place)
         if result.form is Form.ARRAY:
             form = Form.ARRAY
-        elif result.form is Form.UNKNOWN and form is Form.SCALAR and not place.in_pack:
+        elif result.form is Form.UNKNOWN and form is Form.SCALAR and place.pack is None:
             form = Form.UNKNOWN  # It may give an array.
         elif form is Form.ARRAY or result.form is Form.TENSOR:
             form = Form.UNKNOWN

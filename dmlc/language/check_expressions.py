@@ -6,12 +6,11 @@ Nothing is computed and nothing about sizes or data types is decided here; bindi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dmlc.language import syntax
 from dmlc.language.builtins import (
     ARRAY_FACTS,
-    ARRAY_FUNCTIONS,
     FACTS,
     FUNCTIONS,
     REDUCTIONS,
@@ -19,11 +18,10 @@ from dmlc.language.builtins import (
     Builtin,
 )
 from dmlc.language.check_calls import FOLDS, Calls
-from dmlc.language.check_kinds import Checking, Place, show_ranks
+from dmlc.language.check_kinds import Checking, Expansion, Place, show_ranks
 from dmlc.language.kinds import (
     BOOL,
     NUMBER,
-    NUMBERS,
     PACK,
     STRING,
     TYPE,
@@ -36,7 +34,6 @@ from dmlc.language.kinds import (
     tensor_kind,
 )
 from dmlc.language.limits import TOO_DEEP_CURE
-from dmlc.language.walk import subexpressions
 from dmlc.scalars import data_type_names, find_data_type
 from dmlc.source import Diagnostic, Note, Span, counted
 
@@ -111,7 +108,7 @@ class ExpressionChecker(Checking):
             case syntax.Ternary():
                 return self._ternary(expression, place, expected)
             case syntax.Pack():
-                self.visit(expression.operand, place.within_pack())
+                self.expand(expression, place)
                 message = "'...' stands in an index, an array or a fold, and this is neither"
                 return self.fail(message, expression.span, f"what folds a pack: {FOLDS}")
 
@@ -168,10 +165,9 @@ class ExpressionChecker(Checking):
 
     def _variable(self, expression: syntax.Reference, place: Place) -> Kind:
         kind = place.variables[expression.name]
-        if not kind.pack:
-            return kind
-        form = Form.SCALAR if place.in_pack else Form.ARRAY
-        return dataclasses.replace(kind, form=form, pack=False)
+        if kind.pack:
+            kind = dataclasses.replace(kind, form=Form.ARRAY, pack=False)
+        return kind if place.pack is None else self.per_axis(kind, place)
 
     def _tensor(self, expression: syntax.Reference) -> Kind:
         tensor = self.names.tensors[expression.name]
@@ -267,7 +263,7 @@ class ExpressionChecker(Checking):
                 return self.fail("an array takes one index", expression.span)
             if expression.otherwise is not None:
                 self.fail("'else' belongs to a read of a tensor, not of an array", expression.span)
-            picked = Form.SCALAR if place.in_pack else indices[0].form
+            picked = Form.SCALAR if place.pack is not None else indices[0].form
             return dataclasses.replace(kind, form=picked)
         ranks = kind.ranks if kind.form is Form.TENSOR and not packs else None
         if ranks is not None and count not in ranks:
@@ -296,56 +292,19 @@ class ExpressionChecker(Checking):
         return self.expect_number(kind, "an index", index.span)
 
     def expand(self, pack: syntax.Pack, place: Place) -> Kind:
-        known = any(self._may_be_array(part, place) for part in subexpressions(pack.operand))
-        kind = self.visit(pack.operand, place.within_pack())
-        if not known:
+        expansion = Expansion()
+        kind = self.visit(pack.operand, dataclasses.replace(place, pack=expansion))
+        if not expansion.met and not kind.is_unknown:
             return self.fail(
                 "'...' expands a pack, and there is none in this expression", pack.span
             )
         return kind
 
-    def _may_be_array(self, part: syntax.Expression, place: Place) -> bool:
-        match part:
-            case syntax.Array():
-                return True
-            case syntax.Member(member=syntax.Name(text=name)) if name in FACTS:
-                return FACTS[name].gives is NUMBERS
-            case syntax.Call(function=syntax.Reference(name=name)):
-                return name in ARRAY_FUNCTIONS or name in self.names.functions
-            case syntax.Reference(name=name):
-                kind = place.variables.get(name, self.names.locals.get(name))
-                if kind is not None:
-                    open_form = kind.form in (Form.ARRAY, Form.UNKNOWN)
-                    return kind.pack or place.in_function or open_form
-                if name in self.names.attributes:
-                    return self.names.attributes[name].is_array
-                return self.names.dimensions.get(name) == NUMBERS
-            case _:
-                return False
-
     def _reduce(self, expression: syntax.Reduce, place: Place) -> Kind:
         name = expression.combiner
         if name.text not in REDUCTIONS:
             self.fail_unknown("reduction", name.text, REDUCTIONS, name.span)
-        variables = dict(place.variables)
-        bound: dict[str, Span] = {}
-        for binding in expression.bindings:
-            variable = binding.variable
-            message = f"'{variable.text}' is bound twice in this reduction"
-            self.hold_once(variable, bound, message, "it is bound here first")
-            around = place.outside_pack() if binding.pack else place
-            extent = self.visit(binding.extent, around)
-            self.expect_number(extent, "the extent of a reduction", binding.extent.span)
-            if extent.form is Form.ARRAY and not binding.pack:
-                self.fail(
-                    f"'{variable.text}' runs over an array of sizes: write "
-                    f"'{variable.text}... : {binding.extent.span.text}'",
-                    binding.span,
-                )
-            if extent.form is Form.SCALAR and binding.pack and not extent.is_unknown:
-                message = f"'{variable.text}...' needs one extent per axis, and this is one value"
-                self.fail(message, binding.extent.span)
-            variables[variable.text] = PACK if binding.pack else NUMBER
+        variables = {**place.variables, **self.bind(expression.bindings, place)}
         inner = dataclasses.replace(place, variables=variables)
         if expression.condition is not None:
             condition = self.visit(expression.condition, inner)
@@ -360,6 +319,31 @@ class ExpressionChecker(Checking):
                 "index it, as in X[k]",
             )
         return self.folded(name.text, body, expression.body.span, Form.SCALAR)
+
+    def bind(self, bindings: Sequence[syntax.Binding], place: Place) -> dict[str, Kind]:
+        """The index variables of a reduction, or of an element that is defined."""
+        bound: dict[str, Span] = {}
+        for binding in bindings:
+            name, extent = binding.variable, binding.extent
+            message = f"index variable '{name.text}' is bound twice"
+            self.hold_once(name, bound, message, "it is bound here first")
+            if extent is None:
+                continue
+            kind = self.visit(extent, place.outside_pack() if binding.pack else place)
+            self.expect_number(kind, f"the extent of '{name.text}'", extent.span)
+            if kind.form is Form.ARRAY and not binding.pack:
+                self.fail(
+                    f"'{name.text}' runs over an array of sizes: write "
+                    f"'{name.text}... : {extent.span.text}'",
+                    binding.span,
+                )
+            if kind.form is Form.SCALAR and binding.pack and not kind.is_unknown:
+                message = f"'{name.text}...' needs one extent per axis, and this is one value"
+                self.fail(message, extent.span)
+            if kind.form is Form.TENSOR:
+                message = f"the extent of '{name.text}' is a whole number, and this is a tensor"
+                self.fail(message, extent.span)
+        return {b.variable.text: PACK if b.pack else NUMBER for b in bindings}
 
     # Operators ----------------------------------------------------------------------------
 

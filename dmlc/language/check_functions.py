@@ -1,54 +1,24 @@
-"""Finds recursion among scalar functions, which are inlined and so must not recurse."""
+"""Scalar functions in the order of their calls; they are inlined, and so must not recurse."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dmlc.language import syntax
-from dmlc.language.walk import find_chain, subexpressions
+from dmlc.language.walk import Step, find_chain, subexpressions, walk
 from dmlc.source import Diagnostic, Note
 
 
-def calls_of(function: syntax.ScalarFunction, known: set[str]) -> list[str]:
-    """The functions among `known` that a function calls, in order."""
-    found: dict[str, None] = {}
-    for part in subexpressions(function.body):
-        if isinstance(part, syntax.Call) and isinstance(part.function, syntax.Reference):
-            name = part.function.name
-            if name in known:
-                found[name] = None
-    return list(found)
-
-
-def order_by_calls(functions: Sequence[syntax.ScalarFunction]) -> list[syntax.ScalarFunction]:
-    """The functions, each after those it calls; cycles are broken anywhere."""
-    by_name = {f.name.text: f for f in functions}
-    known = set(by_name)
-    done: dict[str, syntax.ScalarFunction] = {}
-    visited: set[str] = set()
-    for function in functions:
-        stack = [(function, False)]
-        while stack:
-            current, ready = stack.pop()
-            name = current.name.text
-            if ready:
-                done[name] = current
-            elif name not in visited:
-                visited.add(name)
-                stack.append((current, True))
-                stack += [(by_name[c], False) for c in reversed(calls_of(current, known))]
-    return list(done.values())
-
-
-def find_recursion(
+def order_functions(
     functions: Sequence[syntax.ScalarFunction], diagnostics: list[Diagnostic]
-) -> set[str]:
-    """The functions that call themselves, directly or not; reports each cycle once."""
+) -> tuple[list[syntax.ScalarFunction], set[str]]:
+    """The functions, each after those it calls, and the names of those that call themselves,
+    directly or not; reports each cycle once."""
     by_name = {f.name.text: f for f in functions}
-    known = set(by_name)
-    calls = {name: calls_of(f, known) for name, f in by_name.items()}
+    calls = {name: _calls_of(f, by_name) for name, f in by_name.items()}
     recursive: set[str] = set()
-    for group in _mutual(functions, calls):
+    groups = _mutual(calls)
+    for group in sorted(groups, key=lambda g: min(by_name[n].span.start for n in g)):
         first = min(group, key=lambda n: by_name[n].span.start)
         chain = find_chain(first, first, calls)
         if not chain:
@@ -58,28 +28,41 @@ def find_recursion(
         notes = tuple(Note("declared here", by_name[n].name.span) for n in chain[1:4])
         message = f"functions are inlined and must not recurse: {shown}"
         diagnostics.append(Diagnostic(message, by_name[chain[0]].name.span, notes))
-    return recursive
+    return [by_name[name] for group in groups for name in group], recursive
 
 
-def _mutual(
-    functions: Sequence[syntax.ScalarFunction], calls: dict[str, list[str]]
-) -> list[set[str]]:
-    """The functions in groups that reach each other (Kosaraju's algorithm)."""
-    callers: dict[str, list[str]] = {name: [] for name in calls}
-    for name, callees in calls.items():
-        for callee in callees:
-            callers[callee].append(name)
-    placed: set[str] = set()
-    groups: list[set[str]] = []
-    for function in reversed(order_by_calls(functions)):
-        pending = [function.name.text]
-        group: set[str] = set()
-        while pending:
-            name = pending.pop()
-            if name not in placed:
-                placed.add(name)
-                group.add(name)
-                pending += callers[name]
-        if group:
-            groups.append(group)
+def _calls_of(
+    function: syntax.ScalarFunction, known: Mapping[str, syntax.ScalarFunction]
+) -> list[str]:
+    """The functions among `known` that a function calls, in order."""
+    called = [p.function for p in subexpressions(function.body) if isinstance(p, syntax.Call)]
+    names = [f.name for f in called if isinstance(f, syntax.Reference)]
+    return [name for name in dict.fromkeys(names) if name in known]
+
+
+def _mutual(calls: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """The functions in groups that reach each other, each group after those it calls (Tarjan's
+    algorithm)."""
+    lowest: dict[str, int] = {}
+    """Of each function met, the earliest one on the stack that it is known to reach; no function
+    once it is in a group."""
+    stack: list[str] = []
+    groups: list[list[str]] = []
+
+    def visit(name: str) -> Step[None]:
+        number = lowest[name] = len(lowest)
+        place = len(stack)
+        stack.append(name)
+        for callee in calls[name]:
+            if callee not in lowest:
+                yield visit(callee)
+            lowest[name] = min(lowest[name], lowest[callee])
+        if lowest[name] == number:
+            groups.append(stack[place:])
+            lowest.update(dict.fromkeys(stack[place:], len(calls)))
+            del stack[place:]
+
+    for name in calls:
+        if name not in lowest:
+            walk(visit(name))
     return groups

@@ -15,10 +15,10 @@ from dmlc.language.builtins import BUILT_IN, GRAPH_FUNCTIONS
 from dmlc.language.check_expressions import ExpressionChecker
 from dmlc.language.check_kinds import Place
 from dmlc.language.definitions import (
-    AttributeDefinition,
     Library,
     OperatorDefinition,
     TensorDefinition,
+    qualify,
 )
 from dmlc.language.kinds import NUMBER, UNKNOWN, Form, Kind, Names, What, attribute_kind
 from dmlc.language.walk import find_chain, names_read
@@ -36,24 +36,19 @@ class Operators:
 
     def find(self, name: syntax.Name, diagnostics: list[Diagnostic]) -> OperatorDefinition | None:
         """The operator with that name, if it is declared here; a mistake if it should be."""
-        found = self.known.get(name.text) or self.known.get(self._qualify(name.text))
+        found = self.declared(name.text)
         if found is None and self.library is not None:
             found = self.library.find(name.text)
-        if found is not None:
-            return found
         module, _, _ = name.text.rpartition(".")
         modules = {n.rpartition(".")[0] for n in self.known} | {self.module or ""}
-        if self.library is not None or not module or module in modules:
+        if found is None and (self.library is not None or not module or module in modules):
             names = [*self.known, *(self.library.names() if self.library is not None else ())]
             diagnostics.append(unknown_name("operator", name.text, names, name.span))
-        return None
+        return found
 
-    def declares(self, name: str) -> bool:
-        """Whether the file or an import has an operator of that name."""
-        return name in self.known or self._qualify(name) in self.known
-
-    def _qualify(self, name: str) -> str:
-        return name if self.module is None else f"{self.module}.{name}"
+    def declared(self, name: str) -> OperatorDefinition | None:
+        """The operator of that name that the file or an import has."""
+        return self.known.get(name) or self.known.get(qualify(self.module, name))
 
 
 def check_graph(
@@ -98,24 +93,20 @@ def _twice(what: str, name: syntax.Name) -> tuple[str, str]:
 def _find_unused(graph: syntax.Graph, reads: Mapping[str, Iterable[str]]) -> list[Diagnostic]:
     """Warnings of what nothing reads: it is left out of what is compiled."""
     used = {name for names in reads.values() for name in names}
-    sizes = [size for given in graph.inputs for size in given.type.sizes]
-    used.update(names_read(*sizes))
-    found: list[Diagnostic] = []
-
-    def warn(what: str, name: syntax.Name, cure: str) -> None:
-        if name.text not in used:
-            message = f"{what} '{name.text}' is never read"
-            found.append(Diagnostic(message, name.span, (Note(cure),), warning=True))
-
-    for symbol in graph.symbols:
-        warn("symbol", symbol, "remove it, or use it in a size")
-    for given in graph.inputs:
-        warn("input", given.name, "remove it: a run has to give it all the same")
-    for statement in graph.statements:
-        if not statement.output:
-            cure = f"remove it, or write 'output {statement.name.text} = ...'"
-            warn("the value", statement.name, cure)
-    return found
+    used.update(names_read(*(size for given in graph.inputs for size in given.type.sizes)))
+    declared = [("symbol", s, "remove it, or use it in a size") for s in graph.symbols]
+    cure = "remove it: a run has to give it all the same"
+    declared += [("input", given.name, cure) for given in graph.inputs]
+    declared += [
+        ("the value", s.name, f"remove it, or write 'output {s.name.text} = ...'")
+        for s in graph.statements
+        if not s.output
+    ]
+    return [
+        Diagnostic(f"{what} '{name.text}' is never read", name.span, (Note(cure),), warning=True)
+        for what, name, cure in declared
+        if name.text not in used
+    ]
 
 
 def _tensor_of(declared: syntax.TensorType) -> Kind:
@@ -169,25 +160,14 @@ class _GraphChecker(ExpressionChecker):
         self.names.later.pop(name, None)
         self.names.locals[name] = kind if kind.form is Form.TENSOR else UNKNOWN
 
-    def _name_output(self, name: str, operator: OperatorDefinition, span: Span) -> bool:
-        """Whether a call's name may stand for its output, of which it must have one."""
-        outputs = _outputs(operator)
-        if len(outputs) == 1 and not outputs[0].array:
-            return True
-        if not outputs:
-            return False  # Its own check refuses it.
-        entry = "[0]" if outputs[0].array else ""
-        cure = f"as in {name}.{outputs[0].name}{entry}"
-        self.fail(f"'{name}' has {_count(outputs)}: name one", span, cure)
-        return False
-
     # Names --------------------------------------------------------------------------------
 
     def _reference(self, expression: syntax.Reference, place: Place, expected: Kind | None) -> Kind:
         name = expression.name
         operator = self.called.get(name)
-        if operator is not None and not self._name_output(name, operator, expression.span):
-            return UNKNOWN
+        if operator is not None and not isinstance(outputs := _outputs(operator), Kind):
+            message = f"'{name}' has {outputs.count}: name one"
+            return self.fail(message, expression.span, f"as in {name}.{outputs.first}")
         if name not in self.names.locals and self._is_early(expression):
             return UNKNOWN
         return super()._reference(expression, place, expected)
@@ -245,7 +225,7 @@ class _GraphChecker(ExpressionChecker):
         operator = self.called[base.name]
         if operator is None:
             return None
-        outputs = {o.name: o for o in _outputs(operator)}
+        outputs = {o.name: o for o in operator.newest.outputs}
         if not outputs:
             return None  # Its own check refuses it.
         name = expression.member
@@ -276,7 +256,7 @@ class _GraphChecker(ExpressionChecker):
         name = called_name(call)
         if name is None:
             return None
-        if "." not in name and not self.operators.declares(name):
+        if "." not in name and not self.operators.declared(name):
             named = any(a.name is not None for a in call.arguments)
             if not named or name in BUILT_IN or name in self.names.functions:
                 return None
@@ -305,24 +285,20 @@ class _GraphChecker(ExpressionChecker):
         if operator is None:
             return UNKNOWN
         self.found[name.text] = operator
-        missing = [r for r in _required(operator, given) if r.name not in given]
+        missing = operator.list_missing(given)
         if missing:
             shown = ", ".join(r.name for r in missing)
             notes = [Note(f"'{r.name}' is declared here", r.span) for r in missing[:4]]
             self.fail(f"this call of {operator.name} does not give {shown}", name.span, *notes)
-        outputs = _outputs(operator)
-        if len(outputs) == 1 and not outputs[0].array:
-            return Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(outputs[0].ranks))
-        if not outputs:
-            return UNKNOWN  # Its own check refuses it.
-        named = self.current is not None and self.current.value is expression
-        if not named or (self.current is not None and self.current.output):
-            entry = "[0]" if outputs[0].array else ""
+        outputs, statement = _outputs(operator), self.current
+        if isinstance(outputs, Kind):
+            return outputs
+        if statement is None or statement.output or statement.value is not expression:
             self.fail(
-                f"{operator.name} has {_count(outputs)}, and one tensor is expected here",
+                f"{operator.name} has {outputs.count}, and one tensor is expected here",
                 name.span,
                 f"name the call, as in 'parts = {name.text}(...)', and read one output of it: "
-                f"parts.{outputs[0].name}{entry}",
+                f"parts.{outputs.first}",
             )
         return UNKNOWN
 
@@ -336,10 +312,10 @@ class _GraphChecker(ExpressionChecker):
         value = argument.value
         tensor = attribute = None
         if operator is not None:
-            tensor = operator.levels[-1].tensor(label.text)
+            tensor = operator.newest.tensor(label.text)
             attribute = operator.attribute(label.text)
             if tensor is None and attribute is None:
-                tensors = [t.name for t in operator.levels[-1].tensors]
+                tensors = [t.name for t in operator.newest.tensors]
                 known = [*tensors, *(a.name for a in operator.attributes)]
                 self.fail_unknown(f"argument of {operator.name}", label.text, known, label.span)
         if tensor is not None or (attribute is None and isinstance(value, syntax.Array)):
@@ -355,11 +331,8 @@ class _GraphChecker(ExpressionChecker):
         if attribute is not None and not kind.is_unknown and expected is not None:
             if kind.form is Form.TENSOR:
                 self.fail(f"'{label.text}' is an attribute and takes no tensor", value.span)
-            elif (kind.what, kind.enum) != (expected.what, expected.enum):
-                self.fail(
-                    f"'{label.text}' must be {expected.describe()}, but this is {kind.describe()}",
-                    value.span,
-                )
+            else:
+                self.expect_kind(kind, expected, f"'{label.text}'", value.span)
         return kind
 
     def _tensor_argument(
@@ -414,24 +387,22 @@ def as_tensor_type(value: syntax.Expression) -> syntax.TensorType | None:
     )
 
 
-def _outputs(operator: OperatorDefinition) -> list[TensorDefinition]:
-    return [t for t in operator.levels[-1].tensors if t.output]
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Several:
+    """The outputs of a call of which one has to be named: how many there are, and how the first
+    is named."""
+
+    count: str
+    first: str
 
 
-def _count(outputs: Sequence[TensorDefinition]) -> str:
-    """How many outputs an operator has that has not just one."""
-    return f"{len(outputs)} outputs" if len(outputs) > 1 else "an array of outputs"
-
-
-def _required(
-    operator: OperatorDefinition, given: Mapping[str, Span]
-) -> list[TensorDefinition | AttributeDefinition]:
-    """What a call has to give. An array brings its own length: `AxisCount` for `Axes`."""
-    tensors = [t for t in operator.levels[-1].tensors if not t.optional]
-    attributes = [
-        a
-        for a in operator.attributes
-        if a.default is None
-        and not any(other.name in given for other in operator.arrays_of_length(a.name))
-    ]
-    return [*(t for t in tensors if not t.output or t.array), *attributes]
+def _outputs(operator: OperatorDefinition) -> Kind | _Several:
+    """The kind of the one output that a call stands for, where there is one."""
+    outputs = operator.newest.outputs
+    if not outputs:
+        return UNKNOWN  # Its own check refuses it.
+    first, *others = outputs
+    if not others and not first.array:
+        return Kind(What.UNKNOWN, Form.TENSOR, ranks=frozenset(first.ranks))
+    count = f"{len(outputs)} outputs" if others else "an array of outputs"
+    return _Several(count, first.name + ("[0]" if first.array else ""))

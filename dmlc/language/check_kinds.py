@@ -16,19 +16,23 @@ from dmlc.language.kinds import UNKNOWN, Form, Kind, Names, What
 from dmlc.source import Diagnostic, Note, Span, join_words, unknown_name
 
 
+@dataclasses.dataclass(slots=True)
+class Expansion:
+    """What `...` expands, and whether an array has been met in it."""
+
+    met: bool = False
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
     """Where an expression stands: the variables bound around it, and what encloses it."""
 
     variables: Mapping[str, Kind]
-    in_pack: bool = False
+    pack: Expansion | None = None
     in_function: bool = False
 
-    def within_pack(self) -> Place:
-        return dataclasses.replace(self, in_pack=True)
-
     def outside_pack(self) -> Place:
-        return dataclasses.replace(self, in_pack=False) if self.in_pack else self
+        return self if self.pack is None else dataclasses.replace(self, pack=None)
 
 
 class Checking(abc.ABC):
@@ -75,7 +79,9 @@ class Checking(abc.ABC):
 
     def per_axis(self, kind: Kind, place: Place) -> Kind:
         """An array inside `e...` stands for its value along the axis at hand."""
-        if kind.form is Form.ARRAY and place.in_pack:
+        if kind.form in (Form.ARRAY, Form.UNKNOWN) and place.pack is not None:
+            place.pack.met = True
+        if kind.form is Form.ARRAY and place.pack is not None:
             return dataclasses.replace(kind, form=Form.SCALAR)
         if kind.form is Form.ARRAY and place.in_function:
             return dataclasses.replace(kind, form=Form.UNKNOWN)
@@ -123,6 +129,10 @@ class Checking(abc.ABC):
         return self.fail(
             f"{role} must be {what.value}, but this is {kind.describe()}", span, *notes
         )
+
+    def expect_kind(self, kind: Kind, wanted: Kind, role: str, span: Span) -> None:
+        if not kind.is_unknown and (kind.what, kind.enum) != (wanted.what, wanted.enum):
+            self.fail(f"{role} must be {wanted.describe()}, but this is {kind.describe()}", span)
 
     def agree(self, left: Kind, right: Kind, span: Span, what: str) -> None:
         if left.is_unknown or right.is_unknown:

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
 from dmlc.language import syntax
 from dmlc.language.builtins import BUILT_IN, SENTENCE_FACTS
 from dmlc.language.check_expressions import ExpressionChecker
-from dmlc.language.check_functions import find_recursion
-from dmlc.language.check_kinds import show_ranks
+from dmlc.language.check_functions import order_functions
+from dmlc.language.check_kinds import Place, show_ranks
 from dmlc.language.definitions import (
     AttributeDefinition,
-    EnumDefinition,
     FunctionDefinition,
     OperatorDefinition,
     TensorDefinition,
     TensorLevel,
-    arrays_of_length,
     level_number,
+    qualify,
 )
 from dmlc.language.kinds import (
     NUMBER,
     NUMBERS,
-    PACK,
     Form,
     Kind,
     Names,
@@ -34,40 +31,29 @@ from dmlc.language.tables import read_attributes, read_tensors, read_types
 from dmlc.source import Diagnostic, Note, Span, counted
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What an operator may use of its file and imports."""
-
-    module: str | None
-    enums: Mapping[str, EnumDefinition]
-    functions: Mapping[str, FunctionDefinition]
-    results: Mapping[str, Kind]
-    """The kind each function gives."""
-
-
-def qualify(module: str | None, name: str) -> str:
-    """A declared name with its module; a dotted one has it already."""
-    return f"{module}.{name}" if module is not None and "." not in name else name
-
-
 def check_operator(
-    operator: syntax.Operator, around: Surroundings, diagnostics: list[Diagnostic]
+    operator: syntax.Operator, module: str | None, names: Names, diagnostics: list[Diagnostic]
 ) -> OperatorDefinition:
-    """The meaning of an operator; adds every mistake to `diagnostics`."""
-    return _OperatorChecker(operator, around, diagnostics).run()
+    """The meaning of an operator of a module; adds every mistake to `diagnostics`. `names` brings
+    the enums and functions of the file, and is filled."""
+    return _OperatorChecker(operator, module, names, diagnostics).run()
 
 
 class _OperatorChecker(ExpressionChecker):
     """Checks the sections of an operator, and the expressions in them."""
 
     def __init__(
-        self, operator: syntax.Operator, around: Surroundings, diagnostics: list[Diagnostic]
+        self,
+        operator: syntax.Operator,
+        module: str | None,
+        names: Names,
+        diagnostics: list[Diagnostic],
     ) -> None:
-        names = Names(enums=dict(around.enums), functions=dict(around.functions))
-        names.results.update(around.results)
         super().__init__(names, diagnostics)
         self.operator = operator
-        self.around = around
+        self.module = module
+        self.functions = dict(names.functions)
+        """Those of the file; `compute` may declare further ones."""
 
     def run(self) -> OperatorDefinition:
         operator = self.operator
@@ -80,17 +66,15 @@ class _OperatorChecker(ExpressionChecker):
             )
         for constraint in operator.constraints or ():
             self.check_constraint(constraint)
-        name = qualify(self.around.module, operator.name.text)
+        name = qualify(self.module, operator.name.text)
         forward = None
         if operator.forward is not None:
-            forward = qualify(self.around.module, operator.forward.text)
+            forward = qualify(self.module, operator.forward.text)
             if forward == name:
                 self.fail(f"operator '{name}' is its own forward", operator.forward.span)
         if operator.compute is not None:
             self.check_compute(operator.compute)
-        for example in operator.examples:
-            self.check_example(example)
-        return OperatorDefinition(
+        made = OperatorDefinition(
             name=name,
             doc=operator.doc,
             introduced=None if operator.introduced is None else operator.introduced.text,
@@ -102,10 +86,13 @@ class _OperatorChecker(ExpressionChecker):
             compute=operator.compute,
             gradient_of=operator.gradient_of,
             examples=operator.examples,
-            functions=self.around.functions,
-            enums=self.around.enums,
+            functions=self.functions,
+            enums=self.names.enums,
             syntax=operator,
         )
+        for example in operator.examples:
+            self.check_example(example, made)
+        return made
 
     # Tables -------------------------------------------------------------------------------
 
@@ -165,7 +152,7 @@ class _OperatorChecker(ExpressionChecker):
         table = self.operator.attributes
         if table is None:
             return ()
-        found = read_attributes(table, self.around.enums, self.diagnostics)
+        found = read_attributes(table, self.names.enums, self.diagnostics)
         for attribute in found:
             if attribute.name in self.names.tensors:
                 self.fail(
@@ -197,10 +184,6 @@ class _OperatorChecker(ExpressionChecker):
             self.fail(f"{what} must be one value", value.span)
         else:
             self.expect_kind(kind, wanted, what, value.span)
-
-    def expect_kind(self, kind: Kind, wanted: Kind, role: str, span: Span) -> None:
-        if not kind.is_unknown and (kind.what, kind.enum) != (wanted.what, wanted.enum):
-            self.fail(f"{role} must be {wanted.describe()}, but this is {kind.describe()}", span)
 
     # Constraints --------------------------------------------------------------------------
 
@@ -263,7 +246,7 @@ class _OperatorChecker(ExpressionChecker):
                 names.later_functions[statement.name.text] = statement.name.span
             else:
                 names.later[statement.name.text] = statement.name.span
-        recursive = find_recursion(
+        _, recursive = order_functions(
             [s for s in statements if isinstance(s, syntax.ScalarFunction)], self.diagnostics
         )
         for tensor in names.tensors:
@@ -314,13 +297,13 @@ class _OperatorChecker(ExpressionChecker):
                 self.fail(
                     "a whole tensor stands where one element is defined: index it",
                     place,
-                    f"as in X[{', '.join(i.span.text for i in statement.indices)}]",
+                    f"as in X[{', '.join(i.text for i in statement.indices)}]",
                 )
             if kind.form is Form.ARRAY:
                 self.fail(
                     f"one element of '{name.text}' is defined here, and this is an array", place
                 )
-            packs = any(isinstance(i, syntax.Pack) for i in statement.indices)
+            packs = any(i.pack for i in statement.indices)
             count = None if packs else frozenset({len(statement.indices)})
             ranks = count if tensor is None else frozenset(tensor.ranks)
             kind = Kind(kind.what, Form.TENSOR, ranks=ranks)
@@ -347,33 +330,19 @@ class _OperatorChecker(ExpressionChecker):
         self, statement: syntax.Assignment, tensor: TensorDefinition | None
     ) -> dict[str, Kind]:
         """The index variables of `T[n, c...] = e`."""
-        variables: dict[str, Kind] = {}
-        packs = False
         indices = statement.indices or ()
-        for index in indices:
-            pack = isinstance(index, syntax.Pack)
-            inner = index.operand if isinstance(index, syntax.Pack) else index
-            if not isinstance(inner, syntax.Reference):
-                continue
-            if inner.name in variables:
-                self.fail(f"index variable '{inner.name}' is bound twice", index.span)
-            if pack and packs and not any(e is not None for e in statement.extents):
-                self.fail("a tensor is indexed with one pack at most", index.span)
-            packs = packs or pack
-            variables[inner.name] = PACK if pack else NUMBER
-        stated = [e for e in statement.extents if e is not None]
-        for index, extent in zip(indices, statement.extents, strict=True):
-            if extent is not None:
-                self.check_extent(extent, isinstance(index, syntax.Pack))
+        variables = self.bind(indices, Place({}))
+        packs = [index for index in indices if index.pack]
+        stated = [index for index in indices if index.extent is not None]
+        if len(packs) > 1 and not stated:
+            self.fail("a tensor is indexed with one pack at most", packs[1].span)
         count = len(indices)
         if stated and len(stated) < count:
             message = "either every index says what it runs over, or none does"
             self.fail(message, statement.name.span.to(statement.value.span))
         elif indices and tensor is None and not stated:
             name = statement.name.text
-            shown = ", ".join(
-                f"{i.span.text} : {'Sizes' if isinstance(i, syntax.Pack) else 'n'}" for i in indices
-            )
+            shown = ", ".join(f"{i.text} : {'Sizes' if i.pack else 'n'}" for i in indices)
             self.fail(
                 f"'{name}' is no output, so it has no sizes to index over",
                 statement.name.span,
@@ -387,17 +356,9 @@ class _OperatorChecker(ExpressionChecker):
             )
         return variables
 
-    def check_extent(self, extent: syntax.Expression, pack: bool) -> None:
-        """What an index runs over: one number, or an array of them for a pack."""
-        kind = self.check(extent)
-        wanted = "an array, one size per axis" if pack else "one number"
-        if kind.form in (Form.TENSOR, Form.SCALAR if pack else Form.ARRAY) and not kind.is_unknown:
-            self.fail(f"what this index runs over is {wanted}", extent.span)
-        self.expect_kind(kind, Kind(What.NUMBER, kind.form), "an extent", extent.span)
-
     # Examples -----------------------------------------------------------------------------
 
-    def check_example(self, example: syntax.Example) -> None:
+    def check_example(self, example: syntax.Example, definition: OperatorDefinition) -> None:
         seen: dict[str, Span] = {}
         for item in example.items:
             name = item.name
@@ -424,16 +385,10 @@ class _OperatorChecker(ExpressionChecker):
                 self.fail_unknown("tensor or attribute", name.text, known, name.span)
         if not any(item.expected for item in example.items):
             self.fail(f'example "{example.title}" expects nothing', example.span)
-        attributes = self.names.attributes.values()
-        required = [t.name for t in self.names.tensors.values() if not (t.output or t.optional)] + [
-            a.name
-            for a in attributes
-            if a.default is None and not arrays_of_length(attributes, a.name)
-        ]
-        given = [item.name.text for item in example.items]
-        missing = [n for n in required if n not in given]
+        missing = definition.list_missing([item.name.text for item in example.items])
         if missing:
-            self.fail(f'example "{example.title}" does not give {", ".join(missing)}', example.span)
+            shown = ", ".join(row.name for row in missing)
+            self.fail(f'example "{example.title}" does not give {shown}', example.span)
 
     def check_example_tensor(self, item: syntax.ExampleItem, tensor: TensorDefinition) -> None:
         if tensor.output != item.expected:

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Protocol
 
 from dmlc.language import syntax
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, Note, Source, Span
+
+
+def qualify(module: str | None, name: str) -> str:
+    """A declared name with its module; a dotted one has it already."""
+    return f"{module}.{name}" if module is not None and "." not in name else name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -120,6 +125,10 @@ class TensorLevel:
     level: str | None
     tensors: tuple[TensorDefinition, ...]
 
+    @property
+    def outputs(self) -> tuple[TensorDefinition, ...]:
+        return tuple(t for t in self.tensors if t.output)
+
     def tensor(self, name: str) -> TensorDefinition | None:
         return next((t for t in self.tensors if t.name == name), None)
 
@@ -163,21 +172,36 @@ class OperatorDefinition:
     def short_name(self) -> str:
         return self.name.rpartition(".")[2]
 
+    @property
+    def newest(self) -> TensorLevel:
+        """The tensors of the newest feature level."""
+        return self.levels[-1]
+
     def attribute(self, name: str) -> AttributeDefinition | None:
         return next((a for a in self.attributes if a.name == name), None)
 
     def arrays_of_length(self, name: str) -> tuple[AttributeDefinition, ...]:
         """The array attributes whose length is the attribute of that name: `UINT[AxisCount]`."""
-        return arrays_of_length(self.attributes, name)
+        return tuple(
+            a
+            for a in self.attributes
+            if isinstance(a.length, syntax.Reference) and a.length.name == name
+        )
 
-
-def arrays_of_length(
-    attributes: Iterable[AttributeDefinition], name: str
-) -> tuple[AttributeDefinition, ...]:
-    """The array attributes whose length is the attribute of that name."""
-    return tuple(
-        a for a in attributes if isinstance(a.length, syntax.Reference) and a.length.name == name
-    )
+    def list_missing(self, given: Container[str]) -> list[TensorDefinition | AttributeDefinition]:
+        """What a call has to give and does not. An array brings its own length, `AxisCount` for
+        `Axes`, and where it is missing only it is named."""
+        tensors = [t for t in self.newest.tensors if not t.optional and (not t.output or t.array)]
+        attributes = [
+            a
+            for a in self.attributes
+            if a.default is None
+            and not any(
+                array.default is None or array.name in given
+                for array in self.arrays_of_length(a.name)
+            )
+        ]
+        return [row for row in (*tensors, *attributes) if row.name not in given]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -53,7 +53,11 @@ _UNARY, _POSTFIX = 8, 9
 
 def format_expression(expression: syntax.Expression) -> str:
     """An expression on one line."""
-    return lay_out(_document(expression), 1 << 30, 0, 0)
+    return _on_one_line(_document(expression))
+
+
+def _on_one_line(document: Document) -> str:
+    return lay_out(document, 1 << 30, 0, 0)
 
 
 def _level(node: syntax.Expression) -> int:
@@ -130,11 +134,16 @@ def _argument(argument: syntax.Argument) -> Document:
     return value if argument.name is None else Group((f"{argument.name.text}: ", value))
 
 
+def _binding(binding: syntax.Binding) -> Document:
+    if binding.extent is None:
+        return binding.text
+    return Group((f"{binding.text} : ", _document(binding.extent)))
+
+
 def _reduce(node: syntax.Reduce) -> Document:
     bindings: list[Document] = []
     for number, binding in enumerate(node.bindings):
-        pack = "..." if binding.pack else ""
-        parts: list[Document] = [f"{binding.variable.text}{pack} : ", _document(binding.extent)]
+        parts = [_binding(binding)]
         if number == len(node.bindings) - 1 and node.condition is not None:
             parts += [" where ", _document(node.condition)]
         bindings.append(Group(tuple(parts)))
@@ -354,46 +363,40 @@ class _Printer:
     def operator(self, node: syntax.Operator) -> None:
         self.open(f"operator {node.name.text} {{", node.span, forced=True)
         tensors, examples = iter(node.tensors), iter(node.examples)
+        tables = {"attributes": node.attributes, "types": node.types}
+        names = {"introduced": node.introduced, "forward": node.forward}
         for kind, span in node.sections:
+            table, name, gradient = tables.get(kind), names.get(kind), node.gradient_of
             match kind:
+                case "doc string":
+                    self.item(quote(node.doc or ""), span)
                 case "tensors":
                     section = next(tensors)
                     level = "" if section.level is None else f" {section.level.text}"
                     self.table(f"tensors{level} {{", section.table, span)
                 case "example":
                     self.example(next(examples), span)
+                case "constraints":
+                    self.open("constraints {", span)
+                    for constraint in node.constraints or ():
+                        self.constraint(constraint)
+                    self.close(span)
+                case "compute":
+                    statements = node.compute or ()
+                    self.open("compute {", span)
+                    self.equations([_head(statement) for statement in statements], statements)
+                    self.close(span)
+                case "gradient of" if gradient is not None:
+                    inputs = join_names(n.text for n in gradient.tensors)
+                    head = f"gradient of {gradient.operator.text}"
+                    self.item(f"{head} with respect to {inputs}", span)
+                case _ if table is not None:
+                    self.table(f"{kind} {{", table, span)
+                case _ if name is not None:
+                    self.item(f"{kind} {name.text}", span)
                 case _:
-                    self.section(node, kind, span)
+                    raise InternalError(f"operator {node.name.text} has no section {kind!r}")
         self.close(node.span)
-
-    def section(self, node: syntax.Operator, kind: str, span: Span) -> None:
-        """A section that stands once."""
-        match kind:
-            case "doc string":
-                self.item(quote(node.doc or ""), span)
-            case "introduced" if node.introduced is not None:
-                self.item(f"introduced {node.introduced.text}", span)
-            case "forward" if node.forward is not None:
-                self.item(f"forward {node.forward.text}", span)
-            case "attributes" if node.attributes is not None:
-                self.table("attributes {", node.attributes, span)
-            case "types" if node.types is not None:
-                self.table("types {", node.types, span)
-            case "constraints" if node.constraints is not None:
-                self.open("constraints {", span)
-                for constraint in node.constraints:
-                    self.constraint(constraint)
-                self.close(span)
-            case "compute" if node.compute is not None:
-                self.open("compute {", span)
-                self.equations([_head(statement) for statement in node.compute], node.compute)
-                self.close(span)
-            case "gradient of" if node.gradient_of is not None:
-                names = join_names(n.text for n in node.gradient_of.tensors)
-                head = f"gradient of {node.gradient_of.operator.text}"
-                self.item(f"{head} with respect to {names}", span)
-            case _:
-                raise InternalError(f"operator {node.name.text} has no section {kind!r}")
 
     def table(self, head: str, table: syntax.Table, span: Span) -> None:
         self.open(head, span)
@@ -494,10 +497,6 @@ def _head(node: syntax.Statement) -> str:
     if isinstance(node, syntax.Assignment):
         if node.indices is None:
             return node.name.text
-        indices: list[str] = []
-        for index, extent in zip(node.indices, node.extents, strict=True):
-            stated = "" if extent is None else f" : {format_expression(extent)}"
-            indices.append(format_expression(index) + stated)
-        return f"{node.name.text}[{', '.join(indices)}]"
+        return f"{node.name.text}[{', '.join(_on_one_line(_binding(b)) for b in node.indices)}]"
     keyword = "function " if node.keyword else ""
     return f"{keyword}{node.name.text}({', '.join(p.text for p in node.parameters)})"

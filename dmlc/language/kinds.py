@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 
 from dmlc.language.definitions import (
     AttributeDefinition,
@@ -77,39 +78,34 @@ def tensor_kind(tensor: TensorDefinition) -> Kind:
 
 def attribute_kind(attribute: AttributeDefinition) -> Kind:
     form = Form.ARRAY if attribute.is_array else Form.SCALAR
-    match attribute.base:
-        case "ENUM":
-            return Kind(What.ENUM, form, enum=attribute.enum)
-        case "STRING":
-            return Kind(What.STRING, form, values=attribute.values)
-        case "BOOL":
-            return Kind(What.BOOL, form)
-        case _:
-            return Kind(What.NUMBER, form)
+    what = {"ENUM": What.ENUM, "STRING": What.STRING, "BOOL": What.BOOL}.get(attribute.base)
+    values = attribute.values if what is What.STRING else None
+    return Kind(what or What.NUMBER, form, attribute.enum, values)
 
 
-@dataclasses.dataclass(slots=True)
 class Names:
     """What the expressions of one place may name. Filled in as statements are checked."""
 
-    tensors: dict[str, TensorDefinition] = dataclasses.field(
-        default_factory=dict[str, TensorDefinition]
-    )
-    attributes: dict[str, AttributeDefinition] = dataclasses.field(
-        default_factory=dict[str, AttributeDefinition]
-    )
-    dimensions: dict[str, Kind] = dataclasses.field(default_factory=dict[str, Kind])
-    """The names of sizes, and of whole shapes, that the `Dimensions` column has."""
-    locals: dict[str, Kind] = dataclasses.field(default_factory=dict[str, Kind])
-    """Locals and outputs that are defined by now."""
-    later: dict[str, Span] = dataclasses.field(default_factory=dict[str, Span])
-    """Names that a later statement defines, or that this one does."""
-    functions: dict[str, FunctionDefinition] = dataclasses.field(
-        default_factory=dict[str, FunctionDefinition]
-    )
-    results: dict[str, Kind] = dataclasses.field(default_factory=dict[str, Kind])
-    """The kind each function gives, once it has been checked."""
-    later_functions: dict[str, Span] = dataclasses.field(default_factory=dict[str, Span])
-    enums: dict[str, EnumDefinition] = dataclasses.field(default_factory=dict[str, EnumDefinition])
-    elements: bool = False
-    """Whether tensors' elements may be read: in `compute`, not in `require` or a default."""
+    def __init__(
+        self,
+        enums: Mapping[str, EnumDefinition],
+        functions: Mapping[str, FunctionDefinition],
+        results: Mapping[str, Kind],
+        *,
+        elements: bool = False,
+    ) -> None:
+        self.enums = enums
+        self.functions = dict(functions)
+        self.results = dict(results)
+        """The kind each function gives, once it has been checked."""
+        self.elements = elements
+        """Whether tensors' elements may be read: in `compute`, not in `require` or a default."""
+        self.tensors: dict[str, TensorDefinition] = {}
+        self.attributes: dict[str, AttributeDefinition] = {}
+        self.dimensions: dict[str, Kind] = {}
+        """The names of sizes, and of whole shapes, that the `Dimensions` column has."""
+        self.locals: dict[str, Kind] = {}
+        """Locals and outputs that are defined by now."""
+        self.later: dict[str, Span] = {}
+        """Names that a later statement defines, or that this one does."""
+        self.later_functions: dict[str, Span] = {}

@@ -95,11 +95,17 @@ class Call(Node):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Binding(Node):
-    """`k : 3` or `o... : Sizes` in a reduction."""
+    """`k : 3` or `o... : Sizes`, of a reduction or of the element that a statement defines: an
+    index variable, and what it runs over where that is said."""
 
     variable: Name
     pack: bool
-    extent: Expression
+    extent: Expression | None
+
+    @property
+    def text(self) -> str:
+        """The variable as it is written."""
+        return self.variable.text + ("..." if self.pack else "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -220,14 +226,12 @@ Constraint: TypeAlias = Sentence | Require
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Assignment(Node):
-    """`name = e`, or `name[i, j...] = e` with index variables (each may be a pack)."""
+    """`name = e`, or `name[i, j... : Sizes] = e` with index variables."""
 
     name: Name
-    indices: tuple[Expression, ...] | None
-    """References and Packs of References; None for a whole tensor."""
+    indices: tuple[Binding, ...] | None
+    """None for a whole tensor."""
     value: Expression
-    extents: tuple[Expression | None, ...] = ()
-    """What each index runs over, as in `t[n : 3, o... : Sizes] = e`; None where it is not said."""
 
 
 Statement: TypeAlias = Assignment | ScalarFunction

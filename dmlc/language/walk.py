@@ -66,7 +66,7 @@ def parts(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
             return (expression.function, *(a.value for a in expression.arguments))
         case syntax.Reduce():
             condition = () if expression.condition is None else (expression.condition,)
-            return (*(b.extent for b in expression.bindings), *condition, expression.body)
+            return (*_extents(expression.bindings), *condition, expression.body)
         case syntax.Unary() | syntax.Pack():
             return (expression.operand,)
         case syntax.Binary():
@@ -88,7 +88,11 @@ def expressions_of(statement: syntax.Statement) -> tuple[syntax.Expression, ...]
     """The expressions of a statement: what its indices run over, and what it says."""
     if isinstance(statement, syntax.ScalarFunction):
         return (statement.body,)
-    return (*(e for e in statement.extents if e is not None), statement.value)
+    return (*_extents(statement.indices or ()), statement.value)
+
+
+def _extents(bindings: Iterable[syntax.Binding]) -> Iterator[syntax.Expression]:
+    return (b.extent for b in bindings if b.extent is not None)
 
 
 def names_read(*expressions: syntax.Expression) -> dict[str, None]:

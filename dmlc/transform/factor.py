@@ -1,34 +1,51 @@
-"""Takes factors that are constant over a sum out of it: `sum(a * b)` becomes `a * sum(b)`.
+"""Re-associates sums where that is less work: the one transform that does so with floating point.
 
-This is the one transform that re-associates floating point. It leaves a sum of fewer operations,
-and sums that differed in such factors alone become one: a gradient's sum of `dY * centered * c`
-is the sum of `dY * centered`, which the same gradient needs anyway.
+Factors that are constant over a sum are taken out of it: `sum(a * b)` becomes `a * sum(b)`. This
+leaves a sum of fewer operations, and sums that differed in such factors alone become one: a
+gradient's sum of `dY * centered * c` is the sum of `dY * centered`, which the same gradient needs
+anyway.
+
+A sum over several axes is taken one axis at a time, where its weights allow it: resampling an image
+becomes columns first, then rows.
+
+    sum[r, s](x[r, s] * a(i, r) * b(j, s))  ->  sum[s](t[i, s] * b(j, s)),
+                                                t[i, s] = sum[r](x[r, s] * a(i, r))
+
+The weights of the last axis are a factor that is constant over the other sums, and leave these. A
+point that the guard leaves out is left out of one of the two sums, so that no weight of 0 meets an
+infinity or a NaN. Which kernel computes the two is not decided here; they are worth it only where
+the sums over one row stay in a line buffer, so that a caller says how long a row may be.
 
 What it does to special values, where all else is equal: a factor that is infinite or NaN now meets
 the sum and not each term, so that a NaN from infinity times 0, or from infinities of both signs,
 may come out infinite, or as the NaN it was; a quotient by 0 likewise. Terms that overflowed, or
 vanished, with the factor need not without it, and the other way round. A sum that comes to zero
-may change the zero's sign. Sums over nothing stay as they are: none is taken apart whose guard may
-let no point through. On integers, which wrap, products
-and negations come out exactly the same; quotients are left.
+may change the zero's sign. A factor of positions alone that is infinite or NaN somewhere stays, as
+does such a divisor that is 0 somewhere. Sums over nothing stay as they are: no factor leaves one
+whose guard may let no point through. On integers, which wrap, products and negations come out
+exactly the same; quotients are left.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 
-from dmlc.ir import Apply, Body, Function, Index, Instruction, Load, Stage, operands
-from dmlc.ir.index import IndexFacts, list_arrays
+from dmlc.ir import Apply, Body, Function, Index, Instruction, Load, Reduction, Stage, operands
+from dmlc.ir.builder import Builder
+from dmlc.ir.index import IndexFacts, find_dependencies, list_arrays
 from dmlc.ir.inside import find_open_reads
 from dmlc.ir.naming import take_name
-from dmlc.ir.ranges import Interval, table_ranges
-from dmlc.scalars import OPERATIONS
-from dmlc.transform.clamp import clamp_stage
-from dmlc.transform.inline import TooManyPlacesError, inline_stages
-from dmlc.transform.simplify import drop_unsound_pairs
+from dmlc.ir.ranges import table_ranges
+from dmlc.scalars import Array
+from dmlc.transform.inline import clamp_stage, inline_stages
+from dmlc.transform.simplify import is_inlinable, replace_stages
 
 _MOST_FACTORS = 32
 """How many factors leave one sum; a value that is squared again and again has any number."""
@@ -36,13 +53,8 @@ _MOST_FACTORS = 32
 _MOST_LOOKED_THROUGH = 16
 """How many stages one sum is searched through for factors."""
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Step:
-    """One operation on the sum: `mul` or `div` by a value of the body, or `neg`."""
-
-    operation: str
-    factor: int | None
+_Steps: TypeAlias = tuple[tuple[str, int | None], ...]
+"""Operations on a sum, one after the other: `mul` or `div` by a value of the body, or `neg`."""
 
 
 def take_out_factors(function: Function) -> Function:
@@ -56,21 +68,24 @@ def take_out_factors(function: Function) -> Function:
     stages: list[Stage] = []
     reach = table_ranges(function.tables)
     for stage in function.stages:
+        made = [stage]
         pair = _split(stage, earlier, names)
-        if pair is not None and _may_be_empty(stage, function):
-            pair = None
-        if pair is not None:
-            pair = _prove_reads(pair, function, reach)
-        stages += [stage] if pair is None else pair
+        if pair is not None and not _may_be_empty(stage, function):
+            total, outer = pair
+            known = {**function.tensors(), total.name: total}
+            # What the sum's guard alone keeps inside, its factors must not read.
+            if not find_open_reads(outer, known, reach)[0]:
+                made = [clamp_stage(total, known, reach)[0], outer]
+        stages += made
         earlier[stage.name] = stage
     if len(stages) == len(function.stages):
         return function
-    return drop_unsound_pairs(dataclasses.replace(function, stages=tuple(stages)))
+    return replace_stages(function, stages)
 
 
 def _split(
     stage: Stage, earlier: Mapping[str, Stage], names: dict[str, None]
-) -> list[Stage] | None:
+) -> tuple[Stage, Stage] | None:
     """A sum without its constant factors, and what multiplies it; None where it has none."""
     reduction = stage.reduction
     if reduction is None or reduction.combiner != "sum" or any(e == 0 for _, e in reduction.axes):
@@ -79,13 +94,31 @@ def _split(
     body = _look_through(stage, earlier)
     if body is not stage.body:
         deeper = _part(body)
-        parted = deeper if len(deeper.steps) > len(parted.steps) else parted
-    if not parted.steps:
+        parted, body = (
+            (deeper, body) if len(deeper.steps) > len(parted.steps) else (parted, stage.body)
+        )
+    if not parted.steps or _has_special(dataclasses.replace(stage, body=body), parted.steps):
         return None
-    name = _fresh_name(stage.name, names)
+    name = stage.name if stage.name.endswith("_sum") else f"{stage.name}_sum"
+    name = take_name(name, names)
     inner = Body.make(parted.instructions, parted.kept, parted.guard)
     total = Stage(name, stage.body.dtype, stage.domain, inner, reduction, stage.span)
-    return [total, dataclasses.replace(stage, body=_apply(total, parted), reduction=None)]
+    return total, dataclasses.replace(stage, body=_apply(total, parted), reduction=None)
+
+
+def _has_special(stage: Stage, steps: _Steps) -> bool:
+    """Whether one of the steps by factors of positions alone is a division by 0, or one by an
+    infinity or a NaN."""
+    if not stage.body.dtype.is_float:
+        return False
+    facts = IndexFacts(stage, {})
+    for name, factor in steps:
+        found = facts.evaluate([factor]) if factor is not None and facts.known[factor] else None
+        if found is not None:
+            special = ~np.isfinite(found[0]) | ((found[0] == 0) & (name == "div"))
+            if special.any():
+                return True
+    return False
 
 
 def _may_be_empty(stage: Stage, function: Function) -> bool:
@@ -96,8 +129,8 @@ def _may_be_empty(stage: Stage, function: Function) -> bool:
     facts = IndexFacts(stage, list_arrays(function.tables))
     for joined in _join_conditions(facts.conditions, facts.dependencies):
         passing = facts.find_passing(joined)
-        folded = tuple(n for n, i in enumerate(facts.depends_on(joined)) if i.reduced)
-        if passing is None or not np.any(passing, axis=folded).all():
+        reduced = tuple(n for n, i in enumerate(facts.depends_on(joined)) if i.reduced)
+        if passing is None or not np.any(passing, axis=reduced).all():
             return True
     return False
 
@@ -114,18 +147,6 @@ def _join_conditions(
     return found
 
 
-def _prove_reads(
-    pair: Sequence[Stage], function: Function, reach: Mapping[str, Interval]
-) -> list[Stage] | None:
-    """A sum and what multiplies it; None where the factors read what the sum's guard alone keeps
-    inside."""
-    total, outer = pair
-    known = {**function.tensors(), total.name: total}
-    if find_open_reads(outer, known, reach)[0]:
-        return None
-    return [clamp_stage(total, known, reach)[0], outer]
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Parted:
     """A body in which `kept` is what varies over the reduction; the steps lead from its sum to
@@ -133,7 +154,7 @@ class _Parted:
 
     instructions: tuple[Instruction, ...]
     kept: int
-    steps: tuple[_Step, ...]
+    steps: _Steps
     guard: int | None
 
 
@@ -141,7 +162,7 @@ def _part(body: Body) -> _Parted:
     """Parts the factors of a body's result that vary over the reduction from those that do not."""
     made = list(body.instructions)
     varies: list[bool] = []
-    parted: list[tuple[int, tuple[_Step, ...]]] = []
+    parted: list[tuple[int, _Steps]] = []
     for value, instruction in enumerate(body.instructions):
         own = isinstance(instruction, Index) and instruction.reduced
         varies.append(own or any(varies[o] for o in operands(instruction)))
@@ -162,56 +183,49 @@ def _part(body: Body) -> _Parted:
 
 
 def _part_operation(
-    instruction: Apply, varies: Sequence[bool], parted: Sequence[tuple[int, tuple[_Step, ...]]]
-) -> tuple[tuple[int, ...], tuple[_Step, ...]] | None:
+    instruction: Apply, varies: Sequence[bool], parted: Sequence[tuple[int, _Steps]]
+) -> tuple[tuple[int, ...], _Steps] | None:
     """What is left of an operation's operands, and the steps taken out: one operand where the
     operation itself is a step; None where it is no factor's."""
     name = instruction.operation.name
     kept = [parted[o][0] for o in instruction.operands]
     if name == "neg":
-        return (kept[0],), (*parted[instruction.operands[0]][1], _Step("neg", None))
+        return (kept[0],), (*parted[instruction.operands[0]][1], ("neg", None))
     if name not in ("mul", "div") or (name == "div" and not instruction.dtype.is_float):
         return None
     left, right = instruction.operands
     if not varies[right]:
-        return (kept[0],), (*parted[left][1], _Step(name, right))
+        return (kept[0],), (*parted[left][1], (name, right))
     if name == "div":
         return ((kept[0], right), parted[left][1]) if varies[left] else None
     if not varies[left]:
-        return (kept[1],), (*parted[right][1], _Step(name, left))
+        return (kept[1],), (*parted[right][1], (name, left))
     return (kept[0], kept[1]), (*parted[left][1], *parted[right][1])
 
 
 def _apply(total: Stage, parted: _Parted) -> Body:
     """The body that multiplies a sum: the steps, one after the other, on its elements."""
-    made: list[Instruction] = [*parted.instructions]
-    own = tuple(range(len(made), len(made) + len(total.domain)))
-    made += [Index(axis) for axis in range(len(total.domain))]
-    made.append(Load(total.name, own, total.dtype))
-    for step in parted.steps:
-        value = len(made) - 1
-        given = (value,) if step.factor is None else (value, step.factor)
-        made.append(Apply(OPERATIONS[step.operation], given, total.dtype))
-    return Body.make(made, len(made) - 1)
+    builder = Builder()
+    numbers = builder.copy(Body(parted.instructions, parted.kept))
+    value = builder.read(total)
+    for name, factor in parted.steps:
+        value = builder.apply(name, value, *([] if factor is None else [numbers[factor]]))
+    return builder.make(value)
 
 
 def _look_through(stage: Stage, earlier: Mapping[str, Stage]) -> Body:
     """The body of a sum with the stages computed in it that may hold factors of it."""
-    body = stage.body
     for _ in range(_MOST_LOOKED_THROUGH):
-        found = _find_product(body, earlier)
-        if found is None:
+        found = _find_product(stage.body, earlier)
+        made = stage if found is None else inline_stages(stage, {found.name: found})
+        if made is stage:
             break
-        try:
-            body = inline_stages(dataclasses.replace(stage, body=body), {found.name: found})
-        except TooManyPlacesError:
-            break
-    return body
+        stage = made
+    return stage.body
 
 
 def _find_product(body: Body, earlier: Mapping[str, Stage]) -> Stage | None:
-    """A stage read as a factor that is itself a product, a quotient or a negation with a factor
-    that some reader could take out; storing it rounds nothing."""
+    """A stage read as a factor, with a factor itself that some reader could take out."""
     pending = [body.result]
     seen: set[int] = set()
     while pending:
@@ -224,29 +238,181 @@ def _find_product(body: Body, earlier: Mapping[str, Stage]) -> Stage | None:
             quotient = instruction.operation.name == "div"
             pending += instruction.operands[: 1 if quotient else 2]
         elif isinstance(instruction, Load) and instruction.tensor in earlier:
-            stage = earlier[instruction.tensor]
-            root = stage.body.instructions[stage.body.result]
-            plain = stage.reduction is None and not stage.dtype.is_storage_only
-            if plain and isinstance(root, Apply) and _may_hold_factor(stage.body, root):
-                return stage
+            found = earlier[instruction.tensor]
+            if _may_hold_factor(found):
+                return found
     return None
 
 
-def _may_hold_factor(body: Body, root: Apply) -> bool:
-    """Whether one side of a product, or the divisor, stays the same along some axis the other
-    side runs along."""
-    if root.operation.name == "neg":
-        return True
-    if root.operation.name not in ("mul", "div"):
+def _may_hold_factor(stage: Stage) -> bool:
+    """Whether a stage is a negation, or a product or a quotient of which one side, or the divisor,
+    stays the same along some axis the other side runs along; storing it rounds nothing."""
+    root = stage.body.instructions[stage.body.result]
+    if not is_inlinable(stage) or not isinstance(root, Apply):
         return False
-    axes: list[frozenset[int]] = []
-    for instruction in body.instructions:
-        own = frozenset((instruction.axis,)) if isinstance(instruction, Index) else frozenset[int]()
-        axes.append(own.union(*(axes[o] for o in operands(instruction))))
-    left, right = (axes[o] for o in root.operands)
-    return bool(left - right) or (root.operation.name == "mul" and left != right)
+    name = root.operation.name
+    if name not in ("mul", "div"):
+        return name == "neg"
+    dependencies = find_dependencies(stage.body)
+    left, right = (set(dependencies[o]) for o in root.operands)
+    return bool(left - right) or (name == "mul" and left != right)
 
 
-def _fresh_name(stage: str, names: dict[str, None]) -> str:
-    """A name for the sum inside a stage, taken from here on."""
-    return take_name(stage if stage.endswith("_sum") else f"{stage}_sum", names)
+# One axis at a time ------------------------------------------------------------------------
+
+
+_SIDE_BY_SIDE = 8
+"""Sums along a row that are computed at once, their terms lying side by side in memory."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Product:
+    """Some factors of a body's result, at the points where some conditions of its guard hold."""
+
+    factors: tuple[int, ...]
+    conditions: tuple[int, ...]
+
+    def write(self, builder: Builder, numbers: Sequence[int], *first: int) -> Body:
+        """The body that gives it, from the values that others have there."""
+        factors = (*first, *(numbers[f] for f in self.factors))
+        result = functools.reduce(lambda left, right: builder.apply("mul", left, right), factors)
+        return builder.make(result, builder.join(numbers[c] for c in self.conditions))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Parts:
+    """What of a sum's body belongs to the sum along rows (`outer`), over the reduced index `row`
+    of so many places and weighted by the place along the stage's last axis, and what to the
+    others."""
+
+    row: Index
+    size: int
+    outer: _Product
+    inner: _Product
+
+
+def factor_separable(
+    function: Function, longest_row: int, known: Mapping[str, Array] = MappingProxyType({})
+) -> Function:
+    """The function with every sum that is less work by rows of at most so many elements taken
+    apart: into a stage of the sums along one axis for every place of a row, and the sum over
+    these. The function itself where there is none. `known` are the elements of stages that depend
+    on positions alone."""
+    names = {t.name: None for t in (*function.parameters, *function.stages)}
+    stages: list[Stage] = []
+    for stage in function.stages:
+        parts = None if stage.name in known else _part_rows(stage, longest_row, known)
+        stages += [stage] if parts is None else _split_rows(stage, parts, names)
+    if len(stages) == len(function.stages):
+        return function
+    return dataclasses.replace(function, stages=tuple(stages))
+
+
+def _part_rows(stage: Stage, longest_row: int, known: Mapping[str, Array]) -> _Parts | None:
+    """How to take a stage apart; None where that cannot be done or is no less work."""
+    reduction = stage.reduction
+    if reduction is None or reduction.combiner != "sum" or len(reduction.axes) < 2:
+        return None
+    extents = [stage.extent(index) for index in stage.indices]
+    if not stage.domain or any(isinstance(e, str) or e == 0 for e in extents):
+        return None
+    facts = IndexFacts(stage, known)
+    for label, extent in reversed(reduction.axes):
+        if isinstance(extent, int) and extent <= longest_row:
+            parts = _part_along(facts, Index(label, reduced=True), extent)
+            if parts is not None and _is_less_work(facts, parts):
+                return parts
+    return None
+
+
+def _part_along(facts: IndexFacts, row: Index, size: int) -> _Parts | None:
+    dependencies = facts.dependencies
+    place = Index(len(facts.stage.domain) - 1)
+
+    def is_weight(value: int) -> bool:
+        """Whether a value says how much of a row's places one place takes."""
+        own = facts.known[value] and place in dependencies[value]
+        return own and _list_reduced(facts, value) == [row]
+
+    factors, conditions = list_factors(facts.stage.body), facts.conditions
+    outer, inner = (
+        _Product(
+            tuple(f for f in factors if is_weight(f) is weighs),
+            tuple(c for c in conditions if is_weight(c) is weighs),
+        )
+        for weighs in (True, False)
+    )
+    rest = (*inner.factors, *inner.conditions)
+    if (
+        outer == _Product((), ())
+        or not inner.factors
+        or any(place in dependencies[v] for v in rest)
+    ):
+        return None
+    return _Parts(row, size, outer, inner)
+
+
+def _list_reduced(facts: IndexFacts, value: int) -> list[Index]:
+    return [index for index in facts.dependencies[value] if index.reduced]
+
+
+def list_factors(body: Body) -> list[int]:
+    """The values whose product a body's result is, in the order written."""
+    found: list[int] = []
+    pending = [body.result]
+    while pending:
+        value = pending.pop()
+        instruction = body.instructions[value]
+        if isinstance(instruction, Apply) and instruction.operation.name == "mul":
+            pending += reversed(instruction.operands)
+        else:
+            found.append(value)
+    return found
+
+
+def _is_less_work(facts: IndexFacts, parts: _Parts) -> bool:
+    """Whether the two sums take less time than the one."""
+    stage = facts.stage
+    sizes = [e for e in stage.domain if isinstance(e, int)]
+    along = _count_terms(facts, parts.row, parts.outer.conditions)
+    inner = math.prod(
+        _count_terms(facts, index, parts.inner.conditions)
+        for index in stage.indices
+        if index.reduced and index != parts.row
+    )
+    outputs = math.prod(sizes)
+    rows = outputs // sizes[-1] * parts.size * inner / _SIDE_BY_SIDE
+    return rows + outputs * along < outputs * along * inner
+
+
+def _count_terms(facts: IndexFacts, index: Index, conditions: Sequence[int]) -> int:
+    """The most places along a reduced index that conditions on it alone let through."""
+    extent = facts.stage.extent(index)
+    own = [c for c in conditions if facts.known[c] and _list_reduced(facts, c) == [index]]
+    passing = facts.find_passing(own) if own else None
+    if passing is None:
+        return extent if isinstance(extent, int) else 1
+    # A reduced index stands after those of the domain.
+    return int(passing.sum(axis=-1).max())
+
+
+def _split_rows(stage: Stage, parts: _Parts, names: dict[str, None]) -> list[Stage]:
+    """The sums for every place of a row, and the sum of these."""
+    body, place = stage.body, len(stage.domain) - 1
+    axes = () if stage.reduction is None else stage.reduction.axes
+    along = tuple(axis for axis in axes if axis[0] == parts.row.axis)
+    others = Reduction("sum", tuple(axis for axis in axes if axis not in along))
+    builder = Builder()
+    own = builder.add(Index(place))
+    numbers = builder.copy(
+        body, {n: own for n, i in enumerate(body.instructions) if i == parts.row}
+    )
+    inner = parts.inner.write(builder, numbers)
+    name = take_name(f"{stage.name}_rows", names)
+    domain = (*stage.domain[:-1], parts.size)
+    rows = Stage(name, inner.dtype, domain, inner, others, stage.span)
+    builder = Builder()
+    numbers = builder.copy(body)
+    at = tuple(builder.add(i) for i in (*stage.indices[:place], parts.row))
+    outer = parts.outer.write(builder, numbers, builder.add(Load(name, at, inner.dtype)))
+    return [rows, dataclasses.replace(stage, body=outer, reduction=Reduction("sum", along))]

@@ -1,46 +1,47 @@
 """Decides which stages need no memory of their own, and puts the rest into kernels.
 
 Element-wise work that other stages read is computed where it is read, be it a result too, unless
-that costs more than storing it (`weigh`) or makes a kernel too large (`draw_in`). What stays is
-`grouping`'s; `reasons` says why, and `traffic` what it moves. Where a 16-bit stage is not stored,
-its rounding stays (`rounding`).
+that costs more than storing it (`cost`) or makes a kernel too large (`inline`). What stays is
+`grouping`'s, and what it moves is `traffic`'s to say; why stages share a kernel, or have memory of
+their own, is said here. Where a 16-bit stage is not stored, its rounding stays (`storage`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from dmlc.ir import Function, Stage
-from dmlc.transform.budget import Budget
-from dmlc.transform.draw_in import Drawn, draw_in
-from dmlc.transform.grouping import Plain, find_rows, group_stages
+from dmlc.transform.cost import Budget, decide_stored
+from dmlc.transform.grouping import Grouping, Plain, group_stages
+from dmlc.transform.inline import Drawn, inline_producers
 from dmlc.transform.passes import Draft, Pass
-from dmlc.transform.reasons import explain
-from dmlc.transform.rounding import carry_rounding, read_results, store_rounded
-from dmlc.transform.simplify import drop_unsound_pairs, simplify_bodies
-from dmlc.transform.store_on_way import Streams
+from dmlc.transform.simplify import replace_stages, simplify_stage
+from dmlc.transform.storage import carry_rounding, read_results, store_rounded
 from dmlc.transform.traffic import Move, add_moves, list_moves, total
-from dmlc.transform.weigh import weigh
 
 _USUAL = Budget()
+
+_SHOWN = 4
+"""Tensors named in a reason, at most."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Group:
     """The stages of one kernel, and the clauses of a sentence that says why they are one.
 
-    Where some of them are reductions, `passes` says in which order they run over the `kept`
+    Where some of them are reductions, `passes` says in which order they run over the `parallel`
     points; the kernels may still be several, where there are too few points to share out.
     """
 
     stages: tuple[str, ...]
     reasons: tuple[str, ...]
-    kept: tuple[int, ...] = ()
+    parallel: tuple[int, ...] = ()
     passes: tuple[Pass, ...] = ()
     inlined: tuple[str, ...] = ()
     """The stages that are computed where these read them, and have no memory."""
-    near: tuple[str, ...] = ()
+    local: tuple[str, ...] = ()
     """The stages that take no memory, since nobody else reads them."""
     row: str | None = None
     """The first stage, where it is a reduction that the second alone reads, along its last axis
@@ -71,14 +72,14 @@ class Fusion:
         moves: list[Move] = []
         for members in passes:
             others = [n for n in group.stages if n not in members]
-            moves += list_moves(self.function, members, {*group.near, *others})
+            moves += list_moves(self.function, members, {*group.local, *others})
         return add_moves(moves)
 
 
 def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> Fusion:
     """Inlines what needs no memory of its own and groups the rest into kernels.
 
-    A reduction whose only reader folds it along its last axis, of at most `longest_row` elements,
+    A reduction whose only reader reduces it along its last axis, of at most `longest_row` elements,
     is computed row by row in the reader's kernel. What is stored rather than computed again, and
     how large kernels get, `budget` decides.
 
@@ -86,134 +87,156 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     dropped. Takes time in proportion to the function's size.
     """
     function = carry_rounding(function)
-    parted = _part(function, longest_row, budget)
-    left = dataclasses.replace(function, stages=simplify_bodies(parted.drawn.stages))
-    fused = read_results(left, parted.homes)
-    groups = _describe_groups(fused, parted)
-    return Fusion(_store(fused, parted, groups, budget), groups, function)
+    drawn, grouping = _part(function, longest_row, budget)
+    left = function.with_stages(map(simplify_stage, drawn.stages))
+    homes = grouping.find_homes()
+    fused = read_results(left, homes)
+    groups = _describe_groups(fused, drawn, grouping, homes)
+    return Fusion(_store(fused, homes, groups, budget), groups, function)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Parted:
-    """The stages that are left, and the kernels they are in."""
-
-    drawn: Drawn
-    members: Sequence[Plain | Draft]
-    """What each kernel has of them."""
-    homes: Mapping[str, tuple[int, int]]
-    """The kernel of each, and the pass of it."""
-    rows: Mapping[str, str]
-    """Reductions of which their reader keeps a row, with that reader."""
-    read_in: Mapping[str, set[int]]
-    """The kernels that read each tensor."""
-    reasons: Mapping[str, str]
-    """Why some stages are stored, or in kernels of their own."""
+_Homes: TypeAlias = Mapping[str, tuple[int, int]]
+"""The kernel of each stage, and the pass of it."""
 
 
-def _part(function: Function, longest_row: int, budget: Budget) -> _Parted:
+def _part(function: Function, longest_row: int, budget: Budget) -> tuple[Drawn, Grouping]:
     """Draws in what needs no memory of its own, and groups the rest.
 
     What several stages share needs none as long as these are in one kernel, which shows when they
     have been grouped. Where some of it is wanted elsewhere, that is shared no longer, and all is
     grouped once more.
     """
-    results = {r.name for r in function.results}
-    inlinable = {s.name: s for s in function.stages if is_inlinable(s)}
-    weighed = weigh(function, inlinable, budget)
-    shared = dict(weighed.shared)
+    decision = decide_stored(function, budget)
+    shared = dict(decision.shared)
     while True:
-        drawn = draw_in(function, inlinable, weighed.stored, shared, budget)
-        rows = find_rows(drawn.stages, results, longest_row)
-        streams = Streams(function, drawn.stages, budget)
-        members, homes, apart_for = group_stages(drawn.stages, results, rows, budget, streams)
-        read_in = _find_readers(drawn.stages, homes)
-        parted = _Parted(drawn, members, homes, rows, read_in, {**drawn.reasons, **apart_for})
-        apart = [name for name, is_one in shared.items() if _is_apart(name, is_one, parted)]
-        if not apart:
-            return parted
-        for name in apart:
-            del shared[name]
+        before = len(shared)
+        drawn = inline_producers(function, decision.stored, shared, budget)
+        left = dataclasses.replace(function, stages=drawn.stages)
+        grouping = group_stages(left, longest_row, budget)
+        homes = grouping.find_homes()
+        for name, is_one in tuple(shared.items()):
+            if name not in homes:
+                continue
+            # Whether it would not be wanted elsewhere, but for how large kernels get.
+            home = homes[name][0]
+            stays = is_one and isinstance(grouping.members[home], Plain)
+            if not stays and _find_readers(left, name, homes) - {home}:
+                del shared[name]
+        if len(shared) == before:
+            return drawn, grouping
 
 
-def _is_apart(name: str, is_one: bool, parted: _Parted) -> bool:
-    """Whether a shared stage is wanted outside its kernel; `is_one` says that it would not be, but
-    for how large kernels get."""
-    if name not in parted.homes:
-        return False
-    home = parted.homes[name][0]
-    if is_one and isinstance(parted.members[home], Plain):
-        return False
-    return bool(parted.read_in.get(name, set()) - {home})
-
-
-def _describe_groups(fused: Function, parted: _Parted) -> tuple[Group, ...]:
-    """The kernels of the stages that are left, with what each computes, keeps at hand and goes
+def _describe_groups(
+    fused: Function, drawn: Drawn, grouping: Grouping, homes: _Homes
+) -> tuple[Group, ...]:
+    """The kernels of the stages that are left, with what each computes, keeps local and goes
     through, and why."""
     results = {r.name for r in fused.results}
-    read_in = _find_readers(fused.stages, parted.homes)
-    readers = {reader: row for row, reader in parted.rows.items()}
+    rows = {reader: row for row, reader in grouping.rows.items()}
     stages = {s.name: s for s in fused.stages}
+    why = {**drawn.reasons, **grouping.reasons}
     groups: list[Group] = []
-    for place, made_of in enumerate(parted.members):
-        found = [stages[s.name] for s in made_of.stages]
-        names = tuple(s.name for s in found)
-        row = readers.get(names[0])
-        whole = names if row is None else (row, *names)
-        inlined = tuple(
-            dict.fromkeys(n for name in whole for n in parted.drawn.computed[name][::-1])
+    for place, made_of in enumerate(grouping.members):
+        found = [stages[name] for name in made_of.stages]
+        row = rows.get(found[0].name)
+        whole = (*(() if row is None else (row,)), *made_of.stages)
+        computed = dict.fromkeys(n for name in whole for n in drawn.computed[name][::-1])
+        inlined = tuple(n for n in computed if n not in whole)
+        local = tuple(
+            n for n in whole if n not in results and _find_readers(fused, n, homes) == {place}
         )
-        inlined = tuple(n for n in inlined if n not in whole)
-        near = tuple(n for n in whole if n not in results and read_in.get(n) == {place})
-        passes: tuple[Pass, ...] = ()
-        kept: tuple[int, ...] = ()
-        on_way: list[str] = []
+        passes, parallel, elementwise = tuple[Pass, ...](), tuple[int, ...](), list[str]()
         if isinstance(made_of, Draft):
-            passes, kept, on_way = made_of.passes(), made_of.kept, made_of.list_on_way()
-        reasons = explain(found, parted.homes, inlined, near, parted.reasons, results, on_way)
+            passes, parallel, elementwise = (
+                made_of.passes(),
+                made_of.parallel,
+                made_of.list_elementwise(),
+            )
+        reasons = _explain(found, homes, inlined, local, why, results, elementwise)
         if row is not None:
             passes = (*Draft(stages[row]).passes(), *passes)
-            reasons = (*reasons, f"a row of %{row} at a time is kept at hand for it")
-        groups.append(Group(whole, reasons, kept, passes, inlined, near, row))
+            reasons = (*reasons, f"a row of %{row} at a time is kept for it in a line buffer")
+        groups.append(Group(whole, reasons, parallel, passes, inlined, local, row))
     return tuple(groups)
 
 
-def _store(fused: Function, parted: _Parted, groups: Sequence[Group], budget: Budget) -> Function:
+def _store(fused: Function, homes: _Homes, groups: Sequence[Group], budget: Budget) -> Function:
     """The function of the stages that are left, as they are stored: without pairs of `in_place`
     that no longer hold, and rounded to what memory holds."""
-    fused = drop_unsound_pairs(fused)
-    pairs = tuple(p for p in fused.in_place if not _is_read_later(p, fused.stages, parted.homes))
-    as_they_are = {name for group in groups for name in group.near}
+    fused = replace_stages(fused, fused.stages)
+    # What runs after a result's kernel, or pass of it, must not read what it overwrites.
+    pairs = tuple(
+        (result, parameter)
+        for result, parameter in fused.in_place
+        if all(homes[reader] <= homes[result] for reader in fused.readers().get(parameter, ()))
+    )
+    as_they_are = {name for group in groups for name in group.local}
     if budget.paired_types:
         # Kernels with reductions store single elements.
         as_they_are.update(name for group in groups if group.passes for name in group.stages)
-    return store_rounded(dataclasses.replace(fused, in_place=pairs), as_they_are)
+    if pairs != fused.in_place:
+        fused = dataclasses.replace(fused, in_place=pairs)
+    return store_rounded(fused, as_they_are)
 
 
-def is_inlinable(stage: Stage) -> bool:
-    """Whether a stage's value can be had without its memory: nothing is folded, and storing it
-    rounds nothing."""
-    return stage.reduction is None and not stage.dtype.is_storage_only
+def _find_readers(function: Function, name: str, homes: _Homes) -> set[int]:
+    """The kernels that read a tensor."""
+    return {homes[reader][0] for reader in function.readers().get(name, ())}
 
 
-def _is_read_later(
-    pair: tuple[str, str], stages: Sequence[Stage], homes: Mapping[str, tuple[int, int]]
-) -> bool:
-    """Whether what runs after the result's kernel, or pass of it, reads the parameter it would
-    overwrite."""
-    result, parameter = pair
-    return any(
-        load.tensor == parameter and homes[stage.name] > homes[result]
-        for stage in stages
-        for load in stage.body.loads()
-    )
+# Reasons ------------------------------------------------------------------------------------
 
 
-def _find_readers(
-    stages: Sequence[Stage], homes: Mapping[str, tuple[int, int]]
-) -> dict[str, set[int]]:
-    """The groups that read each tensor."""
-    found: dict[str, set[int]] = {}
-    for stage in stages:
-        for load in stage.body.loads():
-            found.setdefault(load.tensor, set()).add(homes[stage.name][0])
-    return found
+def _explain(
+    stages: Sequence[Stage],
+    homes: Mapping[str, object],
+    inlined: Sequence[str],
+    local: Sequence[str],
+    reasons: Mapping[str, str],
+    results: set[str],
+    elementwise: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """Why these stages are a group, clause by clause. `homes` has every stage that belongs to a
+    group, `inlined` names what they compute where they read it, and `local` those of them that take
+    no memory; `elementwise` are those computed in passes that reduce. `reasons` says why some
+    stages are stored."""
+    first = next((s for s in stages if s.reduction is not None), stages[0])
+    clauses: list[str] = []
+    if first.reduction is not None:
+        clauses.append(f"%{first.name} is a reduction ({first.reduction.combiner})")
+        clauses += [reasons[first.name]] if first.name in reasons else []
+    elif first.name in results:
+        clauses.append(f"%{first.name} leaves the function")
+    elif first.name in reasons:
+        clauses.append(reasons[first.name])
+    elif first.name in local:
+        clauses.append(f"%{first.name} is read by several stages over its own points")
+    else:
+        clauses.append(f"%{first.name} is read by several kernels, as one would be too large")
+    # What is local is not stored, whatever it was to be, and results are stored anyway.
+    plain = {first.name, *local, *results.intersection(elementwise)}
+    clauses += [reasons[s.name] for s in stages if s.name in reasons and s.name not in plain]
+    own = [s.name for s in stages]
+    given = set(own).difference(elementwise)
+    read = {s.name: dict.fromkeys(load.tensor for load in s.body.loads()) for s in stages}
+    after = [n for n in own if n in given and not given.isdisjoint(read[n])]
+    beside = [n for n in own if n in given and n not in after and n != first.name]
+    waits = dict.fromkeys(n for names in read.values() for n in names)
+    clauses += _say([n for n in elementwise if n in local], "computed in the same loops")
+    clauses += _say([n for n in elementwise if n not in local], "stored in the same loops")
+    clauses += _say(beside, "computed beside it")
+    clauses += _say(after, "computed from it at once")
+    waits = [n for n in waits if n in homes and n not in own and n not in local]
+    clauses += [f"the kernel runs after {clause}" for clause in _say(waits, "stored")]
+    clauses += _say(inlined, "computed where read")
+    return tuple(dict.fromkeys(clauses))
+
+
+def _say(names: Sequence[str], done: str) -> list[str]:
+    """That something is done with what the names stand for, as in `%a, %b and 7 more are done`;
+    nothing where there are none."""
+    shown = [f"%{name}" for name in names]
+    if len(shown) > _SHOWN:
+        shown = [", ".join(shown[:_SHOWN]), f"{len(shown) - _SHOWN} more"]
+    listed = " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
+    return [f"{listed} {'is' if len(names) == 1 else 'are'} {done}"] if names else []

@@ -2,22 +2,21 @@
 
 Element-wise stages over one domain, none of which needs another's memory, are one group; so are
 reductions with what they read from one another, with the element-wise stages that apply them or
-that they fold, and with further reductions of the same tensors over the same axes (see `passes`).
+that they reduce, and with further reductions of the same tensors over the same axes (see `passes`).
 What is inlined before is `fuse`'s to decide.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.ir import Index, Load, Stage, reads_own_place
+from dmlc.ir import Function, Index, Stage, reads_own_place
 from dmlc.ir.index import find_dependencies
 from dmlc.scalars import COMBINERS, DataType
-from dmlc.transform.budget import Budget
-from dmlc.transform.passes import Draft
-from dmlc.transform.store_on_way import Streams
+from dmlc.transform.cost import Budget
+from dmlc.transform.passes import Draft, Streams
 
 _MOST_TRIED = 16
 """Groups that a stage is offered to: those after the first which might take it."""
@@ -27,72 +26,107 @@ class Plain:
     """A group of element-wise stages over one domain, in the making."""
 
     def __init__(self, first: Stage) -> None:
-        self.domain = first.domain
-        self.stages = [first]
+        self.stages = {first.name: first}
 
-    def holds(self, stage: Stage, load: Load) -> bool:
-        """Whether a stage of this group is read where and as the reader computes it: then it is
-        at hand in the same kernel."""
-        source = next(s for s in self.stages if s.name == load.tensor)
-        return not source.dtype.is_storage_only and reads_own_place(stage, load)
+    def join(self, stage: Stage) -> bool:
+        """Adds a stage over the same domain, if it reads those of the group where and as it
+        computes them: then they are local values of the same kernel."""
+        for load in stage.body.loads():
+            source = self.stages.get(load.tensor)
+            if source is None:
+                continue
+            if source.dtype.is_storage_only or not reads_own_place(stage, load):
+                return False
+        self.stages[stage.name] = stage
+        return True
 
 
 Members: TypeAlias = Plain | Draft
 
 
 class _Room:
-    """How much of a kernel's room each group takes."""
+    """How much of a kernel's room a group takes."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(
+        self, function: Function, reads: Mapping[str, Sequence[str]], budget: Budget
+    ) -> None:
         self._budget = budget
-        self._instructions: list[int] = []
-        self._tensors: list[dict[str, None]] = []
+        self._function = function
+        self._reads = reads
+        self._instructions = 0
+        self._stages: dict[str, None] = {}
+        self._tensors: dict[str, None] = {}
 
-    def has(self, place: int, stage: Stage) -> bool:
-        """Whether the group of that number has room for a stage."""
-        whole = self._instructions[place] + len(stage.body.instructions)
-        if whole > self._budget.most_instructions:
+    def has(self, stage: Stage) -> bool:
+        """Whether there is room for a stage."""
+        if self._instructions + len(stage.body.instructions) > self._budget.most_instructions:
             return False
-        tensors = self._tensors[place]
-        more = sum(name not in tensors for name in _list_tensors(stage))
-        return len(tensors) + more <= self._budget.most_buffers
+        tensors = self._tensors | self._list_tensors(stage)
+        if len(tensors) <= self._budget.most_buffers:
+            return True
+        # What the group alone reads takes no memory.
+        stages, readers = self._stages | {stage.name: None}, self._function.readers()
+        near = [
+            name
+            for name in stages
+            if self._function.result(name) is None
+            and all(reader in stages for reader in readers.get(name, ()))
+        ]
+        return len(tensors) - len(near) <= self._budget.most_buffers
 
-    def take(self, place: int, stage: Stage) -> None:
-        """The stage goes to that group, which may be a new one."""
-        if place == len(self._tensors):
-            self._instructions.append(0)
-            self._tensors.append({})
-        self._instructions[place] += len(stage.body.instructions)
-        self._tensors[place] |= dict.fromkeys(_list_tensors(stage))
+    def take(self, stage: Stage) -> None:
+        self._instructions += len(stage.body.instructions)
+        self._stages[stage.name] = None
+        self._tensors |= self._list_tensors(stage)
+
+    def _list_tensors(self, stage: Stage) -> dict[str, None]:
+        """What a stage reads and writes."""
+        return {stage.name: None} | dict.fromkeys(self._reads[stage.name])
 
 
-def _list_tensors(stage: Stage) -> dict[str, None]:
-    """What a stage reads and writes."""
-    return {stage.name: None} | {load.tensor: None for load in stage.body.loads()}
+def group_stages(function: Function, longest_row: int, budget: Budget) -> Grouping:
+    """Groups what is left of a function. A stage goes to the first group that takes it and runs
+    after, or with, all that it reads. Reductions of which a row at a time is needed go with their
+    readers, which share a kernel with no other reduction."""
+    grouping = Grouping(function, _find_rows(function, longest_row, budget), budget)
+    for stage in _order(function, grouping.rows):
+        grouping.place(stage)
+    return grouping
 
 
-def find_rows(stages: Sequence[Stage], results: set[str], longest_row: int) -> dict[str, str]:
-    """The reductions of which only a row at a time is needed, each with its one reader."""
-    readers: dict[str, list[Stage]] = {}
-    for stage in stages:
-        for name in dict.fromkeys(load.tensor for load in stage.body.loads()):
-            readers.setdefault(name, []).append(stage)
+def _find_rows(function: Function, longest_row: int, budget: Budget) -> dict[str, str]:
+    """The reductions of which only a row of at most so many elements at a time is needed, each with
+    its one reader."""
     found: dict[str, str] = {}
     taken: set[str] = set()
-    for stage in stages:
-        reader, *others = readers.get(stage.name, [stage])
+    for stage in function.stages:
+        names = function.readers().get(stage.name, ())
         length = stage.domain[-1] if stage.domain else None
         short = isinstance(length, int) and length <= longest_row
-        alone = not others and stage.name not in results and stage.name not in taken
-        if short and alone and reader.name not in taken and _folds_along(stage, reader):
-            found[stage.name] = reader.name
-            taken.add(reader.name)
+        alone = len(names) == 1 and function.result(stage.name) is None
+        if short and alone and taken.isdisjoint((stage.name, *names)):
+            reader = function.stage(names[0])
+            if (
+                reader is not None
+                and _fits(stage, reader, budget)
+                and _reduces_along(stage, reader)
+            ):
+                found[stage.name] = reader.name
+                taken.add(reader.name)
     return found
 
 
-def _folds_along(row: Stage, reader: Stage) -> bool:
-    """Whether a stage folds a reduction that is at its own position but along the last axis."""
-    plain = row is not reader and is_foldable(row) and is_foldable(reader)
+def _fits(row: Stage, reader: Stage, budget: Budget) -> bool:
+    """Whether a kernel has buffers enough for both. What they read without the row, and the result,
+    are as many as they read with it."""
+    return (
+        len({load.tensor for s in (row, reader) for load in s.body.loads()}) <= budget.most_buffers
+    )
+
+
+def _reduces_along(row: Stage, reader: Stage) -> bool:
+    """Whether a stage reduces a reduction that is at its own position but along the last axis."""
+    plain = row is not reader and is_fixed_reduction(row) and is_fixed_reduction(reader)
     if not plain or row.dtype.is_storage_only or row.domain[:-1] != reader.domain[:-1]:
         return False
     if any(s.reduction is None or s.reduction.combiner not in COMBINERS for s in (row, reader)):
@@ -112,84 +146,60 @@ def _folds_along(row: Stage, reader: Stage) -> bool:
     return DataType.BOOL not in (row.dtype, reader.dtype)
 
 
-def group_stages(
-    stages: Sequence[Stage],
-    results: set[str],
-    rows: Mapping[str, str],
-    budget: Budget,
-    streams: Streams,
-) -> tuple[list[Members], dict[str, tuple[int, int]], dict[str, str]]:
-    """The stages of each group, each stage's group and pass, and why some stages are not where
-    one might look for them.
-
-    A stage goes to the first group that takes it and runs after, or with, all that it reads. The
-    reductions in `rows` go with their readers, which share a kernel with no other reduction.
-    """
-    grouping = _Grouping(stages, rows, budget, streams)
-    for stage in _order([s for s in stages if s.name not in rows], results):
-        grouping.place(stage)
-    return grouping.members, grouping.find_homes(), grouping.reasons
-
-
-class _Grouping:
+class Grouping:
     """Groups in the making."""
 
-    def __init__(
-        self, stages: Sequence[Stage], rows: Mapping[str, str], budget: Budget, streams: Streams
-    ) -> None:
+    def __init__(self, function: Function, rows: Mapping[str, str], budget: Budget) -> None:
         self.members: list[Members] = []
+        """What each group has."""
+        self.rows = rows
+        """Reductions of which their reader keeps a row, with that reader."""
         self.reasons: dict[str, str] = {}
-        self._streams = streams
-        self._reads = {s.name: [load.tensor for load in s.body.loads()] for s in stages}
+        """Why some stages are not where one might look for them."""
+        self._streams = Streams(function, budget)
+        self._function, self._budget = function, budget
+        self._reads = {s.name: [load.tensor for load in s.body.loads()] for s in function.stages}
         for row, reader in rows.items():
             self._reads[reader] = [n for n in (*self._reads[row], *self._reads[reader]) if n != row]
-        self._rows = rows
         self._with_rows = set(rows.values())
         self._homes: dict[str, int] = {}
-        self._room = _Room(budget)
-        self._plain: dict[object, list[int]] = {}
-        self._drafts: dict[object, list[int]] = {}
+        self._rooms: list[_Room] = []
+        self._noted: dict[tuple[type[Members], object], list[int]] = {}
+        """Where later stages look for a group to join, ascending."""
 
     def place(self, stage: Stage) -> None:
         """Finds a stage's group, or makes it one."""
         latest = max((self._homes.get(name, -1) for name in self._reads[stage.name]), default=-1)
-        place = self._fold_on_way(stage, latest)
+        place = self._reduce_on_way(stage, latest)
         if place is None:
-            place = self._find_draft(stage, latest)
-        if place is None:
-            place = self._find_plain(stage, latest)
+            candidates = self._list_candidates(stage, latest)
+            place = next((p for p in candidates if self._join(p, stage)), None)
         if place is None:
             place = len(self.members)
-            if is_foldable(stage):
-                self.members.append(Draft(stage, self._streams))
-            else:
-                self.members.append(Plain(stage))
-                if stage.reduction is None:
-                    self._plain.setdefault(stage.domain, []).append(place)
-        self._room.take(place, stage)
+            reduces = is_fixed_reduction(stage)
+            self.members.append(Draft(stage, self._streams) if reduces else Plain(stage))
+            self._rooms.append(_Room(self._function, self._reads, self._budget))
+        self._rooms[place].take(stage)
         self._homes[stage.name] = place
-        if isinstance(self.members[place], Draft):
-            self._note(place, stage)
+        self._note(place, stage)
 
     def find_homes(self) -> dict[str, tuple[int, int]]:
         """Each stage's group and pass."""
         placed = {name: (place, 0) for name, place in self._homes.items()}
         for place, found in enumerate(self.members):
             if isinstance(found, Draft):
-                for number, made in enumerate(found.passes()):
-                    placed.update({m.stage: (place, number) for m in made.members})
-        placed.update({row: placed[reader] for row, reader in self._rows.items()})
-        return placed
+                placed |= {name: (place, number) for name, number in found.homes.items()}
+        return placed | {row: placed[reader] for row, reader in self.rows.items()}
 
-    def _fold_on_way(self, stage: Stage, latest: int) -> int | None:
-        """The group of element-wise stages that a reduction folds while it stores them: from here
+    def _reduce_on_way(self, stage: Stage, latest: int) -> int | None:
+        """The group of element-wise stages that a reduction reads while it stores them: from here
         on it is one with reductions."""
-        if latest < 0 or not is_foldable(stage) or stage.name in self._with_rows:
+        if latest < 0 or not is_fixed_reduction(stage) or stage.name in self._with_rows:
             return None
         found = self.members[latest]
-        if not isinstance(found, Plain) or not self._room.has(latest, stage):
+        if not isinstance(found, Plain) or not self._rooms[latest].has(stage):
             return None
-        started = Draft.start_on_way(stage, found.stages, self._streams)
+        started = Draft.start_on_way(stage, tuple(found.stages.values()), self._streams)
         if started is None:
             return None
         draft, refusal = started
@@ -197,85 +207,66 @@ class _Grouping:
             self.reasons[stage.name] = refusal
             return None
         self.members[latest] = draft
-        for each in found.stages:
+        for each in found.stages.values():
             self._note(latest, each)
         return latest
 
-    def _find_plain(self, stage: Stage, latest: int) -> int | None:
-        """The group of element-wise stages that takes a stage, and has it from here on; what it
-        reads is in groups up to `latest`."""
-        if stage.reduction is not None:
-            return None
-        candidates = self._plain.get(stage.domain, [])
-        first = bisect.bisect_left(candidates, latest)
-        for place in candidates[first : first + _MOST_TRIED]:
-            found = self.members[place]
-            near = [load for load in stage.body.loads() if self._homes.get(load.tensor) == place]
-            fits = isinstance(found, Plain) and all(found.holds(stage, load) for load in near)
-            if isinstance(found, Plain) and fits and self._room.has(place, stage):
-                found.stages.append(stage)
-                return place
-        return None
-
     def _note(self, place: int, stage: Stage) -> None:
-        """Where later stages that may join a group with reductions look for it."""
-        keys: list[object] = [*self._reads[stage.name], stage.name]
+        """Keeps where later stages that may join a group look for it."""
+        kind = type(self.members[place])
+        keys: list[object] = [*self._reads[stage.name], stage.name] if kind is Draft else []
         if stage.reduction is None:
             keys.append(stage.domain)
         for key in dict.fromkeys(keys):
-            noted = self._drafts.setdefault(key, [])
+            noted = self._noted.setdefault((kind, key), [])
             at = bisect.bisect_left(noted, place)
             if at == len(noted) or noted[at] != place:
                 noted.insert(at, place)
 
-    def _find_draft(self, stage: Stage, latest: int) -> int | None:
-        """The group with reductions that takes a stage, and has it from here on; what it reads is
-        in groups up to `latest`."""
-        if stage.name in self._with_rows:
-            return None
-        places: dict[int, None] = {}
-        for key in dict.fromkeys((*self._reads[stage.name], stage.domain)):
-            noted = self._drafts.get(key, [])
-            first = bisect.bisect_left(noted, latest)
-            places |= dict.fromkeys(noted[first : first + _MOST_TRIED])
-        for place in sorted(places)[:_MOST_TRIED]:
-            found = self.members[place]
-            if not isinstance(found, Draft) or not self._room.has(place, stage):
-                continue
-            first_stage = found.stages[0]
-            if first_stage.name in self._with_rows and not _derives(stage, first_stage):
-                continue
-            if found.join(stage):
-                return place
-        return None
+    def _list_candidates(self, stage: Stage, latest: int) -> Iterator[int]:
+        """The groups that might take a stage, those with reductions first; what it reads is in
+        groups up to `latest`."""
+        if stage.name not in self._with_rows:
+            keys = dict.fromkeys((*self._reads[stage.name], stage.domain))
+            found = {place for key in keys for place in self._list_noted(Draft, key, latest)}
+            yield from sorted(found)[:_MOST_TRIED]
+        if stage.reduction is None:
+            places = self._list_noted(Plain, stage.domain, latest)
+            yield from (place for place in places if isinstance(self.members[place], Plain))
+
+    def _list_noted(self, kind: type[Members], key: object, latest: int) -> list[int]:
+        noted = self._noted.get((kind, key), [])
+        first = bisect.bisect_left(noted, latest)
+        return noted[first : first + _MOST_TRIED]
+
+    def _join(self, place: int, stage: Stage) -> bool:
+        """Adds a stage to a group, if that takes it. One that keeps a line buffer takes what is
+        computed from it point by point alone."""
+        first = next(iter(self.members[place].stages.values()))
+        derives = stage.reduction is None and stage.domain == first.domain
+        if first.name in self._with_rows and not derives:
+            return False
+        return self._rooms[place].has(stage) and self.members[place].join(stage)
 
 
-def _order(stages: Sequence[Stage], results: set[str]) -> list[Stage]:
-    """The order to place stages in. Where there are reductions, element-wise results that nobody
-    reads come last, so that those over one domain find one pass; and of these, the ones that read
-    no reduction last of all."""
-    folds = {stage.name for stage in stages if stage.reduction is not None}
-    if not folds:
-        return list(stages)
-    reads = {stage.name: {load.tensor for load in stage.body.loads()} for stage in stages}
-    read = {name for names in reads.values() for name in names}
+def _order(function: Function, rows: Mapping[str, str]) -> list[Stage]:
+    """The order to place stages in, but for `rows`. Where there are reductions, element-wise
+    results that nobody reads come last, so that those over one domain find one pass; and of these,
+    the ones that read no reduction last of all."""
+    totals = {s.name for s in function.stages if s.reduction is not None and s.name not in rows}
 
     def rank(stage: Stage) -> int:
-        if stage.name in folds or stage.name in read or stage.name not in results:
+        ends = stage.name not in function.readers() and function.result(stage.name) is not None
+        if not totals or stage.name in totals or not ends:
             return 0
-        return 1 if reads[stage.name] & folds else 2
+        return 1 if any(load.tensor in totals for load in stage.body.loads()) else 2
 
-    return sorted(stages, key=rank)
+    return sorted((s for s in function.stages if s.name not in rows), key=rank)
 
 
-def is_foldable(stage: Stage) -> bool:
+def is_fixed_reduction(stage: Stage) -> bool:
     """Whether a stage is a reduction all of whose sizes are known, and none of them is 0."""
     if stage.reduction is None:
         return False
     extents = (*stage.domain, *(extent for _, extent in stage.reduction.axes))
     return all(isinstance(extent, int) and extent for extent in extents)
-
-
-def _derives(stage: Stage, total: Stage) -> bool:
-    """Whether a stage is computed point by point from a reduction over the same domain."""
-    return stage.reduction is None and stage.domain == total.domain

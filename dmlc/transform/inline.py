@@ -1,28 +1,123 @@
-"""Replaces loads of stages by the computation of what is loaded. `fuse` decides which stages."""
+"""Inlines producers: computes stages where they are read, as far as bodies stay small enough.
+
+Which stages had better be stored is `cost`'s to say; here more of them are, where a body would have
+too many instructions, read too many tensors, or compute one stage at too many places.
+
+A read is proved inside over the points of its own stage. Once that stage is computed where another
+reads it, at positions that depend on elements, intervals are all there is: of `i - i % 2`, which
+no place takes below 0, they say that it may be -1. A clamp to the tensor's size changes nothing
+there, since the position is one that the stage itself has been proved at, and proves it anew.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from dmlc.ir import Body, Index, Instruction, Load, Stage, operands, with_operands
+from dmlc.ir import Body, Function, Index, Instruction, Load, Stage, operands, with_operands
+from dmlc.ir.builder import Builder
+from dmlc.ir.inside import Tensor, find_open_reads
+from dmlc.ir.ranges import Interval, table_ranges
+from dmlc.transform.cost import Budget
+from dmlc.transform.simplify import is_inlinable, list_live
 
 MOST_PLACES = 16
 """At how many places one reader may compute a stage. Reading each of a chain of stages at several
 places would otherwise double the work from stage to stage."""
 
 
-class TooManyPlacesError(Exception):
-    """A reader wants a stage at more than `MOST_PLACES` places; `stage` is its name."""
+def inline_stages(reader: Stage, inlined: Mapping[str, Stage]) -> Stage:
+    """The reader with every load of an inlined stage replaced by that stage's body, at the place it
+    was loaded from; the reader itself where there is none, or too many of one stage.
 
-    def __init__(self, stage: str) -> None:
-        super().__init__(stage)
-        self.stage = stage
+    What is wanted twice at one place is computed once, so that a chain of a thousand stages
+    becomes a body of a thousand steps. Inlined stages have no reduction, and a body of their
+    tensor's own type.
+    """
+    if not any(load.tensor in inlined for load in reader.body.loads()):
+        return reader
+    made = _inline(reader, inlined)
+    return reader if isinstance(made, str) else dataclasses.replace(reader, body=made.body)
+
+
+# A function --------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Inlined:
+class Drawn:
+    """The stages that are left, and what became of the others."""
+
+    stages: tuple[Stage, ...]
+    """Those that results depend on, in the function's order."""
+    computed: Mapping[str, tuple[str, ...]]
+    """What each of them computes itself."""
+    reasons: Mapping[str, str]
+    """Why some of them are not computed where they are read."""
+
+
+def inline_producers(
+    function: Function, stored: Mapping[str, str], shared: Iterable[str], budget: Budget
+) -> Drawn:
+    """The function's stages with what they read drawn into them: every inlinable stage but those
+    `stored`, each for its reason, those `shared`, and those that would make a body too large."""
+    results = {r.name for r in function.results}
+    reasons = dict(stored)
+    stages, held = {s.name: s for s in function.stages}, {*stored, *shared}
+    inlined = {n: s for n, s in stages.items() if is_inlinable(s) and n not in held}
+    bodies: dict[str, _Inlined] = {}
+    users: dict[str, list[str]] = {}
+    pending = [r.name for r in reversed(function.results)]
+    while pending:
+        name = pending.pop()
+        if name in bodies:
+            continue
+        made, crowded = _inline_bounded(stages[name], inlined, budget)
+        bodies[name] = made
+        for computed in made.computed:
+            users.setdefault(computed, []).append(name)
+        for gone in (*crowded, *made.left):
+            reasons[gone] = (
+                f"%{gone} is read at more than {MOST_PLACES} places of one stage"
+                if gone in crowded
+                else f"%{gone} is stored, for a kernel holds about {budget.most_instructions:,} "
+                f"instructions and {budget.most_buffers:,} tensors"
+            )
+            inlined.pop(gone, None)
+            # Whoever has computed it so far reads it instead.
+            pending += [u for u in users.pop(gone, []) if bodies.pop(u, None) is not None]
+        pending += [load.tensor for load in made.body.loads() if load.tensor in stages]
+    left = [
+        dataclasses.replace(s, body=bodies[s.name].body)
+        for s in function.stages
+        if s.name in bodies
+    ]
+    computed_in = {name: made.computed for name, made in bodies.items()}
+    return Drawn(clamp_reads(function, list_live(left, results)), computed_in, reasons)
+
+
+def _inline_bounded(
+    stage: Stage, inlined: Mapping[str, Stage], budget: Budget
+) -> tuple[_Inlined, tuple[str, ...]]:
+    """One stage with what it reads drawn in, and what it wants at too many places for that."""
+    crowded: dict[str, None] = {}
+    tensors = max(2, budget.most_buffers - 1)
+    while True:
+        own = {n: s for n, s in inlined.items() if n not in crowded} if crowded else inlined
+        made = _inline(stage, own, budget.most_instructions, tensors)
+        if isinstance(made, str):
+            crowded[made] = None
+        elif tensors == 1 or len({i.tensor for i in made.body.loads()}) < budget.most_buffers:
+            return made, tuple(crowded)
+        else:
+            tensors -= max(1, tensors // 4)
+
+
+# A body ------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Inlined:
     """A reader that computes what it reads."""
 
     body: Body
@@ -34,40 +129,29 @@ class Inlined:
 
 @dataclasses.dataclass(slots=True)
 class _Frame:
-    """A body being copied, at given positions."""
+    """A body being copied, at the positions of a load; None for the reader itself, whose indices
+    stay."""
 
     body: Body
-    positions: tuple[int, ...] | None
-    """The values of `i0`, `i1`, ...; None for the reader itself, whose indices stay."""
     key: Load | None
     first: int = 0
-    """How many instructions counted before it."""
+    """How many instructions there were before it."""
     tensors: int = 0
     """How many tensors were loaded before it."""
+    computed: int = 0
+    """How many stages were computed before it."""
     numbers: list[int] = dataclasses.field(default_factory=list[int])
 
 
-def inline_stages(reader: Stage, inlined: Mapping[str, Stage]) -> Body:
-    """The reader's body with every load of an inlined stage replaced by that stage's body, at the
-    place it was loaded from.
-
-    What is wanted twice at one place is computed once, so that a chain of a thousand stages
-    becomes a body of a thousand steps. Inlined stages have no reduction, and a body of their
-    tensor's own type. Raises `TooManyPlacesError`.
-    """
-    return inline_within(reader, inlined).body
-
-
-def inline_within(
+def _inline(
     reader: Stage,
     inlined: Mapping[str, Stage],
     most_instructions: int = sys.maxsize,
     most_tensors: int = sys.maxsize,
-) -> Inlined:
-    """The same, but for stages that would alone take as many instructions, or read as many
-    tensors: these are loaded, and what they are computed from is left to them.
-
-    Raises `TooManyPlacesError`.
+) -> _Inlined | str:
+    """A reader that computes inlined stages, but for those that would alone take as many
+    instructions, or read as many tensors: these are loaded, and what they are computed from is
+    left to them. Or else a stage that it wants at more than `MOST_PLACES` places.
     """
     instructions: list[Instruction] = []
     numbers: dict[Instruction, int] = {}
@@ -75,19 +159,27 @@ def inline_within(
     places: dict[str, int] = {}
     loaded: dict[str, None] = {}
     left: dict[str, None] = {}
-    counted = 0
-    root = _Frame(reader.body, None, None)
+    root = _Frame(reader.body, None)
     frames = [root]
 
     def add(instruction: Instruction) -> int:
-        nonlocal counted
         number = numbers.setdefault(instruction, len(instructions))
         if number == len(instructions):
-            counted += 1
             instructions.append(instruction)
             if isinstance(instruction, Load):
                 loaded[instruction.tensor] = None
         return number
+
+    def forget(frame: _Frame) -> None:
+        """Undoes what was computed in a frame, for it alone."""
+        for instruction in instructions[frame.first :]:
+            del numbers[instruction]
+        del instructions[frame.first :]
+        while len(loaded) > frame.tensors:
+            loaded.popitem()
+        while len(computed) > frame.computed:
+            key, _ = computed.popitem()
+            places[key.tensor] -= 1
 
     while frames:
         frame = frames[-1]
@@ -95,21 +187,18 @@ def inline_within(
             frames.pop()
             if frame.key is None:
                 continue
-            size, tensors = counted - frame.first, len(loaded) - frame.tensors
+            size, tensors = len(instructions) - frame.first, len(loaded) - frame.tensors
             if size < most_instructions and tensors < most_tensors:
                 computed[frame.key] = frame.numbers[frame.body.result]
                 continue
-            # What it has taken so far is left to it.
-            counted = frame.first
-            for name in list(loaded)[frame.tensors :]:
-                del loaded[name]
+            forget(frame)
             left[frame.key.tensor] = None
             computed[frame.key] = add(frame.key)
             continue
         instruction = frame.body.instructions[len(frame.numbers)]
         moved = with_operands(instruction, tuple([frame.numbers[o] for o in operands(instruction)]))
-        if isinstance(moved, Index) and frame.positions is not None:
-            frame.numbers.append(frame.positions[moved.axis])
+        if isinstance(moved, Index) and frame.key is not None:
+            frame.numbers.append(frame.key.indices[moved.axis])
         elif not isinstance(moved, Load) or moved.tensor not in inlined or moved.tensor in left:
             frame.numbers.append(add(moved))
         elif moved in computed:
@@ -117,15 +206,57 @@ def inline_within(
         else:
             places[moved.tensor] = places.get(moved.tensor, 0) + 1
             if places[moved.tensor] > MOST_PLACES:
-                raise TooManyPlacesError(moved.tensor)
-            body = inlined[moved.tensor].body
-            frames.append(_Frame(body, moved.indices, moved, counted, len(loaded)))
+                return moved.tensor
+            before = len(instructions), len(loaded), len(computed)
+            frames.append(_Frame(inlined[moved.tensor].body, moved, *before))
     guard = None if reader.body.guard is None else root.numbers[reader.body.guard]
     body = Body.make(instructions, root.numbers[reader.body.result], guard)
-    read = {i.tensor for i in body.instructions if isinstance(i, Load)}
+    read = {load.tensor for load in body.loads()}
     done = dict.fromkeys(key.tensor for key in computed)
-    return Inlined(
+    return _Inlined(
         body,
         tuple(name for name in done if name not in left),
         tuple(name for name in left if name in read),
     )
+
+
+# Clamps ------------------------------------------------------------------------------------
+
+
+def clamp_reads(function: Function, stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """Stages that compute some others of a function themselves, each after what it reads, with
+    the reads that this has left without proof clamped to their tensors."""
+    known: dict[str, Tensor] = {t.name: t for t in (*function.parameters, *function.tables)}
+    reach = table_ranges(function.tables)
+    made: list[Stage] = []
+    for stage in stages:
+        clamped, held = clamp_stage(stage, known, reach)
+        if held is not None:
+            reach[stage.name] = held
+        known[stage.name] = clamped
+        made.append(clamped)
+    return tuple(made)
+
+
+def clamp_stage(
+    stage: Stage, known: Mapping[str, Tensor], reach: Mapping[str, Interval]
+) -> tuple[Stage, Interval | None]:
+    """The same of one stage that reads tensors in `known`; the stage itself where all its reads are
+    proved. And the interval of its elements. `reach` has that of other tensors, where known."""
+    found, held = find_open_reads(stage, known, reach)
+    if not found:
+        return stage, held
+    builder = Builder()
+
+    def clamp(number: int, moved: Instruction) -> int | None:
+        if not isinstance(moved, Load) or number not in found:
+            return None
+        given = list(moved.indices)
+        for axis in found[number]:
+            extent = known[moved.tensor].extents[axis]
+            if isinstance(extent, int):
+                low = builder.apply("max", given[axis], builder.constant(0))
+                given[axis] = builder.apply("min", low, builder.constant(extent - 1))
+        return builder.add(with_operands(moved, tuple(given)))
+
+    return builder.remake(stage, clamp), held

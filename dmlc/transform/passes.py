@@ -4,28 +4,42 @@ A group with reductions *keeps* some dimensions: each work item, or group of the
 of these and walks *inner* dimensions there, pass after pass. A reduction's domain is what it keeps,
 and its axes are inner; an element-wise stage that reads it at its own point runs over both, after
 it. So a sum, the values derived from it and the pass that applies them are one kernel, which needs
-no memory for the sum. A pass that folds may store element-wise stages over its own points on the
-way, be they what it folds or something else (`store_on_way`).
+no memory for the sum.
 
-`fuse` decides which stages to try; how a pass is walked is the kernels' business.
+A pass that reduces may store element-wise stages over its own points as well, be they what it
+reduces or something else: a bias gradient sums a tensor that is a result as well; a norm may be
+wanted beside the gradient it is of. One pass over memory then does both. It must go through the
+points in one order that suits every tensor, for vectors and whole cache lines, and meet each of
+them once: so whatever it reads lies in memory in that order, at the points themselves or repeated.
+
+`grouping` decides which stages to try; how a pass is walked is the kernels' business.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
-from dmlc.ir import Index, Load, Stage
-from dmlc.transform.store_on_way import Streams
+from dmlc.ir import POSITIONAL_COMBINERS, Apply, Constant, Function, Index, Load, Stage
+from dmlc.scalars import ROUNDINGS
+from dmlc.transform.cost import Budget, count_operations
+from dmlc.transform.simplify import has_positions
+from dmlc.transform.traffic import count_bytes
 
 MOST_REDUCTIONS = 8
 """Reductions in one group: each takes registers, and memory shared in a work group."""
+
+_SHORT_VECTOR = 4
+"""The lanes of the vectors that take what long ones leave over."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Member:
     """A stage in a pass. Its axes longer than 1, and the dimension of the pass each is: first the
-    group's kept dimensions, then the pass's inner ones."""
+    group's parallel dimensions, then the pass's inner ones."""
 
     stage: str
     axes: tuple[tuple[Index, int], ...]
@@ -35,65 +49,80 @@ class Member:
 class Pass:
     """Stages over the same points: reductions, or element-wise stages none of which reads another.
     Where it `reduces`, element-wise stages may be among the reductions; these, and others of them,
-    read one at the very point at hand alone. `inner` are sizes; empty for element-wise work over
-    the kept dimensions alone."""
+    read one at the very same point alone. `inner` are sizes; empty for element-wise work over
+    the parallel dimensions alone."""
 
     members: tuple[Member, ...]
     inner: tuple[int, ...]
     reduces: bool
 
 
+_Axes: TypeAlias = dict[Index, int]
+"""The dimension of a pass that each of a stage's axes is."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Open:
+    """A pass that takes more stages. `axes` has its stages, as `Member` has each."""
+
+    inner: tuple[int, ...]
+    reduces: bool
+    order: tuple[int, ...] | None
+    """The dimensions from the outermost in, where all that it reads suits that."""
+    axes: dict[str, _Axes] = dataclasses.field(default_factory=dict[str, _Axes])
+    reads: set[str] = dataclasses.field(default_factory=set[str])
+    whole: set[str] = dataclasses.field(default_factory=set[str])
+    """What it reads, or stores beside its reductions, one element at every point."""
+    stores: bool = False
+    """Whether it reduces, and stores element-wise stages as well."""
+
+    def close(self) -> Pass:
+        members = (Member(name, tuple(axes.items())) for name, axes in self.axes.items())
+        return Pass(tuple(members), self.inner, self.reduces)
+
+
 class Draft:
     """A group with reductions in the making."""
 
     def __init__(self, first: Stage, streams: Streams | None = None) -> None:
-        self.kept = _long(first.domain)
+        self.parallel = _list_long(first)
+        self.stages: dict[str, Stage] = {}
+        self.homes: dict[str, int] = {}
+        """The number of each stage's pass."""
+        self._passes: list[_Open] = []
         self._streams = streams
-        self.stages: list[Stage] = []
-        self._axes: dict[str, dict[Index, int]] = {}
-        self._homes: dict[str, int] = {}
-        self._passes: list[tuple[tuple[int, ...], bool, list[str]]] = []
-        self._reads: list[set[str]] = []
-        self._orders: list[tuple[int, ...] | None] = []
-        """The dimensions of each pass from the outermost in, where all that it reads suits that."""
-        self._whole: list[set[str]] = []
-        """What each pass reads, or stores on its way, one element at every point."""
-        self._storing: set[int] = set()
-        """The passes that fold and store on their way."""
-        axes = self._map_reduction(first)
+        axes = _map_reduction(first)
         if axes is None:
             raise ValueError(f"{first.name} is no reduction of fixed sizes")
         self._take(first, axes, 0)
 
     @classmethod
     def start_on_way(
-        cls, fold: Stage, stages: Sequence[Stage], streams: Streams
+        cls, total: Stage, stages: Sequence[Stage], streams: Streams
     ) -> tuple[Draft, str | None] | None:
-        """A group that stores some element-wise stages while it folds a reduction of them, and why
-        it had better not, if so; None where the reduction has other points, or reads these in
+        """A group that stores some element-wise stages while it computes a reduction of them, and
+        why it had better not, if so; None where the reduction has other points, or reads these in
         another order than they lie in memory."""
-        draft = cls(fold, streams)
+        draft = cls(total, streams)
         if not all(draft._join_on_way(stage, is_new=True) for stage in stages):
             return None
-        if not draft._reads_at_hand(fold, draft._axes[fold.name], 0):
+        if not draft._reads_at_hand(total, draft._passes[0].axes[total.name], 0):
             return None
-        draft.stages = [*stages, fold]
-        order = draft._orders[0] or ()
-        refusals = [streams.refuse(stage, order, len(draft.kept)) for stage in stages]
+        draft.stages = {s.name: s for s in (*stages, total)}
+        order = draft._passes[0].order or ()
+        refusals = [streams.refuse(stage, order, len(draft.parallel)) for stage in stages]
         return draft, next(filter(None, refusals), None)
 
     def passes(self) -> tuple[Pass, ...]:
-        return tuple(
-            Pass(tuple(Member(n, tuple(self._axes[n].items())) for n in names), inner, reduces)
-            for inner, reduces, names in self._passes
-        )
+        """Those that it has, in the order they run."""
+        return tuple(made.close() for made in self._passes)
 
-    def list_on_way(self) -> list[str]:
-        """The element-wise stages in passes that fold."""
+    def list_elementwise(self) -> list[str]:
+        """The element-wise stages in passes that reduce."""
         return [
-            s.name
-            for s in self.stages
-            if s.reduction is None and self._passes[self._homes[s.name]][1]
+            name
+            for name, stage in self.stages.items()
+            if stage.reduction is None and self._passes[self.homes[name]].reduces
         ]
 
     def join(self, stage: Stage) -> bool:
@@ -104,28 +133,25 @@ class Draft:
         if any(isinstance(extent, str) or extent == 0 for extent in stage.domain):
             return False
         if stage.reduction is not None:
-            return self._join_reduction(stage, stage.reduction.combiner)
+            return self._join_reduction(stage)
         return self._join_applied(stage) or self._join_beside(stage) or self._join_on_way(stage)
 
-    def _join_reduction(self, stage: Stage, combiner: str) -> bool:
-        axes = self._map_reduction(stage)
-        full = sum(s.reduction is not None for s in self.stages) >= MOST_REDUCTIONS
-        if axes is None or full or _long(stage.domain) != self.kept:
+    def _join_reduction(self, stage: Stage) -> bool:
+        axes = _map_reduction(stage)
+        full = sum(s.reduction is not None for s in self.stages.values()) >= MOST_REDUCTIONS
+        if axes is None or full or _list_long(stage) != self.parallel:
             return False
-        own = self._own_loads(stage)
-        inner = self._inner(stage, axes)
+        own, inner = self._own_loads(stage), self._inner(stage, axes)
         reads = {load.tensor for load in stage.body.loads()}
-        for number, (sizes, reduces, _) in enumerate(self._passes):
-            beside = reduces and sizes == inner and self._reads_at_hand(stage, axes, number)
-            if beside and number in self._storing:
-                beside = self._find_order(stage, axes) == self._orders[number]
-            if beside and (own or reads & self._reads[number]):
-                self._take(stage, axes, number)
-                return True
+        for number, made in enumerate(self._passes):
+            beside = made.reduces and made.inner == inner
+            if beside and self._reads_at_hand(stage, axes, number):
+                suits = not made.stores or self._find_order(stage, axes) == made.order
+                if suits and (own or reads & made.reads):
+                    return self._take(stage, axes, number)
         if not own or not self._reads_at_hand(stage, axes, len(self._passes)):
             return False
-        self._take(stage, axes, len(self._passes))
-        return True
+        return self._take(stage, axes, len(self._passes))
 
     def _join_applied(self, stage: Stage) -> bool:
         """Takes an element-wise stage that reads reductions of the group."""
@@ -134,156 +160,256 @@ class Draft:
         if not maps or maps[0] is None or any(m != maps[0] for m in maps):
             return False
         axes = dict(maps[0])
-        for axis, extent in enumerate(stage.domain):
-            index = Index(axis)
-            if extent != 1 and index not in axes:
+        for index in stage.indices:
+            if stage.extent(index) != 1 and index not in axes:
                 axes[index] = len(axes)
-        earliest, inner = self._earliest(own), self._inner(stage, axes)
-        for number, (sizes, reduces, _) in enumerate(self._passes):
-            if not reduces and sizes == inner and number >= earliest:
-                self._take(stage, axes, number)
-                return True
-        if not self._join_on_way(stage):
-            self._take(stage, axes, len(self._passes))
-        return True
+        latest, inner = max(self.homes[load.tensor] for load in own), self._inner(stage, axes)
+        for number, made in enumerate(self._passes):
+            if not made.reduces and made.inner == inner and number > latest:
+                return self._take(stage, axes, number)
+        return self._join_on_way(stage) or self._take(stage, axes, len(self._passes))
 
     def _join_beside(self, stage: Stage) -> bool:
         """Takes an element-wise stage that reads nothing of the group, beside one over the very
-        same domain."""
+        same domain. A pass over the parallel points is short: nothing is won there."""
         if self._own_loads(stage):
             return False
-        for other in self.stages:
-            number = self._homes[other.name]
-            applies = other.reduction is None and not self._passes[number][1]
-            if applies and other.domain == stage.domain:
-                if not self._passes[number][0]:
-                    continue  # A pass over the kept points is short: nothing is won.
-                self._take(stage, dict(self._axes[other.name]), number)
-                return True
+        for name, other in self.stages.items():
+            made = self._passes[self.homes[name]]
+            applies = other.reduction is None and not made.reduces
+            if applies and other.domain == stage.domain and made.inner:
+                return self._take(stage, dict(made.axes[name]), self.homes[name])
         return False
 
     def _join_on_way(self, stage: Stage, is_new: bool = False) -> bool:
-        """Takes an element-wise stage that a pass which folds stores on its way: it has the points
-        of the pass, and reads some of what that reads. In a group that `is_new`, the fold reads
-        it, or one beside it."""
-        streams = self._streams
-        course = streams and stage.reduction is None and streams.find_course(stage.name)
-        if not streams or not course:
+        """Takes an element-wise stage that a reducing pass stores as well: it has the
+        points of the pass, and reads some of what that reads. In a group that `is_new`, a reduction
+        reads it, or one beside it."""
+        streams, course = self._streams, self._find_course(stage)
+        if streams is None or course is None or stage.reduction is not None:
             return False
         sizes = [stage.extent(index) for index in course.indices]
-        for number, (inner, reduces, _) in enumerate(self._passes):
-            order = self._orders[number] if reduces and inner else None
-            if order is None or [(*self.kept, *inner)[d] for d in order] != sizes:
+        for number, made in enumerate(self._passes):
+            order = made.order if made.reduces and made.inner else None
+            if order is None or [(*self.parallel, *made.inner)[d] for d in order] != sizes:
                 continue
             axes = dict(zip(course.indices, order, strict=True))
             if not self._reads_at_hand(stage, axes, number):
                 continue
-            shares = is_new or course.whole & self._whole[number]
-            if shares and (is_new or streams.refuse(stage, order, len(self.kept)) is None):
-                self._take(stage, axes, number)
-                return True
+            shares = is_new or course.whole & made.whole
+            if shares and (is_new or streams.refuse(stage, order, len(self.parallel)) is None):
+                return self._take(stage, axes, number)
         return False
 
-    def _find_order(self, stage: Stage, axes: dict[Index, int]) -> tuple[int, ...] | None:
-        """The dimensions of a pass as a stage would go through them, from the outermost in."""
-        course = self._streams and self._streams.find_course(stage.name)
-        return tuple(axes[index] for index in course.indices) if course else None
+    def _find_course(self, stage: Stage) -> Course | None:
+        return None if self._streams is None else self._streams.find_course(stage)
 
-    def _reads_at_hand(self, stage: Stage, axes: dict[Index, int], number: int) -> bool:
-        """Whether what a stage in a pass reads of the group is at hand there: reductions of passes
-        before, and what the pass itself stores on its way, at the point itself."""
+    def _find_order(self, stage: Stage, axes: _Axes) -> tuple[int, ...] | None:
+        """The dimensions of a pass as a stage would go through them, from the outermost in."""
+        course = self._find_course(stage)
+        return None if course is None else tuple(axes[index] for index in course.indices)
+
+    def _reads_at_hand(self, stage: Stage, axes: _Axes, number: int) -> bool:
+        """Whether what a stage in a pass reads of the group is known there: reductions of passes
+        before, and what the pass itself stores, at the point itself."""
         for load in self._own_loads(stage):
-            source = next(s for s in self.stages if s.name == load.tensor)
+            source, home = self.stages[load.tensor], self.homes[load.tensor]
             if source.reduction is not None:
-                at_hand = self._map_load(stage, load, reduced=axes) is not None
-                if not at_hand or self._homes[source.name] >= number:
+                found = self._map_load(stage, load)
+                if home >= number or found is None:
+                    return False
+                if any(axes.get(index) != dimension for index, dimension in found.items()):
                     return False
                 continue
-            own = self._axes[source.name]
+            own = self._passes[home].axes[load.tensor]
             places = [stage.body.instructions[i] for i in load.indices]
             found = [axes.get(p) if isinstance(p, Index) else None for p in places]
-            wanted = [own.get(Index(axis)) for axis in range(len(places))]
-            if self._homes[source.name] != number or found != wanted:
+            if home != number or found != [own.get(Index(axis)) for axis in range(len(places))]:
                 return False
         return True
 
     def _own_loads(self, stage: Stage) -> list[Load]:
-        return [load for load in stage.body.loads() if load.tensor in self._homes]
+        return [load for load in stage.body.loads() if load.tensor in self.homes]
 
-    def _earliest(self, own: list[Load]) -> int:
-        return 1 + max((self._homes[load.tensor] for load in own), default=-1)
-
-    def _take(self, stage: Stage, axes: dict[Index, int], number: int) -> None:
+    def _take(self, stage: Stage, axes: _Axes, number: int) -> bool:
+        order = self._find_order(stage, axes)
         if number == len(self._passes):
-            self._passes.append((self._inner(stage, axes), stage.reduction is not None, []))
-            self._reads.append(set())
-            self._orders.append(self._find_order(stage, axes))
-            self._whole.append(set())
-        self._passes[number][2].append(stage.name)
-        self._reads[number] |= {load.tensor for load in stage.body.loads()}
-        self._note_course(stage, axes, number)
-        self.stages.append(stage)
-        self._axes[stage.name] = axes
-        self._homes[stage.name] = number
+            reduces = stage.reduction is not None
+            self._passes.append(_Open(self._inner(stage, axes), reduces, order))
+        made, course = self._passes[number], self._find_course(stage)
+        made.axes[stage.name] = axes
+        made.reads.update(load.tensor for load in stage.body.loads())
+        if course is None or order != made.order:
+            made.order = None
+        else:
+            made.whole |= course.whole
+            if made.reduces and stage.reduction is None:
+                made.stores = True
+                made.whole.add(stage.name)
+        self.stages[stage.name] = stage
+        self.homes[stage.name] = number
+        return True
 
-    def _note_course(self, stage: Stage, axes: dict[Index, int], number: int) -> None:
-        """Keeps what is known of how a pass goes through its points."""
-        course = self._streams and self._streams.find_course(stage.name)
-        if not course or self._find_order(stage, axes) != self._orders[number]:
-            self._orders[number] = None
-            return
-        self._whole[number] |= course.whole
-        if self._passes[number][1] and stage.reduction is None:
-            self._storing.add(number)
-            self._whole[number].add(stage.name)
+    def _inner(self, stage: Stage, axes: _Axes) -> tuple[int, ...]:
+        found = {dimension: stage.extent(index) for index, dimension in axes.items()}
+        inner = (found[dimension] for dimension in sorted(found) if dimension >= len(self.parallel))
+        return tuple(size for size in inner if isinstance(size, int))
 
-    def _inner(self, stage: Stage, axes: dict[Index, int]) -> tuple[int, ...]:
-        sizes = {dimension: stage.extent(index) for index, dimension in axes.items()}
-        return tuple(
-            size
-            for dimension, size in sorted(sizes.items())
-            if dimension >= len(self.kept) and isinstance(size, int)
-        )
-
-    def _map_reduction(self, stage: Stage) -> dict[Index, int] | None:
-        """The dimensions of a reduction's axes: what it keeps in order, then what it folds."""
-        if stage.reduction is None:
-            return None
-        axes: dict[Index, int] = {}
-        for axis, extent in enumerate(stage.domain):
-            if extent != 1:
-                axes[Index(axis)] = len(axes)
-        for label, extent in stage.reduction.axes:
-            if isinstance(extent, str):
-                return None
-            if extent != 1:
-                axes[Index(label, reduced=True)] = len(axes)
-        return axes
-
-    def _map_load(
-        self, stage: Stage, load: Load, reduced: dict[Index, int] | None = None
-    ) -> dict[Index, int] | None:
-        """Which kept dimension each axis of a reader is, where it reads a reduction of the group
-        at its own point; None where it reads anything else, or elsewhere."""
-        source = next(s for s in self.stages if s.name == load.tensor)
+    def _map_load(self, stage: Stage, load: Load) -> _Axes | None:
+        """Which parallel dimension each axis of a reader is, where it reads a reduction of the
+        group at its own point; None where it reads anything else, or elsewhere."""
+        source = self.stages[load.tensor]
         if source.reduction is None or source.dtype.is_storage_only:
             return None
-        found: dict[Index, int] = {}
+        axes = self._passes[self.homes[source.name]].axes[source.name]
+        found: _Axes = {}
         for axis, number in enumerate(load.indices):
-            dimension = self._axes[source.name].get(Index(axis))
+            dimension = axes.get(Index(axis))
             if dimension is None:
                 continue  # An axis of size 1: there is one place to read.
             index = stage.body.instructions[number]
             if not isinstance(index, Index) or index.reduced or index in found:
                 return None
-            if stage.extent(index) != self.kept[dimension]:
-                return None
-            if reduced is not None and reduced.get(index) != dimension:
+            if stage.extent(index) != self.parallel[dimension]:
                 return None
             found[index] = dimension
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def _long(domain: tuple[int | str, ...]) -> tuple[int, ...]:
-    """The sizes of the axes longer than 1."""
-    return tuple(extent for extent in domain if isinstance(extent, int) and extent != 1)
+def _list_long(stage: Stage) -> tuple[int, ...]:
+    """The sizes of the axes of a stage's domain that are longer than 1."""
+    return tuple(extent for extent in stage.domain if isinstance(extent, int) and extent != 1)
+
+
+def _map_reduction(stage: Stage) -> _Axes | None:
+    """The dimensions of a reduction's axes: its parallel axes in order, then those it reduces."""
+    reduction = stage.reduction
+    if reduction is None or any(isinstance(extent, str) for _, extent in reduction.axes):
+        return None
+    long = [index for index in stage.indices if stage.extent(index) != 1]
+    return {index: dimension for dimension, index in enumerate(long)}
+
+
+# Reductions with several outputs ------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Course:
+    """How a stage goes through its points where it suits everything it reads."""
+
+    indices: tuple[Index, ...]
+    """Those that run over more than one place, outermost first."""
+    whole: frozenset[str]
+    """The tensors of which it reads one element at each point, along all of these."""
+
+
+class Streams:
+    """Knows how the tensors of a function lie in memory, and finds how its stages go through
+    them."""
+
+    def __init__(self, function: Function, budget: Budget) -> None:
+        self._tensors = function.tensors()
+        self._budget = budget
+        self._courses: dict[str, Course | None] = {}
+        strides = {p.name: p.strides for p in function.parameters}
+        strides |= {r.name: r.strides for r in function.results}
+        self._uneven = {n for n, own in strides.items() if own and not self._is_even(n, own)}
+
+    def _is_even(self, name: str, strides: tuple[int, ...]) -> bool:
+        """Whether a tensor's axes lie in memory in their order, the last without gaps."""
+        sizes = zip(self._tensors[name].extents, strides, strict=True)
+        long = [stride for extent, stride in sizes if extent != 1 and stride]
+        return long[-1:] in ([], [1]) and all(a > b for a, b in itertools.pairwise(long))
+
+    def find_course(self, stage: Stage) -> Course | None:
+        """How a stage goes through its points; None where nothing suits all that it reads, or it
+        needs positions."""
+        if stage.name not in self._courses:
+            self._courses[stage.name] = self._make_course(stage)
+        return self._courses[stage.name]
+
+    def _make_course(self, stage: Stage) -> Course | None:
+        if stage.body.guard is not None or has_positions(stage):
+            return None
+        reads = [(load.tensor, self._locate(stage, load)) for load in stage.body.loads()]
+        located = [(tensor, found) for tensor, found in reads if found is not None]
+        if len(located) != len(reads):
+            return None
+        long = tuple(index for index in stage.indices if stage.extent(index) != 1)
+        if stage.reduction is None:
+            indices = None if stage.name in self._uneven else long
+        elif stage.reduction.combiner in POSITIONAL_COMBINERS:
+            indices = None
+        else:
+            # The order of a tensor that it reads along all of them.
+            orders = (own for _, own in located if len(own) == len(long) and set(own) == set(long))
+            indices = next(orders, None)
+        if indices is None:
+            return None
+        rank = {index: place for place, index in enumerate(indices)}
+        for _, found in located:
+            ranks = [rank[index] for index in found]
+            if any(a >= b for a, b in itertools.pairwise(ranks)):
+                return None
+        return Course(indices, frozenset(tensor for tensor, found in located if found == indices))
+
+    def _locate(self, stage: Stage, load: Load) -> tuple[Index, ...] | None:
+        """The index along each axis longer than 1 of what a load reads, where these run over the
+        whole axes."""
+        if load.tensor in self._uneven:
+            return None
+        found: list[Index] = []
+        for extent, number in zip(self._tensors[load.tensor].extents, load.indices, strict=True):
+            index = stage.body.instructions[number]
+            if extent == 1 and isinstance(index, Constant | Index):
+                continue  # There is one place to read.
+            if not isinstance(index, Index) or extent != stage.extent(index):
+                return None
+            found.append(index)
+        return tuple(found)
+
+    def refuse(self, stage: Stage, order: Sequence[int], parallel: int) -> str | None:
+        """Why a stage over a pass's dimensions had better be stored by a kernel of its own; None
+        where storing it in the reduction's loops takes no longer, as the tensor goes through memory
+        once less.
+
+        The first `parallel` dimensions are those that are kept. Vectors run along the innermost
+        ones as far as these are all parallel or all reduced; short runs leave them half empty."""
+        root = stage.body.instructions[stage.body.result]
+        for dtype in self._budget.paired_types:
+            # What has just been rounded to a 16-bit type may be stored in it.
+            rounded = isinstance(root, Apply) and root.operation is ROUNDINGS.get(dtype)
+            if stage.dtype is dtype or rounded:
+                return (
+                    f"another kernel stores %{stage.name}, for {dtype.name} is stored two elements "
+                    "at a time"
+                )
+        *_, last = order
+        sizes = [e for e in stage.domain if isinstance(e, int) and e != 1]
+        run = 1
+        for size, dimension in zip(reversed(sizes), reversed(order), strict=True):
+            if (dimension < parallel) != (last < parallel):
+                break
+            run *= size
+        points = math.prod(sizes)
+        work = points * count_operations(stage.body) * self._budget.bytes_per_operation
+        steps = _count_steps(run, self._budget.lanes) / (run / self._budget.lanes)
+        names = dict.fromkeys(load.tensor for load in stage.body.loads())
+        read = sum(count_bytes(self._tensors[name]) or 0 for name in names)
+        own = points * stage.dtype.bytes
+        apart = max(read, work) + min(read, own) + self._budget.launch_bytes
+        if max(read, work * steps) <= apart:
+            return None
+        return (
+            f"another kernel computes %{stage.name}, as a fold would compute it in runs of {run:,} "
+            f"element{'s' if run > 1 else ''} only"
+        )
+
+
+def _count_steps(run: int, lanes: int) -> int:
+    """The vectors, long and short, and single elements that a run of points takes."""
+    steps, rest = divmod(run, lanes)
+    if lanes > _SHORT_VECTOR:
+        short, rest = divmod(rest, _SHORT_VECTOR)
+        steps += short
+    return steps + rest

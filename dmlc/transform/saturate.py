@@ -8,26 +8,15 @@ positions are clamped, or compared with a size, and come out alike if they are f
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
-from dmlc.ir import (
-    Apply,
-    Body,
-    Cast,
-    Function,
-    Instruction,
-    Select,
-    Stage,
-    operands,
-    value_type,
-)
+from dmlc.ir import Apply, Body, Cast, Function, Instruction, Select, Stage, operands, value_type
+from dmlc.ir.builder import Builder
 from dmlc.ir.index import find_index_only
 from dmlc.ir.ranges import Interval, Ranges, table_ranges
 from dmlc.scalars import DataType
-from dmlc.transform.simplify import Builder
 
 _LIMITS = np.iinfo(np.int32)
 _FAR = 1 << 30
@@ -39,37 +28,27 @@ def saturate_positions(function: Function) -> Function:
     """The function with positions of 32 bits, wherever that makes no difference; the function
     itself where it has none to hold."""
     known = table_ranges(function.tables)
-    stages = tuple(_saturate(stage, known) for stage in function.stages)
-    if all(made is stage for made, stage in zip(stages, function.stages, strict=True)):
-        return function
-    return dataclasses.replace(function, stages=stages)
+    return function.with_stages(_saturate(stage, known) for stage in function.stages)
 
 
 def _saturate(stage: Stage, known: dict[str, Interval]) -> Stage:
     body = stage.body
     if not any(isinstance(i, Cast) and i.dtype is DataType.INDEX for i in body.instructions):
         return stage
-    ranges = Ranges(stage, known)
+    ranges, builder = Ranges(stage, known), Builder()
     reach = [ranges.add(instruction) for instruction in body.instructions]
     index_only, uses = find_index_only(body), _find_uses(body, reach)
-    held = [
-        number
-        for number, instruction in enumerate(body.instructions)
-        if isinstance(instruction, Cast)
-        and instruction.dtype is DataType.INDEX
-        and uses[number] is not None
-        and not index_only[number]
-        and not _fits(reach[number])
-        and _may_hold(value_type(body.instructions[instruction.operand]))
-    ]
-    if not held:
-        return stage
-    builder = Builder()
 
     def hold(number: int, moved: Instruction) -> int | None:
-        return _hold(builder, moved.operand) if number in held and isinstance(moved, Cast) else None
+        if not isinstance(moved, Cast) or moved.dtype is not DataType.INDEX:
+            return None
+        fits = _LIMITS.min <= reach[number][0] and reach[number][1] <= _LIMITS.max
+        if fits or uses[number] is None or index_only[number]:
+            return None
+        return _hold(builder, moved.operand)
 
-    return builder.remake(stage, hold)
+    made = builder.remake(stage, hold)
+    return stage if made.body == body else made
 
 
 def _find_uses(body: Body, reach: Sequence[Interval]) -> list[int | None]:
@@ -99,13 +78,10 @@ def _find_uses(body: Body, reach: Sequence[Interval]) -> list[int | None]:
 
 def _pass_on(name: str, own: int | None, others: Sequence[Interval]) -> int | None:
     """The same for one operand, from that of the result and the reach of the other operand."""
-    if name not in _COMPARED and (name not in ("min", "max") or own is None):
-        return None
-    (other,) = others
-    most = _measure(other)
-    if most is None:
-        return None
-    return most + 1 if name in _COMPARED else max(own or 0, most)
+    most = _measure(others[0]) if others else None
+    if most is not None and name in _COMPARED:
+        return most + 1
+    return None if most is None or own is None or name not in ("min", "max") else max(own, most)
 
 
 def _measure(reach: Interval) -> int | None:
@@ -114,20 +90,14 @@ def _measure(reach: Interval) -> int | None:
     return int(furthest) if furthest < _FAR else None
 
 
-def _fits(reach: Interval) -> bool:
-    return _LIMITS.min <= reach[0] and reach[1] <= _LIMITS.max
-
-
-def _may_hold(dtype: DataType) -> bool:
-    return dtype.is_float or dtype in (DataType.UINT32, DataType.INT64)
-
-
-def _hold(builder: Builder, value: int) -> int:
-    """A number as a position, held to what 32 bits have."""
+def _hold(builder: Builder, value: int) -> int | None:
+    """A number as a position, held to what 32 bits have; None for a type that is never held."""
     dtype = value_type(builder.instructions[value])
     if dtype.is_float:
         # This conversion saturates, and a NaN is 0 in it as it was.
         return builder.add(Cast(builder.add(Cast(value, DataType.INT32)), DataType.INDEX))
+    if dtype not in (DataType.UINT32, DataType.INT64):
+        return None
     if dtype is DataType.INT64:
         value = builder.apply("max", value, builder.constant(int(_LIMITS.min), dtype))
     value = builder.apply("min", value, builder.constant(int(_LIMITS.max), dtype))

@@ -8,40 +8,35 @@ What shares a kernel is `fuse`'s question.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TypeAlias
 
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
-    Apply,
     Body,
-    Cast,
     Constant,
     Function,
     Index,
-    Instruction,
     Load,
     Parameter,
     Reduction,
-    Select,
     Stage,
     Table,
-    check_in_place,
     operands,
     reads_own_place,
-    value_type,
     with_operands,
 )
+from dmlc.ir.builder import Builder
 from dmlc.ir.index import find_dependencies
-from dmlc.scalars import OPERATIONS, DataType, combiner_identity
-from dmlc.transform.rules import RULES
+from dmlc.ir.verify import find_unsound_pairs
+from dmlc.scalars import DataType, combiner_identity
 
 _REPEATABLE = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
 """Combiners that give the same whether they take a value once or again and again."""
 _ALWAYS = Constant(DataType.BOOL, True)
 """A guard that lets every point through is no guard."""
 _NEVER = Constant(DataType.BOOL, False)
+"""A guard that lets none through leaves nothing to reduce."""
 
 
 def simplify(function: Function, simplified: Function | None = None) -> Function:
@@ -62,24 +57,19 @@ def simplify(function: Function, simplified: Function | None = None) -> Function
     for stage in function.stages:
         made = stage
         if done.get(stage.name) is not stage or _reads_any(stage, replaced):
-            made = drop_reduction(_with_body(stage, simplify_body(stage.body, replaced)))
-        if stage.name not in results:
-            source = _copied(made, tensors)
-            if source is not None:
-                replaced[stage.name] = source
-                continue
-        twin = twins.find(made)
-        if twin != stage.name:
-            if stage.name not in results:
-                replaced[stage.name] = twin
-                continue
-            if twin not in results and twin not in promoted:
-                # The earlier stage becomes the result, under the result's name.
-                promoted[twin] = stage.name
-                continue
-        stages.append(made)
-    named = [_rename(stage, promoted) for stage in stages]
-    return drop_unsound_pairs(dataclasses.replace(function, stages=list_live(named, results)))
+            made = drop_reduction(simplify_stage(stage, replaced))
+        leaves = stage.name in results
+        other = None if leaves else _copied(made, tensors)
+        other = twins.find(made) if other is None else other
+        if other != stage.name and not leaves:
+            replaced[stage.name] = other
+        elif other != stage.name and other not in results and other not in promoted:
+            # The earlier stage becomes the result, under the result's name.
+            promoted[other] = stage.name
+        else:
+            stages.append(made)
+    named = [simplify_stage(stage, promoted) for stage in stages] if promoted else stages
+    return replace_stages(function, list_live(named, results))
 
 
 class _Twins:
@@ -106,32 +96,15 @@ def _reads_any(stage: Stage, names: Mapping[str, str]) -> bool:
     return bool(names) and any(load.tensor in names for load in stage.body.loads())
 
 
-def _with_body(stage: Stage, body: Body) -> Stage:
-    """A stage with another body; the stage itself where that is its own."""
-    return stage if body is stage.body else dataclasses.replace(stage, body=body)
-
-
-def simplify_bodies(stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    """Stages with the rules applied to what they compute: what was put together from several may
-    be constant now, and drivers fold constants by rules of their own."""
-    return tuple(_with_body(stage, simplify_body(stage.body, {})) for stage in stages)
-
-
-def _is_plain(stage: Stage) -> bool:
-    """Whether a stage is element-wise, and the same whatever its extents are."""
+def has_positions(stage: Stage) -> bool:
+    """Whether a value other than a load is made of a position."""
     instructions = stage.body.instructions
-    indices = {n for n, each in enumerate(instructions) if isinstance(each, Index)}
-    for each in instructions:
-        if isinstance(each, Load):
-            if not reads_own_place(stage, each):
-                return False
-        elif any(operand in indices for operand in operands(each)):
-            return False
-    return stage.reduction is None
+    made_of = [i for v in instructions if not isinstance(v, Load) for i in operands(v)]
+    return any(isinstance(instructions[i], Index) for i in (*made_of, stage.body.result))
 
 
 def drop_reduction(stage: Stage) -> Stage:
-    """A stage without a reduction that folds nothing together, and of no element without a body.
+    """A stage without a reduction that combines nothing, and of no element without a body.
 
     Over no points, a reduction is its combiner's identity, everywhere; over one point, or over
     points of one value where that may be taken any number of times, it is that value. The position
@@ -140,13 +113,16 @@ def drop_reduction(stage: Stage) -> Stage:
     reduction, compute = stage.reduction, stage.dtype.compute
     combiner = "" if reduction is None else reduction.combiner
     positional = combiner in POSITIONAL_COMBINERS
+    guard = stage.body.guard
+    never = guard is not None and stage.body.instructions[guard] == _NEVER
     if 0 in stage.domain:
-        if _is_plain(stage):
-            return stage
+        plain = reduction is None and not has_positions(stage)
+        if plain and all(reads_own_place(stage, load) for load in stage.body.loads()):
+            return stage  # It is the same whatever its extents are.
         nothing = Constant(compute, compute.dtype.type(0).item())
     elif reduction is None:
         return stage
-    elif any(extent == 0 for _, extent in reduction.axes) or _lets_none_through(stage.body):
+    elif any(extent == 0 for _, extent in reduction.axes) or never:
         identity = 0 if positional else combiner_identity(combiner, compute)
         nothing = Constant(compute, identity)
     elif not _is_one_value(stage, reduction):
@@ -154,13 +130,12 @@ def drop_reduction(stage: Stage) -> Stage:
     elif positional:
         nothing = Constant(compute, 0)
     else:
-        return dataclasses.replace(stage, body=_at_first_point(stage.body), reduction=None)
+        first = Constant(DataType.INDEX, 0)
+        values = stage.body.instructions
+        moved = [first if isinstance(i, Index) and i.reduced else i for i in values]
+        body = Body.make(moved, stage.body.result)
+        return simplify_stage(dataclasses.replace(stage, body=body, reduction=None))
     return dataclasses.replace(stage, body=Body.make((nothing,), 0), reduction=None)
-
-
-def _lets_none_through(body: Body) -> bool:
-    """Whether the guard of a body never holds."""
-    return body.guard is not None and body.instructions[body.guard] == _NEVER
 
 
 def _is_one_value(stage: Stage, reduction: Reduction) -> bool:
@@ -175,13 +150,6 @@ def _is_one_value(stage: Stage, reduction: Reduction) -> bool:
     return reduction.combiner in _REPEATABLE and not any(index.reduced for index in moving)
 
 
-def _at_first_point(body: Body) -> Body:
-    """A body of a reduction where all of its indices are 0."""
-    first = Constant(DataType.INDEX, 0)
-    moved = (first if isinstance(i, Index) and i.reduced else i for i in body.instructions)
-    return simplify_body(Body.make(tuple(moved), body.result), {})
-
-
 def _copied(stage: Stage, tensors: Mapping[str, Parameter | Table | Stage]) -> str | None:
     """The tensor that a stage repeats element for element, changing nothing when it is stored."""
     result = stage.body.instructions[stage.body.result]
@@ -190,14 +158,6 @@ def _copied(stage: Stage, tensors: Mapping[str, Parameter | Table | Stage]) -> s
     tensor = tensors[result.tensor]
     exact = stage.dtype in (tensor.dtype, tensor.dtype.compute)
     return result.tensor if exact and tensor.extents == stage.domain else None
-
-
-def _rename(stage: Stage, names: Mapping[str, str]) -> Stage:
-    """A stage with itself and what it reads renamed."""
-    if not names:
-        return stage
-    body = simplify_body(stage.body, names)
-    return dataclasses.replace(stage, name=names.get(stage.name, stage.name), body=body)
 
 
 def redirect_loads(stage: Stage, replaced: Mapping[str, str]) -> Stage:
@@ -224,103 +184,27 @@ def list_live(stages: list[Stage], results: set[str]) -> tuple[Stage, ...]:
     return tuple(reversed(kept))
 
 
-def drop_unsound_pairs(function: Function) -> Function:
-    """The function without the `in_place` pairs that would now read overwritten memory."""
-    sound = tuple(p for p in function.in_place if check_in_place(function, (p,)) is None)
-    return dataclasses.replace(function, in_place=sound)
+def replace_stages(function: Function, stages: Iterable[Stage]) -> Function:
+    """The function with other stages, and without the `in_place` pairs that would now read
+    overwritten memory."""
+    made = function.with_stages(stages)
+    unsound = find_unsound_pairs(made, made.in_place)
+    if not unsound:
+        return made
+    sound = tuple(pair for pair in made.in_place if pair not in unsound)
+    return dataclasses.replace(made, in_place=sound)
 
 
-Change: TypeAlias = Callable[[int, Instruction], "int | None"]
+def is_inlinable(stage: Stage) -> bool:
+    """Whether a stage's value can be had without its memory: nothing is reduced, and storing it
+    rounds nothing."""
+    return stage.reduction is None and not stage.dtype.is_storage_only
 
 
-class Builder:
-    """A body in the making, in which equal values are one."""
-
-    def __init__(self) -> None:
-        self.instructions: list[Instruction] = []
-        self._numbers: dict[Instruction, int] = {}
-
-    def constant(self, value: int, dtype: DataType = DataType.INDEX) -> int:
-        """A whole number, as a position or in another type."""
-        return self.add(Constant(dtype, value))
-
-    def apply(self, name: str, *given: int) -> int:
-        """An operation on some values of one type."""
-        operation = OPERATIONS[name]
-        dtype = operation.result_type(value_type(self.instructions[given[0]]))
-        return self.add(Apply(operation, given, dtype))
-
-    def join(self, conditions: Iterable[int]) -> int | None:
-        """Conditions joined by `and`, in order; None where there are none."""
-        guard: int | None = None
-        for condition in dict.fromkeys(conditions):
-            guard = condition if guard is None else self.apply("and", guard, condition)
-        return guard
-
-    def copy(
-        self,
-        body: Body,
-        replaced: Mapping[int, int] = MappingProxyType({}),
-        change: Change = lambda number, moved: None,
-    ) -> list[int]:
-        """The values of another body, by their numbers there: some are `replaced` by others. Of the
-        rest `change` is given each, on values that are here, and says which it is, if another."""
-        numbers: list[int] = []
-        for number, instruction in enumerate(body.instructions):
-            found = replaced.get(number)
-            if found is None:
-                given = tuple([numbers[o] for o in operands(instruction)])
-                moved = with_operands(instruction, given)
-                found = change(number, moved)
-                found = self.add(moved) if found is None else found
-            numbers.append(found)
-        return numbers
-
-    def make(self, result: int, guard: int | None = None) -> Body:
-        """The body that gives one of the values."""
-        return Body.make(self.instructions, result, guard)
-
-    def remake(self, stage: Stage, change: Change) -> Stage:
-        """A stage with some of its body's values changed, as `copy` does it."""
-        numbers = self.copy(stage.body, change=change)
-        guard = None if stage.body.guard is None else numbers[stage.body.guard]
-        return dataclasses.replace(stage, body=self.make(numbers[stage.body.result], guard))
-
-    def add(self, instruction: Instruction) -> int:
-        """The number of the value an instruction gives, after every rule that applies to it."""
-        while True:
-            # To hash an instruction takes time: it is done once for each.
-            number = self._numbers.setdefault(instruction, len(self.instructions))
-            if number < len(self.instructions):
-                return number
-            found = _apply_rules(instruction, self.instructions)
-            if found is None:
-                self.instructions.append(instruction)
-                return number
-            del self._numbers[instruction]
-            if isinstance(found, int):
-                return found
-            instruction = found
-
-
-def _apply_rules(
-    instruction: Instruction, values: Sequence[Instruction]
-) -> int | Instruction | None:
-    """What the first rule that applies makes of an instruction; None where none does."""
-    # Rules are about these alone.
-    if not isinstance(instruction, Apply | Select | Cast):
-        return None
-    for rule in RULES:
-        found = rule(instruction, values)
-        if found is not None:
-            return found
-    return None
-
-
-def simplify_body(body: Body, replaced: Mapping[str, str]) -> Body:
-    """A body with the rules applied, its loads redirected as `replaced` says; the body itself where
-    that changes nothing."""
-    builder = Builder()
+def simplify_stage(stage: Stage, replaced: Mapping[str, str] = MappingProxyType({})) -> Stage:
+    """A stage with the rules applied to what it computes, it and its loads renamed as `replaced`
+    says; the stage itself where that changes nothing."""
+    body, builder = stage.body, Builder()
     numbers: list[int] = []
     for instruction in body.instructions:
         moved = with_operands(instruction, tuple([numbers[o] for o in operands(instruction)]))
@@ -330,6 +214,8 @@ def simplify_body(body: Body, replaced: Mapping[str, str]) -> Body:
     guard = None if body.guard is None else numbers[body.guard]
     if guard is not None and builder.instructions[guard] == _ALWAYS:
         guard = None
-    if guard == body.guard and tuple(builder.instructions) == body.instructions:
-        return body
-    return Body.make(builder.instructions, numbers[body.result], guard)
+    if guard != body.guard or tuple(builder.instructions) != body.instructions:
+        body = Body.make(builder.instructions, numbers[body.result], guard)
+    elif stage.name not in replaced:
+        return stage
+    return dataclasses.replace(stage, name=replaced.get(stage.name, stage.name), body=body)

@@ -3,21 +3,23 @@
 Fractions, such as weights, become tables over the one or two axes they depend on, or constants
 where they do not vary; what no point uses is not looked at. So do counts that serve as fractions,
 where they do not vary. Positions that come from fractions become whole-number formulas where these
-are exact, and tables elsewhere. Reductions that read no tensor are evaluated whole. Other
-whole-number arithmetic stays arithmetic: kernels compute it as quickly as they would read it.
+are exact, and tables elsewhere. Other whole-number arithmetic stays arithmetic: kernels compute it
+as quickly as they would read it.
+
+Before that, the stages that depend on positions alone are found (`settle`). An element-wise one is
+computed by its readers, wherever they read it: so what it computes is index-only there. A reduction
+is evaluated: weights that are sums of a few terms, counts, bounds. What passes make of a load of
+either is theirs to say.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Container, Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 
 from dmlc.ir import (
-    POSITIONAL_COMBINERS,
     Apply,
     Body,
     Cast,
@@ -31,13 +33,15 @@ from dmlc.ir import (
     operands,
     value_type,
 )
+from dmlc.ir.builder import Builder
+from dmlc.ir.floor import fit_clamped
 from dmlc.ir.index import IndexFacts, count_points, find_index_only, reach_back
 from dmlc.ir.inside import is_empty
 from dmlc.ir.naming import take_name
-from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert, data_type_of
+from dmlc.scalars import Array, DataType, data_type_of, find_same
 from dmlc.source import InternalError
-from dmlc.transform.closed_form import fit_clamped
-from dmlc.transform.simplify import Builder
+from dmlc.transform.inline import inline_stages
+from dmlc.transform.simplify import is_inlinable, list_live, replace_stages
 
 _MOST_VALUES = 1 << 16
 """Elements of one table, at most."""
@@ -53,96 +57,49 @@ class Tables:
     """The tables of a function in the making: equal ones are one. `known` are the values of
     stages that depend on positions alone."""
 
-    def __init__(
-        self, function: Function, known: Mapping[str, Array] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, function: Function, known: Mapping[str, Array]) -> None:
         self.known = known
-        self._taken = dict.fromkeys(function.tensors())
+        self.names = dict.fromkeys(function.tensors())
+        """Those that are taken, by stages too."""
         self._given = function.tables
         self._made: dict[tuple[object, ...], Table] = {}
-        self._names = {t.name for t in function.tables}
+        self._own = {t.name for t in function.tables}
 
     def __contains__(self, name: str) -> bool:
-        return name in self._names
+        return name in self._own
 
-    def take(self, wanted: str, dtype: DataType, values: Array) -> str:
-        """The name of a table of these values."""
-        extents = tuple(int(n) for n in values.shape)
-        packed = np.ascontiguousarray(values, dtype.dtype)
-        key = (dtype, extents, packed.tobytes())
+    def read(self, builder: Builder, wanted: str, values: Array, places: Sequence[int]) -> int:
+        """An element of a table of these values; where they have no axes it is a constant."""
+        dtype = data_type_of(values.dtype)
+        if dtype is None:
+            raise InternalError(f"no tensor holds {values.dtype}")
+        if not values.ndim:
+            return builder.add(Constant(dtype, values.item()))
+        packed = np.ascontiguousarray(values)
+        key = (dtype, values.shape, packed.tobytes())
         if key not in self._made:
-            name = take_name(wanted, self._taken)
-            self._names.add(name)
+            name, extents = take_name(wanted, self.names), tuple(int(n) for n in values.shape)
+            self._own.add(name)
             self._made[key] = Table(name, dtype, extents, tuple(packed.ravel().tolist()))
-        return self._made[key].name
+        return builder.add(Load(self._made[key].name, tuple(places), dtype))
+
+    def read_position(
+        self, builder: Builder, wanted: str, values: Array, places: Sequence[int]
+    ) -> int:
+        """The same of whole numbers that serve as positions."""
+        element = self.read(builder, wanted, values.astype(np.int32), places)
+        return builder.add(Cast(element, DataType.INDEX))
 
     def attach(self, function: Function) -> Function:
         """The function with those of the tables that it reads."""
         read = {load.tensor for stage in function.stages for load in stage.body.loads()}
         every = (*self._given, *self._made.values())
-        return dataclasses.replace(function, tables=tuple(t for t in every if t.name in read))
+        tables = tuple(t for t in every if t.name in read)
+        same = tables == function.tables
+        return function if same else dataclasses.replace(function, tables=tables)
 
 
 # Stages ------------------------------------------------------------------------------------
-
-
-def is_index_only(stage: Stage, known: Container[str] = ()) -> bool:
-    """Whether a stage depends on positions alone, and on what these find in `known`."""
-    return all(find_index_only(stage.body, known))
-
-
-def evaluate_stage(stage: Stage, known: Mapping[str, Array]) -> Array | None:
-    """The elements of a reduction that depends on positions alone, and on what these find in
-    `known`; None where it takes too many points. They are folded in their own type, point by
-    point. Of an axis of the domain that they do not depend on there is one place."""
-    reduction, body = stage.reduction, stage.body
-    if reduction is None:
-        return None
-    facts = IndexFacts(stage, known)
-    roots = [body.result] if body.guard is None else [body.result, body.guard]
-    moving = [index for index in facts.depends_on(roots) if not index.reduced]
-    over = (*moving, *(index for index in stage.indices if index.reduced))
-    evaluated = facts.evaluate(roots, over)
-    if evaluated is None:
-        return None
-    values, *holds = evaluated
-    sizes = tuple(e for e in map(stage.extent, over) if isinstance(e, int))
-    outer = sizes[: len(moving)]
-
-    def list_points(every: Array) -> Array:
-        return np.broadcast_to(every, sizes).reshape((*outer, -1))
-
-    points = list_points(values)
-    passing = list_points(holds[0]) if holds else np.ones(points.shape, np.bool_)
-    combiner = reduction.combiner
-    if combiner in POSITIONAL_COMBINERS:
-        total = _find_extremes(points, passing, combiner)
-    else:
-        identity = np.asarray(combiner_identity(combiner, body.dtype), body.dtype.dtype)
-        every = np.moveaxis(np.where(passing, points, identity), -1, 0)
-        with np.errstate(all="ignore"):
-            total = functools.reduce(
-                COMBINERS[combiner].evaluate, every, np.broadcast_to(identity, outer)
-            )
-    kept = [size if Index(axis) in moving else 1 for axis, size in enumerate(stage.domain)]
-    stored = np.asarray(convert(np.asarray(total), stage.dtype))
-    whole = [size for size in kept if isinstance(size, int)]
-    return stored.astype(stage.dtype.compute.dtype).reshape(whole)
-
-
-def _find_extremes(points: Array, passing: Array, combiner: str) -> Array:
-    """The number of the first smallest or largest of the points that pass, along the last axis;
-    0 where none does. A NaN is more extreme than any number."""
-    best, place = np.zeros(points.shape[:-1], points.dtype), np.zeros(points.shape[:-1], np.int64)
-    found = np.zeros(points.shape[:-1], np.bool_)
-    for number in range(points.shape[-1]):
-        value = points[..., number]
-        beats = value < best if combiner == "argmin" else value > best
-        beats = beats | ((value != value) & (best == best)) | ~found
-        better = passing[..., number] & beats
-        best, place = np.where(better, value, best), np.where(better, number, place)
-        found = found | better
-    return place
 
 
 def read_known(stage: Stage, tables: Tables) -> Stage | None:
@@ -152,22 +109,21 @@ def read_known(stage: Stage, tables: Tables) -> Stage | None:
     values = tables.known[stage.name]
     if values.size > _MOST_VALUES:
         return None
-    domain = [Index(axis) for axis, size in enumerate(values.shape) if size != 1]
     builder = Builder()
-    packed = values.reshape([size for size in values.shape if size != 1])
-    result = _read(builder, stage, tables, "values", packed, domain)
-    made = Body.make(builder.instructions, result)
-    return dataclasses.replace(stage, body=made, reduction=None)
-
-
-# Values ------------------------------------------------------------------------------------
+    places = [builder.add(Index(axis)) for axis, size in enumerate(values.shape) if size != 1]
+    result = tables.read(builder, f"{stage.name}_values", values.squeeze(), places)
+    return dataclasses.replace(stage, body=builder.make(result), reduction=None)
 
 
 def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
     """A stage whose fractions of positions alone come from tables, and whose positions that come
     from fractions are whole-number formulas."""
     body, facts = stage.body, IndexFacts(stage, tables.known)
-    roots = [] if is_empty(stage) else _list_worthwhile(facts, tables.known)
+    found = zip(facts.known, body.instructions, strict=True)
+    if is_empty(stage) or not any(known and operands(each) for known, each in found):
+        return stage
+    costs = _count_costs(body.instructions, tables.known)
+    roots = _list_worthwhile(facts, tables.known, costs)
     if not roots:
         return stage
     builder = Builder()
@@ -178,7 +134,7 @@ def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
             replaced[root] = made
     guarded = builder.copy(body, replaced)
     for root in roots:
-        made = None if root in replaced else _replace(builder, facts, tables, root)
+        made = None if root in replaced else _look_up(builder, facts, tables, root, costs)
         if made is not None:
             replaced[root] = made
     numbers = builder.copy(body, replaced)
@@ -187,18 +143,32 @@ def tabulate_stage(stage: Stage, tables: Tables) -> Stage:
     return dataclasses.replace(stage, body=builder.make(numbers[body.result], guard))
 
 
-def _list_worthwhile(facts: IndexFacts, known: Container[str]) -> list[int]:
-    """The largest values worth evaluating."""
+# What is worth it --------------------------------------------------------------------------
+
+
+def _list_worthwhile(facts: IndexFacts, known: Container[str], costs: Sequence[int]) -> list[int]:
+    """The largest values worth evaluating: fractions, and positions made of one or of what is
+    known of a stage."""
     instructions = facts.stage.body.instructions
-    costs = _count_costs(instructions, known)
-    chosen = [
-        facts.known[number]
-        and 1 <= len(facts.dependencies[number]) <= 2
-        and (costs[number] >= _LEAST_COST or _is_counted(instructions, number))
-        and _is_fraction(instructions, number, known)
-        for number in range(len(instructions))
-    ]
+
+    def is_worth(number: int) -> bool:
+        instruction = instructions[number]
+        if not 1 <= len(facts.dependencies[number]) <= 2:
+            return False
+        operand = instructions[instruction.operand] if isinstance(instruction, Cast) else None
+        if value_type(instruction) is DataType.INDEX:
+            real = operand is not None and value_type(operand).is_float
+            return costs[number] >= _LEAST_COST and (real or _is_known(operand, known))
+        # How many elements are in a window, as a fraction, may be the same everywhere.
+        counted = isinstance(operand, Apply) and not operand.dtype.is_float
+        return value_type(instruction).is_float and (costs[number] >= _LEAST_COST or counted)
+
+    chosen = [own and is_worth(number) for number, own in enumerate(facts.known)]
     return sorted(list_roots(facts.stage.body, chosen))
+
+
+def _is_known(instruction: Instruction | None, known: Container[str]) -> bool:
+    return isinstance(instruction, Load) and instruction.tensor in known
 
 
 def list_roots(body: Body, chosen: Sequence[bool]) -> list[int]:
@@ -210,29 +180,6 @@ def list_roots(body: Body, chosen: Sequence[bool]) -> list[int]:
     if chosen[body.result]:
         used[body.result] = None
     return list(used)
-
-
-def _is_fraction(instructions: Sequence[Instruction], number: int, known: Container[str]) -> bool:
-    """Whether a value is a fraction, or a position made of one or of what is known of a stage."""
-    instruction = instructions[number]
-    if isinstance(instruction, Cast) and instruction.dtype is DataType.INDEX:
-        operand = instructions[instruction.operand]
-        return value_type(operand).is_float or _is_known(operand, known)
-    return value_type(instruction).is_float
-
-
-def _is_known(instruction: Instruction, known: Container[str]) -> bool:
-    return isinstance(instruction, Load) and instruction.tensor in known
-
-
-def _is_counted(instructions: Sequence[Instruction], number: int) -> bool:
-    """Whether a value is a whole number that was computed, as a fraction: how many elements are
-    in a window, which may be the same everywhere."""
-    instruction = instructions[number]
-    if not isinstance(instruction, Cast) or not instruction.dtype.is_float:
-        return False
-    operand = instructions[instruction.operand]
-    return isinstance(operand, Apply) and not operand.dtype.is_float
 
 
 def _count_costs(instructions: Sequence[Instruction], known: Container[str]) -> list[int]:
@@ -248,22 +195,7 @@ def _count_costs(instructions: Sequence[Instruction], known: Container[str]) -> 
     return costs
 
 
-def _replace(builder: Builder, facts: IndexFacts, tables: Tables, root: int) -> int | None:
-    """The value that stands for a root in the new body; None where the root stays."""
-    stage, over = facts.stage, facts.dependencies[root]
-    found = facts.evaluate([root])
-    if found is None:
-        return None
-    (values,) = found
-    if value_type(stage.body.instructions[root]) is DataType.INDEX:
-        return _look_up(builder, stage, tables, values, over)
-    values, kept = _drop_axes(values, _find_used(facts, over, tables.known), over)
-    again = values.size * _READ_AGAIN <= count_points(stage, stage.indices)
-    worth = values.size <= max(_MOST_VALUES if again else 0, _count_known(stage, root, tables))
-    dear = _count_costs(stage.body.instructions, tables.known)[root] >= _LEAST_COST
-    if kept and not (worth and dear):
-        return None
-    return _read(builder, stage, tables, "weights", values, kept)
+# Values ------------------------------------------------------------------------------------
 
 
 def _write_form(builder: Builder, facts: IndexFacts, root: int) -> int | None:
@@ -271,23 +203,35 @@ def _write_form(builder: Builder, facts: IndexFacts, root: int) -> int | None:
     over = facts.dependencies[root]
     position = value_type(facts.stage.body.instructions[root]) is DataType.INDEX
     found = facts.evaluate([root]) if position and len(over) == 1 else None
-    if found is None:
-        return None
-    form = fit_clamped(np.arange(found[0].size), found[0])
+    form = None if found is None else fit_clamped(np.arange(found[0].size), found[0])
     return None if form is None else form.write(builder, builder.add(over[0]))
 
 
 def _look_up(
-    builder: Builder, stage: Stage, tables: Tables, values: Array, over: Sequence[Index]
+    builder: Builder, facts: IndexFacts, tables: Tables, root: int, costs: Sequence[int]
 ) -> int | None:
-    limits = np.iinfo(np.int32)
-    narrow = limits.min <= int(values.min()) and int(values.max()) <= limits.max
+    """The value that stands for a root in the new body; None where the root stays."""
+    stage, over = facts.stage, facts.dependencies[root]
+    found = facts.evaluate([root])
+    if found is None:
+        return None
+    (values,) = found
+    position = value_type(stage.body.instructions[root]) is DataType.INDEX
+    if not position:
+        values, over = _drop_axes(facts, values, over, costs)
     again = values.size * _READ_AGAIN <= count_points(stage, stage.indices)
-    worth = again and values.size <= _MOST_VALUES
-    if not worth or not narrow or stage.body.guard is not None:
-        return None  # A guard may prove what is read where, and knows nothing of tables.
-    load = _read(builder, stage, tables, "places", values.astype(np.int32), over)
-    return builder.add(Cast(load, DataType.INDEX))
+    most = _MOST_VALUES if again else 0
+    places = [builder.add(index) for index in over]
+    if position:
+        limits = np.iinfo(np.int32)
+        narrow = limits.min <= int(values.min()) and int(values.max()) <= limits.max
+        if values.size > most or not narrow or stage.body.guard is not None:
+            return None  # A guard may prove what is read where, and knows nothing of tables.
+        return tables.read_position(builder, f"{stage.name}_places", values, places)
+    worth = values.size <= max(most, _count_known(stage, root, tables))
+    if over and not (worth and costs[root] >= _LEAST_COST):
+        return None
+    return tables.read(builder, f"{stage.name}_weights", values, places)
 
 
 def _count_known(stage: Stage, root: int, tables: Tables) -> int:
@@ -298,47 +242,64 @@ def _count_known(stage: Stage, root: int, tables: Tables) -> int:
     return min(_MOST_VALUES, sum(sizes))
 
 
-def _find_used(facts: IndexFacts, over: Sequence[Index], known: Container[str]) -> Array:
-    """Where the guard lets a point use a value, as far as whole-number conditions on the same axes
-    tell."""
-    costs = _count_costs(facts.stage.body.instructions, known)
+def _drop_axes(
+    facts: IndexFacts, values: Array, over: Sequence[Index], costs: Sequence[int]
+) -> tuple[Array, tuple[Index, ...]]:
+    """The values without the axes along which no two differ that a point uses, as far as the
+    guard's whole-number conditions on the same axes tell."""
     conditions = [c for c in facts.conditions if facts.is_over(c, over) and not costs[c]]
     used = facts.find_passing(conditions, over)
     if used is None:
         raise InternalError(f"%{facts.stage.name}: its positions are not known")
-    return used
-
-
-def _drop_axes(values: Array, used: Array, over: Sequence[Index]) -> tuple[Array, list[Index]]:
-    """The values without the axes along which no two that are used differ."""
     values = np.broadcast_to(values, used.shape)
     kept = list(over)
     for index in over:
         axis = kept.index(index)
         first = np.expand_dims(used.argmax(axis=axis), axis)
         chosen = np.take_along_axis(values, first, axis=axis)
-        same = (values == chosen) | (np.isnan(values) & np.isnan(chosen))
-        if bool((same | ~used).all()):
+        if bool((find_same(values, chosen) | ~used).all()):
             values = np.take(chosen, 0, axis=axis)
             used = np.asarray(used.any(axis=axis))
             kept.remove(index)
-    return values, kept
+    return values, tuple(kept)
 
 
-def _read(
-    builder: Builder,
-    stage: Stage,
-    tables: Tables,
-    what: str,
-    values: Array,
-    over: Sequence[Index],
-) -> int:
-    """A read of a table over some axes; a constant where there are none."""
-    dtype = data_type_of(values.dtype)
-    if dtype is None:
-        raise InternalError(f"%{stage.name}: no tensor holds {values.dtype}")
-    if not over:
-        return builder.add(Constant(dtype, values.item()))
-    name = tables.take(f"{stage.name}_{what}", dtype, values)
-    places = tuple(builder.add(index) for index in over)
-    return builder.add(Load(name, places, dtype))
+# What is known ----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settled:
+    """A function whose stages compute themselves what element by element depends on positions
+    alone; and the elements of the reductions that do, by their stages' names."""
+
+    function: Function
+    known: Mapping[str, Array]
+
+
+def settle(function: Function) -> Settled:
+    """What of a function is known at compile time. Linear in the number of stages."""
+    results = {r.name for r in function.results}
+    inlined: dict[str, Stage] = {}
+    known: dict[str, Array] = {}
+    stages: list[Stage] = []
+    for stage in function.stages:
+        made = inline_stages(stage, _list_placed(stage, inlined))
+        if all(find_index_only(made.body, known)):
+            values = IndexFacts(made, known).reduce()
+            if values is not None:
+                known[made.name] = values
+            elif made.name not in results and is_inlinable(made):
+                inlined[made.name] = made
+        stages.append(made)
+    if not inlined:
+        return Settled(function, known)
+    return Settled(replace_stages(function, list_live(stages, results)), known)
+
+
+def _list_placed(stage: Stage, inlined: Mapping[str, Stage]) -> dict[str, Stage]:
+    """Those that a stage reads at positions that are known themselves. What others read may be
+    looked up where it cannot be evaluated."""
+    loads = [load for load in stage.body.loads() if load.tensor in inlined]
+    index_only = find_index_only(stage.body) if loads else ()
+    elsewhere = {load.tensor for load in loads if not all(index_only[i] for i in load.indices)}
+    return {i.tensor: inlined[i.tensor] for i in loads if i.tensor not in elsewhere}

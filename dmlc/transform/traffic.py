@@ -1,18 +1,32 @@
 """Counts the bytes that kernels of some stages read and write, tensor by tensor.
 
 What counts is memory as a whole, each element once in every pass over it; what caches save is not
-known here. Which elements of a tensor are read, `parts_read` says.
+known here. Of a tensor that is read in part, the part counts, an axis at a time: a load reads every
+combination of the places it reaches along each axis, where no index of it counts along two of them.
+Which places these are is evaluated, if positions are index-only. Where one of this cannot be said,
+the whole tensor counts. What a load reads counts whether or not a choice then uses it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Container, Iterable
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+from typing import TypeAlias
 
-from dmlc.ir import Function, Load, Parameter, Stage, Table
+import numpy as np
+
+from dmlc.ir import Function, Index, Load, Parameter, Stage, Table
 from dmlc.ir.index import IndexFacts, list_arrays
-from dmlc.transform.parts_read import count_read
+from dmlc.scalars import Array
+
+_MOST_PARTS = 32
+"""The most parts whose union is counted: of many more there may be very many combinations."""
+
+_Part: TypeAlias = tuple[Array, ...]
+"""For each axis, which of its places are reached; together, every combination of those."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,15 +40,15 @@ class Move:
 
 
 def list_moves(
-    function: Function, stages: Iterable[str], near: Container[str] = ()
+    function: Function, stages: Iterable[str], local: Container[str] = ()
 ) -> tuple[Move, ...]:
     """What one pass of these stages moves: every tensor that they read and do not compute, and
-    then every stage itself, but for those `near`, which the kernel has at hand.
+    then every stage itself, but for those `local`, which stay in registers.
 
-    An element that a stride of 0 repeats is counted once. Of a tensor that is read in part, the
-    part counts, exactly where positions along each axis are index-only and no index drives two
-    axes, as in slices, windows and strides; conditions that tie axes together are not looked at.
-    Where that is not so, as where elements say what is read, the tensor counts as a whole.
+    An element that a stride of 0 repeats is counted once. The part of a tensor that is read counts
+    exactly where positions along each axis are index-only and no index drives two axes, as in
+    slices, windows and strides; conditions that tie axes together are not looked at. Where that is
+    not so, as where elements say what is read, the tensor counts as a whole.
     """
     tensors = function.tensors()
     tables = list_arrays(function.tables)
@@ -47,22 +61,9 @@ def list_moves(
             for load in stage.body.loads():
                 if load.tensor not in own:
                     read.setdefault(load.tensor, []).append((facts, load))
-    incoming = [Move(n, read=_count_bytes_read(tensors[n], loads)) for n, loads in read.items()]
+    incoming = [Move(n, read=_count_read(tensors[n], loads)) for n, loads in read.items()]
     outgoing = [Move(n, written=count_bytes(tensors[n])) for n in own]
-    return tuple(m for m in (*incoming, *outgoing) if m.tensor not in near)
-
-
-def _count_bytes_read(
-    tensor: Parameter | Table | Stage, reads: list[tuple[IndexFacts, Load]]
-) -> int | None:
-    """The bytes of the elements that some loads read, each once; None where a size is known at
-    run time only."""
-    sizes = [e for e in tensor.extents if isinstance(e, int)]
-    if len(sizes) != len(tensor.extents):
-        return None
-    strides = tensor.strides if isinstance(tensor, Parameter) else None
-    repeated = [stride == 0 for stride in strides or [1] * len(sizes)]
-    return count_read(reads, sizes, repeated) * tensor.dtype.bytes
+    return tuple(m for m in (*incoming, *outgoing) if m.tensor not in local)
 
 
 def add_moves(moves: Iterable[Move]) -> tuple[Move, ...]:
@@ -91,9 +92,99 @@ def _add(left: int | None, right: int | None) -> int | None:
 
 def count_bytes(tensor: Parameter | Table | Stage) -> int | None:
     """The bytes of a tensor's elements, each once; None where a size is known at run time only."""
+    sizes = _list_stored(tensor)
+    return None if sizes is None else math.prod(sizes) * tensor.dtype.bytes
+
+
+def _list_stored(tensor: Parameter | Table | Stage) -> list[int] | None:
+    """The places along each axis that have elements of their own: a stride of 0 repeats one."""
     sizes = [e for e in tensor.extents if isinstance(e, int)]
     if len(sizes) != len(tensor.extents):
         return None
-    if isinstance(tensor, Parameter) and tensor.strides is not None and 0 not in sizes:
-        sizes = [n for n, stride in zip(sizes, tensor.strides, strict=True) if stride]
-    return math.prod(sizes) * tensor.dtype.bytes
+    if isinstance(tensor, Parameter) and tensor.strides is not None:
+        return [n if stride else min(n, 1) for n, stride in zip(sizes, tensor.strides, strict=True)]
+    return sizes
+
+
+# What is read ------------------------------------------------------------------------------
+
+
+def _count_read(
+    tensor: Parameter | Table | Stage, reads: Sequence[tuple[IndexFacts, Load]]
+) -> int | None:
+    """The bytes of the elements that some loads read, each once; None where a size is known at
+    run time only."""
+    whole, stored = count_bytes(tensor), _list_stored(tensor)
+    if not whole or stored is None:
+        return whole
+    sizes = [e for e in tensor.extents if isinstance(e, int)]
+    if any(_reads_all(facts, load, sizes) for facts, load in reads):
+        return whole
+    parts: list[_Part] = []
+    for facts, load in reads:
+        part = _find_part(facts, load, sizes)
+        if part is None:
+            return whole
+        ends = zip(part, stored, strict=True)
+        parts.append(tuple(p if len(p) == n else np.array([p.any()]) for p, n in ends))
+    return whole if len(parts) > _MOST_PARTS else _count_union(parts) * tensor.dtype.bytes
+
+
+def _reads_all(facts: IndexFacts, load: Load, sizes: Sequence[int]) -> bool:
+    """Whether every axis has an index of its own that runs over the whole of it; axes of one
+    element need none. Quick: it evaluates nothing, and may be false of what reads all."""
+    stage, values = facts.stage, facts.stage.body.instructions
+    read = [(values[v], size) for v, size in zip(load.indices, sizes, strict=True) if size != 1]
+    whole = all(isinstance(i, Index) and stage.extent(i) == size for i, size in read)
+    return stage.body.guard is None and whole and len({i for i, _ in read}) == len(read)
+
+
+def _find_part(facts: IndexFacts, load: Load, sizes: Sequence[int]) -> _Part | None:
+    """What a load reaches of a tensor of these sizes; None where that cannot be said axis by
+    axis."""
+    used = [i for value in load.indices for i in facts.dependencies[value]]
+    if len(set(used)) != len(used):
+        return None
+    part: list[Array] = []
+    for value, size in zip(load.indices, sizes, strict=True):
+        reached = _find_places(facts, value, size)
+        if reached is None:
+            return None
+        part.append(reached)
+    return tuple(part)
+
+
+def _find_places(facts: IndexFacts, value: int, size: int) -> Array | None:
+    """Along one axis. Of the guard, the conditions on this position's indices alone hold."""
+    over = facts.dependencies[value]
+    conditions = [c for c in facts.conditions if facts.is_over(c, over)]
+    reached = np.zeros(size, np.bool_)
+    form = facts.forms[value]
+    if form is not None and len(form.factors) == 1 and not conditions:
+        ((index, factor),) = form.factors
+        extent = facts.stage.extent(index)
+        if isinstance(extent, int) and factor > 0 and form.constant >= 0:
+            reached[form.constant : form.constant + extent * factor : factor] = True
+            return reached
+    found, passing = facts.evaluate([value], over), facts.find_passing(conditions, over)
+    if found is None or passing is None:
+        return None
+    places = np.broadcast_to(found[0], passing.shape)[passing]
+    reached[places[(places >= 0) & (places < size)]] = True
+    return reached
+
+
+def _count_union(parts: Sequence[_Part]) -> int:
+    """The elements in any of some parts. Places along an axis that the same parts have are one
+    class, and so are combinations of them."""
+    found = Counter({(1 << len(parts)) - 1: 1})
+    for axes in zip(*parts, strict=True):
+        classes = sum(places.astype(np.int64) << bit for bit, places in enumerate(axes))
+        kinds, counts = np.unique(classes, return_counts=True)
+        combined: Counter[int] = Counter()
+        for (having, times), (kind, count) in itertools.product(
+            found.items(), zip(kinds.tolist(), counts.tolist(), strict=True)
+        ):
+            combined[having & kind] += times * count
+        found = combined
+    return sum(times for having, times in found.items() if having)

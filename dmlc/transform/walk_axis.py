@@ -2,61 +2,65 @@
 
 The conditions of a guard that involve the axis, and at most one axis of the domain, are evaluated
 over both. What is walked then are the places `first(i) + step * k`, with `first` in closed form, or
-else places that a table lists. What is made of a plan is `narrow`'s business.
+else places that a table lists. What is made of a plan is `tighten`'s business, but for arg-max and
+arg-min reductions. These number the places that are walked, which stand in the order of the axes as
+they were: so the first of equals is still the first. What a number stands for is computed from it,
+element by element, as the place along each axis that it counts to:
+
+    number = argmax[k < 3, l < 3](x[2 * i + k - 1, 2 * j + l - 1])
+    place  = (2 * i + number / 3 - 1) * columns + (2 * j + number % 3 - 1)
+
+Where no point passes the guard the place is 0, as it was.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from dmlc.ir import Cast, Index, Load, Stage
-from dmlc.ir.index import IndexFacts
+from dmlc.ir import Body, Cast, Constant, Function, Index, Load, Select, Stage, packed_strides
+from dmlc.ir.builder import Builder
+from dmlc.ir.floor import FloorForm, fit_clamped, fit_floor
+from dmlc.ir.index import IndexFacts, reach_back
+from dmlc.ir.naming import take_name
 from dmlc.scalars import Array, DataType
-from dmlc.transform.closed_form import FloorForm, fit_clamped, fit_floor
-from dmlc.transform.simplify import Builder
 from dmlc.transform.tabulate import Tables
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Window:
-    """The places that pass at each position of the domain: how many, the first and the last; and
-    for all positions, `count` steps that meet them."""
-
-    counts: Array
-    first: Array
-    last: Array
-    step: int
-    count: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """How an axis is walked: over `count` places for each position `index` of the domain."""
+    """How an axis is walked: over some `places` for each position `index` of the domain."""
 
+    facts: IndexFacts
     label: int
     index: Index | None
     conditions: tuple[int, ...]
     """Those that are settled by it."""
     holds: Array
     """By position and place, whether all of them hold."""
-    window: Window
-    form: FloorForm | None
-    """The first place, in closed form; None where places come from a table."""
     places: Array
-    """By position and number: the place walked."""
+    """By position and number, the place that is walked; some may be beyond the axis."""
+    step: int = 1
+    form: FloorForm | None = None
+    """The first place, in closed form; None where places come from a table."""
 
     @property
     def count(self) -> int:
-        return self.window.count
+        """The places that are walked."""
+        return self.places.shape[1]
 
     @property
     def size(self) -> int:
         """The places that the axis has."""
         return self.holds.shape[1]
+
+    @property
+    def counts(self) -> Array:
+        """The places that pass, by position."""
+        return self.holds.sum(axis=1)
 
     @property
     def over(self) -> tuple[Index, ...]:
@@ -68,157 +72,143 @@ class Plan:
         """The position of the domain, as a value."""
         return builder.constant(0) if self.index is None else builder.add(self.index)
 
-    def leaves_out(self, holds: Array) -> bool:
-        """Whether a condition that holds there fails at some place that is walked."""
-        return not bool((self._pass_there(holds) | ~self._are_places()).all())
+    def evaluate(self, values: Sequence[int]) -> list[Array]:
+        """Values at the places walked, or at those nearest to them."""
+        found = self.facts.evaluate(values, self.over) or ()
+        return [self._take(np.broadcast_to(v, v.shape[:-2] + self.holds.shape)) for v in found]
 
+    def _take(self, values: Array) -> Array:
+        return np.take_along_axis(values, np.clip(self.places, 0, self.size - 1), axis=1)
+
+    @property
     def _are_places(self) -> Array:
         return (self.places >= 0) & (self.places < self.size)
 
-    def _pass_there(self, holds: Array) -> Array:
-        """Whether a condition holds at the places walked, or at those nearest to them."""
-        return np.take_along_axis(holds, np.clip(self.places, 0, self.size - 1), axis=1)
+    @property
+    def _passing(self) -> Array:
+        return self._take(self.holds) & self._are_places
+
+    def leaves_out(self, holds: Array) -> bool:
+        """Whether a condition that holds there fails at some place that is walked."""
+        return bool((self._are_places & ~holds).any())
 
     @property
     def is_whole(self) -> bool:
         """Whether every place that is walked, and is one, passes."""
-        return self.form is not None and not self.leaves_out(self.holds)
+        return self.form is not None and not self.leaves_out(self._take(self.holds))
 
     @property
     def is_exact(self) -> bool:
         """Whether the places that pass are the first of those walked."""
-        filled = self.window.counts > 0
-        starts = self.places[:, 0] == self.window.first
-        gapless = (
-            self.window.last == self.window.first + (self.window.counts - 1) * self.window.step
-        )
-        return bool((starts & gapless)[filled].all())
+        first = np.arange(self.count) < self.counts[:, None]
+        return bool((first == self._passing).all())
+
+    @property
+    def rank(self) -> tuple[bool, bool, int, int]:
+        """How much there is to check and to compute, for the least to be chosen."""
+        divisor, scale = (0, 0) if self.form is None else (self.form.divisor, self.form.scale)
+        return not self.is_whole, not self.is_exact, divisor, abs(scale)
 
     def fit_last(self) -> FloorForm | None:
         """The last place at each position in closed form, where those of the places walked that
         are not beyond it are just those that pass."""
-        positions, filled = np.arange(len(self.window.counts)), self.window.counts > 0
-        form = fit_clamped(positions[filled], self.window.last[filled])
+        positions, filled = np.arange(len(self.holds)), self.counts > 0
+        form = fit_clamped(positions[filled], _find_last(self.holds)[filled])
         if form is None:
             return None
-        walked = self.places <= form.evaluate(positions)[:, None]
-        passes = self._pass_there(self.holds) & self._are_places()
-        return form if bool((walked & (self.places >= 0) == passes).all()) else None
+        walked = (self.places <= form.evaluate(positions)[:, None]) & (self.places >= 0)
+        return form if bool((walked == self._passing).all()) else None
 
 
-def plan_axis(
-    stage: Stage, label: int, size: int, known: Mapping[str, Array] = MappingProxyType({})
-) -> Plan | None:
+def plan_axis(stage: Stage, label: int, size: int, known: Mapping[str, Array]) -> Plan | None:
     """How an axis can be walked in fewer places; None where it cannot. `known` are the elements of
     stages that depend on positions alone."""
     reduced = Index(label, reduced=True)
     facts = IndexFacts(stage, known)
-    involved = [
-        c
+    # Those that involve the axis, and at most one other, which is of the domain.
+    others = {
+        c: [i for i in facts.dependencies[c] if i != reduced]
         for c in facts.conditions
-        if facts.known[c]
-        and reduced in facts.dependencies[c]
-        and _has_one_partner(facts.dependencies[c])
-    ]
-    index = next((i for c in involved for i in facts.dependencies[c] if i != reduced), None)
+        if facts.known[c] and reduced in facts.dependencies[c]
+    }
+    others = {c: i for c, i in others.items() if len(i) <= 1 and not any(n.reduced for n in i)}
+    index = next((i for found in others.values() for i in found), None)
     over = (reduced,) if index is None else (index, reduced)
-    conditions = tuple(c for c in involved if facts.is_over(c, over))
+    conditions = tuple(c for c in others if facts.is_over(c, over))
     holds = facts.find_passing(conditions, over)
     if not conditions or holds is None or not size:
         return None
-    return _shorten(label, index, conditions, holds.reshape(-1, size))
+    plan = Plan(facts, label, index, conditions, holds.reshape(-1, size), np.empty((0, 0)))
+    return _shorten(plan)
 
 
-def _has_one_partner(indices: Sequence[Index]) -> bool:
-    """Whether a condition on a reduction axis involves at most one other, of the domain."""
-    return sum(i.reduced for i in indices) == 1 and len(indices) <= 2
-
-
-def _shorten(
-    label: int, index: Index | None, conditions: tuple[int, ...], holds: Array
-) -> Plan | None:
-    """The best of the ways to walk an axis, given by position and place where it is to be."""
-    size, counts = holds.shape[1], holds.sum(axis=1)
+def _shorten(plan: Plan) -> Plan | None:
+    """The best of the ways to walk an axis, of which is planned where it is to be walked."""
+    holds, counts = plan.holds, plan.counts
     most = int(counts.max(initial=0))
     if most == 0:
         return None
-    window = _find_window(holds)
-    forms = _list_firsts(window) if window.count <= 2 * most and window.count < size else []
-    plans = [
-        Plan(label, index, conditions, holds, window, form, _list_places(form, window))
-        for form in forms
-    ]
-    if plans:
-        return min(plans, key=lambda p: (not p.is_whole, not p.is_exact, _rate(p.form)))
-    if 2 * most > size:
+    first, last, filled = holds.argmax(axis=1), _find_last(holds), counts > 0
+    rows, columns = np.nonzero(holds)
+    gaps = np.diff(columns)[np.diff(rows) == 0]
+    step = int(np.gcd.reduce(gaps)) if gaps.size else 1
+    count = int(((last - first)[filled] // step).max()) + 1
+    steps = step * np.arange(count)
+    if count <= 2 * most and count < plan.size:
+        plans = [
+            dataclasses.replace(plan, places=starts[:, None] + steps, step=step, form=form)
+            for form, starts in _list_firsts(first, last, filled, steps)
+        ]
+        if plans:
+            return min(plans, key=lambda p: p.rank)
+    if 2 * most > plan.size:
         return None
     # The places that pass, and then the last of them again.
     order = np.argsort(~holds, axis=1, kind="stable")[:, :most]
     number = np.minimum(np.arange(most)[None, :], np.maximum(counts - 1, 0)[:, None])
-    places = np.take_along_axis(order, number, axis=1)
-    listed = dataclasses.replace(window, count=most, step=1)
-    return Plan(label, index, conditions, holds, listed, None, places)
+    return dataclasses.replace(plan, places=np.take_along_axis(order, number, axis=1))
 
 
-def _rate(form: FloorForm | None) -> tuple[int, int]:
-    """How much there is to compute, for the least to be chosen."""
-    return (form.divisor, abs(form.scale)) if form is not None else (0, 0)
+def _find_last(holds: Array) -> Array:
+    """The last place that passes at each position."""
+    return holds.shape[1] - 1 - holds[:, ::-1].argmax(axis=1)
 
 
-def _find_window(holds: Array) -> Window:
-    size = holds.shape[1]
-    counts = holds.sum(axis=1)
-    rows, columns = np.nonzero(holds)
-    gaps = np.diff(columns)[np.diff(rows) == 0]
-    step = int(np.gcd.reduce(gaps)) if gaps.size else 1
-    first = holds.argmax(axis=1)
-    last = size - 1 - holds[:, ::-1].argmax(axis=1)
-    count = int(((last - first)[counts > 0] // step).max()) + 1
-    return Window(counts, first, last, step, count)
-
-
-def _list_places(form: FloorForm, window: Window) -> Array:
-    """By position of the domain and number, the place that is walked."""
-    starts = form.evaluate(np.arange(len(window.first)))
-    return starts[:, None] + window.step * np.arange(window.count)[None, :]
-
-
-def _list_firsts(window: Window) -> list[FloorForm]:
+def _list_firsts(
+    first: Array, last: Array, filled: Array, steps: Array
+) -> Iterator[tuple[FloorForm, Array]]:
     """Where to start at each position, so that all steps together meet every place that passes.
     Edges cut windows off, so that a formula may hold for whole windows alone."""
-    positions = np.arange(len(window.first))
-    first, last, filled = window.first, window.last, window.counts > 0
-    reach = (window.count - 1) * window.step
+    positions, reach = np.arange(len(first)), steps[-1]
     full = filled & (last == first + reach)
     found: dict[FloorForm, None] = {}
     for sure in (filled, filled & (first > 0), full):
         form = fit_floor(positions[sure], first[sure])
-        if form is None:
+        if form is None or form in found:
             continue
-        starts = form.evaluate(positions)[filled]
-        inside = (starts <= first[filled]) & (last[filled] <= starts + reach)
-        if bool((inside & ((first[filled] - starts) % window.step == 0)).all()):
-            found[form] = None
-    return list(found)
+        found[form] = None
+        starts = form.evaluate(positions)
+        before = (first - starts)[filled]
+        inside = (before >= 0) & ((last - starts)[filled] <= reach)
+        if bool((inside & np.isin(before, steps)).all()):
+            yield form, starts
 
 
-def write_place(
-    stage: Stage, plan: Plan, tables: Tables, builder: Builder, number: int
-) -> tuple[int, list[int]]:
+def write_place(plan: Plan, tables: Tables, builder: Builder, number: int) -> tuple[int, list[int]]:
     """The place walked that has a number, and the conditions that it is one."""
-    row = plan.row(builder)
-    counts = plan.window.counts
-    if plan.form is None:
-        place = read_places(builder, tables, f"{stage.name}_places", plan.places, (row, number))
-        if int(counts.min()) == plan.count:
-            return place, []
-        length = read_places(builder, tables, f"{stage.name}_counts", counts, (row,))
-        return place, [builder.apply("lt", number, length)]
+    row, name = plan.row(builder), plan.facts.stage.name
+    counts = plan.counts
 
+    def count() -> int:
+        return tables.read_position(builder, f"{name}_counts", counts, (row,))
+
+    if plan.form is None:
+        place = tables.read_position(builder, f"{name}_places", plan.places, (row, number))
+        full = int(counts.min()) == plan.count
+        return place, [] if full else [builder.apply("lt", number, count())]
     conditions: list[int] = []
-    steps = builder.apply("mul", number, builder.constant(plan.window.step))
-    start = plan.form.write(builder, row)
-    place = builder.apply("add", start, steps)
+    steps = builder.apply("mul", number, builder.constant(plan.step))
+    place = builder.apply("add", plan.form.write(builder, row), steps)
     settles = plan.is_exact and not plan.is_whole
     length = fit_clamped(np.arange(len(counts)), counts) if settles else None
     last = plan.fit_last() if settles and length is None else None
@@ -228,18 +218,127 @@ def write_place(
         return place, [*conditions, builder.apply("le", place, last.write(builder, row))]
     if int(plan.places.max()) >= plan.size:
         conditions.append(builder.apply("lt", place, builder.constant(plan.size)))
-    if length is not None:
-        conditions.append(builder.apply("lt", number, length.write(builder, row)))
-    elif settles:
-        bound = read_places(builder, tables, f"{stage.name}_counts", counts, (row,))
+    if settles:
+        bound = count() if length is None else length.write(builder, row)
         conditions.append(builder.apply("lt", number, bound))
     return place, conditions
 
 
-def read_places(
-    builder: Builder, tables: Tables, name: str, values: Array, places: tuple[int, ...]
+# Places that are given -----------------------------------------------------------------------
+
+
+_MOST_POINTS = 2**31
+"""Points that are numbered in 32 bits."""
+
+
+def find_positions(function: Function) -> frozenset[str]:
+    """The stages whose elements say where others read. Linear in the number of instructions."""
+    found: set[str] = set()
+    for stage in reversed(function.stages):
+        body = stage.body
+        places = (place for load in body.loads() for place in load.indices)
+        wanted = [place for place in places if not isinstance(body.instructions[place], Index)]
+        wanted += [body.result] if stage.name in found else []
+        reached = (body.instructions[value] for value in reach_back(body, wanted))
+        found.update(each.tensor for each in reached if isinstance(each, Load))
+    return frozenset(found)
+
+
+def give_places(
+    stage: Stage, short: Stage, plans: Sequence[Plan], tables: Tables, *, is_bounded: bool
+) -> list[Stage]:
+    """A stage that gives the places it gave, and before it the reductions of the `short` one, whose
+    axes are walked as planned. Where it `is_bounded` it gives no place beyond the axes."""
+    axes = () if stage.reduction is None else stage.reduction.axes
+    if any(isinstance(e, str) for _, e in axes) or math.prod(_list_sizes(short)) >= _MOST_POINTS:
+        return [stage]
+    made: list[Stage] = []
+    builder = Builder()
+
+    def load(total: Stage, what: str) -> int:
+        name = take_name(f"{stage.name}_{what}", tables.names)
+        made.append(dataclasses.replace(total, name=name, dtype=DataType.INT32))
+        return builder.add(Cast(builder.read(made[-1]), DataType.INDEX))
+
+    number = builder.constant(0) if short.reduction is None else load(short, "number")
+    place = _write_number(stage, short, plans, tables, builder, number, is_bounded)
+    found: list[int] = []
+    if _settle_all(stage, plans, tables):
+        found = [c for plan in plans for c in _write_filled(plan, tables, builder)]
+    elif short.reduction is not None:
+        # Which points pass is known at run time only: this is positive where some point does.
+        body = short.body
+        only = (*body.instructions, Constant(DataType.INT32, 1))
+        largest = dataclasses.replace(short.reduction, combiner="max")
+        passing = Body.make(only, len(body.instructions), body.guard)
+        presence = load(dataclasses.replace(short, body=passing, reduction=largest), "found")
+        found.append(builder.apply("gt", presence, builder.constant(0)))
+    condition = builder.join(found)
+    if condition is not None:
+        place = builder.add(Select(condition, place, builder.constant(0), DataType.INDEX))
+    body = builder.make(builder.add(Cast(place, stage.dtype)))
+    return [*made, dataclasses.replace(stage, body=body, reduction=None)]
+
+
+def _write_number(
+    stage: Stage,
+    short: Stage,
+    plans: Sequence[Plan],
+    tables: Tables,
+    builder: Builder,
+    number: int,
+    is_bounded: bool,
 ) -> int:
-    """Whole numbers from a table, as a position."""
-    table = tables.take(name, DataType.INT32, values)
-    load = builder.add(Load(table, places, DataType.INT32))
-    return builder.add(Cast(load, DataType.INDEX))
+    """The number that a stage gives, from that among the points of the short one."""
+    axes = () if stage.reduction is None else stage.reduction.axes
+    walked = () if short.reduction is None else short.reduction.axes
+    counts = _list_sizes(short)
+    steps = {axis[0]: step for axis, step in zip(walked, packed_strides(counts), strict=True)}
+    sizes = _list_sizes(stage)
+    by_label = {plan.label: plan for plan in plans}
+    total = builder.constant(0)
+    for (label, _), size, stride in zip(axes, sizes, packed_strides(sizes), strict=True):
+        part = builder.constant(0)
+        if label in steps:
+            part = builder.apply("div", number, builder.constant(steps[label]))
+            if label != next(iter(steps)):
+                part = builder.apply("mod", part, builder.constant(int(dict(walked)[label])))
+        if label in by_label:
+            plan = by_label[label]
+            part, _ = write_place(plan, tables, builder, part)
+            if is_bounded and int(plan.places.min()) < 0:
+                part = builder.apply("max", part, builder.constant(0))
+            if is_bounded and int(plan.places.max()) >= size:
+                part = builder.apply("min", part, builder.constant(size - 1))
+        part = builder.apply("mul", part, builder.constant(stride))
+        total = builder.apply("add", total, part)
+    return total
+
+
+def _list_sizes(stage: Stage) -> tuple[int, ...]:
+    axes = () if stage.reduction is None else stage.reduction.axes
+    return tuple(e for _, e in axes if isinstance(e, int))
+
+
+def _settle_all(stage: Stage, plans: Sequence[Plan], tables: Tables) -> bool:
+    """Whether the plans settle all conditions of a stage's guard, each along its axis."""
+    facts = IndexFacts(stage, tables.known)
+    return all(
+        any(facts.is_over(c, p.over) and p.over[-1] in facts.dependencies[c] for p in plans)
+        for c in facts.conditions
+    )
+
+
+def _write_filled(plan: Plan, tables: Tables, builder: Builder) -> list[int]:
+    """The conditions that there is a place at all along an axis."""
+    filled = plan.counts > 0
+    if plan.index is None or bool(filled.all()):
+        return []
+    row = builder.add(plan.index)
+    first, last = int(filled.argmax()), len(filled) - 1 - int(filled[::-1].argmax())
+    if not bool(filled[first : last + 1].all()):
+        name = f"{plan.facts.stage.name}_counts"
+        number = tables.read_position(builder, name, plan.counts, (row,))
+        return [builder.apply("gt", number, builder.constant(0))]
+    ends = [("ge", first)] * (first > 0) + [("le", last)] * (last + 1 < len(filled))
+    return [builder.apply(name, row, builder.constant(end)) for name, end in ends]

@@ -25,7 +25,7 @@ def test_files_are_formatted_and_have_no_warnings(name: str) -> None:
     assert dmlc.load(path).diagnostics == ()
 
 
-@pytest.mark.parametrize("device", ["opencl", "vulkan"])
+@pytest.mark.parametrize("device", ["opencl", "vulkan", "wgpu"])
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_run(name: str, device: str) -> None:
     case = make_case(name)

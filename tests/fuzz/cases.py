@@ -199,6 +199,8 @@ class Case:
         for statement in self.statements:
             over = statement.indices or ()
             value = run.take(statement.value, statement.dtype, over)
+            if run.is_known(statement.value):
+                run.known.add(statement.name)
             shape = self.sizes
             if statement.indices is not None:
                 shape = tuple(extent for _, extent in over)

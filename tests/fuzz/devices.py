@@ -1,5 +1,5 @@
 """Where functions run: OpenCL in both profiles, Vulkan in both shader models, WebGPU, the
-reference, and the kernels of OpenCL and HLSL in NumPy, where a read outside a tensor and a race are
+reference, and the kernels of all targets in NumPy, where a read outside a tensor and a race are
 faults. What is computed of errors runs beside them.
 """
 
@@ -81,6 +81,7 @@ BACKENDS = {
         Backend("kernels gpu", _kernels("opencl", "gpu"), DEVICE),
         Backend("kernels 6.2", _kernels("hlsl", model="6.2"), DEVICE),
         Backend("kernels 6.0", _kernels("hlsl", model="6.0"), DEVICE),
+        Backend("kernels wgsl", _kernels("wgsl"), DEVICE),
         Backend("bounds", run_bounded, DEVICE),
         Backend("opencl cpu", _opencl("cpu"), DEVICE, device=True),
         Backend("opencl gpu", _opencl("gpu"), DEVICE, device=True),

@@ -49,6 +49,14 @@ class Evaluation:
 
     tensors: dict[str, Values]
     rules: Rules
+    known: set[str] = dataclasses.field(default_factory=set)
+    """The names of what depends on positions alone."""
+
+    def is_known(self, node: Node) -> bool:
+        """Whether a node depends on positions and numbers alone, whatever it reads and folds."""
+        if isinstance(node, Name | Read) and node.name not in self.known:
+            return False
+        return all(map(self.is_known, node.parts))
 
     def take(self, node: Node, dtype: T | None, over: Variables = ()) -> Values:
         """The value of a node over a mesh of index variables, if there are any, in a type where
@@ -78,7 +86,9 @@ class _Walk:
         return self.found[id(node)]
 
     def make(self, node: Node) -> Values:
-        rules = place_rules(self.run.rules) if node.placed else self.run.rules
+        rules = fold_rules(self.run.rules, self.run.is_known(node))
+        if node.placed:
+            rules = place_rules(self.run.rules)
         match node:
             case Name():
                 return self.run.tensors[node.name]
@@ -233,7 +243,11 @@ class _Walk:
         shape, count = inner.shape, len(node.variables)
         # A read that is outside everywhere is its `else`, which may be of positions alone.
         below = [n for part in node.parts for n in walk(part)]
-        placed = not any(isinstance(n, Read) and n.otherwise is None for n in below)
+        placed = all(
+            n.otherwise is not None or n.name in self.run.known
+            for n in below
+            if isinstance(n, Read)
+        )
         rules = fold_rules(self.run.rules, placed)
         if node.combiner in ("sum", "mean"):
             value = inner.leave_out(node.body, value)

@@ -74,7 +74,7 @@ def mean(
     if guard is None:
         number = known_floats(values.dtype, np.full(outer, float(math.prod(inner))))
     else:
-        counted = np.broadcast_to(guard.value, shape).reshape((*outer, -1)).sum(axis=-1)
+        counted = np.broadcast_to(guard.value, shape).reshape((*outer, math.prod(inner))).sum(-1)
         number = known_floats(values.dtype, counted.astype(np.float64))
         if not guard.known.all():
             return everything(values.dtype, outer)
@@ -139,12 +139,10 @@ def _sum(rules: Rules, v: Floats, passes: Array, sure: Array, factored: bool) ->
         off = np.where(points <= 1, 0.0, off)
     total_low = np.where(finite, low, 0.0).sum(axis=-1) - off
     total_high = np.where(finite, high, 0.0).sum(axis=-1) + off
+    # It starts from 0, but a factor that leaves it may change the sign of its zero.
     total_low = np.where(total_low == 0, -0.0, total_low)
     total_high = np.where(total_high == 0, 0.0, total_high)
-    total_low, total_high = (
-        np.where((points == 0), 0.0, total_low),
-        np.where((points == 0), 0.0, total_high),
-    )
+    total_low, total_high = (np.where(points == 0, 0.0, t) for t in (total_low, total_high))
     top = np.where(taken & np.isfinite(v.top), v.top, 0.0).sum(axis=-1)
     least = np.where(taken, v.least, math.inf).min(axis=-1, initial=math.inf)
     wild = (top > most) | (factored & (top / least > most) & (top > 0))

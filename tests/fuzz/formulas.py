@@ -235,6 +235,8 @@ class Drawing:
         if combiner.startswith("arg"):
             kind = draw(st.sampled_from([t for t in self.compute if t is not T.BOOL]))
         operand = self.value(kind, depth - 1)
+        if operand.free:
+            operand = Cast(kind, operand)
         shape = self.shape(operand)
         if shape is None or not any(isinstance(n, Name) for n in walk(operand)):
             return None

@@ -51,8 +51,8 @@ def place_rules(rules: Rules) -> Rules:
 
 
 def fold_rules(rules: Rules, placed: bool) -> Rules:
-    """How a reduction is computed, of positions alone or of elements: the former is known when a
-    function is compiled, and so are its additions in FLOAT32."""
+    """How a reduction is computed, and what is made of one, of positions alone or of elements: the
+    former is known when a function is compiled, and so are its operations in FLOAT32."""
     return DEVICE if placed and rules is REFERENCE else rules
 
 

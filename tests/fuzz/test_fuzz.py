@@ -15,7 +15,7 @@ from dmlc.scalars import DataType as T
 from tests.fuzz import devices
 from tests.fuzz.cases import Case, Statement, Tensor
 from tests.fuzz.check import Checker, Finding
-from tests.fuzz.folds import fold
+from tests.fuzz.folds import fold, mean
 from tests.fuzz.operations import apply
 from tests.fuzz.possible import (
     DEVICE,
@@ -30,7 +30,7 @@ from tests.fuzz.possible import (
     load,
 )
 from tests.fuzz.run import KINDS, run
-from tests.fuzz.trees import Apply, Cast, Choose, Name, Number, show
+from tests.fuzz.trees import Apply, Cast, Choose, Name, Number, Read, Reduce, Variable, show
 
 BATCHES = 8
 """Of each kind, on all backends. They are the same every time."""
@@ -119,6 +119,20 @@ def test_what_is_refused_wrongly_is_found() -> None:
         Checker(("reference",)).check(dataclasses.replace(case, statements=(wrong,)))
 
 
+def test_what_reads_only_what_depends_on_positions_depends_on_them_too() -> None:
+    # So the reference adds it up in FLOAT32: 0.6944445, and not 0.69444442.
+    here = Apply(T.BOOL, "eq", (Number(T.INDEX, 2), Variable(T.INDEX, "h")))
+    read = Read(T.FLOAT32, "t", (Number(T.INDEX, 0),))
+    quotient = Apply(T.FLOAT32, "div", (Number(T.FLOAT32, 0.5), Number(T.FLOAT32, 0.4)))
+    mean = Reduce(T.FLOAT32, "mean", (("h", 9),), None, Choose(T.FLOAT32, here, quotient, read))
+    statements = (
+        Statement("t", Number(T.FLOAT32, 0.0), None, (("i", 1),)),
+        Statement("Z", Reduce(T.FLOAT32, "sum", (("k", 5),), None, mean), T.FLOAT32, (("i", 1),)),
+    )
+    case = Case((Tensor("X", T.FLOAT32, (1,)),), statements, (), seed=1)
+    Checker(("reference", "kernels cpu")).check(case)
+
+
 def test_text_has_the_parentheses_that_it_needs() -> None:
     a, b, c = (Name(T.FLOAT32, n) for n in "abc")
 
@@ -156,6 +170,13 @@ def test_the_sign_of_zero_counts_where_it_is_certain() -> None:
     assert not find_wrong(made, np.array([-0.0], np.float32)).any()
     total = fold(DEVICE, "sum", floats(-0.0, 0.0), None, (2,), 1)
     assert not find_wrong(total, np.array(-0.0, np.float32)).any()
+
+
+def test_a_mean_may_have_no_elements() -> None:
+    guard = Wholes(T.BOOL, np.ones((0, 3), np.bool_), np.asarray(True))
+    made = mean(DEVICE, floats(1.0), guard, (0, 3), 1)
+    assert isinstance(made, Floats)
+    assert made.low.shape == (0,)
 
 
 def test_what_is_uncertain_stays_so() -> None:

@@ -16,7 +16,7 @@
 //             keep d_x_rows_row
 //       loop block (i0, i1): 4
 //         vector x: 0..32 by 8
-//           pick from d_x_rows_row
+//           permute d_x_rows_row
 //             keep dX
 //             store dX
 //   argument 0: dY, float16, read

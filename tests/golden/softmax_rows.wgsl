@@ -72,6 +72,12 @@ fn portable_exp(x: f32) -> f32 {
     return result;
 }
 
+// a / b within 2.5 units in the last place: WGSL grants that for divisors up to 2^126.
+fn divide(a: f32, b: f32) -> f32 {
+    let scale = select(1.0f, 0.25f, abs(b) > 8.507059e37f);
+    return pin(a * scale) / pin(b * scale);
+}
+
 var<workgroup> most_lanes: array<f32, 256>;
 var<workgroup> total_lanes: array<f32, 256>;
 
@@ -123,7 +129,7 @@ fn main(
 
     for (var element: u32 = row; element < 200; element += 64) {
         let x: f32 = X[row_start + element];
-        let y: f32 = portable_exp(pin(x - most_value)) / total_value;
+        let y: f32 = divide(portable_exp(pin(x - most_value)), total_value);
         Y[row_start + element] = y;
     }
 }

@@ -65,6 +65,12 @@ fn portable_half_exp(x: f32) -> f32 {
     return result;
 }
 
+// a / b within 2.5 units in the last place: WGSL grants that for divisors up to 2^126.
+fn divide(a: f32, b: f32) -> f32 {
+    let scale = select(1.0f, 0.25f, abs(b) > 8.507059e37f);
+    return pin(a * scale) / pin(b * scale);
+}
+
 // By its bits: compilers may take no number for NaN.
 fn is_nan(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
@@ -82,7 +88,7 @@ fn portable_tanh(x: f32) -> f32 {
     let z: f32 = pin(a * a);
     let c: f32 = pin((-0.053846102f) + z * (0.021043718f + z * (-0.0062316353f)));
     let near: f32 = pin(a + pin(a * z) * ((-0.33333316f) + z * (0.13332534f + z * c)));
-    let y: f32 = select(pin(1.0f - 1.0f / (h + 0.5f)), near, a < 0.55f);
+    let y: f32 = select(pin(1.0f - divide(1.0f, h + 0.5f)), near, a < 0.55f);
     let result: f32 = select(portable_with_sign_of(y, x), x, is_nan(x));
     return result;
 }

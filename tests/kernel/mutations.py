@@ -103,7 +103,7 @@ def turn(name: str) -> OfExpression:
     return change
 
 
-def move(kind: type[k.Load] | type[k.Element]) -> OfExpression:
+def move(kind: type[k.Load] | type[k.LoadLocal]) -> OfExpression:
     """A read one element on."""
 
     def change(expression: k.Expression) -> k.Expression | None:
@@ -114,7 +114,7 @@ def move(kind: type[k.Load] | type[k.Element]) -> OfExpression:
     return change
 
 
-def move_write(kind: type[k.Store] | type[k.Put]) -> OfStatement:
+def move_write(kind: type[k.Store] | type[k.StoreLocal]) -> OfStatement:
     def change(statement: k.Statement) -> Statements | None:
         if isinstance(statement, kind):
             return (dataclasses.replace(statement, index=step(statement.index, 1)),)
@@ -135,8 +135,8 @@ def of_loop(change: Callable[[k.For], k.For]) -> OfStatement:
     return lambda statement: (change(statement),) if isinstance(statement, k.For) else None
 
 
-def of_tree(change: Callable[[k.Halve], k.Halve]) -> OfStatement:
-    return lambda statement: (change(statement),) if isinstance(statement, k.Halve) else None
+def of_tree(change: Callable[[k.TreeLoop], k.TreeLoop]) -> OfStatement:
+    return lambda statement: (change(statement),) if isinstance(statement, k.TreeLoop) else None
 
 
 def _less(stop: k.Expression) -> k.Expression:
@@ -200,7 +200,7 @@ def _next_literal(expression: k.Expression) -> k.Expression | None:
 
 
 def _swap_arms(expression: k.Expression) -> k.Expression | None:
-    if isinstance(expression, k.Choose):
+    if isinstance(expression, k.Select):
         return dataclasses.replace(expression, then=expression.otherwise, otherwise=expression.then)
     return None
 
@@ -285,8 +285,8 @@ OF_STATEMENTS: dict[str, OfStatement] = {
     "a value is defined twice": twice(k.Let),
     "a store is missing": drop(k.Store),
     "a store goes one on": move_write(k.Store),
-    "a write to an array is missing": drop(k.Put),
-    "a write to an array goes one on": move_write(k.Put),
+    "a write to an array is missing": drop(k.StoreLocal),
+    "a write to an array goes one on": move_write(k.StoreLocal),
     "a loop goes one too far": of_loop(
         lambda loop: dataclasses.replace(loop, stop=step(loop.stop, 1))
     ),
@@ -309,12 +309,12 @@ OF_STATEMENTS: dict[str, OfStatement] = {
     "a tree starts at half width": of_tree(
         lambda tree: dataclasses.replace(tree, start=tree.start // 2)
     ),
-    "a half of a word is missing": drop(k.PutHalf),
+    "a half of a word is missing": drop(k.InsertHalf),
     "a word is not stored": drop(k.StoreWord),
 }
 OF_EXPRESSIONS: dict[str, OfExpression] = {
     "a read goes one on": move(k.Load),
-    "a read of an array goes one on": move(k.Element),
+    "a read of an array goes one on": move(k.LoadLocal),
     "a bound counts one more": exchange("lt", "le"),
     "a condition is the other way": exchange("gt", "lt"),
     "a guard is an alternative": exchange("and", "or"),

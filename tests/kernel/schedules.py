@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 
 import numpy as np
 from hypothesis import strategies as st
@@ -12,7 +13,6 @@ from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
 from dmlc.kernel.assemble import make_kernel
-from dmlc.kernel.collapse import collapse
 from dmlc.kernel.element import collect_elements
 from dmlc.kernel.phases import Phase, collect_phases
 from dmlc.kernel.schedule import CPU
@@ -29,7 +29,7 @@ from dmlc.kernel.schedule.verbs import (
     unroll,
     vectorize,
 )
-from dmlc.kernel.space import Space
+from dmlc.kernel.space import collapse
 from dmlc.pipeline import find_fusion
 from dmlc.scalars import Array
 
@@ -53,6 +53,12 @@ FUNCTIONS = {
         func @f(%X: f32[{a}, {b}, {c}], %W: f32[{c}]) -> (%S, %Y) {{
           %S: f32[i0 < {a}] = {fold}[r1 < {b}, r2 < {c}] mul(%X[i0, r1, r2], %W[r2])
           %Y: f32[i0 < {a}, i1 < {b}, i2 < {c}] = add(%X[i0, i1, i2], %S[i0])
+        }}""",
+    "normalized": """
+        func @f(%X: f32[{a}, {c}], %W: f32[{a}]) -> (%S, %Y) {{
+          %S: f32[i0 < {a}] = {fold}[r1 < {c}] %X[i0, r1]
+          %T: f32[i0 < {a}] = mul(%S[i0], %W[i0])
+          %Y: f32[i0 < {a}, i1 < {c}] = add(%X[i0, i1], %T[i0])
         }}""",
     "columns": """
         func @f(%X: f32[{a}, {b}, {c}], %W: f32[{c}]) -> (%S, %Y) {{
@@ -118,19 +124,32 @@ def read(name: str, sizes: tuple[int, int, int], fold: str) -> Kernels:
     for group in fusion.groups:
         own = set(group.stages)
         if not group.passes:
-            elements = collect_elements(function, group.stages, group.near)
-            space = collapse(elements)
-            axes = tuple(range(len(space.sizes)))
-            found.append(((Phase(elements, Space(space, axes)),), group.stages))
+            elements = collect_elements(function, group.stages, group.local)
+            found.append(((Phase(elements, collapse(elements)),), group.stages))
             continue
         stored = {n for n in own if function.result(n) or not own.issuperset(readers.get(n, ()))}
-        phases = collect_phases(function, group.kept, group.passes, stored)
+        phases = collect_phases(function, group.parallel, group.passes, stored)
         found.append((phases, group.stages))
     return Kernels(function, tuple(found))
 
 
 Step = tuple[str, int, int]
-"""A verb, which of the loops it is for, and its number."""
+"""A verb, the loop from which on one is looked for that it suits, and its number."""
+
+
+def _vectorize_all(nest: Nest, loop: Loop, number: int) -> Nest:
+    """Every loop that can go in vectors: only such are interleaved."""
+    done = 0
+    for each in range(len(_list_loops(nest))):
+        try:
+            nest = vectorize(nest, _list_loops(nest)[each], (4, 16)[number % 2])
+            done += 1
+        except ScheduleError:
+            continue
+    if not done:
+        raise ScheduleError("no loop goes in vectors")
+    return nest
+
 
 VERBS: Mapping[str, Callable[[Nest, Loop, int], Nest]] = {
     "split": lambda nest, loop, number: split(nest, loop, (2, 3, 4, 8)[number]),
@@ -143,26 +162,45 @@ VERBS: Mapping[str, Callable[[Nest, Loop, int], Nest]] = {
     ),
     "unroll": lambda nest, loop, number: unroll(nest, loop),
     "vectorize": lambda nest, loop, number: vectorize(nest, loop, (4, 16)[number % 2]),
+    "vectorize all": _vectorize_all,
     "interleave": lambda nest, loop, number: interleave(nest, loop),
 }
 
-STEPS = st.lists(
-    st.tuples(st.sampled_from(tuple(VERBS)), st.integers(0, 7), st.integers(0, 3)), max_size=8
-)
+
+def draw_steps(random: Random) -> list[Step]:
+    """Some steps; half of them have what it takes to interleave loops."""
+
+    def some(most: int) -> list[Step]:
+        verbs, count = tuple(VERBS), random.randint(0, most)
+        return [(random.choice(verbs), random.randrange(8), random.randrange(4))
+                for _ in range(count)]  # fmt: skip
+
+    if random.randrange(2):
+        return some(8)
+    ahead = [("vectorize all", 0, random.randrange(2)), ("interleave", 0, 0)]
+    return [*some(2), *ahead, *some(4)]
+
+
+STEPS = st.randoms(use_true_random=False).map(draw_steps)
+
+
+def _list_loops(nest: Nest) -> list[Loop]:
+    return [n for n in walk(nest.body) if isinstance(n, Loop)]
 
 
 def follow(nest: Nest, steps: Sequence[Step]) -> tuple[Nest, list[str]]:
-    """A nest after those of some steps that are legal, and their verbs."""
+    """A nest after those of some steps that are legal for a loop of it, and their verbs."""
     done: list[str] = []
     for verb, which, number in steps:
-        loops = [n for n in walk(nest.body) if isinstance(n, Loop)]
-        if not loops:
-            break
-        try:
-            nest = VERBS[verb](nest, loops[which % len(loops)], number)
+        loops = _list_loops(nest)
+        first = which % max(1, len(loops))
+        for loop in (*loops[first:], *loops[:first]):
+            try:
+                nest = VERBS[verb](nest, loop, number)
+            except ScheduleError:
+                continue
             done.append(verb)
-        except ScheduleError:
-            continue
+            break
     return nest, done
 
 

@@ -62,7 +62,7 @@ def _count_steps(statements: Sequence[k.Statement], known: dict[str, int]) -> in
                 turns = max(0, -(-(stop - start) // statement.step))
                 inside = {**known, statement.variable.name: start}
                 steps += turns * max(1, _count_steps(statement.body, inside))
-            case k.Halve():
+            case k.TreeLoop():
                 steps += statement.start.bit_length()
             case _:
                 steps += _count_steps(find_body(statement), dict(known))
@@ -78,7 +78,7 @@ def _evaluate(expression: k.Expression, known: dict[str, int]) -> int | None:
             return known.get(name)
         case k.Position() | k.Lead():
             return 0
-        case k.Choose(then=then, otherwise=otherwise):
+        case k.Select(then=then, otherwise=otherwise):
             found = _evaluate(then, known)
             return found if found == _evaluate(otherwise, known) else None
         case k.Operate(operation=operation, operands=operands):

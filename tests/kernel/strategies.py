@@ -85,7 +85,7 @@ class _Draw:
             case "choose":
                 condition = k.BOOL if self.draw(st.booleans()) else k.Type(k.BOOL.dtype, type.lanes)
                 parts = [self.value(t, depth - 1) for t in (condition, type, type)]
-                return k.Choose(parts[0], parts[1], parts[2], type)
+                return k.Select(parts[0], parts[1], parts[2], type)
             case "convert":
                 return k.Convert(self.value(self.type(type.lanes), depth - 1), type)
             case "read":
@@ -115,7 +115,9 @@ class _Draw:
             if b.dtype.compute is type.dtype and b.access is not k.Access.WRITE
         ]
         elements = [
-            k.Element(a.name, self.index(depth), type) for a in self.arrays if a.dtype is type.dtype
+            k.LoadLocal(a.name, self.index(depth), type)
+            for a in self.arrays
+            if a.dtype is type.dtype
         ]
         return self.draw(st.sampled_from([*loads, *elements, self.literal(type)]))
 
@@ -164,7 +166,7 @@ class _Draw:
             case "put" if self.arrays:
                 array = self.draw(st.sampled_from(self.arrays))
                 value = self.value(k.Type(array.dtype, self.lanes()), 2)
-                return k.Put(array.name, self.index(), value)
+                return k.StoreLocal(array.name, self.index(), value)
             case "prefetch" if read := [b for b in self.buffers if b.access is not k.Access.WRITE]:
                 return k.Prefetch(self.draw(st.sampled_from(read)).name, self.index())
             case "assign" if self.variables:
@@ -175,7 +177,7 @@ class _Draw:
                 if self.draw(st.booleans()):
                     return k.StoreWord(buffer.name, self.index(), word)
                 value = self.value(k.Type(buffer.dtype.compute), 1)
-                return k.PutHalf(word, buffer.name, self.index(0), value)
+                return k.InsertHalf(word, buffer.name, self.index(0), value)
             case "for":
                 variable, ends = k.Local(next(self.names), k.INDEX), (self.index(), self.index())
                 backwards = self.draw(st.booleans())
@@ -186,7 +188,7 @@ class _Draw:
             case "halve":
                 variable = k.Local(next(self.names), k.INDEX)
                 start = self.draw(st.integers(0, 64))
-                return k.Halve(variable, start, self.body(depth - 1, variable))
+                return k.TreeLoop(variable, start, self.body(depth - 1, variable))
             case "if":
                 return k.If(self.value(k.BOOL, 2), self.body(depth - 1))
             case "variable":

@@ -66,13 +66,13 @@ OUTSIDE = [
     ("store y[i] = x[add(i, mod(i, 7))]", ""),  # They go together: that takes values.
     ("let a: f32 = x[100]", "element 100 of 'x'"),
     ("let a: f32x4 = x[i]:f32x4", "elements 0 to 102 of 'x'"),
-    ("put own[lane] = 0.0", "elements 0 to 9 of 'own', which has 8"),
+    ("store_local own[lane] = 0.0", "elements 0 to 9 of 'own', which has 8"),
     ("if lt(i, 91) { let a: f32 = x[add(i, 10)] }", "elements 10 to 100 of 'x'"),
     ("let a: f32 = select(le(i, 50), x[add(i, 50)], x[i])", "elements 50 to 100 of 'x'"),
     ("if gt(x[i], 0.0) { let a: f32 = x[100] }", ""),  # Whether it is read takes values.
     ("for j in i .. 101 step 25 { let a: f32 = x[j] }", "elements 0 to 100 of 'x'"),
     ("for j in 0 .. 101 backwards { let a: f32 = x[j] }", "elements 0 to 100 of 'x'"),
-    ("halve w from 64 { let a: f32 = x[add(w, 36)] }", "element 100 of 'x'"),
+    ("tree w from 64 { let a: f32 = x[add(w, 36)] }", "element 100 of 'x'"),
     ("store y[i] = x[min(mul(i, 2), 100)]", ""),  # Odd positions are left out.
     ("store y[i] = x[max(add(i, 1), 50)]", "elements 50 to 100 of 'x'"),
 ]  # fmt: skip
@@ -136,7 +136,7 @@ def bodies(draw: st.DrawFn, depth: int = 2) -> str:
             ends, inside = f"{first} .. min({second}, 9)", inner.replace("w", f"k{depth}")
             return f"for k{depth} in {ends} {{ {inside} }}"
         case _:
-            return f"halve h{depth} from 8 {{ {inner.replace('w', f'h{depth}')} }}"
+            return f"tree h{depth} from 8 {{ {inner.replace('w', f'h{depth}')} }}"
 
 
 @settings(max_examples=300, deadline=None)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from dmlc import ir
-from dmlc.kernel.collapse import Walk, collapse
 from dmlc.kernel.element import collect_elements
+from dmlc.kernel.space import Space, collapse
 
 
-def walk(text: str) -> Walk:
+def walk(text: str) -> Space:
     return collapse(collect_elements(ir.parse(text), ("y",)))
 
 
-def by_tensor(made: Walk) -> dict[str, tuple[int, ...]]:
+def by_tensor(made: Space) -> dict[str, tuple[int, ...]]:
     return {view.tensor: strides for view, strides in made.strides.items()}
 
 
@@ -22,7 +22,7 @@ def test_packed_tensors_are_one_dimension() -> None:
         "func @f(%x: f32[2, 3, 4]) -> (%y) "
         "{ %y: f32[i0 < 2, i1 < 3, i2 < 4] = neg(%x[i0, i1, i2]) }"
     )
-    assert made.sizes == (24,)
+    assert made.extents == (24,)
     assert made.packed
     assert by_tensor(made) == {"x": (1,), "y": (1,)}
 
@@ -31,7 +31,7 @@ def test_a_common_transpose_is_packed_too() -> None:
     made = walk(
         "func @f(%x: f32[2, 3]{1, 2}) -> (%y{1, 2}) { %y: f32[i0 < 2, i1 < 3] = neg(%x[i0, i1]) }"
     )
-    assert (made.sizes, made.packed) == ((6,), True)
+    assert (made.extents, made.packed) == ((6,), True)
 
 
 def test_a_broadcast_keeps_its_axis_apart() -> None:
@@ -39,7 +39,7 @@ def test_a_broadcast_keeps_its_axis_apart() -> None:
         "func @f(%x: f32[2, 3, 4, 5], %m: f32[1, 3, 1, 1]) -> (%y) "
         "{ %y: f32[i0 < 2, i1 < 3, i2 < 4, i3 < 5] = sub(%x[i0, i1, i2, i3], %m[0, i1, 0, 0]) }"
     )
-    assert made.sizes == (2, 3, 20)
+    assert made.extents == (2, 3, 20)
     assert by_tensor(made) == {"x": (60, 20, 1), "m": (0, 1, 0), "y": (60, 20, 1)}
     assert not made.packed
     assert made.count == 120
@@ -50,7 +50,7 @@ def test_the_order_is_that_of_the_first_result_in_memory() -> None:
         "func @f(%x: f32[2, 3, 4]) -> (%y{1, 2, 6}) "
         "{ %y: f32[i0 < 2, i1 < 3, i2 < 4] = neg(%x[i0, i1, i2]) }"
     )
-    assert made.sizes == (4, 3, 2)
+    assert made.extents == (4, 3, 2)
     assert by_tensor(made) == {"x": (1, 4, 12), "y": (6, 2, 1)}
 
 

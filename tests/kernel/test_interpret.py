@@ -83,8 +83,8 @@ def load(index: k.Expression) -> k.Load:
     return k.Load("x", index, FLOAT)
 
 
-def element(array: str, index: k.Expression) -> k.Element:
-    return k.Element(array, index, FLOAT)
+def element(array: str, index: k.Expression) -> k.LoadLocal:
+    return k.LoadLocal(array, index, FLOAT)
 
 
 def run(
@@ -112,7 +112,7 @@ def test_every_item_stores_its_element() -> None:
 def test_items_exchange_what_they_share() -> None:
     reverse = apply("sub", number(7), LANE)
     got = run(
-        k.Put("tile", LANE, load(LANE)),
+        k.StoreLocal("tile", LANE, load(LANE)),
         k.Barrier(),
         k.Store("y", LANE, element("tile", reverse)),
         arrays=SHARED,
@@ -130,7 +130,7 @@ def test_positions_wrap_as_on_a_device() -> None:
 def test_an_arm_that_is_not_taken_is_not_read() -> None:
     inside = apply("lt", LANE, number(7))
     zero = k.Literal(FLOAT, 0.0)
-    got = run(k.Store("y", LANE, k.Choose(inside, load(plus(LANE, 1)), zero, FLOAT)))
+    got = run(k.Store("y", LANE, k.Select(inside, load(plus(LANE, 1)), zero, FLOAT)))
     np.testing.assert_array_equal(got, [1, 2, 3, 4, 5, 6, 7, 0])
 
 
@@ -152,29 +152,29 @@ def test_an_arm_that_is_not_taken_is_not_read() -> None:
             "'own' is read before it is written",
         ),
         (
-            (k.Put("own", plus(LANE, 1), load(LANE)),),
+            (k.StoreLocal("own", plus(LANE, 1), load(LANE)),),
             OWN,
             "element 8 of 'own', which has 8",
         ),
         (
             (
-                k.Put("tile", LANE, load(LANE)),
+                k.StoreLocal("tile", LANE, load(LANE)),
                 k.Store("y", LANE, element("tile", apply("sub", number(7), LANE))),
             ),
             SHARED,
             "'tile' is read where another item writes it",
         ),
         (
-            (k.Put("tile", number(3), load(LANE)),),
+            (k.StoreLocal("tile", number(3), load(LANE)),),
             SHARED,
             "'tile' is written where another item reads or writes it",
         ),
         (
             (
-                k.Put("tile", LANE, load(LANE)),
+                k.StoreLocal("tile", LANE, load(LANE)),
                 k.Barrier(),
                 k.Store("y", LANE, element("tile", apply("sub", number(7), LANE))),
-                k.Put("tile", LANE, load(LANE)),
+                k.StoreLocal("tile", LANE, load(LANE)),
             ),
             SHARED,
             "'tile' is written where another item reads or writes it",

@@ -124,4 +124,4 @@ def test_what_decides_on_positions_is_the_same_in_all_lanes() -> None:
     assert list_loops(kernel) == [(0, 4, 1), (4, 40, 8)]
     parts = list_parts(kernel.body)
     assert {p.values for p in parts if isinstance(p, k.Numbers)} == {tuple(range(8))}
-    assert {p.type.lanes for p in parts if isinstance(p, k.Choose)} == {1}
+    assert {p.type.lanes for p in parts if isinstance(p, k.Select)} == {1}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.emit import index, operate
-from dmlc.kernel.overlap import overlap
+from dmlc.kernel.arithmetic import index, operate
+from dmlc.kernel.loop_fusion import fuse_loops
 from dmlc.scalars import DataType
 
 VALUE = k.Type(DataType.FLOAT32)
@@ -14,8 +14,8 @@ def local(name: str) -> k.Local:
     return k.Local(name, k.INDEX)
 
 
-def put(array: str, place: k.Expression) -> k.Put:
-    return k.Put(array, place, k.Literal(VALUE, 1.0))
+def put(array: str, place: k.Expression) -> k.StoreLocal:
+    return k.StoreLocal(array, place, k.Literal(VALUE, 1.0))
 
 
 def loop(name: str, stop: int, *body: k.Statement, backwards: bool = False) -> k.For:
@@ -24,14 +24,14 @@ def loop(name: str, stop: int, *body: k.Statement, backwards: bool = False) -> k
 
 def test_loops_become_one_over_the_second_variable() -> None:
     place = operate("add", local("i"), index(4))
-    made = overlap([loop("i", 8, put("a", place))], [loop("j", 8, put("b", local("j")))])
+    made = fuse_loops([loop("i", 8, put("a", place))], [loop("j", 8, put("b", local("j")))])
     moved = operate("add", local("j"), index(4))
     assert made == [loop("j", 8, put("a", moved), put("b", local("j")))]
 
 
 def test_one_that_runs_backwards_counts_down() -> None:
     first = loop("i", 8, put("a", local("i")), backwards=True)
-    made = overlap([first], [loop("j", 8, put("b", local("j")))])
+    made = fuse_loops([first], [loop("j", 8, put("b", local("j")))])
     down = k.Let(local("i"), operate("sub", index(7), local("j")))
     assert made == [loop("j", 8, down, put("a", local("i")), put("b", local("j")))]
 
@@ -42,17 +42,17 @@ def test_loops_inside_and_what_is_around_them() -> None:
         put("b", index(0)),
         loop("m", 3, loop("j", 8, put("b", local("j"))), put("b", index(1))),
     ]
-    made = overlap(first, second)
+    made = fuse_loops(first, second)
     inner = loop("j", 8, put("a", local("j")), put("b", local("j")))
     assert made == [put("a", index(0)), put("b", index(0)), loop("m", 3, inner, put("b", index(1)))]
 
 
 def test_loops_that_do_not_pair_up() -> None:
     ours = loop("i", 8, put("a", local("i")))
-    assert overlap([ours], []) is None
-    assert overlap([ours], [loop("j", 9, put("b", local("j")))]) is None
-    assert overlap([ours], [loop("j", 8, put("b", local("j")), backwards=True)]) is None
+    assert fuse_loops([ours], []) is None
+    assert fuse_loops([ours], [loop("j", 9, put("b", local("j")))]) is None
+    assert fuse_loops([ours], [loop("j", 8, put("b", local("j")), backwards=True)]) is None
     open_end = k.For(local("i"), index(0), local("n"), 1, (), backwards=True)
-    assert overlap([open_end], [k.For(local("j"), index(0), local("n"), 1, ())]) is None
+    assert fuse_loops([open_end], [k.For(local("j"), index(0), local("n"), 1, ())]) is None
     nested = loop("n", 3, ours)
-    assert overlap([nested], [loop("m", 3, put("b", local("m")))]) is None
+    assert fuse_loops([nested], [loop("m", 3, put("b", local("m")))]) is None

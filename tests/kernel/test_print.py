@@ -101,13 +101,13 @@ kernel all.of {
   for i in 0 .. n step 4 unroll {
     let wide: f32x4 = x[add(i, %group)]:f32x4
     set sum = add(sum, select(gt(wide, broadcast(m, f32x4)), wide, -inf:f32x4))
-    put own[i] = sum
+    store_local own[i] = sum
   }
   for j in 0 .. 4 backwards {
-    put tile[lane] = cast(own[j], f64)
+    store_local tile[lane] = cast(own[j], f64)
     barrier
   }
-  halve width from 4 {
+  tree width from 4 {
     if and(lt(lane, width), true) {
       prefetch x[-1]
     }
@@ -115,7 +115,7 @@ kernel all.of {
   let both: f32x4 = shuffle(join(own[0]:f32x2, own[2]:f32x2), sum, [0, 5, 2, 7])
   let places: indexx4 = indexx4(0, 1, -2, 3)
   var word: u32 = 4294967295:u32
-  put_half word[0] = own[lead(x, 64)] as h
+  insert_half word[0] = own[lead(x, 64)] as h
   store_word h[lane] = word
   store part[lane] = cast(tile[0], s32) streaming where ge(n, 7)
 }"""
@@ -160,7 +160,7 @@ HEAD = "kernel f {\n  launch ceil(8 / 8) groups of 8, index u32\n  buffer x: f32
         ("let a: f32 = shuffle(x[0])", "'shuffle' takes 2 operands, found 1"),
         ("let a: f32 = 1e60", "'1e60' is no FLOAT32"),
         ("set a = 0.0", "unknown local 'a'"),
-        ("put x[0] = 0.0", "unknown array 'x'"),
+        ("store_local x[0] = 0.0", "unknown array 'x'"),
         ("stroe x[0] = 0.0", "unknown statement 'stroe'\n"),
         ("if true { let a: f32 = 1.0 } set a = 2.0", "unknown local 'a'"),
         ("for i in 0 .. 4 step n { }", "expected a step, found 'n'"),

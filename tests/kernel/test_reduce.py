@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -10,12 +12,14 @@ import pytest
 from dmlc import ir
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel import nodes as k
+from dmlc.kernel.group import lower_group
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import CPU, GPU, Profile
 from dmlc.scalars import DataType
+from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import fuse
 from dmlc.transform.simplify import simplify
-from tests.kernel.lowering import lower_fusion
+from tests.kernel.lowering import lower_fusion, run
 from tests.kernel.statements import walk
 from tests.reductions import Shape, batch_norm_training_grad, every_combiner, folded_result
 
@@ -61,7 +65,7 @@ def test_large_channels_are_folded_while_those_before_are_applied() -> None:
     assert groups(kernel) == 16
     (turns,) = [loop for loop in loops(kernel) if isinstance(loop.stop, k.Local)]
     both, *_ = [loop for loop in walk(turns.body) if isinstance(loop, k.For)]
-    # The first is folded and the last applied by itself.
+    # The first is reduced and the last applied by itself.
     outer = [loop for loop in loops(kernel) if bounds(loop)[1] == 32]
     assert [loop.backwards for loop in outer] == [False, False, True]
     assert both is outer[1]
@@ -99,7 +103,7 @@ def operations(node: object) -> Iterator[k.Operate]:
             yield node
             for operand in node.operands:
                 yield from operations(operand)
-        case k.Choose():
+        case k.Select():
             yield from operations(node.then)
             yield from operations(node.otherwise)
         case k.Convert() | k.Broadcast():
@@ -132,7 +136,7 @@ def test_columns_are_folded_in_blocks_of_whole_cache_lines(
 @pytest.mark.parametrize(
     ("sizes", "dtype", "fetched"),
     [
-        ((4, 8, 40, 40), "f16", 2),  # x and dy, in the pass that folds
+        ((4, 8, 40, 40), "f16", 2),  # x and dy, in the pass that reduces
         ((4, 8, 40, 40), "f32", 0),
         ((4, 8, 14, 14), "f16", 0),  # rows too short to be worth a hint
         ((1, 8, 40, 40), "f16", 0),  # one row: none follows
@@ -204,6 +208,44 @@ def test_more_buffers_than_one_kernel_takes_are_shared_out() -> None:
     assert all(len(kernel.buffers) <= find_dialect("hlsl").limits.buffers for kernel in kernels)
 
 
+@pytest.mark.parametrize(("count", "combiner"), [(6, "sum"), (4, "argmax")])
+def test_states_of_pieces_are_shared_out_too(count: int, combiner: str) -> None:
+    most = 8
+    dtype = "s64" if combiner == "argmax" else "f32"
+    stages = "\n".join(
+        f"%s{n}: {dtype}[] = {combiner}[r0 < {1 << 17}] max(%x[r0], {n}.5)" for n in range(count)
+    )
+    results = ", ".join(f"%s{n}" for n in range(count))
+    function = ir.parse(f"func @f(%x: f32[{1 << 17}]) -> ({results}) {{\n{stages}\n}}")
+    limits = dataclasses.replace(find_dialect("hlsl").limits, buffers=most)
+    budget = Budget(most_buffers=most)
+    fusion = fuse(simplify(function), budget=budget)
+    kernels = [
+        kernel
+        for group in fusion.groups
+        for kernel in lower_group(fusion.function, group, GPU, limits)
+    ]
+    assert all(len(kernel.buffers) <= most for kernel in kernels)
+    run(fusion.function, tuple(kernels))
+
+
+def test_a_row_and_what_reads_it_share_a_kernel_that_has_buffers_enough() -> None:
+    given = ", ".join(f"%x{n}: f32[4, 6, 5], %y{n}: f32[6]" for n in range(5))
+    row = functools.reduce("add({}, {})".format, (f"%x{n}[i0, i1, r0]" for n in range(5)))
+    result = functools.reduce(
+        "mul({}, {})".format, ["%row[i0, r0]", *(f"%y{n}[r0]" for n in range(5))]
+    )
+    function = ir.parse(f"""func @f({given}) -> (%Z) {{
+      %row: f32[i0 < 4, i1 < 6] = sum[r0 < 5] {row}
+      %Z: f32[i0 < 4, i1 < 3] = sum[r0 < 6] {result}
+    }}""")
+    for most, groups in ((8, 2), (11, 1)):
+        fusion = fuse(function, CPU.row, Budget(most_buffers=most))
+        assert len(fusion.groups) == groups
+        kernels = lower_fusion(fusion, CPU)
+        assert all(len(kernel.buffers) <= most for kernel in kernels)
+
+
 @pytest.mark.parametrize(
     ("sizes", "kept", "rows", "columns"),
     [
@@ -222,7 +264,7 @@ def test_the_lanes_of_a_group_share_outputs(
     kernel = kernels[0]
     assert kernel.launch.group_size == 256
     assert kernel.launch.per_group == columns
-    trees = [s for s in walk(kernel.body) if isinstance(s, k.Halve)]
+    trees = [s for s in walk(kernel.body) if isinstance(s, k.TreeLoop)]
     assert [tree.start for tree in trees] == ([rows // 2] if rows > 1 else [])
     assert all(array.shared and array.size == 256 for array in kernel.arrays)
     assert bool(kernel.arrays) == (rows > 1)
@@ -274,9 +316,9 @@ def test_the_text_of_a_kernel() -> None:
     assert '  summary "max[i0] = max[r1 < 40](X[i0, r1])"' in lines
     assert "  shared array max_lanes: f32[256]" in lines
     assert "  var max_value: f32 = -inf" in lines
-    assert "  put max_lanes[lane] = max_value" in lines
+    assert "  store_local max_lanes[lane] = max_value" in lines
     assert "  barrier" in lines
-    assert "  halve width from 8 {" in lines
+    assert "  tree width from 8 {" in lines
     assert any(line.strip().startswith("set max_value = max_lanes[column]") for line in lines)
     (rows,) = lower(fold((300, 40), (0,)))
     assert "  array sum_total: f32[16]" in print_kernel(rows).splitlines()
@@ -284,7 +326,7 @@ def test_the_text_of_a_kernel() -> None:
     assert ".. 32 backwards {" in print_kernel(applied)
 
 
-# What is stored on the way of a fold ----------------------------------------------------------
+# Reductions that store as well ---------------------------------------------------------
 
 
 def list_stores(kernel: k.Kernel, buffer: str) -> list[k.Store]:

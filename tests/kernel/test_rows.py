@@ -35,7 +35,7 @@ def test_a_row_at_a_time_is_all_there_is_of_it() -> None:
 
 def test_rows_are_made_and_stored_in_vectors() -> None:
     (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1, "f64"))
-    puts = [s for s in walk(kernel.body) if isinstance(s, k.Put) and s.array == "y_rows_row"]
+    puts = [s for s in walk(kernel.body) if isinstance(s, k.StoreLocal) and s.array == "y_rows_row"]
     assert {p.value.type.lanes for p in puts} == {16}
     stores = [s for s in walk(kernel.body) if isinstance(s, k.Store)]
     assert [s.value.type.lanes for s in stores] == [16, 4]
@@ -101,7 +101,7 @@ def test_a_gpu_folds_all_points_of_an_output_at_once() -> None:
 def test_the_reason_names_the_row() -> None:
     (group,) = fuse_rows(make_windows(20, 40, 4, (2, 1), 1)).groups
     assert group.row == "y_rows"
-    assert "a row of %y_rows at a time is kept at hand" in group.reason
+    assert "a row of %y_rows at a time is kept for it in a line buffer" in group.reason
 
 
 def test_traffic_leaves_the_row_out() -> None:

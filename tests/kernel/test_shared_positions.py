@@ -83,7 +83,7 @@ def test_a_loss_goes_in_vectors() -> None:
 
 
 def test_positions_as_values_are_in_the_kernel_of_a_row() -> None:
-    """What is folded along a row and applied to it, less one at the label."""
+    """What is reduced along a row and applied to it, less one at the label."""
     for profile in (CPU, GPU):
         first, *_ = lower(load_loss(128, 32000), profile)
         assert {"logits", "labels", "dlogits"} <= {b.name for b in first.buffers}

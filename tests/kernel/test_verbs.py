@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from dmlc.codegen.render import render
 from dmlc.codegen.targets import find_dialect
 from dmlc.kernel.interpret import run_kernels
+from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import GPU
 from dmlc.kernel.schedule.nest import Kind, Loop, Nest, Reduce, walk
 from dmlc.kernel.schedule.verbs import (
@@ -36,6 +38,7 @@ from tests.kernel.schedules import (
     VERBS,
     Kernels,
     Step,
+    draw_steps,
     follow,
     read,
     start,
@@ -58,6 +61,19 @@ def test_legal_verbs_change_no_result(
     got = run_kernels(kernels.function, kernels.lower(nests), inputs)
     for result, values in wanted.items():
         assert np.array_equal(got[result], values), "\n\n".join(map(str, nests))
+
+
+def test_every_verb_is_legal_often_enough() -> None:
+    draw = random.Random(7)
+    done: Counter[str] = Counter()
+    for number in range(25 * len(FUNCTIONS)):
+        name = tuple(FUNCTIONS)[number % len(FUNCTIONS)]
+        sizes = (draw.randint(1, 5), draw.randint(1, 6), draw.randint(1, 18))
+        steps = draw_steps(draw)
+        for nest in start(read(name, sizes, draw.choice(FOLDS))):
+            done.update(follow(nest, steps)[1])
+    assert set(done) == set(VERBS)
+    assert min(done.values()) >= 10, done
 
 
 SAMPLES = [(name, seed) for name in FUNCTIONS for seed in range(2)]
@@ -88,7 +104,9 @@ def test_a_sample_on_opencl(name: str, seed: int) -> None:
 @pytest.mark.parametrize(("name", "seed"), SAMPLES)
 def test_a_sample_on_vulkan(name: str, seed: int) -> None:
     # HLSL has no vectors of sixteen, nor private arrays that are loaded four by four.
-    kernels, nests = sample(name, seed, [verb for verb in VERBS if verb != "vectorize"])
+    kernels, nests = sample(
+        name, seed, [verb for verb in VERBS if not verb.startswith("vectorize")]
+    )
     inputs = kernels.inputs(seed)
     got = vulkan.load(make_program(kernels, nests, "hlsl"))(inputs)
     for result, values in evaluate(kernels.function, inputs).items():
@@ -147,6 +165,28 @@ def test_what_would_change_results_is_refused(refused: object, message: str) -> 
         refused(nest)
 
 
+def test_what_is_interleaved_stays_so_or_the_verb_is_refused() -> None:
+    nest = make("normalized", (5, 1, 17))
+    nest = vectorize(nest, loops(nest)[1], 4)
+    nest = vectorize(nest, loops(nest)[2], 4)
+    for early, which in (
+        (split(nest, loops(nest)[0], 2), 0),
+        (deal(nest, loops(nest)[0], "row", 2), 0),
+        (deal(nest, loops(nest)[0], "row", 2), 1),
+    ):
+        with pytest.raises(ScheduleError, match="loops by ones are interleaved"):
+            interleave(early, loops(early)[which])
+    nest = interleave(nest, loops(nest)[0])
+    for refused in (
+        lambda n: split(n, loops(n)[0], 2),
+        lambda n: deal(n, loops(n)[0], "row", 2),
+        lambda n: bind(n, loops(n)[0], Kind.GROUP),
+        lambda n: unroll(n, loops(n)[0]),
+    ):
+        with pytest.raises(ScheduleError, match="loops by ones are interleaved"):
+            refused(nest)
+
+
 def test_a_loop_is_split_before_its_steps_change_places() -> None:
     nest = make("element-wise")
     nest = split(nest, loops(nest)[0], 2)
@@ -160,3 +200,19 @@ def test_reductions_forget_their_order() -> None:
     reduced = [n for n in loops(nest) if len(n.body) == 1 and isinstance(n.body[0], Loop)]
     nest = reorder(nest, reduced[-1])
     assert [n.serial for n in walk(nest.body) if isinstance(n, Reduce)] == [False]
+
+
+def test_work_items_guard_no_vectors_of_their_own() -> None:
+    kernels = read("element-wise", (3, 2, 29), "sum")
+    (nest,) = start(kernels)
+    nest = merge(nest, loops(nest)[0], "rows")
+    nest = bind(nest, loops(nest)[0], Kind.GROUP)
+    nest = split(nest, loops(nest)[1], 4)
+    nest = vectorize(bind(nest, loops(nest)[1], Kind.LANE), loops(nest)[2], 4)
+    (kernel,) = kernels.lower([nest])
+    inputs = kernels.inputs(0)
+    got = run_kernels(kernels.function, [kernel], inputs)["Y"]
+    assert np.array_equal(got, evaluate(kernels.function, inputs)["Y"])
+    text = print_kernel(kernel)
+    assert "f32x4" in text
+    assert "if " not in text, "the range of each work item ends where the dimension does"

@@ -58,11 +58,11 @@ def test_what_keeps_the_rules_passes() -> None:
             k.Scalar("n"),
             k.Let(VALUE, load(PLACE)),
             k.Assign(total, apply("add", FLOAT, total, VALUE)),
-            k.Put("tile", LANE, total),
+            k.StoreLocal("tile", LANE, total),
             k.Barrier(),
         ),
         k.If(below(GROUP), (k.Barrier(),)),
-        k.If(below(LANE), (k.Store("y", GROUP, k.Element("tile", ONE, FLOAT)),)),
+        k.If(below(LANE), (k.Store("y", GROUP, k.LoadLocal("tile", ONE, FLOAT)),)),
     )
     verify_kernel(dataclasses.replace(KERNEL, body=body), "test")
 
@@ -79,14 +79,14 @@ def test_what_keeps_the_rules_passes() -> None:
         ((k.Store("x", LANE, ZERO),), "'x' is not for writing"),
         ((k.Let(VALUE, k.Load("y", LANE, FLOAT)),), "'y' is not for reading"),
         ((k.Store("w", LANE, ZERO),), "there is no buffer 'w'"),
-        ((k.Put("w", LANE, ZERO),), "there is no array 'w'"),
+        ((k.StoreLocal("w", LANE, ZERO),), "there is no array 'w'"),
         ((k.Store("z", LANE, ZERO),), "f32 stands where s32 must"),
         ((k.Store("y", ZERO, ZERO),), "f32 stands where index must"),
         ((k.Let(VALUE, k.Load("z", LANE, FLOAT)),), "a value of s32 calls itself f32"),
         ((k.Let(VALUE, apply("add", FLOAT, ZERO, ONE)),), "index stands where f32 must"),
         ((k.Let(VALUE, apply("add", FLOAT, ZERO)),), "add of 1 f32"),
         ((k.Let(VALUE, apply("lt", FLOAT, ZERO, ZERO)),), "a value of boolean calls itself f32"),
-        ((k.Let(VALUE, k.Choose(ONE, ZERO, ZERO, FLOAT)),), "a choice between f32 by index"),
+        ((k.Let(VALUE, k.Select(ONE, ZERO, ZERO, FLOAT)),), "a choice between f32 by index"),
         ((k.Let(VALUE, k.Scalar("m", FLOAT)),), "the kernel is given no f32 'm'"),
         ((k.Let(PLACE, k.Literal(k.INDEX, -1)),), "-1 is no index"),
         ((k.Let(VALUE, k.Literal(FLOAT, 0.1)),), "0.1 is no f32"),
@@ -114,7 +114,7 @@ def test_what_keeps_the_rules_passes() -> None:
         ),
         (
             (
-                k.Let(k.Local("own0", FLOAT), k.Element("own", ONE, FLOAT)),
+                k.Let(k.Local("own0", FLOAT), k.LoadLocal("own", ONE, FLOAT)),
                 k.If(apply("lt", k.BOOL, k.Local("own0", FLOAT), ZERO), (k.Barrier(),)),
             ),
             "a barrier stands where items of a group",

@@ -41,9 +41,9 @@ def test_the_documentation_has_the_table_of_array_functions() -> None:
 
 
 def test_the_documentation_lists_reductions_and_names_everything_else() -> None:
-    (listed,) = re.findall(r"^`([a-z ]+)` fold a tensor:$", PAGE, re.MULTILINE)
+    (listed,) = re.findall(r"^`([a-z ]+)` reduce a tensor:$", PAGE, re.MULTILINE)
     assert listed.split() == list(builtins.REDUCTIONS)
-    (folding,) = re.findall(r"in a fold: `([a-z ]+)` of `\(e\.\.\.\)`", PAGE)
+    (folding,) = re.findall(r"in a reduction of a pack: `([a-z ]+)` of `\(e\.\.\.\)`", PAGE)
     folds = [r.name for r in builtins.REDUCTIONS.values() if r.folds]
     assert sorted(folding.split()) == sorted(folds)
     for name in builtins.FUNCTIONS:

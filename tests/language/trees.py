@@ -75,23 +75,15 @@ expressions: st.SearchStrategy[syntax.Expression] = st.recursive(
     max_leaves=8,
 )
 
-index_variables = st.one_of(references, references.map(lambda r: syntax.Pack(r, span=NOWHERE)))
-
-
-def _assign(
-    name: syntax.Name,
-    indices: list[tuple[syntax.Expression, syntax.Expression | None]],
-    value: syntax.Expression,
-) -> syntax.Assignment:
-    variables = tuple(variable for variable, _ in indices) or None
-    return syntax.Assignment(name, variables, value, tuple(e for _, e in indices), span=NOWHERE)
-
-
+index_variables = st.builds(
+    syntax.Binding, name_nodes, st.booleans(), st.none() | expressions, span=st.just(NOWHERE)
+)
 assignments = st.builds(
-    _assign,
+    syntax.Assignment,
     name_nodes,
-    st.lists(st.tuples(index_variables, st.none() | expressions), max_size=3),
+    st.none() | st.lists(index_variables, min_size=1, max_size=3).map(tuple),
     expressions,
+    span=st.just(NOWHERE),
 )
 local_functions = st.builds(
     syntax.ScalarFunction,

@@ -13,7 +13,7 @@ from dmlc.pipeline import compile
 from dmlc.reference import evaluate
 from dmlc.runtime import opencl
 from dmlc.scalars import Array
-from tests.kernel.test_lanes import make_pool
+from tests.kernel.test_vectorize import make_pool
 
 
 def make_inputs(function: ir.Function) -> dict[str, Array]:

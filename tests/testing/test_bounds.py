@@ -62,6 +62,24 @@ def test_one_operation_may_be_off_by_its_rounding_and_the_results() -> None:
     assert found == pytest.approx(2 * 3 * EPSILON)
 
 
+@pytest.mark.parametrize("formula", ["div(1.0, %X[i0])", "sqrt(%X[i0])"])
+def test_quotients_and_roots_may_be_off_as_wgsl_and_spirv_allow(formula: str) -> None:
+    x = np.concatenate([f32(1, 4, 16), np.random.default_rng(0).uniform(0.1, 9, 99)])
+    x = x.astype(np.float32)
+
+    def move(values: Array, ulps: float) -> Array:
+        return values + ulps * np.spacing(values.astype(np.float32)).astype(np.float64)
+
+    wide = x.astype(np.float64)
+    is_root = "sqrt" in formula
+    exact = np.sqrt(wide) if is_root else 1 / wide
+    # Without what storing the result may cost.
+    allowed = bound(f"sub({formula}, %Y[i0])", x, y=exact.astype(np.float32))
+    for sign in (-1, 1):
+        below = move(1 / np.sqrt(wide), -sign * 2) if is_root else wide
+        assert (abs(move(1 / below, sign * 2.5) - exact) <= allowed).all()
+
+
 def test_a_remainder_jumps_where_its_quotient_may_be_whole() -> None:
     # 3 times a third may be a little less than 1.
     near, far = bound("mod(mul(%X[i0], %Y[i0]), 1.0)", f32(3, 0.5), y=f32(1 / 3, 0.5))

@@ -85,6 +85,13 @@ def test_what_has_no_constant_factor_stays(body: str) -> None:
     assert take_out_factors(function) is function
 
 
+@pytest.mark.parametrize("body", [f"div({X}, cast(i1, f32))", f"mul({X}, log(cast(i1, f32)))"])
+def test_a_factor_of_positions_stays_where_it_changes_what_is_nan(body: str) -> None:
+    # By column 0 each term is divided by 0, or multiplied by an infinity: 0 / 0 + 1 / 0 is NaN.
+    function = parse(body)
+    assert take_out_factors(function) is function
+
+
 @pytest.mark.parametrize("combiner", ["product", "max", "min"])
 def test_other_reductions_stay(combiner: str) -> None:
     text = str(parse(f"mul({X}, {C})")).replace("sum[", f"{combiner}[")

@@ -13,7 +13,7 @@ from dmlc.ir import Apply, Body, Function, Index, Load, Parameter, Result, Stage
 from dmlc.reference import evaluate
 from dmlc.scalars import OPERATIONS
 from dmlc.scalars import DataType as T
-from dmlc.transform.budget import Budget
+from dmlc.transform.cost import Budget
 from dmlc.transform.fuse import Fusion, Group, fuse
 from dmlc.transform.inline import MOST_PLACES
 from dmlc.transform.passes import MOST_REDUCTIONS
@@ -47,13 +47,13 @@ def check_order(fusion: Fusion) -> None:
         for order, each in enumerate(group.passes):
             homes |= {member.stage: (number, order) for member in each.members}
     assert sum(len(g.stages) for g in fusion.groups) == len(fusion.function.stages) == len(homes)
-    near = {name for group in fusion.groups for name in group.near}
+    local = {name for group in fusion.groups for name in group.local}
     for stage in fusion.function.stages:
         for load in stage.body.loads():
             home = homes.get(load.tensor, (-1, 0))
             beside = home == homes[stage.name] and reads_own_point(fusion, stage, load)
             assert home < homes[stage.name] or beside
-            assert home[0] == homes[stage.name][0] or load.tensor not in near
+            assert home[0] == homes[stage.name][0] or load.tensor not in local
     for group in fusion.groups:
         members = [fusion.function.stage(name) for name in group.stages]
         assert group.passes or len({m.domain for m in members if m is not None}) == 1
@@ -62,7 +62,7 @@ def check_order(fusion: Fusion) -> None:
             assert each.reduces == any(s is not None and s.reduction is not None for s in found)
             if not each.reduces:
                 continue
-            whole = math.prod((*group.kept, *each.inner))
+            whole = math.prod((*group.parallel, *each.inner))
             for stage in found:
                 # What is stored on the way has every point once.
                 assert stage is not None
@@ -352,6 +352,25 @@ def test_a_chain_too_long_for_a_kernel_is_cut() -> None:
     assert "is stored, for a kernel holds about 2,048 instructions" in fusion.groups[0].reason
 
 
+def test_what_a_stage_leaves_to_another_is_counted_where_it_is_read_next() -> None:
+    text = """func @f(%a: f32[6], %b: f32[6], %c: f32[6], %d: f32[6]) -> (%Y) {
+      %p: f32[i0 < 6] = add(add(%a[i0], %b[i0]), %c[i0])
+      %q: f32[i0 < 6] = sub(%a[i0], %b[i0])
+      %Y: f32[i0 < 6] = mul(mul(%p[i0], %q[i0]), %d[i0])
+    }"""
+    fusion = fused(text, Budget(most_buffers=4))
+    read = [{load.tensor for load in s.body.loads()} for s in fusion.function.stages]
+    assert read == [{"a", "b", "c"}, {"a", "b"}, {"p", "q", "d"}]
+
+
+def test_what_a_kernel_keeps_at_hand_is_no_buffer() -> None:
+    text = """func @f(%x: f32[6, 5], %w: f32[6]) -> (%Y) {
+      %s: f32[i0 < 6] = sum[r1 < 5] %x[i0, r1]
+      %Y: f32[i0 < 6, i1 < 5] = mul(mul(%x[i0, i1], %s[i0]), %w[i0])
+    }"""
+    assert [len(fused(text, Budget(most_buffers=n)).groups) for n in (2, 3)] == [2, 1]
+
+
 def test_stages_read_at_many_places_are_stored() -> None:
     function = chain_of_stages(60, fan=3)
     ir.verify(function)
@@ -426,3 +445,15 @@ def test_what_is_constant_once_it_is_put_together_is_folded() -> None:
         }""")
     (stage,) = fuse(function).function.stages
     assert stage.body.instructions == (ir.Constant(T.FLOAT32, math.nan),)
+
+
+def test_a_row_at_hand_is_made_of_what_is_stored_by_then() -> None:
+    # Nothing but the row reads the result, which came last and was read before it was stored.
+    function = ir.parse("""func @f(%X: f32[64, 64, 64]) -> (%y, %t) {
+      %y: f32[i0 < 64, i1 < 64, i2 < 64] = erf(%X[i0, i1, i2])
+      %row: f32[i0 < 64, i1 < 64] = sum[r2 < 64] %y[i0, i1, r2]
+      %t: f32[i0 < 64, i1 < 64] = sum[r1 < 64] mul(%row[i0, r1], cast(add(r1, i1), f32))
+    }""")
+    fusion = fuse(function, longest_row=64)
+    check_order(fusion)
+    assert [group.row for group in fusion.groups] == [None, "row"]

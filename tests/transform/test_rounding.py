@@ -9,7 +9,7 @@ from dmlc import ir
 from dmlc.ir import Function
 from dmlc.reference import evaluate
 from dmlc.scalars import DataType
-from dmlc.transform.rounding import carry_rounding, store_rounded
+from dmlc.transform.storage import carry_rounding, store_rounded
 from tests.strategies import functions, make_inputs, same_bits
 
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from dmlc import ir
 from dmlc.ir.verify import verify
 from dmlc.reference import evaluate
-from dmlc.transform.separate import separate
+from dmlc.transform.factor import factor_separable
 from tests.windows import make_windows
 
 
 def test_rows_come_first_where_windows_are_large() -> None:
-    made = separate(make_windows(6, 7, 4, (1, 1)), 100)
+    made = factor_separable(make_windows(6, 7, 4, (1, 1)), 100)
     verify(made)
     rows, total = made.stages
     assert (rows.name, rows.domain, total.name) == ("y_rows", (3, 6, 10), "y")
@@ -26,13 +26,13 @@ def test_rows_come_first_where_windows_are_large() -> None:
 
 def test_windows_of_one_row_stay_as_they_are() -> None:
     function = make_windows(6, 7, 1, (2, 1))
-    assert separate(function, 100) is function
+    assert factor_separable(function, 100) is function
 
 
 def test_a_row_longer_than_allowed_stays() -> None:
     function = make_windows(6, 7, 4, (1, 1))
-    assert separate(function, 9) is function
-    assert separate(function, 10) is not function
+    assert factor_separable(function, 9) is function
+    assert factor_separable(function, 10) is not function
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_row_longer_than_allowed_stays() -> None:
 )
 def test_what_does_not_separate_stays(text: str) -> None:
     function = ir.parse(text)
-    assert separate(function, 100) is function
+    assert factor_separable(function, 100) is function
 
 
 @settings(deadline=None)
@@ -82,7 +82,7 @@ def test_both_forms_give_the_same_whole_numbers(
     rows: int, columns: int, window: int, step: int, dtype: str
 ) -> None:
     function = make_windows(rows, columns, window, (step, 1), 0, dtype)
-    made = separate(function, 1000)
+    made = factor_separable(function, 1000)
     verify(made)
     (parameter,) = function.parameters
     sizes = tuple(e for e in parameter.extents if isinstance(e, int))
@@ -95,7 +95,7 @@ def test_a_value_outside_the_window_does_not_show() -> None:
     function = make_windows(2, 2, 4, (4, 1))
     values = np.ones((3, 8, 8), np.float32)
     values[0, 0, 0] = np.nan
-    for form in (function, separate(function, 100)):
+    for form in (function, factor_separable(function, 100)):
         missing = np.isnan(evaluate(form, {"x": values})["y"])
         assert missing.sum() == 1
         assert missing[0, 0, 0]
@@ -103,5 +103,5 @@ def test_a_value_outside_the_window_does_not_show() -> None:
 
 def test_names_already_taken_are_left_alone() -> None:
     text = str(make_windows(6, 7, 4, (1, 1))).replace("%x", "%y_rows")
-    made = separate(ir.parse(text), 100)
+    made = factor_separable(ir.parse(text), 100)
     assert made.stages[0].name == "y_rows_2"

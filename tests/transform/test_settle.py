@@ -13,7 +13,7 @@ from dmlc.kernel.schedule import CPU
 from dmlc.pipeline import compile, rewrite
 from dmlc.program import Role
 from dmlc.reference import evaluate
-from dmlc.transform.settle import settle
+from dmlc.transform.tabulate import settle
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "bicubic_grad.dml"
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dmlc import ir
 from dmlc.ir import Function
+from dmlc.ir.rules import RULES
 from dmlc.reference import evaluate
-from dmlc.transform.rules import RULES
 from dmlc.transform.simplify import simplify
 from tests.ir.test_text import chain
 from tests.strategies import functions, make_inputs, same_bits

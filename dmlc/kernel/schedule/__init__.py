@@ -26,16 +26,17 @@ class Profile:
     streaming_bytes: int | None
     """Stores pass the caches by once a kernel touches this many bytes of memory; None: never."""
     groups: int
-    """Work groups that keep the device busy: with fewer, large reductions are folded in pieces."""
+    """Work groups that keep the device busy: with fewer, large reductions are reduced in pieces."""
     piece: int
-    """Points that one work group folds at least, before they are shared out in pieces."""
+    """Points that one work group reduces at least, before they are shared out in pieces."""
     row: int
-    """Elements of a reduction's row that a work item keeps at hand, to fold along it; 0: none."""
+    """Elements of a line buffer, at most: a row of a reduction that another reduces along; 0:
+    none."""
     bytes_per_operation: float
     """Bytes that memory moves in the time of one addition."""
     launch_bytes: int
     """Bytes that memory moves in the time it takes to launch one more kernel."""
-    near_bytes: int
+    cached_bytes: int
     """Bytes that a work group can read again without going to memory."""
 
     @property
@@ -55,7 +56,7 @@ CPU = Profile(
     row=4096,
     bytes_per_operation=0.4,
     launch_bytes=1 << 18,
-    near_bytes=1 << 18,
+    cached_bytes=1 << 18,
 )
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
 last-level cache still holds the result of a kernel that touches less than 24 MiB, so that writing
@@ -72,7 +73,7 @@ GPU = Profile(
     row=0,
     bytes_per_operation=0.15,
     launch_bytes=1 << 22,
-    near_bytes=1 << 16,
+    cached_bytes=1 << 16,
 )
 """Neighbouring work items on neighbouring elements, four each, 256 apart."""
 

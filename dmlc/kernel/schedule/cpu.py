@@ -9,19 +9,18 @@ over the outermost dimension backwards: what was read last is still in the cache
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import math
 from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.element import lies_together
 from dmlc.kernel.hoist import hoist
-from dmlc.kernel.lanes import Lanes, find_lanes
+from dmlc.kernel.permute import LANES
 from dmlc.kernel.phases import Phase
-from dmlc.kernel.rows import Rows
 from dmlc.kernel.schedule import Profile
 from dmlc.kernel.schedule.nest import (
+    SHORT_VECTOR,
     Buffer,
     Dim,
     Into,
@@ -32,15 +31,15 @@ from dmlc.kernel.schedule.nest import (
     Pack,
     Point,
     Reduce,
+    in_vectors,
     name_inner,
-    name_kept,
+    name_parallel,
     nest_serial,
     share_blocks,
-    walk,
 )
-from dmlc.kernel.schedule.rows import choose_rows_at_hand
+from dmlc.kernel.schedule.verbs import ScheduleError, chain, interleave
 from dmlc.kernel.streaming import CACHE_LINE, Streaming
-from dmlc.transform.pick import LANES
+from dmlc.kernel.vectorize import Vectorization, vectorize_reads
 
 _TILE = 256, 8
 """The rows and columns of a tile. Tall, since each column of it lies on pages of its own, and
@@ -50,14 +49,19 @@ on matrices of 3072 by 4000 and 4096 by 4096, 1.4 to 3 times as quick as 64 by 1
 _COLUMNS = 256
 """Neighbouring outputs in a block, at most, where vectors run across them."""
 _WIDE_COLUMNS = 4096
-"""The same, where the fold stores on its way: whole rows then stream, two in half the time that
-blocks of 256 take, and the states still fit the first cache."""
+"""The same, where the reduction stores as well: whole rows then stream, two in half the time
+that blocks of 256 take, and the states still fit the first cache."""
 _COLUMN_STEP = 64
 """Blocks of columns hold a multiple of these: whole cache lines, whatever the type."""
 _SHORT_ROW = 200
 """A row of no more points than this is read together with its neighbours' rows."""
 _ROWS = 16
 """Neighbouring outputs in a block of short rows."""
+
+_SHORTEST_ROW = 4
+"""Elements of a row that a vector across rows reduces sooner than one along it, at most."""
+_SMALL_WINDOW = 64
+"""Points of so few rows, at most."""
 
 _BAND = 4
 """Rows walked side by side, where vectors run across outputs: rows lie far apart in memory, and
@@ -70,17 +74,14 @@ _FLUSH_ROW, _FLUSH_COLUMN = 4096, 1024
 """Points after which accumulators are flushed: of a vector of lanes, and of one lane."""
 
 _LEAST_ROW, _LARGEST_ROW = 2048, 65536
-"""Bytes of a row that is prefetched: no longer than stays cached until it is read. Measured: a fold
-of rows of 16-bit elements takes a quarter less time for it where caches hold the tensors; one of
-32-bit elements waits for memory with it and without, and a pass that stores finds what it reads
-where the fold before left it."""
+"""Bytes of a row that is prefetched: no longer than stays cached until it is read. Measured: a
+reduction of rows of 16-bit elements takes a quarter less time for it where caches hold the tensors;
+one of 32-bit elements waits for memory with it and without, and a pass that stores finds what it
+reads where the reduction before left it."""
 
 _MOST_INTERLEAVED = 8
 """Outputs that a work item takes in turn, at most, reducing each beside what it does with the one
 before. The first is reduced, and the last done with, by itself."""
-
-_FOUR = 4
-"""The lanes of shorter vectors, for what long ones leave over."""
 
 
 def choose(
@@ -91,16 +92,13 @@ def choose(
     *,
     serial: bool,
     count: k.Scalar | None,
-    rows: Rows | None,
 ) -> Nest:
     """The nest of some phases: element-wise work, whose number of elements is an argument where
-    `count` stands for it, or reductions, which work items make output by output (`serial`), in
-    vectors, or with `rows` at hand."""
-    if rows is not None:
-        return choose_rows_at_hand(rows, p)
+    `count` stands for it, or reductions, which work items make output by output (`serial`) or in
+    vectors."""
     if count is not None:
         return _choose_run(phases[0], count, p)
-    if len(phases) == 1 and phases[0].is_kept and not phases[0].gathered:
+    if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators:
         return _choose_rows(function, phases[0], p, large=streaming.is_large())
     if serial:
         return _choose_serial(function, phases, p)
@@ -113,73 +111,64 @@ def choose(
 def _choose_run(phase: Phase, count: k.Scalar, p: Profile) -> Nest:
     """A work item computes `per_item` adjacent elements of packed tensors."""
     dim = Dim("i", count)
-    vectors = _takes_vectors(phase, 0)
-    inner = Loop(dim, Kind.VECTOR, p.lanes if vectors else 1, (Point(0),))
-    if not vectors:
-        inner = Loop(dim, Kind.LOOP, 1, (Point(0),), "i")
+    inner = Loop(dim, Kind.LOOP, 1, (Point(0),), "i")
+    if phase.lies_together(0):
+        inner = in_vectors(dim, p.lanes, (Point(0),))
     groups = Loop(dim, Kind.GROUP, p.per_item, (inner,), "begin")
     words = f"each computes {p.per_item:,} adjacent elements"
-    streams = frozenset({0} if vectors else ())
+    streams = frozenset({0} if inner.step > 1 else ())
     return Nest((phase,), ((dim,),), (groups,), streams=streams, words=words)
 
 
 def _choose_rows(function: ir.Function, phase: Phase, p: Profile, *, large: bool) -> Nest:
-    """Constant loops over the inner dimensions; the outer ones are shared out. Stores may pass the
-    caches by where the tensors are `large`."""
+    """Constant loops over the inner dimensions; the outer ones are shared out, and so are rows
+    longer than a work item's share. Stores may pass the caches by where the tensors are `large`."""
     crossing = _find_crossing_axis(phase)
     if crossing is not None:
         return _choose_tiles(phase, crossing, p)
     sizes = phase.space.sizes
-    last = len(sizes) - 1
-    if sizes[last] > p.per_item:
-        return _choose_pieces(function, phase, p)
-    split = last
-    while split > 0 and math.prod(sizes[split - 1 :]) <= p.per_item:
-        split -= 1
-    inner, blocks = math.prod(sizes[split:]), math.prod(sizes[:split])
-    run = min(max(1, p.per_item // inner), blocks)
-    dims = tuple(Dim("i" if axis == last else f"i{axis}", size) for axis, size in enumerate(sizes))
-    streams = _streams(phase) if large else False
-    lanes = _find_lanes(function, phase, last, aligned=streams)
-    vectors, narrows = _takes_vectors(phase, last), _narrows(phase, last)
-    node: Node = _walk_row(dims[last], lanes, vectors, narrows, phase, p)
-    for axis in reversed(range(split, last)):
-        node = Loop(dims[axis], Kind.LOOP, 1, (node,), dims[axis].name)
-    body = share_blocks([(dim, 1) for dim in dims[:split]], run, (node,))
-    words = f"each computes {run * inner:,} elements"
-    streamed = frozenset({0} if lanes is not None or vectors or narrows else ())
-    return Nest((phase,), (dims,), body, streams=streamed, words=words)
+    last, is_long = len(sizes) - 1, sizes[-1] > p.per_item
+    names = {} if is_long else {last: "i"}
+    dims = tuple(Dim(names.get(axis, f"i{axis}"), size) for axis, size in enumerate(sizes))
+    aligned = is_long or (large and _streams(phase))
+    row = _walk_row(function, phase, dims[last], p, aligned=aligned, in_pieces=is_long)
+    streams = frozenset({0} if row.step > 1 else ())
+    if is_long:
+        parts = [*((dim, 1) for dim in dims[:last]), (dims[last], p.per_item)]
+        body, _ = share_blocks(parts, 1, (row,))
+        words = f"each computes {p.per_item:,} elements of a row"
+        return Nest((phase,), (dims,), body, streams=streams, words=words)
+    split = _part(sizes, p.per_item, last)
+    for dim in reversed(dims[split:last]):
+        row = Loop(dim, Kind.LOOP, 1, (row,), dim.name)
+    each = math.prod(sizes[split:])
+    body, run = share_blocks([(dim, 1) for dim in dims[:split]], p.per_item // each, (row,))
+    words = f"each computes {run * each:,} elements"
+    return Nest((phase,), (dims,), body, streams=streams, words=words)
 
 
 def _walk_row(
-    dim: Dim, lanes: Lanes | None, vectors: bool, narrows: bool, phase: Phase, p: Profile
-) -> Node:
-    """The innermost loop: in vectors, in vectors whose reads lie apart, one by one but stored in
+    function: ir.Function,
+    phase: Phase,
+    dim: Dim,
+    p: Profile,
+    *,
+    aligned: bool,
+    in_pieces: bool,
+) -> Loop:
+    """The innermost loop: in vectors whose reads lie apart, in vectors, one by one but stored in
     vectors, or one by one."""
-    if lanes is not None:
-        return Loop(dim, Kind.VECTOR, LANES, (Point(0),), "i", together=lanes)
-    if vectors:
-        return Loop(dim, Kind.VECTOR, p.lanes, (Point(0),))
-    if not narrows:
+    last = len(phase.space.sizes) - 1
+    lanes = _find_lanes(function, phase, last, aligned=aligned)
+    if lanes is not None and not (in_pieces and lanes.first):
+        return Loop(dim, Kind.VECTOR, LANES, (Point(0),), "i", vectorization=lanes)
+    if phase.lies_together(last):
+        return in_vectors(dim, p.lanes, (Point(0),))
+    if in_pieces or not _narrows(phase, last):
         return Loop(dim, Kind.LOOP, 1, (Point(0),), "i")
     buffers = tuple(view.tensor for view, _ in phase.elements.results)
     each = Loop(dim, Kind.LOOP, 1, (Point(0),), "j", p.lanes)
     return Loop(dim, Kind.LOOP, p.lanes, (Pack(dim, buffers, p.lanes, (each,)),), "block")
-
-
-def _choose_pieces(function: ir.Function, phase: Phase, p: Profile) -> Nest:
-    """Rows longer than a work item's share are cut into pieces."""
-    sizes = phase.space.sizes
-    last, dims = len(sizes) - 1, tuple(Dim(f"i{axis}", size) for axis, size in enumerate(sizes))
-    lanes = _find_lanes(function, phase, last, aligned=True)
-    lanes = None if lanes is None or lanes.first else lanes
-    vectors = _takes_vectors(phase, last)
-    node = _walk_row(dims[last], lanes, vectors, False, phase, p)
-    parts = [*((dim, 1) for dim in dims[:last]), (dims[last], p.per_item)]
-    body = share_blocks(parts, 1, (node,))
-    words = f"each computes {p.per_item:,} elements of a row"
-    streams = frozenset({0} if vectors or lanes is not None else ())
-    return Nest((phase,), (dims,), body, streams=streams, words=words)
 
 
 def _choose_tiles(phase: Phase, rows: int, p: Profile) -> Nest:
@@ -195,11 +184,10 @@ def _choose_tiles(phase: Phase, rows: int, p: Profile) -> Nest:
     tiles = Loop(dims[last], Kind.LOOP, columns, (row,), "tile")
     parts = [(dims[axis], 1) for axis in range(last) if axis != rows]
     parts += [(dims[rows], height), (dims[last], width)]
-    blocks = math.prod(-(-d.size // s) for d, s in parts if isinstance(d.size, int))
     each = min(height, sizes[rows]) * min(width, sizes[last])
-    run = min(max(1, p.per_item // each), blocks)
+    body, run = share_blocks(parts, p.per_item // each, (tiles,))
     words = f"each computes {run * each:,} elements in tiles of {height} by {columns}"
-    return Nest((phase,), (dims,), share_blocks(parts, run, (tiles,)), words=words)
+    return Nest((phase,), (dims,), body, words=words)
 
 
 def _find_crossing_axis(phase: Phase) -> int | None:
@@ -207,7 +195,7 @@ def _find_crossing_axis(phase: Phase) -> int | None:
     the innermost one; None where there is no such operand."""
     last = len(phase.space.sizes) - 1
     best: tuple[int, int] | None = None
-    for view, strides in phase.space.walk.strides.items():
+    for view, strides in phase.space.strides.items():
         if not view.tensor or strides[last] * view.dtype.bytes < CACHE_LINE:
             continue
         for axis, step in enumerate(strides[:last]):
@@ -219,34 +207,30 @@ def _find_crossing_axis(phase: Phase) -> int | None:
 def _streams(phase: Phase) -> bool:
     """Whether some results start whole cache lines apart in rows."""
     views = (v for v, _ in phase.elements.results)
-    rows = ((v, phase.space.walk.strides[v]) for v in views)
+    rows = ((v, phase.space.strides[v]) for v in views)
     return any(
         s[-1] == 1 and not any(step * v.dtype.bytes % CACHE_LINE for step in s[:-1])
         for v, s in rows
     )
 
 
-def _find_lanes(function: ir.Function, phase: Phase, axis: int, *, aligned: bool) -> Lanes | None:
-    """Which places along the innermost axis go together, where not all lies side by side, or
+def _find_lanes(
+    function: ir.Function, phase: Phase, axis: int, *, aligned: bool
+) -> Vectorization | None:
+    """How places along the innermost axis are vectorized, where not all is contiguous, or
     depends on where it is. Of floats that are read at even steps, compilers make vectors as
     good."""
     small = any(view.dtype.bytes < 4 for view in phase.elements.buffers())
-    if not phase.has_positions and (not small or _takes_vectors(phase, axis)):
+    if not phase.has_positions and (not small or phase.lies_together(axis)):
         return None
-    work = [(phase.elements, phase.space.walk, axis)]
-    return find_lanes(function, work, aligned=aligned)
-
-
-def _takes_vectors(phase: Phase, axis: int) -> bool:
-    """Whether neighbours along an axis are computed together: all lies side by side there."""
-    return lies_together(phase.elements, phase.space.walk.strides, axis)
+    return vectorize_reads(function, [(phase, axis)], aligned=aligned)
 
 
 def _narrows(phase: Phase, axis: int) -> bool:
     """Whether results that lie side by side along an axis are stored in 16 bits: converting them
     one by one takes longer than most of what they are computed from."""
     results = [view for view, _ in phase.elements.results]
-    beside = all(phase.space.walk.strides[view][axis] == 1 for view in results)
+    beside = all(phase.space.strides[view][axis] == 1 for view in results)
     return beside and any(view.dtype.is_storage_only for view in results)
 
 
@@ -256,45 +240,83 @@ def _narrows(phase: Phase, axis: int) -> bool:
 def _choose_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> Nest:
     """A work item has a run of outputs, each of which it reduces by itself; neighbouring ones go
     together where they can."""
-    kept = phases[0].space.kept_sizes
-    outputs = name_kept(phases[0])
-    dims = tuple(name_inner(phase, outputs, "k" if phase.gathered else "i") for phase in phases)
-    share = share_outputs(phases, p)
-    split = len(kept)
-    while split > 0 and math.prod(kept[split - 1 :]) <= share:
-        split -= 1
-    inner, blocks = math.prod(kept[split:]), math.prod(kept[:split])
-    run = min(max(1, share // inner), blocks)
-    pairs = zip(phases, dims, strict=True)
-    nodes = tuple(nest_serial(number, phase, own) for number, (phase, own) in enumerate(pairs))
-    together = find_together(function, phases, p)
-    for axis in reversed(range(split, len(kept))):
-        name, innermost = f"i{axis}", axis == len(kept) - 1
-        if innermost and together is not None:
-            nodes = (Loop(outputs[axis], Kind.VECTOR, LANES, nodes, name, together=together),)
+    parallel = phases[0].space.parallel_sizes
+    outputs = name_parallel(phases[0])
+    dims, nodes = nest_serial(phases, outputs)
+    share = _share_outputs(phases, p)
+    split = _part(parallel, share, len(parallel))
+    vectorization = _find_together(function, phases, p)
+    for axis in reversed(range(split, len(parallel))):
+        if vectorization is not None and axis == len(parallel) - 1:
+            nodes = (
+                Loop(outputs[axis], Kind.VECTOR, LANES, nodes, "i", vectorization=vectorization),
+            )
         else:
-            nodes = (Loop(outputs[axis], Kind.LOOP, 1, nodes, name),)
-    count = run * inner
+            nodes = (Loop(outputs[axis], Kind.LOOP, 1, nodes, f"i{axis}"),)
+    each = math.prod(parallel[split:])
+    body, run = share_blocks([(dim, 1) for dim in outputs[:split]], share // each, nodes)
+    count = run * each
     words = f"each computes {count:,} output{'' if count == 1 else 's'}"
-    blocks_of = share_blocks([(dim, 1) for dim in outputs[:split]], run, nodes)
-    return Nest(tuple(phases), dims, blocks_of, words=words)
+    return Nest(tuple(phases), dims, body, words=words)
 
 
-def find_together(function: ir.Function, phases: Sequence[Phase], p: Profile) -> Lanes | None:
-    """Which outputs of a work item go together along the innermost of their axes; None where few
-    do, or where work items have no more than a part of the axis."""
-    kept = phases[0].space.kept_sizes
-    if not kept or kept[-1] > share_outputs(phases, p):
+# What suits work items that reduce outputs of their own ---------------------------------------
+
+
+def arrange(
+    function: ir.Function, phases: tuple[Phase, ...], written: tuple[Phase, ...], p: Profile
+) -> tuple[tuple[Phase, ...], bool]:
+    """Of phases that depend on positions those in the order of memory or those as they are
+    `written`, and whether work items reduce outputs of their own."""
+    first = phases[0]
+    has_few = _has_few_outputs(first, p)
+    if first.space.inner_count <= _SMALL_WINDOW and not has_few:
+        return written, True
+    in_vectors = _goes_in_vectors(phases, p)
+    if has_few:
+        return phases if in_vectors else written, False
+    # What a guard leaves out may be most of the points: loops of an output's own skip it.
+    alone = not in_vectors or first.tests_guard
+    if alone or _find_together(function, written, p) is not None:
+        return written, True
+    return phases, False
+
+
+def _has_few_outputs(first: Phase, p: Profile) -> bool:
+    """Whether it has more points than one group is worth, and too few outputs to share out."""
+    outputs = math.prod(first.space.parallel_sizes)
+    return outputs < p.groups and outputs * first.space.inner_count > p.piece
+
+
+def reduces_small_windows(function: ir.Function, phases: Sequence[Phase], p: Profile) -> bool:
+    """Whether each output reduces a few short rows, shorter than a vector, and neighbours go
+    together: vectors along the rows would stay all but empty."""
+    first, space = phases[0], phases[0].space
+    if first.elements.results or not space.parallel or not space.inner:
+        return False
+    innermost = len(space.sizes) - 1
+    short = innermost in space.inner and space.sizes[innermost] <= _SHORTEST_ROW
+    if not short or space.inner_count > _SMALL_WINDOW:
+        return False
+    return _find_together(function, phases, p) is not None
+
+
+def _find_together(
+    function: ir.Function, phases: Sequence[Phase], p: Profile
+) -> Vectorization | None:
+    """How outputs of a work item are vectorized along the innermost of their axes; None where few
+    are, or where work items have no more than a part of the axis."""
+    parallel = phases[0].space.parallel_sizes
+    if not parallel or parallel[-1] > _share_outputs(phases, p):
         return None
-    work = [(phase.elements, phase.space.walk, phase.space.kept[-1]) for phase in phases]
-    return find_lanes(function, work)
+    return vectorize_reads(function, [(phase, phase.space.parallel[-1]) for phase in phases])
 
 
-def share_outputs(phases: Sequence[Phase], p: Profile) -> int:
+def _share_outputs(phases: Sequence[Phase], p: Profile) -> int:
     """The outputs that a work item computes: enough to be worth it, few enough that all work
     items have some."""
     work = max(1, *(phase.space.inner_count for phase in phases))
-    outputs = math.prod(phases[0].space.kept_sizes)
+    outputs = math.prod(phases[0].space.parallel_sizes)
     return max(1, min(p.per_item // work, -(-outputs // p.groups)))
 
 
@@ -305,11 +327,9 @@ def _choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
     """A work item reduces one output, or a block of neighbouring ones. Where the tensors are
     `large`, it takes several outputs, and reduces each beside what it does with the one before:
     reading and writing at once, memory moves more than in turns."""
-    width, kept = choose_width(phases, p), name_kept(phases[0], phases[0].space.kept)
-    block = kept[-1] if width > 1 else None
-    blocks = count_items(phases, p)
+    width, parallel = _choose_width(phases, p), name_parallel(phases[0], phases[0].space.parallel)
+    block = parallel[-1] if width > 1 else None
     work = max(1, *(phase.space.inner_count for phase in phases)) * width
-    run = min(max(1, p.per_item // work), max(blocks, 1))
     made: list[Phase] = []
     dims: list[tuple[Dim, ...]] = []
     body: list[Node] = []
@@ -324,55 +344,38 @@ def _choose_shared(phases: Sequence[Phase], p: Profile, *, large: bool) -> Nest:
         body.append(items.choose(backwards=backwards))
 
     for number, phase in enumerate(phases):
-        own = name_inner(phase, kept, "i")
-        if block is not None and not phase.is_kept:
-            before, phase = hoist(phase, phase.space.kept[-1], len(buffers))
+        own = name_inner(phase, parallel, "i")
+        if block is not None and not phase.is_parallel:
+            before, phase = hoist(phase, phase.space.parallel[-1], len(buffers))
             if before is not None:
-                into: list[Into] = []
-                for view, _ in before.elements.results:
-                    whole = -(-width // p.lanes) * p.lanes if width > 1 else 1
-                    buffer = Buffer(view.tensor, view.dtype, whole, block, "factors")
-                    into.append(Into(buffer, block))
-                buffers += [each.buffer for each in into]
-                add(before, own, backwards=False, into=tuple(into))
-        add(phase, own, backwards=number > 0 and not phase.is_kept)
-    parts = [(dim, 1) for dim in kept[: len(kept) - (block is not None)]]
+                whole = -(-width // p.lanes) * p.lanes
+                views = [view for view, _ in before.elements.results]
+                kept_in = [Buffer(v.tensor, v.dtype, whole, block, "factors") for v in views]
+                into = tuple(Into(buffer, block) for buffer in kept_in)
+                add(before, own, backwards=False, into=into)
+                buffers += kept_in
+        add(phase, own, backwards=number > 0 and not phase.is_parallel)
+    parts = [(dim, 1) for dim in parallel[: len(parallel) - (block is not None)]]
     if block is not None:
         parts.append((block, width))
-    outputs = run * width
-    words = f"each computes {outputs:,} output{'s' if outputs > 1 else ''}"
     streams = frozenset(
         n for n, phase in enumerate(made) if phase.space.inner and phase.elements.results
     )
-    turns = min(blocks // p.groups, _MOST_INTERLEAVED)
-    interleaved = large and turns > 1 and block is None and _interleaves(phases, body)
-    if interleaved:
-        run, words = turns, f"each computes {turns:,} outputs"
-    nodes = share_blocks(parts, run, tuple(body), interleaved=interleaved)
-    return Nest(
-        tuple(made),
-        tuple(dims),
-        nodes,
-        buffers=tuple(buffers),
-        block=block,
-        streams=streams,
-        words=words,
-    )
 
+    def share(most: int) -> Nest:
+        nodes, run = share_blocks(parts, most, tuple(body))
+        outputs = max(run, 1) * width
+        words = f"each computes {outputs:,} output{'s' if outputs > 1 else ''}"
+        work = (tuple(made), tuple(dims), nodes)
+        return Nest(*work, buffers=tuple(buffers), block=block, streams=streams, words=words)
 
-def _interleaves(phases: Sequence[Phase], nodes: Sequence[Node]) -> bool:
-    """Whether outputs are reduced, each in large rows of vectors, and then applied in the same
-    loops."""
-    fold, *between, apply = phases
-    if not fold.gathered or apply.is_kept or apply.gathered:
-        return False
-    same = fold.space.sizes == apply.space.sizes and fold.space.kept == apply.space.kept
-    pieces = fold.space.pieces or apply.space.pieces
-    if not same or pieces or not all(phase.is_kept and not phase.gathered for phase in between):
-        return False
-    loops = [[n for n in walk((node,)) if isinstance(n, Loop)] for node in (nodes[0], nodes[-1])]
-    ours, theirs = ([(n.kind, n.step) for n in each] for each in loops)
-    return ours == theirs and ours[-1][0] is Kind.VECTOR
+    turns = min(count_items(phases, p) // p.groups, _MOST_INTERLEAVED)
+    if large and turns > 1 and block is None:
+        nest = share(turns)
+        _, outputs, *_ = chain(nest.body)
+        with contextlib.suppress(ScheduleError):
+            return interleave(nest, outputs)
+    return share(p.per_item // work)
 
 
 class _Items:
@@ -394,8 +397,8 @@ class _Items:
         self._block = block
         self._width = width
         space = phase.space
-        axes = space.kept if phase.is_hoisted else tuple(range(len(space.sizes)))
-        walked = [a for a in axes if a not in space.kept or dims[a] is block]
+        axes = space.parallel if phase.is_hoisted else tuple(range(len(space.sizes)))
+        walked = [a for a in axes if a not in space.parallel or dims[a] is block]
         self._lanes = {dims[a]: self._choose_lanes(a, dims[a]) for a in walked}
         self._axes = [dims[a] for a in walked]
         """The dimensions to loop over, outermost first."""
@@ -408,8 +411,8 @@ class _Items:
 
     def choose(self, *, backwards: bool) -> Node:
         """The loops of the phase, which it may walk backwards."""
-        if self._phase.gathered:
-            return self._reduce_columns() if self._across else self._reduce_rows()
+        if self._phase.accumulators:
+            return self._reduce()
         axes, point = self._axes, (self._point,)
         if not axes:
             return point[0]
@@ -428,42 +431,47 @@ class _Items:
 
     def _innermost(self, dim: Dim, body: tuple[Node, ...], ahead: Dim | None = None) -> Node:
         lanes = self._lanes[dim]
+        name = "j" if dim is self._block else "i"
         if lanes == 1:
-            return Loop(dim, Kind.LOOP, 1, body, "j" if dim is self._block else "i")
-        return Loop(dim, Kind.VECTOR, lanes, body, ahead=ahead)
+            return Loop(dim, Kind.LOOP, 1, body, name)
+        return in_vectors(dim, lanes, body, name, ahead)
 
     def _band(self, rows: Dim, body: tuple[Node, ...], backwards: bool) -> Node:
         """Loops over rows, a few at a time, and over the outputs of the block, in vectors."""
-        stores = self._phase.gathered and self._phase.elements.results
+        stores = self._phase.accumulators and self._phase.elements.results
         height = _STREAMING_BAND if stores else _BAND
         block = self._axes[-1]
         inner: tuple[Node, ...] = (Loop(rows, Kind.UNROLL, 1, body, rows.name, height),)
-        if self._phase.gathered:
+        if self._phase.accumulators:
             inner = (Reduce(self._number, inner, resumes=True),)
         across = self._innermost(block, inner)
         return Loop(rows, Kind.LOOP, height, (across,), "band", backwards=backwards)
 
-    def _reduce_rows(self) -> Node:
-        """Points that lie side by side, in vectors; each output has a total of its own."""
-        axes, number = self._axes, self._number
-        first = axes.index(self._block) + 1 if self._block in axes else 0
-        inner = axes[first:]
-        split, strips = _split(inner, _FLUSH_ROW)
-        lanes = self._lanes[inner[-1]]
-        ahead = self._fetch_ahead(inner[-1]) if not strips else None
-        point: tuple[Node, ...] = (self._innermost(inner[-1], (self._point,), ahead),)
-        node: Node = self._loops(inner[split:-1], point)
-        in_arrays = self._block is not None or lanes > 1
-        if in_arrays or first + split or strips:
-            node = Reduce(number, (node,))
-        if strips:
-            node = Loop(inner[-1], Kind.LOOP, _FLUSH_ROW, (node,), "strip")
-        node = self._loops(axes[: first + split], (node,))
+    def _reduce(self) -> Node:
+        """Points that lie side by side, in vectors, each output with a total of its own; or a block
+        of outputs that do, across which vectors run. So many points make a part each."""
+        axes, across, number = self._axes, self._across, self._number
+        first = axes.index(self._block) + 1 if self._block in axes and not across else 0
+        reduced = axes[first:-1] if across else axes[first:]
+        row, most = reduced[-1], _FLUSH_COLUMN if across else _FLUSH_ROW
+        split, strips = _split(reduced, most)
+        if across:
+            node = self._band(row, (self._point,), backwards=False)
+        else:
+            ahead = self._fetch_ahead(row) if not strips else None
+            node = self._innermost(row, (self._point,), ahead)
+        node = self._loops(reduced[split:-1], (node,))
+        in_arrays = self._block is not None or self._lanes[row] > 1
+        if strips or split or (not across and (first or in_arrays)):
+            node = Reduce(number, (node,), array=across)
+            if strips:
+                node = Loop(row, Kind.LOOP, most, (node,), "strip")
+            node = self._loops(axes[: first + split], (node,))
         return Reduce(number, (node,), array=in_arrays)
 
     def _fetch_ahead(self, row: Dim) -> Dim | None:
         """The loop around whose next row is fetched meanwhile."""
-        axes, space = self._axes, self._phase.space
+        axes = self._axes
         place = axes.index(row)
         outer = axes[place - 1] if place else None
         if outer is None or outer is self._block or outer.piece is not None:
@@ -471,23 +479,7 @@ class _Items:
         size = row.size if isinstance(row.size, int) else 0
         if not _LEAST_ROW <= 2 * size <= _LARGEST_ROW or self._lanes[row] == 1:
             return None
-        del space
         return outer
-
-    def _reduce_columns(self) -> Node:
-        """A block of outputs that lie side by side: vectors run across them."""
-        number = self._number
-        reduced = self._axes[:-1]
-        split, strips = _split(reduced, _FLUSH_COLUMN)
-        flushes = strips or split > 0
-        node: Node = self._band(reduced[-1], (self._point,), backwards=False)
-        node = self._loops(reduced[split:-1], (node,))
-        node = Reduce(number, (node,), array=True)
-        if not flushes:
-            return node
-        if strips:
-            node = Loop(reduced[-1], Kind.LOOP, _FLUSH_COLUMN, (node,), "strip")
-        return Reduce(number, (self._loops(reduced[:split], (node,)),), array=True)
 
 
 def _split(axes: Sequence[Dim], most: int) -> tuple[int, bool]:
@@ -497,17 +489,22 @@ def _split(axes: Sequence[Dim], most: int) -> tuple[int, bool]:
     split = len(axes) - 1
     if split < 0 or sizes[split] > most:
         return max(split, 0), split >= 0
-    while split > 0 and math.prod(sizes[split - 1 :]) <= most:
-        split -= 1
-    return split, False
+    return _part(sizes, most, split), False
 
 
-def choose_width(phases: Sequence[Phase], p: Profile) -> int:
+def _part(sizes: Sequence[int], most: int, start: int) -> int:
+    """From which axis on there are at most so many points, but not after `start`."""
+    while start > 0 and math.prod(sizes[start - 1 :]) <= most:
+        start -= 1
+    return start
+
+
+def _choose_width(phases: Sequence[Phase], p: Profile) -> int:
     """The number of neighbouring outputs a work item reduces at once."""
     space = phases[0].space
-    if not space.kept:
+    if not space.parallel:
         return 1
-    last, neighbours = space.kept[-1], space.kept_sizes[-1]
+    last, neighbours = space.parallel[-1], space.parallel_sizes[-1]
     if last == len(space.sizes) - 1:
         columns = _WIDE_COLUMNS if phases[0].elements.results else _COLUMNS
         blocks = -(-neighbours // columns)
@@ -518,33 +515,30 @@ def choose_width(phases: Sequence[Phase], p: Profile) -> int:
     if not outside or row > _SHORT_ROW:
         return 1
     width = min(_ROWS, neighbours)
-    while width > 1 and _count_blocks(space.kept_sizes, width) < p.groups:
+    while width > 1 and _count_blocks(space.parallel_sizes, width) < p.groups:
         width //= 2
     return width
 
 
 def count_items(phases: Sequence[Phase], p: Profile) -> int:
     """The number of blocks of outputs, each of which one work item has to itself."""
-    return _count_blocks(phases[0].space.kept_sizes, choose_width(phases, p))
+    return _count_blocks(phases[0].space.parallel_sizes, _choose_width(phases, p))
 
 
-def _count_blocks(kept: tuple[int, ...], width: int) -> int:
-    return math.prod(kept[:-1]) * -(-kept[-1] // width) if kept else 1
+def _count_blocks(parallel: tuple[int, ...], width: int) -> int:
+    return math.prod(parallel[:-1]) * -(-parallel[-1] // width) if parallel else 1
 
 
-def goes_in_vectors(phases: Sequence[Phase], p: Profile) -> bool:
+def _goes_in_vectors(phases: Sequence[Phase], p: Profile) -> bool:
     """Whether whole vectors reduce, along the innermost axis."""
     space = phases[0].space
     axis = len(space.sizes) - 1
-    long = choose_width(phases, p) if axis in space.kept else space.sizes[axis]
+    long = _choose_width(phases, p) if axis in space.parallel else space.sizes[axis]
     return choose_lanes(phases[0], axis, long, p) == p.lanes
 
 
 def choose_lanes(phase: Phase, axis: int, long: int, p: Profile) -> int:
     """How many of so many points along an axis make one vector."""
-    if not lies_together(phase.elements, phase.space.walk.strides, axis):
+    if not phase.lies_together(axis):
         return 1
-    return next((width for width in (p.lanes, _FOUR) if width <= long), 1)
-
-
-_ = dataclasses
+    return next((width for width in (p.lanes, SHORT_VECTOR) if width <= long), 1)

@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.phases import Phase
-from dmlc.kernel.schedule import Profile
+from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.schedule.nest import (
     Dim,
     Kind,
@@ -26,9 +27,10 @@ from dmlc.kernel.schedule.nest import (
     Reduce,
     merge_dims,
     name_inner,
-    name_kept,
+    name_parallel,
     nest_serial,
 )
+from dmlc.source import UnsupportedError
 
 _COLUMNS = 32
 """Neighbouring outputs in a group, where they are neighbours in memory: a cache line of floats, or
@@ -40,17 +42,40 @@ _POINTS = 4
 def choose(
     phases: Sequence[Phase],
     p: Profile,
+    limits: Limits,
     *,
     serial: bool,
     count: k.Scalar | None,
-    paired: Sequence[str],
 ) -> Nest:
     """The nest of some phases: element-wise work, whose number of elements is an argument where
     `count` stands for it, or reductions, which work items make by themselves (`serial`) or
     together."""
-    if len(phases) == 1 and phases[0].is_kept and not phases[0].gathered:
-        return _choose_flat(phases[0], count, paired, p)
+    if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators:
+        return _choose_flat(phases[0], count, _list_paired(phases[0], limits), p)
     return _choose_serial(phases, p) if serial else _choose_shared(phases, p)
+
+
+def _list_paired(phase: Phase, limits: Limits) -> list[str]:
+    """The results that are stored two to a word. Raises `UnsupportedError` where one has gaps
+    between its elements: half a word cannot be stored."""
+    paired = [view for view, _ in phase.elements.results if view.dtype in limits.word_types]
+    space = phase.space
+    for view in paired:
+        if not space.packed and space.strides[view] != ir.packed_strides(space.sizes):
+            raise UnsupportedError(
+                f"'{view.tensor}' is {view.dtype.name} with strides, and without 16-bit types "
+                "kernels store two elements at a time",
+                notes=["store it packed, or compile for shader model 6.2"],
+            )
+    return [view.tensor for view in paired]
+
+
+def suits_serial(first: Phase, p: Profile) -> bool:
+    """Whether nothing is won where work items share the points of an output: there are outputs
+    enough, or no more points than these."""
+    outputs, points = math.prod(first.space.parallel_sizes), first.space.inner_count
+    enough = outputs >= p.groups * p.group_size
+    return enough or points <= max(outputs, p.piece // p.group_size)
 
 
 def _choose_flat(phase: Phase, count: k.Scalar | None, paired: Sequence[str], p: Profile) -> Nest:
@@ -82,13 +107,9 @@ def _choose_flat(phase: Phase, count: k.Scalar | None, paired: Sequence[str], p:
 
 def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
     """Each work item has an output, whose points it reduces one after the other."""
-    kept = name_kept(phases[0])
-    output = merge_dims("output", kept)
-    dims = tuple(name_inner(phase, kept, "k") for phase in phases)
-    body = tuple(
-        nest_serial(number, phase, own)
-        for number, (phase, own) in enumerate(zip(phases, dims, strict=True))
-    )
+    parallel = name_parallel(phases[0])
+    output = merge_dims("output", parallel)
+    dims, body = nest_serial(phases, parallel)
     lanes = Loop(output, Kind.LANE, 1, body, "lane", p.group_size)
     groups = Loop(output, Kind.GROUP, p.group_size, (lanes,), "group")
     words = "each computes 1 output"
@@ -98,19 +119,19 @@ def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
 def _choose_shared(phases: Sequence[Phase], p: Profile) -> Nest:
     """The work items of a group share the points of a few neighbouring outputs."""
     rows, columns = choose_tile(phases, p)
-    kept = name_kept(phases[0])
-    output = merge_dims("output", kept)
-    dims = tuple(name_inner(phase, kept, "i") for phase in phases)
+    parallel = name_parallel(phases[0])
+    output = merge_dims("output", parallel)
+    dims = tuple(name_inner(phase, parallel, "i") for phase in phases)
     body: list[Node] = []
     for number, (phase, own) in enumerate(zip(phases, dims, strict=True)):
-        if phase.is_kept:
+        if phase.is_parallel:
             body.append(Point(number))
             continue
         inner = tuple(own[axis] for axis in phase.space.inner)
         (element,) = inner if len(inner) == 1 else (merge_dims("element", inner),)
         loop = Loop(element, Kind.LOOP, rows, (Point(number),), "element")
         body.append(Loop(element, Kind.LANE, 1, (loop,), "row", rows))
-        if phase.gathered:
+        if phase.accumulators:
             body[-1] = Reduce(number, (body[-1],))
     outputs = Loop(output, Kind.LANE, 1, tuple(body), "column", columns)
     groups = Loop(output, Kind.GROUP, columns, (outputs,))
@@ -125,9 +146,9 @@ def choose_tile(phases: Sequence[Phase], p: Profile) -> tuple[int, int]:
     first = phases[0].space
     most = max(phase.space.inner_count for phase in phases)
     rows = _round_up(most) // _POINTS
-    last = len(first.walk.sizes) - 1
-    outputs = math.prod(first.kept_sizes)
-    if first.kept and last == first.kept[-1]:
+    last = len(first.extents) - 1
+    outputs = math.prod(first.parallel_sizes)
+    if first.parallel and last == first.parallel[-1]:
         widest = min(_COLUMNS, _round_up(outputs))
         rows = min(rows, p.group_size // widest)
     rows = max(rows, p.group_size // _round_up(outputs), 1)
@@ -138,7 +159,7 @@ def choose_tile(phases: Sequence[Phase], p: Profile) -> tuple[int, int]:
 def count_groups(phases: Sequence[Phase], p: Profile) -> int:
     """The groups that share out the outputs."""
     _, columns = choose_tile(phases, p)
-    return -(-math.prod(phases[0].space.kept_sizes) // columns)
+    return -(-math.prod(phases[0].space.parallel_sizes) // columns)
 
 
 def _round_up(count: int) -> int:

@@ -19,10 +19,13 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.lanes import Lanes
+from dmlc.kernel.permute import Patterns
 from dmlc.kernel.phases import Phase
+from dmlc.kernel.vectorize import Vectorization
 from dmlc.scalars import DataType
-from dmlc.transform.pick import Patterns
+
+SHORT_VECTOR = 4
+"""The lanes of vectors that take what longer ones leave over."""
 
 
 class Kind(enum.Enum):
@@ -59,6 +62,10 @@ class Dim:
     def count(self) -> k.Expression:
         """The extent as an expression."""
         return self.size if isinstance(self.size, k.Scalar) else k.Literal(k.INDEX, self.size)
+
+    def count_steps(self, step: int) -> int:
+        """The steps of a loop over it; none where its extent is an argument."""
+        return -(-self.size // step) if isinstance(self.size, int) else 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -109,8 +116,11 @@ class Loop:
     part: tuple[int, int] | None = None
     """The part of the dimension that is walked, where that is not all."""
     backwards: bool = False
-    together: Lanes | None = None
-    """Of VECTOR: which points go together though their reads lie apart. Others go one by one."""
+    rest: tuple[int, ...] = ()
+    """The shorter steps that take what whole ones leave over, before it goes one by one."""
+    vectorization: Vectorization | None = None
+    """Of VECTOR: which points are vectorized though their reads are not contiguous. Others are
+    scalar."""
     ahead: Dim | None = None
     """The loop around whose next step's reads are fetched meanwhile."""
     interleaved: bool = False
@@ -133,12 +143,14 @@ class Reduce:
     """Whether points come in the order of the axes, each after the one before it."""
     into: Into | None = None
     """Where the outcome is put, if not in a local."""
+    ends: bool = True
+    """Whether the outcome is known after it; else a second node, with nothing inside, ends it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Point:
     """The scalar work of a phase at one point: what it stores is stored, and what it reduces added.
-    What it makes for others is put into a buffer, or is at hand from there on by a name."""
+    What it makes for others is put into a buffer, or is a local value from there on, by a name."""
 
     phase: int
     into: tuple[Into, ...] = ()
@@ -173,8 +185,8 @@ class Fill:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Pick:
-    """What is picked of a row for a vector of points is at hand inside."""
+class Permute:
+    """Vectors permuted out of a line buffer, for a vector of points, are local values inside."""
 
     patterns: Patterns
     row: Buffer
@@ -200,7 +212,7 @@ class Turns:
         return (*(node for case in self.cases for node in case), *self.others)
 
 
-Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Pick | Turns
+Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Permute | Turns
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -234,14 +246,16 @@ def inside(node: Node) -> tuple[Node, ...]:
 
 def walk(nodes: Sequence[Node]) -> Iterator[Node]:
     """Nodes and all that is inside them, outermost first."""
-    for node in nodes:
+    pending = list(reversed(nodes))
+    while pending:
+        node = pending.pop()
         yield node
-        yield from walk(inside(node))
+        pending += reversed(inside(node))
 
 
 def list_phases(node: Node) -> tuple[int, ...]:
-    """The phases whose points are inside, in order."""
-    return tuple(dict.fromkeys(n.phase for n in walk((node,)) if isinstance(n, Point)))
+    """The phases whose points are inside, or end there, in order."""
+    return tuple(dict.fromkeys(n.phase for n in walk((node,)) if isinstance(n, Point | Reduce)))
 
 
 def list_loops(nodes: Sequence[Node], dim: Dim) -> list[Loop]:
@@ -249,36 +263,77 @@ def list_loops(nodes: Sequence[Node], dim: Dim) -> list[Loop]:
     return [n for n in walk(nodes) if isinstance(n, Loop) and n.dim is dim]
 
 
-def name_kept(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:
+def find_shared(node: Reduce) -> list[str]:
+    """The axes along which work items share what they reduce."""
+    loops = [n for n in walk(node.body) if isinstance(n, Loop) and n.kind is Kind.LANE]
+    return [loop.name for loop in loops if loop.extent > 1]
+
+
+def roll(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
+    """The same with one step of the written out loops over a dimension."""
+    made: list[Node] = []
+    for node in nodes:
+        if not isinstance(node, Loop | Reduce | Pack):
+            made.append(node)
+            continue
+        node = dataclasses.replace(node, body=roll(node.body, dim))
+        if isinstance(node, Pack) and node.dim is dim:
+            made += node.body
+            continue
+        if isinstance(node, Loop) and node.dim is dim and node.extent:
+            node = dataclasses.replace(node, extent=1)
+        made.append(node)
+    return tuple(made)
+
+
+def in_vectors(
+    dim: Dim, lanes: int, body: tuple[Node, ...], name: str = "i", ahead: Dim | None = None
+) -> Loop:
+    """A loop in vectors, what is left over in shorter ones, and then one by one."""
+    rest = (SHORT_VECTOR,) if lanes > SHORT_VECTOR else ()
+    return Loop(dim, Kind.VECTOR, lanes, body, name, rest=rest, ahead=ahead)
+
+
+def name_parallel(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:
     """The dimensions that all phases share, by these numbers or their own."""
-    sizes = phase.space.kept_sizes
+    sizes = phase.space.parallel_sizes
     named = zip(range(len(sizes)) if numbers is None else numbers, sizes, strict=True)
     return tuple(Dim(f"i{number}", size) for number, size in named)
 
 
-def name_inner(phase: Phase, kept: Sequence[Dim], name: str) -> tuple[Dim, ...]:
-    """The dimensions of a phase that shares the kept ones with others."""
+def name_inner(phase: Phase, parallel: Sequence[Dim], name: str) -> tuple[Dim, ...]:
+    """The dimensions of a phase that shares the parallel ones with others."""
     space = phase.space
     dims: list[Dim] = []
-    for axis, size in enumerate(space.sizes):
-        if axis in space.kept:
-            dims.append(kept[space.kept.index(axis)])
+    for axis in range(len(space.extents)):
+        if axis in space.parallel:
+            dims.append(parallel[space.parallel.index(axis)])
             continue
         piece = space.pieces.get(axis)
         place = space.inner.index(axis)
         own = f"i{axis}" if name == "i" else name + (str(place) if place else "")
-        numbered = None if piece is None else (kept[space.kept.index(piece.number)], piece.size)
-        dims.append(Dim(own, size, piece=numbered))
+        numbered = (
+            None if piece is None else (parallel[space.parallel.index(piece.number)], piece.size)
+        )
+        dims.append(Dim(own, space.sizes[axis], piece=numbered))
     return tuple(dims)
 
 
-def nest_serial(number: int, phase: Phase, dims: Sequence[Dim]) -> Node:
-    """A phase's loops over the points of one output, in the order of the axes: what is reduced is
-    reduced one after the other."""
-    node: Node = Point(number)
-    for axis in reversed(phase.space.inner):
-        node = Loop(dims[axis], Kind.LOOP, 1, (node,), dims[axis].name)
-    return Reduce(number, (node,), serial=True) if phase.gathered else node
+def nest_serial(
+    phases: Sequence[Phase], parallel: Sequence[Dim]
+) -> tuple[tuple[tuple[Dim, ...], ...], tuple[Node, ...]]:
+    """The dimensions of phases that share the parallel ones, and their loops over the points of one
+    output, in the order of the axes: what is reduced is reduced one after the other."""
+    dims: list[tuple[Dim, ...]] = []
+    nodes: list[Node] = []
+    for number, phase in enumerate(phases):
+        own = name_inner(phase, parallel, "k" if phase.accumulators else "i")
+        node: Node = Point(number)
+        for axis in reversed(phase.space.inner):
+            node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
+        dims.append(own)
+        nodes.append(Reduce(number, (node,), serial=True) if phase.accumulators else node)
+    return tuple(dims), tuple(nodes)
 
 
 def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:
@@ -289,20 +344,19 @@ def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:
 
 def share_blocks(
     parts: Sequence[tuple[Dim, int]],
-    run: int,
+    most: int,
     body: tuple[Node, ...],
-    *,
-    interleaved: bool = False,
-) -> tuple[Node, ...]:
-    """Loops over the steps of some dimensions: work groups take `run` of them each."""
-    blocks = math.prod(-(-d.size // step) for d, step in parts if isinstance(d.size, int))
-    block = Dim("block", blocks, tuple(parts))
+) -> tuple[tuple[Node, ...], int]:
+    """Loops over the steps of some dimensions, of which work groups take so many each at most; and
+    how many they take."""
+    blocks = math.prod(dim.count_steps(step) for dim, step in parts)
+    block, run = Dim("block", blocks, tuple(parts)), min(max(1, most), blocks)
+    name = "block"
     if 1 < run < blocks:
-        loop = Loop(block, Kind.LOOP, 1, body, "block", interleaved=interleaved)
-        return (Loop(block, Kind.GROUP, run, (loop,), "begin"),)
-    if run == blocks > 1:
-        body = (Loop(block, Kind.LOOP, 1, body, "block"),)
-    return (Loop(block, Kind.GROUP, max(run, 1), body, "block"),)
+        body, name = (Loop(block, Kind.LOOP, 1, body, name),), "begin"
+    elif run == blocks > 1:
+        body = (Loop(block, Kind.LOOP, 1, body, name),)
+    return (Loop(block, Kind.GROUP, max(run, 1), body, name),), run
 
 
 def _describe(
@@ -318,13 +372,13 @@ def _describe(
                 text = f"{node.kind.value} {_describe_range(node, around)}"
                 within = (*around, node)
             case Reduce():
-                text = f"reduce {', '.join(g.name for g in nest.phases[node.phase].gathered)}"
+                text = f"reduce {', '.join(g.name for g in nest.phases[node.phase].accumulators)}"
             case Pack():
                 text = f"pack {', '.join(node.buffers)}"
             case Fill():
                 text = f"zero {node.buffer.wanted}: {node.first:,}..{node.last:,}"
-            case Pick():
-                text = f"pick from {node.row.wanted}"
+            case Permute():
+                text = f"permute {node.row.wanted}"
             case Turns():
                 many = f" by {len(node.cases)}" if len(node.cases) > 1 else ""
                 text = f"{node.dim.name}: {node.first:,}..{node.last:,}{many}, else the rest"
@@ -354,9 +408,11 @@ def _describe_range(loop: Loop, around: Sequence[Loop]) -> str:
 
 
 def _describe_point(node: Point, phase: Phase) -> str:
-    stored = [view.tensor for view, _ in phase.elements.results if not view.near]
+    stored = [view.tensor for view, _ in phase.elements.results if not view.local]
     kept = [into.buffer.wanted for into in node.into] or [node.name] * bool(node.name)
-    parts = [f"add to {', '.join(g.name for g in phase.gathered)}"] if phase.gathered else []
+    parts = (
+        [f"add to {', '.join(g.name for g in phase.accumulators)}"] if phase.accumulators else []
+    )
     parts += [f"store {', '.join(stored)}"] if stored else []
     parts += [f"keep {', '.join(dict.fromkeys(kept))}"] if kept else []
     return "; ".join(parts)

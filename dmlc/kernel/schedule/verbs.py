@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.element import find_moving, lies_together
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule.nest import (
     Dim,
@@ -22,12 +21,12 @@ from dmlc.kernel.schedule.nest import (
     Node,
     Point,
     Reduce,
+    in_vectors,
     inside,
     list_loops,
     list_phases,
     merge_dims,
-    name_inner,
-    name_kept,
+    name_parallel,
     nest_serial,
     walk,
 )
@@ -40,14 +39,9 @@ class ScheduleError(ValueError):
 def naive(phases: Sequence[Phase], count: k.Scalar | None = None) -> Nest:
     """Loops over the dimensions that all phases share, and in them the loops of each phase. `count`
     stands for the number of elements where that is an argument."""
-    kept = (Dim("i", count),) if count is not None else name_kept(phases[0])
-    dims = tuple(
-        kept if count is not None else name_inner(phase, kept, "k" if phase.gathered else "i")
-        for phase in phases
-    )
-    pairs = zip(phases, dims, strict=True)
-    nodes = tuple(nest_serial(number, phase, own) for number, (phase, own) in enumerate(pairs))
-    for dim in reversed(kept):
+    parallel = (Dim("i", count),) if count is not None else name_parallel(phases[0])
+    dims, nodes = nest_serial(phases, parallel)
+    for dim in reversed(parallel):
         nodes = (Loop(dim, Kind.LOOP, 1, nodes, dim.name),)
     return Nest(tuple(phases), dims, nodes)
 
@@ -176,14 +170,14 @@ def vectorize(nest: Nest, loop: Loop, lanes: int) -> Nest:
     _demand(loop.body == (Point(number),), "vectors run along the innermost loop")
     phase, dims = nest.phases[number], nest.dims[number]
     axis = dims.index(loop.dim)
-    together = lies_together(phase.elements, phase.space.walk.strides, axis)
-    _demand(together, "what is read and stored does not lie side by side")
-    made = dataclasses.replace(loop, kind=Kind.VECTOR, step=lanes)
-    if not phase.gathered:
+    vectorization = phase.lies_together(axis)
+    _demand(vectorization, "what is read and stored does not lie side by side")
+    made = in_vectors(loop.dim, lanes, loop.body, loop.name)
+    if not phase.accumulators:
         return _replace(nest, loop, made)
     _demand(_reduces(nest, loop), "vectors across outputs need accumulators in arrays")
-    moving = find_moving(phase.elements, phase.space.walk.strides, axis)
-    guards = [f.guard for f in phase.elements.folds if f.guard is not None]
+    moving = phase.find_moving(axis)
+    guards = [f.guard for f in phase.elements.reductions if f.guard is not None]
     _demand(not any(moving[g] for g in guards) or not phase.tests_guard,
             "a guard that protects reads is the same in all lanes")  # fmt: skip
     (around,) = [n for n in _path(nest.body, loop) if isinstance(n, Reduce)][-1:]
@@ -197,15 +191,23 @@ def vectorize(nest: Nest, loop: Loop, lanes: int) -> Nest:
 def interleave(nest: Nest, loop: Loop) -> Nest:
     """A loop whose first reduction is made for the next step beside what is done with that of the
     present one."""
-    _demand(loop.kind is Kind.LOOP and not loop.extent, "only serial loops are interleaved")
+    return _replace(nest, loop, dataclasses.replace(loop, interleaved=True))
+
+
+def _check_interleaved(nest: Nest, loop: Loop) -> None:
+    """Refuses an interleaved loop that each step of would not find the next one's points in."""
+    serial = loop.kind is Kind.LOOP and not loop.extent and loop.step == 1
+    _demand(serial and not list_loops(loop.body, loop.dim),
+            "only serial loops by ones are interleaved")  # fmt: skip
     _demand(loop.dim is not nest.block, "blocks of outputs are not interleaved")
     first, *between = loop.body
     last = between.pop() if between else None
     _demand(isinstance(first, Reduce) and first.array, "what is made ahead is kept in arrays")
+    loops = [n for n in walk(loop.body) if isinstance(n, Loop)]
+    _demand(all(n.dim.piece is None for n in loops), "pieces may end at different places")
     fits = last is not None and all(isinstance(n, Point) for n in between)
     _demand(fits and last is not None and list_steps(first) == list_steps(last),
             "a reduction and what is done beside it have different loops")  # fmt: skip
-    return _replace(nest, loop, dataclasses.replace(loop, interleaved=True))
 
 
 def list_steps(node: Node) -> list[tuple[Kind, int, int | k.Scalar]]:
@@ -265,8 +267,12 @@ def _forget_order(nest: Nest, loop: Loop) -> Nest:
 
 
 def _replace(nest: Nest, old: Node, new: Node) -> Nest:
-    """The nest with one node for another."""
-    return dataclasses.replace(nest, body=_map(nest.body, lambda n: new if n is old else None))
+    """The nest with one node for another. Loops that are interleaved still can be."""
+    made = dataclasses.replace(nest, body=_map(nest.body, lambda n: new if n is old else None))
+    for node in walk(made.body):
+        if isinstance(node, Loop) and node.interleaved:
+            _check_interleaved(made, node)
+    return made
 
 
 def _map(nodes: Sequence[Node], change: Callable[[Node], Node | None]) -> tuple[Node, ...]:

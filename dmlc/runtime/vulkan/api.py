@@ -50,9 +50,19 @@ _STRUCTURE_TYPES: Mapping[str, str] = {
     ),
     "VkPhysicalDeviceFeatures2": "PHYSICAL_DEVICE_FEATURES_2",
     "VkPhysicalDeviceMaintenance3Properties": "PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES",
+    "VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR": (
+        "PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR"
+    ),
     "VkPhysicalDeviceProperties2": "PHYSICAL_DEVICE_PROPERTIES_2",
     "VkPhysicalDeviceShaderFloat16Int8Features": "PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES",
     "VkPhysicalDeviceSubgroupProperties": "PHYSICAL_DEVICE_SUBGROUP_PROPERTIES",
+    "VkPipelineExecutableInfoKHR": "PIPELINE_EXECUTABLE_INFO_KHR",
+    "VkPipelineExecutableInternalRepresentationKHR": (
+        "PIPELINE_EXECUTABLE_INTERNAL_REPRESENTATION_KHR"
+    ),
+    "VkPipelineExecutablePropertiesKHR": "PIPELINE_EXECUTABLE_PROPERTIES_KHR",
+    "VkPipelineExecutableStatisticKHR": "PIPELINE_EXECUTABLE_STATISTIC_KHR",
+    "VkPipelineInfoKHR": "PIPELINE_INFO_KHR",
     "VkPipelineLayoutCreateInfo": "PIPELINE_LAYOUT_CREATE_INFO",
     "VkPipelineShaderStageCreateInfo": "PIPELINE_SHADER_STAGE_CREATE_INFO",
     "VkQueryPoolCreateInfo": "QUERY_POOL_CREATE_INFO",

@@ -29,6 +29,7 @@ from dmlc.runtime.vulkan.device import (
 )
 from dmlc.source import InternalError, UnavailableError
 
+REPORT_EXTENSION = "VK_KHR_pipeline_executable_properties"
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 _INSTALL_LAYER = "on Debian or Ubuntu: apt-get install vulkan-validationlayers"
 
@@ -189,9 +190,10 @@ def _message_callback(api: Vulkan, messages: Messages) -> Any:
 
 
 class Context:
-    """A device with its one queue. Any thread may submit."""
+    """A device with its one queue. Any thread may submit. With `reports`, its driver can be asked
+    what it makes of kernels."""
 
-    def __init__(self, instance: Instance, device: VulkanDevice) -> None:
+    def __init__(self, instance: Instance, device: VulkanDevice, *, reports: bool = False) -> None:
         self.instance = instance
         self.api = api = instance.api
         self.device = device
@@ -199,6 +201,16 @@ class Context:
         self.physical = instance.physical[device.index]
         extensions = device_extensions(api, self.physical)
         wanted = [HOST_MEMORY_EXTENSION] if HOST_MEMORY_EXTENSION in extensions else []
+        features = enabled_features(api, extensions, device.capabilities)
+        if reports:
+            if REPORT_EXTENSION not in extensions:
+                raise UnavailableError(f"the driver of {device.name} does not report on kernels")
+            wanted.append(REPORT_EXTENSION)
+            features = api.make(
+                "VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR",
+                pNext=features,
+                pipelineExecutableInfo=1,
+            )
         queue = api.make(
             "VkDeviceQueueCreateInfo",
             queueFamilyIndex=device.queue_family,
@@ -207,7 +219,7 @@ class Context:
         )
         asked = api.make(
             "VkDeviceCreateInfo",
-            pNext=enabled_features(api, extensions, device.capabilities),
+            pNext=features,
             queueCreateInfoCount=1,
             pQueueCreateInfos=queue,
             enabledExtensionCount=len(wanted),

@@ -10,6 +10,7 @@ import contextlib
 import os
 import threading
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 from dmlc.program import BufferBinding, KernelSource
@@ -35,57 +36,17 @@ class Pipeline:
         self.shifts: RegisterShifts = compiled.shifts
         self.has_constants = bool(kernel.scalars)
         bindings = [
-            _layout_binding(api, "STORAGE", self.binding(buffer)) for buffer in kernel.buffers
+            layout_binding(api, "STORAGE", self.binding(buffer)) for buffer in kernel.buffers
         ]
         if self.has_constants:
-            bindings.append(_layout_binding(api, "UNIFORM", self.constant_binding))
+            bindings.append(layout_binding(api, "UNIFORM", self.constant_binding))
         stack = contextlib.ExitStack()
         self.close = weakref.finalize(self, close_in_process, context.process, stack)
         # At the end of the process everything goes at once.
         self.close.atexit = False
-        self.set_layout = context.make(
-            "vkCreateDescriptorSetLayout",
-            "VkDescriptorSetLayout",
-            api.make(
-                "VkDescriptorSetLayoutCreateInfo",
-                bindingCount=len(bindings),
-                pBindings=bindings,
-            ),
+        self.set_layout, self.layout, self.handle = build_pipeline(
+            context, stack, compiled.spirv, kernel.entry_point, bindings
         )
-        stack.callback(context.destroyer("vkDestroyDescriptorSetLayout", self.set_layout))
-        self.layout = context.make(
-            "vkCreatePipelineLayout",
-            "VkPipelineLayout",
-            api.make("VkPipelineLayoutCreateInfo", setLayoutCount=1, pSetLayouts=[self.set_layout]),
-        )
-        stack.callback(context.destroyer("vkDestroyPipelineLayout", self.layout))
-        code = api.ffi.from_buffer("uint32_t[]", compiled.spirv)
-        module = context.make(
-            "vkCreateShaderModule",
-            "VkShaderModule",
-            api.make("VkShaderModuleCreateInfo", codeSize=len(compiled.spirv), pCode=code),
-        )
-        destroy_module = context.destroyer("vkDestroyShaderModule", module)
-        try:
-            stage = api.make(
-                "VkPipelineShaderStageCreateInfo",
-                stage=api.flags("SHADER_STAGE", "COMPUTE"),
-                module=module,
-                pName=kernel.entry_point,
-            )
-            asked = api.make("VkComputePipelineCreateInfo", stage=stage, layout=self.layout)
-            self.handle = api.get(
-                "vkCreateComputePipelines",
-                "VkPipeline",
-                context.handle,
-                api.null,
-                1,
-                asked,
-                api.null,
-            )
-        finally:
-            destroy_module()
-        stack.callback(context.destroyer("vkDestroyPipeline", self.handle))
 
     def binding(self, buffer: BufferBinding) -> int:
         """The number of a buffer's binding."""
@@ -96,7 +57,47 @@ class Pipeline:
         return self.shifts.b
 
 
-def _layout_binding(api: Any, kind: str, number: int) -> Any:
+def build_pipeline(
+    context: Context,
+    stack: contextlib.ExitStack,
+    spirv: bytes,
+    entry_point: str,
+    bindings: Sequence[Any],
+    flags: int = 0,
+) -> tuple[Any, Any, Any]:
+    """A module as a pipeline, with VkDescriptorSetLayoutBindings: the layouts of its descriptor
+    set and of itself, and its handle. What `stack` closes gives them back."""
+    api = context.api
+    asked = api.make(
+        "VkDescriptorSetLayoutCreateInfo", bindingCount=len(bindings), pBindings=bindings
+    )
+    set_layout = context.make("vkCreateDescriptorSetLayout", "VkDescriptorSetLayout", asked)
+    stack.callback(context.destroyer("vkDestroyDescriptorSetLayout", set_layout))
+    asked = api.make("VkPipelineLayoutCreateInfo", setLayoutCount=1, pSetLayouts=[set_layout])
+    layout = context.make("vkCreatePipelineLayout", "VkPipelineLayout", asked)
+    stack.callback(context.destroyer("vkDestroyPipelineLayout", layout))
+    code = api.ffi.from_buffer("uint32_t[]", spirv)
+    asked = api.make("VkShaderModuleCreateInfo", codeSize=len(spirv), pCode=code)
+    module = context.make("vkCreateShaderModule", "VkShaderModule", asked)
+    destroy_module = context.destroyer("vkDestroyShaderModule", module)
+    try:
+        stage = api.make(
+            "VkPipelineShaderStageCreateInfo",
+            stage=api.flags("SHADER_STAGE", "COMPUTE"),
+            module=module,
+            pName=entry_point,
+        )
+        asked = api.make("VkComputePipelineCreateInfo", flags=flags, stage=stage, layout=layout)
+        arguments = (context.handle, api.null, 1, asked, api.null)
+        handle = api.get("vkCreateComputePipelines", "VkPipeline", *arguments)
+    finally:
+        destroy_module()
+    stack.callback(context.destroyer("vkDestroyPipeline", handle))
+    return set_layout, layout, handle
+
+
+def layout_binding(api: Any, kind: str, number: int) -> Any:
+    """A VkDescriptorSetLayoutBinding of a buffer: `STORAGE` or `UNIFORM`."""
     return api.make(
         "VkDescriptorSetLayoutBinding",
         binding=number,

@@ -1,0 +1,196 @@
+"""The bodies of stages, made of nodes: `emit_value` and `emit_fold`.
+
+What a tensor holds is read from it. Nothing is decided here: nodes have their types and shapes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from dmlc import ir
+from dmlc.binding.nodes import Form, Node, Variable, Weak
+from dmlc.scalars import OPERATIONS, ROUNDINGS, DataType, find_data_type
+from dmlc.source import InternalError
+
+_Position: TypeAlias = ir.Index | ir.Constant
+_View: TypeAlias = tuple[_Position, ...]
+_ZERO = ir.Constant(DataType.INDEX, 0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Emission:
+    """The instructions of a body, not in canonical form yet, and where each read stands."""
+
+    instructions: tuple[ir.Instruction, ...]
+    result: int
+    guard: int | None
+    reads: tuple[tuple[int, Node], ...]
+    """(instruction, node) pairs."""
+
+    def body(self) -> ir.Body:
+        return ir.Body.make(self.instructions, self.result, self.guard)
+
+
+_Loaded: TypeAlias = Callable[[Node], str | None]
+"""Which tensor has the elements of a node, if one has."""
+
+
+def emit_value(
+    loaded: _Loaded,
+    value: Node,
+    domain: tuple[ir.Extent, ...],
+    variables: Sequence[Variable] = (),
+    guard: Node | None = None,
+) -> Emission:
+    """The computation of one element of `domain`, under a guard if there is one; every shape in it
+    broadcasts to that. `variables` are the index variables along its axes, if it is defined by
+    index."""
+    view = tuple(ir.Index(axis) for axis in range(len(domain)))
+    places = {v: ir.Index(axis) for axis, v in enumerate(variables)}
+    return _Emitter(loaded, domain, places).emit((value, guard), view)
+
+
+def emit_fold(
+    loaded: _Loaded, fold: Node, domain: tuple[ir.Extent, ...], variables: Sequence[Variable]
+) -> Emission:
+    """The computation of what a fold folds, at a point of its domain and its axes; that of its
+    guard too. `variables` are the index variables along the axes of its stage."""
+    if fold.form is Form.FOLD:
+        view = tuple(ir.Index(a, reduced=a in fold.axes) for a in range(len(domain)))
+        return _Emitter(loaded, domain, {}).emit(fold.operands, view)
+    places = {v: ir.Index(axis) for axis, v in enumerate(variables)}
+    places |= {v: ir.Index(label, reduced=True) for label, v in enumerate(fold.bound)}
+    return _Emitter(loaded, domain, places).emit(fold.operands, ())
+
+
+def fold_domain(fold: Node) -> tuple[ir.Extent, ...]:
+    """The domain of a stage that holds a fold and nothing else."""
+    if fold.form is Form.FOLD:
+        return fold.shape or ()
+    return tuple(v.extent for v in fold.free) or (1,)
+
+
+def reduction_of(fold: Node) -> ir.Reduction:
+    """A fold as the IR has it: axes of a whole tensor keep their numbers as labels."""
+    if fold.form is Form.REDUCE:
+        return ir.Reduction(str(fold.payload), tuple(enumerate(v.extent for v in fold.bound)))
+    shape = fold.operands[0].shape or ()
+    return ir.Reduction(str(fold.payload), tuple((a, shape[a]) for a in fold.axes))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """The instruction of each node that is written by now as one view has it."""
+
+    view: _View
+    made: dict[Node, int]
+
+
+class _Emitter:
+    """Writes each node once per view it is wanted in: the position along each axis of the node,
+    whose size may also be 1. `places` is the position of each index variable."""
+
+    def __init__(
+        self, loaded: _Loaded, domain: tuple[ir.Extent, ...], places: Mapping[Variable, ir.Index]
+    ) -> None:
+        self.loaded = loaded
+        self.domain = domain
+        self.places = places
+        self.instructions: list[ir.Instruction] = []
+        self.reads: list[tuple[int, Node]] = []
+        self.positions: dict[_Position, int] = {}
+        self.views: dict[_View, _Seen] = {}
+
+    def emit(self, roots: Sequence[Node | None], view: _View) -> Emission:
+        """A value, and the guard behind it if there is one."""
+        made = [self.run(root, view) for root in roots if root is not None]
+        guard = made[1] if len(made) > 1 else None
+        return Emission(tuple(self.instructions), made[0], guard, tuple(self.reads))
+
+    def run(self, root: Node, view: _View) -> int:
+        start = self.seen(view)
+        pending = [(root, start)]
+        while pending:
+            node, at = pending[-1]
+            if node in at.made:
+                pending.pop()
+                continue
+            tensor = self.loaded(node)
+            if tensor is not None:
+                at.made[node] = self.load(tensor, node, at.view)
+                continue
+            inner = at
+            if node.form is Form.MOVE:
+                inner = self.seen(tuple(at.view[a] if a >= 0 else _ZERO for a in node.axes))
+            missing = [(o, inner) for o in node.operands if o not in inner.made]
+            if missing:
+                pending.extend(reversed(missing))
+                continue
+            at.made[node] = self.write(node, tuple(inner.made[o] for o in node.operands))
+        return start.made[root]
+
+    def seen(self, view: _View) -> _Seen:
+        return self.views.setdefault(view, _Seen(view, {}))
+
+    def load(self, tensor: str, node: Node, view: _View) -> int:
+        if isinstance(node.dtype, Weak):
+            raise InternalError(f"tensor {tensor} has no type when a stage reads it")
+        if node.form is Form.REDUCE:
+            # Its stage runs over the variables it depends on, and has one place where it has none.
+            own = [self.places[variable] for variable in node.free] or [_ZERO]
+            indices = tuple(self.leaf(index) for index in own)
+        else:
+            indices = tuple(
+                self.position(index, extent)
+                for index, extent in zip(view, node.shape or (), strict=True)
+            )
+        return self.add(ir.Load(tensor, indices, node.dtype))
+
+    def position(self, index: _Position, extent: ir.Extent) -> int:
+        """The number of a position along an axis of some extent; 1 repeats its only element."""
+        own = isinstance(index, ir.Index) and not index.reduced and self.domain[index.axis] == 1
+        return self.leaf(_ZERO if extent == 1 and not own else index)
+
+    def leaf(self, position: _Position) -> int:
+        if position not in self.positions:
+            self.positions[position] = self.add(position)
+        return self.positions[position]
+
+    def add(self, instruction: ir.Instruction) -> int:
+        self.instructions.append(instruction)
+        return len(self.instructions) - 1
+
+    def cast(self, node: Node, dtype: DataType, operand: int) -> int:
+        """A conversion to a compute type, and the rounding to a 16-bit type that is named."""
+        if node.operands[0].dtype is not dtype:
+            operand = self.add(ir.Cast(operand, dtype))
+        named = find_data_type(str(node.payload))
+        rounding = None if named is None else ROUNDINGS.get(named)
+        if rounding is None:
+            return operand
+        return self.add(ir.Apply(rounding, (operand,), DataType.FLOAT32))
+
+    def write(self, node: Node, operands: tuple[int, ...]) -> int:
+        if isinstance(node.dtype, Weak):
+            raise InternalError(f"node {node.number} has no type when a stage is made of it")
+        match node.form:
+            case Form.CONSTANT if not isinstance(node.payload, str):
+                return self.add(ir.Constant(node.dtype, node.payload))
+            case Form.APPLY:
+                return self.add(ir.Apply(OPERATIONS[str(node.payload)], operands, node.dtype))
+            case Form.SELECT:
+                return self.add(ir.Select(operands[0], operands[1], operands[2], node.dtype))
+            case Form.CAST:
+                return self.cast(node, node.dtype, operands[0])
+            case Form.MOVE:
+                return operands[0]
+            case Form.INDEX:
+                return self.leaf(self.places[node.free[0]])
+            case Form.READ:
+                made = self.add(ir.Load(str(node.payload), operands, node.dtype))
+                self.reads.append((made, node))
+                return made
+            case _:
+                raise InternalError(f"{node.form.value} {node.number} is held by no tensor")

@@ -1,0 +1,214 @@
+"""Reductions: of whole tensors along axes, and over index variables in index notation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dmlc import ir
+from dmlc.binding.conversions import Conversions, position_type, type_name
+from dmlc.binding.nodes import Form, Node, Nodes, Value, ValueType, Weak
+from dmlc.binding.operations import Operations
+from dmlc.binding.positions import Positions
+from dmlc.language.builtins import REDUCTIONS
+from dmlc.scalars import OPERATIONS, DataType
+from dmlc.source import DmlcError, InternalError, Span
+
+_INDEX = DataType.INDEX
+_WHOLE = (_INDEX, Weak.INTEGER)
+
+
+class Folds:
+    """Makes reductions."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        conversions: Conversions,
+        positions: Positions,
+        operations: Operations,
+    ) -> None:
+        self._nodes = nodes
+        self._conversions = conversions
+        self._positions = positions
+        self._operations = operations
+
+    def fold(self, combiner: str, value: Node, axes: Sequence[int], span: Span) -> Node:
+        """A reduction over some axes of a value that has a shape; they stay, with size 1.
+
+        `combiner` is one of the language's: `mean` divides the sum by the number of values in
+        their own type; `argmin` and `argmax` give a weak integer, which takes the type of what it
+        meets. An axis of one element folds to that element.
+        """
+        shape = value.shape
+        if shape is None:
+            raise InternalError("a fold of a value without a shape")
+        _check_folded(combiner, value, span)
+        folded = tuple(a for a in axes if shape[a] != 1)
+        positional = combiner in ir.POSITIONAL_COMBINERS
+        if not folded:
+            return self._nodes.literal(0, Weak.INTEGER, shape) if positional else value
+        if combiner == "mean":
+            total = self.fold("sum", value, folded, span)
+            count = math.prod(e for a in folded if isinstance(e := shape[a], int))
+            return self._operations.apply("div", [total, float(count)], span)
+        rest = tuple(1 if a in folded else e for a, e in enumerate(shape))
+        dtype: ValueType = value.dtype
+        if positional:
+            if isinstance(dtype, Weak):
+                settled = DataType.INT32 if dtype is Weak.INTEGER else DataType.FLOAT32
+                value = self._conversions.adapt(value, settled, span)
+            dtype = Weak.INTEGER
+        return self._nodes.add(Node(Form.FOLD, combiner, (value,), dtype, rest, folded))
+
+    def reduce(
+        self,
+        combiner: str,
+        variables: Sequence[Node],
+        value: Value,
+        condition: Value,
+        span: Span,
+    ) -> Value:
+        """A reduction over index variables, of the points where `condition` holds.
+
+        A sum leaves out the points where a factor that depends on positions alone is 0. Whole
+        numbers that no tensor gave a type are summed as INT32, or INT64 where they may grow
+        beyond it, and fractions as FLOAT32; the outcome takes the type of what it meets.
+        """
+        adapt = self._conversions.adapt
+        element = self._conversions.weak(value, span)
+        if element.shape is not None:
+            raise DmlcError(
+                f"a whole tensor stands where '{combiner}[...]' reduces one element: index it", span
+            )
+        _check_folded(combiner, element, span)
+        if combiner == "mean":
+            return self._average(variables, element, condition, span)
+        guards = [] if condition is True else [self._conversions.weak(condition, span)]
+        if combiner == "sum" and not element.placed:
+            guards += [g for g in self._list_nonzero(element) if g not in guards]
+        bound = tuple(v.free[0] for v in variables)
+        dtype = element.dtype
+        soft, outcome = element.takes_type, dtype
+        if combiner in ir.POSITIONAL_COMBINERS:
+            settled = DataType.FLOAT32 if dtype is Weak.FLOAT else dtype
+            if dtype in _WHOLE:
+                settled = self._hold_whole("max", element, 1, span)
+            if isinstance(settled, DataType):
+                element = adapt(element, settled, span)
+            outcome, soft = Weak.INTEGER, False
+        elif soft and dtype is not DataType.BOOL:
+            outcome, soft = DataType.FLOAT32, dtype not in _WHOLE
+            if not soft:
+                points = math.prod(v.extent for v in bound)
+                outcome = self._hold_whole(combiner, element, points, span)
+            element = adapt(element, outcome, span)
+        operands = (element, self._positions.all(guards)) if guards else (element,)
+        made = self._nodes.add(
+            Node(Form.REDUCE, combiner, operands, outcome, bound=bound, soft=soft)
+        )
+        if outcome in (DataType.INT32, DataType.INT64) and dtype in _WHOLE:
+            return self._conversions.convert(made, _INDEX, _INDEX.name, soft=True)
+        return made
+
+    def settle(self, value: Node, span: Span) -> Node:
+        """A number in a type that a tensor may hold, if it has none of its own."""
+        to = value.dtype
+        if to is Weak.FLOAT:
+            to = DataType.FLOAT32
+        elif to is Weak.INTEGER and value.payload in ir.POSITIONAL_COMBINERS:
+            to = position_type(value)
+        elif to in _WHOLE:
+            to = self._hold_whole("max", value, 1, span)
+        return self._conversions.adapt(value, to, span)
+
+    def _average(
+        self, variables: Sequence[Node], element: Node, condition: Value, span: Span
+    ) -> Value:
+        """The sum, divided by the number of points where the condition holds."""
+        if element.dtype in _WHOLE:
+            element = self._conversions.adapt(element, DataType.FLOAT32, span)
+        total = self.reduce("sum", variables, element, condition, span)
+        count: Value = float(math.prod(v.free[0].extent for v in variables))
+        if condition is not True:
+            count = self.reduce("sum", variables, 1, condition, span)
+        return self._operations.apply("div", [total, count], span)
+
+    def _hold_whole(self, combiner: str, element: Node, points: int, span: Span) -> DataType:
+        """The integer type that a reduction of whole numbers fits."""
+        low, high = self._positions.interval(self._conversions.adapt(element, _INDEX, span))
+        largest = max(abs(low), abs(high))
+        if combiner == "sum":
+            largest *= max(points, 1)
+        elif combiner == "product" and largest > 1:
+            largest = math.inf
+        return DataType.INT32 if largest < 2**31 else DataType.INT64
+
+    def _list_nonzero(self, value: Node) -> list[Node]:
+        """The conditions under which no factor that depends on positions alone is 0."""
+        found: dict[Node, None] = {}
+        pending = [value]
+        while pending:
+            node = pending.pop()
+            if node.form is Form.APPLY and node.payload == "mul":
+                pending += reversed(node.operands)
+            elif (node.form is Form.APPLY and node.payload in ("div", "neg")) or (
+                node.form is Form.CAST
+                and node.dtype is not DataType.BOOL
+                and _widens(node.operands[0].dtype, node.dtype)
+            ):
+                pending.append(node.operands[0])
+            elif node.placed and node.free:
+                found.update(dict.fromkeys(self._nonzero(node)))
+        return list(found)
+
+    def _nonzero(self, node: Node) -> list[Node]:
+        """The conditions under which a number is not 0."""
+        if node.form is Form.SELECT:
+            condition, then, otherwise = node.operands
+            if _is_number(otherwise, 0):
+                return [condition] if _is_number(then) else [condition, *self._nonzero(then)]
+            if _is_number(then, 0) and _is_number(otherwise):
+                return [self._positions.apply("not", condition)]
+        if not isinstance(node.dtype, DataType):
+            return []
+        zero = self._nodes.literal(0.0 if node.dtype.is_float else 0, node.dtype)
+        return [self._nodes.apply(OPERATIONS["ne"], [node, zero], DataType.BOOL, None)]
+
+
+def _check_folded(combiner: str, value: Node, span: Span) -> None:
+    found = value.dtype
+    if REDUCTIONS[combiner].booleans:
+        if found is not DataType.BOOL:
+            raise DmlcError(
+                f"'{combiner}' folds booleans, but this is {type_name(found)}: compare it "
+                "first, as in 'x != 0'",
+                span,
+            )
+    elif found is DataType.BOOL:
+        raise DmlcError(
+            f"'{combiner}' folds numbers, but this is BOOL: write cast(..., INT32)", span
+        )
+    elif combiner == "mean" and isinstance(found, DataType) and not _divides(found):
+        raise DmlcError(
+            f"'mean' folds floating-point numbers, but this is {found.name}: write "
+            "cast(..., FLOAT32)",
+            span,
+        )
+
+
+def _divides(dtype: DataType) -> bool:
+    """Whether values of a type can be averaged in it, or take a type they can be averaged in."""
+    return dtype.is_float or dtype is _INDEX
+
+
+def _is_number(node: Node, value: int | None = None) -> bool:
+    """Whether a node is that constant; without a value, whether it is one other than 0."""
+    if node.form is not Form.CONSTANT:
+        return False
+    return node.payload != 0 if value is None else node.payload == value
+
+
+def _widens(source: object, target: object) -> bool:
+    """Whether a conversion keeps what is not 0 from becoming 0."""
+    return source is _INDEX or (source is DataType.FLOAT32 and target is DataType.FLOAT64)

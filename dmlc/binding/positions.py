@@ -1,0 +1,228 @@
+"""Positions: whole numbers that say where an element is, and how far they reach.
+
+What is not known to be a whole number is refused. That every read stays inside is `bounds`' to
+prove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dmlc import ir
+from dmlc.binding.conversions import Conversions
+from dmlc.binding.emission import emit_value
+from dmlc.binding.nodes import Form, Node, Nodes, Value, Weak, join_free
+from dmlc.binding.values import TO_WHOLE, describe, is_number, show, span_text, whole_number
+from dmlc.ir.index import find_reach
+from dmlc.ir.ranges import UNKNOWN, Interval, Ranges
+from dmlc.scalars import OPERATIONS, DataType
+from dmlc.source import DmlcError, Span
+
+_INDEX = DataType.INDEX
+_WHOLE_ON_WHOLE = ("add", "sub", "mul", "min", "max", "neg", "abs", "sign", "mod")
+"""Operations that give whole numbers where their operands are."""
+
+
+class Positions:
+    """Makes positions, and works out where they lie."""
+
+    def __init__(self, nodes: Nodes, conversions: Conversions) -> None:
+        self._nodes = nodes
+        self._conversions = conversions
+        self.ranges: dict[str, Interval] = {}
+        """What is known of the whole numbers that stages hold, by the stage's name."""
+
+    def of(self, value: Value, span: Span) -> Node:
+        """A value as a position. Raises `DmlcError` for what is no whole number."""
+        if not isinstance(value, Node):
+            whole = whole_number(value)
+            if whole is not None:
+                return self._conversions.adapt(whole, _INDEX, span)
+            if isinstance(value, tuple):
+                what = f"an array of {len(value)} values"
+            else:
+                what = show(value) if is_number(value) else describe(value)
+            raise DmlcError(f"a position is one whole number, but this is {what}", span)
+        if value.shape is not None:
+            raise DmlcError(
+                "a position is one whole number, but this is a whole tensor: index it", span
+            )
+        if value.dtype is DataType.BOOL:
+            raise DmlcError("a position is a whole number, but this is a boolean", span)
+        if value.dtype in (_INDEX, Weak.INTEGER):
+            return self._conversions.adapt(value, _INDEX, span)
+        if not _is_whole(value):
+            raise DmlcError(
+                f"a position is a whole number, but {span_text(span)} may be a fraction: write "
+                "floor(...), ceil(...), round(...) or trunc(...)",
+                span,
+            )
+        if isinstance(value.dtype, Weak):
+            value = self._conversions.adapt(value, DataType.FLOAT32, span)
+        if value.form is Form.CONSTANT:
+            return self.number(int(value.payload))
+        if value.form is Form.CAST and value.operands[0].dtype is _INDEX:
+            position = value.operands[0]
+            if isinstance(value.dtype, DataType) and _holds(value.dtype, self.interval(position)):
+                return position  # It was a number of some type for a while, and is the same.
+        if value.form is Form.APPLY and value.payload in ("min", "max"):
+            # Bounds are kept as bounds of positions, which what is read is held to.
+            return self.apply(str(value.payload), *(self.of(o, span) for o in value.operands))
+        return self._conversions.convert(value, _INDEX, _INDEX.name, soft=True)
+
+    def number(self, value: int) -> Node:
+        return self._nodes.literal(value, _INDEX)
+
+    def apply(self, name: str, *operands: Node) -> Node:
+        """A scalar operation on positions."""
+        operation = OPERATIONS[name]
+        dtype = operation.result_type(_INDEX)
+        return self._nodes.apply(operation, operands, dtype, None, soft=True)
+
+    def all(self, conditions: Sequence[Node]) -> Node:
+        """The condition that holds where all of them do."""
+        joined = conditions[0]
+        for condition in conditions[1:]:
+            joined = self.apply("and", joined, condition)
+        return joined
+
+    def _choose(self, condition: Node, then: Node, otherwise: Node) -> Node:
+        operands = (condition, then, otherwise)
+        return self._nodes.add(Node(Form.SELECT, "select", operands, _INDEX, soft=True))
+
+    # Division -----------------------------------------------------------------------------
+
+    def divide(self, number: Node, divisor: Node, rounding: str) -> Node:
+        """A quotient of positions as a position; `rounding` is `floor`, `ceil` or `trunc`."""
+        if rounding == "trunc":
+            return self.apply("div", number, divisor)
+        low, high = self.interval(number)
+        least, most = self.interval(divisor)
+        if most < 0:
+            return self.divide(self.apply("neg", number), self.apply("neg", divisor), rounding)
+        if least <= 0:
+            return self._divide_signed(number, divisor, rounding)
+        # Division of whole numbers goes to zero: numbers on the other side are moved first.
+        rest = self.apply("sub", divisor, self.number(1))
+        zero = self.number(0)
+        if rounding == "floor":
+            moved = self.apply("sub", number, rest)
+            if low < 0:
+                number = self._choose(self.apply("lt", number, zero), moved, number)
+        elif high > 0:
+            moved = self.apply("add", number, rest)
+            positive = self.apply("gt", number, zero)
+            number = moved if low >= 0 else self._choose(positive, moved, number)
+        return self.apply("div", number, divisor)
+
+    def _divide_signed(self, number: Node, divisor: Node, rounding: str) -> Node:
+        """The same for a divisor of either sign."""
+        quotient = self.apply("div", number, divisor)
+        rest = self.apply("mod", number, divisor)
+        zero, one = self.number(0), self.number(1)
+        below = self.apply("lt", rest, zero)
+        other_side = self.apply("ne", below, self.apply("lt", divisor, zero))
+        if rounding == "ceil":
+            other_side = self.apply("not", other_side)
+        moves = self.apply("and", self.apply("ne", rest, zero), other_side)
+        step = self.apply("sub" if rounding == "floor" else "add", quotient, one)
+        return self._choose(moves, step, quotient)
+
+    # Reach --------------------------------------------------------------------------------
+
+    def interval(self, value: Node) -> Interval:
+        """An interval that an INDEX value lies in, wherever its variables stand."""
+        stage = self.probe(value)
+        if stage is None:
+            return UNKNOWN
+        found = Ranges(stage, self.ranges)
+        for instruction in stage.body.instructions:
+            found.add(instruction)
+        return found[stage.body.result]
+
+    def reach(self, value: Node, size: int) -> Interval:
+        """The smallest and largest value of an INDEX value that depends on positions alone, or
+        what `interval` says if that lies below `size` and above 0."""
+        found = self.interval(value)
+        stage = self.probe(value)
+        if stage is None or (found[0] >= 0 and found[1] < size):
+            return found
+        exact = find_reach(stage, stage.body.result, size)
+        return max(found[0], exact[0]), min(found[1], exact[1])
+
+    def probe(self, value: Node, conditions: Sequence[Node] = ()) -> ir.Stage | None:
+        """A stage that computes a value at every point of the variables it depends on, under those
+        conditions that can be computed; None where the value needs other stages first."""
+        if self._nodes.list_folds(value):
+            return None
+        ready = [c for c in conditions if not self._nodes.list_folds(c)]
+        guard = self.all(ready) if ready else None
+        variables = join_free((value,) if guard is None else (value, guard))
+        domain = tuple(v.extent for v in variables)
+        body = emit_value(self._nodes.loaded, value, domain, variables, guard).body()
+        return ir.Stage("position", DataType.INT64, domain, body)
+
+    def keep_inside(self, position: Node, size: int) -> Node:
+        """A position, or the nearest place of an axis of that size where it lies outside."""
+        low, high = self.interval(position)
+        if low < 0:
+            position = self.apply("max", position, self.number(0))
+        return position if high < size else self.apply("min", position, self.number(size - 1))
+
+    # Numbers of places --------------------------------------------------------------------
+
+    def flatten(self, positions: Sequence[Value], sizes: Sequence[int], span: Span) -> Value:
+        """The number of a place among all of a shape's, last axis fastest."""
+        strides = ir.packed_strides(tuple(sizes))
+        total: Node | None = None
+        for value, stride in zip(positions, strides, strict=True):
+            position = self.of(value, span)
+            term = position if stride == 1 else self.apply("mul", position, self.number(stride))
+            total = term if total is None else self.apply("add", total, term)
+        return 0 if total is None else total
+
+    def unflatten(self, number: Value, sizes: Sequence[int], span: Span) -> Value:
+        """The place along each axis of a shape that a number counts to."""
+        whole = self.of(number, span)
+        strides = ir.packed_strides(tuple(sizes))
+        made: list[Node] = []
+        for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+            rest = whole if stride == 1 else self.apply("div", whole, self.number(stride))
+            if axis > 0:
+                rest = self.apply("mod", rest, self.number(max(size, 1)))
+            made.append(rest)
+        return tuple(made)
+
+
+def _is_whole(value: Node) -> bool:
+    """Whether a number is whole by the way it is computed."""
+    pending = [value]
+    while pending:
+        node = pending.pop()
+        if isinstance(node.dtype, DataType) and not node.dtype.is_float:
+            continue
+        match node.form:
+            case Form.CONSTANT:
+                if whole_number(node.payload) is None:
+                    return False
+            case Form.APPLY if node.payload in TO_WHOLE:
+                continue
+            case Form.APPLY if node.payload in _WHOLE_ON_WHOLE:
+                pending += node.operands
+            case Form.SELECT:
+                pending += node.operands[1:]
+            case Form.CAST:
+                pending += node.operands
+            case _:
+                return False
+    return True
+
+
+def _holds(dtype: DataType, reach: Interval) -> bool:
+    """Whether an integer type has every number of an interval."""
+    if not dtype.is_integer:
+        return False
+    limits = np.iinfo(dtype.dtype)
+    return limits.min <= reach[0] and reach[1] <= limits.max

@@ -1,0 +1,87 @@
+"""Reads of tensors at positions, with what stands for elements that are not there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from dmlc.binding.conversions import Conversions
+from dmlc.binding.nodes import Form, Node, Nodes, Value
+from dmlc.binding.operations import Operations
+from dmlc.binding.positions import Positions
+from dmlc.ir.ranges import Interval
+from dmlc.scalars import DataType
+from dmlc.source import Note, Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Where a read was written, for messages: the read, each of its positions (one that expands
+    gives several), and where the function that has it was called."""
+
+    span: Span
+    positions: tuple[Span, ...]
+    notes: tuple[Note, ...]
+    reach: tuple[Interval, ...] = ()
+    """How far each position reaches where the conditions around it hold."""
+
+
+class Reads:
+    """Makes reads, and remembers where each was written."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        conversions: Conversions,
+        positions: Positions,
+        operations: Operations,
+    ) -> None:
+        self._nodes = nodes
+        self._conversions = conversions
+        self._positions = positions
+        self._operations = operations
+        self.places: dict[Node, Place] = {}
+        """Where each read was written first."""
+
+    def read(self, tensor: str, dtype: DataType, positions: Sequence[Node], place: Place) -> Node:
+        """The element of a tensor at a position along each axis."""
+        made = self._nodes.add(Node(Form.READ, tensor, tuple(positions), dtype.compute))
+        self.places.setdefault(made, place)
+        return made
+
+    def read_or(
+        self,
+        tensor: str,
+        dtype: DataType,
+        sizes: Sequence[int],
+        positions: Sequence[Node],
+        otherwise: Value,
+        place: Place,
+    ) -> Value:
+        """The same where the positions lie inside a tensor of these sizes, and `otherwise`
+        elsewhere. It has the tensor's type, whichever of the two is all there is."""
+        span, apply, number = place.span, self._positions.apply, self._positions.number
+        axes = [
+            (position, size, *self._positions.reach(position, size))
+            for position, size in zip(positions, sizes, strict=True)
+            if 0 not in sizes
+        ]
+        if any(high < 0 or low >= size for _, size, low, high in axes) or not axes:
+            value = self._conversions.adapt(otherwise, dtype.compute, span)
+            return self._nodes.add(dataclasses.replace(value, soft=False))
+        inside: list[Node] = []
+        kept: list[Node] = []
+        for position, size, low, high in axes:
+            bounded = position
+            if low < 0:
+                inside.append(apply("ge", position, number(0)))
+                bounded = apply("max", bounded, number(0))
+            if high >= size:
+                inside.append(apply("lt", position, number(size)))
+                bounded = apply("min", bounded, number(size - 1))
+            kept.append(bounded)
+        value = self.read(tensor, dtype, kept, place)
+        if not inside:
+            return value
+        condition = self._positions.all(inside)
+        return self._operations.select((condition, value, otherwise), span)

@@ -1,0 +1,55 @@
+"""`dmlc inspect`: what each kernel is on a GPU, without one."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from dmlc.cli.arguments import bind_subject, bindings, show_warnings
+from dmlc.inspection import inspect
+from dmlc.inspection.radv import DEFAULT
+from dmlc.shader_model import SHADER_MODELS
+
+
+@click.command(
+    "inspect",
+    epilog="Example: dmlc inspect directml.ACTIVATION_RELU_GRAD "
+    "--tensor InputTensor=FLOAT32[4096,4096] --tensor InputGradientTensor=FLOAT32[4096,4096]",
+)
+@click.argument("operator")
+@bindings
+@click.option("--gpu", "gpus", default=DEFAULT, show_default=True, metavar="GPU,...",
+              help="What to compile for: names that Mesa's RADV has for AMD's GPUs, such as "
+              "gfx1100, navi21, rembrandt and vega10, or NVIDIA's, such as sm_90.")  # fmt: skip
+@click.option("--shader-model", type=click.Choice(SHADER_MODELS), default=SHADER_MODELS[0],
+              show_default=True, help="What HLSL for AMD's GPUs is written for.")  # fmt: skip
+@click.option("--isa", is_flag=True, help="Also give the machine code.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+def command(
+    operator: str,
+    tensors: tuple[str, ...],
+    attributes: tuple[str, ...],
+    dimensions: tuple[str, ...],
+    folders: tuple[str, ...],
+    gpus: str,
+    shader_model: str,
+    isa: bool,
+    as_json: bool,
+) -> None:
+    """Show what each kernel of an operator or a graph is on a GPU: registers, instructions, loads,
+    and a modelled time beside the least there can be.
+
+    OPERATOR is a name of the library, or FILE[:NAME]. No GPU is needed: the GPU's own compiler
+    works offline, and the time is that of a model.
+    """
+    names = [name.strip() for name in gpus.split(",") if name.strip()]
+    if not names:
+        raise click.BadParameter("expected names of GPUs, such as gfx1100", param_hint="'--gpu'")
+    function = bind_subject(operator, tensors, attributes, dimensions, folders)
+    found = inspect(function, names, shader_model=shader_model)
+    show_warnings(found.warnings)
+    if as_json:
+        click.echo(json.dumps(found.to_json(isa), indent=2))
+    else:
+        click.echo(found.to_text(isa))

@@ -1,0 +1,265 @@
+"""From a function to what its kernels are on GPUs: compiled offline, counted, and modelled."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from dmlc import ir
+from dmlc.binding import Graph, Operator
+from dmlc.catalog import find_function
+from dmlc.inspection import ptxas, radv
+from dmlc.inspection.listing import Kind, Stretch
+from dmlc.inspection.machine import MachineKernel
+from dmlc.inspection.model import (
+    DEVICES,
+    Cache,
+    Demand,
+    Device,
+    Flight,
+    count_bytes,
+    estimate,
+    find_roofline,
+    merge_flights,
+)
+from dmlc.inspection.report import (
+    Compiled,
+    InspectedKernel,
+    Inspection,
+    Modelled,
+    Roofline,
+    Total,
+)
+from dmlc.inspection.turns import weigh_stretches
+from dmlc.inspection.work import count_work
+from dmlc.kernel import nodes as k
+from dmlc.kernel.counts import Steps
+from dmlc.kernel.slow import count_points
+from dmlc.kernel.steps import count_steps
+from dmlc.parameters import expect_items, expect_text
+from dmlc.pipeline import compile, make_kernels
+from dmlc.report import list_kernel_moves
+from dmlc.source import DmlcError
+from dmlc.transform.traffic import Move
+
+_MICRO = 1e-6
+
+
+def inspect(
+    function: ir.Function | Operator | Graph | str,
+    gpus: str | Sequence[str] = (radv.DEFAULT,),
+    *,
+    shader_model: str = "6.2",
+) -> Inspection:
+    """What the kernels of a function are on GPUs, by the GPUs' own compilers; no GPU is needed.
+
+    A function is given as to `compile`, and its sizes must be known. `gpus` are names that Mesa's
+    RADV has for AMD's, such as `gfx1100`, whose kernels are HLSL, for `shader_model`; or NVIDIA's,
+    such as `sm_90`, whose kernels are OpenCL C. Raises as `compile` does, `UnavailableError` where
+    a compiler is missing, `UnknownNameError` for a GPU that it does not know, and
+    `UnsupportedError` for data types that a GPU lacks.
+    """
+    items = (gpus,) if isinstance(gpus, str) else expect_items("gpus", gpus, "names of GPUs")
+    names = [expect_text("gpus", name, "the name of a GPU") for name in items]
+    if not names:
+        raise DmlcError("gpus names no GPU", notes=["gpus=['gfx1100'], say"])
+    bound = find_function(function)
+    if bound.symbols():
+        raise DmlcError(
+            f"{bound.name} has sizes that are not known: {', '.join(bound.symbols())}",
+            notes=["what a kernel takes depends on them: bind it with the sizes of its tensors"],
+        )
+    of_nvidia = [name for name in names if ptxas.is_gpu(name)]
+    if of_nvidia and len(of_nvidia) < len(names):
+        raise DmlcError(
+            "GPUs of NVIDIA and of AMD are looked at one after the other",
+            notes=[f"{', '.join(of_nvidia)} run OpenCL C, and the others HLSL: other kernels"],
+        )
+    if of_nvidia:
+        program = compile(bound, "opencl", "gpu")
+        lowered, kernels = make_kernels(bound, "opencl", "gpu")
+    else:
+        program = compile(bound, "hlsl", shader_model=shader_model)
+        lowered, kernels = make_kernels(bound, "hlsl", shader_model=shader_model)
+    launches = [_read_launch(lowered, kernel) for kernel in kernels]
+    compiler = ptxas if of_nvidia else radv
+    made = {name: compiler.compile_kernels(program.kernels, name) for name in dict.fromkeys(names)}
+    compiled = [_describe_all(launches, machines) for machines in made.values()]
+    inspected = tuple(
+        _inspect_kernel(launch, tuple(of_gpu[number] for of_gpu in compiled))
+        for number, launch in enumerate(launches)
+    )
+    work = count_work(lowered)
+    rooflines = tuple(
+        Roofline(
+            device.name,
+            device.title,
+            count_bytes(work, device),
+            work.operations,
+            find_roofline(work, device) / _MICRO,
+        )
+        for device in DEVICES
+    )
+    totals = tuple(
+        Total(name, tuple(_add_up(inspected, number, device) for device in DEVICES))
+        for number, name in enumerate(made)
+    )
+    return Inspection(bound.name, inspected, rooflines, totals, program.warnings)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Launch:
+    """What is known of a kernel's launch before any compiler has seen it."""
+
+    kernel: k.Kernel
+    steps: Steps
+    outputs: int
+    points: int
+    moves: tuple[Move, ...]
+
+    @property
+    def read(self) -> dict[str, int]:
+        return {m.tensor: m.read for m in self.moves if m.read}
+
+    @property
+    def written(self) -> int:
+        return sum(m.written or 0 for m in self.moves)
+
+
+def _read_launch(function: ir.Function, kernel: k.Kernel) -> _Launch:
+    steps = count_steps(kernel, function.tables)
+    if steps is None:
+        raise DmlcError(f"the kernel {kernel.name} is launched by a size that is not known")
+    outputs = max(1, _count_outputs(function, kernel))
+    found = [function.stage(name) for name in kernel.stages]
+    points = max((count_points(stage) for stage in found if stage is not None), default=outputs)
+    return _Launch(kernel, steps, outputs, max(1, points), list_kernel_moves(function, kernel))
+
+
+def _inspect_kernel(launch: _Launch, compiled: tuple[Compiled, ...]) -> InspectedKernel:
+    kernel, steps = launch.kernel, launch.steps
+    return InspectedKernel(
+        name=kernel.name,
+        stages=kernel.stages,
+        groups=steps.groups,
+        group_size=steps.group_size,
+        outputs=launch.outputs,
+        points=launch.points,
+        steps=steps.longest,
+        total_steps=steps.total,
+        reads_per_output=steps.loads / launch.outputs,
+        bytes_read=sum(launch.read.values()),
+        bytes_written=launch.written,
+        cache_bytes=steps.sector_bytes,
+        compiled=compiled,
+    )
+
+
+def _count_outputs(function: ir.Function, kernel: k.Kernel) -> int:
+    tensors = function.tensors()
+    sizes: list[int] = []
+    for buffer in kernel.buffers:
+        if buffer.access is k.Access.READ:
+            continue
+        tensor = tensors.get(buffer.name)
+        extents = () if tensor is None else tensor.extents
+        known = math.prod(e for e in extents if isinstance(e, int))
+        sizes.append(known if tensor is not None else buffer.count or 0)
+    return max(sizes, default=0)
+
+
+def _describe_all(launches: Sequence[_Launch], machines: Sequence[MachineKernel]) -> list[Compiled]:
+    """The kernels of a program on one GPU, in their order: each finds in a device's cache what
+    those before it have left there."""
+    caches = [Cache(device) for device in DEVICES]
+    return [
+        _describe(launch, machine, caches)
+        for launch, machine in zip(launches, machines, strict=True)
+    ]
+
+
+def _describe(launch: _Launch, machine: MachineKernel, caches: Sequence[Cache]) -> Compiled:
+    steps, listing = launch.steps, machine.listing
+    whole, times = weigh_stretches(steps.body, listing)
+    run = None if times is None else sum(len(s.instructions) * n for s, n in times.items())
+    everything = None if run is None else run * steps.threads
+    flights = _find_flights(whole, times, min(machine.wave, steps.group_size))
+    reads = launch.read
+    demand = Demand(
+        groups=steps.working,
+        group_size=steps.group_size,
+        registers=machine.registers,
+        shared_bytes=machine.shared_bytes,
+        read=reads,
+        touched={b.name: b.bytes or reads.get(b.name, 0) for b in launch.kernel.buffers},
+        written=launch.written,
+        sector_bytes=steps.sector_bytes,
+        instructions=everything,
+        flights=flights,
+    )
+    return Compiled(
+        gpu=machine.gpu,
+        registers=machine.registers,
+        uniform_registers=machine.uniform_registers,
+        spilled_registers=machine.spilled,
+        scratch_bytes=machine.scratch_bytes,
+        shared_bytes=machine.shared_bytes,
+        waves=machine.waves,
+        wave=machine.wave,
+        instructions=len(listing.instructions),
+        instructions_per_thread=run,
+        instructions_per_output=None if everything is None else everything / launch.outputs,
+        instructions_per_point=None if everything is None else everything / launch.points,
+        loads=listing.count_widths(Kind.LOAD),
+        uniform_loads=listing.count_widths(Kind.UNIFORM_LOAD),
+        stores=listing.count_widths(Kind.STORE),
+        shared_accesses=sum(i.kind is Kind.SHARED for i in listing.instructions),
+        barriers=sum(i.kind is Kind.BARRIER for i in listing.instructions),
+        loads_in_flight=max(stretch.find_flight()[1] for stretch in whole.walk()),
+        bytes_in_flight=merge_flights(flights),
+        devices=tuple(
+            _model(demand, device, cache) for device, cache in zip(DEVICES, caches, strict=True)
+        ),
+        isa=machine.isa,
+    )
+
+
+def _model(demand: Demand, device: Device, cache: Cache) -> Modelled:
+    found = estimate(demand, device, cache)
+    moved = sum(demand.read.values()) + demand.written
+    return Modelled(
+        device.name, device.title, found.seconds / _MICRO, moved / found.seconds, found.limit
+    )
+
+
+def _find_flights(
+    whole: Stretch, times: Mapping[Stretch, float] | None, lanes: int
+) -> tuple[Flight, ...]:
+    """What a thread has under way in each loop, and the part of its loads that the loop makes."""
+    loaded: list[tuple[float, float]] = []
+    for stretch in whole.walk():
+        often = 1.0 if times is None else times.get(stretch, 0.0)
+        own = sum(i.bytes for i in stretch.instructions if i.kind is Kind.LOAD)
+        flight: float = stretch.find_flight()[0]
+        # What a wave loads once for all its lanes is a small part of each lane's, and matters
+        # where a loop loads nothing else.
+        uniform = sum(i.bytes for i in stretch.instructions if i.kind is Kind.UNIFORM_LOAD)
+        if not own and uniform:
+            own = flight = uniform / lanes
+        loaded.append((own * often, flight))
+    everything = sum(part for part, _ in loaded)
+    return tuple(Flight(part / everything, flight) for part, flight in loaded if part)
+
+
+def _add_up(kernels: Sequence[InspectedKernel], number: int, device: Device) -> Modelled:
+    """All kernels one after the other."""
+    modelled = [
+        next(m for m in kernel.compiled[number].devices if m.device == device.name)
+        for kernel in kernels
+    ]
+    taken = sum(m.microseconds for m in modelled)
+    moved = sum(kernel.bytes_read + kernel.bytes_written for kernel in kernels)
+    return Modelled(
+        device.name, device.title, taken, moved / (taken * _MICRO) if taken else 0, None
+    )

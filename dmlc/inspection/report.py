@@ -1,0 +1,272 @@
+"""What each kernel of a function is on each GPU, as plain data: for people, and as JSON.
+
+`docs/gpu.md` says what every figure means.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from dmlc.source import Diagnostic
+
+VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Modelled:
+    """A kernel, or all of them, on a device of the model."""
+
+    device: str
+    title: str
+    microseconds: float
+    bandwidth: float
+    """Bytes of memory a second."""
+    limit: str | None
+    """What takes longest; None of several kernels."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compiled:
+    """A kernel as the compiler of one GPU made it."""
+
+    gpu: str
+    registers: int
+    uniform_registers: int | None
+    spilled_registers: int
+    scratch_bytes: int
+    shared_bytes: int
+    waves: int | None
+    wave: int
+    instructions: int
+    """In the machine code."""
+    instructions_per_thread: float | None
+    """Run by a thread, on average; None where loops of the machine code cannot be told apart."""
+    instructions_per_output: float | None
+    instructions_per_point: float | None
+    loads: dict[int, int]
+    """Load instructions, by the bytes that a thread gets."""
+    uniform_loads: dict[int, int]
+    """Those that load the same for all threads of a wave, by bytes."""
+    stores: dict[int, int]
+    shared_accesses: int
+    barriers: int
+    loads_in_flight: int
+    """Asked for before the first of them is used, at most."""
+    bytes_in_flight: float
+    """Of a thread: those that serve as well as what its loops have, each for its part."""
+    devices: tuple[Modelled, ...]
+    isa: str = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InspectedKernel:
+    """A kernel of the program, whatever the GPU."""
+
+    name: str
+    stages: tuple[str, ...]
+    groups: int
+    group_size: int
+    outputs: int
+    """Elements of the largest tensor that it writes."""
+    points: int
+    """Those of its largest stage: of its domain, times what each element reduces."""
+    steps: float | None
+    """Loads, and turns of loops without any, of the thread that has most; None where elements of
+    tensors decide."""
+    total_steps: float | None
+    reads_per_output: float
+    bytes_read: int
+    bytes_written: int
+    cache_bytes: float
+    """What the cache of all groups moves for its loads and stores, in sectors."""
+    compiled: tuple[Compiled, ...]
+
+    @property
+    def threads(self) -> int:
+        return self.groups * self.group_size
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Total:
+    """All kernels of a program on one GPU's machine code, by the model."""
+
+    gpu: str
+    devices: tuple[Modelled, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Roofline:
+    """The least time that a device needs for a function."""
+
+    device: str
+    title: str
+    bytes: int
+    operations: float
+    microseconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inspection:
+    """What the kernels of a function are on GPUs."""
+
+    name: str
+    kernels: tuple[InspectedKernel, ...]
+    rooflines: tuple[Roofline, ...]
+    totals: tuple[Total, ...]
+    warnings: tuple[Diagnostic, ...] = ()
+    """What the kernels do slowly by the way they are written."""
+
+    def find_share(self, gpu: str, device: str) -> float:
+        """The part of a device's roofline that the program reaches, by the model."""
+        total = next(t for t in self.totals if t.gpu == gpu)
+        taken = next(m.microseconds for m in total.devices if m.device == device)
+        least = next(r.microseconds for r in self.rooflines if r.device == device)
+        return least / taken
+
+    def to_json(self, isa: bool = False) -> dict[str, Any]:
+        """The figures as plain data for JSON; with `isa`, the machine code too."""
+        return {
+            "version": VERSION,
+            "name": self.name,
+            "kernels": [_describe_kernel(kernel, isa) for kernel in self.kernels],
+            "rooflines": [_without_title(r) for r in self.rooflines],
+            "totals": [
+                {
+                    "gpu": t.gpu,
+                    "devices": [
+                        {
+                            "device": m.device,
+                            "microseconds": m.microseconds,
+                            "share_of_roofline": self.find_share(t.gpu, m.device),
+                        }
+                        for m in t.devices
+                    ],
+                }
+                for t in self.totals
+            ],
+        }
+
+    def to_text(self, isa: bool = False) -> str:
+        """The figures for people."""
+        lines: list[str] = []
+        for number, kernel in enumerate(self.kernels, 1):
+            lines += [f"kernel {number} of {len(self.kernels)}: {kernel.name}"]
+            lines += [f"  {line}" for line in _tell_kernel(kernel)]
+            for compiled in kernel.compiled:
+                lines += [f"  on {compiled.gpu}"]
+                lines += [f"    {line}" for line in _tell_compiled(compiled)]
+            if isa:
+                for compiled in kernel.compiled:
+                    lines += [f"  machine code for {compiled.gpu}", compiled.isa.rstrip()]
+            lines.append("")
+        lines += self._tell_totals()
+        return "\n".join(lines)
+
+    def _tell_totals(self) -> list[str]:
+        lines: list[str] = []
+        for total in self.totals:
+            lines.append(f"all of {self.name} as compiled for {total.gpu}, modelled")
+            for modelled, roof in zip(total.devices, self.rooflines, strict=True):
+                share = self.find_share(total.gpu, modelled.device)
+                lines.append(
+                    f"  {modelled.title:<18}{_time(modelled.microseconds)}, roofline "
+                    f"{_time(roof.microseconds)}: {100 * share:.1f}%"
+                )
+        return lines
+
+
+def _without_title(record: Modelled | Roofline) -> dict[str, Any]:
+    return {k: v for k, v in dataclasses.asdict(record).items() if k != "title"}
+
+
+def _describe_kernel(kernel: InspectedKernel, isa: bool) -> dict[str, Any]:
+    fields = dataclasses.asdict(kernel) | {"stages": list(kernel.stages)}
+    fields["compiled"] = [_describe_compiled(c, isa) for c in kernel.compiled]
+    return fields
+
+
+def _describe_compiled(compiled: Compiled, isa: bool) -> dict[str, Any]:
+    fields = dataclasses.asdict(compiled)
+    for name in ("loads", "uniform_loads", "stores"):
+        # JSON has no numbers for names.
+        fields[name] = {str(width): count for width, count in fields[name].items()}
+    fields["devices"] = [_without_title(m) for m in compiled.devices]
+    if not isa:
+        del fields["isa"]
+    return fields
+
+
+def _tell_kernel(kernel: InspectedKernel) -> list[str]:
+    steps = "unknown" if kernel.steps is None else f"{kernel.steps:,.0f}"
+    return [
+        f"launch        {kernel.groups:,} groups of {kernel.group_size} threads, at most {steps} "
+        "steps a thread",
+        f"memory        {_bytes(kernel.bytes_read)} read, {_bytes(kernel.bytes_written)} written, "
+        f"{_bytes(kernel.cache_bytes)} through the cache; {_short(kernel.reads_per_output)} "
+        "reads an output",
+    ]
+
+
+def _tell_compiled(compiled: Compiled) -> list[str]:
+    registers = f"registers     {compiled.registers} a thread"
+    if compiled.uniform_registers is not None:
+        registers += f", {compiled.uniform_registers} a wave"
+    registers += f"; {compiled.spilled_registers or 'none'} spilled"
+    if compiled.scratch_bytes:
+        registers += f", {compiled.scratch_bytes:,} B of scratch a thread"
+    if compiled.shared_bytes:
+        registers += f"; {compiled.shared_bytes:,} B shared by a group"
+    if compiled.waves is not None:
+        registers += f"; {compiled.waves} waves of {compiled.wave} a SIMD"
+    run = "of which loops cannot be told apart"
+    if compiled.instructions_per_thread is not None:
+        run = (
+            f"a thread runs {_short(compiled.instructions_per_thread)}: "
+            f"{_short(compiled.instructions_per_output)} an output, "
+            f"{_short(compiled.instructions_per_point)} a point"
+        )
+    moves = [f"{_widths(compiled.loads)} loads"]
+    if compiled.uniform_loads:
+        moves.append(f"{_widths(compiled.uniform_loads)} loads for a whole wave")
+    moves.append(f"{_widths(compiled.stores)} stores")
+    if compiled.shared_accesses:
+        moves.append(f"{compiled.shared_accesses} shared")
+    if compiled.barriers:
+        moves.append(f"{compiled.barriers} barriers")
+    lines = [
+        registers,
+        f"instructions  {compiled.instructions:,}; {run}",
+        f"accesses      {'; '.join(moves)}",
+        f"in flight     {_short(compiled.bytes_in_flight)} B a thread, at most "
+        f"{compiled.loads_in_flight} loads",
+    ]
+    lines += [
+        f"{modelled.title:<18}{_time(modelled.microseconds)}, {_bytes(modelled.bandwidth)}/s, "
+        f"limited by {modelled.limit}"
+        for modelled in compiled.devices
+    ]
+    return lines
+
+
+def _widths(counts: dict[int, int]) -> str:
+    """`2 x 4 B, 1 x 16 B`"""
+    return ", ".join(f"{count} x {width} B" for width, count in counts.items()) or "no"
+
+
+def _short(number: float | None) -> str:
+    if number is None:
+        return "unknown"
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def _time(microseconds: float) -> str:
+    return f"{_short(microseconds)} us"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{_short(count)} {unit}"
+        count /= 1000
+    return f"{_short(count)} TB"

@@ -1,0 +1,73 @@
+"""What a function must do at least, read off its tensor IR: for rooflines beside modelled times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from dmlc import ir
+from dmlc.inspection.model import Reread, Work
+from dmlc.kernel.slow import count_points, find_density
+from dmlc.scalars import DataType
+from dmlc.transform.traffic import count_bytes, list_moves
+
+
+def count_work(function: ir.Function) -> Work:
+    """The least bytes and operations of a function whose sizes are known."""
+    names = tuple(stage.name for stage in function.stages)
+    moves = list_moves(function, names)
+    results = {result.name for result in function.results}
+    tables = {table.name for table in function.tables}
+    moved = sum(
+        (m.read or 0) + ((m.written or 0) if m.tensor in results else 0)
+        for m in moves
+        if m.tensor not in tables
+    )
+    operations = sum(count_operations(function, stage) for stage in function.stages)
+    return Work(moved, operations, _find_rereads(function))
+
+
+def count_operations(function: ir.Function, stage: ir.Stage) -> float:
+    """The operations on floats of a stage, at the points that take part."""
+    own = sum(
+        isinstance(i, ir.Apply) and _is_float(stage.body.instructions[i.operands[0]])
+        for i in stage.body.instructions
+    )
+    if stage.reduction is not None and not stage.dtype.is_integer:
+        own += 1
+    return own * count_points(stage) * find_density(function, stage)
+
+
+def _is_float(instruction: ir.Instruction) -> bool:
+    dtype = ir.value_type(instruction)
+    return not dtype.is_integer and dtype not in (DataType.INDEX, DataType.BOOL)
+
+
+def _find_rereads(function: ir.Function) -> tuple[Reread, ...]:
+    """The inputs that some stage needs both as they are and folded over."""
+    tensors = function.tensors()
+    direct: dict[str, frozenset[str]] = {p.name: frozenset([p.name]) for p in function.parameters}
+    """The inputs whose elements each tensor is made of with no reduction between."""
+    folded: dict[str, dict[str, int]] = {}
+    """Those with a reduction between, and the bytes that one result of it is made of."""
+    found: dict[str, int] = {}
+    for stage in function.stages:
+        read = dict.fromkeys(load.tensor for load in stage.body.loads())
+        own = frozenset(name for tensor in read for name in direct.get(tensor, ()))
+        behind: dict[str, int] = {}
+        for tensor in read:
+            _keep_most(behind, folded.get(tensor, {}))
+        _keep_most(found, {name: size for name, size in behind.items() if name in own})
+        if stage.reduction is None:
+            direct[stage.name] = own
+        else:
+            results = max(1, math.prod(e for e in stage.domain if isinstance(e, int)))
+            whole = sum(count_bytes(tensors[name]) or 0 for name in own)
+            _keep_most(behind, dict.fromkeys(own, whole // results))
+        folded[stage.name] = behind
+    return tuple(Reread(count_bytes(tensors[name]) or 0, size) for name, size in found.items())
+
+
+def _keep_most(into: dict[str, int], sizes: Mapping[str, int]) -> None:
+    for name, size in sizes.items():
+        into[name] = max(into.get(name, 0), size)

@@ -1,0 +1,115 @@
+"""Whole-number sequences as formulas: `floor((a * i + b) / c)`, perhaps clamped.
+
+A formula is only ever given where it is exact at every place asked for. What sequences are taken
+from, and what their formulas serve for, is the callers' business.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+
+import numpy as np
+
+from dmlc.ir.builder import Builder
+from dmlc.scalars import Array
+
+_MOST_DIVISOR = 16
+"""Divisors tried, besides those that the sequence's length suggests."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FloorForm:
+    """`floor((scale * i + offset) / divisor)`, between `low` and `high` where they are given."""
+
+    scale: int
+    offset: int
+    divisor: int
+    low: int | None = None
+    high: int | None = None
+
+    def evaluate(self, places: Array) -> Array:
+        """The sequence at some places, as INT64."""
+        values = (places * self.scale + self.offset) // self.divisor
+        if self.low is not None:
+            values = np.maximum(values, self.low)
+        return values if self.high is None else np.minimum(values, self.high)
+
+    def write(self, builder: Builder, place: int) -> int:
+        """The formula as an INDEX value of a body; `place` is the value `i`, which is not
+        negative."""
+        # Quotients of positions round towards zero: whole multiples of the divisor come after.
+        whole, rest = divmod(self.offset, self.divisor)
+        if self.scale < 0:
+            whole, rest = 0, self.offset
+        steps = [
+            ("mul", self.scale),
+            ("add", rest),
+            ("div", self.divisor),
+            ("add" if whole >= 0 else "sub", abs(whole)),
+            ("max", self.low),
+            ("min", self.high),
+        ]
+        value = place
+        for name, by in steps:
+            if by is not None:
+                value = builder.apply(name, value, builder.constant(by))
+        return value
+
+
+def fit_floor(places: Array, values: Array) -> FloorForm | None:
+    """The formula with the smallest divisor that gives `values` at `places`, which ascend; None
+    where none is found. Nothing is said about other places."""
+    if values.size == 0:
+        return None
+    first, last = int(places[0]), int(places[-1])
+    if first == last:
+        return FloorForm(0, int(values[0]), 1)
+    slope = Fraction(int(values[-1]) - int(values[0]), last - first)
+    near = slope.limit_denominator(max(1, (last - first) // 2)).denominator
+    divisors = dict.fromkeys((*range(1, _MOST_DIVISOR + 1), near, slope.denominator, 2 * near))
+    for divisor in divisors:
+        below = slope * divisor
+        scales = dict.fromkeys((round(below), int(below // 1), int(-(-below // 1))))
+        for scale in scales:
+            form = _fit_offset(places, values, scale, divisor)
+            if form is not None:
+                return form
+    return None
+
+
+def _fit_offset(places: Array, values: Array, scale: int, divisor: int) -> FloorForm | None:
+    least = values * divisor - places * scale
+    low, high = int(least.max()), int(least.min()) + divisor - 1
+    if low > high or (scale < 0 and divisor > 1):
+        return None
+    # Of the offsets that do, the one nearest 0 reads best.
+    return FloorForm(scale, min(max(0, low), high), divisor)
+
+
+def fit_clamped(places: Array, values: Array) -> FloorForm | None:
+    """The same, where the ends of the sequence may be held at its smallest and largest value if
+    that makes a formula, or one with a smaller divisor."""
+    whole = fit_floor(places, values)
+    if values.size == 0 or (whole is not None and whole.divisor <= _MOST_DIVISOR):
+        return whole
+    held = _fit_held(places, values)
+    if whole is None or (held is not None and held.divisor < whole.divisor):
+        return held
+    return whole
+
+
+def _fit_held(places: Array, values: Array) -> FloorForm | None:
+    """A formula for what lies between the smallest and the largest value, held at these."""
+    low, high = int(values.min()), int(values.max())
+    free = (values > low) & (values < high)
+    form = fit_floor(places[free], values[free])
+    if form is None:
+        return None
+    open_ended = form.evaluate(places)
+    clamped = dataclasses.replace(
+        form,
+        low=low if int(open_ended.min()) < low else None,
+        high=high if int(open_ended.max()) > high else None,
+    )
+    return clamped if bool((clamped.evaluate(places) == values).all()) else None

@@ -1,0 +1,174 @@
+"""Makes a kernel read as if one person had written all of it.
+
+Phases and loops are written one by one, each as if it were alone. Here what an outer scope has at
+hand already is used again, and names are numbered only where another of that name is in sight. What
+is computed from literals alone is a literal, and stands where it is needed: a dialect may have to
+write one in its own way, and drivers fold arithmetic by rules of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Mapping, Sequence
+
+import numpy as np
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.rewrite import (
+    NUMBER,
+    define,
+    find_body,
+    find_defined,
+    list_operands,
+    map_expressions,
+    map_operands,
+    replace_body,
+)
+from dmlc.scalars import Array, DataType, convert
+
+
+def clean_up(kernel: k.Kernel) -> k.Kernel:
+    """The same kernel, of the same values, for people to read."""
+    taken = dict.fromkeys([b.name for b in kernel.buffers], 0)
+    taken |= dict.fromkeys([s.name for s, _ in kernel.scalars], 0)
+    arrays = {array.name: _take(array.name, taken) for array in kernel.arrays}
+    fixed = {b.name for b in kernel.buffers if b.access is k.Access.READ}
+    return dataclasses.replace(
+        kernel,
+        body=_Naming(fixed, arrays).write(kernel.body, {}, {}, taken),
+        arrays=tuple(dataclasses.replace(a, name=arrays[a.name]) for a in kernel.arrays),
+    )
+
+
+class _Naming:
+    """Leaves out what is computed again where it is in sight, and cannot have changed; and gives
+    every local the shortest name that nothing else in sight has."""
+
+    def __init__(self, fixed: Container[str], arrays: Mapping[str, str]) -> None:
+        self._fixed = fixed
+        """The buffers that nobody writes to."""
+        self._arrays = arrays
+        self._variables: set[k.Local] = set()
+
+    def write(
+        self,
+        statements: Sequence[k.Statement],
+        names: Mapping[str, k.Local | k.Literal],
+        known: Mapping[k.Expression, k.Local],
+        taken: dict[str, int],
+    ) -> tuple[k.Statement, ...]:
+        """The statements with new names. `names` has those in sight, by the old ones, `known` what
+        they are the values of, and `taken` the last number that each was given."""
+        names, known, taken = dict(names), dict(known), dict(taken)
+
+        def change(expression: k.Expression) -> k.Expression:
+            match expression:
+                case k.Local(name=name):
+                    return names[name]
+                case k.Literal():
+                    return expression
+                case k.LoadLocal(array=array, index=index, type=type):
+                    return k.LoadLocal(self._arrays[array], change(index), type)
+                case _:
+                    return _fold(map_operands(expression, change))
+
+        made: list[k.Statement] = []
+        for each in statements:
+            if isinstance(each, k.Let):
+                value, wanted = change(each.value), each.local
+                found, stays = None, self._stays(value)
+                if stays:
+                    found = value if isinstance(value, k.Local | k.Literal) else known.get(value)
+                if found is not None:
+                    names[wanted.name] = found
+                    continue
+                given = k.Local(_take(wanted.name, taken), wanted.type)
+                names[wanted.name] = given
+                self._variables.discard(given)
+                if stays:
+                    known[value] = given
+                made.append(k.Let(given, value))
+                continue
+            statement = map_expressions(each, change)
+            if isinstance(statement, k.StoreLocal):
+                statement = k.StoreLocal(
+                    self._arrays[statement.array], statement.index, statement.value
+                )
+            local, body = find_defined(statement), find_body(statement)
+            if local is None:
+                if body:
+                    statement = replace_body(statement, self.write(body, names, known, taken))
+                made.append(statement)
+                continue
+            # A loop's own variable is in sight in its body alone.
+            around = dict(taken) if body else taken
+            given = k.Local(_take(local.name, around), local.type)
+            statement = define(statement, given)
+            if body:
+                inside = {**names, local.name: given}
+                statement = replace_body(statement, self.write(body, inside, known, around))
+            else:
+                names[local.name] = given
+                self._variables.add(given)
+            made.append(statement)
+        return tuple(made)
+
+    def _stays(self, value: k.Expression) -> bool:
+        """Whether a value is the same wherever its locals are in sight."""
+        pending = [value]
+        while pending:
+            each = pending.pop()
+            match each:
+                case k.Local():
+                    if each in self._variables:
+                        return False
+                case k.Load(buffer=buffer, index=index):
+                    if buffer not in self._fixed:
+                        return False
+                    pending.append(index)
+                case k.LoadLocal():
+                    return False
+                case _:
+                    pending += list_operands(each)
+        return True
+
+
+def _fold(expression: k.Expression) -> k.Expression:
+    """A literal for an expression of literals that every device computes alike."""
+    match expression:  # What is most common comes first.
+        case k.Operate(operation=operation, operands=operands):
+            literals = [o for o in operands if isinstance(o, k.Literal)]
+            if operation.transcendental or len(literals) < len(operands):
+                return expression
+            values = [np.array([o.value], o.type.dtype.dtype) for o in literals]
+            with np.errstate(all="ignore"):
+                return _literal(expression, np.asarray(operation.evaluate(*values)))
+        case k.Convert(operand=k.Literal(type=source, value=value), type=target):
+            made = convert(np.array([value], source.dtype.dtype), target.dtype)
+            return _literal(expression, made)
+        case k.Select(condition=k.Literal(value=holds)):
+            return expression.then if holds else expression.otherwise
+        case _:
+            return expression
+
+
+def _literal(expression: k.Expression, made: Array) -> k.Expression:
+    """What an expression gives, where the integer that positions are computed in holds it."""
+    value = made[0].item()
+    if expression.type.dtype is DataType.INDEX and not 0 <= value < 2**31:
+        return expression
+    return k.Literal(expression.type, value)
+
+
+def _take(name: str, taken: dict[str, int]) -> str:
+    """A name as it was wanted, or numbered where that is taken; it is from here on. `taken` has
+    the last number that each name was given."""
+    wanted = chosen = name.partition(NUMBER)[0]
+    if wanted in taken:
+        number = taken[wanted]
+        while chosen in taken:
+            number += 1
+            chosen = f"{wanted}_{number}"
+        taken[wanted] = number
+    taken[chosen] = 0
+    return chosen

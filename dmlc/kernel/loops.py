@@ -1,0 +1,511 @@
+"""The loops of a nest.
+
+Each narrows the range of its dimension or settles a point of it. Where a dimension is no whole
+number of steps, serial loops and vectors leave a remainder to loops of shorter steps, and what is
+written out or shared by work items is guarded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.accumulators import Frame
+from dmlc.kernel.arithmetic import (
+    add,
+    guard,
+    index,
+    multiply,
+    operate,
+    split_number,
+    subtract_known,
+)
+from dmlc.kernel.element import View
+from dmlc.kernel.loop_fusion import fuse_loops
+from dmlc.kernel.schedule.nest import (
+    Dim,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Pack,
+    Point,
+    Reduce,
+    Turns,
+    find_shared,
+    list_loops,
+    list_phases,
+    roll,
+    walk,
+)
+from dmlc.kernel.scope import Scope
+from dmlc.kernel.values import Values
+from dmlc.source import InternalError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Share:
+    """A part of a loop's range, in steps of its own width."""
+
+    width: int
+    first: k.Expression
+    last: k.Expression
+
+
+class Loops:
+    """Writes the loops of one nest, and has `write` write what is inside them."""
+
+    def __init__(
+        self,
+        nest: Nest,
+        frame: Frame,
+        values: Values,
+        items: Mapping[str, k.Expression],
+        limit: int | None,
+        write: Callable[[Sequence[Node], Scope], list[k.Statement]],
+    ) -> None:
+        self._nest = nest
+        self._frame = frame
+        self._values = values
+        self._items = items
+        """The number of this work item along each axis of its group."""
+        self._limit = limit
+        self._write = write
+
+    def write(self, node: Loop, scope: Scope) -> list[k.Statement]:
+        """A loop and all that is inside."""
+        match node.kind:
+            case Kind.GROUP:
+                return self._write_group(node, scope)
+            case Kind.LANE:
+                return self._write_lane(node, scope)
+            case Kind.UNROLL | Kind.LOOP if node.extent:
+                return self._write_counted(node, scope)
+            case _ if node.vectorization is not None:
+                return self._write_vectorized(node, scope)
+            case _:
+                return self._write_range(node, scope)
+
+    # Loops that others run -------------------------------------------------------------------
+
+    def _write_group(self, node: Loop, scope: Scope) -> list[k.Statement]:
+        dim, step, body = node.dim, node.step, list[k.Statement]()
+        exact = isinstance(dim.size, int) and dim.size > 0 and dim.size % step == 0
+        is_loose = self._limit is not None or not exact
+        scope = scope.narrow(dim, is_loose=is_loose)
+        if isinstance(dim.size, int) and dim.size <= step:
+            return self._settle(node, scope, index(0), body)
+        number: k.Expression = k.Position(k.Geometry.GROUP)
+        loops = list_loops(node.body, dim)
+        if not loops or loops[0].extent:
+            if node.name and loops:
+                number = self._frame.name(body, node.name, number)
+            return self._settle(node, scope, multiply(number, step), body)
+        start = self._frame.name(body, node.name, multiply(number, step))
+        end: k.Expression = add(start, index(step))
+        if is_loose:
+            end = operate("min", end, dim.count)
+        stop = self._frame.name(body, "end", end)
+        return self._settle(node, scope.narrow(dim, stop=stop, is_loose=False), start, body)
+
+    def _write_lane(self, node: Loop, scope: Scope) -> list[k.Statement]:
+        dim, body = node.dim, list[k.Statement]()
+        scope = dataclasses.replace(scope, used=scope.used | {node.name})
+        if node.extent == 1:
+            return self._settle(node, scope, scope.start(dim), body)
+        scope = self._note_end(node, scope)
+        start = add(scope.start(dim), multiply(self._items[node.name], node.step))
+        inner = list_loops(node.body, dim)
+        if any(n.step < node.step or n.kind is Kind.VECTOR for n in inner):
+            start = self._frame.name(body, f"first_{dim.name}", start)
+            stop = scope.span(dim).stop or self._find_end(dim, scope, body)
+            end = operate("min", add(start, index(node.step)), stop)
+            scope = scope.narrow(dim, stop=self._frame.name(body, f"end_{dim.name}", end))
+        return self._settle(node, scope, start, body)
+
+    def _note_end(self, node: Loop, scope: Scope) -> Scope:
+        """Notes where so many steps from its start may take a loop beyond its dimension."""
+        dim = node.dim
+        if scope.span(dim).start is not None or dim.size == node.extent * node.step:
+            return scope
+        return scope.narrow(dim, is_loose=True)
+
+    # Loops of one work item ------------------------------------------------------------------
+
+    def _write_counted(self, node: Loop, scope: Scope) -> list[k.Statement]:
+        """A loop over so many steps, all of which there are."""
+        dim, unroll = node.dim, node.kind is Kind.UNROLL
+        scope = self._note_end(node, scope)
+        start = scope.start(dim)
+        if node.extent == 1:
+            return self._settle(node, scope, start, [])
+        number = self._frame.variable(node.name)
+        counted = any(buffer.rows is node.dim for buffer in self._nest.buffers)
+        if counted:
+            self._values.counts[node.dim] = number
+        if node.step == 1 and not scope.packs and not counted:
+            made = self._settle(node, scope, number, [])
+            last = add(start, index(node.extent))
+            return [k.For(number, start, last, 1, tuple(made), unroll=unroll)]
+        packs = {buffer: (into, number) for buffer, (into, _) in scope.packs.items()}
+        scope = dataclasses.replace(scope, packs=packs)
+        made = self._settle(node, scope, add(start, multiply(number, node.step)), [])
+        return [k.For(number, index(0), index(node.extent), 1, tuple(made), unroll=unroll)]
+
+    def _write_range(self, node: Loop, scope: Scope) -> list[k.Statement]:
+        """A loop over what is left of a dimension; what its steps do not come out even with, in
+        shorter ones."""
+        dim, body = node.dim, list[k.Statement]()
+        start, stop = self._find_range(node, scope, body)
+        finer = list_loops(node.body, dim)
+        is_wide, written_out = node.kind is Kind.VECTOR, bool(finer and finer[0].extent)
+        parted = is_wide or (node.step > 1 and written_out)
+        length = subtract_known(stop, start)
+        if not parted and length is not None and length <= node.step:
+            return self._settle(node, scope, start, body)
+        if node.interleaved:
+            return body + self._write_interleaved(node, scope, start, stop)
+        scope = scope.narrow(dim, is_loose=False)
+        if self._is_row(node) or (is_wide and dim is self._nest.block):
+            scope = self._name_bases(node, scope, body)
+        if not parted:
+            share = _Share(node.step, start, stop)
+            return [*body, self._write_share(node, scope, share, backwards=node.backwards)]
+        ahead = self._fetch_ahead(node, scope, body)
+        shares = self._share_out(node, scope, start, stop, body)
+        return body + [self._write_share(node, scope, share, ahead) for share in shares]
+
+    def _write_share(
+        self,
+        node: Loop,
+        scope: Scope,
+        share: _Share,
+        ahead: Mapping[str, k.Expression] = MappingProxyType({}),
+        *,
+        backwards: bool = False,
+    ) -> k.For:
+        """A part of a loop in steps of one width. By ones there are no vectors, and nothing is
+        written out inside."""
+        dim, width, last = node.dim, share.width, share.last
+        within, whole = list[k.Statement](), width == node.step
+        is_wide, is_block = node.kind is Kind.VECTOR, dim is self._nest.block
+        variable = self._frame.variable(node.name if whole or is_wide else dim.name)
+        place: k.Expression = variable
+        if is_block:
+            scope = dataclasses.replace(scope, output=variable)
+            if not is_wide and not self._is_row(node):
+                place = add(scope.start(dim), variable)
+        if is_wide:
+            within += [k.Prefetch(b, add(at, variable)) for b, at in ahead.items() if whole]
+            scope = dataclasses.replace(scope, lanes=width)
+        elif not whole:
+            node = dataclasses.replace(node, body=roll(node.body, dim))
+        finer = list_loops(node.body, dim)
+        if finer and not finer[0].extent:
+            end: k.Expression = add(variable, index(width))
+            if not isinstance(last, k.Literal) or int(last.value) % width:
+                end = operate("min", end, last)
+            scope = scope.narrow(dim, stop=self._frame.name(within, f"{node.name}_end", end))
+        elif node.backwards and not backwards and whole and isinstance(last, k.Literal):
+            from_end = operate("sub", index(int(last.value) - width), variable)
+            place = self._frame.name(within, dim.name, from_end)
+        length = subtract_known(last, share.first)
+        counter = variable
+        if is_wide and length is not None and length % width:
+            # The last vector takes some points of the one before once more.
+            counter = self._frame.variable("x")
+            again = operate("min", counter, add(last, index(-width)))
+            within.append(k.Let(variable, again))
+        made = self._settle(node, scope, place, within)
+        return k.For(counter, share.first, last, width, tuple(made), backwards=backwards)
+
+    def _share_out(
+        self,
+        node: Loop,
+        scope: Scope,
+        start: k.Expression,
+        stop: k.Expression,
+        body: list[k.Statement],
+    ) -> list[_Share]:
+        """The parts of a loop's range. What whole steps leave over is taken in shorter ones, where
+        its length is known, and then one by one. Where stores stream, what lies before the first
+        aligned vector comes first, one by one too."""
+        shares: list[_Share] = []
+        if isinstance(start, k.Literal) and isinstance(stop, k.Literal):
+            first = int(start.value)
+            for width in (node.step, *node.rest, 1):
+                last = first + (int(stop.value) - first) // width * width
+                if last > first:
+                    shares.append(_Share(width, index(first), index(last)))
+                    first = last
+            return shares
+        streams = [p.streams for p in scope.work.values() if p.streams is not None]
+        lead = next((s.lead for s in streams if s.lead is not None), None)
+        if lead is not None:
+            # Every run starts a whole number of cache lines into the memory, so that the first
+            # aligned vector is as far into each.
+            aligned = operate("min", add(start, lead), stop)
+            begin, start = start, self._frame.name(body, "vector_begin", aligned)
+            shares.append(_Share(1, begin, start))
+        length = stop if start == index(0) else operate("sub", stop, start)
+        rest = operate("mod", length, index(node.step))
+        name = "vector_end" if node.kind is Kind.VECTOR else f"{node.name}s_end"
+        middle = self._frame.name(body, name, operate("sub", stop, rest))
+        return [*shares, _Share(node.step, start, middle), _Share(1, middle, stop)]
+
+    def _find_range(
+        self, node: Loop, scope: Scope, body: list[k.Statement]
+    ) -> tuple[k.Expression, k.Expression]:
+        """Where a loop starts and stops. Along a block it counts its outputs."""
+        dim = node.dim
+        if node.part is not None:
+            return index(node.part[0]), index(node.part[1])
+        stop = scope.span(dim).stop
+        if dim is self._nest.block:
+            return index(0), stop or dim.count
+        return scope.start(dim), stop or self._find_end(dim, scope, body)
+
+    def _write_interleaved(
+        self, node: Loop, scope: Scope, start: k.Expression, stop: k.Expression
+    ) -> list[k.Statement]:
+        """A loop that reduces each step's points beside what it does with those of the one before.
+        The first is reduced, and the last done with, by itself."""
+        first, *others = node.body
+        if not isinstance(first, Reduce):
+            raise InternalError("an interleaved loop begins with no reduction")
+        makes = dataclasses.replace(node, body=(dataclasses.replace(first, ends=False),))
+        rest = dataclasses.replace(node, body=(dataclasses.replace(first, body=()), *others))
+        block = self._frame.variable(node.name)
+        body = self._settle(makes, scope, start, [])
+        turn: list[k.Statement] = []
+        before = self._frame.name(turn, "before", operate("sub", block, index(1)))
+        done = self._settle(rest, scope, before, [])
+        pair = fuse_loops(done, self._settle(makes, scope, block, []))
+        if pair is None:
+            raise InternalError("a reduction and what applies it have different loops")
+        body.append(k.For(block, add(start, index(1)), stop, 1, (*turn, *pair)))
+        last = self._frame.name(body, "last", operate("sub", stop, index(1)))
+        return body + self._settle(rest, scope, last, [])
+
+    # Vectors whose reads lie apart -----------------------------------------------------------
+
+    def _write_vectorized(self, node: Loop, scope: Scope) -> list[k.Statement]:
+        """A stretch whose middle goes in vectors though reads lie apart, and its ends one by
+        one."""
+        vectorization, body = node.vectorization, list[k.Statement]()
+        if vectorization is None:
+            return body
+        start, stop = self._find_range(node, scope, body)
+        first: k.Expression = index(vectorization.first)
+        last: k.Expression = index(vectorization.last)
+        if not isinstance(stop, k.Literal):
+            # A piece of a longer row has vectors only where the row does.
+            whole = isinstance(node.dim.size, int) and vectorization.last < node.dim.size
+            first, last = start, stop
+            if whole:
+                end = operate("min", stop, index(vectorization.last))
+                last = self._frame.name(body, "vector_end", operate("max", start, end))
+        phases = list_phases(node)
+        middle = _Share(node.step, first, last)
+        for share in (_Share(1, start, first), middle, _Share(1, last, stop)):
+            if share.first == share.last:
+                continue
+            if share is not middle:
+                body += self._write_stretch(node, scope, share)
+                continue
+            wide = scope
+            for number in phases:
+                emitter = self._values.make_emitter(number, vectorization.joints[number])
+                wide = wide.note(number, emitter=emitter, opened=-1)
+            body += self._values.open(
+                phases[0], wide, lambda wide: self._write_stretch(node, wide, middle)
+            )
+        return body
+
+    def _write_stretch(self, node: Loop, scope: Scope, share: _Share) -> list[k.Statement]:
+        """A loop over a part of a row."""
+        body: list[k.Statement] = []
+        if self._is_row(node):
+            scope = self._name_bases(node, scope, body)
+        if subtract_known(share.last, share.first) == 1:
+            return body + self._settle(node, scope, share.first, [])
+        return [*body, self._write_share(node, scope, share)]
+
+    # Points ----------------------------------------------------------------------------------
+
+    def _settle(
+        self, node: Loop, scope: Scope, place: k.Expression, body: list[k.Statement]
+    ) -> list[k.Statement]:
+        """What is inside a step of a loop that starts at a place: a range for the loops inside, or
+        a point. `body` has the statements before it."""
+        dim = node.dim
+        scope = dataclasses.replace(scope, depth=scope.depth + 1)
+        further = list_loops(node.body, dim)
+        if further:
+            named = node.kind is Kind.LANE and isinstance(place, k.Operate | k.Position)
+            if named and any(loop.kind is Kind.UNROLL for loop in further):
+                place = self._frame.name(body, "first", place)
+            return body + self._write(node.body, scope.narrow(dim, start=place))
+        if isinstance(place, k.Operate | k.Position):
+            place = self._frame.name(body, dim.name, place)
+        if not scope.span(dim).is_loose:
+            return body + self._settle_parts(node, scope, dim, place)
+        scope, is_inside = scope.narrow(dim, is_loose=False), operate("lt", place, dim.count)
+        if len(dim.parts) == 1:
+            part, step = dim.parts[0]
+            is_inside = operate("lt", multiply(place, step), part.count)
+        if not any(isinstance(n, Reduce) and find_shared(n) for n in walk(node.body)):
+            return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, dim, place)))]
+        # All work items meet the barriers inside: those beyond the end repeat the last point.
+        last = operate("sub", dim.count, index(1))
+        last = index(int(dim.size) - 1) if isinstance(dim.size, int) else last
+        place = self._frame.name(body, "at", operate("min", place, last))
+        scope = dataclasses.replace(scope, is_own=is_inside)
+        return body + self._settle_parts(node, scope, dim, place)
+
+    def _settle_parts(
+        self, node: Loop, scope: Scope, dim: Dim, place: k.Expression
+    ) -> list[k.Statement]:
+        """What is inside where a point of a dimension is settled, and so are the dimensions that it
+        was made of."""
+        scope = scope.settle({dim: place})
+        if not dim.parts:
+            return self._write(node.body, scope)
+        body: list[k.Statement] = []
+        needed = {
+            part
+            for number in list_phases(node)
+            for terms in self._values.terms[number].values()
+            for part, _ in terms
+        }
+        needed.update(n.dim for n in walk(node.body) if isinstance(n, Turns))
+        counts = [part.count_steps(step) for part, step in dim.parts]
+        digits = split_number(place, counts) if len(counts) > 1 else [place]
+        settled: dict[Dim, k.Expression] = {}
+        checks: list[k.Expression] = []
+        inside = scope
+        for number, (part, step) in enumerate(dim.parts):
+            digit = digits[number]
+            loops = list_loops(node.body, part)
+            if part not in needed and not loops and part.piece is None:
+                continue
+            if isinstance(digit, k.Operate):
+                digit = self._frame.name(body, part.name, digit)
+            if loops:
+                inside = self._narrow(part, step, digit, inside, body)
+                continue
+            settled[part] = digit
+            rest = self._find_rest(part, scope) if number else None
+            checks += [] if rest is None else [operate("lt", digit, rest)]
+        return body + guard(checks, self._write(node.body, inside.settle(settled)))
+
+    def _narrow(
+        self, dim: Dim, step: int, digit: k.Expression, scope: Scope, body: list[k.Statement]
+    ) -> Scope:
+        """What is known where the loops inside have one of so many steps of a dimension."""
+        start = multiply(digit, step)
+        single = dim.count_steps(step) <= 1
+        if single or not isinstance(dim.size, int) or not isinstance(start, k.Operate):
+            return scope.narrow(dim, start=start)
+        is_block, is_whole = dim is self._nest.block, dim.size % step == 0
+        start = self._frame.name(body, "first" if is_block else f"first_{dim.name}", start)
+        if is_block:
+            stop: k.Expression = index(step)
+            if not is_whole:
+                rest = operate("sub", index(dim.size), start)
+                stop = self._frame.name(body, "count", operate("min", stop, rest))
+            return scope.narrow(dim, start=start, stop=stop)
+        end: k.Expression = add(start, index(step))
+        end = end if is_whole else operate("min", end, index(dim.size))
+        return scope.narrow(dim, start=start, stop=self._frame.name(body, f"end_{dim.name}", end))
+
+    # Pieces of longer dimensions ---------------------------------------------------------------
+
+    def _find_rest(self, dim: Dim, scope: Scope) -> k.Expression | None:
+        """How much of a longer dimension is left where a piece of it starts; None where all pieces
+        are whole."""
+        if dim.piece is None or not isinstance(dim.size, int) or dim.piece[1] % dim.size == 0:
+            return None
+        number, whole = dim.piece
+        return operate("sub", index(whole), multiply(scope.known[number], dim.size))
+
+    def _find_end(self, dim: Dim, scope: Scope, body: list[k.Statement]) -> k.Expression:
+        """The end of a dimension: that of the last piece of a longer one may come sooner."""
+        first = dim.parts[0][0] if dim.parts else dim
+        rest = self._find_rest(first, scope)
+        if rest is None:
+            return dim.count
+        length = operate("min", first.count, rest)
+        if first is dim:
+            return self._frame.name(body, "end", length)
+        inner = math.prod(p.size for p, _ in dim.parts[1:] if isinstance(p.size, int))
+        return self._frame.name(body, "points", multiply(length, inner))
+
+    # Rows --------------------------------------------------------------------------------------
+
+    def _is_row(self, node: Loop) -> bool:
+        """Whether positions go on evenly from where a loop starts: then that gets a name."""
+        within: Sequence[Node] = node.body
+        while len(within) == 1:
+            one = next(iter(within))
+            match one:
+                case Point():
+                    return not node.dim.parts
+                case Loop() if one.dim is not node.dim or not one.extent:
+                    return False
+                case Loop() | Reduce(serial=False) | Pack():
+                    within = one.body
+                case _:
+                    return False
+        return False
+
+    def _name_bases(self, node: Loop, scope: Scope, body: list[k.Statement]) -> Scope:
+        """What each view's position in a row starts from, named where it takes arithmetic. Reads at
+        computed positions that have been made by then need none."""
+        dim = node.dim
+        number, *more = list_phases(node)
+        if more or number in self._values.serial:
+            return scope
+        around = scope.settle({dim: scope.start(dim)}) if dim is self._nest.block else scope
+        at = self._values.position(number, around, partly=True)
+        emitter, elements = self._values.emitter(number, scope), self._nest.phases[number].elements
+        names: dict[k.Expression, k.Local] = {}
+        bases: dict[View, k.Expression] = {}
+        unneeded = emitter.list_settled(scope.depth)
+        for view in elements.views():
+            if view.local or view in unneeded:
+                continue
+            base = at(view)
+            if isinstance(base, k.Operate):
+                if base not in names:
+                    names[base] = self._frame.name(body, "row_start", base)
+                base = names[base]
+            bases[view] = base
+        based = frozenset(d for d in scope.known if d is not dim)
+        return scope.note(number, based=based, bases=bases)
+
+    def _fetch_ahead(
+        self, node: Loop, scope: Scope, body: list[k.Statement]
+    ) -> dict[str, k.Expression]:
+        """Where the next row along a loop around starts, for each tensor that is fetched."""
+        dim = node.ahead
+        if dim is None or dim not in scope.known or not isinstance(dim.size, int):
+            return {}
+        (number,) = list_phases(node)
+        following = operate("min", add(scope.known[dim], index(1)), index(dim.size - 1))
+        next_row = scope.settle({dim: self._frame.name(body, f"next_{dim.name}", following)})
+        at = self._values.position(number, next_row.note(number, bases={}), partly=True)
+        rows: dict[k.Expression, k.Local] = {}
+        found: dict[str, k.Expression] = {}
+        for view in self._nest.phases[number].elements.buffers():
+            steps = dict(self._values.terms[number][view])
+            if view.dtype.bytes != 2 or steps.get(node.dim) != 1 or not steps.get(dim):
+                continue
+            start = at(view)
+            if start not in rows:
+                rows[start] = self._frame.name(body, "next_row", start)
+            found[view.tensor] = rows[start]
+        return found

@@ -1,0 +1,107 @@
+"""Chooses the nest of a kernel, and how a group's points are shared out among work items and
+kernels: by sizes and a profile alone, so that results have the same bits whatever runs in parallel.
+
+What suits each kind of device, `cpu` and `gpu` say. Nothing else asks which one it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from dmlc import ir
+from dmlc.kernel import nodes as k
+from dmlc.kernel.phases import Phase
+from dmlc.kernel.schedule import Limits, Profile, cpu, gpu
+from dmlc.kernel.schedule.nest import Nest
+from dmlc.kernel.space import Space, cut
+from dmlc.kernel.streaming import CACHE_LINE, Streaming
+
+_PIECES = 4
+"""Groups of a reduction in pieces, by those that keep a device busy."""
+
+
+def _is_gpu(p: Profile) -> bool:
+    return p.lanes == 1
+
+
+def choose(
+    function: ir.Function,
+    phases: Sequence[Phase],
+    p: Profile,
+    limits: Limits,
+    streaming: Streaming,
+    *,
+    serial: bool,
+    count: k.Scalar | None,
+) -> Nest:
+    """The nest of some phases: element-wise work, whose number of elements is an argument where
+    `count` stands for it, or reductions, which work items make by themselves (`serial`) or
+    together."""
+    if _is_gpu(p):
+        return gpu.choose(phases, p, limits, serial=serial, count=count)
+    return cpu.choose(function, phases, p, streaming, serial=serial, count=count)
+
+
+def arrange(
+    function: ir.Function, collect: Callable[[bool], tuple[Phase, ...]], p: Profile
+) -> tuple[tuple[Phase, ...], bool]:
+    """The phases that are collected in the order of memory, or as they are written where that is
+    asked for; and whether work items reduce outputs of their own, one after the other. That suits a
+    reduction, and what derives from it output by output, that depend on positions, as long as there
+    are outputs enough to share out; elsewhere work items share what they reduce."""
+    phases = collect(False)
+    first, *derived = phases
+    is_plain = not any(phase.has_positions for phase in phases) or first.elements.results
+    if is_plain or not all(phase.is_parallel for phase in derived):
+        return phases, suits_serial(function, phases, p)
+    if _is_gpu(p):
+        return (collect(True), True) if gpu.suits_serial(first, p) else (phases, False)
+    return cpu.arrange(function, phases, collect(True), p)
+
+
+def suits_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> bool:
+    """Whether work items reduce outputs of their own though nothing depends on positions."""
+    return not _is_gpu(p) and cpu.reduces_small_windows(function, phases, p)
+
+
+def _count_groups(phases: Sequence[Phase], p: Profile) -> int:
+    return (gpu.count_groups if _is_gpu(p) else cpu.count_items)(phases, p)
+
+
+def keeps_busy(phases: Sequence[Phase], p: Profile) -> bool:
+    """Whether one kernel has enough groups to share out, or so little work for each that more
+    would not pay."""
+    outputs = math.prod(phases[0].space.parallel_sizes)
+    most = max(p.space.inner_count for p in phases)
+    groups = _count_groups(phases, p)
+    # What a reduction stores as well takes its time, wherever it is stored.
+    little = p.piece if phases[0].elements.results else 2 * p.piece
+    return groups >= _count_enough(phases, p) or outputs * most <= little * groups
+
+
+def _count_enough(phases: Sequence[Phase], p: Profile) -> int:
+    """The groups that keep the device busy. On a GPU a reduction that stores as well takes more, as
+    element-wise kernels have: an estimate, not measured."""
+    stores = _is_gpu(p) and phases[0].elements.results
+    return _PIECES * p.groups if stores else p.groups
+
+
+def cut_up(phases: Sequence[Phase], p: Profile) -> Space | None:
+    """The space of the first phase with an inner axis cut into pieces, the outermost one that is
+    long enough; None where one kernel does."""
+    space = phases[0].space
+    groups = max(1, _count_groups(phases, p))
+    work = math.prod(space.parallel_sizes) * space.inner_count // groups
+    wanted = min(work // p.piece, -(-_PIECES * p.groups // groups))
+    long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
+    axis = long[0] if long else max(space.inner, key=lambda a: space.sizes[a])
+    size = space.sizes[axis]
+    pieces = min(wanted, size)
+    if groups >= _count_enough(phases, p) or pieces < 2:
+        return None
+    length = -(-size // pieces)
+    if phases[0].elements.results and axis == len(space.sizes) - 1:
+        # Pieces of what is stored start on cache lines.
+        length = -(-length // CACHE_LINE) * CACHE_LINE
+    return cut(space, axis, length)

@@ -1,0 +1,161 @@
+"""Kernels that a GPU does slowly by the way they are written, found without a compiler for one.
+
+A *serial* kernel does many steps, and few of them at once. A *dense* one goes through many
+positions for each element that it gives, most of which do not count, as positions alone say: that
+is known before it runs, and yet its loop is not bounded by it. Each warning says what the writer of
+the formula can change; what a schedule could have done better is no concern here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from dmlc import ir
+from dmlc.ir.index import IndexFacts, list_arrays
+from dmlc.kernel import nodes as k
+from dmlc.kernel.counts import Steps
+from dmlc.kernel.steps import count_steps
+from dmlc.scalars import Array
+from dmlc.source import Diagnostic, Note
+
+FEW_THREADS = 1024
+MANY_STEPS = 1 << 20
+MANY_POSITIONS = 64
+_NEEDLESS = 4
+"""A kernel is dense if it goes through this many times what counts."""
+
+_SAMPLES = 8
+_MOST_POINTS = 1 << 18
+
+
+def find_slow(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[Diagnostic, ...]:
+    """Warnings of kernels that a GPU does slowly; `function` is what they were made of."""
+    found = [warning for kernel in kernels for warning in _judge(function, kernel)]
+    return tuple(dict.fromkeys(found))
+
+
+def _judge(function: ir.Function, kernel: k.Kernel) -> Iterator[Diagnostic]:
+    stages = [s for s in map(function.stage, kernel.stages) if s and s.reduction is not None]
+    thin = [
+        s for s in stages if count_reduced(s) > MANY_POSITIONS and find_density(function, s) < 1
+    ]
+    launch = kernel.launch
+    if isinstance(launch.count, str):
+        return
+    threads = -(-launch.count // launch.per_group) * launch.group_size
+    if not thin and threads >= FEW_THREADS:
+        return
+    steps = count_steps(kernel, function.tables)
+    if steps is None or not steps.total or not steps.longest:
+        return
+    if threads < FEW_THREADS and steps.total > MANY_STEPS:
+        stage = max(stages, key=count_points, default=function.stage(kernel.stages[0]))
+        yield _warn_of_serial(stage, steps, threads)
+    for stage in thin:
+        outputs = max(1, count_points(stage) // count_reduced(stage))
+        each = steps.total / outputs
+        needed = find_density(function, stage) * count_reduced(stage)
+        loads = max(1, len(stage.body.loads()))
+        if each > MANY_POSITIONS and each > _NEEDLESS * max(1, needed) * loads:
+            yield _warn_of_dense(stage, needed)
+
+
+def _warn_of_serial(stage: ir.Stage | None, steps: Steps, threads: int) -> Diagnostic:
+    name = "a kernel" if stage is None else f"'{stage.name}'"
+    return Diagnostic(
+        f"{name} takes {steps.total or 0:,.0f} steps, and a GPU does at most {threads:,} of them "
+        "at once",
+        None if stage is None else stage.span,
+        (
+            Note(
+                "reduce it in two steps, first along some of the axes and then over what that "
+                "gives, so that more threads share the work"
+            ),
+        ),
+        warning=True,
+    )
+
+
+def _warn_of_dense(stage: ir.Stage, needed: float) -> Diagnostic:
+    return Diagnostic(
+        f"'{stage.name}' goes through {count_reduced(stage):,} positions for each element that it "
+        f"gives, of which about {math.ceil(needed):,} count",
+        stage.span,
+        (
+            Note(
+                "write what counts as a window with a few positions of its own: "
+                "sum[k : 5] (x[i + k - 2] else 0)"
+            ),
+        ),
+        warning=True,
+    )
+
+
+def count_points(stage: ir.Stage) -> int:
+    """The points of a stage: of its domain, times those that each of them reduces."""
+    return math.prod(e for e in stage.domain if isinstance(e, int)) * count_reduced(stage)
+
+
+def count_reduced(stage: ir.Stage) -> int:
+    """The points that each element of a stage reduces."""
+    axes = () if stage.reduction is None else stage.reduction.axes
+    return math.prod(extent for _, extent in axes if isinstance(extent, int))
+
+
+def find_density(function: ir.Function, stage: ir.Stage) -> float:
+    """The part of a stage's points that take part in its reduction, at some points of its domain:
+    those at which positions alone neither break its guard nor make a factor of it 0. 1 where
+    nothing but elements decides."""
+    facts = IndexFacts(stage, list_arrays(function.tables))
+    guards = [c for c in facts.conditions if facts.known[c]]
+    deciding = [*guards, *_list_factors(stage, facts)]
+    indices = facts.depends_on(deciding)
+    if not indices:
+        return 1.0
+    folded = sum(index.reduced for index in indices)
+    most = int((_MOST_POINTS / _SAMPLES ** (len(indices) - folded)) ** (1 / max(1, folded)))
+    places: dict[ir.Index, Array] = {}
+    for index in indices:
+        extent = stage.extent(index)
+        if not isinstance(extent, int) or extent == 0 or most < 1:
+            return 1.0
+        count = min(extent, most if index.reduced else _SAMPLES)
+        # Each stands for its part of the axis, so that the ends count for no more.
+        places[index] = (2 * np.arange(count, dtype=np.int64) + 1) * extent // (2 * count)
+    found = IndexFacts(stage, list_arrays(function.tables), places).evaluate(
+        deciding, tuple(places)
+    )
+    if found is None:
+        return 1.0
+    counts = np.ones([len(p) for p in places.values()], np.bool_)
+    for values in found:
+        counts = counts & (values != 0)
+    return float(counts.mean())
+
+
+def _list_factors(stage: ir.Stage, facts: IndexFacts) -> list[int]:
+    """Values of which positions alone say whether they are 0, and which make a point of a sum 0
+    where they are: conditions of choices with a 0, and factors."""
+    if stage.reduction is None or stage.reduction.combiner != "sum":
+        return []
+    found: list[int] = []
+    pending = [stage.body.result]
+    while pending:
+        value = pending.pop()
+        match stage.body.instructions[value]:
+            case _ if facts.known[value]:
+                found.append(value)
+            case ir.Apply(operation=operation, operands=operands) if operation.name == "mul":
+                pending += operands
+            case ir.Select(condition=condition, then=then, otherwise=otherwise):
+                left_out = stage.body.instructions[otherwise]
+                is_zero = isinstance(left_out, ir.Constant) and not left_out.value
+                if is_zero and facts.known[condition]:
+                    found.append(condition)
+                    pending.append(then)
+            case _:
+                pass
+    return found

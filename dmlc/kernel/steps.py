@@ -1,0 +1,409 @@
+"""What the work items of a kernel do, counted without running it: turns of loops, loads, stores.
+
+Some groups, spread over the launch, stand for all; the last stands for itself. Positions are
+computed for every lane of these groups. Of a loop with many turns the middle one is looked at,
+and counts for all. What depends on elements of tensors is not known here: such a condition
+is taken to hold, and a loop with such an end makes the count unknown. Tables of the function are
+known.
+
+A *step* is a load, or a turn of a loop that loads nothing. What the cache of all groups moves is
+counted in *sectors* of 32 bytes: a group asks for a sector once in a turn of a loop, and not again
+in the next turn, since its own cache holds it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from dmlc import ir
+from dmlc.ir.index import list_arrays
+from dmlc.kernel import nodes as k
+from dmlc.kernel.counts import RARE, Access, Body, Loop, Rarity, Steps, merge_bodies
+from dmlc.kernel.rewrite import list_expressions, list_operands
+from dmlc.scalars import Array, DataType
+
+SECTOR = 32
+"""Bytes that a cache moves at least."""
+WAVE = 32
+"""Lanes that run together."""
+
+_GROUPS = 5
+_MOST_LANES = 4096
+_MOST_TURNS = 40
+_Value: TypeAlias = Array | None
+"""A value of each lane, or of all; None where it is not known."""
+
+
+def count_steps(kernel: k.Kernel, tables: Sequence[ir.Table] = ()) -> Steps | None:
+    """The steps of a launch; None where its size is known at run time only."""
+    launch = kernel.launch
+    if isinstance(launch.count, str):
+        return None
+    working = groups = -(-launch.count // launch.per_group)
+    if launch.row is not None and groups > launch.row:
+        groups = -(-groups // launch.row) * launch.row
+    if groups == 0:
+        return Steps(0, 0, launch.group_size, Body(), 0, 0, 0)
+    return _Sample(kernel, groups, working, list_arrays(tables)).run()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Turns:
+    """The turns of a loop."""
+
+    turns: Array
+    """Of each lane."""
+    first: _Value
+    """Its variable in the first turn."""
+    step: int
+    """What is added to it; 0 where it is halved."""
+    fixed: int | None
+
+    def find_place(self, turn: Array) -> _Value:
+        """The loop's variable in a turn."""
+        if self.first is None:
+            return None
+        return self.first + self.step * turn if self.step else self.first >> turn
+
+
+class _Sample:
+    """The lanes of some groups, and what is known of the names in sight."""
+
+    def __init__(
+        self, kernel: k.Kernel, groups: int, working: int, tables: Mapping[str, Array]
+    ) -> None:
+        self._groups, self._working, self._size = groups, working, kernel.launch.group_size
+        count = max(1, min(_GROUPS, working, _MOST_LANES // self._size))
+        chosen = _sort_distinct(np.linspace(0, working - 1, count).astype(np.int64))
+        self._position = {
+            k.Geometry.GROUP: np.repeat(chosen, self._size),
+            k.Geometry.LANE: np.tile(np.arange(self._size, dtype=np.int64), len(chosen)),
+        }
+        self._lanes = len(chosen) * self._size
+        # The last group is often another case than all the rest, and seldom counts for much.
+        shares = np.full(len(chosen), (1 - 1 / working) / max(1, len(chosen) - 1))
+        shares[-1] = 1 - shares[:-1].sum()
+        self._shares = np.repeat(shares / self._size, self._size)
+        """The part of all lanes that each stands for."""
+        self._width = math.gcd(self._size, WAVE)
+        self._buffers = {b.name: b.dtype.bytes for b in kernel.buffers}
+        self._shared = {a.name for a in kernel.arrays if a.shared}
+        self._tables = tables
+        self._values: dict[str, _Value] = {
+            s.name: np.array([n]) if isinstance(n, int) else None for s, n in kernel.scalars
+        }
+        self._kernel = kernel
+        self._is_known = True
+        self._touched: dict[str, list[Array]] = {}
+        """By buffer, the sectors that the lanes have come by in this turn of the loop at hand, each
+        with the number of its group."""
+        self._is_second = False
+        """Whether this is the second turn of a loop that is looked at, for its sectors alone."""
+        self._sectors = 0.0
+        """Those of a group, on average."""
+        self._budget = _MOST_TURNS
+        """The turns that are looked at one by one, of a loop and of those in it."""
+        self._inside = np.ones(self._lanes, np.bool_)
+        """The lanes that are in the body around, whatever conditions there are in it."""
+
+    def run(self) -> Steps:
+        who = np.ones(self._lanes, np.bool_)
+        with np.errstate(all="ignore"):
+            body, steps = self._count(self._kernel.body, who, np.ones(self._lanes))
+        self._sectors += sum(map(self._weigh_sectors, self._take_touched().values()))
+        longest, total = float(steps.max()), self._average(steps) * self._working * self._size
+        return Steps(
+            self._groups,
+            self._working,
+            self._size,
+            body,
+            longest if self._is_known else None,
+            total if self._is_known else None,
+            self._sectors * SECTOR * self._working,
+        )
+
+    def _average(self, values: Array) -> float:
+        """Over all lanes of the launch."""
+        return float((values * self._shares).sum())
+
+    def _weigh_sectors(self, sectors: Array) -> float:
+        """How many of some sectors there are in a group, on average."""
+        return float(self._shares[:: self._size][sectors >> 40].sum() * self._size)
+
+    def _take_touched(self) -> dict[str, Array]:
+        """The sectors of this turn, each once, which are then forgotten."""
+        found = {name: _sort_distinct(np.concatenate(s)) for name, s in self._touched.items()}
+        self._touched = {}
+        return found
+
+    # Statements ---------------------------------------------------------------------------
+
+    def _count(
+        self, statements: Sequence[k.Statement], who: Array, times: Array
+    ) -> tuple[Body, Array]:
+        """Statements that the lanes of `who` come to, each so many times; and the steps of each
+        lane at one time."""
+        found = _Found()
+        steps = np.zeros(self._lanes)
+        for statement in statements:
+            for expression in list_expressions(statement):
+                steps += self._look(expression, who, times, found)
+            match statement:
+                case k.Let(local=local, value=value) | k.Variable(local=local, value=value):
+                    self._values[local.name] = self._evaluate(value)
+                case k.Assign(local=local, value=value):
+                    self._values[local.name] = self._merge(who, value, local)
+                case k.StoreLocal(array=array):
+                    found.shared += array in self._shared
+                case k.Barrier():
+                    found.barriers += 1
+                case k.Store(buffer=buffer, index=index, value=value):
+                    size = self._buffers[buffer] * value.type.lanes
+                    found.accesses.append(self._access(buffer, index, size, True, who, times))
+                case k.StoreWord(buffer=buffer, index=index):
+                    found.accesses.append(self._access(buffer, index, 4, True, who, times, 4))
+                case k.If(condition=condition, then=then):
+                    holds = self._evaluate(condition)
+                    inside = who if holds is None else who & holds.astype(np.bool_)
+                    body, inner = self._count(then, inside, times)
+                    found.add(body, self._average_waves(inside, inside))
+                    steps += np.where(inside, inner, 0)
+                case k.For() | k.TreeLoop() if not self._is_second:
+                    loop, inner = self._count_loop(statement, who, times)
+                    found.loops.append(loop)
+                    steps += inner
+                case _:
+                    pass
+        return found.body(), steps
+
+    def _count_loop(self, loop: k.For | k.TreeLoop, who: Array, times: Array) -> tuple[Loop, Array]:
+        """A loop, and the steps of each lane that goes through it once."""
+        run = self._read_turns(loop)
+        outside, around, budget = self._inside, self._touched, self._budget
+        most = int(run.turns[who].max()) if who.any() else 0
+        if most <= budget:
+            self._budget //= max(1, most)
+            body, steps = self._count_turns(loop, run, range(max(1, most)), who, times)
+        else:
+            body, steps = self._count_middle(loop, run, who, times)
+        self._inside, self._touched, self._budget = outside, around, budget
+        average = self._average_waves(run.turns, who)
+        unrolled = isinstance(loop, k.For) and loop.unroll
+        return Loop(average, run.fixed, unrolled, body), steps
+
+    def _read_turns(self, loop: k.For | k.TreeLoop) -> _Turns:
+        if isinstance(loop, k.TreeLoop):
+            fixed = max(loop.start, 0).bit_length()
+            return _Turns(np.full(self._lanes, fixed), np.array([loop.start]), 0, fixed)
+        start, stop = self._evaluate(loop.start), self._evaluate(loop.stop)
+        if start is None or stop is None:
+            self._is_known = False
+            return _Turns(np.ones(self._lanes, np.int64), start, loop.step, None)
+        turns = np.broadcast_to(-(-np.maximum(stop - start, 0) // loop.step), self._lanes)
+        is_written = isinstance(loop.start, k.Literal) and isinstance(loop.stop, k.Literal)
+        fixed = int(turns[0]) if is_written else None
+        if loop.backwards:
+            return _Turns(turns, stop - 1, -1, fixed)
+        return _Turns(turns, start, loop.step, fixed)
+
+    def _count_turns(
+        self, loop: k.For | k.TreeLoop, run: _Turns, turns: range, who: Array, times: Array
+    ) -> tuple[Body, Array]:
+        """The body of a loop all of whose turns are looked at."""
+        steps = np.zeros(self._lanes)
+        bodies: list[tuple[Body, float]] = []
+        often = self._average(times)
+        before: Mapping[str, Array] = {}
+        for turn in turns:
+            self._inside, self._touched = who & (run.turns > turn), {}
+            self._values[loop.variable.name] = run.find_place(np.array([turn]))
+            body, own = self._count(loop.body, self._inside, times)
+            bodies.append((body, self._average(self._inside)))
+            steps += np.where(self._inside, np.maximum(own, 1), 0)
+            touched = self._take_touched()
+            self._sectors += often * self._count_fresh(touched, before)
+            before = touched
+        return merge_bodies(bodies), steps
+
+    def _count_middle(
+        self, loop: k.For | k.TreeLoop, run: _Turns, who: Array, times: Array
+    ) -> tuple[Body, Array]:
+        """The body of a loop one of whose turns stands for all."""
+        middle = np.maximum(run.turns - 1, 0) // 2
+        self._inside, self._touched = who & (run.turns > 0), {}
+        self._values[loop.variable.name] = run.find_place(middle)
+        body, own = self._count(loop.body, self._inside, times * run.turns)
+        first, often = self._take_touched(), self._average(times)
+        self._sectors += often * self._count_fresh(first, {})
+        further = who & (run.turns > 1)
+        if first and further.any():
+            self._is_second = True
+            self._values[loop.variable.name] = run.find_place(middle + 1)
+            self._count(loop.body, further, times)
+            self._is_second = False
+            fresh = self._count_fresh(self._take_touched(), first)
+            self._sectors += often * fresh * float((run.turns - 1)[further].mean())
+        return body, run.turns * np.maximum(own, 1)
+
+    def _count_fresh(self, touched: Mapping[str, Array], before: Mapping[str, Array]) -> float:
+        """The sectors of a group in one turn that it had not in the turn before."""
+        nothing = np.zeros(0, np.int64)
+        return sum(
+            self._weigh_sectors(_take_out(sectors, before.get(name, nothing)))
+            for name, sectors in touched.items()
+        )
+
+    def _average_waves(self, turns: Array, who: Array) -> float:
+        """The most turns of a lane of `who`, over the waves that are in the body around."""
+        waves = np.where(who, turns, 0).reshape(-1, self._width).max(axis=1)
+        shares = np.where(self._inside, self._shares, 0).reshape(-1, self._width).sum(axis=1)
+        return float((waves * shares).sum() / shares.sum()) if shares.any() else 0.0
+
+    def _merge(self, who: Array, value: k.Expression, local: k.Local) -> _Value:
+        after, before = self._evaluate(value), self._values.get(local.name)
+        if after is None or before is None:
+            return None
+        return after if who.all() else np.where(who, after, before)
+
+    # Expressions --------------------------------------------------------------------------
+
+    def _look(self, node: k.Expression, who: Array, times: Array, found: _Found) -> Array:
+        """Notes what an expression reads, and gives the loads of each lane."""
+        steps = np.zeros(self._lanes)
+        if isinstance(node, k.Select):
+            steps += self._look(node.condition, who, times, found)
+            holds = self._evaluate(node.condition)
+            chosen = None if holds is None else holds.astype(np.bool_)
+            for part, when in ((node.then, chosen), (node.otherwise, chosen)):
+                inside = who
+                if when is not None:
+                    inside = who & (when if part is node.then else ~when)
+                steps += self._look(part, inside, times, found)
+            return steps
+        for operand in list_operands(node):
+            steps += self._look(operand, who, times, found)
+        if isinstance(node, k.Load):
+            size = self._buffers[node.buffer] * node.type.lanes
+            found.accesses.append(self._access(node.buffer, node.index, size, False, who, times))
+            steps += who
+        elif isinstance(node, k.LoadLocal):
+            found.shared += node.array in self._shared
+        return steps
+
+    def _access(
+        self,
+        buffer: str,
+        index: k.Expression,
+        size: int,
+        written: bool,
+        who: Array,
+        times: Array,
+        unit: int = 0,
+    ) -> Access:
+        place = self._evaluate(index)
+        if place is None:
+            # Anywhere: as if every lane had sectors of its own.
+            place = np.arange(self._lanes) * (SECTOR // self._buffers[buffer])
+        first = np.broadcast_to(place, self._lanes) * (unit or self._buffers[buffer]) // SECTOR
+        group = np.arange(self._lanes) // self._size << 40
+        for further in range(0, size, SECTOR):
+            sectors = (group + first + further // SECTOR)[who]
+            self._touched.setdefault(buffer, []).append(sectors)
+        return Access(buffer, size, written, self._average(np.where(who, times, 0)))
+
+    def _evaluate(self, node: k.Expression) -> _Value:
+        """A whole number or a condition of every lane."""
+        dtype = node.type.dtype
+        if node.type.lanes > 1 or not (dtype.is_integer or dtype in _COUNTED):
+            return None
+        match node:
+            case k.Literal(value=value):
+                return np.array([value], np.int64) if value <= _LARGEST else None
+            case k.Position(geometry=geometry):
+                return self._position[geometry]
+            case k.Local(name=name) | k.Scalar(name=name):
+                return self._values.get(name)
+            case k.Lead():
+                return np.array([0], np.int64)
+            case k.Load(buffer=buffer, index=index):
+                table, place = self._tables.get(buffer), self._evaluate(index)
+                if table is None or place is None:
+                    return None
+                return table.ravel()[np.clip(place, 0, table.size - 1)].astype(np.int64)
+            case k.Convert(operand=operand):
+                return self._evaluate(operand)
+            case k.Operate(operation=operation, operands=operands):
+                values = [self._evaluate(operand) for operand in operands]
+                known = [v for v in values if v is not None]
+                if len(known) < len(values):
+                    return None
+                if operands[0].type.dtype is DataType.BOOL:
+                    known = [v.astype(np.bool_) for v in known]
+                return np.asarray(operation.evaluate(*known))
+            case k.Select():
+                holds = self._evaluate(node.condition)
+                then, otherwise = self._evaluate(node.then), self._evaluate(node.otherwise)
+                if holds is None or then is None or otherwise is None:
+                    return None
+                return np.where(holds.astype(np.bool_), then, otherwise)
+            case _:
+                return None
+
+
+_COUNTED = (DataType.INDEX, DataType.BOOL)
+_LARGEST = np.iinfo(np.int64).max
+"""What positions are counted up to: a larger number is none."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Found:
+    """What statements hold, gathered in order."""
+
+    accesses: list[Access] = dataclasses.field(default_factory=list[Access])
+    barriers: int = 0
+    shared: int = 0
+    loops: list[Loop] = dataclasses.field(default_factory=list[Loop])
+    rarities: list[Rarity] = dataclasses.field(default_factory=list[Rarity])
+
+    def add(self, body: Body, often: float) -> None:
+        """What a condition holds, which that part of the waves come to."""
+        self.accesses += body.accesses
+        self.barriers += body.barriers
+        self.shared += body.shared
+        self.loops += body.loops
+        if often > RARE:
+            self.rarities += body.rarities
+            return
+        stores = sum(access.written for access in body.accesses)
+        self.rarities.append(Rarity(often, len(body.accesses) - stores, stores))
+
+    def body(self) -> Body:
+        return Body(
+            tuple(self.accesses),
+            self.barriers,
+            self.shared,
+            tuple(self.loops),
+            tuple(self.rarities),
+        )
+
+
+# NumPy's own functions for sets load its masked arrays first, which takes longer than all else.
+
+
+def _sort_distinct(numbers: Array) -> Array:
+    """Numbers in order, each once."""
+    ordered = np.sort(numbers)
+    return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+
+
+def _take_out(numbers: Array, others: Array) -> Array:
+    """Those that are not among others; both in order, each once."""
+    if not others.size:
+        return numbers
+    place = np.minimum(np.searchsorted(others, numbers), others.size - 1)
+    return numbers[others[place] != numbers]

@@ -1,0 +1,67 @@
+"""Where the Vulkan loader finds drivers: by manifests, small JSON files that name a library.
+
+What a library is asked or told, its own module knows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sysconfig
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+_CONFIGURATION = ("XDG_CONFIG_HOME", "~/.config", "XDG_CONFIG_DIRS", "/etc/xdg:/etc")
+_DATA = ("XDG_DATA_HOME", "~/.local/share", "XDG_DATA_DIRS", "/usr/local/share:/usr/share")
+
+
+def list_manifests(environment: Mapping[str, str]) -> Iterator[Path]:
+    """The manifests that the loader looks at."""
+    named = environment.get("VK_DRIVER_FILES") or environment.get("VK_ICD_FILENAMES")
+    if named is None:
+        places = [folder / "vulkan" / "icd.d" for folder in _list_folders(environment)]
+        places += _split(environment.get("VK_ADD_DRIVER_FILES", ""))
+    else:
+        places = _split(named)
+    for place in places:
+        if place.is_dir():
+            yield from sorted(place.glob("*.json"))
+        else:
+            yield place
+
+
+def _list_folders(environment: Mapping[str, str]) -> Iterator[Path]:
+    for own, own_default, shared, shared_default in (_CONFIGURATION, _DATA):
+        yield Path(environment.get(own) or own_default).expanduser()
+        yield from _split(environment.get(shared) or shared_default)
+        if shared == "XDG_CONFIG_DIRS" and environment.get(shared):
+            yield Path("/etc")
+
+
+def _split(paths: str) -> list[Path]:
+    return [Path(path) for path in paths.split(os.pathsep) if path]
+
+
+def find_library(manifest: Path, part: str, environment: Mapping[str, str]) -> Path | None:
+    """The library that a manifest names, if `part` is in its name; None for other drivers, or a
+    manifest that cannot be read: the loader will complain of that."""
+    try:
+        content: Any = json.loads(manifest.read_text(encoding="utf-8"))
+        named = content["ICD"]["library_path"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if not isinstance(named, str) or part not in Path(named).name:
+        return None
+    if "/" in named:
+        return manifest.parent / named
+    folders = [*_split(environment.get("LD_LIBRARY_PATH", "")), *_list_library_folders()]
+    return next((f / named for f in folders if (f / named).exists()), None)
+
+
+def _list_library_folders() -> list[Path]:
+    """Where the system's dynamic loader looks, most likely first."""
+    architecture = cast("str | None", sysconfig.get_config_var("MULTIARCH"))
+    names = [f"lib/{architecture}"] if architecture else []
+    names += ["lib64", "lib"]
+    return [Path(f"/{above}{name}") for above in ("usr/", "", "usr/local/") for name in names]

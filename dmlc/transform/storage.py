@@ -1,0 +1,224 @@
+"""Chooses the types that stages are stored in, where that is not the type they compute.
+
+FLOAT16 and BFLOAT16 values are kept in registers, rounded as their memory would.
+
+A stage in a 16-bit type is read as it is stored: rounded. `carry_rounding` writes that rounding as
+an operation of its own, so that the stage may be computed where it is read, with the same bits.
+`store_rounded` goes the other way, for the stages that get memory nevertheless: what fits 16 bits
+is stored in 16 bits. `read_results` has kernels read what is stored already. And `widen_booleans`
+is for languages whose buffers cannot hold them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from dmlc.ir import (
+    Apply,
+    Body,
+    Cast,
+    Constant,
+    Function,
+    Instruction,
+    Load,
+    Reduction,
+    Select,
+    Stage,
+    reads_own_place,
+)
+from dmlc.ir.builder import Builder
+from dmlc.ir.naming import take_name
+from dmlc.scalars import ROUNDINGS, DataType
+from dmlc.transform.simplify import redirect_loads
+
+_KEPT = ("neg", "abs", "min", "max")
+"""Operations that give one of their operands, or its negative."""
+
+_WIDENED = {"any": "max", "all": "min"}
+"""On 0 and 1 as unsigned numbers; also where no point takes part, since 0 is the least of these
+and all but 0 are true."""
+
+
+def carry_rounding(function: Function) -> Function:
+    """The function with every 16-bit stage that another reads parted in two: a FLOAT32 stage whose
+    values are rounded to the type, which the others read, and what is stored.
+
+    Results equal those before bit for bit. The function itself where there is none.
+    """
+    read = function.readers()
+    if not any(s.dtype.is_storage_only and s.name in read for s in function.stages):
+        return function
+    names = dict.fromkeys(function.tensors())
+    results = {r.name for r in function.results}
+    exact = _Exact(function)
+    replaced: dict[str, str] = {}
+    stages: list[Stage] = []
+    for stage in function.stages:
+        made = [redirect_loads(stage, replaced)]
+        if stage.dtype.is_storage_only and stage.name in read:
+            made = _part(made[0], stage.name in results, names, exact)
+            if stage.name in results:
+                replaced[stage.name] = made[-2].name
+        for each in made:
+            exact.add(each)
+        stages += made
+    return function.with_stages(stages)
+
+
+def _part(stage: Stage, leaves: bool, names: dict[str, None], exact: _Exact) -> list[Stage]:
+    """The stages that a 16-bit stage becomes. The last but one is read by others where the stage
+    leaves the function, and else the last."""
+    dtype, compute = stage.dtype, stage.dtype.compute
+    made: list[Stage] = []
+    body = stage.body
+    if stage.reduction is not None:
+        name = take_name(f"{stage.name}_exact", names)
+        source = dataclasses.replace(stage, name=name, dtype=compute)
+        made.append(source)
+        body = _copy(source)
+    rounded = take_name(f"{stage.name}_rounded", names) if leaves else stage.name
+    if not exact.holds(body, dtype):
+        value = Apply(ROUNDINGS[dtype], (body.result,), compute)
+        body = Body.make((*body.instructions, value), len(body.instructions))
+    made.append(Stage(rounded, compute, stage.domain, body, None, stage.span))
+    if leaves:
+        made.append(dataclasses.replace(stage, body=_copy(made[-1]), reduction=None))
+    return made
+
+
+def _copy(stage: Stage) -> Body:
+    builder = Builder()
+    return builder.make(builder.read(stage))
+
+
+def read_results(function: Function, homes: Mapping[str, tuple[int, int]]) -> Function:
+    """The function with 16-bit results read in place of the FLOAT32 stages that they hold every
+    value of, by kernels other than the one that computes both. `homes` says which that is, first,
+    of every stage."""
+    results = {r.name for r in function.results}
+    exact = _Exact(function)
+    held: dict[str, str] = {}
+    stages: list[Stage] = []
+    for stage in function.stages:
+        kernel = homes[stage.name][0]
+        read = (load.tensor for load in stage.body.loads())
+        elsewhere = {n: held[n] for n in read if n in held and homes[n][0] != kernel}
+        stages.append(redirect_loads(stage, elsewhere))
+        exact.add(stage)
+        value = stage.body.instructions[stage.body.result]
+        if stage.name not in results or stage.dtype not in ROUNDINGS:
+            continue
+        if isinstance(value, Load) and value.tensor in homes and reads_own_place(stage, value):
+            same = homes[value.tensor][0] == kernel
+            if same and exact.holds(stage.body, stage.dtype):
+                held[value.tensor] = stage.name
+    return function.with_stages(stages)
+
+
+class _Exact:
+    """Knows which tensors hold nothing but values of a 16-bit type."""
+
+    def __init__(self, function: Function) -> None:
+        self._held: dict[str, list[DataType]] = {p.name: [p.dtype] for p in function.parameters}
+
+    def add(self, stage: Stage) -> None:
+        """A stage that later ones may read."""
+        computed = stage.dtype is DataType.FLOAT32 and stage.reduction is None
+        held = [dtype for dtype in ROUNDINGS if computed and self.holds(stage.body, dtype)]
+        self._held[stage.name] = [stage.dtype, *held]
+
+    def holds(self, body: Body, dtype: DataType) -> bool:
+        """Whether every value of a body is one of the type."""
+        if body.dtype is not dtype.compute:
+            return False
+        pending, seen = [body.result], set[int]()
+        while pending:
+            number = pending.pop()
+            made_of = self._list_sources(body.instructions[number], dtype)
+            if made_of is None:
+                return False
+            seen.add(number)
+            pending += [each for each in made_of if each not in seen]
+        return True
+
+    def _list_sources(self, instruction: Instruction, dtype: DataType) -> tuple[int, ...] | None:
+        """The values that must be of the type for this one to be; None where that is not enough."""
+        match instruction:
+            case Apply(operation=operation) if operation is ROUNDINGS[dtype]:
+                return ()
+            case Apply(operation=operation, operands=operands) if operation.name in _KEPT:
+                return operands
+            case Select(then=then, otherwise=otherwise):
+                return then, otherwise
+            case Load(tensor=tensor):
+                return () if dtype in self._held.get(tensor, ()) else None
+            case Constant(dtype=DataType.FLOAT32):
+                value = instruction.value
+                with np.errstate(over="ignore"):
+                    exact = float(dtype.dtype.type(value)) == value or math.isnan(value)
+                return () if exact else None
+            case _:
+                return None
+
+
+def store_rounded(function: Function, kept: Collection[str]) -> Function:
+    """The function with those FLOAT32 stages in a 16-bit type whose values all are of that type,
+    but for results and the stages `kept` as they are. A rounding right before storing goes."""
+    held = {*(r.name for r in function.results), *kept}
+    exact = _Exact(function)
+    stages: list[Stage] = []
+    for stage in function.stages:
+        exact.add(stage)
+        plain = stage.dtype is DataType.FLOAT32 and stage.reduction is None
+        stages.append(_narrow(stage, exact) if plain and stage.name not in held else stage)
+    return function.with_stages(stages)
+
+
+def _narrow(stage: Stage, exact: _Exact) -> Stage:
+    for dtype, rounding in ROUNDINGS.items():
+        if not exact.holds(stage.body, dtype):
+            continue
+        body = stage.body
+        root = body.instructions[body.result]
+        if isinstance(root, Apply) and root.operation is rounding:
+            body = Body.make(body.instructions, root.operands[0])
+        return dataclasses.replace(stage, dtype=dtype, body=body)
+    return stage
+
+
+def widen_booleans(function: Function) -> Function:
+    """The function with every BOOL stage that does not leave it as one of UINT32. Fusion goes
+    first: what it computes where it is read needs no memory.
+
+    Exact: whoever reads the numbers compares them with 0.
+    """
+    results = {r.name for r in function.results}
+    widened = {s.name for s in function.stages if s.dtype is DataType.BOOL} - results
+    if not widened:
+        return function
+    stages = tuple(_widen(stage, widened) for stage in function.stages)
+    return dataclasses.replace(function, stages=stages)
+
+
+def _widen(stage: Stage, widened: set[str]) -> Stage:
+    builder = Builder()
+
+    def compare(number: int, moved: Instruction) -> int | None:
+        if not isinstance(moved, Load) or moved.tensor not in widened:
+            return None
+        found = builder.add(dataclasses.replace(moved, dtype=DataType.UINT32))
+        return builder.apply("ne", found, builder.constant(0, DataType.UINT32))
+
+    made = builder.remake(stage, compare)
+    if stage.name not in widened:
+        return made
+    instructions = (*made.body.instructions, Cast(made.body.result, DataType.UINT32))
+    body = Body.make(instructions, len(instructions) - 1, made.body.guard)
+    reduction = stage.reduction
+    if reduction is not None:
+        reduction = Reduction(_WIDENED[reduction.combiner], reduction.axes)
+    return dataclasses.replace(stage, dtype=DataType.UINT32, body=body, reduction=reduction)

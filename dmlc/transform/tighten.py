@@ -1,0 +1,201 @@
+"""Makes the loops of reductions as short as their guards allow.
+
+A guard that depends on positions alone is known at compile time. For each reduction axis the
+conditions that involve it, and at most one axis of the domain, are evaluated over both: the axis
+is then walked over the places that pass alone. Where these lie evenly, as windows do, a place is
+`first(i) + step * k` with `first` in closed form, or else it comes from a table. A condition stays
+only where not every place that is walked passes. An axis with one place is no loop at all.
+
+What else depends on positions alone, weights for one, is `tabulate`'s, which runs here on every
+stage. The points that take part, their order and what each contributes stay as they were.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dmlc.ir import (
+    POSITIONAL_COMBINERS,
+    Constant,
+    Function,
+    Index,
+    Reduction,
+    Select,
+    Stage,
+    value_type,
+)
+from dmlc.ir.builder import Builder
+from dmlc.ir.index import IndexFacts
+from dmlc.ir.verify import find_stage_fault
+from dmlc.scalars import Array, DataType, combiner_identity
+from dmlc.transform.inline import clamp_reads, inline_stages
+from dmlc.transform.simplify import is_inlinable, list_live, replace_stages
+from dmlc.transform.tabulate import Settled, Tables, list_roots, read_known, settle, tabulate_stage
+from dmlc.transform.walk_axis import Plan, find_positions, give_places, plan_axis, write_place
+
+
+def tighten_bounds(function: Function, settled: Settled | None = None) -> Function:
+    """The function with short reductions, and with tables of what depends on positions alone.
+
+    Results are equal to those before, but for the rounding of sums whose terms were grouped
+    otherwise. Deterministic. `settled` is the function with what is known of it, for who knows.
+    """
+    settled = settle(function) if settled is None else settled
+    function, results = settled.function, {r.name for r in function.results}
+    tables = Tables(function, settled.known)
+    positions = find_positions(function)
+    read: dict[str, Stage] = {}
+    stages: list[Stage] = []
+    for stage in function.stages:
+        made = read_known(stage, tables) if stage.name in settled.known else None
+        if made is None:
+            short = _narrow_soundly(function, stages, stage, tables, stage.name in positions)
+            *before, made = (inline_stages(each, read) for each in short)
+            stages += before
+        tabulated = all(load.tensor in tables for load in made.body.loads())
+        if made.name not in results and tabulated and is_inlinable(made):
+            read[made.name] = made
+        stages.append(made)
+    whole = tables.attach(function.with_stages(list_live(stages, results)))
+    return replace_stages(whole, clamp_reads(whole, whole.stages))
+
+
+def _narrow_soundly(
+    function: Function, before: Sequence[Stage], stage: Stage, tables: Tables, is_position: bool
+) -> list[Stage]:
+    """A stage with short axes and tables, as far as its reads can still be proved inside: what
+    comes from a table is known by its smallest and its largest value alone. `before` has the stages
+    before it."""
+    plain: list[Stage] = []
+    for listed in (True, False):
+        plain = _narrow(stage, tables, listed, is_position)
+        made = [tabulate_stage(each, tables) for each in plain]
+        if not any(load.tensor in tables for each in made for load in each.body.loads()):
+            return made
+        known = tables.attach(dataclasses.replace(function, stages=(*before, *made)))
+        if all(find_stage_fault(known, each) is None for each in made):
+            return made
+    return plain
+
+
+def _narrow(stage: Stage, tables: Tables, listed: bool, is_position: bool) -> list[Stage]:
+    """A stage with each of its reduction axes as short as its guard allows; where `listed`, also
+    those whose places only a table can list. Other stages come before it where it gives positions:
+    they number the places that are walked, and it gives the place that this number is of. Where
+    others read at what it gives (`is_position`), that stays within bounds on its face."""
+    stage = _drop_certain(stage, tables.known)
+    short, plans = _guard_choice(stage, tables.known), list[Plan]()
+    if stage.reduction is None or short.body.guard is None:
+        return [stage]
+    for label, extent in stage.reduction.axes:
+        plan = plan_axis(short, label, extent, tables.known) if isinstance(extent, int) else None
+        if plan is not None and (listed or plan.is_whole):
+            short = _rewrite(short, plan, tables)
+            plans.append(plan)
+    if not plans:
+        return [stage]
+    if stage.reduction.combiner not in POSITIONAL_COMBINERS:
+        return [short]
+    return give_places(stage, short, plans, tables, is_bounded=is_position)
+
+
+# Conditions --------------------------------------------------------------------------------
+
+
+def _drop_certain(stage: Stage, known: Mapping[str, Array]) -> Stage:
+    """A stage without the conditions of its guard that hold at every point."""
+    if stage.body.guard is None:
+        return stage
+    facts = IndexFacts(stage, known)
+    passing = {condition: facts.find_passing([condition]) for condition in facts.conditions}
+    left = [c for c, holds in passing.items() if holds is None or not holds.all()]
+    if len(left) == len(passing):
+        return stage
+    builder = Builder()
+    numbers = builder.copy(stage.body)
+    guard = builder.join(numbers[c] for c in left)
+    return dataclasses.replace(stage, body=builder.make(numbers[stage.body.result], guard))
+
+
+def _guard_choice(stage: Stage, known: Mapping[str, Array]) -> Stage:
+    """A stage whose guard leaves out the points at which its body is the combiner's identity by a
+    choice that depends on positions alone: these change nothing."""
+    reduction, body = stage.reduction, stage.body
+    if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
+        return stage
+    facts = IndexFacts(stage, known)
+    identity = Constant(body.dtype, combiner_identity(reduction.combiner, body.dtype))
+    builder = Builder()
+    numbers = builder.copy(body)
+    conditions, result = [numbers[c] for c in facts.conditions], body.result
+    while isinstance(choice := body.instructions[result], Select) and facts.known[choice.condition]:
+        condition = numbers[choice.condition]
+        if body.instructions[choice.otherwise] == identity:
+            result = choice.then
+        elif body.instructions[choice.then] == identity:
+            result = choice.otherwise
+            condition = builder.apply("not", condition)
+        else:
+            break
+        conditions.append(condition)
+    if result == body.result:
+        return stage
+    made = builder.make(numbers[result], builder.join(conditions))
+    return dataclasses.replace(stage, body=made)
+
+
+# Axes --------------------------------------------------------------------------------------
+
+
+def _rewrite(stage: Stage, plan: Plan, tables: Tables) -> Stage:
+    """The stage with an axis walked as planned."""
+    reduction = stage.reduction
+    if reduction is None:
+        return stage
+    body, builder = stage.body, Builder()
+    facts, own = plan.facts, Index(plan.label, reduced=True)
+    number = builder.constant(0) if plan.count == 1 else builder.add(own)
+    place, conditions = write_place(plan, tables, builder, number)
+    listed = _list_values(plan, tables, builder, number)
+    moved = {n: place for n, instruction in enumerate(body.instructions) if instruction == own}
+    numbers = builder.copy(body, moved | listed)
+    if plan.form is not None and not plan.is_whole and not plan.is_exact:
+        # Some of those that are settled still do not hold everywhere.
+        found = zip(plan.conditions, plan.evaluate(plan.conditions), strict=True)
+        conditions += [numbers[c] for c, holds in found if plan.leaves_out(holds)]
+    conditions += [numbers[c] for c in facts.conditions if c not in plan.conditions]
+    result, guard = numbers[body.result], builder.join(conditions)
+    axes = tuple((a, plan.count if a == plan.label else e) for a, e in reduction.axes)
+    if plan.count == 1 and (len(axes) > 1 or guard is None):
+        axes = tuple(axis for axis in axes if axis[0] != plan.label)
+    kept = Reduction(reduction.combiner, axes) if axes else None
+    if kept is None and reduction.combiner == "sum" and body.dtype.is_float:
+        # A sum of one -0 is 0.
+        result = builder.apply("add", result, builder.add(Constant(body.dtype, 0.0)))
+    return dataclasses.replace(stage, body=builder.make(result, guard), reduction=kept)
+
+
+def _list_values(plan: Plan, tables: Tables, builder: Builder, number: int) -> dict[int, int]:
+    """Where places come from a table, so do the positions and fractions that derive from them:
+    what they are at the places walked is all that is known of them."""
+    if plan.form is not None:
+        return {}
+    facts, stage, body = plan.facts, plan.facts.stage, plan.facts.stage.body
+    inside = [
+        facts.is_over(n, plan.over)
+        and plan.over[-1] in facts.dependencies[n]
+        and value_type(i) in (DataType.INDEX, DataType.FLOAT32)
+        for n, i in enumerate(body.instructions)
+    ]
+    roots = list_roots(body, inside)
+    row = plan.row(builder)
+    made: dict[int, int] = {}
+    for root, values in zip(roots, plan.evaluate(roots), strict=True):
+        found = np.where(plan.counts[:, None] > 0, values, 0)
+        whole = values.dtype == np.int64
+        read, what = (tables.read_position, "places") if whole else (tables.read, "weights")
+        made[root] = read(builder, f"{stage.name}_{what}", found, (row, number))
+    return made

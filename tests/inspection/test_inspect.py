@@ -1,0 +1,221 @@
+"""`dmlc.inspect` on Mesa's RADV: the seed operators with budgets, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dmlc
+from dmlc.inspection import Compiled, InspectedKernel, Inspection, radv
+from dmlc.source import DmlcError, UnavailableError, UnknownNameError, UnsupportedError
+from tests.cli.conftest import Dmlc
+from tests.cli.conftest import dmlc as command
+
+__all__ = ["command"]
+
+GPU = "gfx1100"
+WHOLE = (4096, 4096)
+RELU_GRAD = "directml.ACTIVATION_RELU_GRAD"
+SIZES = ("--tensor", "InputTensor=FLOAT32[64,64]", "--tensor", "InputGradientTensor=FLOAT32[64,64]")
+
+
+def inspect(name: str, tensors: dict[str, Any], **attributes: object) -> Inspection:
+    return dmlc.inspect(dmlc.operator(name).bind(tensors, attributes=attributes), [GPU])
+
+
+def describe(data_type: str, *names: str) -> dict[str, dmlc.TensorDesc]:
+    return dict.fromkeys(names, dmlc.TensorDesc(data_type, WHOLE))
+
+
+def only(found: Inspection) -> tuple[InspectedKernel, Compiled]:
+    (kernel,) = found.kernels
+    (compiled,) = kernel.compiled
+    return kernel, compiled
+
+
+SEEDS: list[tuple[str, tuple[str, ...], str, int, float, float]] = [
+    # name, tensors, type, bytes a load, bytes in flight, instructions an element
+    ("directml.ACTIVATION_RELU", ("InputTensor",), "FLOAT32", 4, 4, 21),
+    (RELU_GRAD, ("InputTensor", "InputGradientTensor"), "FLOAT32", 4, 8, 21),
+    (RELU_GRAD, ("InputTensor", "InputGradientTensor"), "FLOAT16", 2, 4, 24),
+    ("onednn.ReLU", ("src",), "FLOAT32", 4, 4, 18),
+    ("onednn.ReLUBackward", ("src", "diff_dst"), "FLOAT32", 4, 8, 21),
+]
+
+
+@pytest.mark.parametrize(("name", "tensors", "data_type", "width", "flight", "instructions"), SEEDS)
+def test_the_seed_operators_keep_to_their_budgets(
+    name: str,
+    tensors: tuple[str, ...],
+    data_type: str,
+    width: int,
+    flight: float,
+    instructions: float,
+) -> None:
+    found = inspect(name, describe(data_type, *tensors))
+    kernel, compiled = only(found)
+    assert kernel.points == kernel.outputs == 4096 * 4096
+    assert kernel.reads_per_output == pytest.approx(len(tensors))
+    assert (compiled.spilled_registers, compiled.scratch_bytes) == (0, 0)
+    assert min(compiled.loads) >= width
+    assert compiled.bytes_in_flight >= flight
+    assert compiled.instructions_per_output is not None
+    assert compiled.instructions_per_output <= instructions
+    assert found.find_share(GPU, "h100") > 0.4
+    assert found.find_share(GPU, "8cu") > 0.95
+
+
+def test_a_reduction_is_told_apart_loop_by_loop() -> None:
+    whole, ones = (32, 64, 56, 56), (1, 64, 1, 1)
+    sizes = {"InputTensor": whole, "InputGradientTensor": whole, "MeanTensor": ones,
+             "VarianceTensor": ones, "ScaleTensor": ones}  # fmt: skip
+    tensors = {name: dmlc.TensorDesc("FLOAT32", s) for name, s in sizes.items()}
+    found = inspect("directml.BATCH_NORMALIZATION_TRAINING_GRAD", tensors, Epsilon=1e-5)
+    kernel, compiled = only(found)
+    assert kernel.reads_per_output == pytest.approx(4, rel=0.01)
+    assert compiled.instructions_per_output is not None
+    # More than once through the code for each of the many points that a thread folds.
+    assert compiled.instructions < 200 < (compiled.instructions_per_thread or 0)
+    assert compiled.instructions_per_output <= 56
+    assert compiled.spilled_registers == 0
+    assert compiled.barriers > 0
+    assert compiled.bytes_in_flight == pytest.approx(8, rel=0.01)
+
+
+def test_a_product_is_counted_by_its_points() -> None:
+    whole = (1, 1, 256, 256)
+    tensors = {name: dmlc.TensorDesc("FLOAT32", whole) for name in ("ATensor", "BTensor")}
+    kernel, compiled = only(inspect("directml.GEMM", tensors))
+    assert kernel.points == 256**3
+    assert compiled.instructions_per_point is not None
+    assert compiled.instructions_per_point <= 25
+    assert compiled.spilled_registers == 0
+
+
+def test_a_graph_has_a_kernel_after_the_other() -> None:
+    path = (
+        Path(__file__).resolve().parents[2] / "examples/graphs/softmax_cross_entropy_backward.dml"
+    )
+    (graph,) = dmlc.load(path).graphs.values()
+    found = dmlc.inspect(graph.bind(dims={"N": 64, "K": 1000}), [GPU, "vega10"])
+    assert len(found.kernels) > 1
+    assert [[c.gpu for c in kernel.compiled] for kernel in found.kernels] == [
+        [GPU, "vega10"]
+    ] * len(found.kernels)
+    assert [total.gpu for total in found.totals] == [GPU, "vega10"]
+    for number, total in enumerate(found.totals):
+        for device, modelled in enumerate(total.devices):
+            each = [k.compiled[number].devices[device].microseconds for k in found.kernels]
+            assert modelled.microseconds == pytest.approx(sum(each))
+
+
+def test_devices_of_this_process_stay_as_they_are() -> None:
+    before = dict(os.environ)
+    dmlc.inspect(dmlc.operator("onednn.ReLU").bind(describe("FLOAT32", "src")))
+    assert dict(os.environ) == before
+
+
+# Refusals ---------------------------------------------------------------------------------------
+
+
+def test_sizes_must_be_known() -> None:
+    with pytest.raises(DmlcError, match="sizes that are not known: n"):
+        dmlc.inspect("onednn.ReLU")
+
+
+def test_gpus_must_be_known_to_the_driver() -> None:
+    function = dmlc.operator("onednn.ReLU").bind(describe("FLOAT32", "src"))
+    with pytest.raises(UnknownNameError, match=r"unknown GPU 'gfx11'[^$]*RADV here .*gfx1100"):
+        dmlc.inspect(function, "gfx11")
+    assert GPU in radv.list_gpus()
+
+
+def test_a_gpu_must_be_named() -> None:
+    function = dmlc.operator("onednn.ReLU").bind(describe("FLOAT32", "src"))
+    with pytest.raises(DmlcError, match="names no GPU"):
+        dmlc.inspect(function, [])
+
+
+def test_types_that_a_gpu_lacks_are_named() -> None:
+    function = dmlc.operator("onednn.ReLU").bind(describe("FLOAT16", "src"))
+    with pytest.raises(UnsupportedError, match=r"tahiti lacks .* Float16[^$]*shader model 6\.0"):
+        dmlc.inspect(function, "tahiti")
+
+
+def test_without_the_driver_the_package_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for variable in ("XDG_DATA_HOME", "XDG_DATA_DIRS", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    function = dmlc.operator("onednn.ReLU").bind({"src": dmlc.TensorDesc("FLOAT32", (3, 5))})
+    with pytest.raises(UnavailableError, match=r"RADV[^$]*apt-get install .*mesa-vulkan-drivers"):
+        dmlc.inspect(function)
+
+
+def test_a_driver_that_is_named_for_others_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for variable in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
+        monkeypatch.setenv(variable, str(tmp_path / "missing.json"))
+    function = dmlc.operator("onednn.ReLU").bind({"src": dmlc.TensorDesc("FLOAT32", (7, 5))})
+    assert dmlc.inspect(function).kernels
+
+
+# The command ------------------------------------------------------------------------------------
+
+
+def test_the_command_tells_people(command: Dmlc) -> None:
+    done = command("inspect", RELU_GRAD, *SIZES)
+    assert (done.status, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "kernel 1 of 1: ACTIVATION_RELU_GRAD"
+    assert lines[1] == "  launch        4 groups of 256 threads, at most 8 steps a thread"
+    assert lines[2].split("; ") == [
+        "  memory        32.8 kB read, 16.4 kB written, 49.2 kB through the cache",
+        "2 reads an output",
+    ]
+    assert "none spilled" in done.out
+    assert "8 x 4 B loads" in done.out
+    assert "all of ACTIVATION_RELU_GRAD as compiled for gfx1100, modelled" in lines
+    assert "buffer_load_b32" not in done.out
+    assert "buffer_load_b32" in command("inspect", RELU_GRAD, *SIZES, "--isa").out
+
+
+def test_the_command_writes_json(command: Dmlc) -> None:
+    done = command("inspect", RELU_GRAD, *SIZES, "--gpu", "gfx1100, navi21", "--json")
+    assert (done.status, done.err) == (0, "")
+    found = json.loads(done.out)
+    assert list(found) == ["version", "name", "kernels", "rooflines", "totals"]
+    assert found["version"] == 1
+    (kernel,) = found["kernels"]
+    assert (kernel["groups"], kernel["outputs"], kernel["bytes_read"]) == (4, 4096, 32768)
+    assert [compiled["gpu"] for compiled in kernel["compiled"]] == ["gfx1100", "navi21"]
+    compiled = kernel["compiled"][0]
+    assert compiled["loads"] == {"4": 8}
+    assert "isa" not in compiled
+    assert [d["device"] for d in compiled["devices"]] == ["h100", "rtx4070", "8cu"]
+    assert 0 < found["totals"][0]["devices"][0]["share_of_roofline"] <= 1
+    whole = json.loads(command("inspect", RELU_GRAD, *SIZES, "--json", "--isa").out)
+    assert "s_endpgm" in whole["kernels"][0]["compiled"][0]["isa"]
+
+
+def test_every_figure_of_the_json_is_documented(command: Dmlc) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/gpu.md").read_text("utf-8")
+    found = json.loads(command("inspect", RELU_GRAD, *SIZES, "--json").out)
+    kernel = found["kernels"][0]
+    for name in (*found, *kernel, *kernel["compiled"][0]):
+        assert f"`{name}`" in page, name
+
+
+def test_the_command_says_what_is_wrong(command: Dmlc) -> None:
+    assert command("inspect", RELU_GRAD, *SIZES, "--gpu", ",").status == 2
+    done = command("inspect", RELU_GRAD, *SIZES, "--gpu", "gfx1")
+    assert done.status == 1
+    assert done.err.startswith("error: unknown GPU 'gfx1'")
+    done = command("inspect", RELU_GRAD)
+    assert done.status == 1
+    assert "sizes that are not known" in done.err

@@ -1,0 +1,76 @@
+"""Sequences as formulas: found where there is one, and never wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlc import ir
+from dmlc.ir.builder import Builder
+from dmlc.ir.floor import FloorForm, fit_clamped, fit_floor
+from dmlc.ir.index import evaluate_positions
+from dmlc.scalars import Array, DataType
+
+PLACES = np.arange(23)
+
+forms = st.builds(
+    FloorForm,
+    st.integers(0, 9),
+    st.integers(-20, 20),
+    st.integers(1, 7),
+    st.none() | st.integers(-5, 5),
+    st.none() | st.integers(10, 30),
+)
+
+
+@given(forms, st.integers(2, 40))
+def test_what_a_formula_made_is_found_again(form: FloorForm, count: int) -> None:
+    places = np.arange(count)
+    values = form.evaluate(places)
+    found = fit_clamped(places, values)
+    if form.low is None and form.high is None:
+        assert found is not None
+    if found is not None:
+        assert found.evaluate(places).tolist() == values.tolist()
+
+
+@given(st.lists(st.integers(-50, 50), min_size=1, max_size=12))
+def test_a_formula_is_exact(values: list[int]) -> None:
+    array = np.array(values)
+    for fit in (fit_floor, fit_clamped):
+        found = fit(np.arange(len(values)), array)
+        assert found is None or found.evaluate(np.arange(len(values))).tolist() == values
+
+
+@given(forms)
+def test_written_as_a_position(form: FloorForm) -> None:
+    builder = Builder()
+    value = form.write(builder, builder.add(ir.Index(0)))
+    builder.add(ir.Cast(value, DataType.INT32))
+    body = ir.Body.make(builder.instructions, len(builder.instructions) - 1)
+    stage = ir.Stage("y", DataType.INT32, (len(PLACES),), body)
+    (found,) = evaluate_positions(stage, [body.result], (ir.Index(0),))
+    wanted = np.broadcast_to(form.evaluate(PLACES), PLACES.shape)
+    assert np.broadcast_to(found, PLACES.shape).tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize(
+    ("values", "form"),
+    [
+        (PLACES * 2 - 1, FloorForm(2, -1, 1)),
+        (PLACES // 2, FloorForm(1, 0, 2)),
+        (PLACES * 5 // 12, FloorForm(5, 0, 12)),
+        (np.full(23, 7), FloorForm(0, 7, 1)),
+        (-PLACES, FloorForm(-1, 0, 1)),
+        (np.clip(PLACES - 3, 0, 15), FloorForm(1, -3, 1, 0, 15)),
+    ],
+)
+def test_forms(values: Array, form: FloorForm) -> None:
+    assert fit_clamped(PLACES, values) == form
+
+
+def test_no_formula() -> None:
+    assert fit_floor(np.arange(0), np.arange(0)) is None
+    assert fit_clamped(np.arange(4), np.array([0, 9, 1, 7])) is None

@@ -1,0 +1,157 @@
+"""Kernels that are serial or dense are warned of, where they are written, and no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dmlc
+import dmlc.cli
+from dmlc import ir
+from dmlc.kernel.parse import parse_kernel
+from dmlc.kernel.slow import find_density, find_slow
+from dmlc.kernel.steps import count_steps
+from dmlc.pipeline import explain, make_kernels
+
+TEXT = """operator GATHERED {{
+    tensors {{
+        | Tensor | Kind   | Dimensions | Ranks | Types |
+        | x      | Input  | {{ N }}      | 1     | f32   |
+        | y      | Output | {{ N }}      | 1     | f32   |
+    }}
+    compute {{
+        y[i] = {formula}
+    }}
+}}
+"""
+SCATTERED = "sum[r : x.Sizes[0] where r * 7919 % 20000 == i] (x[r])"
+CHOSEN = "sum[r : x.Sizes[0]] (r * 7919 % 20000 == i ? x[r] : 0)"
+FACTOR = "sum[r : x.Sizes[0]] ((r * 7919 % 20000 == i ? 2 : 0) * x[r])"
+BAND = "sum[r : x.Sizes[0] where i - 2 <= r && r <= i + 2] (x[r])"
+SIZE = 20000
+
+
+def bind(formula: str, size: int = SIZE) -> ir.Function:
+    (operator,) = dmlc.parse(TEXT.format(formula=formula), "own.dml").operators.values()
+    return operator.bind({"x": dmlc.TensorDesc("FLOAT32", (size,))})
+
+
+def warn(formula: str, size: int = SIZE) -> list[str]:
+    return [w.render() for w in dmlc.compile(bind(formula, size), "hlsl").warnings]
+
+
+@pytest.mark.parametrize(
+    ("formula", "count"), [(SCATTERED, "1"), (CHOSEN, "1"), (FACTOR, "1"), (BAND, "5")]
+)
+def test_a_dense_kernel_is_warned_of_where_it_is_written(formula: str, count: str) -> None:
+    (warning,) = warn(formula)
+    first, line, caret, note = warning.splitlines()
+    assert first == (
+        "own.dml:8:9: warning: 'y' goes through 20,000 positions for each element that it gives, "
+        f"of which about {count} count"
+    )
+    assert formula in line
+    assert "^^^" in caret
+    assert note == (
+        "  note: write what counts as a window with a few positions of its own: "
+        "sum[k : 5] (x[i + k - 2] else 0)"
+    )
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        # As the note says.
+        "sum[k : 5] (x[i + k - 2] else 0)",
+        # Everything counts.
+        "sum[r : x.Sizes[0]] (x[r] * x[i])",
+        # Elements say what counts.
+        "sum[r : x.Sizes[0]] (x[r] > 0 ? x[r] : 0)",
+        # Every second one: a loop that skips some is no worse.
+        "sum[r : x.Sizes[0] where r * r % 2 == i % 2] (x[r])",
+        # What is left out is no zero.
+        "sum[r : x.Sizes[0]] (r * 7919 % 20000 == i ? x[r] : 1)",
+        "max[r : x.Sizes[0]] (r * 7919 % 20000 == i ? x[r] : 0)",
+    ],
+)
+def test_what_is_not_dense_is_not_warned_of(formula: str) -> None:
+    assert warn(formula) == []
+
+
+def test_a_loop_that_is_bounded_is_not_dense() -> None:
+    # For fewer positions the bounds of the band are found.
+    assert warn(BAND, 1000) == []
+    lowered, (kernel,) = make_kernels(bind(BAND, 1000), "hlsl")
+    steps = count_steps(kernel, lowered.tables)
+    assert steps is not None
+    assert steps.longest == 5
+
+
+def test_graphs_and_reports_carry_the_warnings() -> None:
+    report = explain(bind(SCATTERED), "hlsl")
+    assert [w.render() for w in report.warnings] == warn(SCATTERED)
+
+
+def test_a_cpu_is_given_few_threads_on_purpose() -> None:
+    assert dmlc.compile(bind(SCATTERED), "opencl").warnings == ()
+    assert len(dmlc.compile(bind(SCATTERED), "opencl", "gpu").warnings) == 1
+
+
+def test_density_is_the_part_that_counts() -> None:
+    function = bind(BAND, 1000)
+    # Five of a thousand, less the three that are missing at each end.
+    assert find_density(function, function.stages[0]) == pytest.approx(5 / 1000)
+    function = bind("sum[r : x.Sizes[0]] (x[r] * x[i])", 1000)
+    assert find_density(function, function.stages[0]) == 1
+
+
+# Serial -----------------------------------------------------------------------------------------
+
+FUNCTION = """func @f(%x: f32[4194304]) -> (%y) {
+  %y: f32[i0 < 1] = sum[r0 < 4194304] %x[r0]
+}"""
+
+
+def judge(launch: str, turns: int) -> list[str]:
+    kernel = parse_kernel(f"""kernel f {{
+        stages (y)
+        launch {launch}, index u32
+        buffer x: f32 read
+        buffer y: f32 write
+        var v: f32 = 0.0
+        for i in 0 .. {turns} {{
+            set v = add(v, x[i])
+        }}
+        store y[0] = v
+    }}""")
+    return [w.message for w in find_slow(ir.parse(FUNCTION), [kernel])]
+
+
+def test_a_serial_kernel_is_warned_of() -> None:
+    said = "'y' takes 4,194,304 steps, and a GPU does at most 1 of them at once"
+    assert judge("ceil(1 / 1) groups of 1", 1 << 22) == [said]
+    (message,) = judge("ceil(3 / 1) groups of 256", 1 << 14)
+    assert message.endswith("steps, and a GPU does at most 768 of them at once")
+
+
+def test_few_steps_or_many_threads_are_not_serial() -> None:
+    assert judge("ceil(1 / 1) groups of 1", 1 << 20) == []
+    assert judge("ceil(4 / 1) groups of 256", 1 << 22) == []
+    assert judge("ceil(n / 1) groups of 1", 1 << 22) == []
+
+
+# The library and the examples -------------------------------------------------------------------
+
+
+def test_the_command_warns_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "own.dml"
+    path.write_text(TEXT.format(formula=SCATTERED), "utf-8")
+    for command in ("compile", "graph"):
+        status = dmlc.cli.run(
+            [command, str(path), "--tensor", "x=FLOAT32[20000]", "--target", "hlsl"]
+        )
+        out, err = capsys.readouterr()
+        assert status == 0
+        assert out
+        assert err.count("warning: 'y' goes through 20,000 positions") == 1

@@ -1,0 +1,180 @@
+"""Steps, loads and sectors of kernels, against counts by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+import dmlc
+from dmlc import ir
+from dmlc.kernel.counts import RARE, Rarity, Steps
+from dmlc.kernel.parse import parse_kernel
+from dmlc.kernel.steps import count_steps
+from dmlc.pipeline import make_kernels
+
+
+def count(function: dmlc.ir.Function) -> list[Steps]:
+    lowered, kernels = make_kernels(function, "hlsl")
+    counted = [count_steps(kernel, lowered.tables) for kernel in kernels]
+    return [steps for steps in counted if steps is not None]
+
+
+def bind(name: str, attributes: dict[str, object], **sizes: tuple[int, ...]) -> dmlc.ir.Function:
+    tensors = {n: dmlc.TensorDesc("FLOAT32", s) for n, s in sizes.items()}
+    return dmlc.operator(name).bind(tensors, attributes=attributes)
+
+
+def reduce(size: int) -> dmlc.ir.Function:
+    return bind("directml.REDUCE", {"Function": "SUM", "Axes": [1]}, InputTensor=(64, size))
+
+
+def test_an_element_wise_kernel_loads_each_operand_once() -> None:
+    whole = (256, 256)
+    (steps,) = count(
+        bind("directml.ACTIVATION_RELU_GRAD", {}, InputTensor=whole, InputGradientTensor=whole)
+    )
+    assert (steps.groups, steps.working, steps.group_size) == (64, 64, 256)
+    assert steps.loads == 2 * 65536
+    assert steps.total == 2 * 65536
+    assert steps.longest == 8
+    # Packed floats: two operands and a result, every byte once.
+    assert steps.sector_bytes == 3 * 4 * 65536
+
+
+def test_the_end_of_a_tensor_counts_for_what_it_is() -> None:
+    # 100 groups of 1,024 elements, and one of a single element.
+    whole = (1, 100 * 1024 + 1)
+    (steps,) = count(
+        bind("directml.ACTIVATION_RELU_GRAD", {}, InputTensor=whole, InputGradientTensor=whole)
+    )
+    assert steps.working == 101
+    assert steps.loads == pytest.approx(2 * whole[1], rel=1e-3)
+
+
+def test_loops_are_counted_by_their_turns() -> None:
+    (steps,) = count(reduce(4096))
+    assert steps.groups == 64
+    turns = [loop.turns for loop in steps.body.loops]
+    # 256 lanes fold 4,096 elements, and then each other.
+    assert turns == [16, 8]
+    assert [loop.fixed for loop in steps.body.loops] == [None, 8]
+    assert steps.loads == 64 * 4096
+    # A lane that stays to the end: its 16 loads, and 8 turns that load nothing.
+    assert steps.longest == 16 + 8
+
+
+def test_a_product_reads_its_factors_over_and_over() -> None:
+    whole = (1, 1, 256, 256)
+    (steps,) = count(bind("directml.GEMM", {}, ATensor=whole, BTensor=whole))
+    assert steps.loads == 2 * 256**3
+
+
+def test_what_fills_up_a_row_of_groups_does_nothing() -> None:
+    whole = (70000, 1024)
+    (steps,) = count(
+        bind("directml.ACTIVATION_RELU_GRAD", {}, InputTensor=whole, InputGradientTensor=whole)
+    )
+    assert (steps.groups, steps.working) == (2 * 65535, 70000)
+    assert steps.loads == pytest.approx(2 * 70000 * 1024)
+
+
+def test_sizes_at_run_time_are_not_counted() -> None:
+    lowered, kernels = make_kernels(dmlc.operator("directml.ACTIVATION_RELU").bind(), "hlsl")
+    assert [count_steps(kernel, lowered.tables) for kernel in kernels] == [None]
+
+
+def steps_of(body: str, groups: int = 1, size: int = 64, *tables: ir.Table) -> Steps:
+    kernel = parse_kernel(f"""kernel f {{
+        launch ceil({groups} / 1) groups of {size}, index u32
+        buffer x: f32 read
+        buffer n: int32 read
+        buffer y: f32 write
+        {body}
+    }}""")
+    found = count_steps(kernel, tables)
+    assert found is not None
+    return found
+
+
+def test_loops_that_depend_on_the_lane_take_as_long_as_the_last() -> None:
+    steps = steps_of("for i in 0 .. lane { store y[i] = x[i] }")
+    (loop,) = steps.body.loops
+    # Two waves of 32 lanes: the longest does 31 turns in one, and 63 in the other.
+    assert loop.turns == (31 + 63) / 2
+    assert steps.longest == 63
+    assert steps.total == 64 * 63 / 2
+
+
+def test_loops_in_loops_multiply() -> None:
+    steps = steps_of("for i in 0 .. 10 { for j in 0 .. 6 step 2 { store y[j] = x[i] } }")
+    assert steps.longest == 30
+    (outer,) = steps.body.loops
+    assert (outer.turns, outer.fixed) == (10, 10)
+    assert [(inner.turns, inner.fixed) for inner in outer.body.loops] == [(3, 3)]
+
+
+def test_short_loops_are_looked_at_turn_by_turn() -> None:
+    # The last of four turns is outside for all lanes, and the third for half of them.
+    steps = steps_of("for j in 0 .. 4 { if lt(add(mul(j, 64), lane), 160) { store y[j] = x[j] } }")
+    assert steps.loads == 160
+    assert steps.longest == 4
+    # The second loop turns as often as the first has turned: 0 + 1 + 2 + 3 in all.
+    steps = steps_of("for i in 0 .. 4 { for j in 0 .. i { store y[j] = x[j] } }")
+    assert steps.loads == 64 * 6
+    (outer,) = steps.body.loops
+    assert [loop.turns for loop in outer.body.loops] == [6 / 4]
+    # A loop that is halved, and one that goes backwards.
+    assert steps_of("tree w from 8 { if lt(lane, w) { store y[w] = x[w] } }").loads == 8 + 4 + 2 + 1
+    steps = steps_of("for i in 0 .. 4 backwards { if lt(lane, i) { store y[i] = x[i] } }")
+    assert steps.loads == 3 + 2 + 1
+
+
+def test_a_loop_that_loads_nothing_counts_its_turns() -> None:
+    assert steps_of("for i in 0 .. 100 backwards { store y[i] = 1.0 }").longest == 100
+
+
+def test_ends_that_elements_decide_are_not_known() -> None:
+    steps = steps_of("let e: int32 = n[lane] for i in 0 .. cast(e, index) { store y[i] = x[i] }")
+    assert (steps.longest, steps.total) == (None, None)
+
+
+def test_ends_that_a_table_decides_are_known() -> None:
+    table = ir.Table("n", dmlc.DataType.INT32, (64,), (5,) * 64)
+    steps = steps_of(
+        "let e: int32 = n[lane] for i in 0 .. cast(e, index) { store y[i] = x[i] }", 1, 64, table
+    )
+    assert steps.longest == 6
+
+
+def test_what_lanes_read_side_by_side_shares_sectors() -> None:
+    # 64 floats side by side are 8 sectors; 8 floats apart, each has one of its own.
+    assert steps_of("store y[lane] = 1.0").sector_bytes == 8 * 32
+    assert steps_of("store y[mul(lane, 8)] = 1.0").sector_bytes == 64 * 32
+    assert steps_of("store y[0] = x[0]").sector_bytes == 2 * 32
+
+
+def test_a_sector_is_fetched_once_for_turns_side_by_side() -> None:
+    # Every lane walks the same 80 floats, 10 sectors in all: 1 at first, and then every eighth
+    # turn brings another. The turn in the middle is one that brings none, or one.
+    steps = steps_of("let v: f32 = 1.0 for i in 0 .. 80 { let a: f32 = x[mul(i, 8)] }")
+    assert steps.sector_bytes == 80 * 32
+    steps = steps_of("for i in 0 .. 80 { let a: f32 = x[div(i, 80)] }")
+    assert steps.sector_bytes == 32
+
+
+def test_what_few_groups_come_to_is_rare() -> None:
+    steps = steps_of("if eq(group, 999) { store y[lane] = x[lane] }", groups=1000)
+    assert steps.loads == pytest.approx(64)
+    assert steps.longest == 1
+    (rarity,) = steps.body.rarities
+    assert rarity == Rarity(pytest.approx(1 / 1000), 1, 1)
+    steps = steps_of("if ne(group, 999) { store y[lane] = x[lane] }", groups=1000)
+    assert steps.body.rarities == ()
+    assert steps.loads == pytest.approx(999 * 64)
+
+
+def test_loops_in_what_is_rare_turn_seldom() -> None:
+    (loop,) = steps_of(
+        "if eq(group, 999) { for i in 0 .. 50 { store y[i] = x[i] } }", groups=1000
+    ).body.loops
+    assert loop.turns == pytest.approx(50 / 1000)
+    assert RARE > 1 / 1000
