@@ -25,6 +25,8 @@ from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
 
 _ARITHMETIC = ("add", "sub", "mul", "div")
+_SPLIT = "\0"
+"""Stands where a long line may be broken."""
 _INFIX = re.compile(r"\{0\} (\S+) \{1\}")
 
 SIGNED = {1: DataType.INT8, 2: DataType.INT16, 4: DataType.INT32, 8: DataType.INT64}
@@ -447,8 +449,11 @@ class Expressions(abc.ABC):
                 for lane in "xyzw"[:lanes]
             ]
             made = self._name_vector(result, lanes)
-            whole = dialect.syntax.lanes.format(T=made, a=", ".join(calls))
-            lines = [dialect.function(made, mapped, wide), f"    return {whole};", "}"]
+            whole = dialect.syntax.lanes.format(T=made, a=_SPLIT.join(calls))
+            flat = f"    return {whole.replace(_SPLIT, ', ')};"
+            broken = f"    return {whole.replace(_SPLIT, ',' + chr(10) + ' ' * 8)};"
+            lines = [dialect.function(made, mapped, wide)]
+            lines += [flat if len(flat) <= 100 else broken, "}"]
             self.helpers[mapped] = "\n".join(lines)
         return mapped
 
@@ -480,7 +485,7 @@ def _divide(index: k.Expression, width: int) -> k.Expression:
                     return operate("mul", left, k.Literal(right.type, int(right.value) // width))
             if operation.name in ("add", "sub"):
                 sides = _divide(left, width), _divide(right, width)
-                if not any(_is_quotient(side) for side in sides):
+                if not all(_is_quotient(side) for side in sides):
                     return operate(operation.name, *sides)
         case _:
             pass

@@ -42,10 +42,16 @@ class Speller(Expressions):
     def spell_statements(self, statements: Sequence[k.Statement], depth: int = 1) -> list[str]:
         """The lines of statements, indented `depth` times."""
         lines: list[str] = []
+        before: k.Statement | None = None
         for statement in statements:
             if lines and depth == 1 and isinstance(statement, k.For):
                 lines.append("")
-            lines += self._spell_statement(statement, depth)
+            made = self._spell_statement(statement, depth)
+            if before is not None and _is_else(before, statement):
+                lines[-1] += " else {"
+                made = made[1:]
+            lines += made
+            before = statement
         return lines
 
     def _spell_statement(self, statement: k.Statement, depth: int) -> list[str]:
@@ -227,6 +233,16 @@ def spell_function(dialect: Dialect, definition: Definition) -> Mapping[str, str
     lines += [dialect.function(result, name, given), *body]
     lines += [f"{_INDENT}return {mangler.spell('result')};", "}"]
     return {**speller.helpers, name: "\n".join(lines)}
+
+
+def _is_else(before: k.Statement, after: k.Statement) -> bool:
+    """Whether the second of two statements is what is done where the first one's condition, which
+    has a name, does not hold."""
+    match before, after:
+        case k.If(condition=k.Local() as first), k.If(condition=k.Operate() as second):
+            return second.operation.name == "not" and second.operands == (first,)
+        case _:
+            return False
 
 
 def _adds(statement: k.Assign) -> bool:

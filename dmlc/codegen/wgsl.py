@@ -218,6 +218,7 @@ WGSL = Dialect(
         index_bits=32,
         row=65535,
         has_wide_positions=False,
+        vector_lanes=1,
     ),
     types=TYPES,
     index_types=MappingProxyType({(32, False): "u32", (32, True): "i32"}),

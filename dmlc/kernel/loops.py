@@ -39,10 +39,12 @@ from dmlc.kernel.schedule.nest import (
     list_loops,
     list_phases,
     roll,
+    scalarize,
     walk,
 )
 from dmlc.kernel.scope import Scope
 from dmlc.kernel.values import Values
+from dmlc.scalars import OPERATIONS
 from dmlc.source import InternalError
 
 
@@ -84,6 +86,9 @@ class Loops:
                 return self._write_lane(node, scope)
             case Kind.UNROLL | Kind.LOOP if node.extent:
                 return self._write_counted(node, scope)
+            case Kind.VECTOR if node.extent:
+                wide = dataclasses.replace(scope, lanes=node.step)
+                return self._settle(node, wide, scope.start(node.dim), [])
             case _ if node.vectorization is not None:
                 return self._write_vectorized(node, scope)
             case _:
@@ -93,6 +98,8 @@ class Loops:
 
     def _write_group(self, node: Loop, scope: Scope) -> list[k.Statement]:
         dim, step, body = node.dim, node.step, list[k.Statement]()
+        if any(n.kind is Kind.VECTOR and n.extent for n in list_loops(node.body, dim)):
+            return self._write_partition(node, scope)
         exact = isinstance(dim.size, int) and dim.size > 0 and dim.size % step == 0
         is_loose = self._limit is not None or not exact
         scope = scope.narrow(dim, is_loose=is_loose)
@@ -111,6 +118,27 @@ class Loops:
         stop = self._frame.name(body, "end", end)
         return self._settle(node, scope.narrow(dim, stop=stop, is_loose=False), start, body)
 
+    def _write_partition(self, node: Loop, scope: Scope) -> list[k.Statement]:
+        """A loop of work groups that go in vectors where all of their points are inside; the last
+        one goes point by point, its work items on neighbouring points."""
+        dim, step, body = node.dim, node.step, list[k.Statement]()
+        within, beyond = scope.narrow(dim, is_loose=False), scope.narrow(dim, is_loose=True)
+        scalar = dataclasses.replace(node, body=scalarize(node.body, dim))
+        size = dim.size if isinstance(dim.size, int) else None
+        if size is not None and size < step:
+            return self._settle(scalar, beyond, index(0), body)
+        if size == step:
+            return self._settle(node, within, index(0), body)
+        start = self._frame.name(body, "begin", multiply(k.Position(k.Geometry.GROUP), step))
+        if size is not None and size % step == 0 and self._limit is None:
+            return self._settle(node, within, start, body)
+        inside = operate("le", add(start, index(step)), dim.count)
+        flag = self._frame.name(body, "whole", inside)
+        outside = k.Operate(OPERATIONS["not"], (flag,), k.BOOL)
+        whole = self._settle(node, within, start, [])
+        rest = self._settle(scalar, beyond, start, [])
+        return [*body, k.If(flag, tuple(whole)), k.If(outside, tuple(rest))]
+
     def _write_lane(self, node: Loop, scope: Scope) -> list[k.Statement]:
         dim, body = node.dim, list[k.Statement]()
         scope = dataclasses.replace(scope, used=scope.used | {node.name})
@@ -119,7 +147,7 @@ class Loops:
         scope = self._note_end(node, scope)
         start = add(scope.start(dim), multiply(self._items[node.name], node.step))
         inner = list_loops(node.body, dim)
-        if any(n.step < node.step or n.kind is Kind.VECTOR for n in inner):
+        if any(n.step < node.step or n.kind is Kind.VECTOR for n in inner if not n.extent):
             start = self._frame.name(body, f"first_{dim.name}", start)
             stop = scope.span(dim).stop or self._find_end(dim, scope, body)
             end = operate("min", add(start, index(node.step)), stop)

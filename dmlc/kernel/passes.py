@@ -13,6 +13,7 @@ from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.element import tensor_end
+from dmlc.kernel.expand import expand_loops
 from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.rewrite import find_body, list_expressions, walk
@@ -27,6 +28,7 @@ class Pass:
 
 
 PASSES: tuple[Pass, ...] = (
+    Pass("expand_loops", lambda kernel, _: expand_loops(kernel)),
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
     Pass("name_offsets", lambda kernel, _: name_offsets(kernel)),
     Pass("clean_up", lambda kernel, _: clean_up(kernel)),
@@ -61,7 +63,7 @@ def run_passes(
 def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
     """The same kernel, whose buffers are made of vectors where some of what it reads or stores is
     one. As it is, where vectors have no fixed number of lanes."""
-    if not lanes:
+    if lanes < 2:
         return kernel
     wide: set[str] = set()
     pending = list(kernel.body)

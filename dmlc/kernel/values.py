@@ -70,7 +70,8 @@ class Values:
         def depth(view: View) -> int:
             return max((levels[dim] for dim, _ in terms[view]), default=0)
 
-        vectors = next((n.dim for n in path if isinstance(n, Loop) and n.kind is Kind.VECTOR), None)
+        vectors = [n.dim for n in path if isinstance(n, Loop) and n.kind is Kind.VECTOR]
+        vectors += [part for dim in vectors for part, _ in dim.parts[-1:]]
         tests, values = self.tests(number), find_levels(elements, depth)
         if tests:
             # Reads that a guard protects come after all of its conditions.
@@ -85,7 +86,7 @@ class Values:
             self._frame.names,
             values,
             self._frame.local,
-            lambda view: any(dim is vectors for dim, _ in terms[view]),
+            lambda view: any(dim in vectors for dim, _ in terms[view]),
             list_joins(elements) if tests else (),
             joint,
         )

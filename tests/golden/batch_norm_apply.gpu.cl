@@ -4,10 +4,10 @@
 //         rsqrt(VarianceTensor[0, i1, 0, 0] + 1e-05) *
 //         (InputTensor[i0, i1, i2, i3] - MeanTensor[0, i1, 0, 0]) + BiasTensor[0, i1, 0, 0]
 //
-// Launch 7 groups of 256 work items; each computes 4 elements, 256 apart.
+// Launch 7 groups of 256 work items; each computes 4 elements.
 //     group i (i0, i1, i2): 0..6,720 by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
+//       lane i: 256 by 4
+//         vector i: 4
 //           store OutputTensor
 //   argument 0: InputTensor, float32, read
 //   argument 1: MeanTensor, float32, read
@@ -28,21 +28,33 @@ __kernel void BATCH_NORMALIZATION(
     __global float *OutputTensor
 )
 {
-    const uint group = (uint)get_group_id(0);
-    const uint first = group * 1024 + (uint)get_local_id(0);
-
-    #pragma unroll
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < 6720) {
-            const uint i1 = (i / 1120) % 3;
-            const float scale = ScaleTensor[i1];
-            const float variance = VarianceTensor[i1];
-            const float input = InputTensor[i];
-            const float mean = MeanTensor[i1];
-            const float bias = BiasTensor[i1];
-            const float output = scale * (1 / sqrt(variance + 1e-05f)) * (input - mean) + bias;
-            OutputTensor[i] = output;
+    const uint begin = (uint)get_group_id(0) * 1024;
+    const bool whole = begin + 1024 <= 6720;
+    if (whole) {
+        const uint first = begin + (uint)get_local_id(0) * 4;
+        const uint i1 = (first / 1120) % 3;
+        const float scale = ScaleTensor[i1];
+        const float variance = VarianceTensor[i1];
+        const float4 input = vload4(0, InputTensor + first);
+        const float mean = MeanTensor[i1];
+        const float bias = BiasTensor[i1];
+        const float4 output = scale * (1 / sqrt(variance + 1e-05f)) * (input - mean) + bias;
+        vstore4(output, 0, OutputTensor + first);
+    } else {
+        const uint first = begin + (uint)get_local_id(0);
+        #pragma unroll
+        for (uint k = 0; k < 4; ++k) {
+            const uint i = first + k * 256;
+            if (i < 6720) {
+                const uint i1 = (i / 1120) % 3;
+                const float scale = ScaleTensor[i1];
+                const float variance = VarianceTensor[i1];
+                const float input = InputTensor[i];
+                const float mean = MeanTensor[i1];
+                const float bias = BiasTensor[i1];
+                const float output = scale * (1 / sqrt(variance + 1e-05f)) * (input - mean) + bias;
+                OutputTensor[i] = output;
+            }
         }
     }
 }

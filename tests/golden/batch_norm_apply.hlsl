@@ -4,10 +4,10 @@
 //         rsqrt(VarianceTensor[0, i1, 0, 0] + 1e-05) *
 //         (InputTensor[i0, i1, i2, i3] - MeanTensor[0, i1, 0, 0]) + BiasTensor[0, i1, 0, 0]
 //
-// Dispatch 7 groups of 256 threads; each computes 4 elements, 256 apart.
+// Dispatch 7 groups of 256 threads; each computes 4 elements.
 //     group i (i0, i1, i2): 0..6,720 by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
+//       lane i: 256 by 4
+//         vector i: 4
 //           store OutputTensor
 //   t0: InputTensor, float32, read
 //   t1: MeanTensor, float32, read
@@ -17,12 +17,12 @@
 //   u0: OutputTensor, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> InputTensor : register(t0);
+StructuredBuffer<float4> InputTensor : register(t0);
 StructuredBuffer<float> MeanTensor : register(t1);
 StructuredBuffer<float> VarianceTensor : register(t2);
 StructuredBuffer<float> ScaleTensor : register(t3);
 StructuredBuffer<float> BiasTensor : register(t4);
-RWStructuredBuffer<float> OutputTensor : register(u0);
+RWStructuredBuffer<float4> OutputTensor : register(u0);
 
 float portable_rsqrt(const float x)
 {
@@ -34,21 +34,35 @@ float portable_rsqrt(const float x)
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint group = group_id.x;
-    const uint first = group * 1024 + lane_id;
-
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < 6720) {
-            const uint i1 = (i / 1120) % 3;
-            precise const float scale = ScaleTensor[i1];
-            precise const float variance = VarianceTensor[i1];
-            precise const float input = InputTensor[i];
-            precise const float mean = MeanTensor[i1];
-            precise const float bias = BiasTensor[i1];
-            precise const float value = variance + 1e-05f;
-            precise const float output = scale * portable_rsqrt(value) * (input - mean) + bias;
-            OutputTensor[i] = output;
+    const uint begin = group_id.x * 1024;
+    const bool whole = begin + 1024 <= 6720;
+    if (whole) {
+        const uint first = begin + lane_id * 4;
+        const uint i1 = (first / 1120) % 3;
+        precise const float scale = ScaleTensor[i1];
+        precise const float variance = VarianceTensor[i1];
+        precise const float4 input = InputTensor[first / 4];
+        precise const float mean = MeanTensor[i1];
+        precise const float bias = BiasTensor[i1];
+        precise const float value = variance + 1e-05f;
+        precise const float value_1 = scale * portable_rsqrt(value);
+        precise const float4 output = value_1 * (input - mean) + bias;
+        OutputTensor[first / 4] = output;
+    } else {
+        const uint first = begin + lane_id;
+        for (uint k = 0; k < 4; ++k) {
+            const uint i = first + k * 256;
+            if (i < 6720) {
+                const uint i1 = (i / 1120) % 3;
+                precise const float scale = ScaleTensor[i1];
+                precise const float variance = VarianceTensor[i1];
+                precise const float input = InputTensor[i / 4][i % 4];
+                precise const float mean = MeanTensor[i1];
+                precise const float bias = BiasTensor[i1];
+                precise const float value = variance + 1e-05f;
+                precise const float output = scale * portable_rsqrt(value) * (input - mean) + bias;
+                OutputTensor[i / 4][i % 4] = output;
+            }
         }
     }
 }

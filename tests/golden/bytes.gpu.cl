@@ -3,11 +3,12 @@
 //     chosen[i0] = mask[i0] ? (a[i0] + b[i0]) : (-a[i0])
 //     equal[i0] = (!mask[i0]) || a[i0] == b[i0]
 //
-// Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
-//     group i: 0..n by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store chosen, equal
+// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 vectors of 4 elements.
+//     group i: 0..n by 4,096
+//       lane i: 256 by 4
+//         unroll i: 4 by 1,024
+//           vector i: 4
+//             store chosen, equal
 //   argument 0: mask, bool, read
 //   argument 1: a, int8, read
 //   argument 2: b, int8, read
@@ -16,6 +17,20 @@
 //   argument 5: n, uint, the number of elements
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// Stored at once: PoCL stores vectors of small elements one by one, unless they are aligned so.
+static void store_char4(const char4 value, __global char *to)
+{
+    typedef char4 anywhere __attribute__((aligned(sizeof(char))));
+    *(__global anywhere *)to = value;
+}
+
+// Stored as 0 and 1, and at once: PoCL stores vectors of bytes one by one.
+static void store_mask_x4(const char4 value, __global uchar *to)
+{
+    typedef uchar4 anywhere __attribute__((aligned(1)));
+    *(__global anywhere *)to = as_uchar4(value) & (uchar4)(1);
+}
 
 __attribute__((reqd_work_group_size(256, 1, 1)))
 __kernel void select_bytes(
@@ -27,22 +42,65 @@ __kernel void select_bytes(
     const uint n
 )
 {
-    const uint group = (uint)get_group_id(0);
-    const uint first = group * 1024 + (uint)get_local_id(0);
-
-    #pragma unroll
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < n) {
-            const bool mask_value = mask[i] != 0;
-            const char a_value = a[i];
-            const char b_value = b[i];
-            const char chosen_value = mask_value
-                ? (char)((uint)a_value + (uint)b_value)
-                : (char)(-(uint)a_value);
-            const bool equal_value = (!mask_value) || a_value == b_value;
-            chosen[i] = chosen_value;
-            equal[i] = equal_value;
+    const uint begin = (uint)get_group_id(0) * 4096;
+    const bool whole = begin + 4096 <= n;
+    if (whole) {
+        const uint first = begin + (uint)get_local_id(0) * 4;
+        const char4 mask_value = vload4(0, mask + first) != (uchar4)(0);
+        const char4 a_value = vload4(0, a + first);
+        const char4 b_value = vload4(0, b + first);
+        const uint i = first + 1024;
+        const char4 mask_value_1 = vload4(0, mask + i) != (uchar4)(0);
+        const char4 a_value_1 = vload4(0, a + i);
+        const char4 b_value_1 = vload4(0, b + i);
+        const uint i_1 = first + 2048;
+        const char4 mask_value_2 = vload4(0, mask + i_1) != (uchar4)(0);
+        const char4 a_value_2 = vload4(0, a + i_1);
+        const char4 b_value_2 = vload4(0, b + i_1);
+        const uint i_2 = first + 3072;
+        const char4 mask_value_3 = vload4(0, mask + i_2) != (uchar4)(0);
+        const char4 a_value_3 = vload4(0, a + i_2);
+        const char4 b_value_3 = vload4(0, b + i_2);
+        const char4 chosen_value = mask_value
+            ? as_char4(as_uchar4(a_value) + as_uchar4(b_value))
+            : as_char4(-as_uchar4(a_value));
+        const char4 equal_value = (~mask_value) | (a_value == b_value);
+        store_char4(chosen_value, chosen + first);
+        store_mask_x4(equal_value, equal + first);
+        const char4 chosen_value_1 = mask_value_1
+            ? as_char4(as_uchar4(a_value_1) + as_uchar4(b_value_1))
+            : as_char4(-as_uchar4(a_value_1));
+        const char4 equal_value_1 = (~mask_value_1) | (a_value_1 == b_value_1);
+        store_char4(chosen_value_1, chosen + i);
+        store_mask_x4(equal_value_1, equal + i);
+        const char4 chosen_value_2 = mask_value_2
+            ? as_char4(as_uchar4(a_value_2) + as_uchar4(b_value_2))
+            : as_char4(-as_uchar4(a_value_2));
+        const char4 equal_value_2 = (~mask_value_2) | (a_value_2 == b_value_2);
+        store_char4(chosen_value_2, chosen + i_1);
+        store_mask_x4(equal_value_2, equal + i_1);
+        const char4 chosen_value_3 = mask_value_3
+            ? as_char4(as_uchar4(a_value_3) + as_uchar4(b_value_3))
+            : as_char4(-as_uchar4(a_value_3));
+        const char4 equal_value_3 = (~mask_value_3) | (a_value_3 == b_value_3);
+        store_char4(chosen_value_3, chosen + i_2);
+        store_mask_x4(equal_value_3, equal + i_2);
+    } else {
+        const uint first = begin + (uint)get_local_id(0);
+        #pragma unroll
+        for (uint k = 0; k < 16; ++k) {
+            const uint i = first + k * 256;
+            if (i < n) {
+                const bool mask_value = mask[i] != 0;
+                const char a_value = a[i];
+                const char b_value = b[i];
+                const char chosen_value = mask_value
+                    ? (char)((uint)a_value + (uint)b_value)
+                    : (char)(-(uint)a_value);
+                const bool equal_value = (!mask_value) || a_value == b_value;
+                chosen[i] = chosen_value;
+                equal[i] = equal_value;
+            }
         }
     }
 }

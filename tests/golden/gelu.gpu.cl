@@ -2,11 +2,12 @@
 //
 //     OutputTensor[i0] = 0.5 * InputTensor[i0] * (1 + erf(InputTensor[i0] * 0.70710677))
 //
-// Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
-//     group i: 0..n by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store OutputTensor
+// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 vectors of 4 elements.
+//     group i: 0..n by 4,096
+//       lane i: 256 by 4
+//         unroll i: 4 by 1,024
+//           vector i: 4
+//             store OutputTensor
 //   argument 0: InputTensor, float32, read
 //   argument 1: OutputTensor, float32, written
 //   argument 2: n, uint, the number of elements
@@ -20,16 +21,35 @@ __kernel void ACTIVATION_GELU(
     const uint n
 )
 {
-    const uint group = (uint)get_group_id(0);
-    const uint first = group * 1024 + (uint)get_local_id(0);
-
-    #pragma unroll
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < n) {
-            const float input = InputTensor[i];
-            const float output = 0.5f * input * (1.0f + erf(input * 0.70710677f));
-            OutputTensor[i] = output;
+    const uint begin = (uint)get_group_id(0) * 4096;
+    const bool whole = begin + 4096 <= n;
+    if (whole) {
+        const uint first = begin + (uint)get_local_id(0) * 4;
+        const float4 input = vload4(0, InputTensor + first);
+        const uint i = first + 1024;
+        const float4 input_1 = vload4(0, InputTensor + i);
+        const uint i_1 = first + 2048;
+        const float4 input_2 = vload4(0, InputTensor + i_1);
+        const uint i_2 = first + 3072;
+        const float4 input_3 = vload4(0, InputTensor + i_2);
+        const float4 output = 0.5f * input * (1.0f + erf(input * 0.70710677f));
+        vstore4(output, 0, OutputTensor + first);
+        const float4 output_1 = 0.5f * input_1 * (1.0f + erf(input_1 * 0.70710677f));
+        vstore4(output_1, 0, OutputTensor + i);
+        const float4 output_2 = 0.5f * input_2 * (1.0f + erf(input_2 * 0.70710677f));
+        vstore4(output_2, 0, OutputTensor + i_1);
+        const float4 output_3 = 0.5f * input_3 * (1.0f + erf(input_3 * 0.70710677f));
+        vstore4(output_3, 0, OutputTensor + i_2);
+    } else {
+        const uint first = begin + (uint)get_local_id(0);
+        #pragma unroll
+        for (uint k = 0; k < 16; ++k) {
+            const uint i = first + k * 256;
+            if (i < n) {
+                const float input = InputTensor[i];
+                const float output = 0.5f * input * (1.0f + erf(input * 0.70710677f));
+                OutputTensor[i] = output;
+            }
         }
     }
 }

@@ -3,11 +3,12 @@
 //     quotient[i0] = (a[i0] + b[i0]) / min(b[i0], -2147483648)
 //     shifted[i0] = shift_left(count[i0], bit_and(count[i0], 31))
 //
-// Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
-//     group i: 0..n by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store quotient, shifted
+// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 vectors of 4 elements.
+//     group i: 0..n by 4,096
+//       lane i: 256 by 4
+//         unroll i: 4 by 1,024
+//           vector i: 4
+//             store quotient, shifted
 //   argument 0: a, int32, read
 //   argument 1: b, int32, read
 //   argument 2: count, uint32, read
@@ -16,6 +17,15 @@
 //   argument 5: n, uint, the number of elements
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// Rounds towards zero; 0 where b is 0, and wraps where the quotient has no int4.
+static int4 div_signed_int4(const int4 a, const int4 b)
+{
+    const int4 divisor = ((b == (int4)(0)) | (b == (int4)(-1))) ? (int4)(1) : b;
+    const int4 quotient = a / divisor;
+    const int4 negated = as_int4((uint4)(-as_uint4(a)));
+    return (b == (int4)(0)) ? (int4)(0) : ((b == (int4)(-1)) ? negated : quotient);
+}
 
 // Rounds towards zero; 0 where b is 0, and wraps where the quotient has no int.
 static int div_signed_int(const int a, const int b)
@@ -36,20 +46,55 @@ __kernel void average(
     const uint n
 )
 {
-    const uint group = (uint)get_group_id(0);
-    const uint first = group * 1024 + (uint)get_local_id(0);
-
-    #pragma unroll
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < n) {
-            const int a_value = a[i];
-            const int b_value = b[i];
-            const int quotient_value = div_signed_int((int)((uint)a_value + (uint)b_value), min(b_value, INT_MIN));
-            const uint count_value = count[i];
-            const uint shifted_value = count_value << ((count_value & 31u) & 31);
-            quotient[i] = quotient_value;
-            shifted[i] = shifted_value;
+    const uint begin = (uint)get_group_id(0) * 4096;
+    const bool whole = begin + 4096 <= n;
+    if (whole) {
+        const uint first = begin + (uint)get_local_id(0) * 4;
+        const int4 a_value = vload4(0, a + first);
+        const int4 b_value = vload4(0, b + first);
+        const uint4 count_value = vload4(0, count + first);
+        const uint i = first + 1024;
+        const int4 a_value_1 = vload4(0, a + i);
+        const int4 b_value_1 = vload4(0, b + i);
+        const uint4 count_value_1 = vload4(0, count + i);
+        const uint i_1 = first + 2048;
+        const int4 a_value_2 = vload4(0, a + i_1);
+        const int4 b_value_2 = vload4(0, b + i_1);
+        const uint4 count_value_2 = vload4(0, count + i_1);
+        const uint i_2 = first + 3072;
+        const int4 a_value_3 = vload4(0, a + i_2);
+        const int4 b_value_3 = vload4(0, b + i_2);
+        const uint4 count_value_3 = vload4(0, count + i_2);
+        const int4 quotient_value = div_signed_int4(as_int4(as_uint4(a_value) + as_uint4(b_value)), min(b_value, (int4)(INT_MIN)));
+        const uint4 shifted_value = (count_value) << ((count_value & 31u) & (uint4)(31));
+        vstore4(quotient_value, 0, quotient + first);
+        vstore4(shifted_value, 0, shifted + first);
+        const int4 quotient_value_1 = div_signed_int4(as_int4(as_uint4(a_value_1) + as_uint4(b_value_1)), min(b_value_1, (int4)(INT_MIN)));
+        const uint4 shifted_value_1 = (count_value_1) << ((count_value_1 & 31u) & (uint4)(31));
+        vstore4(quotient_value_1, 0, quotient + i);
+        vstore4(shifted_value_1, 0, shifted + i);
+        const int4 quotient_value_2 = div_signed_int4(as_int4(as_uint4(a_value_2) + as_uint4(b_value_2)), min(b_value_2, (int4)(INT_MIN)));
+        const uint4 shifted_value_2 = (count_value_2) << ((count_value_2 & 31u) & (uint4)(31));
+        vstore4(quotient_value_2, 0, quotient + i_1);
+        vstore4(shifted_value_2, 0, shifted + i_1);
+        const int4 quotient_value_3 = div_signed_int4(as_int4(as_uint4(a_value_3) + as_uint4(b_value_3)), min(b_value_3, (int4)(INT_MIN)));
+        const uint4 shifted_value_3 = (count_value_3) << ((count_value_3 & 31u) & (uint4)(31));
+        vstore4(quotient_value_3, 0, quotient + i_2);
+        vstore4(shifted_value_3, 0, shifted + i_2);
+    } else {
+        const uint first = begin + (uint)get_local_id(0);
+        #pragma unroll
+        for (uint k = 0; k < 16; ++k) {
+            const uint i = first + k * 256;
+            if (i < n) {
+                const int a_value = a[i];
+                const int b_value = b[i];
+                const int quotient_value = div_signed_int((int)((uint)a_value + (uint)b_value), min(b_value, INT_MIN));
+                const uint count_value = count[i];
+                const uint shifted_value = count_value << ((count_value & 31u) & 31);
+                quotient[i] = quotient_value;
+                shifted[i] = shifted_value;
+            }
         }
     }
 }

@@ -3,12 +3,13 @@
 //     quotient[i0] = (a[i0] + b[i0]) / min(b[i0], -2147483648)
 //     shifted[i0] = shift_left(count[i0], bit_and(count[i0], 31))
 //
-// Dispatch ceil(n / 1,024) groups of 256 threads; each computes 4 elements, 256 apart.
+// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 vectors of 4 elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     group i: 0..n by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store quotient, shifted
+//     group i: 0..n by 4,096
+//       lane i: 256 by 4
+//         unroll i: 4 by 1,024
+//           vector i: 4
+//             store quotient, shifted
 //   t0: a, int32, read
 //   t1: b, int32, read
 //   t2: count, uint32, read
@@ -17,11 +18,11 @@
 //   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<int> a : register(t0);
-StructuredBuffer<int> b : register(t1);
-StructuredBuffer<uint> count : register(t2);
-RWStructuredBuffer<int> quotient : register(u0);
-RWStructuredBuffer<uint> shifted : register(u1);
+StructuredBuffer<int4> a : register(t0);
+StructuredBuffer<int4> b : register(t1);
+StructuredBuffer<uint4> count : register(t2);
+RWStructuredBuffer<int4> quotient : register(u0);
+RWStructuredBuffer<uint4> shifted : register(u1);
 
 cbuffer Arguments : register(b0)
 {
@@ -35,23 +36,66 @@ int div_signed_int(const int a, const int b)
     return (b == (int)0) ? (int)0 : ((b == (int)-1) ? ((int)0 - a) : (a / divisor));
 }
 
+int4 div_signed_int_x4(const int4 a, const int4 b)
+{
+    return int4(div_signed_int(a.x, b.x),
+        div_signed_int(a.y, b.y),
+        div_signed_int(a.z, b.z),
+        div_signed_int(a.w, b.w));
+}
+
 [RootSignature("CBV(b0), SRV(t0), SRV(t1), SRV(t2), UAV(u0), UAV(u1)")]
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint group = group_id.y * 65535 + group_id.x;
-    const uint first = group * 1024 + lane_id;
-
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < n) {
-            const int a_value = a[i];
-            const int b_value = b[i];
-            const int quotient_value = div_signed_int(a_value + b_value, min(b_value, (-2147483647 - 1)));
-            const uint count_value = count[i];
-            const uint shifted_value = count_value << ((count_value & 31u) & (uint)31);
-            quotient[i] = quotient_value;
-            shifted[i] = shifted_value;
+    const uint begin = (group_id.y * 65535 + group_id.x) * 4096;
+    const bool whole = begin + 4096 <= n;
+    if (whole) {
+        const uint first = begin + lane_id * 4;
+        const int4 a_value = a[first / 4];
+        const int4 b_value = b[first / 4];
+        const uint4 count_value = count[first / 4];
+        const uint i = first + 1024;
+        const int4 a_value_1 = a[i / 4];
+        const int4 b_value_1 = b[i / 4];
+        const uint4 count_value_1 = count[i / 4];
+        const uint i_1 = first + 2048;
+        const int4 a_value_2 = a[i_1 / 4];
+        const int4 b_value_2 = b[i_1 / 4];
+        const uint4 count_value_2 = count[i_1 / 4];
+        const uint i_2 = first + 3072;
+        const int4 a_value_3 = a[i_2 / 4];
+        const int4 b_value_3 = b[i_2 / 4];
+        const uint4 count_value_3 = count[i_2 / 4];
+        const int4 quotient_value = div_signed_int_x4(a_value + b_value, min(b_value, (int4)(-2147483647 - 1)));
+        const uint4 shifted_value = count_value << ((count_value & 31u) & (uint4)31);
+        quotient[first / 4] = quotient_value;
+        shifted[first / 4] = shifted_value;
+        const int4 quotient_value_1 = div_signed_int_x4(a_value_1 + b_value_1, min(b_value_1, (int4)(-2147483647 - 1)));
+        const uint4 shifted_value_1 = count_value_1 << ((count_value_1 & 31u) & (uint4)31);
+        quotient[i / 4] = quotient_value_1;
+        shifted[i / 4] = shifted_value_1;
+        const int4 quotient_value_2 = div_signed_int_x4(a_value_2 + b_value_2, min(b_value_2, (int4)(-2147483647 - 1)));
+        const uint4 shifted_value_2 = count_value_2 << ((count_value_2 & 31u) & (uint4)31);
+        quotient[i_1 / 4] = quotient_value_2;
+        shifted[i_1 / 4] = shifted_value_2;
+        const int4 quotient_value_3 = div_signed_int_x4(a_value_3 + b_value_3, min(b_value_3, (int4)(-2147483647 - 1)));
+        const uint4 shifted_value_3 = count_value_3 << ((count_value_3 & 31u) & (uint4)31);
+        quotient[i_2 / 4] = quotient_value_3;
+        shifted[i_2 / 4] = shifted_value_3;
+    } else {
+        const uint first = begin + lane_id;
+        for (uint k = 0; k < 16; ++k) {
+            const uint i = first + k * 256;
+            if (i < n) {
+                const int a_value = a[i / 4][i % 4];
+                const int b_value = b[i / 4][i % 4];
+                const int quotient_value = div_signed_int(a_value + b_value, min(b_value, (-2147483647 - 1)));
+                const uint count_value = count[i / 4][i % 4];
+                const uint shifted_value = count_value << ((count_value & 31u) & (uint)31);
+                quotient[i / 4][i % 4] = quotient_value;
+                shifted[i / 4][i % 4] = shifted_value;
+            }
         }
     }
 }

@@ -2,11 +2,12 @@
 //
 //     OutputGradientTensor[i0] = (InputTensor[i0] > 0) ? InputGradientTensor[i0] : 0
 //
-// Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
-//     group i: 0..n by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store OutputGradientTensor
+// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 vectors of 4 elements.
+//     group i: 0..n by 4,096
+//       lane i: 256 by 4
+//         unroll i: 4 by 1,024
+//           vector i: 4
+//             store OutputGradientTensor
 //   argument 0: InputTensor, bfloat16, read
 //   argument 1: InputGradientTensor, bfloat16, read
 //   argument 2: OutputGradientTensor, bfloat16, written
@@ -14,6 +15,27 @@
 // OutputGradientTensor may be stored over InputTensor or InputGradientTensor.
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// A bfloat16 is the upper half of a float.
+static float4 widen_bfloat16_x4(const ushort4 bits)
+{
+    return as_float4(convert_uint4(bits) << 16);
+}
+
+// Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
+static ushort4 narrow_bfloat16_x4(const float4 value)
+{
+    const uint4 bits = as_uint4(value);
+    const uint4 rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    return convert_ushort4(isnan(value) ? (uint4)(0x7fc0) : rounded);
+}
+
+// Stored at once: PoCL stores vectors of small elements one by one, unless they are aligned so.
+static void store_bfloat16_x4(const float4 value, __global ushort *to)
+{
+    typedef ushort4 anywhere __attribute__((aligned(sizeof(ushort))));
+    *(__global anywhere *)to = narrow_bfloat16_x4(value);
+}
 
 // A bfloat16 is the upper half of a float.
 static float widen_bfloat16(const ushort bits)
@@ -37,17 +59,40 @@ __kernel void ACTIVATION_RELU_GRAD(
     const uint n
 )
 {
-    const uint group = (uint)get_group_id(0);
-    const uint first = group * 1024 + (uint)get_local_id(0);
-
-    #pragma unroll
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < n) {
-            const float input = widen_bfloat16(InputTensor[i]);
-            const float input_gradient = widen_bfloat16(InputGradientTensor[i]);
-            const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
-            OutputGradientTensor[i] = narrow_bfloat16(output_gradient);
+    const uint begin = (uint)get_group_id(0) * 4096;
+    const bool whole = begin + 4096 <= n;
+    if (whole) {
+        const uint first = begin + (uint)get_local_id(0) * 4;
+        const float4 input = widen_bfloat16_x4(vload4(0, InputTensor + first));
+        const float4 input_gradient = widen_bfloat16_x4(vload4(0, InputGradientTensor + first));
+        const uint i = first + 1024;
+        const float4 input_1 = widen_bfloat16_x4(vload4(0, InputTensor + i));
+        const float4 input_gradient_1 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i));
+        const uint i_1 = first + 2048;
+        const float4 input_2 = widen_bfloat16_x4(vload4(0, InputTensor + i_1));
+        const float4 input_gradient_2 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i_1));
+        const uint i_2 = first + 3072;
+        const float4 input_3 = widen_bfloat16_x4(vload4(0, InputTensor + i_2));
+        const float4 input_gradient_3 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i_2));
+        const float4 output_gradient = (input > 0.0f) ? input_gradient : (float4)(0.0f);
+        store_bfloat16_x4(output_gradient, OutputGradientTensor + first);
+        const float4 output_gradient_1 = (input_1 > 0.0f) ? input_gradient_1 : (float4)(0.0f);
+        store_bfloat16_x4(output_gradient_1, OutputGradientTensor + i);
+        const float4 output_gradient_2 = (input_2 > 0.0f) ? input_gradient_2 : (float4)(0.0f);
+        store_bfloat16_x4(output_gradient_2, OutputGradientTensor + i_1);
+        const float4 output_gradient_3 = (input_3 > 0.0f) ? input_gradient_3 : (float4)(0.0f);
+        store_bfloat16_x4(output_gradient_3, OutputGradientTensor + i_2);
+    } else {
+        const uint first = begin + (uint)get_local_id(0);
+        #pragma unroll
+        for (uint k = 0; k < 16; ++k) {
+            const uint i = first + k * 256;
+            if (i < n) {
+                const float input = widen_bfloat16(InputTensor[i]);
+                const float input_gradient = widen_bfloat16(InputGradientTensor[i]);
+                const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
+                OutputGradientTensor[i] = narrow_bfloat16(output_gradient);
+            }
         }
     }
 }

@@ -2,21 +2,22 @@
 //
 //     OutputGradientTensor[i0] = (InputTensor[i0] > 0) ? InputGradientTensor[i0] : 0
 //
-// Dispatch ceil(n / 1,024) groups of 256 threads; each computes 4 elements, 256 apart.
+// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 vectors of 4 elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     group i: 0..n by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store OutputGradientTensor
+//     group i: 0..n by 4,096
+//       lane i: 256 by 4
+//         unroll i: 4 by 1,024
+//           vector i: 4
+//             store OutputGradientTensor
 //   t0: InputTensor, bfloat16, read
 //   t1: InputGradientTensor, bfloat16, read
 //   u0: OutputGradientTensor, bfloat16, written
 //   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
-StructuredBuffer<uint16_t> InputTensor : register(t0);
-StructuredBuffer<uint16_t> InputGradientTensor : register(t1);
-RWStructuredBuffer<uint16_t> OutputGradientTensor : register(u0);
+StructuredBuffer<uint16_t4> InputTensor : register(t0);
+StructuredBuffer<uint16_t4> InputGradientTensor : register(t1);
+RWStructuredBuffer<uint16_t4> OutputGradientTensor : register(u0);
 
 cbuffer Arguments : register(b0)
 {
@@ -29,6 +30,14 @@ float widen_bfloat16(const uint16_t bits)
     return asfloat((uint)bits << 16);
 }
 
+float4 widen_bfloat16_x4(const uint16_t4 bits)
+{
+    return float4(widen_bfloat16(bits.x),
+        widen_bfloat16(bits.y),
+        widen_bfloat16(bits.z),
+        widen_bfloat16(bits.w));
+}
+
 // Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
 uint narrow_bfloat16(const float value)
 {
@@ -37,20 +46,57 @@ uint narrow_bfloat16(const float value)
     return ((bits & 0x7fffffff) > 0x7f800000) ? 0x7fc0 : rounded;
 }
 
+uint4 narrow_bfloat16_x4(const float4 value)
+{
+    return uint4(narrow_bfloat16(value.x),
+        narrow_bfloat16(value.y),
+        narrow_bfloat16(value.z),
+        narrow_bfloat16(value.w));
+}
+
 [RootSignature("CBV(b0), SRV(t0), SRV(t1), UAV(u0)")]
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint group = group_id.y * 65535 + group_id.x;
-    const uint first = group * 1024 + lane_id;
-
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < n) {
-            precise const float input = widen_bfloat16(InputTensor[i]);
-            precise const float input_gradient = widen_bfloat16(InputGradientTensor[i]);
-            precise const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
-            OutputGradientTensor[i] = (uint16_t)narrow_bfloat16(output_gradient);
+    const uint begin = (group_id.y * 65535 + group_id.x) * 4096;
+    const bool whole = begin + 4096 <= n;
+    if (whole) {
+        const uint first = begin + lane_id * 4;
+        precise const float4 input = widen_bfloat16_x4(InputTensor[first / 4]);
+        precise const float4 input_gradient = widen_bfloat16_x4(InputGradientTensor[first / 4]);
+        const uint i = first + 1024;
+        precise const float4 input_1 = widen_bfloat16_x4(InputTensor[i / 4]);
+        precise const float4 input_gradient_1 = widen_bfloat16_x4(InputGradientTensor[i / 4]);
+        const uint i_1 = first + 2048;
+        precise const float4 input_2 = widen_bfloat16_x4(InputTensor[i_1 / 4]);
+        precise const float4 input_gradient_2 = widen_bfloat16_x4(InputGradientTensor[i_1 / 4]);
+        const uint i_2 = first + 3072;
+        precise const float4 input_3 = widen_bfloat16_x4(InputTensor[i_2 / 4]);
+        precise const float4 input_gradient_3 = widen_bfloat16_x4(InputGradientTensor[i_2 / 4]);
+        precise const float4 output_gradient = select(input > 0.0f, input_gradient, (float4)(0.0f));
+        OutputGradientTensor[first / 4] = (uint16_t4)narrow_bfloat16_x4(output_gradient);
+        precise const float4 output_gradient_1 = select(input_1 > 0.0f,
+            input_gradient_1,
+            (float4)(0.0f));
+        OutputGradientTensor[i / 4] = (uint16_t4)narrow_bfloat16_x4(output_gradient_1);
+        precise const float4 output_gradient_2 = select(input_2 > 0.0f,
+            input_gradient_2,
+            (float4)(0.0f));
+        OutputGradientTensor[i_1 / 4] = (uint16_t4)narrow_bfloat16_x4(output_gradient_2);
+        precise const float4 output_gradient_3 = select(input_3 > 0.0f,
+            input_gradient_3,
+            (float4)(0.0f));
+        OutputGradientTensor[i_2 / 4] = (uint16_t4)narrow_bfloat16_x4(output_gradient_3);
+    } else {
+        const uint first = begin + lane_id;
+        for (uint k = 0; k < 16; ++k) {
+            const uint i = first + k * 256;
+            if (i < n) {
+                precise const float input = widen_bfloat16(InputTensor[i / 4][i % 4]);
+                precise const float input_gradient = widen_bfloat16(InputGradientTensor[i / 4][i % 4]);
+                precise const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
+                OutputGradientTensor[i / 4][i % 4] = (uint16_t)narrow_bfloat16(output_gradient);
+            }
         }
     }
 }

@@ -2,11 +2,12 @@
 //
 //     OutputGradientTensor[i0] = (InputTensor[i0] > 0) ? InputGradientTensor[i0] : 0
 //
-// Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
-//     group i: 0..n by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store OutputGradientTensor
+// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 vectors of 4 elements.
+//     group i: 0..n by 4,096
+//       lane i: 256 by 4
+//         unroll i: 4 by 1,024
+//           vector i: 4
+//             store OutputGradientTensor
 //   argument 0: InputTensor, float16, read
 //   argument 1: InputGradientTensor, float16, read
 //   argument 2: OutputGradientTensor, float16, written
@@ -23,17 +24,40 @@ __kernel void ACTIVATION_RELU_GRAD(
     const uint n
 )
 {
-    const uint group = (uint)get_group_id(0);
-    const uint first = group * 1024 + (uint)get_local_id(0);
-
-    #pragma unroll
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < n) {
-            const float input = vload_half(i, InputTensor);
-            const float input_gradient = vload_half(i, InputGradientTensor);
-            const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
-            vstore_half_rte(output_gradient, i, OutputGradientTensor);
+    const uint begin = (uint)get_group_id(0) * 4096;
+    const bool whole = begin + 4096 <= n;
+    if (whole) {
+        const uint first = begin + (uint)get_local_id(0) * 4;
+        const float4 input = vload_half4(0, InputTensor + first);
+        const float4 input_gradient = vload_half4(0, InputGradientTensor + first);
+        const uint i = first + 1024;
+        const float4 input_1 = vload_half4(0, InputTensor + i);
+        const float4 input_gradient_1 = vload_half4(0, InputGradientTensor + i);
+        const uint i_1 = first + 2048;
+        const float4 input_2 = vload_half4(0, InputTensor + i_1);
+        const float4 input_gradient_2 = vload_half4(0, InputGradientTensor + i_1);
+        const uint i_2 = first + 3072;
+        const float4 input_3 = vload_half4(0, InputTensor + i_2);
+        const float4 input_gradient_3 = vload_half4(0, InputGradientTensor + i_2);
+        const float4 output_gradient = (input > 0.0f) ? input_gradient : (float4)(0.0f);
+        vstore_half4_rte(output_gradient, 0, OutputGradientTensor + first);
+        const float4 output_gradient_1 = (input_1 > 0.0f) ? input_gradient_1 : (float4)(0.0f);
+        vstore_half4_rte(output_gradient_1, 0, OutputGradientTensor + i);
+        const float4 output_gradient_2 = (input_2 > 0.0f) ? input_gradient_2 : (float4)(0.0f);
+        vstore_half4_rte(output_gradient_2, 0, OutputGradientTensor + i_1);
+        const float4 output_gradient_3 = (input_3 > 0.0f) ? input_gradient_3 : (float4)(0.0f);
+        vstore_half4_rte(output_gradient_3, 0, OutputGradientTensor + i_2);
+    } else {
+        const uint first = begin + (uint)get_local_id(0);
+        #pragma unroll
+        for (uint k = 0; k < 16; ++k) {
+            const uint i = first + k * 256;
+            if (i < n) {
+                const float input = vload_half(i, InputTensor);
+                const float input_gradient = vload_half(i, InputGradientTensor);
+                const float output_gradient = (input > 0.0f) ? input_gradient : 0.0f;
+                vstore_half_rte(output_gradient, i, OutputGradientTensor);
+            }
         }
     }
 }

@@ -71,8 +71,7 @@ __kernel void resample_grad_linear(
                     + d_x_rows_weights_3 * d_y_3;
                 d_x_rows_row[i] = d_x_rows;
             }
-        }
-        if (!inside) {
+        } else {
             const int position = i1 * 2 - 1;
             for (int i = 0; i < 4; i += 4) {
                 float4 d_x_rows = 0.0f;

@@ -4,11 +4,12 @@
 //     vload16[i0] = point[i0] - i[i0]
 //     main[i0] = sign(i[i0])
 //
-// Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
-//     group i: 0..n by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store out, vload16, main
+// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 vectors of 4 elements.
+//     group i: 0..n by 4,096
+//       lane i: 256 by 4
+//         unroll i: 4 by 1,024
+//           vector i: 4
+//             store out, vload16, main
 //   argument 0: float4_, float32, read
 //   argument 1: point, float32, read
 //   argument 2: i, float32, read
@@ -18,6 +19,18 @@
 //   argument 6: n, uint, the number of elements
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// The larger one; NaN where either is NaN, and the first of two equal ones.
+static float4 max_float4(const float4 a, const float4 b)
+{
+    return ((a >= b) | isnan(a)) ? a : b;
+}
+
+// -1, 1, or x itself where it is a zero or NaN.
+static float4 sign_float4(const float4 x)
+{
+    return (x > 0) ? (float4)(1) : ((x < 0) ? (float4)(-1) : x);
+}
 
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 static float max_float(const float a, const float b)
@@ -42,22 +55,65 @@ __kernel void kernel_(
     const uint n
 )
 {
-    const uint group = (uint)get_group_id(0);
-    const uint first = group * 1024 + (uint)get_local_id(0);
-
-    #pragma unroll
-    for (uint k = 0; k < 4; ++k) {
-        const uint i_1 = first + k * 256;
-        if (i_1 < n) {
-            const float float4_value = float4_[i_1];
-            const float point_value = point[i_1];
-            const float out_value = max_float(float4_value, point_value);
-            const float i_value = i[i_1];
-            const float t_vload16_value = point_value - i_value;
-            const float main_value = sign_float(i_value);
-            out[i_1] = out_value;
-            t_vload16[i_1] = t_vload16_value;
-            main_[i_1] = main_value;
+    const uint begin = (uint)get_group_id(0) * 4096;
+    const bool whole = begin + 4096 <= n;
+    if (whole) {
+        const uint first = begin + (uint)get_local_id(0) * 4;
+        const float4 float4_value = vload4(0, float4_ + first);
+        const float4 point_value = vload4(0, point + first);
+        const float4 i_value = vload4(0, i + first);
+        const uint i_1 = first + 1024;
+        const float4 float4_value_1 = vload4(0, float4_ + i_1);
+        const float4 point_value_1 = vload4(0, point + i_1);
+        const float4 i_value_1 = vload4(0, i + i_1);
+        const uint i_2 = first + 2048;
+        const float4 float4_value_2 = vload4(0, float4_ + i_2);
+        const float4 point_value_2 = vload4(0, point + i_2);
+        const float4 i_value_2 = vload4(0, i + i_2);
+        const uint i_3 = first + 3072;
+        const float4 float4_value_3 = vload4(0, float4_ + i_3);
+        const float4 point_value_3 = vload4(0, point + i_3);
+        const float4 i_value_3 = vload4(0, i + i_3);
+        const float4 out_value = max_float4(float4_value, point_value);
+        const float4 t_vload16_value = point_value - i_value;
+        const float4 main_value = sign_float4(i_value);
+        vstore4(out_value, 0, out + first);
+        vstore4(t_vload16_value, 0, t_vload16 + first);
+        vstore4(main_value, 0, main_ + first);
+        const float4 out_value_1 = max_float4(float4_value_1, point_value_1);
+        const float4 t_vload16_value_1 = point_value_1 - i_value_1;
+        const float4 main_value_1 = sign_float4(i_value_1);
+        vstore4(out_value_1, 0, out + i_1);
+        vstore4(t_vload16_value_1, 0, t_vload16 + i_1);
+        vstore4(main_value_1, 0, main_ + i_1);
+        const float4 out_value_2 = max_float4(float4_value_2, point_value_2);
+        const float4 t_vload16_value_2 = point_value_2 - i_value_2;
+        const float4 main_value_2 = sign_float4(i_value_2);
+        vstore4(out_value_2, 0, out + i_2);
+        vstore4(t_vload16_value_2, 0, t_vload16 + i_2);
+        vstore4(main_value_2, 0, main_ + i_2);
+        const float4 out_value_3 = max_float4(float4_value_3, point_value_3);
+        const float4 t_vload16_value_3 = point_value_3 - i_value_3;
+        const float4 main_value_3 = sign_float4(i_value_3);
+        vstore4(out_value_3, 0, out + i_3);
+        vstore4(t_vload16_value_3, 0, t_vload16 + i_3);
+        vstore4(main_value_3, 0, main_ + i_3);
+    } else {
+        const uint first = begin + (uint)get_local_id(0);
+        #pragma unroll
+        for (uint k = 0; k < 16; ++k) {
+            const uint i_1 = first + k * 256;
+            if (i_1 < n) {
+                const float float4_value = float4_[i_1];
+                const float point_value = point[i_1];
+                const float out_value = max_float(float4_value, point_value);
+                const float i_value = i[i_1];
+                const float t_vload16_value = point_value - i_value;
+                const float main_value = sign_float(i_value);
+                out[i_1] = out_value;
+                t_vload16[i_1] = t_vload16_value;
+                main_[i_1] = main_value;
+            }
         }
     }
 }

@@ -4,12 +4,13 @@
 //     vload16[i0] = point[i0] - i[i0]
 //     main[i0] = sign(i[i0])
 //
-// Dispatch ceil(n / 1,024) groups of 256 threads; each computes 4 elements, 256 apart.
+// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 vectors of 4 elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     group i: 0..n by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store out, vload16, main
+//     group i: 0..n by 4,096
+//       lane i: 256 by 4
+//         unroll i: 4 by 1,024
+//           vector i: 4
+//             store out, vload16, main
 //   t0: float4_, float32, read
 //   t1: point_, float32, read
 //   t2: i, float32, read
@@ -19,12 +20,12 @@
 //   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> float4_ : register(t0);
-StructuredBuffer<float> point_ : register(t1);
-StructuredBuffer<float> i : register(t2);
-RWStructuredBuffer<float> out_ : register(u0);
-RWStructuredBuffer<float> vload16 : register(u1);
-RWStructuredBuffer<float> main_ : register(u2);
+StructuredBuffer<float4> float4_ : register(t0);
+StructuredBuffer<float4> point_ : register(t1);
+StructuredBuffer<float4> i : register(t2);
+RWStructuredBuffer<float4> out_ : register(u0);
+RWStructuredBuffer<float4> vload16 : register(u1);
+RWStructuredBuffer<float4> main_ : register(u2);
 
 cbuffer Arguments : register(b0)
 {
@@ -43,31 +44,87 @@ float max_float(const float a, const float b)
     return (b > a || isnan_float(b)) ? b : a;
 }
 
+float4 max_float_x4(const float4 a, const float4 b)
+{
+    return float4(max_float(a.x, b.x),
+        max_float(a.y, b.y),
+        max_float(a.z, b.z),
+        max_float(a.w, b.w));
+}
+
 // -1, 1, or x itself where it is a zero or NaN.
 float sign_float(const float x)
 {
     return (x > 0) ? 1 : ((x < 0) ? -1 : x);
 }
 
+float4 sign_float_x4(const float4 x)
+{
+    return float4(sign_float(x.x), sign_float(x.y), sign_float(x.z), sign_float(x.w));
+}
+
 [RootSignature("CBV(b0), SRV(t0), SRV(t1), SRV(t2), UAV(u0), UAV(u1), UAV(u2)")]
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint group = group_id.y * 65535 + group_id.x;
-    const uint first = group * 1024 + lane_id;
-
-    for (uint k = 0; k < 4; ++k) {
-        const uint i_1 = first + k * 256;
-        if (i_1 < n) {
-            precise const float float4_value = float4_[i_1];
-            precise const float point_value = point_[i_1];
-            precise const float out_value = max_float(float4_value, point_value);
-            precise const float i_value = i[i_1];
-            precise const float vload16_value = point_value - i_value;
-            precise const float main_value = sign_float(i_value);
-            out_[i_1] = out_value;
-            vload16[i_1] = vload16_value;
-            main_[i_1] = main_value;
+    const uint begin = (group_id.y * 65535 + group_id.x) * 4096;
+    const bool whole = begin + 4096 <= n;
+    if (whole) {
+        const uint first = begin + lane_id * 4;
+        precise const float4 float4_value = float4_[first / 4];
+        precise const float4 point_value = point_[first / 4];
+        precise const float4 i_value = i[first / 4];
+        const uint i_1 = first + 1024;
+        precise const float4 float4_value_1 = float4_[i_1 / 4];
+        precise const float4 point_value_1 = point_[i_1 / 4];
+        precise const float4 i_value_1 = i[i_1 / 4];
+        const uint i_2 = first + 2048;
+        precise const float4 float4_value_2 = float4_[i_2 / 4];
+        precise const float4 point_value_2 = point_[i_2 / 4];
+        precise const float4 i_value_2 = i[i_2 / 4];
+        const uint i_3 = first + 3072;
+        precise const float4 float4_value_3 = float4_[i_3 / 4];
+        precise const float4 point_value_3 = point_[i_3 / 4];
+        precise const float4 i_value_3 = i[i_3 / 4];
+        precise const float4 out_value = max_float_x4(float4_value, point_value);
+        precise const float4 vload16_value = point_value - i_value;
+        precise const float4 main_value = sign_float_x4(i_value);
+        out_[first / 4] = out_value;
+        vload16[first / 4] = vload16_value;
+        main_[first / 4] = main_value;
+        precise const float4 out_value_1 = max_float_x4(float4_value_1, point_value_1);
+        precise const float4 vload16_value_1 = point_value_1 - i_value_1;
+        precise const float4 main_value_1 = sign_float_x4(i_value_1);
+        out_[i_1 / 4] = out_value_1;
+        vload16[i_1 / 4] = vload16_value_1;
+        main_[i_1 / 4] = main_value_1;
+        precise const float4 out_value_2 = max_float_x4(float4_value_2, point_value_2);
+        precise const float4 vload16_value_2 = point_value_2 - i_value_2;
+        precise const float4 main_value_2 = sign_float_x4(i_value_2);
+        out_[i_2 / 4] = out_value_2;
+        vload16[i_2 / 4] = vload16_value_2;
+        main_[i_2 / 4] = main_value_2;
+        precise const float4 out_value_3 = max_float_x4(float4_value_3, point_value_3);
+        precise const float4 vload16_value_3 = point_value_3 - i_value_3;
+        precise const float4 main_value_3 = sign_float_x4(i_value_3);
+        out_[i_3 / 4] = out_value_3;
+        vload16[i_3 / 4] = vload16_value_3;
+        main_[i_3 / 4] = main_value_3;
+    } else {
+        const uint first = begin + lane_id;
+        for (uint k = 0; k < 16; ++k) {
+            const uint i_1 = first + k * 256;
+            if (i_1 < n) {
+                precise const float float4_value = float4_[i_1 / 4][i_1 % 4];
+                precise const float point_value = point_[i_1 / 4][i_1 % 4];
+                precise const float out_value = max_float(float4_value, point_value);
+                precise const float i_value = i[i_1 / 4][i_1 % 4];
+                precise const float vload16_value = point_value - i_value;
+                precise const float main_value = sign_float(i_value);
+                out_[i_1 / 4][i_1 % 4] = out_value;
+                vload16[i_1 / 4][i_1 % 4] = vload16_value;
+                main_[i_1 / 4][i_1 % 4] = main_value;
+            }
         }
     }
 }

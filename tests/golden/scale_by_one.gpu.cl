@@ -2,11 +2,12 @@
 //
 //     OutputTensor[i0, i1] = InputTensor[i0, i1] * exp(-ScaleTensor[0, 0])
 //
-// Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
-//     group i: 0..n by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store OutputTensor
+// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 vectors of 4 elements.
+//     group i: 0..n by 4,096
+//       lane i: 256 by 4
+//         unroll i: 4 by 1,024
+//           vector i: 4
+//             store OutputTensor
 //   argument 0: InputTensor, float32, read
 //   argument 1: ScaleTensor, float32, read
 //   argument 2: OutputTensor, float32, written
@@ -25,16 +26,35 @@ __kernel void SCALE(
 {
     const float scale = ScaleTensor[0];
     const float value = exp(-scale);
-    const uint group = (uint)get_group_id(0);
-    const uint first = group * 1024 + (uint)get_local_id(0);
-
-    #pragma unroll
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < n) {
-            const float input = InputTensor[i];
-            const float output = input * value;
-            OutputTensor[i] = output;
+    const uint begin = (uint)get_group_id(0) * 4096;
+    const bool whole = begin + 4096 <= n;
+    if (whole) {
+        const uint first = begin + (uint)get_local_id(0) * 4;
+        const float4 input = vload4(0, InputTensor + first);
+        const uint i = first + 1024;
+        const float4 input_1 = vload4(0, InputTensor + i);
+        const uint i_1 = first + 2048;
+        const float4 input_2 = vload4(0, InputTensor + i_1);
+        const uint i_2 = first + 3072;
+        const float4 input_3 = vload4(0, InputTensor + i_2);
+        const float4 output = input * value;
+        vstore4(output, 0, OutputTensor + first);
+        const float4 output_1 = input_1 * value;
+        vstore4(output_1, 0, OutputTensor + i);
+        const float4 output_2 = input_2 * value;
+        vstore4(output_2, 0, OutputTensor + i_1);
+        const float4 output_3 = input_3 * value;
+        vstore4(output_3, 0, OutputTensor + i_2);
+    } else {
+        const uint first = begin + (uint)get_local_id(0);
+        #pragma unroll
+        for (uint k = 0; k < 16; ++k) {
+            const uint i = first + k * 256;
+            if (i < n) {
+                const float input = InputTensor[i];
+                const float output = input * value;
+                OutputTensor[i] = output;
+            }
         }
     }
 }

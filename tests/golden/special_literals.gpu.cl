@@ -2,16 +2,23 @@
 //
 //     y[i0] = isnan(x[i0]) ? nan : ((x[i0] > 3.4028235e+38) ? -inf : min(x[i0], x[i0] * 1e-45))
 //
-// Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
-//     group i: 0..n by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store y
+// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 vectors of 4 elements.
+//     group i: 0..n by 4,096
+//       lane i: 256 by 4
+//         unroll i: 4 by 1,024
+//           vector i: 4
+//             store y
 //   argument 0: x, float32, read
 //   argument 1: y, float32, written
 //   argument 2: n, uint, the number of elements
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// The smaller one; NaN where either is NaN, and the first of two equal ones.
+static float4 min_float4(const float4 a, const float4 b)
+{
+    return ((a <= b) | isnan(a)) ? a : b;
+}
 
 // The smaller one; NaN where either is NaN, and the first of two equal ones.
 static float min_float(const float a, const float b)
@@ -26,18 +33,45 @@ __kernel void special(
     const uint n
 )
 {
-    const uint group = (uint)get_group_id(0);
-    const uint first = group * 1024 + (uint)get_local_id(0);
-
-    #pragma unroll
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < n) {
-            const float x_value = x[i];
-            const float y_value = isnan(x_value)
-                ? NAN
-                : ((x_value > 3.4028235e+38f) ? (-INFINITY) : min_float(x_value, x_value * 1e-45f));
-            y[i] = y_value;
+    const uint begin = (uint)get_group_id(0) * 4096;
+    const bool whole = begin + 4096 <= n;
+    if (whole) {
+        const uint first = begin + (uint)get_local_id(0) * 4;
+        const float4 x_value = vload4(0, x + first);
+        const uint i = first + 1024;
+        const float4 x_value_1 = vload4(0, x + i);
+        const uint i_1 = first + 2048;
+        const float4 x_value_2 = vload4(0, x + i_1);
+        const uint i_2 = first + 3072;
+        const float4 x_value_3 = vload4(0, x + i_2);
+        const float4 y_value = isnan(x_value)
+            ? (float4)(NAN)
+            : ((x_value > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value, x_value * 1e-45f));
+        vstore4(y_value, 0, y + first);
+        const float4 y_value_1 = isnan(x_value_1)
+            ? (float4)(NAN)
+            : ((x_value_1 > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value_1, x_value_1 * 1e-45f));
+        vstore4(y_value_1, 0, y + i);
+        const float4 y_value_2 = isnan(x_value_2)
+            ? (float4)(NAN)
+            : ((x_value_2 > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value_2, x_value_2 * 1e-45f));
+        vstore4(y_value_2, 0, y + i_1);
+        const float4 y_value_3 = isnan(x_value_3)
+            ? (float4)(NAN)
+            : ((x_value_3 > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value_3, x_value_3 * 1e-45f));
+        vstore4(y_value_3, 0, y + i_2);
+    } else {
+        const uint first = begin + (uint)get_local_id(0);
+        #pragma unroll
+        for (uint k = 0; k < 16; ++k) {
+            const uint i = first + k * 256;
+            if (i < n) {
+                const float x_value = x[i];
+                const float y_value = isnan(x_value)
+                    ? NAN
+                    : ((x_value > 3.4028235e+38f) ? (-INFINITY) : min_float(x_value, x_value * 1e-45f));
+                y[i] = y_value;
+            }
         }
     }
 }

@@ -2,19 +2,20 @@
 //
 //     y[i0] = isnan(x[i0]) ? nan : ((x[i0] > 3.4028235e+38) ? -inf : min(x[i0], x[i0] * 1e-45))
 //
-// Dispatch ceil(n / 1,024) groups of 256 threads; each computes 4 elements, 256 apart.
+// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 vectors of 4 elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     group i: 0..n by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store y
+//     group i: 0..n by 4,096
+//       lane i: 256 by 4
+//         unroll i: 4 by 1,024
+//           vector i: 4
+//             store y
 //   t0: x, float32, read
 //   u0: y, float32, written
 //   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> x : register(t0);
-RWStructuredBuffer<float> y : register(u0);
+StructuredBuffer<float4> x : register(t0);
+RWStructuredBuffer<float4> y : register(u0);
 
 cbuffer Arguments : register(b0)
 {
@@ -27,28 +28,72 @@ bool isnan_float(const float x)
     return (asuint(x) & 0x7fffffff) > 0x7f800000;
 }
 
+bool4 isnan_float_x4(const float4 x)
+{
+    return bool4(isnan_float(x.x), isnan_float(x.y), isnan_float(x.z), isnan_float(x.w));
+}
+
 // The smaller one; NaN where either is NaN, and the first of two equal ones.
 float min_float(const float a, const float b)
 {
     return (b < a || isnan_float(b)) ? b : a;
 }
 
+float4 min_float_x4(const float4 a, const float4 b)
+{
+    return float4(min_float(a.x, b.x),
+        min_float(a.y, b.y),
+        min_float(a.z, b.z),
+        min_float(a.w, b.w));
+}
+
 [RootSignature("CBV(b0), SRV(t0), UAV(u0)")]
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint group = group_id.y * 65535 + group_id.x;
-    const uint first = group * 1024 + lane_id;
-
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < n) {
-            precise const float x_value = x[i];
-            precise const float value = x_value * 1e-45f;
-            precise const float y_value = isnan_float(x_value)
-                ? asfloat(0x7fc00000)
-                : ((x_value > 3.4028235e+38f) ? asfloat(0xff800000) : min_float(x_value, value));
-            y[i] = y_value;
+    const uint begin = (group_id.y * 65535 + group_id.x) * 4096;
+    const bool whole = begin + 4096 <= n;
+    if (whole) {
+        const uint first = begin + lane_id * 4;
+        precise const float4 x_value = x[first / 4];
+        const uint i = first + 1024;
+        precise const float4 x_value_1 = x[i / 4];
+        const uint i_1 = first + 2048;
+        precise const float4 x_value_2 = x[i_1 / 4];
+        const uint i_2 = first + 3072;
+        precise const float4 x_value_3 = x[i_2 / 4];
+        precise const float4 value = x_value * 1e-45f;
+        precise const float4 y_value = select(isnan_float_x4(x_value),
+            (float4)(asfloat(0x7fc00000)),
+            select(x_value > 3.4028235e+38f, (float4)(asfloat(0xff800000)), min_float_x4(x_value, value)));
+        y[first / 4] = y_value;
+        precise const float4 value_1 = x_value_1 * 1e-45f;
+        precise const float4 y_value_1 = select(isnan_float_x4(x_value_1),
+            (float4)(asfloat(0x7fc00000)),
+            select(x_value_1 > 3.4028235e+38f, (float4)(asfloat(0xff800000)), min_float_x4(x_value_1, value_1)));
+        y[i / 4] = y_value_1;
+        precise const float4 value_2 = x_value_2 * 1e-45f;
+        precise const float4 y_value_2 = select(isnan_float_x4(x_value_2),
+            (float4)(asfloat(0x7fc00000)),
+            select(x_value_2 > 3.4028235e+38f, (float4)(asfloat(0xff800000)), min_float_x4(x_value_2, value_2)));
+        y[i_1 / 4] = y_value_2;
+        precise const float4 value_3 = x_value_3 * 1e-45f;
+        precise const float4 y_value_3 = select(isnan_float_x4(x_value_3),
+            (float4)(asfloat(0x7fc00000)),
+            select(x_value_3 > 3.4028235e+38f, (float4)(asfloat(0xff800000)), min_float_x4(x_value_3, value_3)));
+        y[i_2 / 4] = y_value_3;
+    } else {
+        const uint first = begin + lane_id;
+        for (uint k = 0; k < 16; ++k) {
+            const uint i = first + k * 256;
+            if (i < n) {
+                precise const float x_value = x[i / 4][i % 4];
+                precise const float value = x_value * 1e-45f;
+                precise const float y_value = isnan_float(x_value)
+                    ? asfloat(0x7fc00000)
+                    : ((x_value > 3.4028235e+38f) ? asfloat(0xff800000) : min_float(x_value, value));
+                y[i / 4][i % 4] = y_value;
+            }
         }
     }
 }

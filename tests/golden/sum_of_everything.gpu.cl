@@ -95,11 +95,12 @@ __kernel void sum_of_everything_2(
 //
 //     Y[i0, i1] = X[i0, i1] - S[0, 0] / 150000
 //
-// Launch ceil(n / 1,024) groups of 256 work items; each computes 4 elements, 256 apart.
-//     group i: 0..n by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store Y
+// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 vectors of 4 elements.
+//     group i: 0..n by 4,096
+//       lane i: 256 by 4
+//         unroll i: 4 by 1,024
+//           vector i: 4
+//             store Y
 //   argument 0: X, float32, read
 //   argument 1: S, float32, read
 //   argument 2: Y, float32, written
@@ -117,16 +118,35 @@ __kernel void sum_of_everything_3(
 {
     const float s = S[0];
     const float value = s / 150000.0f;
-    const uint group = (uint)get_group_id(0);
-    const uint first = group * 1024 + (uint)get_local_id(0);
-
-    #pragma unroll
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < n) {
-            const float x = X[i];
-            const float y = x - value;
-            Y[i] = y;
+    const uint begin = (uint)get_group_id(0) * 4096;
+    const bool whole = begin + 4096 <= n;
+    if (whole) {
+        const uint first = begin + (uint)get_local_id(0) * 4;
+        const float4 x = vload4(0, X + first);
+        const uint i = first + 1024;
+        const float4 x_1 = vload4(0, X + i);
+        const uint i_1 = first + 2048;
+        const float4 x_2 = vload4(0, X + i_1);
+        const uint i_2 = first + 3072;
+        const float4 x_3 = vload4(0, X + i_2);
+        const float4 y = x - value;
+        vstore4(y, 0, Y + first);
+        const float4 y_1 = x_1 - value;
+        vstore4(y_1, 0, Y + i);
+        const float4 y_2 = x_2 - value;
+        vstore4(y_2, 0, Y + i_1);
+        const float4 y_3 = x_3 - value;
+        vstore4(y_3, 0, Y + i_2);
+    } else {
+        const uint first = begin + (uint)get_local_id(0);
+        #pragma unroll
+        for (uint k = 0; k < 16; ++k) {
+            const uint i = first + k * 256;
+            if (i < n) {
+                const float x = X[i];
+                const float y = x - value;
+                Y[i] = y;
+            }
         }
     }
 }

@@ -103,21 +103,22 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //
 //     Y[i0, i1] = X[i0, i1] - S[0, 0] / 150000
 //
-// Dispatch ceil(n / 1,024) groups of 256 threads; each computes 4 elements, 256 apart.
+// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 vectors of 4 elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     group i: 0..n by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store Y
+//     group i: 0..n by 4,096
+//       lane i: 256 by 4
+//         unroll i: 4 by 1,024
+//           vector i: 4
+//             store Y
 //   t0: X, float32, read
 //   t1: S, float32, read
 //   u0: Y, float32, written
 //   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> X : register(t0);
+StructuredBuffer<float4> X : register(t0);
 StructuredBuffer<float> S : register(t1);
-RWStructuredBuffer<float> Y : register(u0);
+RWStructuredBuffer<float4> Y : register(u0);
 
 cbuffer Arguments : register(b0)
 {
@@ -130,15 +131,34 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
     precise const float s = S[0];
     precise const float value = s / 150000.0f;
-    const uint group = group_id.y * 65535 + group_id.x;
-    const uint first = group * 1024 + lane_id;
-
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < n) {
-            precise const float x = X[i];
-            precise const float y = x - value;
-            Y[i] = y;
+    const uint begin = (group_id.y * 65535 + group_id.x) * 4096;
+    const bool whole = begin + 4096 <= n;
+    if (whole) {
+        const uint first = begin + lane_id * 4;
+        precise const float4 x = X[first / 4];
+        const uint i = first + 1024;
+        precise const float4 x_1 = X[i / 4];
+        const uint i_1 = first + 2048;
+        precise const float4 x_2 = X[i_1 / 4];
+        const uint i_2 = first + 3072;
+        precise const float4 x_3 = X[i_2 / 4];
+        precise const float4 y = x - value;
+        Y[first / 4] = y;
+        precise const float4 y_1 = x_1 - value;
+        Y[i / 4] = y_1;
+        precise const float4 y_2 = x_2 - value;
+        Y[i_1 / 4] = y_2;
+        precise const float4 y_3 = x_3 - value;
+        Y[i_2 / 4] = y_3;
+    } else {
+        const uint first = begin + lane_id;
+        for (uint k = 0; k < 16; ++k) {
+            const uint i = first + k * 256;
+            if (i < n) {
+                precise const float x = X[i / 4][i % 4];
+                precise const float y = x - value;
+                Y[i / 4][i % 4] = y;
+            }
         }
     }
 }

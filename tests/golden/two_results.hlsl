@@ -3,12 +3,13 @@
 //     dx[i0] = dy[i0] * tanh(gate[i0])
 //     dgate[i0] = dy[i0] * x[i0] + (tanh(gate[i0]) + tanh(gate[i0]))
 //
-// Dispatch ceil(n / 1,024) groups of 256 threads; each computes 4 elements, 256 apart.
+// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 vectors of 4 elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     group i: 0..n by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
-//           store dx, dgate
+//     group i: 0..n by 4,096
+//       lane i: 256 by 4
+//         unroll i: 4 by 1,024
+//           vector i: 4
+//             store dx, dgate
 //   t0: x, float32, read
 //   t1: gate, float32, read
 //   t2: dy, float32, read
@@ -17,11 +18,11 @@
 //   b0: n, uint, the number of elements
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> x : register(t0);
-StructuredBuffer<float> gate : register(t1);
-StructuredBuffer<float> dy : register(t2);
-RWStructuredBuffer<float> dx : register(u0);
-RWStructuredBuffer<float> dgate : register(u1);
+StructuredBuffer<float4> x : register(t0);
+StructuredBuffer<float4> gate : register(t1);
+StructuredBuffer<float4> dy : register(t2);
+RWStructuredBuffer<float4> dx : register(u0);
+RWStructuredBuffer<float4> dgate : register(u1);
 
 cbuffer Arguments : register(b0)
 {
@@ -89,24 +90,68 @@ float portable_tanh(const float x)
     return result;
 }
 
+float4 portable_tanh_x4(const float4 x)
+{
+    return float4(portable_tanh(x.x), portable_tanh(x.y), portable_tanh(x.z), portable_tanh(x.w));
+}
+
 [RootSignature("CBV(b0), SRV(t0), SRV(t1), SRV(t2), UAV(u0), UAV(u1)")]
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint group = group_id.y * 65535 + group_id.x;
-    const uint first = group * 1024 + lane_id;
-
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < n) {
-            precise const float dy_value = dy[i];
-            precise const float gate_value = gate[i];
-            precise const float value = portable_tanh(gate_value);
-            precise const float dx_value = dy_value * value;
-            precise const float x_value = x[i];
-            precise const float dgate_value = dy_value * x_value + (value + value);
-            dx[i] = dx_value;
-            dgate[i] = dgate_value;
+    const uint begin = (group_id.y * 65535 + group_id.x) * 4096;
+    const bool whole = begin + 4096 <= n;
+    if (whole) {
+        const uint first = begin + lane_id * 4;
+        precise const float4 dy_value = dy[first / 4];
+        precise const float4 gate_value = gate[first / 4];
+        precise const float4 x_value = x[first / 4];
+        const uint i = first + 1024;
+        precise const float4 dy_value_1 = dy[i / 4];
+        precise const float4 gate_value_1 = gate[i / 4];
+        precise const float4 x_value_1 = x[i / 4];
+        const uint i_1 = first + 2048;
+        precise const float4 dy_value_2 = dy[i_1 / 4];
+        precise const float4 gate_value_2 = gate[i_1 / 4];
+        precise const float4 x_value_2 = x[i_1 / 4];
+        const uint i_2 = first + 3072;
+        precise const float4 dy_value_3 = dy[i_2 / 4];
+        precise const float4 gate_value_3 = gate[i_2 / 4];
+        precise const float4 x_value_3 = x[i_2 / 4];
+        precise const float4 value = portable_tanh_x4(gate_value);
+        precise const float4 dx_value = dy_value * value;
+        precise const float4 dgate_value = dy_value * x_value + (value + value);
+        dx[first / 4] = dx_value;
+        dgate[first / 4] = dgate_value;
+        precise const float4 value_1 = portable_tanh_x4(gate_value_1);
+        precise const float4 dx_value_1 = dy_value_1 * value_1;
+        precise const float4 dgate_value_1 = dy_value_1 * x_value_1 + (value_1 + value_1);
+        dx[i / 4] = dx_value_1;
+        dgate[i / 4] = dgate_value_1;
+        precise const float4 value_2 = portable_tanh_x4(gate_value_2);
+        precise const float4 dx_value_2 = dy_value_2 * value_2;
+        precise const float4 dgate_value_2 = dy_value_2 * x_value_2 + (value_2 + value_2);
+        dx[i_1 / 4] = dx_value_2;
+        dgate[i_1 / 4] = dgate_value_2;
+        precise const float4 value_3 = portable_tanh_x4(gate_value_3);
+        precise const float4 dx_value_3 = dy_value_3 * value_3;
+        precise const float4 dgate_value_3 = dy_value_3 * x_value_3 + (value_3 + value_3);
+        dx[i_2 / 4] = dx_value_3;
+        dgate[i_2 / 4] = dgate_value_3;
+    } else {
+        const uint first = begin + lane_id;
+        for (uint k = 0; k < 16; ++k) {
+            const uint i = first + k * 256;
+            if (i < n) {
+                precise const float dy_value = dy[i / 4][i % 4];
+                precise const float gate_value = gate[i / 4][i % 4];
+                precise const float value = portable_tanh(gate_value);
+                precise const float dx_value = dy_value * value;
+                precise const float x_value = x[i / 4][i % 4];
+                precise const float dgate_value = dy_value * x_value + (value + value);
+                dx[i / 4][i % 4] = dx_value;
+                dgate[i / 4][i % 4] = dgate_value;
+            }
         }
     }
 }

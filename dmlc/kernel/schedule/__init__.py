@@ -106,8 +106,8 @@ class Limits:
     word_types: tuple[DataType, ...] = ()
     """Types that buffers hold two to a word of 32 bits, and kernels store word by word."""
     vector_lanes: int = 0
-    """The lanes of the vectors that buffers are made of where they are accessed in vectors; 0 where
-    vectors of any size lie anywhere."""
+    """The lanes of the vectors that buffers are made of where they are accessed in vectors: 1 where
+    a language is given none, 0 where vectors of any size lie anywhere."""
     has_wide_positions: bool = True
     """Whether signed positions may have 64 bits."""
     precise: frozenset[str] | None = None

@@ -32,6 +32,11 @@ from dmlc.kernel.schedule.nest import (
 )
 from dmlc.source import UnsupportedError
 
+_VECTOR = 4
+"""Elements of a vector: 16 bytes of floats, which is what a work item loads at once."""
+_MOST_VECTORS = 4
+"""Vectors of a work item, at most: what it has loaded before it computes is what memory is asked
+for at a time."""
 _COLUMNS = 32
 """Neighbouring outputs in a group, where they are neighbours in memory: a cache line of floats, or
 two."""
@@ -51,7 +56,10 @@ def choose(
     `count` stands for it, or reductions, which work items make by themselves (`serial`) or
     together."""
     if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators:
-        return _choose_flat(phases[0], count, _list_paired(phases[0], limits), p)
+        paired = _list_paired(phases[0], limits)
+        if not paired and _takes_vectors(phases[0], limits):
+            return _choose_vectors(phases[0], count, p)
+        return _choose_flat(phases[0], count, paired, p)
     return _choose_serial(phases, p) if serial else _choose_shared(phases, p)
 
 
@@ -76,6 +84,46 @@ def suits_serial(first: Phase, p: Profile) -> bool:
     outputs, points = math.prod(first.space.parallel_sizes), first.space.inner_count
     enough = outputs >= p.groups * p.group_size
     return enough or points <= max(outputs, p.piece // p.group_size)
+
+
+def _takes_vectors(phase: Phase, limits: Limits) -> bool:
+    """Whether four neighbouring elements are read and stored at once: they lie side by side, or are
+    one, in all operands, and begin where a vector of memory does."""
+    if limits.vector_lanes == 1 or phase.has_positions:
+        return False
+    sizes = phase.space.sizes
+    if len(sizes) > 1 and sizes[-1] % _VECTOR:
+        return False
+    for view in phase.elements.buffers():
+        *outer, inner = phase.space.strides[view]
+        if inner not in (0, 1) or view.dtype.bytes > 4:
+            return False
+        if inner and any(step % _VECTOR for step in (view.offset, *outer)):
+            return False
+    return any(phase.space.strides[view][-1] for view in phase.elements.buffers())
+
+
+def _choose_vectors(phase: Phase, count: k.Scalar | None, p: Profile) -> Nest:
+    """Each work item takes a few vectors of elements, a group's width of vectors apart: all are
+    read before the first is stored. `count` stands for the number of elements where it is an
+    argument."""
+    dims = _name_axes(phase)
+    whole = Dim("i", count if count is not None else dims[0].size)
+    if len(dims) > 1:
+        whole = merge_dims("i", dims)
+    else:
+        dims = (whole,)
+    once = p.group_size * _VECTOR
+    many = _MOST_VECTORS
+    while many > 1 and isinstance(whole.size, int) and whole.size < many * once * p.groups:
+        many //= 2
+    vector = Loop(whole, Kind.VECTOR, _VECTOR, (Point(0),), "i", 1)
+    each = Loop(whole, Kind.UNROLL, once, (vector,), "k", many)
+    lanes = Loop(whole, Kind.LANE, _VECTOR, (each,), "lane", p.group_size)
+    groups = Loop(whole, Kind.GROUP, once * many, (lanes,), "group")
+    several = f"{many} vectors of {_VECTOR} elements"
+    words = f"each computes {several if many > 1 else f'{_VECTOR} elements'}"
+    return Nest((phase,), (dims,), (groups,), (("lane", p.group_size),), words=words)
 
 
 def _choose_flat(phase: Phase, count: k.Scalar | None, paired: Sequence[str], p: Profile) -> Nest:

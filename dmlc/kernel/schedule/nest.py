@@ -112,7 +112,8 @@ class Loop:
     name: str = ""
     """What its variable is called after; of LANE, the axis of the work items."""
     extent: int = 0
-    """The steps of LANE and UNROLL, and of a LOOP where it has so many, wherever it starts."""
+    """The steps of LANE and UNROLL, and of a LOOP where it has so many, wherever it starts; 1 of a
+    VECTOR that is whole wherever its work group is: where that is not, its points go one by one."""
     part: tuple[int, int] | None = None
     """The part of the dimension that is walked, where that is not all."""
     backwards: bool = False
@@ -286,6 +287,24 @@ def roll(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
     return tuple(made)
 
 
+def scalarize(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
+    """The same point by point, where work items go in whole vectors along a dimension: neighbours
+    take neighbouring points, each of them as many as before."""
+    (lanes,) = {n.step for n in list_loops(nodes, dim) if n.kind is Kind.VECTOR}
+
+    def change(node: Node) -> Node:
+        if isinstance(node, Loop) and node.dim is dim:
+            step, extent = node.step // lanes, node.extent
+            if node.kind is Kind.UNROLL:
+                extent *= lanes
+            return Loop(dim, node.kind, step, tuple(map(change, node.body)), node.name, extent)
+        if isinstance(node, Loop | Reduce | Pack):
+            return dataclasses.replace(node, body=tuple(map(change, node.body)))
+        return node
+
+    return tuple(map(change, nodes))
+
+
 def in_vectors(
     dim: Dim, lanes: int, body: tuple[Node, ...], name: str = "i", ahead: Dim | None = None
 ) -> Loop:
@@ -365,7 +384,7 @@ def _describe(
     for node in nodes:
         within = around
         match node:
-            case Loop(extent=1):
+            case Loop(extent=1) if node.kind is not Kind.VECTOR:
                 yield from _describe(node.body, nest, depth, (*around, node))
                 continue
             case Loop():
@@ -394,6 +413,8 @@ def _describe_range(loop: Loop, around: Sequence[Loop]) -> str:
     outer = [each.step for each in around if each.dim is dim]
     parts = [part.name for part, _ in dim.parts]
     made_of = f" ({', '.join(parts)})" if parts and not outer else ""
+    if loop.kind is Kind.VECTOR and loop.extent:
+        return f"{dim.name}{made_of}: {loop.step}"
     if loop.extent:
         extent = f"{loop.extent:,}"
     elif loop.part is not None:
