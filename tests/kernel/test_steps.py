@@ -123,9 +123,7 @@ def test_short_loops_are_looked_at_turn_by_turn() -> None:
     (outer,) = steps.body.loops
     assert [loop.turns for loop in outer.body.loops] == [6 / 4]
     # A loop that is halved, and one that goes backwards.
-    assert (
-        steps_of("tree w from 8 { if lt(lane, w) { store y[w] = x[w] } }").loads == 8 + 4 + 2 + 1
-    )
+    assert steps_of("tree w from 8 { if lt(lane, w) { store y[w] = x[w] } }").loads == 8 + 4 + 2 + 1
     steps = steps_of("for i in 0 .. 4 backwards { if lt(lane, i) { store y[i] = x[i] } }")
     assert steps.loads == 3 + 2 + 1
 
