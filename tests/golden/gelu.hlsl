@@ -2,11 +2,11 @@
 //
 //     OutputTensor[i0] = 0.5 * InputTensor[i0] * (1 + erf(InputTensor[i0] * 0.70710677))
 //
-// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 vectors of 4 elements.
+// Dispatch ceil(n / 2,048) groups of 256 threads; each computes 2 vectors of 4 elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     group i: 0..n by 4,096
+//     group i: 0..n by 2,048
 //       lane i: 256 by 4
-//         unroll i: 4 by 1,024
+//         unroll i: 2 by 1,024
 //           vector i: 4
 //             store OutputTensor
 //   t0: InputTensor, float32, read
@@ -97,32 +97,22 @@ float4 portable_erf_x4(const float4 x)
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint begin = (group_id.y * 65535 + group_id.x) * 4096;
-    const bool whole = begin + 4096 <= n;
+    const uint begin = (group_id.y * 65535 + group_id.x) * 2048;
+    const bool whole = begin + 2048 <= n;
     if (whole) {
         const uint first = begin + lane_id * 4;
         precise const float4 input = InputTensor[first / 4];
         const uint i = first + 1024;
         precise const float4 input_1 = InputTensor[i / 4];
-        const uint i_1 = first + 2048;
-        precise const float4 input_2 = InputTensor[i_1 / 4];
-        const uint i_2 = first + 3072;
-        precise const float4 input_3 = InputTensor[i_2 / 4];
         precise const float4 value = input * 0.70710677f;
         precise const float4 output = 0.5f * input * (1.0f + portable_erf_x4(value));
         OutputTensor[first / 4] = output;
         precise const float4 value_1 = input_1 * 0.70710677f;
         precise const float4 output_1 = 0.5f * input_1 * (1.0f + portable_erf_x4(value_1));
         OutputTensor[i / 4] = output_1;
-        precise const float4 value_2 = input_2 * 0.70710677f;
-        precise const float4 output_2 = 0.5f * input_2 * (1.0f + portable_erf_x4(value_2));
-        OutputTensor[i_1 / 4] = output_2;
-        precise const float4 value_3 = input_3 * 0.70710677f;
-        precise const float4 output_3 = 0.5f * input_3 * (1.0f + portable_erf_x4(value_3));
-        OutputTensor[i_2 / 4] = output_3;
     } else {
         const uint first = begin + lane_id;
-        for (uint k = 0; k < 16; ++k) {
+        for (uint k = 0; k < 8; ++k) {
             const uint i = first + k * 256;
             if (i < n) {
                 precise const float input = InputTensor[i / 4][i % 4];

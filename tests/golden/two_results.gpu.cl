@@ -3,10 +3,10 @@
 //     dx[i0] = dy[i0] * tanh(gate[i0])
 //     dgate[i0] = dy[i0] * x[i0] + (tanh(gate[i0]) + tanh(gate[i0]))
 //
-// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 vectors of 4 elements.
-//     group i: 0..n by 4,096
+// Launch ceil(n / 2,048) groups of 256 work items; each computes 2 vectors of 4 elements.
+//     group i: 0..n by 2,048
 //       lane i: 256 by 4
-//         unroll i: 4 by 1,024
+//         unroll i: 2 by 1,024
 //           vector i: 4
 //             store dx, dgate
 //   argument 0: x, float32, read
@@ -28,8 +28,8 @@ __kernel void gated(
     const uint n
 )
 {
-    const uint begin = (uint)get_group_id(0) * 4096;
-    const bool whole = begin + 4096 <= n;
+    const uint begin = (uint)get_group_id(0) * 2048;
+    const bool whole = begin + 2048 <= n;
     if (whole) {
         const uint first = begin + (uint)get_local_id(0) * 4;
         const float4 dy_value = vload4(0, dy + first);
@@ -39,14 +39,6 @@ __kernel void gated(
         const float4 dy_value_1 = vload4(0, dy + i);
         const float4 gate_value_1 = vload4(0, gate + i);
         const float4 x_value_1 = vload4(0, x + i);
-        const uint i_1 = first + 2048;
-        const float4 dy_value_2 = vload4(0, dy + i_1);
-        const float4 gate_value_2 = vload4(0, gate + i_1);
-        const float4 x_value_2 = vload4(0, x + i_1);
-        const uint i_2 = first + 3072;
-        const float4 dy_value_3 = vload4(0, dy + i_2);
-        const float4 gate_value_3 = vload4(0, gate + i_2);
-        const float4 x_value_3 = vload4(0, x + i_2);
         const float4 value = tanh(gate_value);
         const float4 dx_value = dy_value * value;
         const float4 dgate_value = dy_value * x_value + (value + value);
@@ -57,20 +49,10 @@ __kernel void gated(
         const float4 dgate_value_1 = dy_value_1 * x_value_1 + (value_1 + value_1);
         vstore4(dx_value_1, 0, dx + i);
         vstore4(dgate_value_1, 0, dgate + i);
-        const float4 value_2 = tanh(gate_value_2);
-        const float4 dx_value_2 = dy_value_2 * value_2;
-        const float4 dgate_value_2 = dy_value_2 * x_value_2 + (value_2 + value_2);
-        vstore4(dx_value_2, 0, dx + i_1);
-        vstore4(dgate_value_2, 0, dgate + i_1);
-        const float4 value_3 = tanh(gate_value_3);
-        const float4 dx_value_3 = dy_value_3 * value_3;
-        const float4 dgate_value_3 = dy_value_3 * x_value_3 + (value_3 + value_3);
-        vstore4(dx_value_3, 0, dx + i_2);
-        vstore4(dgate_value_3, 0, dgate + i_2);
     } else {
         const uint first = begin + (uint)get_local_id(0);
         #pragma unroll
-        for (uint k = 0; k < 16; ++k) {
+        for (uint k = 0; k < 8; ++k) {
             const uint i = first + k * 256;
             if (i < n) {
                 const float dy_value = dy[i];

@@ -3,11 +3,11 @@
 //     dx[i0] = dy[i0] * tanh(gate[i0])
 //     dgate[i0] = dy[i0] * x[i0] + (tanh(gate[i0]) + tanh(gate[i0]))
 //
-// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 vectors of 4 elements.
+// Dispatch ceil(n / 2,048) groups of 256 threads; each computes 2 vectors of 4 elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     group i: 0..n by 4,096
+//     group i: 0..n by 2,048
 //       lane i: 256 by 4
-//         unroll i: 4 by 1,024
+//         unroll i: 2 by 1,024
 //           vector i: 4
 //             store dx, dgate
 //   t0: x, float32, read
@@ -99,8 +99,8 @@ float4 portable_tanh_x4(const float4 x)
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint begin = (group_id.y * 65535 + group_id.x) * 4096;
-    const bool whole = begin + 4096 <= n;
+    const uint begin = (group_id.y * 65535 + group_id.x) * 2048;
+    const bool whole = begin + 2048 <= n;
     if (whole) {
         const uint first = begin + lane_id * 4;
         precise const float4 dy_value = dy[first / 4];
@@ -110,14 +110,6 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 dy_value_1 = dy[i / 4];
         precise const float4 gate_value_1 = gate[i / 4];
         precise const float4 x_value_1 = x[i / 4];
-        const uint i_1 = first + 2048;
-        precise const float4 dy_value_2 = dy[i_1 / 4];
-        precise const float4 gate_value_2 = gate[i_1 / 4];
-        precise const float4 x_value_2 = x[i_1 / 4];
-        const uint i_2 = first + 3072;
-        precise const float4 dy_value_3 = dy[i_2 / 4];
-        precise const float4 gate_value_3 = gate[i_2 / 4];
-        precise const float4 x_value_3 = x[i_2 / 4];
         precise const float4 value = portable_tanh_x4(gate_value);
         precise const float4 dx_value = dy_value * value;
         precise const float4 dgate_value = dy_value * x_value + (value + value);
@@ -128,19 +120,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 dgate_value_1 = dy_value_1 * x_value_1 + (value_1 + value_1);
         dx[i / 4] = dx_value_1;
         dgate[i / 4] = dgate_value_1;
-        precise const float4 value_2 = portable_tanh_x4(gate_value_2);
-        precise const float4 dx_value_2 = dy_value_2 * value_2;
-        precise const float4 dgate_value_2 = dy_value_2 * x_value_2 + (value_2 + value_2);
-        dx[i_1 / 4] = dx_value_2;
-        dgate[i_1 / 4] = dgate_value_2;
-        precise const float4 value_3 = portable_tanh_x4(gate_value_3);
-        precise const float4 dx_value_3 = dy_value_3 * value_3;
-        precise const float4 dgate_value_3 = dy_value_3 * x_value_3 + (value_3 + value_3);
-        dx[i_2 / 4] = dx_value_3;
-        dgate[i_2 / 4] = dgate_value_3;
     } else {
         const uint first = begin + lane_id;
-        for (uint k = 0; k < 16; ++k) {
+        for (uint k = 0; k < 8; ++k) {
             const uint i = first + k * 256;
             if (i < n) {
                 precise const float dy_value = dy[i / 4][i % 4];

@@ -37,6 +37,11 @@ _VECTOR = 4
 _MOST_VECTORS = 4
 """Vectors of a work item, at most: what it has loaded before it computes is what memory is asked
 for at a time."""
+_MOST_WRITTEN = 64
+"""Operations on vectors that are written out, at most: where there are more, computing takes longer
+than memory, whatever the loads, and compilers take long, too."""
+_FUNCTION = 16
+"""Operations that a function such as a logarithm comes to, about."""
 _COLUMNS = 32
 """Neighbouring outputs in a group, where they are neighbours in memory: a cache line of floats, or
 two."""
@@ -89,7 +94,7 @@ def suits_serial(first: Phase, p: Profile) -> bool:
 def _takes_vectors(phase: Phase, limits: Limits) -> bool:
     """Whether four neighbouring elements are read and stored at once: they lie side by side, or are
     one, in all operands, and begin where a vector of memory does."""
-    if limits.vector_lanes == 1 or phase.has_positions:
+    if limits.vector_lanes == 1 or phase.has_positions or _weigh(phase) > _MOST_WRITTEN:
         return False
     sizes = phase.space.sizes
     if len(sizes) > 1 and sizes[-1] % _VECTOR:
@@ -101,6 +106,12 @@ def _takes_vectors(phase: Phase, limits: Limits) -> bool:
         if inner and any(step % _VECTOR for step in (view.offset, *outer)):
             return False
     return any(phase.space.strides[view][-1] for view in phase.elements.buffers())
+
+
+def _weigh(phase: Phase) -> int:
+    """About how many operations a point takes."""
+    operations = [v.operation for v in phase.elements.values if isinstance(v, ir.Apply)]
+    return sum(_FUNCTION if each.transcendental else 1 for each in operations)
 
 
 def _choose_vectors(phase: Phase, count: k.Scalar | None, p: Profile) -> Nest:
@@ -115,6 +126,8 @@ def _choose_vectors(phase: Phase, count: k.Scalar | None, p: Profile) -> Nest:
         dims = (whole,)
     once = p.group_size * _VECTOR
     many = _MOST_VECTORS
+    while many * _weigh(phase) > _MOST_WRITTEN:
+        many //= 2
     while many > 1 and isinstance(whole.size, int) and whole.size < many * once * p.groups:
         many //= 2
     vector = Loop(whole, Kind.VECTOR, _VECTOR, (Point(0),), "i", 1)
