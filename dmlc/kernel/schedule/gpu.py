@@ -41,7 +41,7 @@ _MOST_WRITTEN = 64
 """Operations on vectors that are written out, at most: where there are more, computing takes longer
 than memory, whatever the loads, and compilers take long, too."""
 _FUNCTION = 16
-"""Operations that a function such as a logarithm comes to, about."""
+"""Operations that a logarithm or a remainder comes to, about."""
 _COLUMNS = 32
 """Neighbouring outputs in a group, where they are neighbours in memory: a cache line of floats, or
 two."""
@@ -111,7 +111,7 @@ def _takes_vectors(phase: Phase, limits: Limits) -> bool:
 def _weigh(phase: Phase) -> int:
     """About how many operations a point takes."""
     operations = [v.operation for v in phase.elements.values if isinstance(v, ir.Apply)]
-    return sum(_FUNCTION if each.transcendental else 1 for each in operations)
+    return sum(_FUNCTION if each.transcendental or each.name == "mod" else 1 for each in operations)
 
 
 def _choose_vectors(phase: Phase, count: k.Scalar | None, p: Profile) -> Nest:
