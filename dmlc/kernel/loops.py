@@ -31,6 +31,7 @@ from dmlc.kernel.schedule.nest import (
     Loop,
     Nest,
     Node,
+    Once,
     Pack,
     Point,
     Reduce,
@@ -456,7 +457,7 @@ class Loops:
             for terms in self._values.terms[number].values()
             for part, _ in terms
         }
-        needed.update(n.dim for n in walk(node.body) if isinstance(n, Turns))
+        needed.update(n.dim for n in walk(node.body) if isinstance(n, Turns | Once))
         counts = [part.count_steps(step) for part, step in dim.parts]
         digits = split_number(place, counts) if len(counts) > 1 else [place]
         settled: dict[Dim, k.Expression] = {}
