@@ -244,9 +244,7 @@ def _lower_again(
             return False
         passes = tuple(names for names in (after, own) if names)
         stages = tuple(dict.fromkeys((*after, *own)))
-        kernels.append(
-            make_kernel(function, made, stages, passes, profile, limits, pieces=pieces)
-        )
+        kernels.append(make_kernel(function, made, stages, passes, profile, limits, pieces=pieces))
         return True
 
     for (main, *rest), steps in zip(tails, parts, strict=True):
@@ -264,7 +262,8 @@ def _lower_again(
             return []
         partial = combine_partials(main, divided)
         combined.update({n: partial for each in main.accumulators for n, _ in each.stages})
-        derived, after = rest, (*own, *names)
+        _, reductions = part_members(function, steps[0])
+        derived, after = rest, (*(m.stage for m in reductions), *names)
     if derived and not make((), (), None):
         return []
     return kernels

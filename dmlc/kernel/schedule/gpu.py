@@ -114,7 +114,9 @@ def _takes_vectors(phase: Phase, limits: Limits) -> bool:
     if (inner and inner[-1] != axis) or not phase.lies_together(axis):
         return False
     # What is left over goes element by element where a group has one run of elements.
-    if (inner or len(sizes) > 1) and sizes[-1] % _VECTOR:
+    piece = phase.space.pieces.get(axis)
+    lengths = sizes[-1:] if piece is None else (piece.length, piece.size)
+    if (inner or len(sizes) > 1) and any(length % _VECTOR for length in lengths):
         return False
     steps: dict[View, list[int]] = {
         view: [view.offset, *strides[view][:-1]] for view in phase.elements.buffers()
