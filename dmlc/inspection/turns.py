@@ -3,8 +3,9 @@
 A compiler keeps the order of loops, and unrolls some whose turns are few and known. So the loops of
 the machine code are a part of the kernel's, in order: the part is chosen under which the bytes that
 are loaded and stored, barriers and shared memory agree best. A loop that loads several times what
-the kernel's own does is taken to do as many turns at once. Conditions count as met, but for those that few waves meet: what
-they let through is found among what the branches of the machine code jump over.
+the kernel's own does is taken to do as many turns at once. Conditions count as met, but for those
+that few waves meet: what they let through is found among what the branches of the machine code jump
+over.
 """
 
 from __future__ import annotations

@@ -90,8 +90,8 @@ def test_batch_normalization_keeps_to_its_budget() -> None:
 
 def test_a_reduction_is_told_apart_loop_by_loop() -> None:
     # Rows of columns that do not lie in vectors.
-    found = inspect("directml.REDUCE", {"InputTensor": dmlc.TensorDesc("FLOAT32", (256, (1 << 20) + 1))},
-                    Function="SUM", Axes=[1])  # fmt: skip
+    tensors = {"InputTensor": dmlc.TensorDesc("FLOAT32", (256, (1 << 20) + 1))}
+    found = inspect("directml.REDUCE", tensors, Function="SUM", Axes=[1])
     kernel, compiled = only(found)
     assert kernel.reads_per_output == pytest.approx((1 << 20) + 1, rel=0.01)
     # More than once through the code for each of the many points that a thread reduces.
