@@ -16,6 +16,7 @@ Where no point passes the guard the place is 0, as it was.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -27,6 +28,7 @@ from dmlc.ir.floor import FloorForm, fit_clamped, fit_floor
 from dmlc.ir.index import IndexFacts, reach_back
 from dmlc.ir.naming import take_name
 from dmlc.scalars import Array, DataType
+from dmlc.transform.band import find_band
 from dmlc.transform.tabulate import Tables
 
 
@@ -39,8 +41,12 @@ class Plan:
     index: Index | None
     conditions: tuple[int, ...]
     """Those that are settled by it."""
+    size: int
+    """The places that the axis has."""
+    band: Array
+    """By position, the places that are looked at: all at which the conditions may hold."""
     holds: Array
-    """By position and place, whether all of them hold."""
+    """By position and place of the band, whether all of them hold."""
     places: Array
     """By position and number, the place that is walked; some may be beyond the axis."""
     step: int = 1
@@ -51,11 +57,6 @@ class Plan:
     def count(self) -> int:
         """The places that are walked."""
         return self.places.shape[1]
-
-    @property
-    def size(self) -> int:
-        """The places that the axis has."""
-        return self.holds.shape[1]
 
     @property
     def counts(self) -> Array:
@@ -72,13 +73,10 @@ class Plan:
         """The position of the domain, as a value."""
         return builder.constant(0) if self.index is None else builder.add(self.index)
 
-    def evaluate(self, values: Sequence[int]) -> list[Array]:
+    def evaluate(self, values: Sequence[int]) -> tuple[Array, ...]:
         """Values at the places walked, or at those nearest to them."""
-        found = self.facts.evaluate(values, self.over) or ()
-        return [self._take(np.broadcast_to(v, v.shape[:-2] + self.holds.shape)) for v in found]
-
-    def _take(self, values: Array) -> Array:
-        return np.take_along_axis(values, np.clip(self.places, 0, self.size - 1), axis=1)
+        places = np.clip(self.places, 0, self.size - 1)
+        return self.facts.evaluate_at(values, _list_places(self.facts.stage, self.over, places))
 
     @property
     def _are_places(self) -> Array:
@@ -86,7 +84,10 @@ class Plan:
 
     @property
     def _passing(self) -> Array:
-        return self._take(self.holds) & self._are_places
+        column = self.places - self.band[:, :1]
+        inside = (column >= 0) & (column < self.band.shape[1])
+        column = np.clip(column, 0, self.band.shape[1] - 1)
+        return np.take_along_axis(self.holds, column, axis=1) & inside
 
     def leaves_out(self, holds: Array) -> bool:
         """Whether a condition that holds there fails at some place that is walked."""
@@ -95,7 +96,7 @@ class Plan:
     @property
     def is_whole(self) -> bool:
         """Whether every place that is walked, and is one, passes."""
-        return self.form is not None and not self.leaves_out(self._take(self.holds))
+        return self.form is not None and not self.leaves_out(self._passing)
 
     @property
     def is_exact(self) -> bool:
@@ -113,7 +114,7 @@ class Plan:
         """The last place at each position in closed form, where those of the places walked that
         are not beyond it are just those that pass."""
         positions, filled = np.arange(len(self.holds)), self.counts > 0
-        form = fit_clamped(positions[filled], _find_last(self.holds)[filled])
+        form = fit_clamped(positions[filled], _find_last(self)[filled])
         if form is None:
             return None
         walked = (self.places <= form.evaluate(positions)[:, None]) & (self.places >= 0)
@@ -135,11 +136,24 @@ def plan_axis(stage: Stage, label: int, size: int, known: Mapping[str, Array]) -
     index = next((i for found in others.values() for i in found), None)
     over = (reduced,) if index is None else (index, reduced)
     conditions = tuple(c for c in others if facts.is_over(c, over))
-    holds = facts.find_passing(conditions, over)
-    if not conditions or holds is None or not size:
+    if not conditions or not size:
         return None
-    plan = Plan(facts, label, index, conditions, holds.reshape(-1, size), np.empty((0, 0)))
-    return _shorten(plan)
+    band = find_band(stage, conditions, index, reduced, size)
+    if band is None:
+        return None
+    found = facts.evaluate_at(conditions, _list_places(facts.stage, over, band))
+    holds = functools.reduce(np.logical_and, found)
+    return _shorten(Plan(facts, label, index, conditions, size, band, holds, np.empty((0, 0))))
+
+
+def _list_places(stage: Stage, over: Sequence[Index], places: Array) -> dict[Index, Array]:
+    """Where indices are: the last at `places`, and one of the domain at the position of the row."""
+    found = {over[-1]: places}
+    for index in over[:-1]:
+        rows = stage.extent(index)
+        if isinstance(rows, int):
+            found[index] = np.arange(rows, dtype=np.int64)[:, None]
+    return found
 
 
 def _shorten(plan: Plan) -> Plan | None:
@@ -148,7 +162,7 @@ def _shorten(plan: Plan) -> Plan | None:
     most = int(counts.max(initial=0))
     if most == 0:
         return None
-    first, last, filled = holds.argmax(axis=1), _find_last(holds), counts > 0
+    first, last, filled = plan.band[:, 0] + holds.argmax(axis=1), _find_last(plan), counts > 0
     rows, columns = np.nonzero(holds)
     gaps = np.diff(columns)[np.diff(rows) == 0]
     step = int(np.gcd.reduce(gaps)) if gaps.size else 1
@@ -166,12 +180,13 @@ def _shorten(plan: Plan) -> Plan | None:
     # The places that pass, and then the last of them again.
     order = np.argsort(~holds, axis=1, kind="stable")[:, :most]
     number = np.minimum(np.arange(most)[None, :], np.maximum(counts - 1, 0)[:, None])
-    return dataclasses.replace(plan, places=np.take_along_axis(order, number, axis=1))
+    chosen = np.take_along_axis(order, number, axis=1)
+    return dataclasses.replace(plan, places=plan.band[:, :1] + chosen)
 
 
-def _find_last(holds: Array) -> Array:
+def _find_last(plan: Plan) -> Array:
     """The last place that passes at each position."""
-    return holds.shape[1] - 1 - holds[:, ::-1].argmax(axis=1)
+    return plan.band[:, -1] - plan.holds[:, ::-1].argmax(axis=1)
 
 
 def _list_firsts(
