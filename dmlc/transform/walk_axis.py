@@ -49,6 +49,8 @@ class Plan:
     """By position and place of the band, whether all of them hold."""
     places: Array
     """By position and number, the place that is walked; some may be beyond the axis."""
+    may_repeat: bool = False
+    """Whether the reduction stays the same where a place is walked again."""
     step: int = 1
     form: FloorForm | None = None
     """The first place, in closed form; None where places come from a table."""
@@ -105,6 +107,12 @@ class Plan:
         return bool((first == self._passing).all())
 
     @property
+    def holds_back(self) -> bool:
+        """Whether in place of what is beyond those that pass the nearest of these is walked, again:
+        that needs no condition, and comes to the same. Of equals the first is first still."""
+        return self.may_repeat and self.step == 1 and int(self.counts.min()) > 0
+
+    @property
     def rank(self) -> tuple[bool, bool, int, int]:
         """How much there is to check and to compute, for the least to be chosen."""
         divisor, scale = (0, 0) if self.form is None else (self.form.divisor, self.form.scale)
@@ -121,9 +129,11 @@ class Plan:
         return form if bool((walked == self._passing).all()) else None
 
 
-def plan_axis(stage: Stage, label: int, size: int, known: Mapping[str, Array]) -> Plan | None:
+def plan_axis(
+    stage: Stage, label: int, size: int, known: Mapping[str, Array], *, may_repeat: bool = False
+) -> Plan | None:
     """How an axis can be walked in fewer places; None where it cannot. `known` are the elements of
-    stages that depend on positions alone."""
+    stages that depend on positions alone; a place is walked again only if it `may_repeat`."""
     reduced = Index(label, reduced=True)
     facts = IndexFacts(stage, known)
     # Those that involve the axis, and at most one other, which is of the domain.
@@ -143,7 +153,8 @@ def plan_axis(stage: Stage, label: int, size: int, known: Mapping[str, Array]) -
         return None
     found = facts.evaluate_at(conditions, _list_places(facts.stage, over, band))
     holds = functools.reduce(np.logical_and, found)
-    return _shorten(Plan(facts, label, index, conditions, size, band, holds, np.empty((0, 0))))
+    nowhere = np.empty((0, 0))
+    return _shorten(Plan(facts, label, index, conditions, size, band, holds, nowhere, may_repeat))
 
 
 def _list_places(stage: Stage, over: Sequence[Index], places: Array) -> dict[Index, Array]:
@@ -222,20 +233,28 @@ def write_place(plan: Plan, tables: Tables, builder: Builder, number: int) -> tu
         full = int(counts.min()) == plan.count
         return place, [] if full else [builder.apply("lt", number, count())]
     conditions: list[int] = []
-    steps = builder.apply("mul", number, builder.constant(plan.step))
-    place = builder.apply("add", plan.form.write(builder, row), steps)
     settles = plan.is_exact and not plan.is_whole
     length = fit_clamped(np.arange(len(counts)), counts) if settles else None
     last = plan.fit_last() if settles and length is None else None
+
+    def hold(value: int, name: str, end: int) -> int:
+        """A value that compares so with another where that is a place's."""
+        if plan.holds_back:
+            nearest = builder.apply("sub", end, builder.constant(1)) if name == "lt" else end
+            return builder.apply("max" if name == "ge" else "min", value, nearest)
+        conditions.append(builder.apply(name, value, end))
+        return value
+
+    if settles and last is None:
+        number = hold(number, "lt", count() if length is None else length.write(builder, row))
+    steps = builder.apply("mul", number, builder.constant(plan.step))
+    place = builder.apply("add", plan.form.write(builder, row), steps)
     if int(plan.places.min()) < 0:
-        conditions.append(builder.apply("ge", place, builder.constant(0)))
+        place = hold(place, "ge", builder.constant(0))
     if last is not None:
-        return place, [*conditions, builder.apply("le", place, last.write(builder, row))]
-    if int(plan.places.max()) >= plan.size:
-        conditions.append(builder.apply("lt", place, builder.constant(plan.size)))
-    if settles:
-        bound = count() if length is None else length.write(builder, row)
-        conditions.append(builder.apply("lt", number, bound))
+        place = hold(place, "le", last.write(builder, row))
+    elif int(plan.places.max()) >= plan.size:
+        place = hold(place, "lt", builder.constant(plan.size))
     return place, conditions
 
 
@@ -321,9 +340,10 @@ def _write_number(
         if label in by_label:
             plan = by_label[label]
             part, _ = write_place(plan, tables, builder, part)
-            if is_bounded and int(plan.places.min()) < 0:
+            held = plan.holds_back or not is_bounded
+            if not held and int(plan.places.min()) < 0:
                 part = builder.apply("max", part, builder.constant(0))
-            if is_bounded and int(plan.places.max()) >= size:
+            if not held and int(plan.places.max()) >= size:
                 part = builder.apply("min", part, builder.constant(size - 1))
         part = builder.apply("mul", part, builder.constant(stride))
         total = builder.apply("add", total, part)
