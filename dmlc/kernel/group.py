@@ -243,6 +243,7 @@ def _lower_again(
     combined: dict[str, Phase] = {}
     derived: list[Phase] = []
     kernels: list[k.Kernel] = []
+    combining: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
     def make(main: Sequence[Phase], own: tuple[str, ...], pieces: int | None) -> bool:
@@ -254,7 +255,7 @@ def _lower_again(
         if count_buffers(made) > limits.buffers or stored & read:
             return False
         passes = tuple(names for names in (after, own) if names)
-        stages = tuple(dict.fromkeys((*after, *own)))
+        stages = tuple(dict.fromkeys((*combining, *after, *own)))
         kernels.append(make_kernel(function, made, stages, passes, profile, limits, pieces=pieces))
         return True
 
@@ -267,14 +268,14 @@ def _lower_again(
         if not main.accumulators:
             if not make((cut_main,), own, None):
                 return []
-            derived, after = rest, names
+            derived, combining, after = rest, (), names
             continue
         if divided is None or not make(store_partials(main, divided), own, divided.sizes[0]):
             return []
         partial = combine_partials(main, divided)
         combined.update({n: partial for each in main.accumulators for n, _ in each.stages})
         _, reductions = part_members(function, steps[0])
-        derived, after = rest, (*(m.stage for m in reductions), *names)
+        derived, combining, after = rest, tuple(m.stage for m in reductions), names
     if derived and not make((), (), None):
         return []
     return kernels

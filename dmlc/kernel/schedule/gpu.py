@@ -74,7 +74,7 @@ def choose(
     """The nest of some phases: element-wise work, whose number of elements is an argument where
     `count` stands for it, or reductions, which work items make by themselves (`serial`) or
     together."""
-    if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators:
+    if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators and not serial:
         paired = _list_paired(phases[0], limits)
         if not paired and _takes_vectors(phases[0], limits):
             return _choose_vectors(phases[0], count, p)
