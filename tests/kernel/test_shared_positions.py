@@ -145,7 +145,7 @@ def test_neighbouring_lanes_read_neighbours_in_pieces_of_rows() -> None:
     place, length = remainder.operands
     assert length == k.Literal(k.INDEX, 64)
     assert isinstance(place, k.Local)
-    assert print_expression(places[place.name]) == "add(strip, row)"
+    assert print_expression(places[place.name]) == "add(strip, mul(row, 4))"
 
 
 @pytest.mark.parametrize("profile", [CPU, GPU])

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.element import Gather, Place, View
+from dmlc.kernel.element import Gather, View
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.schedule.nest import (
@@ -32,7 +32,6 @@ from dmlc.kernel.schedule.nest import (
     name_parallel,
     nest_serial,
 )
-from dmlc.scalars import DataType
 from dmlc.source import UnsupportedError
 
 _VECTOR = 4
@@ -122,8 +121,6 @@ def _takes_vectors(phase: Phase, limits: Limits) -> bool:
         view: [view.offset, *strides[view][:-1]] for view in phase.elements.buffers()
     }
     for value in phase.elements.values:
-        if isinstance(value, Place) and value.dtype is DataType.INDEX and strides[value.view][axis]:
-            return False
         if isinstance(value, Gather):
             steps[value.view] += [step for _, step in value.terms]
     for view, own in steps.items():
