@@ -35,6 +35,18 @@ class FloorForm:
             values = np.maximum(values, self.low)
         return values if self.high is None else np.minimum(values, self.high)
 
+    def clamp(self, places: Array, values: Array) -> FloorForm | None:
+        """The same, held within the smallest and the largest value where it goes beyond them; None
+        where it does not give the values then."""
+        low, high = int(values.min()), int(values.max())
+        own = self.evaluate(places)
+        clamped = dataclasses.replace(
+            self,
+            low=low if int(own.min()) < low else None,
+            high=high if int(own.max()) > high else None,
+        )
+        return clamped if bool((clamped.evaluate(places) == values).all()) else None
+
     def write(self, builder: Builder, place: int) -> int:
         """The formula as an INDEX value of a body; `place` is the value `i`, which is not
         negative."""
@@ -104,12 +116,4 @@ def _fit_held(places: Array, values: Array) -> FloorForm | None:
     low, high = int(values.min()), int(values.max())
     free = (values > low) & (values < high)
     form = fit_floor(places[free], values[free])
-    if form is None:
-        return None
-    open_ended = form.evaluate(places)
-    clamped = dataclasses.replace(
-        form,
-        low=low if int(open_ended.min()) < low else None,
-        high=high if int(open_ended.max()) > high else None,
-    )
-    return clamped if bool((clamped.evaluate(places) == values).all()) else None
+    return None if form is None else form.clamp(places, values)

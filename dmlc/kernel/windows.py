@@ -19,6 +19,7 @@ import numpy as np
 
 from dmlc import ir
 from dmlc.ir.builder import Builder
+from dmlc.ir.floor import FloorForm
 from dmlc.ir.index import IndexFacts, list_arrays
 from dmlc.kernel.element import Collector, Elements, View, tensor_strides
 from dmlc.kernel.phases import Phase, make_accumulators
@@ -81,13 +82,17 @@ class _Windows:
             if written is None:
                 return None
             made.append(written)
-        made += [self._copy(stage, domain) for stage in self.derived]
+        written = {each.name: each for each in itertools.chain(*made)}
+        made += [self._copy(stage, domain, written) for stage in self.derived]
         reductions, derived = made[: len(self.reductions)], made[len(self.reductions) :]
         function = self.function.with_stages((*self.function.stages, *itertools.chain(*made)))
         return self._collect(function, domain, reductions, derived, stored)
 
-    def _copy(self, stage: ir.Stage, domain: tuple[ir.Extent, ...]) -> tuple[ir.Stage, ...]:
-        """What derives from the reductions, for each of the neighbours."""
+    def _copy(
+        self, stage: ir.Stage, domain: tuple[ir.Extent, ...], written: Mapping[str, ir.Stage]
+    ) -> tuple[ir.Stage, ...]:
+        """What derives from the reductions that are `written`, for each of the neighbours. A place
+        is computed in it once more: then how far it goes is known, and in the kernel it is one."""
         own = {s.name for s in (*self.reductions, *self.derived)}
         axis = ir.Index(len(domain) - 1)
         made: list[ir.Stage] = []
@@ -101,8 +106,12 @@ class _Windows:
                 if value == axis:
                     known[n] = place
                 elif isinstance(value, ir.Load) and value.tensor in own:
-                    places = tuple(builder.add(ir.Index(a)) for a in range(len(domain)))
                     name = _name(value.tensor, number)
+                    source = written.get(name)
+                    if source is not None and source.reduction is None and _is_place(source.dtype):
+                        known[n] = builder.copy(source.body)[source.body.result]
+                        continue
+                    places = tuple(builder.add(ir.Index(a)) for a in range(len(domain)))
                     known[n] = builder.add(ir.Load(name, places, value.dtype))
             result = builder.copy(stage.body, known)[stage.body.result]
             body = builder.make(result)
@@ -168,12 +177,13 @@ def _name(stage: str, number: int) -> str:
     return f"{stage}#{number}"
 
 
+def _is_place(dtype: DataType) -> bool:
+    return dtype.is_integer and not dtype.is_storage_only
+
+
 def _is_plain(stage: ir.Stage) -> bool:
     """Whether a stage reduces values that terms can be written of."""
-    reduction = stage.reduction
-    if reduction is None or reduction.combiner in ir.POSITIONAL_COMBINERS:
-        return False
-    return stage.body.dtype is not DataType.BOOL
+    return stage.reduction is not None and stage.body.dtype is not DataType.BOOL
 
 
 def _write(
@@ -185,9 +195,13 @@ def _write(
     if reduction is None:
         return None
     axes = {ir.Index(label, reduced=True): extent for label, extent in reduction.axes}
+    positional = reduction.combiner in ir.POSITIONAL_COMBINERS
     positions = {i for load in stage.body.loads() for i in load.indices}
     together = [set(facts.dependencies[number]) for number in (*facts.conditions, *positions)]
     inner = tuple(i for i in axes if any({axis, i} <= indices for indices in together))
+    if positional and inner:
+        # The first of equal extremes is the one whose number is lowest among all points.
+        inner = tuple(axes)
     extents = [axes[index] for index in inner]
     terms = math.prod(e for e in extents if isinstance(e, int))
     if not inner or any(not isinstance(e, int) for e in extents) or terms > _MOST_TERMS:
@@ -196,14 +210,17 @@ def _write(
     own = [c for c in facts.conditions if set(facts.dependencies[c]) & set(over)]
     holds = facts.find_passing(own, over)
     steady = _list_steady(facts, over)
-    if holds is None or steady is None:
+    if holds is None or steady is None or (positional and facts.conditions):
         return None
     rest = tuple((label, extent) for label, extent in reduction.axes
                  if ir.Index(label, reduced=True) not in inner)  # fmt: skip
     made: list[ir.Stage] = []
     for number in range(NEIGHBOURS):
         writer = _Writer(facts, over, holds, steady, range(number, len(holds), NEIGHBOURS))
-        body = writer.write([c for c in facts.conditions if c not in own], is_whole=not rest)
+        if positional:
+            body = writer.write_place()
+        else:
+            body = writer.write([c for c in facts.conditions if c not in own], is_whole=not rest)
         if body is None:
             return None
         changed = dataclasses.replace(
@@ -284,6 +301,34 @@ class _Writer:
         copied = builder.copy(body) if conditions else []
         return builder.make(total, builder.join(copied[c] for c in conditions))
 
+    def write_place(self) -> ir.Body | None:
+        """The body where the first of the smallest or largest points is looked for: a NaN is more
+        extreme than any number."""
+        stage, builder = self._facts.stage, self._builder
+        reduction, dtype = stage.reduction, stage.body.dtype
+        if reduction is None:
+            return None
+        is_more = "lt" if reduction.combiner == "argmin" else "gt"
+        best: int | None = None
+        place = builder.constant(0, stage.dtype.compute)
+        every = itertools.product(*(range(n) for n in self._holds.shape[1:]))
+        for number, point in enumerate(every):
+            term = self._write_term(point, self._holds[(..., *point)], reduction.combiner)
+            if term is None:
+                return None
+            if best is None:
+                best = term
+                continue
+            better = builder.apply(is_more, term, best)
+            if dtype.is_float:
+                known = builder.apply("not", builder.apply("isnan", best))
+                unknown = builder.apply("and", builder.apply("isnan", term), known)
+                better = builder.apply("or", better, unknown)
+            own = builder.constant(number, stage.dtype.compute)
+            place = builder.add(ir.Select(better, own, place, stage.dtype.compute))
+            best = builder.add(ir.Select(better, term, best, dtype))
+        return builder.make(place)
+
     def _write_term(self, point: tuple[int, ...], passes: Array, combiner: str) -> int | None:
         """A point: what is combined where it does not take part changes nothing."""
         body, builder = self._facts.stage.body, self._builder
@@ -335,16 +380,16 @@ class _Writer:
         self, instruction: ir.Instruction, values: Array, turn: int, passes: Array
     ) -> int | None:
         """A value that is the same wherever the point takes part, or a position that goes up by
-        equal steps there."""
+        equal steps there, but for a clamp at its ends."""
         builder, dtype = self._builder, ir.value_type(instruction)
         right = values[passes]
         if find_same(right, right[:1]).all():
             return builder.add(ir.Constant(dtype, right[0].item()))
-        steps = np.diff(right)
-        if dtype is not DataType.INDEX or np.ptp(steps) != 0:
+        if dtype is not DataType.INDEX:
             return None
-        step = int(steps[0])
-        first = int(np.nonzero(passes)[0][0])
-        gone = builder.apply("mul", turn, builder.constant(step))
-        more = int(right[0]) - first * step
-        return builder.apply("add" if more >= 0 else "sub", gone, builder.constant(abs(more)))
+        (turns,) = np.nonzero(passes)
+        steps = np.diff(right)
+        step, at = int(np.median(steps)), len(steps) // 2
+        line = FloorForm(step, int(right[at]) - step * int(turns[at]), 1)
+        form = line.clamp(turns, right)
+        return None if form is None else form.write(builder, turn)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.interpret import run_kernels
 from dmlc.pipeline import make_kernels
+from dmlc.reference import evaluate
 from tests.kernel.lowering import run
 from tests.kernel.statements import list_parts, walk
 
@@ -93,6 +96,40 @@ def test_rows_that_neighbours_do_not_fill_go_one_by_one(outputs: int) -> None:
     lowered, kernels = make_kernels(function, "hlsl")
     assert kernels[0].walk == "each computes 1 output"
     run(lowered, kernels)
+
+
+PLACES = """
+    func @place(%X: {dtype}[2, 9, {size}]) -> (%P, %V) {{
+      %P: s32[i0 < 2, i1 < 4, i2 < {outputs}] = {combiner}[r0 < 3, r1 < 2]
+        %X[i0, add(mul(i1, 2), r0), min(add(mul(i2, {step}), r1), {last})]
+      %V: s32[i0 < 2, i1 < 4, i2 < {outputs}] = add(mul(%P[i0, i1, i2], 2:s32), cast(i2, s32))
+    }}"""
+
+
+@pytest.mark.parametrize("combiner", ["argmax", "argmin"])
+@pytest.mark.parametrize("dtype", ["f32", "s32", "f16"])
+@pytest.mark.parametrize("step", [1, 2])
+def test_places_in_windows(combiner: str, dtype: str, step: int) -> None:
+    text = PLACES.format(dtype=dtype, combiner=combiner, outputs=8, step=step, size=7 * step + 1,
+                         last=7 * step)  # fmt: skip
+    for target in ("opencl", "hlsl"):
+        lowered, kernels = make_kernels(ir.parse(text), target, "gpu")
+        assert kernels[0].walk == "each computes 4 neighbouring outputs"
+        assert not any(isinstance(s, k.For) for s in walk(kernels[0].body))
+        run(lowered, kernels)
+
+
+@pytest.mark.parametrize("combiner", ["argmax", "argmin"])
+def test_the_first_of_equal_points_is_taken_and_nan_before_numbers(combiner: str) -> None:
+    text = PLACES.format(dtype="f32", combiner=combiner, outputs=8, step=2, size=15, last=14)
+    lowered, kernels = make_kernels(ir.parse(text), "hlsl")
+    random = np.random.default_rng(3)
+    choice = np.array([np.nan, np.inf, -np.inf, 1.0, 1.0, -0.0, 0.0], np.float32)
+    for _ in range(20):
+        inputs = {"X": random.choice(choice, (2, 9, 15))}
+        got, wanted = run_kernels(lowered, kernels, inputs), evaluate(lowered, inputs)
+        for name, values in wanted.items():
+            assert np.array_equal(got[name], values)
 
 
 def test_windows_on_a_cpu_stay_as_they_are() -> None:
