@@ -93,23 +93,35 @@ def merge(
         local = k.Local(name("candidate"), value.type)
         statements.append(k.Let(local, value))
         value = local
+    if in_order:
+        # A NaN compares with nothing: what comes stays out only where it is compared and beaten, or
+        # a NaN is there.
+        stays = operate("le" if reduction.combiner == "argmin" else "ge", mine[0], value)
+        if reduction.dtype.is_float:
+            stays = operate("or", stays, operate("isnan", mine[0]))
+        if reduction.guard is not None:
+            stays = operate("and", stays, operate("ne", mine[1], _none(mine[1])))
+        same = k.Local(name("stays"), stays.type)
+        statements.append(k.Let(same, stays))
+        return statements, _choose(same, mine, (value, other[1]))
     beats = operate("lt" if reduction.combiner == "argmin" else "gt", value, mine[0])
     ties = operate("eq", value, mine[0])
     if reduction.dtype.is_float:
         new, old = operate("isnan", value), operate("isnan", mine[0])
         beats = operate("or", beats, operate("and", new, operate("not", old)))
         ties = operate("or", ties, operate("and", new, old))
-    better = beats
-    if not in_order:
-        better = operate("or", beats, operate("and", ties, operate("lt", other[1], mine[1])))
-    elif reduction.guard is not None:
-        better = operate("or", beats, operate("eq", mine[1], _none(mine[1])))
+    better = operate("or", beats, operate("and", ties, operate("lt", other[1], mine[1])))
     chosen = k.Local(name("better"), better.type)
     statements.append(k.Let(chosen, better))
-    return statements, tuple(
-        k.Select(chosen, theirs, own, own.type)
-        for theirs, own in zip((value, other[1]), mine, strict=True)
-    )
+    return statements, _choose(chosen, (value, other[1]), mine)
+
+
+def _choose(
+    condition: k.Expression, then: Sequence[k.Expression], otherwise: Sequence[k.Expression]
+) -> tuple[k.Expression, ...]:
+    """One of two states."""
+    pairs = zip(then, otherwise, strict=True)
+    return tuple(k.Select(condition, one, other, one.type) for one, other in pairs)
 
 
 def _none(place: k.Expression) -> k.Expression:

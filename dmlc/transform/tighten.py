@@ -4,7 +4,8 @@ A guard that depends on positions alone is known at compile time. For each reduc
 conditions that involve it, and at most one axis of the domain, are evaluated over both: the axis
 is then walked over the places that pass alone. Where these lie evenly, as windows do, a place is
 `first(i) + step * k` with `first` in closed form, or else it comes from a table. A condition stays
-only where not every place that is walked passes. An axis with one place is no loop at all.
+only where not every place that is walked passes; for the largest or the smallest of some, the
+nearest place that passes is walked again instead. An axis with one place is no loop at all.
 
 What else depends on positions alone, weights for one, is `tabulate`'s, which runs here on every
 stage. The points that take part, their order and what each contributes stay as they were.

@@ -104,10 +104,10 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
                     const int position_3 = position_1 + k1 - 1;
                     if (position_3 >= 0) {
                         precise const float input = Input[position_2 * 8 + position_3 + i0 * 72];
-                        const bool better = input > place || (isnan_float(input) && (!isnan_float(place)))
-                            || place_place == 4294967295u;
-                        place = better ? input : place;
-                        place_place = better ? (uint)(k * 3 + k1) : place_place;
+                        const bool stays = (place >= input || isnan_float(place))
+                            && place_place != 4294967295u;
+                        place = stays ? place : input;
+                        place_place = stays ? place_place : (uint)(k * 3 + k1);
                     }
                 }
             }

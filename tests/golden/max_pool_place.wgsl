@@ -109,10 +109,10 @@ fn main(
                     let position_3: i32 = position_1 + k1 - 1;
                     if (position_3 >= 0) {
                         let input: f32 = Input[position_2 * 8 + position_3 + i0 * 72];
-                        let better: bool = input > place || (is_nan(input) && (!is_nan(place)))
-                            || place_place == 4294967295u;
-                        place = select(place, input, better);
-                        place_place = select(place_place, u32(k * 3 + k1), better);
+                        let stays: bool = (place >= input || is_nan(place))
+                            && place_place != 4294967295u;
+                        place = select(input, place, stays);
+                        place_place = select(u32(k * 3 + k1), place_place, stays);
                     }
                 }
             }

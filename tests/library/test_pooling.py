@@ -105,11 +105,12 @@ TARGETS = [("opencl", "cpu"), ("opencl", "gpu"), ("hlsl", "gpu")]
 
 
 @pytest.mark.parametrize(("target", "profile"), TARGETS)
+@pytest.mark.parametrize("space", [(112, 112), (16, 4000)])
 @pytest.mark.parametrize("window", [(2, 2, 0, 1), (3, 2, 1, 1)])
 def test_no_kernel_walks_the_image(
-    window: tuple[int, int, int, int], target: str, profile: str
+    window: tuple[int, int, int, int], space: tuple[int, int], target: str, profile: str
 ) -> None:
-    function = bind("MAX_POOLING_GRAD", (112, 112), [window, window])
+    function = bind("MAX_POOLING_GRAD", space, [window, window])
     text = describe_kernels(function, target, profile)
     folds = re.findall(r"for k\d* in 0 \.\. (\d+)", text)
     assert folds

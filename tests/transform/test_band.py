@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dmlc
 from dmlc import ir
 from dmlc.ir import Index
 from dmlc.ir.index import IndexFacts
-from dmlc.pipeline import compile
+from dmlc.pipeline import compile, rewrite
 from dmlc.scalars import Array
 from dmlc.transform.band import find_band
 from dmlc.transform.simplify import simplify
@@ -94,6 +95,22 @@ def test_long_axes_are_walked_in_windows(name: str, count: int, combiner: str) -
     made = simplify(tighten_bounds(simplify(parse(LARGE, LARGE, GUARDS[name], combiner))))
     axes = {s.reduction.axes for s in made.stages if s.reduction is not None}
     assert axes == {((0, count),)}
+
+
+def test_resampling_a_wide_image_walks_windows() -> None:
+    tensors = {"InputGradientTensor": (1, 1, 4, 4096), "OutputGradientTensor": (1, 1, 2, 2048)}
+    function = dmlc.operator("directml.RESAMPLE_GRAD1").bind(
+        {name: dmlc.TensorDesc("FLOAT32", sizes) for name, sizes in tensors.items()},
+        {
+            "InterpolationMode": "LINEAR",
+            "RoundingDirection": "DECREASING",
+            "Scales": [1, 1, 2, 2],
+            "InputPixelOffsets": [0.5] * 4,
+            "OutputPixelOffsets": [-0.5] * 4,
+        },
+    )
+    axes = [s.reduction.axes for s in rewrite(function).stages if s.reduction is not None]
+    assert max(extent for each in axes for _, extent in each if isinstance(extent, int)) == 4
 
 
 numbers = st.integers(-6, 6)
