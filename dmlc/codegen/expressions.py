@@ -202,9 +202,9 @@ class Expressions(abc.ABC):
         name, width = self._names.spell(buffer), self._buffers[buffer].lanes
         if width == 1:
             return f"{name}[{self._spell_place(index).text}]"
-        place = self._spell_place(_divide(index, width))
         if lanes > 1:
-            return f"{name}[{place.text}]"
+            return f"{name}[{self._spell_place(_divide_vector(index, width)).text}]"
+        place = self._spell_place(_divide(index, width))
         lane = self._spell_place(operate("mod", index, k.Literal(k.INDEX, width)))
         return f"{name}[{place.text}][{lane.text}]"
 
@@ -495,6 +495,19 @@ def _divide(index: k.Expression, width: int) -> k.Expression:
         case _:
             pass
     return operate("div", index, k.Literal(k.INDEX, width))
+
+
+def _divide_vector(index: k.Expression, width: int) -> k.Expression:
+    """The number of a whole vector, from the position of its first element."""
+    match index:
+        case k.Operate(operands=(first, k.Literal(value=more))) if (
+            index.operation.name == "add" and int(more) % width == 0
+        ):
+            # What is a number of vectors less is a whole number of them, too.
+            whole = k.Literal(k.INDEX, int(more) // width)
+            return operate("add", _divide_vector(first, width), whole)
+        case _:
+            return _divide(index, width)
 
 
 def _is_quotient(index: k.Expression) -> bool:

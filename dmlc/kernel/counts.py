@@ -17,6 +17,8 @@ class Access:
     buffer: str
     bytes: int
     """What a work item reads or writes at once."""
+    elements: int
+    """The same in elements."""
     written: bool
     count: float
     """How often a work item does it, on average."""
@@ -95,7 +97,7 @@ class Steps:
     @property
     def loads(self) -> float:
         """Elements that all work items load, how often each."""
-        return self.threads * sum(a.count for a in self.accesses() if not a.written)
+        return self.threads * sum(a.count * a.elements for a in self.accesses() if not a.written)
 
 
 def merge_bodies(bodies: Sequence[tuple[Body, float]]) -> Body:

@@ -41,15 +41,14 @@ def _expand(
     statements: Sequence[k.Statement], stored: set[str], numbers: Iterator[int]
 ) -> list[k.Statement]:
     made: list[k.Statement] = []
-    for statement in statements:
+    for each in statements:
+        inside = find_body(each)
+        statement = replace_body(each, _expand(inside, stored, numbers)) if inside else each
         steps = _list_steps(statement)
         if isinstance(statement, k.For) and steps:
             made += _write_out(statement, steps, stored, numbers)
         else:
-            inside = find_body(statement)
-            made.append(
-                replace_body(statement, _expand(inside, stored, numbers)) if inside else statement
-            )
+            made.append(statement)
     return made
 
 
@@ -123,6 +122,12 @@ def _replace(expression: k.Expression, known: Mapping[str, k.Expression]) -> k.E
         ):
             return multiply(left, int(number))
         case k.Operate(operands=(left, right), type=k.INDEX) if made.operation.name == "add":
-            return add(left, right)
+            match left, right:
+                case k.Operate(operands=(first, k.Literal(value=number))), k.Literal(
+                    value=more
+                ) if left.operation.name == "add":
+                    return add(first, index(int(number) + int(more)))
+                case _:
+                    return add(left, right)
         case _:
             return made

@@ -219,7 +219,7 @@ class Loops:
         loops = list_loops(node.body, dim)
         (width,) = {n.step * n.extent for n in loops if n.kind is Kind.LANE}
         node = dataclasses.replace(node, name=node.name or "strip")
-        once = dataclasses.replace(node, step=width, body=roll(node.body, dim))
+        once = dataclasses.replace(node, step=width, body=roll(node.body, dim, width))
         scope = scope.narrow(dim, stop=stop)
         length = subtract_known(stop, start)
         if length is None:

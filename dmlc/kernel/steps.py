@@ -310,7 +310,8 @@ class _Sample:
         for further in range(0, size, SECTOR):
             sectors = (group + first + further // SECTOR)[who]
             self._touched.setdefault(buffer, []).append(sectors)
-        return Access(buffer, size, written, self._average(np.where(who, times, 0)))
+        elements = size // self._buffers[buffer]
+        return Access(buffer, size, elements, written, self._average(np.where(who, times, 0)))
 
     def _evaluate(self, node: k.Expression) -> _Value:
         """A whole number or a condition of every lane."""

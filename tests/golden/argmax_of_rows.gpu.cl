@@ -56,15 +56,15 @@ __kernel void argmax_of_rows(
     const uint i1 = row * 4;
     if (i1 < 200) {
         const float4 x = vload4(0, X + row_start + i1);
-        const int4 better = ((x > p) | (isnan(x) & (~isnan(p))))
-            | (((x == p) | (isnan(x) & isnan(p))) & (i1 + (uint4)(0, 1, 2, 3) < p_place));
+        const int4 better = ((x > p) | ((x != x) & (~(p != p))))
+            | (((x == p) | ((x != x) & (p != p))) & (i1 + (uint4)(0, 1, 2, 3) < p_place));
         p = better ? x : p;
         p_place = better ? (i1 + (uint4)(0, 1, 2, 3)) : p_place;
         m = max_float4(m, x);
     }
     const float2 candidate = p.s23;
-    const int2 better = ((candidate > p.s01) | (isnan(candidate) & (~isnan(p.s01))))
-        | (((candidate == p.s01) | (isnan(candidate) & isnan(p.s01))) & (p_place.s23 < p_place.s01));
+    const int2 better = ((candidate > p.s01) | ((candidate != candidate) & (~(p.s01 != p.s01))))
+        | (((candidate == p.s01) | ((candidate != candidate) & (p.s01 != p.s01))) & (p_place.s23 < p_place.s01));
     const float2 p_half = better ? candidate : p.s01;
     const uint2 p_place_half = better ? p_place.s23 : p_place.s01;
     const float candidate_1 = p_half.s1;

@@ -4,7 +4,7 @@
 //         rsqrt(VarianceTensor[0, i1, 0, 0] + 1e-05) *
 //         (InputTensor[i0, i1, i2, i3] - MeanTensor[0, i1, 0, 0]) + BiasTensor[0, i1, 0, 0]
 //
-// Dispatch 7 groups of 256 threads; each computes 4 elements.
+// Dispatch 7 groups of 256 threads; each computes 4 neighbouring elements.
 //     group i (i0, i1, i2): 0..6,720 by 1,024
 //       lane i: 256 by 4
 //         vector i: 4

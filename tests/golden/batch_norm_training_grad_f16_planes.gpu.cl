@@ -15,17 +15,19 @@
 // Launch 8 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..8
 //       reduce dy_sum, dy_centered_sum
-//         loop element (i0, i2): 0..6,400 by 4,096
-//           lane element: 256 by 4
-//             unroll element: 4 by 1,024
-//               vector element: 4
-//                 add to dy_sum, dy_centered_sum
+//         loop element (i0, i2): 0..6,400 by 6,144
+//           lane element: 256 by 8
+//             unroll element: 3 by 2,048
+//               unroll element: 2 by 4
+//                 vector element: 4
+//                   add to dy_sum, dy_centered_sum
 //       store dbias, dscale
 //       loop element (i0, i2): 0..6,400 by 4,096
-//         lane element: 256 by 4
-//           unroll element: 4 by 1,024
-//             vector element: 4
-//               store dx
+//         lane element: 256 by 8
+//           unroll element: 2 by 2,048
+//             unroll element: 2 by 4
+//               vector element: 4
+//                 store dx
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
 //   argument 2: mean, float16, read
@@ -56,13 +58,13 @@ __kernel void batch_norm_training_grad(
     const float mean_value = vload_half(output, mean);
     float4 dy_sum_value = 0.0f;
     float4 dy_centered_sum_value = 0.0f;
-    const uint first = row * 4;
+    const uint first = row * 8;
     const uint i0 = first / 1600;
     const uint i2 = first % 1600;
     const uint offset = i0 * 12800 + output * 1600 + i2;
     const float4 dy_value = vload_half4(0, dy + offset);
     const float4 x_value = vload_half4(0, x + offset);
-    const uint element = first + 1024;
+    const uint element = first + 4;
     const uint i0_1 = element / 1600;
     const uint i2_1 = element % 1600;
     const uint offset_1 = i0_1 * 12800 + output * 1600 + i2_1;
@@ -74,12 +76,24 @@ __kernel void batch_norm_training_grad(
     const uint offset_2 = i0_2 * 12800 + output * 1600 + i2_2;
     const float4 dy_value_2 = vload_half4(0, dy + offset_2);
     const float4 x_value_2 = vload_half4(0, x + offset_2);
-    const uint element_2 = first + 3072;
+    const uint element_2 = first + 2052;
     const uint i0_3 = element_2 / 1600;
     const uint i2_3 = element_2 % 1600;
     const uint offset_3 = i0_3 * 12800 + output * 1600 + i2_3;
     const float4 dy_value_3 = vload_half4(0, dy + offset_3);
     const float4 x_value_3 = vload_half4(0, x + offset_3);
+    const uint element_3 = first + 4096;
+    const uint i0_4 = element_3 / 1600;
+    const uint i2_4 = element_3 % 1600;
+    const uint offset_4 = i0_4 * 12800 + output * 1600 + i2_4;
+    const float4 dy_value_4 = vload_half4(0, dy + offset_4);
+    const float4 x_value_4 = vload_half4(0, x + offset_4);
+    const uint element_4 = first + 4100;
+    const uint i0_5 = element_4 / 1600;
+    const uint i2_5 = element_4 % 1600;
+    const uint offset_5 = i0_5 * 12800 + output * 1600 + i2_5;
+    const float4 dy_value_5 = vload_half4(0, dy + offset_5);
+    const float4 x_value_5 = vload_half4(0, x + offset_5);
     dy_sum_value += dy_value;
     dy_centered_sum_value += dy_value * (x_value - mean_value);
     dy_sum_value += dy_value_1;
@@ -88,26 +102,24 @@ __kernel void batch_norm_training_grad(
     dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
     dy_sum_value += dy_value_3;
     dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
+    dy_sum_value += dy_value_4;
+    dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+    dy_sum_value += dy_value_5;
+    dy_centered_sum_value += dy_value_5 * (x_value_5 - mean_value);
+    const uint first_1 = 6144 + row * 8;
 
-    for (uint strip = 4096; strip < 6144; strip += 1024) {
-        const uint first_1 = strip + row * 4;
-        const uint i0_4 = first_1 / 1600;
-        const uint i2_4 = first_1 % 1600;
-        const uint offset_4 = i0_4 * 12800 + output * 1600 + i2_4;
-        const float4 dy_value_4 = vload_half4(0, dy + offset_4);
-        const float4 x_value_4 = vload_half4(0, x + offset_4);
-        dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
-    }
-    const uint first_1 = 6144 + row * 4;
-    if (first_1 < 6400) {
-        const uint i0_4 = first_1 / 1600;
-        const uint i2_4 = first_1 % 1600;
-        const uint offset_4 = i0_4 * 12800 + output * 1600 + i2_4;
-        const float4 dy_value_4 = vload_half4(0, dy + offset_4);
-        const float4 x_value_4 = vload_half4(0, x + offset_4);
-        dy_sum_value += dy_value_4;
-        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+    #pragma unroll
+    for (uint part = 0; part < 2; ++part) {
+        const uint element_5 = first_1 + part * 4;
+        if (element_5 < 6400) {
+            const uint i0_6 = element_5 / 1600;
+            const uint i2_6 = element_5 % 1600;
+            const uint offset_6 = i0_6 * 12800 + output * 1600 + i2_6;
+            const float4 dy_value_6 = vload_half4(0, dy + offset_6);
+            const float4 x_value_6 = vload_half4(0, x + offset_6);
+            dy_sum_value += dy_value_6;
+            dy_centered_sum_value += dy_value_6 * (x_value_6 - mean_value);
+        }
     }
     const float2 dy_sum_half = dy_sum_value.s01 + dy_sum_value.s23;
     float dy_sum_total = dy_sum_half.s0 + dy_sum_half.s1;
@@ -156,26 +168,37 @@ __kernel void batch_norm_training_grad(
     const float4 dx_value_3 = value_1
         * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
     vstore_half4_rte(dx_value_3, 0, dx + offset_3);
+    const uint first_2 = 4096 + row * 8;
+    const uint i0_6 = first_2 / 1600;
+    const uint i2_6 = first_2 % 1600;
+    const uint offset_6 = i0_6 * 12800 + output * 1600 + i2_6;
+    const float4 dy_value_6 = vload_half4(0, dy + offset_6);
+    const float4 x_value_6 = vload_half4(0, x + offset_6);
+    const uint element_5 = first_2 + 4;
+    const uint i0_7 = element_5 / 1600;
+    const uint i2_7 = element_5 % 1600;
+    const uint offset_7 = i0_7 * 12800 + output * 1600 + i2_7;
+    const float4 dy_value_7 = vload_half4(0, dy + offset_7);
+    const float4 x_value_7 = vload_half4(0, x + offset_7);
+    const float4 dx_value_4 = value_1
+        * (dy_value_6 - value_2 - ((x_value_6 - mean_value) * value_3) / value);
+    vstore_half4_rte(dx_value_4, 0, dx + offset_6);
+    const float4 dx_value_5 = value_1
+        * (dy_value_7 - value_2 - ((x_value_7 - mean_value) * value_3) / value);
+    vstore_half4_rte(dx_value_5, 0, dx + offset_7);
 
-    for (uint strip = 4096; strip < 6144; strip += 1024) {
-        const uint first_2 = strip + row * 4;
-        const uint i0_4 = first_2 / 1600;
-        const uint i2_4 = first_2 % 1600;
-        const uint offset_4 = i0_4 * 12800 + output * 1600 + i2_4;
-        const float4 dy_value_4 = vload_half4(0, dy + offset_4);
-        const float4 x_value_4 = vload_half4(0, x + offset_4);
-        const float4 dx_value_4 = value_1
-            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
-        vstore_half4_rte(dx_value_4, 0, dx + offset_4);
-    }
-    if (first_1 < 6400) {
-        const uint i0_4 = first_1 / 1600;
-        const uint i2_4 = first_1 % 1600;
-        const uint offset_4 = i0_4 * 12800 + output * 1600 + i2_4;
-        const float4 dy_value_4 = vload_half4(0, dy + offset_4);
-        const float4 x_value_4 = vload_half4(0, x + offset_4);
-        const float4 dx_value_4 = value_1
-            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
-        vstore_half4_rte(dx_value_4, 0, dx + offset_4);
+    #pragma unroll
+    for (uint part = 0; part < 2; ++part) {
+        const uint element_6 = first_1 + part * 4;
+        if (element_6 < 6400) {
+            const uint i0_8 = element_6 / 1600;
+            const uint i2_8 = element_6 % 1600;
+            const uint offset_8 = i0_8 * 12800 + output * 1600 + i2_8;
+            const float4 dy_value_8 = vload_half4(0, dy + offset_8);
+            const float4 x_value_8 = vload_half4(0, x + offset_8);
+            const float4 dx_value_6 = value_1
+                * (dy_value_8 - value_2 - ((x_value_8 - mean_value) * value_3) / value);
+            vstore_half4_rte(dx_value_6, 0, dx + offset_8);
+        }
     }
 }

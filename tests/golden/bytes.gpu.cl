@@ -3,12 +3,13 @@
 //     chosen[i0] = mask[i0] ? (a[i0] + b[i0]) : (-a[i0])
 //     equal[i0] = (!mask[i0]) || a[i0] == b[i0]
 //
-// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 vectors of 4 elements.
-//     group i: 0..n by 4,096
-//       lane i: 256 by 4
-//         unroll i: 4 by 1,024
-//           vector i: 4
-//             store chosen, equal
+// Launch ceil(n / 8,192) groups of 256 work items; each computes 2 times 16 neighbouring elements.
+//     group i: 0..n by 8,192
+//       lane i: 256 by 16
+//         unroll i: 2 by 4,096
+//           unroll i: 4 by 4
+//             vector i: 4
+//               store chosen, equal
 //   argument 0: mask, bool, read
 //   argument 1: a, int8, read
 //   argument 2: b, int8, read
@@ -42,25 +43,41 @@ __kernel void select_bytes(
     const uint n
 )
 {
-    const uint begin = (uint)get_group_id(0) * 4096;
-    const bool whole = begin + 4096 <= n;
+    const uint begin = (uint)get_group_id(0) * 8192;
+    const bool whole = begin + 8192 <= n;
     if (whole) {
-        const uint first = begin + (uint)get_local_id(0) * 4;
+        const uint first = begin + (uint)get_local_id(0) * 16;
         const char4 mask_value = vload4(0, mask + first) != (uchar4)(0);
         const char4 a_value = vload4(0, a + first);
         const char4 b_value = vload4(0, b + first);
-        const uint i = first + 1024;
+        const uint i = first + 4;
         const char4 mask_value_1 = vload4(0, mask + i) != (uchar4)(0);
         const char4 a_value_1 = vload4(0, a + i);
         const char4 b_value_1 = vload4(0, b + i);
-        const uint i_1 = first + 2048;
+        const uint i_1 = first + 8;
         const char4 mask_value_2 = vload4(0, mask + i_1) != (uchar4)(0);
         const char4 a_value_2 = vload4(0, a + i_1);
         const char4 b_value_2 = vload4(0, b + i_1);
-        const uint i_2 = first + 3072;
+        const uint i_2 = first + 12;
         const char4 mask_value_3 = vload4(0, mask + i_2) != (uchar4)(0);
         const char4 a_value_3 = vload4(0, a + i_2);
         const char4 b_value_3 = vload4(0, b + i_2);
+        const uint i_3 = first + 4096;
+        const char4 mask_value_4 = vload4(0, mask + i_3) != (uchar4)(0);
+        const char4 a_value_4 = vload4(0, a + i_3);
+        const char4 b_value_4 = vload4(0, b + i_3);
+        const uint i_4 = first + 4100;
+        const char4 mask_value_5 = vload4(0, mask + i_4) != (uchar4)(0);
+        const char4 a_value_5 = vload4(0, a + i_4);
+        const char4 b_value_5 = vload4(0, b + i_4);
+        const uint i_5 = first + 4104;
+        const char4 mask_value_6 = vload4(0, mask + i_5) != (uchar4)(0);
+        const char4 a_value_6 = vload4(0, a + i_5);
+        const char4 b_value_6 = vload4(0, b + i_5);
+        const uint i_6 = first + 4108;
+        const char4 mask_value_7 = vload4(0, mask + i_6) != (uchar4)(0);
+        const char4 a_value_7 = vload4(0, a + i_6);
+        const char4 b_value_7 = vload4(0, b + i_6);
         const char4 chosen_value = mask_value
             ? as_char4(as_uchar4(a_value) + as_uchar4(b_value))
             : as_char4(-as_uchar4(a_value));
@@ -85,9 +102,34 @@ __kernel void select_bytes(
         const char4 equal_value_3 = (~mask_value_3) | (a_value_3 == b_value_3);
         store_char4(chosen_value_3, chosen + i_2);
         store_mask_x4(equal_value_3, equal + i_2);
+        const char4 chosen_value_4 = mask_value_4
+            ? as_char4(as_uchar4(a_value_4) + as_uchar4(b_value_4))
+            : as_char4(-as_uchar4(a_value_4));
+        const char4 equal_value_4 = (~mask_value_4) | (a_value_4 == b_value_4);
+        store_char4(chosen_value_4, chosen + i_3);
+        store_mask_x4(equal_value_4, equal + i_3);
+        const char4 chosen_value_5 = mask_value_5
+            ? as_char4(as_uchar4(a_value_5) + as_uchar4(b_value_5))
+            : as_char4(-as_uchar4(a_value_5));
+        const char4 equal_value_5 = (~mask_value_5) | (a_value_5 == b_value_5);
+        store_char4(chosen_value_5, chosen + i_4);
+        store_mask_x4(equal_value_5, equal + i_4);
+        const char4 chosen_value_6 = mask_value_6
+            ? as_char4(as_uchar4(a_value_6) + as_uchar4(b_value_6))
+            : as_char4(-as_uchar4(a_value_6));
+        const char4 equal_value_6 = (~mask_value_6) | (a_value_6 == b_value_6);
+        store_char4(chosen_value_6, chosen + i_5);
+        store_mask_x4(equal_value_6, equal + i_5);
+        const char4 chosen_value_7 = mask_value_7
+            ? as_char4(as_uchar4(a_value_7) + as_uchar4(b_value_7))
+            : as_char4(-as_uchar4(a_value_7));
+        const char4 equal_value_7 = (~mask_value_7) | (a_value_7 == b_value_7);
+        store_char4(chosen_value_7, chosen + i_6);
+        store_mask_x4(equal_value_7, equal + i_6);
     } else {
-        for (uint k = 0; k < 16; ++k) {
-            const uint i = begin + (uint)get_local_id(0) + k * 256;
+        const uint first = begin + (uint)get_local_id(0);
+        for (uint k = 0; k < 32; ++k) {
+            const uint i = first + k * 256;
             if (i < n) {
                 const bool mask_value = mask[i] != 0;
                 const char a_value = a[i];

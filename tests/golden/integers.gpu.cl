@@ -3,7 +3,7 @@
 //     quotient[i0] = (a[i0] + b[i0]) / min(b[i0], -2147483648)
 //     shifted[i0] = shift_left(count[i0], bit_and(count[i0], 31))
 //
-// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 vectors of 4 elements.
+// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 times 4 neighbouring elements.
 //     group i: 0..n by 4,096
 //       lane i: 256 by 4
 //         unroll i: 4 by 1,024

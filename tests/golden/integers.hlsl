@@ -3,7 +3,7 @@
 //     quotient[i0] = (a[i0] + b[i0]) / min(b[i0], -2147483648)
 //     shifted[i0] = shift_left(count[i0], bit_and(count[i0], 31))
 //
-// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 vectors of 4 elements.
+// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 times 4 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     group i: 0..n by 4,096
 //       lane i: 256 by 4
@@ -55,34 +55,31 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const int4 a_value = a[first / 4];
         const int4 b_value = b[first / 4];
         const uint4 count_value = count[first / 4];
-        const uint i = first + 1024;
-        const int4 a_value_1 = a[i / 4];
-        const int4 b_value_1 = b[i / 4];
-        const uint4 count_value_1 = count[i / 4];
-        const uint i_1 = first + 2048;
-        const int4 a_value_2 = a[i_1 / 4];
-        const int4 b_value_2 = b[i_1 / 4];
-        const uint4 count_value_2 = count[i_1 / 4];
-        const uint i_2 = first + 3072;
-        const int4 a_value_3 = a[i_2 / 4];
-        const int4 b_value_3 = b[i_2 / 4];
-        const uint4 count_value_3 = count[i_2 / 4];
+        const int4 a_value_1 = a[first / 4 + 256];
+        const int4 b_value_1 = b[first / 4 + 256];
+        const uint4 count_value_1 = count[first / 4 + 256];
+        const int4 a_value_2 = a[first / 4 + 512];
+        const int4 b_value_2 = b[first / 4 + 512];
+        const uint4 count_value_2 = count[first / 4 + 512];
+        const int4 a_value_3 = a[first / 4 + 768];
+        const int4 b_value_3 = b[first / 4 + 768];
+        const uint4 count_value_3 = count[first / 4 + 768];
         const int4 quotient_value = div_signed_int_x4(a_value + b_value, min(b_value, (int4)(-2147483647 - 1)));
         const uint4 shifted_value = count_value << ((count_value & 31u) & (uint4)31);
         quotient[first / 4] = quotient_value;
         shifted[first / 4] = shifted_value;
         const int4 quotient_value_1 = div_signed_int_x4(a_value_1 + b_value_1, min(b_value_1, (int4)(-2147483647 - 1)));
         const uint4 shifted_value_1 = count_value_1 << ((count_value_1 & 31u) & (uint4)31);
-        quotient[i / 4] = quotient_value_1;
-        shifted[i / 4] = shifted_value_1;
+        quotient[first / 4 + 256] = quotient_value_1;
+        shifted[first / 4 + 256] = shifted_value_1;
         const int4 quotient_value_2 = div_signed_int_x4(a_value_2 + b_value_2, min(b_value_2, (int4)(-2147483647 - 1)));
         const uint4 shifted_value_2 = count_value_2 << ((count_value_2 & 31u) & (uint4)31);
-        quotient[i_1 / 4] = quotient_value_2;
-        shifted[i_1 / 4] = shifted_value_2;
+        quotient[first / 4 + 512] = quotient_value_2;
+        shifted[first / 4 + 512] = shifted_value_2;
         const int4 quotient_value_3 = div_signed_int_x4(a_value_3 + b_value_3, min(b_value_3, (int4)(-2147483647 - 1)));
         const uint4 shifted_value_3 = count_value_3 << ((count_value_3 & 31u) & (uint4)31);
-        quotient[i_2 / 4] = quotient_value_3;
-        shifted[i_2 / 4] = shifted_value_3;
+        quotient[first / 4 + 768] = quotient_value_3;
+        shifted[first / 4 + 768] = shifted_value_3;
     } else {
         [loop]
         for (uint k = 0; k < 16; ++k) {

@@ -2,12 +2,13 @@
 //
 //     OutputGradientTensor[i0] = (InputTensor[i0] > 0) ? InputGradientTensor[i0] : 0
 //
-// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 vectors of 4 elements.
-//     group i: 0..n by 4,096
-//       lane i: 256 by 4
-//         unroll i: 4 by 1,024
-//           vector i: 4
-//             store OutputGradientTensor
+// Launch ceil(n / 8,192) groups of 256 work items; each computes 4 times 8 neighbouring elements.
+//     group i: 0..n by 8,192
+//       lane i: 256 by 8
+//         unroll i: 4 by 2,048
+//           unroll i: 2 by 4
+//             vector i: 4
+//               store OutputGradientTensor
 //   argument 0: InputTensor, bfloat16, read
 //   argument 1: InputGradientTensor, bfloat16, read
 //   argument 2: OutputGradientTensor, bfloat16, written
@@ -59,21 +60,33 @@ __kernel void ACTIVATION_RELU_GRAD(
     const uint n
 )
 {
-    const uint begin = (uint)get_group_id(0) * 4096;
-    const bool whole = begin + 4096 <= n;
+    const uint begin = (uint)get_group_id(0) * 8192;
+    const bool whole = begin + 8192 <= n;
     if (whole) {
-        const uint first = begin + (uint)get_local_id(0) * 4;
+        const uint first = begin + (uint)get_local_id(0) * 8;
         const float4 input = widen_bfloat16_x4(vload4(0, InputTensor + first));
         const float4 input_gradient = widen_bfloat16_x4(vload4(0, InputGradientTensor + first));
-        const uint i = first + 1024;
+        const uint i = first + 4;
         const float4 input_1 = widen_bfloat16_x4(vload4(0, InputTensor + i));
         const float4 input_gradient_1 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i));
         const uint i_1 = first + 2048;
         const float4 input_2 = widen_bfloat16_x4(vload4(0, InputTensor + i_1));
         const float4 input_gradient_2 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i_1));
-        const uint i_2 = first + 3072;
+        const uint i_2 = first + 2052;
         const float4 input_3 = widen_bfloat16_x4(vload4(0, InputTensor + i_2));
         const float4 input_gradient_3 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i_2));
+        const uint i_3 = first + 4096;
+        const float4 input_4 = widen_bfloat16_x4(vload4(0, InputTensor + i_3));
+        const float4 input_gradient_4 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i_3));
+        const uint i_4 = first + 4100;
+        const float4 input_5 = widen_bfloat16_x4(vload4(0, InputTensor + i_4));
+        const float4 input_gradient_5 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i_4));
+        const uint i_5 = first + 6144;
+        const float4 input_6 = widen_bfloat16_x4(vload4(0, InputTensor + i_5));
+        const float4 input_gradient_6 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i_5));
+        const uint i_6 = first + 6148;
+        const float4 input_7 = widen_bfloat16_x4(vload4(0, InputTensor + i_6));
+        const float4 input_gradient_7 = widen_bfloat16_x4(vload4(0, InputGradientTensor + i_6));
         const float4 output_gradient = (input > 0.0f) ? input_gradient : (float4)(0.0f);
         store_bfloat16_x4(output_gradient, OutputGradientTensor + first);
         const float4 output_gradient_1 = (input_1 > 0.0f) ? input_gradient_1 : (float4)(0.0f);
@@ -82,9 +95,18 @@ __kernel void ACTIVATION_RELU_GRAD(
         store_bfloat16_x4(output_gradient_2, OutputGradientTensor + i_1);
         const float4 output_gradient_3 = (input_3 > 0.0f) ? input_gradient_3 : (float4)(0.0f);
         store_bfloat16_x4(output_gradient_3, OutputGradientTensor + i_2);
+        const float4 output_gradient_4 = (input_4 > 0.0f) ? input_gradient_4 : (float4)(0.0f);
+        store_bfloat16_x4(output_gradient_4, OutputGradientTensor + i_3);
+        const float4 output_gradient_5 = (input_5 > 0.0f) ? input_gradient_5 : (float4)(0.0f);
+        store_bfloat16_x4(output_gradient_5, OutputGradientTensor + i_4);
+        const float4 output_gradient_6 = (input_6 > 0.0f) ? input_gradient_6 : (float4)(0.0f);
+        store_bfloat16_x4(output_gradient_6, OutputGradientTensor + i_5);
+        const float4 output_gradient_7 = (input_7 > 0.0f) ? input_gradient_7 : (float4)(0.0f);
+        store_bfloat16_x4(output_gradient_7, OutputGradientTensor + i_6);
     } else {
-        for (uint k = 0; k < 16; ++k) {
-            const uint i = begin + (uint)get_local_id(0) + k * 256;
+        const uint first = begin + (uint)get_local_id(0);
+        for (uint k = 0; k < 32; ++k) {
+            const uint i = first + k * 256;
             if (i < n) {
                 const float input = widen_bfloat16(InputTensor[i]);
                 const float input_gradient = widen_bfloat16(InputGradientTensor[i]);

@@ -2,13 +2,14 @@
 //
 //     OutputGradientTensor[i0] = (InputTensor[i0] > 0) ? InputGradientTensor[i0] : 0
 //
-// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 vectors of 4 elements.
+// Dispatch ceil(n / 8,192) groups of 256 threads; each computes 4 times 8 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     group i: 0..n by 4,096
-//       lane i: 256 by 4
-//         unroll i: 4 by 1,024
-//           vector i: 4
-//             store OutputGradientTensor
+//     group i: 0..n by 8,192
+//       lane i: 256 by 8
+//         unroll i: 4 by 2,048
+//           unroll i: 2 by 4
+//             vector i: 4
+//               store OutputGradientTensor
 //   t0: InputTensor, float16, read
 //   t1: InputGradientTensor, float16, read
 //   u0: OutputGradientTensor, float16, written
@@ -28,39 +29,61 @@ cbuffer Arguments : register(b0)
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint begin = (group_id.y * 65535 + group_id.x) * 4096;
-    const bool whole = begin + 4096 <= n;
+    const uint begin = (group_id.y * 65535 + group_id.x) * 8192;
+    const bool whole = begin + 8192 <= n;
     if (whole) {
-        const uint first = begin + lane_id * 4;
+        const uint first = begin + lane_id * 8;
         precise const float4 input = (float4)InputTensor[first / 4];
         precise const float4 input_gradient = (float4)InputGradientTensor[first / 4];
-        const uint i = first + 1024;
-        precise const float4 input_1 = (float4)InputTensor[i / 4];
-        precise const float4 input_gradient_1 = (float4)InputGradientTensor[i / 4];
-        const uint i_1 = first + 2048;
-        precise const float4 input_2 = (float4)InputTensor[i_1 / 4];
-        precise const float4 input_gradient_2 = (float4)InputGradientTensor[i_1 / 4];
-        const uint i_2 = first + 3072;
-        precise const float4 input_3 = (float4)InputTensor[i_2 / 4];
-        precise const float4 input_gradient_3 = (float4)InputGradientTensor[i_2 / 4];
+        precise const float4 input_1 = (float4)InputTensor[first / 4 + 1];
+        precise const float4 input_gradient_1 = (float4)InputGradientTensor[first / 4 + 1];
+        precise const float4 input_2 = (float4)InputTensor[first / 4 + 512];
+        precise const float4 input_gradient_2 = (float4)InputGradientTensor[first / 4 + 512];
+        precise const float4 input_3 = (float4)InputTensor[first / 4 + 513];
+        precise const float4 input_gradient_3 = (float4)InputGradientTensor[first / 4 + 513];
+        precise const float4 input_4 = (float4)InputTensor[first / 4 + 1024];
+        precise const float4 input_gradient_4 = (float4)InputGradientTensor[first / 4 + 1024];
+        precise const float4 input_5 = (float4)InputTensor[first / 4 + 1025];
+        precise const float4 input_gradient_5 = (float4)InputGradientTensor[first / 4 + 1025];
+        precise const float4 input_6 = (float4)InputTensor[first / 4 + 1536];
+        precise const float4 input_gradient_6 = (float4)InputGradientTensor[first / 4 + 1536];
+        precise const float4 input_7 = (float4)InputTensor[first / 4 + 1537];
+        precise const float4 input_gradient_7 = (float4)InputGradientTensor[first / 4 + 1537];
         precise const float4 output_gradient = select(input > 0.0f, input_gradient, (float4)(0.0f));
         OutputGradientTensor[first / 4] = (float16_t4)output_gradient;
         precise const float4 output_gradient_1 = select(input_1 > 0.0f,
             input_gradient_1,
             (float4)(0.0f));
-        OutputGradientTensor[i / 4] = (float16_t4)output_gradient_1;
+        OutputGradientTensor[first / 4 + 1] = (float16_t4)output_gradient_1;
         precise const float4 output_gradient_2 = select(input_2 > 0.0f,
             input_gradient_2,
             (float4)(0.0f));
-        OutputGradientTensor[i_1 / 4] = (float16_t4)output_gradient_2;
+        OutputGradientTensor[first / 4 + 512] = (float16_t4)output_gradient_2;
         precise const float4 output_gradient_3 = select(input_3 > 0.0f,
             input_gradient_3,
             (float4)(0.0f));
-        OutputGradientTensor[i_2 / 4] = (float16_t4)output_gradient_3;
+        OutputGradientTensor[first / 4 + 513] = (float16_t4)output_gradient_3;
+        precise const float4 output_gradient_4 = select(input_4 > 0.0f,
+            input_gradient_4,
+            (float4)(0.0f));
+        OutputGradientTensor[first / 4 + 1024] = (float16_t4)output_gradient_4;
+        precise const float4 output_gradient_5 = select(input_5 > 0.0f,
+            input_gradient_5,
+            (float4)(0.0f));
+        OutputGradientTensor[first / 4 + 1025] = (float16_t4)output_gradient_5;
+        precise const float4 output_gradient_6 = select(input_6 > 0.0f,
+            input_gradient_6,
+            (float4)(0.0f));
+        OutputGradientTensor[first / 4 + 1536] = (float16_t4)output_gradient_6;
+        precise const float4 output_gradient_7 = select(input_7 > 0.0f,
+            input_gradient_7,
+            (float4)(0.0f));
+        OutputGradientTensor[first / 4 + 1537] = (float16_t4)output_gradient_7;
     } else {
+        const uint first = begin + lane_id;
         [loop]
-        for (uint k = 0; k < 16; ++k) {
-            const uint i = begin + lane_id + k * 256;
+        for (uint k = 0; k < 32; ++k) {
+            const uint i = first + k * 256;
             if (i < n) {
                 precise const float input = (float)InputTensor[i / 4][i % 4];
                 precise const float input_gradient = (float)InputGradientTensor[i / 4][i % 4];

@@ -2,7 +2,7 @@
 //
 //     OutputGradientTensor[i0] = (InputTensor[i0] > 0) ? InputGradientTensor[i0] : 0
 //
-// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 vectors of 4 elements.
+// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 times 4 neighbouring elements.
 //     group i: 0..n by 4,096
 //       lane i: 256 by 4
 //         unroll i: 4 by 1,024

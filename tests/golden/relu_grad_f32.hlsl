@@ -2,7 +2,7 @@
 //
 //     OutputGradientTensor[i0] = (InputTensor[i0] > 0) ? InputGradientTensor[i0] : 0
 //
-// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 vectors of 4 elements.
+// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 times 4 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     group i: 0..n by 4,096
 //       lane i: 256 by 4
@@ -34,29 +34,26 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         const uint first = begin + lane_id * 4;
         precise const float4 input = InputTensor[first / 4];
         precise const float4 input_gradient = InputGradientTensor[first / 4];
-        const uint i = first + 1024;
-        precise const float4 input_1 = InputTensor[i / 4];
-        precise const float4 input_gradient_1 = InputGradientTensor[i / 4];
-        const uint i_1 = first + 2048;
-        precise const float4 input_2 = InputTensor[i_1 / 4];
-        precise const float4 input_gradient_2 = InputGradientTensor[i_1 / 4];
-        const uint i_2 = first + 3072;
-        precise const float4 input_3 = InputTensor[i_2 / 4];
-        precise const float4 input_gradient_3 = InputGradientTensor[i_2 / 4];
+        precise const float4 input_1 = InputTensor[first / 4 + 256];
+        precise const float4 input_gradient_1 = InputGradientTensor[first / 4 + 256];
+        precise const float4 input_2 = InputTensor[first / 4 + 512];
+        precise const float4 input_gradient_2 = InputGradientTensor[first / 4 + 512];
+        precise const float4 input_3 = InputTensor[first / 4 + 768];
+        precise const float4 input_gradient_3 = InputGradientTensor[first / 4 + 768];
         precise const float4 output_gradient = select(input > 0.0f, input_gradient, (float4)(0.0f));
         OutputGradientTensor[first / 4] = output_gradient;
         precise const float4 output_gradient_1 = select(input_1 > 0.0f,
             input_gradient_1,
             (float4)(0.0f));
-        OutputGradientTensor[i / 4] = output_gradient_1;
+        OutputGradientTensor[first / 4 + 256] = output_gradient_1;
         precise const float4 output_gradient_2 = select(input_2 > 0.0f,
             input_gradient_2,
             (float4)(0.0f));
-        OutputGradientTensor[i_1 / 4] = output_gradient_2;
+        OutputGradientTensor[first / 4 + 512] = output_gradient_2;
         precise const float4 output_gradient_3 = select(input_3 > 0.0f,
             input_gradient_3,
             (float4)(0.0f));
-        OutputGradientTensor[i_2 / 4] = output_gradient_3;
+        OutputGradientTensor[first / 4 + 768] = output_gradient_3;
     } else {
         [loop]
         for (uint k = 0; k < 16; ++k) {

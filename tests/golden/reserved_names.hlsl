@@ -4,7 +4,7 @@
 //     vload16[i0] = point[i0] - i[i0]
 //     main[i0] = sign(i[i0])
 //
-// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 vectors of 4 elements.
+// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 times 4 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     group i: 0..n by 4,096
 //       lane i: 256 by 4
@@ -74,18 +74,15 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 float4_value = float4_[first / 4];
         precise const float4 point_value = point_[first / 4];
         precise const float4 i_value = i[first / 4];
-        const uint i_1 = first + 1024;
-        precise const float4 float4_value_1 = float4_[i_1 / 4];
-        precise const float4 point_value_1 = point_[i_1 / 4];
-        precise const float4 i_value_1 = i[i_1 / 4];
-        const uint i_2 = first + 2048;
-        precise const float4 float4_value_2 = float4_[i_2 / 4];
-        precise const float4 point_value_2 = point_[i_2 / 4];
-        precise const float4 i_value_2 = i[i_2 / 4];
-        const uint i_3 = first + 3072;
-        precise const float4 float4_value_3 = float4_[i_3 / 4];
-        precise const float4 point_value_3 = point_[i_3 / 4];
-        precise const float4 i_value_3 = i[i_3 / 4];
+        precise const float4 float4_value_1 = float4_[first / 4 + 256];
+        precise const float4 point_value_1 = point_[first / 4 + 256];
+        precise const float4 i_value_1 = i[first / 4 + 256];
+        precise const float4 float4_value_2 = float4_[first / 4 + 512];
+        precise const float4 point_value_2 = point_[first / 4 + 512];
+        precise const float4 i_value_2 = i[first / 4 + 512];
+        precise const float4 float4_value_3 = float4_[first / 4 + 768];
+        precise const float4 point_value_3 = point_[first / 4 + 768];
+        precise const float4 i_value_3 = i[first / 4 + 768];
         precise const float4 out_value = max_float_x4(float4_value, point_value);
         precise const float4 vload16_value = point_value - i_value;
         precise const float4 main_value = sign_float_x4(i_value);
@@ -95,21 +92,21 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 out_value_1 = max_float_x4(float4_value_1, point_value_1);
         precise const float4 vload16_value_1 = point_value_1 - i_value_1;
         precise const float4 main_value_1 = sign_float_x4(i_value_1);
-        out_[i_1 / 4] = out_value_1;
-        vload16[i_1 / 4] = vload16_value_1;
-        main_[i_1 / 4] = main_value_1;
+        out_[first / 4 + 256] = out_value_1;
+        vload16[first / 4 + 256] = vload16_value_1;
+        main_[first / 4 + 256] = main_value_1;
         precise const float4 out_value_2 = max_float_x4(float4_value_2, point_value_2);
         precise const float4 vload16_value_2 = point_value_2 - i_value_2;
         precise const float4 main_value_2 = sign_float_x4(i_value_2);
-        out_[i_2 / 4] = out_value_2;
-        vload16[i_2 / 4] = vload16_value_2;
-        main_[i_2 / 4] = main_value_2;
+        out_[first / 4 + 512] = out_value_2;
+        vload16[first / 4 + 512] = vload16_value_2;
+        main_[first / 4 + 512] = main_value_2;
         precise const float4 out_value_3 = max_float_x4(float4_value_3, point_value_3);
         precise const float4 vload16_value_3 = point_value_3 - i_value_3;
         precise const float4 main_value_3 = sign_float_x4(i_value_3);
-        out_[i_3 / 4] = out_value_3;
-        vload16[i_3 / 4] = vload16_value_3;
-        main_[i_3 / 4] = main_value_3;
+        out_[first / 4 + 768] = out_value_3;
+        vload16[first / 4 + 768] = vload16_value_3;
+        main_[first / 4 + 768] = main_value_3;
     } else {
         [loop]
         for (uint k = 0; k < 16; ++k) {

@@ -2,7 +2,7 @@
 //
 //     OutputTensor[i0, i1] = InputTensor[i0, i1] * exp(-ScaleTensor[0, 0])
 //
-// Dispatch ceil(n / 2,048) groups of 256 threads; each computes 2 vectors of 4 elements.
+// Dispatch ceil(n / 2,048) groups of 256 threads; each computes 2 times 4 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     group i: 0..n by 2,048
 //       lane i: 256 by 4
@@ -77,12 +77,11 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     if (whole) {
         const uint first = begin + lane_id * 4;
         precise const float4 input = InputTensor[first / 4];
-        const uint i = first + 1024;
-        precise const float4 input_1 = InputTensor[i / 4];
+        precise const float4 input_1 = InputTensor[first / 4 + 256];
         precise const float4 output = input * value_1;
         OutputTensor[first / 4] = output;
         precise const float4 output_1 = input_1 * value_1;
-        OutputTensor[i / 4] = output_1;
+        OutputTensor[first / 4 + 256] = output_1;
     } else {
         [loop]
         for (uint k = 0; k < 8; ++k) {

@@ -2,7 +2,7 @@
 //
 //     y[i0] = isnan(x[i0]) ? nan : ((x[i0] > 3.4028235e+38) ? -inf : min(x[i0], x[i0] * 1e-45))
 //
-// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 vectors of 4 elements.
+// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 times 4 neighbouring elements.
 //     group i: 0..n by 4,096
 //       lane i: 256 by 4
 //         unroll i: 4 by 1,024
@@ -44,19 +44,19 @@ __kernel void special(
         const float4 x_value_2 = vload4(0, x + i_1);
         const uint i_2 = first + 3072;
         const float4 x_value_3 = vload4(0, x + i_2);
-        const float4 y_value = isnan(x_value)
+        const float4 y_value = (x_value != x_value)
             ? (float4)(NAN)
             : ((x_value > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value, x_value * 1e-45f));
         vstore4(y_value, 0, y + first);
-        const float4 y_value_1 = isnan(x_value_1)
+        const float4 y_value_1 = (x_value_1 != x_value_1)
             ? (float4)(NAN)
             : ((x_value_1 > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value_1, x_value_1 * 1e-45f));
         vstore4(y_value_1, 0, y + i);
-        const float4 y_value_2 = isnan(x_value_2)
+        const float4 y_value_2 = (x_value_2 != x_value_2)
             ? (float4)(NAN)
             : ((x_value_2 > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value_2, x_value_2 * 1e-45f));
         vstore4(y_value_2, 0, y + i_1);
-        const float4 y_value_3 = isnan(x_value_3)
+        const float4 y_value_3 = (x_value_3 != x_value_3)
             ? (float4)(NAN)
             : ((x_value_3 > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value_3, x_value_3 * 1e-45f));
         vstore4(y_value_3, 0, y + i_2);

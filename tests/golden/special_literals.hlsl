@@ -2,7 +2,7 @@
 //
 //     y[i0] = isnan(x[i0]) ? nan : ((x[i0] > 3.4028235e+38) ? -inf : min(x[i0], x[i0] * 1e-45))
 //
-// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 vectors of 4 elements.
+// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 times 4 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     group i: 0..n by 4,096
 //       lane i: 256 by 4
@@ -56,12 +56,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     if (whole) {
         const uint first = begin + lane_id * 4;
         precise const float4 x_value = x[first / 4];
-        const uint i = first + 1024;
-        precise const float4 x_value_1 = x[i / 4];
-        const uint i_1 = first + 2048;
-        precise const float4 x_value_2 = x[i_1 / 4];
-        const uint i_2 = first + 3072;
-        precise const float4 x_value_3 = x[i_2 / 4];
+        precise const float4 x_value_1 = x[first / 4 + 256];
+        precise const float4 x_value_2 = x[first / 4 + 512];
+        precise const float4 x_value_3 = x[first / 4 + 768];
         precise const float4 value = x_value * 1e-45f;
         precise const float4 y_value = select(isnan_float_x4(x_value),
             (float4)(asfloat(0x7fc00000)),
@@ -71,17 +68,17 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 y_value_1 = select(isnan_float_x4(x_value_1),
             (float4)(asfloat(0x7fc00000)),
             select(x_value_1 > 3.4028235e+38f, (float4)(asfloat(0xff800000)), min_float_x4(x_value_1, value_1)));
-        y[i / 4] = y_value_1;
+        y[first / 4 + 256] = y_value_1;
         precise const float4 value_2 = x_value_2 * 1e-45f;
         precise const float4 y_value_2 = select(isnan_float_x4(x_value_2),
             (float4)(asfloat(0x7fc00000)),
             select(x_value_2 > 3.4028235e+38f, (float4)(asfloat(0xff800000)), min_float_x4(x_value_2, value_2)));
-        y[i_1 / 4] = y_value_2;
+        y[first / 4 + 512] = y_value_2;
         precise const float4 value_3 = x_value_3 * 1e-45f;
         precise const float4 y_value_3 = select(isnan_float_x4(x_value_3),
             (float4)(asfloat(0x7fc00000)),
             select(x_value_3 > 3.4028235e+38f, (float4)(asfloat(0xff800000)), min_float_x4(x_value_3, value_3)));
-        y[i_2 / 4] = y_value_3;
+        y[first / 4 + 768] = y_value_3;
     } else {
         [loop]
         for (uint k = 0; k < 16; ++k) {

@@ -3,14 +3,15 @@
 //     total_exact[i0] = sum[r1 < 40](x[i0, r1])
 //     total[i0] = total_exact[i0]
 //
-// Launch 4 groups of 256 work items; a group computes 16 outputs, with 16 lanes on each.
-//     group output (i0): 0..64 by 16
-//       lane output: 16
+// Launch 2 groups of 256 work items; a group computes 32 outputs, with 8 lanes on each.
+//     group output (i0): 0..64 by 32
+//       lane output: 32
 //         reduce total_exact
 //           loop i1: 0..40 by 64
-//             lane i1: 16 by 4
-//               vector i1: 4
-//                 add to total_exact
+//             lane i1: 8 by 8
+//               unroll i1: 2 by 4
+//                 vector i1: 4
+//                   add to total_exact
 //         store total
 //   argument 0: x, float16, read
 //   argument 1: total, float16, written
@@ -24,15 +25,20 @@ __kernel void centered_1(
 )
 {
     __local float total_exact_lanes[256];
-    const uint row = (uint)get_local_id(0) / 16;
-    const uint column = (uint)get_local_id(0) % 16;
-    const uint output = (uint)get_group_id(0) * 16 + column;
+    const uint row = (uint)get_local_id(0) / 32;
+    const uint column = (uint)get_local_id(0) % 32;
+    const uint output = (uint)get_group_id(0) * 32 + column;
     float4 total_exact_value = 0.0f;
     const uint row_start = output * 40;
-    const uint i1 = row * 4;
-    if (i1 < 40) {
-        const float4 x_value = vload_half4(0, x + row_start + i1);
-        total_exact_value += x_value;
+    const uint first = row * 8;
+
+    #pragma unroll
+    for (uint part = 0; part < 2; ++part) {
+        const uint i1 = first + part * 4;
+        if (i1 < 40) {
+            const float4 x_value = vload_half4(0, x + row_start + i1);
+            total_exact_value += x_value;
+        }
     }
     const float2 total_exact_half = total_exact_value.s01 + total_exact_value.s23;
     float total_exact_total = total_exact_half.s0 + total_exact_half.s1;
@@ -40,8 +46,8 @@ __kernel void centered_1(
     barrier(CLK_LOCAL_MEM_FENCE);
     total_exact_total = total_exact_lanes[column];
 
-    for (uint part = 1; part < 16; ++part) {
-        total_exact_total += total_exact_lanes[column + part * 16];
+    for (uint part = 1; part < 8; ++part) {
+        total_exact_total += total_exact_lanes[column + part * 32];
     }
     if (row == 0) {
         vstore_half_rte(total_exact_total, output, total);
@@ -52,7 +58,7 @@ __kernel void centered_1(
 //
 //     y[i0, i1] = x[i0, i1] - total[63 - i0]
 //
-// Launch 3 groups of 256 work items; each computes 4 elements.
+// Launch 3 groups of 256 work items; each computes 4 neighbouring elements.
 //     group i (i0, i1): 0..2,560 by 1,024
 //       lane i: 256 by 4
 //         vector i: 4

@@ -3,14 +3,15 @@
 //     total_exact[i0] = sum[r1 < 40](x[i0, r1])
 //     total[i0] = total_exact[i0]
 //
-// Dispatch 4 groups of 256 threads; a group computes 16 outputs, with 16 lanes on each.
-//     group output (i0): 0..64 by 16
-//       lane output: 16
+// Dispatch 2 groups of 256 threads; a group computes 32 outputs, with 8 lanes on each.
+//     group output (i0): 0..64 by 32
+//       lane output: 32
 //         reduce total_exact
 //           loop i1: 0..40 by 64
-//             lane i1: 16 by 4
-//               vector i1: 4
-//                 add to total_exact
+//             lane i1: 8 by 8
+//               unroll i1: 2 by 4
+//                 vector i1: 4
+//                   add to total_exact
 //         store total
 //   t0: x, float16, read
 //   u0: total, float16, written
@@ -25,15 +26,19 @@ groupshared float total_exact_lanes[256];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint row = lane_id / 16;
-    const uint column = lane_id % 16;
-    const uint output = group_id.x * 16 + column;
+    const uint row = lane_id / 32;
+    const uint column = lane_id % 32;
+    const uint output = group_id.x * 32 + column;
     precise float4 total_exact_value = 0.0f;
     const uint row_start = output * 40;
-    const uint i1 = row * 4;
-    if (i1 < 40) {
-        precise const float4 x_value = (float4)x[(row_start + i1) / 4];
-        total_exact_value += x_value;
+    const uint first = row * 8;
+
+    for (uint part = 0; part < 2; ++part) {
+        const uint i1 = first + part * 4;
+        if (i1 < 40) {
+            precise const float4 x_value = (float4)x[(row_start + i1) / 4];
+            total_exact_value += x_value;
+        }
     }
     precise const float2 total_exact_half = total_exact_value.xy + total_exact_value.zw;
     precise float total_exact_total = total_exact_half.x + total_exact_half.y;
@@ -41,8 +46,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     GroupMemoryBarrierWithGroupSync();
     total_exact_total = total_exact_lanes[column];
 
-    for (uint part = 1; part < 16; ++part) {
-        total_exact_total += total_exact_lanes[column + part * 16];
+    for (uint part = 1; part < 8; ++part) {
+        total_exact_total += total_exact_lanes[column + part * 32];
     }
     if (row == 0) {
         total[output] = (float16_t)total_exact_total;
@@ -53,7 +58,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //
 //     y[i0, i1] = x[i0, i1] - total[63 - i0]
 //
-// Dispatch 3 groups of 256 threads; each computes 4 elements.
+// Dispatch 3 groups of 256 threads; each computes 4 neighbouring elements.
 //     group i (i0, i1): 0..2,560 by 1,024
 //       lane i: 256 by 4
 //         vector i: 4

@@ -3,7 +3,7 @@
 //     dx[i0] = dy[i0] * tanh(gate[i0])
 //     dgate[i0] = dy[i0] * x[i0] + (tanh(gate[i0]) + tanh(gate[i0]))
 //
-// Launch ceil(n / 2,048) groups of 256 work items; each computes 2 vectors of 4 elements.
+// Launch ceil(n / 2,048) groups of 256 work items; each computes 2 times 4 neighbouring elements.
 //     group i: 0..n by 2,048
 //       lane i: 256 by 4
 //         unroll i: 2 by 1,024

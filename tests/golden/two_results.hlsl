@@ -3,7 +3,7 @@
 //     dx[i0] = dy[i0] * tanh(gate[i0])
 //     dgate[i0] = dy[i0] * x[i0] + (tanh(gate[i0]) + tanh(gate[i0]))
 //
-// Dispatch ceil(n / 2,048) groups of 256 threads; each computes 2 vectors of 4 elements.
+// Dispatch ceil(n / 2,048) groups of 256 threads; each computes 2 times 4 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
 //     group i: 0..n by 2,048
 //       lane i: 256 by 4
@@ -106,10 +106,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 dy_value = dy[first / 4];
         precise const float4 gate_value = gate[first / 4];
         precise const float4 x_value = x[first / 4];
-        const uint i = first + 1024;
-        precise const float4 dy_value_1 = dy[i / 4];
-        precise const float4 gate_value_1 = gate[i / 4];
-        precise const float4 x_value_1 = x[i / 4];
+        precise const float4 dy_value_1 = dy[first / 4 + 256];
+        precise const float4 gate_value_1 = gate[first / 4 + 256];
+        precise const float4 x_value_1 = x[first / 4 + 256];
         precise const float4 value = portable_tanh_x4(gate_value);
         precise const float4 dx_value = dy_value * value;
         precise const float4 dgate_value = dy_value * x_value + (value + value);
@@ -118,8 +117,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 value_1 = portable_tanh_x4(gate_value_1);
         precise const float4 dx_value_1 = dy_value_1 * value_1;
         precise const float4 dgate_value_1 = dy_value_1 * x_value_1 + (value_1 + value_1);
-        dx[i / 4] = dx_value_1;
-        dgate[i / 4] = dgate_value_1;
+        dx[first / 4 + 256] = dx_value_1;
+        dgate[first / 4 + 256] = dgate_value_1;
     } else {
         [loop]
         for (uint k = 0; k < 8; ++k) {

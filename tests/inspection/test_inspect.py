@@ -41,7 +41,7 @@ SEEDS: list[tuple[str, tuple[str, ...], str, int, float, float]] = [
     # name, tensors, type, bytes a load, bytes in flight, instructions an element
     ("directml.ACTIVATION_RELU", ("InputTensor",), "FLOAT32", 16, 64, 9),
     (RELU_GRAD, ("InputTensor", "InputGradientTensor"), "FLOAT32", 16, 128, 6),
-    (RELU_GRAD, ("InputTensor", "InputGradientTensor"), "FLOAT16", 8, 64, 11),
+    (RELU_GRAD, ("InputTensor", "InputGradientTensor"), "FLOAT16", 16, 128, 10),
     ("onednn.ReLU", ("src",), "FLOAT32", 16, 64, 6),
     ("onednn.ReLUBackward", ("src", "diff_dst"), "FLOAT32", 16, 128, 6),
 ]

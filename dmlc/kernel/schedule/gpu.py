@@ -35,7 +35,9 @@ from dmlc.kernel.schedule.nest import (
 from dmlc.source import UnsupportedError
 
 _VECTOR = 4
-"""Elements of a vector: 16 bytes of floats, which is what a work item loads at once."""
+"""Elements of a vector, which is what languages have."""
+_BYTES = 16
+"""What a work item loads at once: a vector of floats, or two of halves, side by side."""
 _MOST_VECTORS = 4
 """Vectors of a work item, at most: what it has loaded before it computes is what memory is asked
 for at a time."""
@@ -147,22 +149,42 @@ def _choose_vectors(phase: Phase, count: k.Scalar | None, p: Profile) -> Nest:
         whole = merge_dims("i", dims)
     else:
         dims = (whole,)
-    once = p.group_size * _VECTOR
-    many = _count_written(phase, _MOST_VECTORS)
+    unit = _find_unit((phase,))
+    once = p.group_size * unit
+    many = _count_written(phase, _MOST_VECTORS, unit)
     while many > 1 and isinstance(whole.size, int) and whole.size < many * once * p.groups:
         many //= 2
-    vector = Loop(whole, Kind.VECTOR, _VECTOR, (Point(0),), "i", 1)
-    each = Loop(whole, Kind.UNROLL, once, (vector,), "k", many)
-    lanes = Loop(whole, Kind.LANE, _VECTOR, (each,), "lane", p.group_size)
+    each = Loop(whole, Kind.UNROLL, once, _take_unit(whole, unit, Point(0)), "k", many)
+    lanes = Loop(whole, Kind.LANE, unit, (each,), "lane", p.group_size)
     groups = Loop(whole, Kind.GROUP, once * many, (lanes,), "group")
-    several = f"{many} vectors of {_VECTOR} elements"
-    words = f"each computes {several if many > 1 else f'{_VECTOR} elements'}"
+    several = f"{many} times {unit} neighbouring elements"
+    words = f"each computes {several if many > 1 else f'{unit} neighbouring elements'}"
     return Nest((phase,), (dims,), (groups,), (("lane", p.group_size),), words=words)
 
 
-def _count_written(phase: Phase, most: int) -> int:
+def _find_unit(phases: Sequence[Phase]) -> int:
+    """The neighbouring elements that a work item takes: 16 bytes of what is stored in fewest."""
+    sizes = [
+        view.dtype.bytes
+        for phase in phases
+        for view in phase.elements.buffers()
+        if phase.space.strides[view][-1]
+    ]
+    return max(_VECTOR, _BYTES // max(sizes, default=4))
+
+
+def _take_unit(dim: Dim, unit: int, point: Point) -> tuple[Node, ...]:
+    """A work item's neighbouring elements: a vector or two."""
+    vector = Loop(dim, Kind.VECTOR, _VECTOR, (point,), "i", 1)
+    if unit == _VECTOR:
+        return (vector,)
+    return (Loop(dim, Kind.UNROLL, _VECTOR, (vector,), "part", unit // _VECTOR),)
+
+
+def _count_written(phase: Phase, most: int, unit: int) -> int:
     """The steps that are written out, at most: fewer where much is computed in each."""
-    while most > 1 and most * _weigh(phase) > _MOST_WRITTEN:
+    weight = max(1, unit // _VECTOR) * _weigh(phase)
+    while most > 1 and most * weight > _MOST_WRITTEN:
         most //= 2
     return most
 
@@ -213,7 +235,7 @@ def _choose_shared(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
     first. Where outputs are cut into pieces, what reduces partial results is done for each piece
     again, and what derives from them is stored once."""
     rows, columns = choose_tile(phases, p, limits)
-    unit = _find_unit(phases, limits)
+    unit = _find_shared_unit(phases, limits)
     parallel = name_parallel(_find_widest(phases))
     output = merge_dims("output", parallel)
     dims: list[tuple[Dim, ...]] = []
@@ -248,31 +270,34 @@ def _find_widest(phases: Sequence[Phase]) -> Phase:
 
 def _share_points(phase: Phase, number: int, element: Dim, rows: int, unit: int) -> Loop:
     """The loop over the points of an output, which so many work items share."""
-    body: Node = Point(number)
-    if unit > 1:
-        body = Loop(element, Kind.VECTOR, unit, (body,), "i", 1)
+    point = Point(number)
+    body = _take_unit(element, unit, point) if unit > 1 else (point,)
     width = rows * unit
     many = 1
     if not phase.tests_guard:
-        many = max(1, min(_count_written(phase, _POINTS), phase.space.inner_count // width))
+        many = _count_written(phase, _POINTS, unit)
+        many = max(1, min(many, phase.space.inner_count // width))
     if many > 1:
-        body = Loop(element, Kind.UNROLL, width, (body,), "k", many)
-    body = Loop(element, Kind.LANE, unit, (body,), "row", rows)
-    return Loop(element, Kind.LOOP, width * many, (body,), "strip")
+        body = (Loop(element, Kind.UNROLL, width, body, "k", many),)
+    lanes = Loop(element, Kind.LANE, unit, body, "row", rows)
+    return Loop(element, Kind.LOOP, width * many, (lanes,), "strip")
 
 
-def _find_unit(phases: Sequence[Phase], limits: Limits) -> int:
+def _find_shared_unit(phases: Sequence[Phase], limits: Limits) -> int:
     """The points that a work item takes at once."""
     widest = len(_find_widest(phases).space.parallel)
-    shared = (p for p in phases if not p.is_parallel and len(p.space.parallel) == widest)
-    return _VECTOR if all(_takes_vectors(phase, limits) for phase in shared) else 1
+    shared = [p for p in phases if not p.is_parallel and len(p.space.parallel) == widest]
+    if not all(_takes_vectors(phase, limits) for phase in shared):
+        return 1
+    unit = _find_unit(shared)
+    return unit if all(phase.space.sizes[-1] % unit == 0 for phase in shared) else _VECTOR
 
 
 def choose_tile(phases: Sequence[Phase], p: Profile, limits: Limits) -> tuple[int, int]:
     """The rows and columns of a group: powers of two, `group_size` work items in all."""
     first = _find_widest(phases).space
     wide = [phase.space for phase in phases if len(phase.space.parallel) == len(first.parallel)]
-    most = max(space.inner_count for space in wide) // _find_unit(phases, limits)
+    most = max(space.inner_count for space in wide) // _find_shared_unit(phases, limits)
     rows = _round_up(most) // _POINTS
     last = len(first.extents) - 1
     outputs = math.prod(first.parallel_sizes)

@@ -278,14 +278,15 @@ def find_shared(node: Reduce) -> list[str]:
     return [loop.name for loop in loops if loop.extent > 1]
 
 
-def roll(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
-    """The same with one step of the written out loops over a dimension."""
+def roll(nodes: Sequence[Node], dim: Dim, least: int = 0) -> tuple[Node, ...]:
+    """The same with one step of the written out loops over a dimension, of those whose steps are
+    so long at least."""
     made: list[Node] = []
     for node in nodes:
         if not isinstance(node, Loop | Reduce | Pack):
             made.append(node)
             continue
-        node = dataclasses.replace(node, body=roll(node.body, dim))
+        node = dataclasses.replace(node, body=roll(node.body, dim, least))
         if isinstance(node, Pack) and node.dim is dim:
             made += node.body
             continue
@@ -294,6 +295,7 @@ def roll(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
             and node.dim is dim
             and node.extent
             and node.kind is not Kind.LANE
+            and node.step >= least
         ):
             node = dataclasses.replace(node, extent=1)
         made.append(node)
@@ -303,14 +305,19 @@ def roll(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
 def scalarize(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
     """The same point by point, where work items go in whole vectors along a dimension: neighbours
     take neighbouring points, each of them as many as before."""
-    (lanes,) = {n.step for n in list_loops(nodes, dim) if n.kind is Kind.VECTOR}
+
+    lanes, *inner = list_loops(nodes, dim)
+    points = math.prod(n.step if n.kind is Kind.VECTOR else n.extent for n in inner)
 
     def change(node: Node) -> Node:
         if isinstance(node, Loop) and node.dim is dim:
-            kind, step, extent = node.kind, node.step // lanes, node.extent
-            if kind is Kind.UNROLL:
-                kind, extent = Kind.LOOP, extent * lanes
-            return Loop(dim, kind, step, tuple(map(change, node.body)), node.name, extent)
+            made = Loop(dim, node.kind, 1, tuple(map(change, node.body)), node.name, 1)
+            if node is lanes:
+                return dataclasses.replace(made, extent=node.extent)
+            if node is inner[0]:
+                # As many loops as before, of which one has all the steps.
+                return dataclasses.replace(made, kind=Kind.LOOP, step=lanes.extent, extent=points)
+            return made
         if isinstance(node, Loop | Reduce | Pack):
             return dataclasses.replace(node, body=tuple(map(change, node.body)))
         return node
