@@ -74,6 +74,8 @@ class Syntax:
     """The name of the type of `{n}` values of type `{T}`."""
     lanes: str
     """A vector of type `{T}` of the values `{a}`, one for each lane."""
+    lane: str = "{a}.s{n}"
+    """Lane `{n}` of the vector `{a}`, in hexadecimal."""
     vector_choice: tuple[str, str, str] | None = None
     """The same as `choice` where each lane has a condition of its own, if that is a call."""
 

@@ -19,7 +19,7 @@ from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
 from dmlc.codegen.zeros import Zeros
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import operate
+from dmlc.kernel.arithmetic import add, operate
 from dmlc.kernel.rewrite import find_body, list_expressions, walk
 from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
@@ -96,15 +96,20 @@ class Expressions(abc.ABC):
             case k.Broadcast():
                 return self.spell(expression.operand)
             case k.LoadLocal(array=array, index=index):
-                lanes = expression.type.lanes
+                lanes, spelling = expression.type.lanes, self._dialect.elements
+                if lanes > 1 and spelling.vector is None:
+                    return self._spell_elements(expression)
                 places = self._place_element(array, index, lanes)
-                spelling = self._dialect.elements
                 return Text(self._fill(spelling, places, DataType.INDEX, lanes, DataType.INDEX))
             case k.Join(low=low, high=high):
                 name = self._type_name(expression.type.dtype, expression.type.lanes)
                 first, second = self.spell(low), self.spell(high)
                 pieces = (f"({name})({first.text},", f"{second.text})")
                 return Text(" ".join(pieces), pieces=pieces, known=first.known and second.known)
+            case k.Extract(operand=operand, lane=lane):
+                vector = self.spell_vector(operand)
+                text = self._dialect.syntax.lane.format(a=vector.inner, n=f"{lane:x}")
+                return Text(text, known=vector.known)
             case k.Shuffle():
                 return self._spell_shuffle(expression)
             case k.Numbers(values=values, type=type_):
@@ -345,6 +350,14 @@ class Expressions(abc.ABC):
         name, text = self._names.spell(array), self.spell(index).text
         at = name if text == "0" else f"{name} + {text}"
         return {"p": name, "i": text, "at": at, "n": lanes}
+
+    def _spell_elements(self, load: k.LoadLocal) -> Text:
+        """Elements of an array as a vector, where the language loads one at a time."""
+        one = k.Type(load.type.dtype)
+        places = (add(load.index, k.Literal(k.INDEX, lane)) for lane in range(load.type.lanes))
+        elements = ", ".join(self.spell(k.LoadLocal(load.array, p, one)).text for p in places)
+        name = self._type_name(load.type.dtype, load.type.lanes)
+        return Text(self._dialect.syntax.lanes.format(T=name, a=elements))
 
     def _measure(self, dtype: DataType) -> int:
         """The bytes of a value."""

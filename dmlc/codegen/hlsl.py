@@ -290,6 +290,7 @@ HLSL_6_2 = Dialect(
     syntax=dataclasses.replace(
         make_c_syntax("groupshared"),
         lanes="{T}({a})",
+        lane="{a}[{n}]",
         vector_choice=("select({c},", "{a},", "{b})"),
     ),
     local=_local,

@@ -257,6 +257,7 @@ WGSL = Dialect(
         is_infix=False,
         vector="vec{n}<{T}>",
         lanes="{T}({a})",
+        lane="{a}[{n}]",
     ),
     local=_local,
     variable=_variable,

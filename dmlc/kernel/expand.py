@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, multiply
 from dmlc.kernel.rewrite import (
     NUMBER,
+    define,
     find_body,
+    find_defined,
+    list_expressions,
     map_expressions,
     map_operands,
     replace_body,
@@ -29,71 +32,154 @@ _MOST_STEPS = 16
 
 def expand_loops(kernel: k.Kernel) -> k.Kernel:
     """The kernel with loops written out that are to be, where all they do is to compute and store.
-    As it is, where groups have one work item."""
-    if kernel.launch.group_size == 1:
+    Where groups have one work item these are only the loops over arrays that become registers."""
+    registers = {a.name for a in kernel.arrays if a.registers}
+    if kernel.launch.group_size == 1 and not registers:
         return kernel
     stored = {b.name for b in kernel.buffers if b.access is not k.Access.READ}
-    body = _expand(kernel.body, stored, itertools.count())
-    return dataclasses.replace(kernel, body=tuple(body))
+    expander = _Expander(stored, registers, is_alone=kernel.launch.group_size == 1)
+    return dataclasses.replace(kernel, body=tuple(expander.expand(kernel.body)))
 
 
-def _expand(
-    statements: Sequence[k.Statement], stored: set[str], numbers: Iterator[int]
-) -> list[k.Statement]:
-    made: list[k.Statement] = []
-    for statement in statements:
-        steps = _list_steps(statement)
-        if isinstance(statement, k.For) and steps:
-            made += _write_out(statement, steps, stored, numbers)
-        else:
+class _Expander:
+    def __init__(self, stored: set[str], registers: set[str], *, is_alone: bool) -> None:
+        self._stored = stored
+        """The buffers that may change."""
+        self._registers = registers
+        self._is_alone = is_alone
+        self._numbers = itertools.count()
+
+    def expand(self, statements: Sequence[k.Statement]) -> list[k.Statement]:
+        made: list[k.Statement] = []
+        for statement in statements:
             inside = find_body(statement)
-            made.append(
-                replace_body(statement, _expand(inside, stored, numbers)) if inside else statement
-            )
-    return made
+            if inside:
+                statement = replace_body(statement, self.expand(inside))
+            if isinstance(statement, k.For):
+                made += self._write_out(statement)
+            else:
+                made.append(statement)
+        return _read_before_waiting(made, self._stored)
 
+    def _write_out(self, loop: k.For) -> list[k.Statement]:
+        """The steps of a loop, where it is one to be written out; else the loop."""
+        match loop:
+            case k.For(start=k.Literal(value=start), stop=k.Literal(value=stop), unroll=True):
+                steps = range(int(start), int(stop), loop.step)
+            case _:
+                return [loop]
+        is_bound = bool(self._registers.intersection(_list_arrays(loop.body)))
+        straight = all(isinstance(s, _STRAIGHT) for s in loop.body)
+        if is_bound and not straight:
+            return [made for step in steps for made in self._take_step(loop, step)]
+        if is_bound or (straight and len(steps) <= _MOST_STEPS and not self._is_alone):
+            return self._read_first(loop, steps)
+        return [loop]
 
-def _list_steps(statement: k.Statement) -> range:
-    """What the variable of a loop is in each of its steps; nothing where it stays a loop."""
-    match statement:
-        case k.For(start=k.Literal(value=start), stop=k.Literal(value=stop), unroll=True):
-            steps = range(int(start), int(stop), statement.step)
-            straight = all(isinstance(s, k.Let | k.Store) for s in statement.body)
-            return steps if straight and len(steps) <= _MOST_STEPS else range(0)
-        case _:
-            return range(0)
-
-
-def _write_out(
-    loop: k.For, steps: range, stored: set[str], numbers: Iterator[int]
-) -> list[k.Statement]:
-    reads: list[k.Statement] = []
-    rest: list[k.Statement] = []
-    for step in steps:
+    def _take_step(self, loop: k.For, step: int) -> list[k.Statement]:
+        """A step of a loop as it stands."""
         known: dict[str, k.Expression] = {loop.variable.name: k.Literal(k.INDEX, step)}
-        late: set[str] = set()
-        for statement in loop.body:
-            made = map_expressions(statement, lambda e, known=known: _replace(e, known))
-            if not isinstance(made, k.Let):
-                rest.append(made)
-                continue
-            if isinstance(made.value, k.Local | k.Literal):
-                known[made.local.name] = made.value
-                continue
-            name = f"{made.local.name.partition(NUMBER)[0]}{NUMBER}{next(numbers)}"
-            local = k.Local(name, made.local.type)
-            known[made.local.name] = local
-            parts = list(walk(made.value))
-            early = local.type.dtype is DataType.INDEX or any(isinstance(p, k.Load) for p in parts)
+
+        def copy(statements: Sequence[k.Statement]) -> list[k.Statement]:
+            made: list[k.Statement] = []
+            for statement in statements:
+                changed = map_expressions(statement, lambda e: _replace(e, known))
+                local = find_defined(changed)
+                if local is not None:
+                    known[local.name] = self._rename(local)
+                    changed = define(changed, known[local.name])
+                body = find_body(changed)
+                made.append(replace_body(changed, copy(body)) if body else changed)
+            return made
+
+        return copy(loop.body)
+
+    def _rename(self, local: k.Local) -> k.Local:
+        name = local.name.partition(NUMBER)[0]
+        return k.Local(f"{name}{NUMBER}x{next(self._numbers)}", local.type)
+
+    def _read_first(self, loop: k.For, steps: range) -> list[k.Statement]:
+        """The steps of a loop: what all of them read, each element once, and then the rest."""
+        written = {s.array for s in loop.body if isinstance(s, k.StoreLocal)}
+        reads: list[k.Statement] = []
+        rest: list[k.Statement] = []
+        before: dict[k.Expression, k.Local] = {}
+        for step in steps:
+            known: dict[str, k.Expression] = {loop.variable.name: k.Literal(k.INDEX, step)}
+            late: set[str] = set()
+            for statement in loop.body:
+                made = map_expressions(statement, lambda e, known=known: _replace(e, known))
+                if not isinstance(made, k.Let):
+                    rest.append(made)
+                    continue
+                if isinstance(made.value, k.Local | k.Literal):
+                    known[made.local.name] = made.value
+                    continue
+                parts = list(walk(made.value))
+                loads = any(isinstance(p, k.Load | k.LoadLocal) for p in parts)
+                early = loads or made.local.type.dtype is DataType.INDEX
+                waits = any(
+                    (isinstance(p, k.Local) and p.name in late)
+                    or (isinstance(p, k.Load) and p.buffer in self._stored)
+                    or (isinstance(p, k.LoadLocal) and p.array in written)
+                    for p in parts
+                )
+                is_early = early and not waits
+                if is_early and made.value in before:
+                    known[made.local.name] = before[made.value]
+                    continue
+                local = known[made.local.name] = self._rename(made.local)
+                if is_early:
+                    before[made.value] = local
+                else:
+                    late.add(local.name)
+                (reads if is_early else rest).append(k.Let(local, made.value))
+        return [*reads, *rest]
+
+
+_STRAIGHT = k.Let | k.Store | k.StoreLocal
+
+
+def _list_arrays(statements: Sequence[k.Statement]) -> list[str]:
+    """The arrays that statements read and write."""
+    found: list[str] = []
+    for statement in statements:
+        if isinstance(statement, k.StoreLocal):
+            found.append(statement.array)
+        for expression in list_expressions(statement):
+            found += [p.array for p in walk(expression) if isinstance(p, k.LoadLocal)]
+        found += _list_arrays(find_body(statement))
+    return found
+
+
+def _read_before_waiting(
+    statements: Sequence[k.Statement], stored: set[str]
+) -> Sequence[k.Statement]:
+    """The statements, where work items read memory that stays as it is before they wait for each
+    other."""
+    made: list[k.Statement] = []
+    barrier: int | None = None
+    late: set[str] = set()
+    for statement in statements:
+        if isinstance(statement, k.Barrier):
+            barrier, late = len(made), set()
+        elif barrier is not None and isinstance(statement, k.Let):
+            parts = list(walk(statement.value))
             waits = any(
-                (isinstance(p, k.Local) and p.name in late)
+                isinstance(p, k.LoadLocal)
                 or (isinstance(p, k.Load) and p.buffer in stored)
+                or (isinstance(p, k.Local) and p.name in late)
                 for p in parts
             )
-            if not early or waits:
-                late.add(name)
-            (rest if name in late else reads).append(k.Let(local, made.value))
-    return [*reads, *rest]
+            if not waits:
+                made.insert(barrier, statement)
+                barrier += 1
+                continue
+            late.add(statement.local.name)
+        elif not isinstance(statement, k.StoreLocal):
+            barrier = None
+        made.append(statement)
+    return made
 
 
 def _replace(expression: k.Expression, known: Mapping[str, k.Expression]) -> k.Expression:
@@ -108,6 +194,8 @@ def _replace(expression: k.Expression, known: Mapping[str, k.Expression]) -> k.E
         ):
             return multiply(left, int(number))
         case k.Operate(operands=(left, right), type=k.INDEX) if made.operation.name == "add":
+            if isinstance(left, k.Literal) and isinstance(right, k.Literal):
+                return k.Literal(k.INDEX, int(left.value) + int(right.value))
             return add(left, right)
         case _:
             return made

@@ -400,6 +400,9 @@ class _Launch:
             case k.Join():
                 low, high = self._make(node.low), self._make(node.high)
                 return lambda who: _beside(low(who), high(who))
+            case k.Extract(operand=operand, lane=lane):
+                vector = self._make(operand)
+                return lambda who: vector(who)[:, lane]
             case k.Shuffle():
                 first, second = self._make(node.first), self._make(node.second)
                 taken = list(node.lanes)

@@ -167,6 +167,15 @@ class Join:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Extract:
+    """One lane of a vector."""
+
+    operand: Expression
+    lane: int
+    type: Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Shuffle:
     """A vector of lanes of two vectors of its type: those of `second` are numbered on after those
     of `first`."""
@@ -192,6 +201,7 @@ Expression: TypeAlias = (
     | Lead
     | LoadLocal
     | Join
+    | Extract
     | Shuffle
 )
 
@@ -353,6 +363,9 @@ class Array:
     dtype: DataType
     size: int
     shared: bool = False
+    registers: bool = False
+    """Whether each of its elements, or vectors of them, becomes a local of its own: all places are
+    known once the loops are written out that go over them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

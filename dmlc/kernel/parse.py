@@ -21,7 +21,7 @@ from dmlc.source import DmlcError, Source, unknown_name
 _VECTOR = re.compile(r"(\w+)x(\d{1,4})")
 _INDEX_TYPE = re.compile(r"([su])(32|64)")
 _CONVERSIONS = {"cast": k.Convert, "bits": k.Reinterpret, "broadcast": k.Broadcast}
-_TYPED = {**dict.fromkeys(_CONVERSIONS, 1), "shuffle": 2}
+_TYPED = {**dict.fromkeys(_CONVERSIONS, 1), "extract": 1, "shuffle": 2}
 """Calls that end in what is no value, and how many operands stand before it."""
 _CALLS = {"select": 3, "join": 2, **_TYPED}
 
@@ -345,7 +345,9 @@ class _Parser(Scanner[k.Expression]):
         if token.text == "join":
             return k.Join(given[0], given[1], k.Type(first.dtype, 2 * first.lanes))
         self.expect(",")
-        if token.text == "shuffle":
+        if token.text == "extract":
+            made = k.Extract(given[0], self.integer("the number of a lane"), k.Type(first.dtype))
+        elif token.text == "shuffle":
             self.expect("[")
             lanes = tuple(self.list_until("]", lambda: self.integer("the number of a lane")))
             made = k.Shuffle(given[0], given[1], lanes, k.Type(first.dtype, len(lanes)))

@@ -16,6 +16,7 @@ from dmlc.kernel.element import tensor_end
 from dmlc.kernel.expand import expand_loops
 from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.precise import name_arithmetic
+from dmlc.kernel.registers import name_registers
 from dmlc.kernel.rewrite import find_body, list_expressions, walk
 from dmlc.kernel.schedule import Limits
 from dmlc.kernel.verify import verify_kernel
@@ -29,6 +30,7 @@ class Pass:
 
 PASSES: tuple[Pass, ...] = (
     Pass("expand_loops", lambda kernel, _: expand_loops(kernel)),
+    Pass("name_registers", lambda kernel, _: name_registers(kernel)),
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
     Pass("name_offsets", lambda kernel, _: name_offsets(kernel)),
     Pass("clean_up", lambda kernel, _: clean_up(kernel)),

@@ -115,6 +115,8 @@ def print_expression(node: k.Expression) -> str:
             return _call("broadcast", print_expression(operand), show_type(node.type))
         case k.Join(low=low, high=high):
             return _call("join", print_expression(low), print_expression(high))
+        case k.Extract(operand=operand, lane=lane):
+            return _call("extract", print_expression(operand), str(lane))
         case k.Shuffle(first=first, second=second, lanes=lanes):
             taken = f"[{', '.join(map(str, lanes))}]"
             return _call("shuffle", print_expression(first), print_expression(second), taken)
@@ -132,7 +134,7 @@ def _buffer(buffer: k.Buffer) -> str:
 
 
 def _array(array: k.Array) -> str:
-    kind = "shared array" if array.shared else "array"
+    kind = "shared array" if array.shared else "registers" if array.registers else "array"
     return f"{kind} {array.name}: {array.dtype.short}[{array.size}]"
 
 

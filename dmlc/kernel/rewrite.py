@@ -30,6 +30,7 @@ _NODES: dict[type[Any], tuple[_Read, _Make]] = {
     k.Reinterpret: (lambda n: (n.operand,), lambda n, c: k.Reinterpret(c[0], n.type)),
     k.Broadcast: (lambda n: (n.operand,), lambda n, c: k.Broadcast(c[0], n.type)),
     k.Join: (lambda n: (n.low, n.high), lambda n, c: k.Join(c[0], c[1], n.type)),
+    k.Extract: (lambda n: (n.operand,), lambda n, c: k.Extract(c[0], n.lane, n.type)),
     k.Shuffle: (lambda n: (n.first, n.second), lambda n, c: k.Shuffle(c[0], c[1], n.lanes, n.type)),
     k.Let: (lambda n: (n.value,), lambda n, c: k.Let(n.local, *c)),
     k.Variable: (lambda n: (n.value,), lambda n, c: k.Variable(n.local, *c)),

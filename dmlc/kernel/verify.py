@@ -289,6 +289,10 @@ class _Verifier:
             case k.Join(low=low, high=high):
                 self._expect(low, k.Type(made.dtype, made.lanes // 2))
                 self._expect(high, low.type)
+            case k.Extract(operand=operand, lane=lane):
+                self._agree(expression, operand.type.dtype)
+                if not 0 <= lane < operand.type.lanes:
+                    self._fail(f"lane {lane} of {show_type(operand.type)}")
             case k.Numbers(values=values):
                 if len(values) != made.lanes:
                     self._fail(f"{len(values)} numbers in {show_type(made)}")

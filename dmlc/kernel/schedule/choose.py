@@ -11,14 +11,19 @@ from collections.abc import Callable, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.contraction import Contraction
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Limits, Profile, cpu, gpu
 from dmlc.kernel.schedule.nest import Nest
+from dmlc.kernel.schedule.tiles import choose_tiles, count_tiles, find_product
 from dmlc.kernel.space import Space, cut
 from dmlc.kernel.streaming import CACHE_LINE, Streaming
 
 _PIECES = 4
 """Groups of a reduction in pieces, by those that keep a device busy."""
+
+_LEAST_DEPTH = 256
+"""Points of a piece of a contraction, at least."""
 
 
 def _is_gpu(p: Profile) -> bool:
@@ -39,6 +44,9 @@ def choose(
     `count` stands for it, or reductions, which work items make by themselves (`serial`) or
     together."""
     if _is_gpu(p):
+        tiles = choose_tiles(phases, p, limits)
+        if tiles is not None:
+            return tiles
         return gpu.choose(phases, p, limits, serial=serial, count=count)
     return cpu.choose(function, phases, p, streaming, serial=serial, count=count)
 
@@ -51,6 +59,8 @@ def arrange(
     reduction, and what derives from it output by output, that depend on positions, as long as there
     are outputs enough to share out; elsewhere work items share what they reduce."""
     phases = collect(False)
+    if _is_gpu(p) and find_product(phases, p) is not None:
+        return phases, False
     first, *derived = phases
     is_plain = not any(phase.has_positions for phase in phases) or first.elements.results
     if is_plain or not all(phase.is_parallel for phase in derived):
@@ -66,12 +76,18 @@ def suits_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> 
 
 
 def _count_groups(phases: Sequence[Phase], p: Profile) -> int:
+    product = find_product(phases, p) if _is_gpu(p) else None
+    if product is not None:
+        return count_tiles(product, p)
     return (gpu.count_groups if _is_gpu(p) else cpu.count_items)(phases, p)
 
 
 def keeps_busy(phases: Sequence[Phase], p: Profile) -> bool:
     """Whether one kernel has enough groups to share out, or so little work for each that more
     would not pay."""
+    product = find_product(phases, p) if _is_gpu(p) else None
+    if product is not None:
+        return _count_pieces(product, p) < 2
     outputs = math.prod(phases[0].space.parallel_sizes)
     most = max(p.space.inner_count for p in phases)
     groups = _count_groups(phases, p)
@@ -87,6 +103,14 @@ def _count_enough(phases: Sequence[Phase], p: Profile) -> int:
     return _PIECES * p.groups if stores else p.groups
 
 
+def _count_pieces(product: Contraction, p: Profile) -> int:
+    """The pieces that the points of a contraction are cut into, where it has too few tiles."""
+    groups = count_tiles(product, p)
+    if groups >= p.groups:
+        return 1
+    return min(-(-_PIECES * p.groups // groups), product.depth // _LEAST_DEPTH)
+
+
 def cut_up(phases: Sequence[Phase], p: Profile) -> Space | None:
     """The space of the first phase with an inner axis cut into pieces, the outermost one that is
     long enough; None where one kernel does."""
@@ -94,11 +118,14 @@ def cut_up(phases: Sequence[Phase], p: Profile) -> Space | None:
     groups = max(1, _count_groups(phases, p))
     work = math.prod(space.parallel_sizes) * space.inner_count // groups
     wanted = min(work // p.piece, -(-_PIECES * p.groups // groups))
+    product = find_product(phases, p) if _is_gpu(p) else None
+    if product is not None:
+        wanted = _count_pieces(product, p)
     long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
     axis = long[0] if long else max(space.inner, key=lambda a: space.sizes[a])
     size = space.sizes[axis]
     pieces = min(wanted, size)
-    if groups >= _count_enough(phases, p) or pieces < 2:
+    if (product is None and groups >= _count_enough(phases, p)) or pieces < 2:
         return None
     length = -(-size // pieces)
     if phases[0].elements.results and axis == len(space.sizes) - 1:

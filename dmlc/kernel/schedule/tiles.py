@@ -1,0 +1,251 @@
+"""Schedules of contractions: tiles of both factors are put into buffers, where each element serves
+all outputs of a row or a column.
+
+On a GPU the work items of a group share two tiles, and each has four rows by four columns of
+outputs in registers. Sizes alone decide how large tiles are. Every output is one sum, whose points
+are added in their order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dmlc.kernel.contraction import (
+    Contraction,
+    Factor,
+    find_contraction,
+    multiply_tiles,
+    part_axes,
+    stage_factor,
+)
+from dmlc.kernel.element import Gather, View
+from dmlc.kernel.phases import Phase
+from dmlc.kernel.schedule import Limits, Profile
+from dmlc.kernel.schedule.nest import (
+    Buffer,
+    Dim,
+    Into,
+    Kind,
+    Loop,
+    Nest,
+    Node,
+    Numbers,
+    Point,
+    Reduce,
+    Stage,
+    Tile,
+    merge_dims,
+    name_inner,
+    name_parallel,
+)
+
+_LEAST = 16
+"""Rows and columns of a contraction that is cut into tiles, at least."""
+_LARGE, _SMALL = 64, 32
+"""Rows and columns of a tile: small ones where large ones would leave most of a GPU idle."""
+_DEPTH = 16
+"""Points of a tile."""
+_EACH = 4
+"""Rows, and columns, of outputs that one work item has."""
+_PAD = 4
+"""Elements between the rows of a tile in shared memory, so that those of a column lie in several
+banks, and vectors still begin where vectors do."""
+
+
+def find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
+    """The contraction that some phases are, where it is worth tiles."""
+    found = find_contraction(part_axes(phases))
+    if found is None or min(found.rows, found.columns) < _LEAST:
+        return None
+    return found
+
+
+def count_tiles(found: Contraction, p: Profile) -> int:
+    """The groups that tiles take."""
+    side = _choose_side(found, p)
+    return found.batches * -(-found.rows // side) * -(-found.columns // side)
+
+
+def choose_tiles(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest | None:
+    """The nest of a contraction; None where the phases are none, or too small a one."""
+    found = find_product(phases, p)
+    if found is None:
+        return None
+    return _Shared(found, part_axes(phases)[1], p, limits).choose()
+
+
+def _choose_side(found: Contraction, p: Profile) -> int:
+    many = found.batches * -(-found.rows // _LARGE) * -(-found.columns // _LARGE)
+    return _LARGE if many >= p.groups else _SMALL
+
+
+class _Shared:
+    """Tiles that the work items of a group share."""
+
+    def __init__(self, found: Contraction, after: Phase, p: Profile, limits: Limits) -> None:
+        self._found = found
+        self._after = after
+        self._limits = limits
+        self._side = _choose_side(found, p)
+        self._across = self._side // _EACH
+        """Work items along the rows, and along the columns, of a tile."""
+        self._parallel = name_parallel(found.phase)
+        self._own = name_inner(found.phase, self._parallel, "k")
+        self._rows = self._merge("m", found.left.axes)
+        self._columns = self._merge("n", found.right.axes)
+        pieces = found.phase.space.pieces
+        self._order = sorted(found.inner, key=lambda axis: axis not in pieces)
+        """The axes of the points, a piece of a longer one first."""
+        self._points = self._merge("k", self._order)
+
+    def _merge(self, name: str, axes: Sequence[int]) -> Dim:
+        dims = [self._own[axis] for axis in axes]
+        return dims[0] if len(dims) == 1 else merge_dims(name, dims)
+
+    def choose(self) -> Nest:
+        found, side, items = self._found, self._side, self._across**2
+        pitch = side + _PAD
+        lanes = (("row", self._across), ("column", self._across))
+        left, right = (
+            Buffer(
+                f"{name}#tile",
+                found.phase.elements.values[factor.value].dtype,
+                _DEPTH * pitch,
+                self._points,
+                f"{name}_tile",
+                linear=True,
+                shared=True,
+            )
+            for name, factor in (("left", found.left), ("right", found.right))
+        )
+        row = Dim("row", side, within=self._rows)
+        column = Dim("column", side, within=self._columns)
+        point = Dim("point", _DEPTH)
+        phases = (
+            stage_factor(found, found.left, left.name),
+            stage_factor(found, found.right, right.name),
+            multiply_tiles(
+                found, (side, side, _DEPTH), (left.name, 1, pitch), (right.name, 1, pitch)
+            ),
+            self._after,
+        )
+        after = name_inner(self._after, self._parallel, "i")
+        dims = (self._own, self._own, (row, column, point), after)
+        first, fill_left = self._fill(0, found.left, self._rows, left, items)
+        second, fill_right = self._fill(1, found.right, self._columns, right, items)
+        wide = self._takes_vectors(phases[3], found.right.axes)
+        each = self._go_over(row, column, Point(2), wide)
+        multiply = Loop(point, Kind.LOOP, 1, (each,), "point")
+        stage = Stage((left, right), (fill_left, fill_right))
+        strips = Loop(self._points, Kind.LOOP, _DEPTH, (stage, multiply), "strip")
+        tile = Tile(_EACH, _EACH, _EACH, _EACH if wide else 1, registers=True)
+        body: tuple[Node, ...] = (self._go_over(row, column, Point(3), wide),)
+        if found.has_holes:
+            phases += (found.phase, self._after)
+            own = name_inner(found.phase, self._parallel, "k")
+            dims += (own, after)
+            node: Node = Point(4)
+            for axis in reversed(found.inner):
+                node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
+            again: tuple[Node, ...] = (Reduce(4, (node,), serial=True), Point(5))
+            for dim in (column, row):
+                again = (Loop(dim, Kind.LOOP, 1, again, dim.name, _EACH),)
+            body = (Numbers(2, body, again),)
+        body = (Reduce(2, (strips,), array=True, tile=tile), *body)
+        for dim in (column, row):
+            body = (Loop(dim, Kind.LANE, _EACH, body, dim.name, self._across),)
+        parts = [(self._own[axis], 1) for axis in found.batch]
+        parts += [(self._rows, side), (self._columns, side)]
+        whole = Dim("tile", math.prod(d.count_steps(step) for d, step in parts), tuple(parts))
+        groups = Loop(whole, Kind.GROUP, 1, body, "tile")
+        words = f"a group computes a tile of {side} by {side} outputs, and each {_EACH} by {_EACH}"
+        return Nest(
+            phases,
+            dims,
+            (groups,),
+            lanes,
+            (left, right),
+            words=words,
+            staging=(first, second),
+        )
+
+    def _go_over(self, row: Dim, column: Dim, point: Node, wide: bool) -> Node:
+        """The outputs of one work item."""
+        across = Loop(column, Kind.UNROLL, 1, (point,), "across", _EACH, output=1)
+        if wide:
+            across = Loop(column, Kind.VECTOR, _EACH, (point,), "across", 1)
+        return Loop(row, Kind.UNROLL, 1, (across,), "down", _EACH, output=_EACH)
+
+    def _fill(
+        self, number: int, factor: Factor, whole: Dim, buffer: Buffer, items: int
+    ) -> tuple[tuple[tuple[str, int], ...], Node]:
+        """The axes along which work items stand that fill a tile, and what they do: neighbours read
+        side by side, four elements each where that can be."""
+        own = Dim("own", self._side, within=whole)
+        point = Dim("point", _DEPTH, within=self._points)
+        phase = stage_factor(self._found, factor, buffer.name)
+        is_along = _lies_along(phase, self._order[-1], factor.axes[-1])
+        axes = self._order if is_along else factor.axes
+        along, other = (point, own) if is_along else (own, point)
+        wide = self._takes_vectors(phase, axes)
+        width = _EACH if wide else 1
+        steps = {own: 1, point: buffer.size // _DEPTH}
+        into = Into(buffer, own, tile=tuple(steps.items()), lane=steps[along])
+        across = min(_count(along) // width, items)
+        down = items // across
+        names = (f"{buffer.wanted}_row", f"{buffer.wanted}_column")
+        node: Node = Point(number, (into,))
+        if wide:
+            node = Loop(along, Kind.VECTOR, width, (node,), "part", 1)
+        node = Loop(along, Kind.LANE, width, (node,), names[1], across)
+        if _count(other) > down:
+            many = _count(other) // down
+            node = Loop(other, Kind.UNROLL, down, (node,), "each", many)
+        node = Loop(other, Kind.LANE, 1, (node,), names[0], down)
+        return ((names[0], down), (names[1], across)), node
+
+    def _takes_vectors(self, phase: Phase, axes: Sequence[int]) -> bool:
+        """Whether four neighbours along the last of some axes, which are walked as one, are read
+        and stored at once."""
+        if self._limits.vector_lanes == 1 or self._limits.word_types or phase.has_positions:
+            return False
+        if phase.is_parallel:
+            order = self._found.phase.space.parallel
+            axes = [phase.space.parallel[order.index(axis)] for axis in axes]
+        last, space = axes[-1], phase.space
+        piece = space.pieces.get(last)
+        if space.sizes[last] % _EACH or (piece is not None and piece.size % _EACH):
+            return False
+        views = phase.elements.buffers()
+        return all(_begins_evenly(view, space.strides[view], last) for view in views) and any(
+            space.strides[view][last] for view in views
+        )
+
+
+def _begins_evenly(view: View, strides: Sequence[int], last: int) -> bool:
+    """Whether vectors of a view along an axis begin where those of memory do."""
+    if strides[last] not in (0, 1) or view.dtype.bytes > 4:
+        return False
+    others = [step for axis, step in enumerate(strides) if axis != last]
+    return strides[last] == 0 or not any(step % _EACH for step in (view.offset, *others))
+
+
+def _lies_along(phase: Phase, first: int, second: int) -> bool:
+    """Whether what a phase reads lies side by side along the first of two axes, sooner than along
+    the second."""
+    values = phase.elements.values
+    reads = [v for v in phase.elements.buffers() if not v.local]
+
+    def count(axis: int) -> int:
+        moving = phase.find_moving(axis)
+        beside = [v for v in reads if phase.space.strides[v][axis] == 1]
+        gathers = [v for n, v in enumerate(values) if isinstance(v, Gather) and moving[n]]
+        beside += [v.view for v in gathers if any(s == 1 and moving[n] for n, s in v.terms)]
+        return max((phase.space.count_steps(view) or 0 for view in beside), default=-1)
+
+    return count(first) > count(second)
+
+
+def _count(dim: Dim) -> int:
+    return dim.size if isinstance(dim.size, int) else 0
