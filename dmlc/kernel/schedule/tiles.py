@@ -46,6 +46,9 @@ _LARGE, _SMALL = 64, 32
 """Rows and columns of a tile: small ones where large ones would leave most of a GPU idle."""
 _DEPTH = 16
 """Points of a tile."""
+_AT_ONCE = 2
+"""Points whose factors are read before any of them is added. More take registers, and no fewer
+instructions."""
 _EACH = 4
 """Rows, and columns, of outputs that one work item has."""
 _PAD = 4
@@ -136,7 +139,8 @@ class _Shared:
         second, fill_right = self._fill(1, found.right, self._columns, right, items)
         wide = self._takes_vectors(phases[3], found.right.axes)
         each = self._go_over(row, column, Point(2), wide)
-        multiply = Loop(point, Kind.LOOP, 1, (each,), "point")
+        some = Loop(point, Kind.UNROLL, 1, (each,), "point", _AT_ONCE)
+        multiply = Loop(point, Kind.LOOP, _AT_ONCE, (some,), "points")
         stage = Stage((left, right), (fill_left, fill_right))
         strips = Loop(self._points, Kind.LOOP, _DEPTH, (stage, multiply), "strip")
         tile = Tile(_EACH, _EACH, _EACH, _EACH if wide else 1, registers=True)
