@@ -46,6 +46,7 @@ class Expressions(abc.ABC):
         self._kernel = kernel
         self._names = mangler
         self._buffers = {b.name: b for b in kernel.buffers}
+        self._arrays = {a.name: a for a in kernel.arrays}
         self._masks: dict[str, int] = {}
         self._stored = _find_stored(kernel.body) if dialect.pin else frozenset[str]()
         self._index = (kernel.index_bits, kernel.index_signed)
@@ -97,6 +98,8 @@ class Expressions(abc.ABC):
                 return self.spell(expression.operand)
             case k.LoadLocal(array=array, index=index):
                 lanes, spelling = expression.type.lanes, self._dialect.elements
+                if lanes == self._arrays[array].lanes:
+                    lanes = 1
                 if lanes > 1 and spelling.vector is None:
                     return self._spell_elements(expression)
                 places = self._place_element(array, index, lanes)
@@ -347,7 +350,9 @@ class Expressions(abc.ABC):
         return self._zeros.add(target, made) if known and not source.is_float else made
 
     def _place_element(self, array: str, index: k.Expression, lanes: int) -> dict[str, str | int]:
-        name, text = self._names.spell(array), self.spell(index).text
+        width = self._arrays[array].lanes
+        text = self.spell(_divide(index, width) if width > 1 else index).text
+        name = self._names.spell(array)
         at = name if text == "0" else f"{name} + {text}"
         return {"p": name, "i": text, "at": at, "n": lanes}
 

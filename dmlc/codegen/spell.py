@@ -120,7 +120,8 @@ class Speller(Expressions):
         self.dtypes[array.dtype] = None
         syntax, name = self._dialect.syntax, self._names.spell(array.name)
         form = syntax.shared_array if array.shared else syntax.array
-        return form.format(T=self._type_name(array.dtype, 1), x=name, n=array.size)
+        name_of_type = self._type_name(array.dtype, array.lanes)
+        return form.format(T=name_of_type, x=name, n=array.size // array.lanes)
 
     def _spell_assignment(self, statement: k.Assign, indent: str) -> list[str]:
         name, value = self._names.spell(statement.local.name), statement.value
@@ -131,6 +132,8 @@ class Speller(Expressions):
 
     def _spell_put(self, put: k.StoreLocal) -> str:
         lanes = put.value.type.lanes
+        if lanes == self._arrays[put.array].lanes:
+            lanes = 1
         places = self._place_element(put.array, put.index, lanes)
         places["a"] = self._repeat(put.value, self._pin(put.value)).text
         return self._fill(self._dialect.puts, places, DataType.INDEX, lanes, DataType.INDEX)

@@ -55,7 +55,7 @@ class Frame:
         """A new array, which holds whole vectors."""
         taken = self.names.take(name)
         whole = -(-size // self.lanes) * self.lanes if size > 1 and not registers else size
-        self.arrays.append(k.Array(taken, dtype, whole, shared, registers))
+        self.arrays.append(k.Array(taken, dtype, whole, shared, registers=registers))
         return taken
 
     def size(self, array: str) -> int:

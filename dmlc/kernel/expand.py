@@ -29,6 +29,9 @@ from dmlc.scalars import DataType
 _MOST_STEPS = 16
 """Steps that are written out, at most."""
 
+_MOST_READS = 24
+"""Values read before the first of them is used, at most: each takes a register."""
+
 
 def expand_loops(kernel: k.Kernel) -> k.Kernel:
     """The kernel with loops written out that are to be, where all they do is to compute and store.
@@ -70,7 +73,8 @@ class _Expander:
                 return [loop]
         is_bound = bool(self._registers.intersection(_list_arrays(loop.body)))
         straight = all(isinstance(s, _STRAIGHT) for s in loop.body)
-        if is_bound and not straight:
+        reads = sum(isinstance(s, k.Let) for s in loop.body) * len(steps)
+        if is_bound and (not straight or reads > _MOST_READS):
             return [made for step in steps for made in self._take_step(loop, step)]
         if is_bound or (straight and len(steps) <= _MOST_STEPS and not self._is_alone):
             return self._read_first(loop, steps)

@@ -120,6 +120,7 @@ class _Launch:
         values = np.zeros(count, self._dtype(k.Type(array.dtype)))
         cells = Cells(array.name, Memory(values, filled=False), items, self._fail)
         cells.size, cells.rows = array.size, rows * array.size
+        cells.vector = array.lanes
         cells.is_shared = array.shared and items.group_size > 1
         return cells
 

@@ -363,6 +363,9 @@ class Array:
     dtype: DataType
     size: int
     shared: bool = False
+    lanes: int = 1
+    """Where more than 1, it is an array of vectors of so many elements: what is read and stored of
+    it is one of these."""
     registers: bool = False
     """Whether each of its elements, or vectors of them, becomes a local of its own: all places are
     known once the loops are written out that go over them."""

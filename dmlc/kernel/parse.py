@@ -138,7 +138,7 @@ class _Parser(Scanner[k.Expression]):
         elif count is None:
             self.fail("'['")
         else:
-            self.arrays[name] = k.Array(name, type.dtype, count, kind == "shared")
+            self.arrays[name] = k.Array(name, type.dtype, count, kind == "shared", type.lanes)
 
     def _buffer(self, buffer: k.Buffer) -> k.Buffer:
         token, known = self.token, {a.value: a for a in k.Access}

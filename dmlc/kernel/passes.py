@@ -64,23 +64,37 @@ def run_passes(
 
 def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
     """The same kernel, whose buffers are made of vectors where some of what it reads or stores is
-    one. As it is, where vectors have no fixed number of lanes."""
+    one, and so are shared arrays of which all is. As it is, where vectors have no fixed number of
+    lanes."""
     if lanes < 2:
         return kernel
+
+    def is_one(expression: k.Expression) -> bool:
+        return expression.type.lanes == 1
+
     wide: set[str] = set()
+    narrow: set[str] = set()
     pending = list(kernel.body)
     while pending:
         statement = pending.pop()
         pending += find_body(statement)
         if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
             wide.add(statement.buffer)
+        if isinstance(statement, k.StoreLocal) and statement.value.type.lanes == 1:
+            narrow.add(statement.array)
         for each in list_expressions(statement):
-            loads = (e for e in walk(each) if isinstance(e, k.Load))
+            parts = list(walk(each))
+            loads = (e for e in parts if isinstance(e, k.Load))
             wide.update(load.buffer for load in loads if load.type.lanes > 1)
+            narrow.update(e.array for e in parts if isinstance(e, k.LoadLocal) and is_one(e))
     buffers = tuple(
         dataclasses.replace(b, lanes=lanes) if b.name in wide else b for b in kernel.buffers
     )
-    return dataclasses.replace(kernel, buffers=buffers)
+    arrays = tuple(
+        dataclasses.replace(a, lanes=lanes) if a.shared and a.name not in narrow else a
+        for a in kernel.arrays
+    )
+    return dataclasses.replace(kernel, buffers=buffers, arrays=arrays)
 
 
 def find_sizes(function: ir.Function, kernel: k.Kernel) -> dict[str, int]:

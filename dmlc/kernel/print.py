@@ -135,7 +135,7 @@ def _buffer(buffer: k.Buffer) -> str:
 
 def _array(array: k.Array) -> str:
     kind = "shared array" if array.shared else "registers" if array.registers else "array"
-    return f"{kind} {array.name}: {array.dtype.short}[{array.size}]"
+    return f"{kind} {array.name}: {show_type(k.Type(array.dtype, array.lanes))}[{array.size}]"
 
 
 def _statements(statements: Iterable[k.Statement], indent: str) -> list[str]:

@@ -217,7 +217,7 @@ class Values:
             start, point = origins[dim], scope.known[dim]
             places.append(multiply(point if start == ZERO else operate("sub", point, start), step))
         array, lanes = self.arrays[into.buffer], value.type.lanes
-        if lanes == 1 or (into.lane == 1 and self._frame.lanes > 1):
+        if lanes == 1 or (into.lane == 1 and into.in_vectors):
             return [k.StoreLocal(array, add(*places), value)]
         vector, place = self._frame.name(body, "part", value), add(*places)
         if isinstance(place, k.Operate):

@@ -107,6 +107,8 @@ class Into:
     Points count from where the loops around the tile start."""
     lane: int = 1
     """How far apart the lanes of a vector lie."""
+    in_vectors: bool = False
+    """Whether vectors are put as they are, where their lanes lie side by side."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

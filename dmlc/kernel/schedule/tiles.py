@@ -135,12 +135,12 @@ class _Shared:
         )
         after = name_inner(self._after, self._parallel, "i")
         dims = (self._own, self._own, (row, column, point), after)
-        first, fill_left = self._fill(0, found.left, self._rows, left, items)
-        second, fill_right = self._fill(1, found.right, self._columns, right, items)
         wide = self._takes_vectors(phases[3], found.right.axes)
+        first, fill_left = self._fill(0, found.left, self._rows, left, items)
+        second, fill_right = self._fill(1, found.right, self._columns, right, items, wide=wide)
         each = self._go_over(row, column, Point(2), wide)
         some = Loop(point, Kind.UNROLL, 1, (each,), "point", _AT_ONCE)
-        multiply = Loop(point, Kind.LOOP, _AT_ONCE, (some,), "points")
+        multiply = Loop(point, Kind.UNROLL, _AT_ONCE, (some,), "points", _DEPTH // _AT_ONCE)
         stage = Stage((left, right), (fill_left, fill_right))
         strips = Loop(self._points, Kind.LOOP, _DEPTH, (stage, multiply), "strip")
         tile = Tile(_EACH, _EACH, _EACH, _EACH if wide else 1, registers=True)
@@ -182,25 +182,33 @@ class _Shared:
         return Loop(row, Kind.UNROLL, 1, (across,), "down", _EACH, output=_EACH)
 
     def _fill(
-        self, number: int, factor: Factor, whole: Dim, buffer: Buffer, items: int
+        self,
+        number: int,
+        factor: Factor,
+        whole: Dim,
+        buffer: Buffer,
+        items: int,
+        *,
+        wide: bool = False,
     ) -> tuple[tuple[tuple[str, int], ...], Node]:
         """The axes along which work items stand that fill a tile, and what they do: neighbours read
-        side by side, four elements each where that can be."""
+        side by side, four elements each where that can be. Others read it `wide`, in vectors."""
         own = Dim("own", self._side, within=whole)
         point = Dim("point", _DEPTH, within=self._points)
         phase = stage_factor(self._found, factor, buffer.name)
         is_along = _lies_along(phase, self._order[-1], factor.axes[-1])
         axes = self._order if is_along else factor.axes
         along, other = (point, own) if is_along else (own, point)
-        wide = self._takes_vectors(phase, axes)
-        width = _EACH if wide else 1
+        in_vectors = self._takes_vectors(phase, axes)
+        width = _EACH if in_vectors else 1
         steps = {own: 1, point: buffer.size // _DEPTH}
-        into = Into(buffer, own, tile=tuple(steps.items()), lane=steps[along])
+        tile = tuple(steps.items())
+        into = Into(buffer, own, tile=tile, lane=steps[along], in_vectors=wide)
         across = min(_count(along) // width, items)
         down = items // across
         names = (f"{buffer.wanted}_row", f"{buffer.wanted}_column")
         node: Node = Point(number, (into,))
-        if wide:
+        if in_vectors:
             node = Loop(along, Kind.VECTOR, width, (node,), "part", 1)
         node = Loop(along, Kind.LANE, width, (node,), names[1], across)
         if _count(other) > down:
