@@ -107,7 +107,9 @@ class Expressions(abc.ABC):
             case k.Join(low=low, high=high):
                 name = self._type_name(expression.type.dtype, expression.type.lanes)
                 first, second = self.spell(low), self.spell(high)
-                pieces = (f"({name})({first.text},", f"{second.text})")
+                text = self._dialect.syntax.lanes.format(T=name, a=f"{first.text}, {second.text}")
+                cut = text.index(f"{first.text}, ") + len(first.text) + 1
+                pieces = (text[:cut], text[cut + 1 :])
                 return Text(" ".join(pieces), pieces=pieces, known=first.known and second.known)
             case k.Extract(operand=operand, lane=lane):
                 vector = self.spell_vector(operand)

@@ -89,6 +89,9 @@ class _Expander:
             for statement in statements:
                 changed = map_expressions(statement, lambda e: _replace(e, known))
                 local = find_defined(changed)
+                if isinstance(changed, k.Let) and isinstance(changed.value, k.Local | k.Literal):
+                    known[changed.local.name] = changed.value
+                    continue
                 if local is not None:
                     known[local.name] = self._rename(local)
                     changed = define(changed, known[local.name])

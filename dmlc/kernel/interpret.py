@@ -399,8 +399,8 @@ class _Launch:
                 operand = self._make(node.operand)
                 return lambda who: operand(who).repeat(lanes).reshape(-1, lanes)
             case k.Join():
-                low, high = self._make(node.low), self._make(node.high)
-                return lambda who: _beside(low(who), high(who))
+                low, high, half = self._make(node.low), self._make(node.high), lanes // 2
+                return lambda who: _beside(low(who).reshape(-1, half), high(who).reshape(-1, half))
             case k.Extract(operand=operand, lane=lane):
                 vector = self._make(operand)
                 return lambda who: vector(who)[:, lane]

@@ -14,6 +14,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.element import tensor_end
 from dmlc.kernel.expand import expand_loops
+from dmlc.kernel.join_reads import join_reads
 from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.registers import name_registers
@@ -30,6 +31,7 @@ class Pass:
 
 PASSES: tuple[Pass, ...] = (
     Pass("expand_loops", lambda kernel, _: expand_loops(kernel)),
+    Pass("join_reads", lambda kernel, limits: join_reads(kernel, limits.vector_lanes)),
     Pass("name_registers", lambda kernel, _: name_registers(kernel)),
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
     Pass("name_offsets", lambda kernel, _: name_offsets(kernel)),

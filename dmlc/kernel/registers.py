@@ -83,6 +83,17 @@ class _Registers:
         local = self._known[self._find_part(array, expression.index)]
         if expression.type.lanes == lanes:
             return local
-        if expression.type.lanes > 1 or not isinstance(expression.index, k.Literal):
+        if not isinstance(expression.index, k.Literal) or lanes > 1 < expression.type.lanes:
             raise InternalError(f"registers of '{array}' are read in several widths")
-        return k.Extract(local, int(expression.index.value) % lanes, expression.type)
+        first = int(expression.index.value)
+        if lanes > 1:
+            return k.Extract(local, first % lanes, expression.type)
+        return self._gather(array, range(first, first + expression.type.lanes))
+
+    def _gather(self, array: str, places: range) -> k.Expression:
+        """A vector of registers."""
+        if len(places) == 1:
+            return self._known[array, places[0]]
+        half = len(places) // 2
+        low, high = self._gather(array, places[:half]), self._gather(array, places[half:])
+        return k.Join(low, high, k.Type(low.type.dtype, len(places)))

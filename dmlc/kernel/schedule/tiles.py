@@ -8,6 +8,7 @@ are added in their order.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -46,7 +47,7 @@ _LARGE, _SMALL = 64, 32
 """Rows and columns of a tile: small ones where large ones would leave most of a GPU idle."""
 _DEPTH = 16
 """Points of a tile."""
-_AT_ONCE = 2
+_AT_ONCE = 4
 """Points whose factors are read before any of them is added. More take registers, and no fewer
 instructions."""
 _EACH = 4
@@ -83,6 +84,20 @@ def _choose_side(found: Contraction, p: Profile) -> int:
     return _LARGE if many >= p.groups else _SMALL
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Filled:
+    """A tile of a factor in shared memory."""
+
+    phase: Phase
+    buffer: Buffer
+    place: tuple[str, int, int]
+    """Its name, and how far apart rows or columns, and points, lie in it."""
+    axes: tuple[tuple[str, int], ...]
+    """Those along which work items stand that fill it."""
+    body: Node
+    """What they do."""
+
+
 class _Shared:
     """Tiles that the work items of a group share."""
 
@@ -107,44 +122,32 @@ class _Shared:
         return dims[0] if len(dims) == 1 else merge_dims(name, dims)
 
     def choose(self) -> Nest:
-        found, side, items = self._found, self._side, self._across**2
-        pitch = side + _PAD
-        lanes = (("row", self._across), ("column", self._across))
-        left, right = (
-            Buffer(
-                f"{name}#tile",
-                found.phase.elements.values[factor.value].dtype,
-                _DEPTH * pitch,
-                self._points,
-                f"{name}_tile",
-                linear=True,
-                shared=True,
-            )
-            for name, factor in (("left", found.left), ("right", found.right))
-        )
+        found, side = self._found, self._side
+        filled = [
+            self._fill(0, found.left, self._rows, "left"),
+            self._fill(1, found.right, self._columns, "right"),
+        ]
+        left, right = filled
         row = Dim("row", side, within=self._rows)
         column = Dim("column", side, within=self._columns)
         point = Dim("point", _DEPTH)
         phases = (
-            stage_factor(found, found.left, left.name),
-            stage_factor(found, found.right, right.name),
-            multiply_tiles(
-                found, (side, side, _DEPTH), (left.name, 1, pitch), (right.name, 1, pitch)
-            ),
+            left.phase,
+            right.phase,
+            multiply_tiles(found, (side, side, _DEPTH), left.place, right.place),
             self._after,
         )
         after = name_inner(self._after, self._parallel, "i")
         dims = (self._own, self._own, (row, column, point), after)
-        wide = self._takes_vectors(phases[3], found.right.axes)
-        first, fill_left = self._fill(0, found.left, self._rows, left, items)
-        second, fill_right = self._fill(1, found.right, self._columns, right, items, wide=wide)
-        each = self._go_over(row, column, Point(2), wide)
+        each = self._go_over(row, column, Point(2), wide=False)
         some = Loop(point, Kind.UNROLL, 1, (each,), "point", _AT_ONCE)
         multiply = Loop(point, Kind.UNROLL, _AT_ONCE, (some,), "points", _DEPTH // _AT_ONCE)
-        stage = Stage((left, right), (fill_left, fill_right))
+        buffers = (left.buffer, right.buffer)
+        stage = Stage(buffers, (left.body, right.body))
         strips = Loop(self._points, Kind.LOOP, _DEPTH, (stage, multiply), "strip")
-        tile = Tile(_EACH, _EACH, _EACH, _EACH if wide else 1, registers=True)
-        body: tuple[Node, ...] = (self._go_over(row, column, Point(3), wide),)
+        tile = Tile(_EACH, _EACH, _EACH, 1, registers=True)
+        wide = self._takes_vectors(self._after, found.right.axes)
+        body: tuple[Node, ...] = (self._go_over(row, column, Point(3), wide=wide),)
         if found.has_holes:
             phases += (found.phase, self._after)
             own = name_inner(found.phase, self._parallel, "k")
@@ -164,58 +167,51 @@ class _Shared:
         whole = Dim("tile", math.prod(d.count_steps(step) for d, step in parts), tuple(parts))
         groups = Loop(whole, Kind.GROUP, 1, body, "tile")
         words = f"a group computes a tile of {side} by {side} outputs, and each {_EACH} by {_EACH}"
+        lanes = (("row", self._across), ("column", self._across))
+        staging = (left.axes, right.axes)
         return Nest(
-            phases,
-            dims,
-            (groups,),
-            lanes,
-            (left, right),
-            words=words,
-            staging=(first, second),
+            phases, dims, (groups,), lanes, buffers, words=words, staging=staging
         )
 
-    def _go_over(self, row: Dim, column: Dim, point: Node, wide: bool) -> Node:
+    def _go_over(self, row: Dim, column: Dim, point: Node, *, wide: bool) -> Node:
         """The outputs of one work item."""
         across = Loop(column, Kind.UNROLL, 1, (point,), "across", _EACH, output=1)
         if wide:
             across = Loop(column, Kind.VECTOR, _EACH, (point,), "across", 1)
         return Loop(row, Kind.UNROLL, 1, (across,), "down", _EACH, output=_EACH)
 
-    def _fill(
-        self,
-        number: int,
-        factor: Factor,
-        whole: Dim,
-        buffer: Buffer,
-        items: int,
-        *,
-        wide: bool = False,
-    ) -> tuple[tuple[tuple[str, int], ...], Node]:
-        """The axes along which work items stand that fill a tile, and what they do: neighbours read
-        side by side, four elements each where that can be. Others read it `wide`, in vectors."""
+    def _fill(self, number: int, factor: Factor, whole: Dim, name: str) -> _Filled:
+        """How the work items fill the tile of a factor: neighbours read side by side, four elements
+        each where that can be, and these lie side by side in the tile too."""
+        phase = stage_factor(self._found, factor, f"{name}#tile")
         own = Dim("own", self._side, within=whole)
         point = Dim("point", _DEPTH, within=self._points)
-        phase = stage_factor(self._found, factor, buffer.name)
         is_along = _lies_along(phase, self._order[-1], factor.axes[-1])
-        axes = self._order if is_along else factor.axes
         along, other = (point, own) if is_along else (own, point)
-        in_vectors = self._takes_vectors(phase, axes)
-        width = _EACH if in_vectors else 1
-        steps = {own: 1, point: buffer.size // _DEPTH}
+        wide = self._takes_vectors(phase, self._order if is_along else factor.axes)
+        inner, outer = (along, other) if wide else (own, point)
+        pitch = _count(inner) + _PAD
+        size = _count(outer) * pitch
+        dtype = phase.elements.results[0][0].dtype
+        buffer = Buffer(
+            f"{name}#tile", dtype, size, whole, f"{name}_tile", linear=True, shared=True
+        )
+        steps = {inner: 1, outer: pitch}
         tile = tuple(steps.items())
-        into = Into(buffer, own, tile=tile, lane=steps[along], in_vectors=wide)
+        into = Into(buffer, whole, tile=tile, lane=steps[along], in_vectors=wide)
+        width, items = _EACH if wide else 1, self._across**2
         across = min(_count(along) // width, items)
         down = items // across
-        names = (f"{buffer.wanted}_row", f"{buffer.wanted}_column")
+        axes = ((f"{name}_row", down), (f"{name}_column", across))
         node: Node = Point(number, (into,))
-        if in_vectors:
+        if wide:
             node = Loop(along, Kind.VECTOR, width, (node,), "part", 1)
-        node = Loop(along, Kind.LANE, width, (node,), names[1], across)
+        node = Loop(along, Kind.LANE, width, (node,), axes[1][0], across)
         if _count(other) > down:
             many = _count(other) // down
             node = Loop(other, Kind.UNROLL, down, (node,), "each", many)
-        node = Loop(other, Kind.LANE, 1, (node,), names[0], down)
-        return ((names[0], down), (names[1], across)), node
+        node = Loop(other, Kind.LANE, 1, (node,), axes[0][0], down)
+        return _Filled(phase, buffer, (buffer.name, steps[own], steps[point]), axes, node)
 
     def _takes_vectors(self, phase: Phase, axes: Sequence[int]) -> bool:
         """Whether four neighbours along the last of some axes, which are walked as one, are read
