@@ -41,6 +41,7 @@ from dmlc.kernel.schedule.nest import (
     Reduce,
     Stage,
     Turns,
+    comes_out_even,
     list_phases,
     walk,
 )
@@ -251,7 +252,7 @@ class _Writer:
             lengths = [
                 operate("lt", operate("sub", stop, scope.start(dim)), index(step))
                 for dim, step in node.steps
-                if (stop := scope.span(dim).stop) is not None
+                if (stop := scope.span(dim).stop) is not None and not comes_out_even(dim, step)
             ]
             zeros = guard([functools.reduce(either, lengths)], zeros) if lengths else []
         return [*zeros, *made]

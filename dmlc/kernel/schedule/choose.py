@@ -11,23 +11,36 @@ from collections.abc import Callable, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.contraction import Contraction
+from dmlc.kernel.contraction import Contraction, find_contraction, part_axes
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Limits, Profile, cpu, gpu
 from dmlc.kernel.schedule.nest import Nest
-from dmlc.kernel.schedule.tiles import choose_tiles, count_tiles, find_product
+from dmlc.kernel.schedule.panels import choose_panels, count_panels
+from dmlc.kernel.schedule.tiles import choose_tiles, count_tiles
 from dmlc.kernel.space import Space, cut
 from dmlc.kernel.streaming import CACHE_LINE, Streaming
 
 _PIECES = 4
 """Groups of a reduction in pieces, by those that keep a device busy."""
 
+_LEAST_ROWS = {False: 6, True: 16}
+"""Rows of a contraction that is cut into tiles, at least, by whether it is for a GPU."""
+_LEAST_COLUMNS = 16
 _LEAST_DEPTH = 256
 """Points of a piece of a contraction, at least."""
 
 
 def _is_gpu(p: Profile) -> bool:
     return p.lanes == 1
+
+
+def find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
+    """The contraction that some phases are, where it is worth tiles."""
+    found = find_contraction(part_axes(phases))
+    least = _LEAST_ROWS[_is_gpu(p)]
+    if found is None or found.rows < least or found.columns < _LEAST_COLUMNS:
+        return None
+    return found
 
 
 def choose(
@@ -43,10 +56,13 @@ def choose(
     """The nest of some phases: element-wise work, whose number of elements is an argument where
     `count` stands for it, or reductions, which work items make by themselves (`serial`) or
     together."""
+    product = find_product(phases, p)
+    if product is not None:
+        (_, after) = part_axes(phases)
+        if _is_gpu(p):
+            return choose_tiles(product, after, p, limits)
+        return choose_panels(product, after, p)
     if _is_gpu(p):
-        tiles = choose_tiles(phases, p, limits)
-        if tiles is not None:
-            return tiles
         return gpu.choose(phases, p, limits, serial=serial, count=count)
     return cpu.choose(function, phases, p, streaming, serial=serial, count=count)
 
@@ -59,7 +75,7 @@ def arrange(
     reduction, and what derives from it output by output, that depend on positions, as long as there
     are outputs enough to share out; elsewhere work items share what they reduce."""
     phases = collect(False)
-    if _is_gpu(p) and find_product(phases, p) is not None:
+    if find_product(phases, p) is not None:
         return phases, False
     first, *derived = phases
     is_plain = not any(phase.has_positions for phase in phases) or first.elements.results
@@ -76,16 +92,13 @@ def suits_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> 
 
 
 def _count_groups(phases: Sequence[Phase], p: Profile) -> int:
-    product = find_product(phases, p) if _is_gpu(p) else None
-    if product is not None:
-        return count_tiles(product, p)
     return (gpu.count_groups if _is_gpu(p) else cpu.count_items)(phases, p)
 
 
 def keeps_busy(phases: Sequence[Phase], p: Profile) -> bool:
     """Whether one kernel has enough groups to share out, or so little work for each that more
     would not pay."""
-    product = find_product(phases, p) if _is_gpu(p) else None
+    product = find_product(phases, p)
     if product is not None:
         return _count_pieces(product, p) < 2
     outputs = math.prod(phases[0].space.parallel_sizes)
@@ -105,7 +118,7 @@ def _count_enough(phases: Sequence[Phase], p: Profile) -> int:
 
 def _count_pieces(product: Contraction, p: Profile) -> int:
     """The pieces that the points of a contraction are cut into, where it has too few tiles."""
-    groups = count_tiles(product, p)
+    groups = (count_tiles if _is_gpu(p) else count_panels)(product, p)
     if groups >= p.groups:
         return 1
     return min(-(-_PIECES * p.groups // groups), product.depth // _LEAST_DEPTH)
@@ -115,10 +128,10 @@ def cut_up(phases: Sequence[Phase], p: Profile) -> Space | None:
     """The space of the first phase with an inner axis cut into pieces, the outermost one that is
     long enough; None where one kernel does."""
     space = phases[0].space
+    product = find_product(phases, p)
     groups = max(1, _count_groups(phases, p))
     work = math.prod(space.parallel_sizes) * space.inner_count // groups
     wanted = min(work // p.piece, -(-_PIECES * p.groups // groups))
-    product = find_product(phases, p) if _is_gpu(p) else None
     if product is not None:
         wanted = _count_pieces(product, p)
     long = [axis for axis in space.inner if space.sizes[axis] >= wanted]

@@ -332,6 +332,13 @@ def find_shared(node: Reduce) -> list[str]:
     return [loop.name for loop in loops if loop.extent > 1]
 
 
+def comes_out_even(dim: Dim, step: int) -> bool:
+    """Whether a dimension is a whole number of steps, wherever it is a piece of a longer one."""
+    whole = dim.size if dim.piece is None else dim.piece[1]
+    sizes = (whole, dim.size) if isinstance(dim.size, int) else ()
+    return bool(sizes) and not any(isinstance(n, int) and n % step for n in sizes)
+
+
 def roll(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
     """The same with one step of the written out loops over a dimension."""
     made: list[Node] = []

@@ -15,9 +15,7 @@ from collections.abc import Sequence
 from dmlc.kernel.contraction import (
     Contraction,
     Factor,
-    find_contraction,
     multiply_tiles,
-    part_axes,
     stage_factor,
 )
 from dmlc.kernel.element import Gather, View
@@ -41,8 +39,6 @@ from dmlc.kernel.schedule.nest import (
     name_parallel,
 )
 
-_LEAST = 16
-"""Rows and columns of a contraction that is cut into tiles, at least."""
 _LARGE, _SMALL = 64, 32
 """Rows and columns of a tile: small ones where large ones would leave most of a GPU idle."""
 _DEPTH = 16
@@ -57,26 +53,15 @@ _PAD = 4
 banks, and vectors still begin where vectors do."""
 
 
-def find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
-    """The contraction that some phases are, where it is worth tiles."""
-    found = find_contraction(part_axes(phases))
-    if found is None or min(found.rows, found.columns) < _LEAST:
-        return None
-    return found
-
-
 def count_tiles(found: Contraction, p: Profile) -> int:
     """The groups that tiles take."""
     side = _choose_side(found, p)
     return found.batches * -(-found.rows // side) * -(-found.columns // side)
 
 
-def choose_tiles(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest | None:
-    """The nest of a contraction; None where the phases are none, or too small a one."""
-    found = find_product(phases, p)
-    if found is None:
-        return None
-    return _Shared(found, part_axes(phases)[1], p, limits).choose()
+def choose_tiles(found: Contraction, after: Phase, p: Profile, limits: Limits) -> Nest:
+    """The nest of a contraction, and of what derives from it."""
+    return _Shared(found, after, p, limits).choose()
 
 
 def _choose_side(found: Contraction, p: Profile) -> int:
@@ -186,7 +171,7 @@ class _Shared:
         phase = stage_factor(self._found, factor, f"{name}#tile")
         own = Dim("own", self._side, within=whole)
         point = Dim("point", _DEPTH, within=self._points)
-        is_along = _lies_along(phase, self._order[-1], factor.axes[-1])
+        is_along = lies_along(phase, self._order[-1], factor.axes[-1])
         along, other = (point, own) if is_along else (own, point)
         wide = self._takes_vectors(phase, self._order if is_along else factor.axes)
         inner, outer = (along, other) if wide else (own, point)
@@ -239,7 +224,7 @@ def _begins_evenly(view: View, strides: Sequence[int], last: int) -> bool:
     return strides[last] == 0 or not any(step % _EACH for step in (view.offset, *others))
 
 
-def _lies_along(phase: Phase, first: int, second: int) -> bool:
+def lies_along(phase: Phase, first: int, second: int) -> bool:
     """Whether what a phase reads lies side by side along the first of two axes, sooner than along
     the second."""
     values = phase.elements.values
