@@ -272,6 +272,27 @@ def _replace_values(
 # The phases of tiles -------------------------------------------------------------------------
 
 
+def guard_factor(found: Contraction, factor: Factor, name: str) -> tuple[Phase, tuple[int, ...]]:
+    """The phase that makes a factor, over all axes, for a buffer of that name, and the conditions
+    under which it may be computed."""
+    phase = found.phase
+    view = View(name, DataType.FLOAT32, (0,) * len(phase.space.extents), local=True)
+    roots = (*factor.conditions, factor.value)
+    whole = dataclasses.replace(
+        phase.elements, results=tuple((view, root) for root in roots), reductions=()
+    )
+    pruned = prune(whole)
+    *conditions, root = (number for _, number in pruned.results)
+    made = dataclasses.replace(pruned, results=((view, root),))
+    return _over(phase, made), tuple(conditions)
+
+
+def _over(phase: Phase, elements: Elements) -> Phase:
+    """The same points, for other work."""
+    strides = {v: phase.space.strides.get(v, v.strides) for v in elements.views()}
+    return Phase(elements, dataclasses.replace(phase.space, strides=strides))
+
+
 def stage_factor(found: Contraction, factor: Factor, name: str) -> Phase:
     """The phase that makes a factor, over all axes, for a buffer of that name: 0 where a condition
     does not hold."""
@@ -321,9 +342,7 @@ def stage_factor(found: Contraction, factor: Factor, name: str) -> Phase:
         root = add(ir.Select(holds, root, zero, DataType.FLOAT32))
     view = View(name, DataType.FLOAT32, (0,) * len(phase.space.extents), local=True)
     made = Elements(elements.domain, tuple(values), ((view, root),), (), elements.reach)
-    known = {**phase.space.strides, view: view.strides}
-    strides = {v: known[v] for v in made.views()}
-    return Phase(made, dataclasses.replace(phase.space, strides=strides))
+    return _over(phase, made)
 
 
 def multiply_tiles(

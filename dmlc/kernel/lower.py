@@ -242,13 +242,15 @@ class _Writer:
         origins = {dim: scope.start(dim) for dim in dims}
         used = scope.used | frozenset(self._items)
         inner = dataclasses.replace(scope, origins=origins, used=used, is_own=None)
+        if node.conditions:
+            inner = inner.note(points[0].phase, conditions=node.conditions)
         made = self._write(node.body, inner)
         if any(buffer.shared for buffer in node.buffers):
             return [k.Barrier(), *made, k.Barrier()]
         zeros: list[k.Statement] = []
         for buffer in node.buffers:
             zeros += self._write_zeros(Fill(buffer, 0, buffer.size))
-        if node.is_whole:
+        if node.is_whole and not node.conditions:
             lengths = [
                 operate("lt", operate("sub", stop, scope.start(dim)), index(step))
                 for dim, step in node.steps

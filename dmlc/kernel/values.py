@@ -25,6 +25,7 @@ from dmlc.kernel.schedule.nest import (
     Node,
     Point,
     Reduce,
+    Stage,
     Turns,
     inside,
     list_loops,
@@ -82,6 +83,9 @@ class Values:
             least = innermost if elements.results else around + 1
             guards = (values[f.guard] for f in elements.reductions if f.guard is not None)
             values = find_levels(elements, depth, max([least, *guards]))
+        stages = [n for n in path if isinstance(n, Stage) and n.conditions]
+        for stage in stages:
+            values = find_levels(elements, depth, max(values[c] for c in stage.conditions))
         return Emitter(
             elements,
             self._frame.names,

@@ -226,6 +226,8 @@ class Stage:
     there."""
     is_whole: bool = True
     """Whether tiles take all of their buffers."""
+    conditions: tuple[int, ...] = ()
+    """The values without which a point is not there: of the one phase inside."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from dmlc.kernel.contraction import Contraction, Factor, multiply_tiles, stage_factor
+from dmlc.kernel.contraction import Contraction, Factor, guard_factor, multiply_tiles
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Profile
 from dmlc.kernel.schedule.cpu import choose_lanes
@@ -194,7 +194,7 @@ class _Packed:
         """How the panel of a factor is packed: columns of it lie side by side, and so do rows, or
         their points, as memory has them."""
         found, points = self._found, self._points
-        phase = stage_factor(found, factor, f"{name}#panel")
+        phase, conditions = guard_factor(found, factor, f"{name}#panel")
         is_along = lies_along(phase, found.inner[-1], factor.axes[-1])
         # Rows of panels a power of two long would lie on the same few lines of a cache.
         apart, step = count, 1
@@ -227,7 +227,8 @@ class _Packed:
             else:
                 node = Loop(dim, Kind.LOOP, 1, (node,), dim.name)
         steps = ((own.cut, own.step), (points.cut, points.step))
-        stage = Stage((buffer,), (node,), steps, is_whole=own.count == count)
+        is_whole = own.count == count
+        stage = Stage((buffer,), (node,), steps, is_whole, conditions)
         return _Panel(phase, buffer, (buffer.name, step, apart), stage)
 
 
