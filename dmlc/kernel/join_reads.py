@@ -11,16 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.rewrite import NUMBER, find_body, map_expressions, map_operands, replace_body
+from dmlc.kernel.sums import Sum, add_up
 
 _LANES = 4
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Sum:
-    """A position: multiples of what is not known, and a number."""
-
-    terms: Mapping[k.Expression, int]
-    number: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,13 +40,13 @@ class _Joiner:
         self._count = 0
 
     def write(
-        self, statements: Sequence[k.Statement], around: Mapping[str, _Sum]
+        self, statements: Sequence[k.Statement], around: Mapping[str, Sum]
     ) -> list[k.Statement]:
         """The statements; `around` has the positions that are in sight."""
         sums = dict(around)
         for statement in statements:
             if isinstance(statement, k.Let) and statement.local.type == k.INDEX:
-                sums[statement.local.name] = _add_up(statement.value, sums)
+                sums[statement.local.name] = add_up(statement.value, sums)
         joined = self._find_joined(statements, sums)
         vectors: dict[int, k.Local] = {}
         known: dict[str, k.Expression] = {}
@@ -81,7 +74,7 @@ class _Joiner:
         return made
 
     def _find_joined(
-        self, statements: Sequence[k.Statement], sums: Mapping[str, _Sum]
+        self, statements: Sequence[k.Statement], sums: Mapping[str, Sum]
     ) -> dict[int, _Lane]:
         """The reads that become lanes, by the numbers of their statements."""
         joined: dict[int, _Lane] = {}
@@ -97,7 +90,7 @@ class _Joiner:
             value = statement.value
             if not isinstance(value, k.LoadLocal) or value.array not in self._shared:
                 continue
-            place = _add_up(value.index, sums)
+            place = add_up(value.index, sums)
             if value.type.lanes > 1 or any(step % _LANES for step in place.terms.values()):
                 continue
             chunk, lane = divmod(place.number, _LANES)
@@ -114,34 +107,3 @@ class _Joiner:
                 del pending[key]
                 done[key] = lanes[0][0]
         return joined
-
-
-def _add_up(position: k.Expression, sums: Mapping[str, _Sum]) -> _Sum:
-    """A position as a sum, as far as that is known."""
-    match position:
-        case k.Literal(value=value):
-            return _Sum({}, int(value))
-        case k.Local(name=name) if name in sums:
-            return sums[name]
-        case k.Operate(operation=operation, operands=(left, right), type=k.INDEX):
-            first, second = _add_up(left, sums), _add_up(right, sums)
-            match operation.name:
-                case "add":
-                    return _join(first, second, 1)
-                case "sub":
-                    return _join(first, second, -1)
-                case "mul" if not second.terms:
-                    return _join(_Sum({}, 0), first, second.number)
-                case _:
-                    pass
-        case _:
-            pass
-    return _Sum({position: 1}, 0)
-
-
-def _join(first: _Sum, second: _Sum, factor: int) -> _Sum:
-    terms = dict(first.terms)
-    for term, step in second.terms.items():
-        terms[term] = terms.get(term, 0) + factor * step
-    known = {term: step for term, step in terms.items() if step}
-    return _Sum(known, first.number + factor * second.number)

@@ -15,6 +15,7 @@ from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.element import tensor_end
 from dmlc.kernel.expand import expand_loops
 from dmlc.kernel.join_reads import join_reads
+from dmlc.kernel.narrow_loops import narrow_loops
 from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.registers import name_registers
@@ -31,6 +32,7 @@ class Pass:
 
 PASSES: tuple[Pass, ...] = (
     Pass("expand_loops", lambda kernel, _: expand_loops(kernel)),
+    Pass("narrow_loops", lambda kernel, _: narrow_loops(kernel)),
     Pass("join_reads", lambda kernel, limits: join_reads(kernel, limits.vector_lanes)),
     Pass("name_registers", lambda kernel, _: name_registers(kernel)),
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
