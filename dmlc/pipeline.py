@@ -45,6 +45,7 @@ def compile(
     *,
     root_signature: bool = True,
     shader_model: str | None = None,
+    contract: bool = False,
 ) -> Program:
     """Compiles a function for an output language and a kind of device.
 
@@ -52,7 +53,9 @@ def compile(
     more: an element-wise operator needs no sizes.
     `target` is `opencl`, `hlsl` or `wgsl`; `profile` is `cpu` or `gpu`, by default what the target
     mostly runs on. HLSL carries its root signature, unless `root_signature` is false; it is written
-    for `shader_model` 6.2, or 6.0 for devices without 16-bit types. Raises `UnsupportedError` for
+    for `shader_model` 6.2, or 6.0 for devices without 16-bit types. With `contract`, a device may
+    round a sum of FLOAT32 products once for each product and addition, where it has an instruction
+    for both: closer to the exact sum, but not the same bits on every device. Raises `UnsupportedError` for
     what the target cannot express, before any lowering.
     """
     expect_text("target", target, "the name of a target")
@@ -60,11 +63,12 @@ def compile(
         if text is not None:
             expect_text(name, text)
     expect_flag("root_signature", root_signature)
+    expect_flag("contract", contract)
     bound = find_function(function)
     dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
     fusion, kernels = _lower(bound, dialect, shape)
-    return _render(bound, fusion, kernels, dialect, shape, root_signature)
+    return _render(bound, fusion, kernels, dialect, shape, root_signature, contract)
 
 
 @throttle_garbage_collection()
@@ -172,6 +176,7 @@ def _render(
     dialect: Dialect,
     shape: Profile,
     root_signature: bool = True,
+    contract: bool = False,
 ) -> Program:
     """The program of a function as it was bound, from the kernels of each group."""
     made = tuple(kernel for of_group in kernels for kernel in of_group)
@@ -183,6 +188,7 @@ def _render(
         root_signature=root_signature,
         origins=find_origins(fusion, kernels),
         unfused=count_unfused(function),
+        contract=contract,
     )
     # Few work items with much to do each are what a CPU wants.
     slow = find_slow(fusion.function, made) if shape.group_size > 1 else ()

@@ -38,10 +38,18 @@ class Expressions(abc.ABC):
     of first use."""
 
     def __init__(
-        self, dialect: Dialect, kernel: k.Kernel, mangler: Mangler, *, hexadecimal: bool = False
+        self,
+        dialect: Dialect,
+        kernel: k.Kernel,
+        mangler: Mangler,
+        *,
+        hexadecimal: bool = False,
+        contract: bool = False,
     ) -> None:
-        """Unsigned literals of more than a byte are `hexadecimal` where they are bits."""
+        """Unsigned literals of more than a byte are `hexadecimal` where they are bits. With
+        `contract`, products may be added to what is assigned before they are rounded."""
         self._dialect = dialect
+        self._contracts = contract
         self._hexadecimal = hexadecimal
         self._kernel = kernel
         self._names = mangler
