@@ -166,6 +166,8 @@ def part_axes(phases: Sequence[Phase]) -> tuple[Phase, ...]:
     """The phases with parallel axes in two where positions along them are divided: the groups of a
     convolution, for one, which are a batch. As they are, where nothing is divided so."""
     first = phases[0]
+    if not first.accumulators or len(first.space.sizes) < len(first.space.extents):
+        return tuple(phases)
     for axis in first.space.parallel:
         length = _find_divisor(first, axis)
         if length is None:
