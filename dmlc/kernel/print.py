@@ -134,8 +134,8 @@ def _buffer(buffer: k.Buffer) -> str:
 
 
 def _array(array: k.Array) -> str:
-    kind = "shared array" if array.shared else "registers" if array.registers else "array"
-    return f"{kind} {array.name}: {show_type(k.Type(array.dtype, array.lanes))}[{array.size}]"
+    kind = "shared " if array.shared else "registers " if array.registers else ""
+    return f"{kind}array {array.name}: {show_type(k.Type(array.dtype, array.lanes))}[{array.size}]"
 
 
 def _statements(statements: Iterable[k.Statement], indent: str) -> list[str]:
