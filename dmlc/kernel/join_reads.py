@@ -99,10 +99,11 @@ class _Joiner:
                 joined[number] = _Lane(done[key], lane)
                 continue
             lanes = pending.setdefault(key, [])
+            found = {one for _, one in lanes}
             # The vector is read where the first of its elements was.
-            if lane == len(lanes):
+            if lane in found or lane == len(found):
                 lanes.append((number, lane))
-            if len(lanes) == _LANES:
+            if len(found | {lane}) == _LANES:
                 joined.update({n: _Lane(lanes[0][0], one) for n, one in lanes})
                 del pending[key]
                 done[key] = lanes[0][0]

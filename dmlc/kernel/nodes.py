@@ -271,6 +271,8 @@ class TreeLoop:
 class If:
     condition: Expression
     then: tuple[Statement, ...]
+    rare: bool = False
+    """Whether it is for what hardly ever happens. Changes nothing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

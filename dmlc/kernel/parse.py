@@ -223,7 +223,8 @@ class _Parser(Scanner[k.Expression]):
                 self.expect("from")
                 return k.TreeLoop(variable, self.integer("a whole number"), self._body(variable))
             case "if":
-                return k.If(self.expression(), self._body())
+                condition, rare = self.expression(), self.accept("rare")
+                return k.If(condition, self._body(), rare)
             case "store":
                 return self._store()
             case "prefetch":

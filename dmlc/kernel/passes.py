@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import add, index
 from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.element import tensor_end
 from dmlc.kernel.expand import expand_loops
@@ -19,7 +20,7 @@ from dmlc.kernel.narrow_loops import narrow_loops
 from dmlc.kernel.offsets import name_offsets
 from dmlc.kernel.precise import name_arithmetic
 from dmlc.kernel.registers import name_registers
-from dmlc.kernel.rewrite import find_body, list_expressions, walk
+from dmlc.kernel.rewrite import find_body, list_expressions, replace_body, walk
 from dmlc.kernel.schedule import Limits
 from dmlc.kernel.verify import verify_kernel
 
@@ -98,7 +99,31 @@ def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
         dataclasses.replace(a, lanes=lanes) if a.shared and a.name not in narrow else a
         for a in kernel.arrays
     )
-    return dataclasses.replace(kernel, buffers=buffers, arrays=arrays)
+    whole = {a.name for a in arrays if a.lanes > 1}
+    body = _part_vectors(kernel.body, whole)
+    return dataclasses.replace(kernel, body=tuple(body), buffers=buffers, arrays=arrays)
+
+
+def _part_vectors(statements: Sequence[k.Statement], whole: set[str]) -> list[k.Statement]:
+    """The statements, where the lanes of a vector are put one by one into an array that is not made
+    of vectors."""
+    made: list[k.Statement] = []
+    for statement in statements:
+        body = find_body(statement)
+        if body:
+            statement = replace_body(statement, _part_vectors(body, whole))
+        is_put = isinstance(statement, k.StoreLocal) and statement.array not in whole
+        if not isinstance(statement, k.StoreLocal) or not is_put:
+            made.append(statement)
+            continue
+        value = statement.value
+        for lane in range(value.type.lanes):
+            part = k.Extract(value, lane, k.Type(value.type.dtype))
+            place = add(statement.index, index(lane))
+            made.append(
+                statement if value.type.lanes == 1 else k.StoreLocal(statement.array, place, part)
+            )
+    return made
 
 
 def find_sizes(function: ir.Function, kernel: k.Kernel) -> dict[str, int]:

@@ -74,8 +74,8 @@ def print_statement(statement: k.Statement) -> str:
             return f"{head} .. {print_expression(stop)}{steps}{how}"
         case k.TreeLoop(variable=variable, start=start):
             return f"tree {_name(variable.name)} from {start}"
-        case k.If(condition=condition):
-            return f"if {print_expression(condition)}"
+        case k.If(condition=condition, rare=rare):
+            return f"if {print_expression(condition)}{' rare' * rare}"
         case k.Store(buffer=buffer, index=index, value=value, streaming=streaming):
             where = "" if streaming is None else f" streaming where {print_expression(streaming)}"
             return f"store {_place(buffer, index)} = {print_expression(value)}{where}"

@@ -221,9 +221,13 @@ class Values:
             start, point = origins[dim], scope.known[dim]
             places.append(multiply(point if start == ZERO else operate("sub", point, start), step))
         array, lanes = self.arrays[into.buffer], value.type.lanes
-        if lanes == 1 or (into.lane == 1 and into.in_vectors):
+        is_beside = into.lane == 1
+        if lanes == 1 or (is_beside and self._frame.lanes > 1):
             return [k.StoreLocal(array, add(*places), value)]
-        vector, place = self._frame.name(body, "part", value), add(*places)
+        vector = value if isinstance(value, k.Local) else self._frame.name(body, "part", value)
+        if is_beside and into.in_vectors:
+            return [*body, k.StoreLocal(array, add(*places), vector)]
+        place = add(*places)
         if isinstance(place, k.Operate):
             place = self._frame.name(body, "place", place)
         for lane in range(lanes):

@@ -12,6 +12,7 @@ from dmlc.kernel.interpret import Memory, run_kernel
 from dmlc.kernel.join_reads import join_reads
 from dmlc.kernel.narrow_loops import narrow_loops
 from dmlc.kernel.parse import parse_kernel
+from dmlc.kernel.passes import hold_vectors
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.registers import name_registers
 from dmlc.kernel.rewrite import find_body
@@ -192,6 +193,28 @@ def test_no_vector_is_read_over_a_write_or_where_there_are_none() -> None:
     assert count_vectors(join_reads(kernel, 4)) == 0
     whole = read_tile("other", "add(other, 1)", "add(other, 2)", "add(other, 3)")
     assert join_reads(whole, 1) is whole
+
+
+@pytest.mark.parametrize(("read_back", "lanes"), [("tile[other]:f32x4", 4), ("tile[other]", 1)])
+def test_arrays_are_of_vectors_where_nothing_else_is_read_or_put(
+    read_back: str, lanes: int
+) -> None:
+    kind = "f32x4" if lanes > 1 else "f32"
+    kernel = read(
+        f"""
+        let value: f32x4 = x[mul(lane, 4)]:f32x4
+        store_local tile[mul(lane, 4)] = value
+        barrier
+        let other: index = mul(mod(add(lane, 3), 7), 4)
+        let a: {kind} = {read_back}
+        store y[mul(lane, {lanes})] = a""",
+        "shared array tile: f32[36]",
+    )
+    made = hold_vectors(kernel, 4)
+    same(kernel, made)
+    assert [array.lanes for array in made.arrays] == [lanes]
+    puts = [s for s in list_statements(made) if isinstance(s, k.StoreLocal)]
+    assert [put.value.type.lanes for put in puts] == [lanes] * (4 // lanes)
 
 
 def pack(condition: str, *before: str) -> k.Kernel:
