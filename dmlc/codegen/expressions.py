@@ -119,10 +119,11 @@ class Expressions(abc.ABC):
                 cut = text.index(f"{first.text}, ") + len(first.text) + 1
                 pieces = (text[:cut], text[cut + 1 :])
                 return Text(" ".join(pieces), pieces=pieces, known=first.known and second.known)
-            case k.Extract(operand=operand, lane=lane):
-                vector = self.spell_vector(operand)
-                text = self._dialect.syntax.lane.format(a=vector.inner, n=f"{lane:x}")
-                return Text(text, known=vector.known)
+            case k.Extract(operand=operand, lanes=lanes):
+                made, syntax = self.spell_vector(operand), self._dialect.syntax
+                vector = made.text if made.text.isidentifier() else f"({made.text})"
+                taken = "".join(syntax.lane_letters[lane] for lane in lanes)
+                return Text(f"{vector}.{syntax.lane_prefix}{taken}", known=made.known)
             case k.Shuffle():
                 return self._spell_shuffle(expression)
             case k.Numbers(values=values, type=type_):

@@ -257,7 +257,6 @@ WGSL = Dialect(
         is_infix=False,
         vector="vec{n}<{T}>",
         lanes="{T}({a})",
-        lane="{a}[{n}]",
     ),
     local=_local,
     variable=_variable,
@@ -269,6 +268,7 @@ WGSL = Dialect(
     fused=Spelling("fma({a}, {b}, {x})"),
     barrier="workgroupBarrier();",
     unroll="",
+    rolled="",
     lead="",
     # Groups are dispatched in (x, y, 1).
     positions=MappingProxyType(

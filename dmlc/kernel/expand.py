@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import add, multiply
+from dmlc.kernel.arithmetic import add, index, multiply, subtract_known
 from dmlc.kernel.rewrite import (
     NUMBER,
     define,
@@ -66,11 +66,9 @@ class _Expander:
 
     def _write_out(self, loop: k.For) -> list[k.Statement]:
         """The steps of a loop, where it is one to be written out; else the loop."""
-        match loop:
-            case k.For(start=k.Literal(value=start), stop=k.Literal(value=stop), unroll=True):
-                steps = range(int(start), int(stop), loop.step)
-            case _:
-                return [loop]
+        steps = _list_steps(loop)
+        if not steps:
+            return [loop]
         is_bound = bool(self._registers.intersection(_list_arrays(loop.body)))
         straight = all(isinstance(s, _STRAIGHT) for s in loop.body)
         reads = sum(isinstance(s, k.Let) for s in loop.body) * len(steps)
@@ -80,9 +78,9 @@ class _Expander:
             return self._read_first(loop, steps)
         return [loop]
 
-    def _take_step(self, loop: k.For, step: int) -> list[k.Statement]:
+    def _take_step(self, loop: k.For, step: k.Expression) -> list[k.Statement]:
         """A step of a loop as it stands."""
-        known: dict[str, k.Expression] = {loop.variable.name: k.Literal(k.INDEX, step)}
+        known: dict[str, k.Expression] = {loop.variable.name: step}
 
         def copy(statements: Sequence[k.Statement]) -> list[k.Statement]:
             made: list[k.Statement] = []
@@ -105,15 +103,16 @@ class _Expander:
         name = local.name.partition(NUMBER)[0]
         return k.Local(f"{name}{NUMBER}x{next(self._numbers)}", local.type)
 
-    def _read_first(self, loop: k.For, steps: range) -> list[k.Statement]:
+    def _read_first(self, loop: k.For, steps: Sequence[k.Expression]) -> list[k.Statement]:
         """The steps of a loop: what all of them read, each element once, and then the rest."""
         written = {s.array for s in loop.body if isinstance(s, k.StoreLocal)}
         reads: list[k.Statement] = []
         rest: list[k.Statement] = []
         before: dict[k.Expression, k.Local] = {}
+        assigned = {s.local.name for s in loop.body if isinstance(s, k.Assign)}
         for step in steps:
-            known: dict[str, k.Expression] = {loop.variable.name: k.Literal(k.INDEX, step)}
-            late: set[str] = set()
+            known: dict[str, k.Expression] = {loop.variable.name: step}
+            late = set(assigned)
             for statement in loop.body:
                 made = map_expressions(statement, lambda e, known=known: _replace(e, known))
                 if not isinstance(made, k.Let):
@@ -144,7 +143,29 @@ class _Expander:
         return [*reads, *rest]
 
 
-_STRAIGHT = k.Let | k.Store | k.StoreLocal
+_STRAIGHT = k.Let | k.Store | k.StoreLocal | k.Assign
+
+
+def _list_steps(loop: k.For) -> list[k.Expression]:
+    """What the variable of a loop is in each of its steps; nothing where it stays a loop."""
+    start, length = loop.start, _measure(loop.start, loop.stop)
+    if length is None or not loop.unroll:
+        return []
+    return [
+        index(int(start.value) + gone) if isinstance(start, k.Literal) else add(start, index(gone))
+        for gone in range(0, length, loop.step)
+    ]
+
+
+def _measure(start: k.Expression, stop: k.Expression) -> int | None:
+    """The length of a range, where it is known."""
+    match stop:
+        case k.Operate(operation=operation, operands=(first, k.Literal(value=length))) if (
+            operation.name == "add" and first == start
+        ):
+            return int(length)
+        case _:
+            return subtract_known(stop, start)
 
 
 def _list_arrays(statements: Sequence[k.Statement]) -> list[str]:

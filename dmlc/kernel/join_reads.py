@@ -70,7 +70,7 @@ class _Joiner:
                 vectors[number] = k.Local(name, k.Type(local.type.dtype, _LANES))
                 load = dataclasses.replace(changed.value, type=vectors[number].type)
                 made.append(k.Let(vectors[number], load))
-            known[local.name] = k.Extract(vectors[lane.first], lane.lane, local.type)
+            known[local.name] = k.Extract(vectors[lane.first], (lane.lane,), local.type)
         return made
 
     def _find_joined(

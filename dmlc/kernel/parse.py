@@ -218,10 +218,6 @@ class _Parser(Scanner[k.Expression]):
                 return k.Barrier()
             case "for":
                 return self._loop()
-            case "tree":
-                variable = self._variable()
-                self.expect("from")
-                return k.TreeLoop(variable, self.integer("a whole number"), self._body(variable))
             case "if":
                 condition, rare = self.expression(), self.accept("rare")
                 return k.If(condition, self._body(), rare)
@@ -239,7 +235,7 @@ class _Parser(Scanner[k.Expression]):
                 return k.StoreWord(buffer, index, self._local())
             case _:
                 known = (
-                    "let", "var", "set", "store_local", "barrier", "for", "tree", "if", "store",
+                    "let", "var", "set", "store_local", "barrier", "for", "if", "store",
                     "prefetch", "insert_half", "store_word",
                 )  # fmt: skip
                 raise DmlcError(unknown_name("statement", word, known, self.span(token)))
@@ -251,8 +247,10 @@ class _Parser(Scanner[k.Expression]):
         self.expect("..")
         stop = self.expression()
         step = self.integer("a step") if self.accept("step") else 1
-        unroll, backwards = self.accept("unroll"), self.accept("backwards")
-        return k.For(variable, start, stop, step, self._body(variable), unroll, backwards)
+        unroll, rolled = self.accept("unroll"), self.accept("rolled")
+        backwards = self.accept("backwards")
+        body = self._body(variable)
+        return k.For(variable, start, stop, step, body, unroll, backwards, rolled)
 
     def _store(self) -> k.Store:
         buffer = self._memory(self.buffers, "buffer")
@@ -348,12 +346,14 @@ class _Parser(Scanner[k.Expression]):
         if token.text == "join":
             return k.Join(given[0], given[1], k.Type(first.dtype, 2 * first.lanes))
         self.expect(",")
-        if token.text == "extract":
-            made = k.Extract(given[0], self.integer("the number of a lane"), k.Type(first.dtype))
-        elif token.text == "shuffle":
+        if token.text in ("shuffle", "extract"):
             self.expect("[")
             lanes = tuple(self.list_until("]", lambda: self.integer("the number of a lane")))
-            made = k.Shuffle(given[0], given[1], lanes, k.Type(first.dtype, len(lanes)))
+            type = k.Type(first.dtype, len(lanes))
+            if token.text == "extract":
+                made = k.Extract(given[0], lanes, type)
+            else:
+                made = k.Shuffle(given[0], given[1], lanes, type)
         else:
             made = _CONVERSIONS[token.text](given[0], self._type())
         self.expect(")")

@@ -118,7 +118,7 @@ def _part_vectors(statements: Sequence[k.Statement], whole: set[str]) -> list[k.
             continue
         value = statement.value
         for lane in range(value.type.lanes):
-            part = k.Extract(value, lane, k.Type(value.type.dtype))
+            part = k.Extract(value, (lane,), k.Type(value.type.dtype))
             place = add(statement.index, index(lane))
             made.append(
                 statement if value.type.lanes == 1 else k.StoreLocal(statement.array, place, part)

@@ -87,7 +87,7 @@ class _Registers:
             raise InternalError(f"registers of '{array}' are read in several widths")
         first = int(expression.index.value)
         if lanes > 1:
-            return k.Extract(local, first % lanes, expression.type)
+            return k.Extract(local, (first % lanes,), expression.type)
         return self._gather(array, range(first, first + expression.type.lanes))
 
     def _gather(self, array: str, places: range) -> k.Expression:

@@ -231,7 +231,7 @@ class Values:
         if isinstance(place, k.Operate):
             place = self._frame.name(body, "place", place)
         for lane in range(lanes):
-            part = k.Extract(vector, lane, k.Type(vector.type.dtype))
+            part = k.Extract(vector, (lane,), k.Type(vector.type.dtype))
             body.append(k.StoreLocal(array, add(place, index(lane * into.lane)), part))
         return body
 

@@ -10,6 +10,7 @@ import pytest
 import dmlc
 from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.print import print_expression
 from dmlc.kernel.schedule import CPU, GPU, Profile
 from dmlc.pipeline import find_fusion
 from dmlc.reference import evaluate
@@ -133,26 +134,30 @@ def test_two_spellings_of_a_sum_have_kernels_of_one_shape() -> None:
 
 def test_neighbouring_lanes_read_neighbours_in_pieces_of_rows() -> None:
     first, _ = lower(read("label", 128, 32_000, 1), GPU)
-    (loop,) = (s for s in walk(first.body) if isinstance(s, k.For))
+    loop = next(s for s in walk(first.body) if isinstance(s, k.For))
     places: Mapping[str, k.Expression] = {
         s.local.name: s.value for s in loop.body if isinstance(s, k.Let)
     }
-    (load,) = (p for p in list_parts(loop.body) if isinstance(p, k.Load) and p.buffer == "X")
+    load = next(p for p in list_parts(loop.body) if isinstance(p, k.Load) and p.buffer == "X")
     inner = [places.get(p.name) for p in list_parts([k.Let(loop.variable, load.index)])
              if isinstance(p, k.Local)]  # fmt: skip
-    divisions = [e.operation.name for e in inner if isinstance(e, k.Operate)]
-    assert "mod" in divisions
     remainder = next(e for e in inner if isinstance(e, k.Operate) and e.operation.name == "mod")
-    assert remainder.operands == (loop.variable, k.Literal(k.INDEX, 125))
+    place, length = remainder.operands
+    assert length == k.Literal(k.INDEX, 64)
+    assert isinstance(place, k.Local)
+    assert print_expression(places[place.name]) == "add(strip, row)"
 
 
 @pytest.mark.parametrize("profile", [CPU, GPU])
 def test_guards_stand_before_what_they_protect(profile: Profile) -> None:
     first, *_ = lower(read("window", 300, 2000, 1), profile)
-    (test,) = (s for s in walk(first.body) if isinstance(s, k.If) and _reads(s, "X"))
-    outside = [p for p in list_parts(first.body) if isinstance(p, k.Load) and p.buffer == "X"]
-    assert len(outside) == len([p for p in list_parts(test.then) if isinstance(p, k.Load)
-                                and p.buffer == "X"])  # fmt: skip
+    reads = [p for p in list_parts(first.body) if isinstance(p, k.Load) and p.buffer == "X"]
+    tests = [s for s in walk(first.body) if isinstance(s, k.If) and _reads(s, "X")]
+    innermost = [s for s in tests if not any(isinstance(i, k.If) and _reads(i, "X")
+                                             for i in walk(s.then))]  # fmt: skip
+    guarded = [p for s in innermost for p in list_parts(s.then) if isinstance(p, k.Load)]
+    assert reads
+    assert len(reads) == len([p for p in guarded if p.buffer == "X"])
 
 
 def _reads(test: k.If, buffer: str) -> bool:

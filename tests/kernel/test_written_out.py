@@ -108,7 +108,7 @@ def test_vectors_of_registers_give_their_lanes() -> None:
         for j in 0 .. 4 unroll { store y[add(mul(lane, 4), j)] = sums[j] }""",
         "registers array sums: f32[4]",
     )
-    assert "extract(sums#r0, 3)" in same(kernel, name_registers(expand_loops(kernel)))
+    assert "extract(sums#r0, [3])" in same(kernel, name_registers(expand_loops(kernel)))
 
 
 def test_a_vector_is_made_of_registers() -> None:

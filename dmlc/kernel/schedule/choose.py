@@ -20,12 +20,14 @@ from dmlc.kernel.schedule.tiles import choose_tiles, count_tiles
 from dmlc.kernel.space import Space, cut
 from dmlc.kernel.streaming import CACHE_LINE, Streaming
 
-_PIECES = 4
-"""Groups of a reduction in pieces, by those that keep a device busy."""
+_PIECES = {True: 8, False: 4}
+"""Groups of a reduction in pieces, by those that keep a device busy: a GPU, or a CPU."""
 
 _LEAST_ROWS = {False: 6, True: 16}
 """Rows of a contraction that is cut into tiles, at least, by whether it is for a GPU."""
 _LEAST_COLUMNS = 16
+_FILL = 4
+"""Tiles of a contraction in pieces, by those that keep a device busy."""
 _LEAST_DEPTH = 256
 """Points of a piece of a contraction, at least."""
 
@@ -91,11 +93,11 @@ def suits_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> 
     return not _is_gpu(p) and cpu.reduces_small_windows(function, phases, p)
 
 
-def _count_groups(phases: Sequence[Phase], p: Profile) -> int:
-    return (gpu.count_groups if _is_gpu(p) else cpu.count_items)(phases, p)
+def _count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
+    return gpu.count_groups(phases, p, limits) if _is_gpu(p) else cpu.count_items(phases, p)
 
 
-def keeps_busy(phases: Sequence[Phase], p: Profile) -> bool:
+def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
     """Whether one kernel has enough groups to share out, or so little work for each that more
     would not pay."""
     product = find_product(phases, p)
@@ -103,17 +105,10 @@ def keeps_busy(phases: Sequence[Phase], p: Profile) -> bool:
         return _count_pieces(product, p) < 2
     outputs = math.prod(phases[0].space.parallel_sizes)
     most = max(p.space.inner_count for p in phases)
-    groups = _count_groups(phases, p)
+    groups = _count_groups(phases, p, limits)
     # What a reduction stores as well takes its time, wherever it is stored.
     little = p.piece if phases[0].elements.results else 2 * p.piece
-    return groups >= _count_enough(phases, p) or outputs * most <= little * groups
-
-
-def _count_enough(phases: Sequence[Phase], p: Profile) -> int:
-    """The groups that keep the device busy. On a GPU a reduction that stores as well takes more, as
-    element-wise kernels have: an estimate, not measured."""
-    stores = _is_gpu(p) and phases[0].elements.results
-    return _PIECES * p.groups if stores else p.groups
+    return groups >= p.groups or outputs * most <= little * groups
 
 
 def _count_pieces(product: Contraction, p: Profile) -> int:
@@ -121,27 +116,46 @@ def _count_pieces(product: Contraction, p: Profile) -> int:
     groups = (count_tiles if _is_gpu(p) else count_panels)(product, p)
     if groups >= p.groups:
         return 1
-    return min(-(-_PIECES * p.groups // groups), product.depth // _LEAST_DEPTH)
+    return min(-(-_FILL * p.groups // groups), product.depth // _LEAST_DEPTH)
 
 
-def cut_up(phases: Sequence[Phase], p: Profile) -> Space | None:
+def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Space | None:
     """The space of the first phase with an inner axis cut into pieces, the outermost one that is
     long enough; None where one kernel does."""
     space = phases[0].space
     product = find_product(phases, p)
-    groups = max(1, _count_groups(phases, p))
+    groups = max(1, _count_groups(phases, p, limits))
     work = math.prod(space.parallel_sizes) * space.inner_count // groups
-    wanted = min(work // p.piece, -(-_PIECES * p.groups // groups))
+    wanted = min(work // p.piece, -(-_PIECES[_is_gpu(p)] * p.groups // groups))
     if product is not None:
         wanted = _count_pieces(product, p)
     long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
     axis = long[0] if long else max(space.inner, key=lambda a: space.sizes[a])
     size = space.sizes[axis]
     pieces = min(wanted, size)
-    if (product is None and groups >= _count_enough(phases, p)) or pieces < 2:
+    if (product is None and groups >= p.groups) or pieces < 2:
         return None
+    # Pieces of what lies side by side start on cache lines.
+    line = CACHE_LINE if axis == len(space.sizes) - 1 else 1
+    if _is_gpu(p):
+        return cut(space, axis, _find_length(size, pieces, line))
     length = -(-size // pieces)
-    if phases[0].elements.results and axis == len(space.sizes) - 1:
-        # Pieces of what is stored start on cache lines.
-        length = -(-length // CACHE_LINE) * CACHE_LINE
+    if phases[0].elements.results:
+        length = -(-length // line) * line
     return cut(space, axis, length)
+
+
+def _find_length(size: int, pieces: int, line: int) -> int:
+    """The length of about so many pieces: one that all have, where there is one, of whole lines."""
+    counts = sorted(range(-(-pieces // 2), 2 * pieces), key=lambda count: abs(count - pieces))
+    for count in counts:
+        if size % (count * line) == 0:
+            return size // count
+    length = -(-size // pieces)
+    return -(-length // line) * line
+
+
+def combines_again(p: Profile) -> bool:
+    """Whether each work group combines the partial results of a reduction again that it applies: a
+    few reads more, and a launch less."""
+    return _is_gpu(p)

@@ -267,7 +267,15 @@ class Turns:
         return (*(node for case in self.cases for node in case), *self.others)
 
 
-Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Stage | Numbers | Permute | Turns
+@dataclasses.dataclass(frozen=True, slots=True)
+class Once:
+    """What is done at the first point of a dimension alone: elsewhere it would be the same."""
+
+    dim: Dim
+    body: tuple[Node, ...]
+
+
+Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Stage | Numbers | Permute | Turns | Once
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -352,7 +360,12 @@ def roll(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
         if isinstance(node, Pack) and node.dim is dim:
             made += node.body
             continue
-        if isinstance(node, Loop) and node.dim is dim and node.extent:
+        if (
+            isinstance(node, Loop)
+            and node.dim is dim
+            and node.extent
+            and node.kind is not Kind.LANE
+        ):
             node = dataclasses.replace(node, extent=1)
         made.append(node)
     return tuple(made)
@@ -365,10 +378,10 @@ def scalarize(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
 
     def change(node: Node) -> Node:
         if isinstance(node, Loop) and node.dim is dim:
-            step, extent = node.step // lanes, node.extent
-            if node.kind is Kind.UNROLL:
-                extent *= lanes
-            return Loop(dim, node.kind, step, tuple(map(change, node.body)), node.name, extent)
+            kind, step, extent = node.kind, node.step // lanes, node.extent
+            if kind is Kind.UNROLL:
+                kind, extent = Kind.LOOP, extent * lanes
+            return Loop(dim, kind, step, tuple(map(change, node.body)), node.name, extent)
         if isinstance(node, Loop | Reduce | Pack):
             return dataclasses.replace(node, body=tuple(map(change, node.body)))
         return node
@@ -483,6 +496,8 @@ def _describe(
             case Turns():
                 many = f" by {len(node.cases)}" if len(node.cases) > 1 else ""
                 text = f"{node.dim.name}: {node.first:,}..{node.last:,}{many}, else the rest"
+            case Once():
+                text = f"{node.dim.name}: 0"
             case Point():
                 text = _describe_point(node, nest.phases[node.phase])
         yield "  " * depth + text
