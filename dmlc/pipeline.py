@@ -55,8 +55,8 @@ def compile(
     mostly runs on. HLSL carries its root signature, unless `root_signature` is false; it is written
     for `shader_model` 6.2, or 6.0 for devices without 16-bit types. With `contract`, a device may
     round a sum of FLOAT32 products once for each product and addition, where it has an instruction
-    for both: closer to the exact sum, but not the same bits on every device. Raises `UnsupportedError` for
-    what the target cannot express, before any lowering.
+    for both: closer to the exact sum, but not the same bits on every device. Raises
+    `UnsupportedError` for what the target cannot express, before any lowering.
     """
     expect_text("target", target, "the name of a target")
     for name, text in (("profile", profile), ("shader_model", shader_model)):

@@ -120,7 +120,10 @@ class Windows:
         if kind == "data":
             name, sizes = "onednn.ConvolutionBackwardData", {"diff_src": source, "weights": window}
         else:
-            name, sizes = "onednn.ConvolutionBackwardWeights", {"src": source, "diff_weights": window}
+            name, sizes = (
+                "onednn.ConvolutionBackwardWeights",
+                {"src": source, "diff_weights": window},
+            )
         return _bind(name, given, diff_dst=result, **sizes)
 
 

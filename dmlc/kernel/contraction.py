@@ -30,6 +30,7 @@ from dmlc.kernel.element import (
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.space import Space
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.source import InternalError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,9 +124,7 @@ def find_contraction(phases: Sequence[Phase]) -> Contraction | None:
             # What is the same for all rows and columns leaves points of both out.
             if sides[side] or not any(sides):
                 conditions[side].append(condition)
-    factors = [
-        Factor(*each) for each in zip(values, map(tuple, conditions), own, strict=True)
-    ]
+    factors = [Factor(*each) for each in zip(values, map(tuple, conditions), own, strict=True)]
     if _find_beside(after, space) in own[0]:
         factors.reverse()
     left, right = factors
@@ -152,10 +151,9 @@ def _is_plain(elements: Elements, root: int) -> bool:
 def _find_beside(after: Phase, space: Space) -> int | None:
     """The parallel axis along which results lie side by side."""
     for view, _ in after.elements.results:
-        for axis, step in zip(after.space.parallel, after.space.strides[view], strict=True):
-            if after.space.strides[view][axis] == 1 and after.space.sizes[axis] > 1:
-                del step
-                return space.parallel[after.space.parallel.index(axis)]
+        for axis, own in zip(space.parallel, after.space.parallel, strict=True):
+            if after.space.strides[view][own] == 1 and after.space.sizes[own] > 1:
+                return axis
     return None
 
 
@@ -221,7 +219,7 @@ def _part(phase: Phase, place: int, length: int) -> Phase:
     so many points."""
     space = phase.space
     axis = space.parallel[place]
-    sizes = [n for n in space.sizes]
+    sizes = list(space.sizes)
     sizes[axis : axis + 1] = [sizes[axis] // length, length]
     strides = {
         view: (*s[:axis], s[axis] * length, s[axis], *s[axis + 1 :])
@@ -233,9 +231,7 @@ def _part(phase: Phase, place: int, length: int) -> Phase:
         a + (a > axis): dataclasses.replace(p, number=p.number + (p.number > place))
         for a, p in space.pieces.items()
     }
-    parted = dataclasses.replace(
-        phase, space=Space(tuple(sizes), strides, tuple(parallel), pieces)
-    )
+    parted = dataclasses.replace(phase, space=Space(tuple(sizes), strides, tuple(parallel), pieces))
 
     def stand(own: int) -> Place:
         steps = tuple(int(a == own) for a in range(len(sizes)))
@@ -257,8 +253,7 @@ def _part(phase: Phase, place: int, length: int) -> Phase:
 def _replace_values(
     phase: Phase, values: Sequence[Value], strides: Mapping[View, tuple[int, ...]]
 ) -> Phase:
-    """The phase with other values, and without those that nothing needs any more. Reads whose
-    positions are known by now are those of a view."""
+    """The phase with other values, and without those that nothing needs any more."""
     elements = prune(dataclasses.replace(phase.elements, values=tuple(values)))
     known = {**phase.space.strides, **strides}
     space = dataclasses.replace(phase.space, strides={v: known[v] for v in elements.views()})
@@ -266,9 +261,7 @@ def _replace_values(
         dataclasses.replace(each, reduction=reduction)
         for each, reduction in zip(phase.accumulators, elements.reductions, strict=True)
     )
-    return dataclasses.replace(
-        phase, elements=elements, space=space, accumulators=accumulators
-    )
+    return dataclasses.replace(phase, elements=elements, space=space, accumulators=accumulators)
 
 
 # The phases of tiles -------------------------------------------------------------------------
@@ -319,7 +312,8 @@ def stage_factor(found: Contraction, factor: Factor, name: str) -> Phase:
                 value = dataclasses.replace(value, terms=terms)
             elif not isinstance(value, Read | Place):
                 made = ir.with_operands(value, tuple(numbers[o] for o in operands(value)))
-                assert not isinstance(made, ir.Index | ir.Load)
+                if isinstance(made, ir.Index | ir.Load):
+                    raise InternalError(f"not a scalar operation: {made}")
                 value = made
             numbers[number] = add(value)
         return numbers[root]

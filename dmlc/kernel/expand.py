@@ -91,8 +91,8 @@ class _Expander:
                     known[changed.local.name] = changed.value
                     continue
                 if local is not None:
-                    known[local.name] = self._rename(local)
-                    changed = define(changed, known[local.name])
+                    renamed = known[local.name] = self._rename(local)
+                    changed = define(changed, renamed)
                 body = find_body(changed)
                 made.append(replace_body(changed, copy(body)) if body else changed)
             return made
@@ -180,9 +180,7 @@ def _list_arrays(statements: Sequence[k.Statement]) -> list[str]:
     return found
 
 
-def _read_before_waiting(
-    statements: Sequence[k.Statement], stored: set[str]
-) -> Sequence[k.Statement]:
+def _read_before_waiting(statements: Sequence[k.Statement], stored: set[str]) -> list[k.Statement]:
     """The statements, where work items read memory that stays as it is before they wait for each
     other."""
     made: list[k.Statement] = []

@@ -286,7 +286,11 @@ class _Writer:
             made.append(k.For(place, index(0), last, 1, (lost,), unroll=tile.registers))
         done = self._write(node.body, scope)
         others = self._write(node.others, scope)
-        return [*made, k.If(operate("not", flag), tuple(done)), k.If(flag, tuple(others), rare=True)]
+        return [
+            *made,
+            k.If(operate("not", flag), tuple(done)),
+            k.If(flag, tuple(others), rare=True),
+        ]
 
     def _write_permuted(self, node: Permute, scope: Scope) -> list[k.Statement]:
         """Vectors that are permuted out of a line buffer."""

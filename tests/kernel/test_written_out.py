@@ -32,7 +32,10 @@ def read(body: str, *declared: str, size: int = 8, sign: str = "u") -> k.Kernel:
 
 def run(kernel: k.Kernel) -> Array:
     values = np.arange(1, 65, dtype=np.float32)
-    memories = {"x": Memory(values, filled=True), "y": Memory(np.zeros(64, np.float32), filled=True)}
+    memories = {
+        "x": Memory(values, filled=True),
+        "y": Memory(np.zeros(64, np.float32), filled=True),
+    }
     run_kernel(kernel, memories)
     return memories["y"].values
 

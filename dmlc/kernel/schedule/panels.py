@@ -147,7 +147,11 @@ class _Packed:
         block = Loop(row, Kind.LOOP, _BLOCK, (block,), "row", output=columns)
         block = Loop(column, Kind.LOOP, lanes, (block,), "column", output=1)
         strip: Node = Loop(
-            self._points.cut, Kind.LOOP, self._points.step, (left.stage, right.stage, block), "strip"
+            self._points.cut,
+            Kind.LOOP,
+            self._points.step,
+            (left.stage, right.stage, block),
+            "strip",
         )
         for dim in reversed(self._points.outer):
             strip = Loop(dim, Kind.LOOP, 1, (strip,), dim.name)
@@ -188,9 +192,7 @@ class _Packed:
             node = dataclasses.replace(loop, output=step)
         return node
 
-    def _pack(
-        self, number: int, factor: Factor, own: _Cut, count: int, name: str
-    ) -> _Panel:
+    def _pack(self, number: int, factor: Factor, own: _Cut, count: int, name: str) -> _Panel:
         """How the panel of a factor is packed: columns of it lie side by side, and so do rows, or
         their points, as memory has them."""
         found, points = self._found, self._points
@@ -216,9 +218,11 @@ class _Packed:
         last = order[-1]
         into = Into(buffer, last, tile=tile, lane=dict(tile)[last], in_vectors=True)
         axis = self._own.index(last)
-        length = (points if is_along else own).step if len(
-            (points if is_along else own).dims
-        ) == 1 else _count(last)
+        length = (
+            (points if is_along else own).step
+            if len((points if is_along else own).dims) == 1
+            else _count(last)
+        )
         lanes = choose_lanes(phase, axis, length, self._p)
         node: Node = Point(number, (into,))
         for dim in reversed(order):

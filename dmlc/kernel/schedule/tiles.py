@@ -154,9 +154,7 @@ class _Shared:
         words = f"a group computes a tile of {side} by {side} outputs, and each {_EACH} by {_EACH}"
         lanes = (("row", self._across), ("column", self._across))
         staging = (left.axes, right.axes)
-        return Nest(
-            phases, dims, (groups,), lanes, buffers, words=words, staging=staging
-        )
+        return Nest(phases, dims, (groups,), lanes, buffers, words=words, staging=staging)
 
     def _go_over(self, row: Dim, column: Dim, point: Node, *, wide: bool) -> Node:
         """The outputs of one work item."""
