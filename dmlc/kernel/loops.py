@@ -180,8 +180,6 @@ class Loops:
         if node.output:
             counted, further = True, multiply(number, node.output)
             scope = dataclasses.replace(scope, output=add(scope.output, further))
-        # Loops that are written out begin where that is known.
-        counted |= unroll and bool(self._nest.lanes)
         if node.step == 1 and not scope.packs and not counted:
             made = self._settle(node, scope, number, [])
             last = add(start, index(node.extent))
