@@ -524,7 +524,7 @@ class Loops:
         """What is known where the loops inside have one of so many steps of a dimension."""
         start = multiply(digit, step)
         single = dim.count_steps(step) <= 1
-        if single or not isinstance(dim.size, int) or not isinstance(start, k.Operate):
+        if single or not isinstance(dim.size, int) or isinstance(start, k.Literal):
             return scope.narrow(dim, start=start)
         is_block, is_whole = dim is self._nest.block, dim.size % step == 0
         start = self._frame.name(body, "first" if is_block else f"first_{dim.name}", start)

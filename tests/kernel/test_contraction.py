@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 
 from dmlc import ir
 from dmlc.kernel.contraction import Contraction, find_contraction, part_axes
+from dmlc.kernel.interpret import KernelFault, run_kernels
 from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.phases import collect_phases
 from dmlc.pipeline import find_fusion, make_kernels
 from dmlc.reference import evaluate
 from dmlc.scalars import Array
+from tests.goldens import make_inputs
 from tests.kernel.lowering import interpret, run
+from tests.kernel.mutations import list_mutants
 from tests.products import Product, Windows, draw_product, draw_windows
 
 PROFILES = (("hlsl", "gpu"), ("opencl", "gpu"), ("opencl", "cpu"))
@@ -176,6 +179,9 @@ def test_products_are_tiled(target: str, profile: str) -> None:
 @example(product=Product(64, 64, 32, 2, b_transposed=True), which=PROFILES[1])
 @example(product=Product(63, 65, 33, 3, "b", a_transposed=True), which=PROFILES[2])
 @example(product=Product(33, 16, 3, y_transposed=True, dtype="f16"), which=PROFILES[0])
+@example(product=Product(200, 270, 17), which=PROFILES[2])
+@example(product=Product(17, 33, 601), which=PROFILES[2])
+@example(product=Product(9, 17, 270, 3, b_transposed=True), which=PROFILES[2])
 def test_products_are_those_of_the_reference(product: Product, which: tuple[str, str]) -> None:
     fused, kernels = make_kernels(product.make(), *which)
     run(fused, kernels)
@@ -190,6 +196,7 @@ def test_products_are_those_of_the_reference(product: Product, which: tuple[str,
 @example(windows=Windows(2, 16, 9, 9, 17, 3, 2, 1), kind="data", which=PROFILES[0])
 @example(windows=Windows(2, 18, 9, 7, 32, 3, 1, 2, 2, 2), kind="forward", which=PROFILES[0])
 @example(windows=Windows(2, 18, 9, 7, 32, 3, 1, 2, 2, 2), kind="weights", which=PROFILES[2])
+@example(windows=Windows(2, 2, 10, 9, 17, 2, 1, 2), kind="forward", which=PROFILES[2])
 def test_windows_are_those_of_the_reference(
     windows: Windows, kind: str, which: tuple[str, str]
 ) -> None:
@@ -197,6 +204,18 @@ def test_windows_are_those_of_the_reference(
         return
     fused, kernels = make_kernels(windows.make(kind), *which)
     run(fused, kernels)
+
+
+@pytest.mark.parametrize(("target", "profile"), PROFILES[:2])
+def test_no_barrier_of_a_tile_can_be_left_out(target: str, profile: str) -> None:
+    function = Product(33, 17, 40).make()
+    fused, (kernel,) = make_kernels(function, target, profile)
+    inputs = make_inputs(function, 1)
+    mutants = list(list_mutants(kernel, "a barrier is missing"))
+    assert len(mutants) == 2
+    for broken in mutants:
+        with pytest.raises(KernelFault, match="another item"):
+            run_kernels(fused, (broken,), inputs)
 
 
 @pytest.mark.parametrize(("target", "profile"), PROFILES)
