@@ -46,6 +46,7 @@ def compile(
     *,
     root_signature: bool = True,
     shader_model: str | None = None,
+    contract: bool = False,
 ) -> Program:
     """Compiles a function for an output language and a kind of device.
 
@@ -53,19 +54,22 @@ def compile(
     more: an element-wise operator needs no sizes.
     `target` is `opencl`, `hlsl` or `wgsl`; `profile` is `cpu` or `gpu`, by default what the target
     mostly runs on. HLSL carries its root signature, unless `root_signature` is false; it is written
-    for `shader_model` 6.2, or 6.0 for devices without 16-bit types. Raises `UnsupportedError` for
-    what the target cannot express, before any lowering.
+    for `shader_model` 6.2, or 6.0 for devices without 16-bit types. With `contract`, a device may
+    round a sum of FLOAT32 products once for each product and addition, where it has an instruction
+    for both: closer to the exact sum, but not the same bits on every device. Raises
+    `UnsupportedError` for what the target cannot express, before any lowering.
     """
     expect_text("target", target, "the name of a target")
     for name, text in (("profile", profile), ("shader_model", shader_model)):
         if text is not None:
             expect_text(name, text)
     expect_flag("root_signature", root_signature)
+    expect_flag("contract", contract)
     bound = find_function(function)
     dialect = find_dialect(target, shader_model)
     shape = find_profile(profile or dialect.profiles[0])
     fusion, kernels = _lower(bound, dialect, shape)
-    return _render(bound, fusion, kernels, dialect, shape, root_signature)
+    return _render(bound, fusion, kernels, dialect, shape, root_signature, contract)
 
 
 @throttle_garbage_collection()
@@ -191,6 +195,7 @@ def _render(
     dialect: Dialect,
     shape: Profile,
     root_signature: bool = True,
+    contract: bool = False,
 ) -> Program:
     """The program of a function as it was bound, from the kernels of each group."""
     made = tuple(kernel for of_group in kernels for kernel in of_group)
@@ -205,6 +210,7 @@ def _render(
         root_signature=root_signature,
         origins=find_origins(fusion, kernels, counted),
         unfused=count_unfused(function),
+        contract=contract,
     )
     slow = find_slow(fusion.function, made, counted) if counted else ()
     return dataclasses.replace(program, warnings=slow) if slow else program

@@ -237,6 +237,8 @@ class Program:
     that has several ways to run it; the manifest leaves it out."""
     unfused: Unfused | None = None
     """None where kernels were written by hand."""
+    contract: bool = False
+    """Whether sums of products may be rounded once for each product and addition."""
     warnings: tuple[Diagnostic, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """What its kernels do slowly, with the place in the source and a cure."""
 
@@ -335,6 +337,7 @@ class Program:
             "kernels": [self._describe_kernel(kernel) for kernel in self.kernels],
             "scratch_bytes": self.scratch_bytes,
             "elementwise": self.elementwise,
+            "contract": self.contract,
             "fusion": self._describe_fusion(),
             "order": "kernels run in the order listed; a barrier stands between a kernel and those "
             "it names in 'after'",

@@ -47,6 +47,12 @@ _ALL = [target for target in TARGETS if target.is_general]
               show_default=True,
               help="What HLSL is written for. 6.0 needs no 16-bit types of the device: buffers of "
               "FLOAT16 and BFLOAT16 hold two elements to a word.")  # fmt: skip
+@click.option(
+    "--contract",
+    is_flag=True,
+    help="Sums of FLOAT32 products may be rounded once for each product and addition: "
+    "faster and closer, but not the same bits on every device.",
+)
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the files into this folder. Without it, print the sources.")  # fmt: skip
 @click.option("--dxdispatch", is_flag=True,
@@ -62,6 +68,7 @@ def command(
     target: str,
     profile: str | None,
     shader_model: str,
+    contract: bool,
     directory: str | None,
     dxdispatch: bool,
     as_json: bool,
@@ -82,6 +89,7 @@ def command(
             target=found.name,
             profile=profile,
             shader_model=shader_model if found.shader_models else None,
+            contract=contract,
         )
         for found in targets
     ]
@@ -95,6 +103,7 @@ def command(
             read_attributes(attributes, subject),
             dims=read_dimensions(dimensions, subject),
             shader_model=shader_model,
+            contract=contract,
         )
     if directory is not None:
         compiled: dict[str, bytes] = {}

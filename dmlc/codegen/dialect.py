@@ -214,6 +214,8 @@ class Dialect:
     """The same, with `{a}` for the value."""
     shuffles: Entry
     """A vector of `{lanes}` of the vectors `{a}` and `{b}`, numbered from those of `{a}` on."""
+    fused: Spelling
+    """A variable `{x}` and the product of `{a}` and `{b}`, which may be rounded once."""
     barrier: str
     unroll: str
     """What stands before a loop that should be unrolled, if anything."""

@@ -19,7 +19,7 @@ from dmlc.codegen.text import Text
 from dmlc.codegen.trace import Definition
 from dmlc.codegen.zeros import Zeros
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import operate
+from dmlc.kernel.arithmetic import add, operate
 from dmlc.kernel.rewrite import find_body, list_expressions, walk
 from dmlc.scalars import DataType, Kind
 from dmlc.source import InternalError
@@ -38,14 +38,23 @@ class Expressions(abc.ABC):
     of first use."""
 
     def __init__(
-        self, dialect: Dialect, kernel: k.Kernel, mangler: Mangler, *, hexadecimal: bool = False
+        self,
+        dialect: Dialect,
+        kernel: k.Kernel,
+        mangler: Mangler,
+        *,
+        hexadecimal: bool = False,
+        contract: bool = False,
     ) -> None:
-        """Unsigned literals of more than a byte are `hexadecimal` where they are bits."""
+        """Unsigned literals of more than a byte are `hexadecimal` where they are bits. With
+        `contract`, products may be added to what is assigned before they are rounded."""
         self._dialect = dialect
+        self._contracts = contract
         self._hexadecimal = hexadecimal
         self._kernel = kernel
         self._names = mangler
         self._buffers = {b.name: b for b in kernel.buffers}
+        self._arrays = {a.name: a for a in kernel.arrays}
         self._masks: dict[str, int] = {}
         self._stored = _find_stored(kernel.body) if dialect.pin else frozenset[str]()
         self._index = (kernel.index_bits, kernel.index_signed)
@@ -96,14 +105,19 @@ class Expressions(abc.ABC):
             case k.Broadcast():
                 return self.spell(expression.operand)
             case k.LoadLocal(array=array, index=index):
-                lanes = expression.type.lanes
+                lanes, spelling = expression.type.lanes, self._dialect.elements
+                if lanes == self._arrays[array].lanes:
+                    lanes = 1
+                if lanes > 1 and spelling.vector is None:
+                    return self._spell_elements(expression)
                 places = self._place_element(array, index, lanes)
-                spelling = self._dialect.elements
                 return Text(self._fill(spelling, places, DataType.INDEX, lanes, DataType.INDEX))
             case k.Join(low=low, high=high):
                 name = self._type_name(expression.type.dtype, expression.type.lanes)
                 first, second = self.spell(low), self.spell(high)
-                pieces = (f"({name})({first.text},", f"{second.text})")
+                text = self._dialect.syntax.lanes.format(T=name, a=f"{first.text}, {second.text}")
+                cut = text.index(f"{first.text}, ") + len(first.text) + 1
+                pieces = (text[:cut], text[cut + 1 :])
                 return Text(" ".join(pieces), pieces=pieces, known=first.known and second.known)
             case k.Extract(operand=operand, lanes=lanes):
                 made, syntax = self.spell_vector(operand), self._dialect.syntax
@@ -347,9 +361,19 @@ class Expressions(abc.ABC):
         return self._zeros.add(target, made) if known and not source.is_float else made
 
     def _place_element(self, array: str, index: k.Expression, lanes: int) -> dict[str, str | int]:
-        name, text = self._names.spell(array), self.spell(index).text
+        width = self._arrays[array].lanes
+        text = self.spell(_divide(index, width) if width > 1 else index).text
+        name = self._names.spell(array)
         at = name if text == "0" else f"{name} + {text}"
         return {"p": name, "i": text, "at": at, "n": lanes}
+
+    def _spell_elements(self, load: k.LoadLocal) -> Text:
+        """Elements of an array as a vector, where the language loads one at a time."""
+        one = k.Type(load.type.dtype)
+        places = (add(load.index, k.Literal(k.INDEX, lane)) for lane in range(load.type.lanes))
+        elements = ", ".join(self.spell(k.LoadLocal(load.array, p, one)).text for p in places)
+        name = self._type_name(load.type.dtype, load.type.lanes)
+        return Text(self._dialect.syntax.lanes.format(T=name, a=elements))
 
     def _measure(self, dtype: DataType) -> int:
         """The bytes of a value."""

@@ -53,11 +53,13 @@ def render(
     root_signature: bool = True,
     origins: Sequence[Origin] = (),
     unfused: Unfused | None = None,
+    contract: bool = False,
 ) -> Program:
     """The program of a function's kernels, in execution order; `origins` says of each what it was
     made of, and `unfused` what there was before.
 
-    HLSL carries its root signature, unless a host that makes its own wants it left out.
+    HLSL carries its root signature, unless a host that makes its own wants it left out. With
+    `contract`, products that are summed may be added before they are rounded.
     """
     tensors = _list_tensors(function, kernels, dialect)
     sources: list[KernelSource] = []
@@ -86,6 +88,7 @@ def render(
                 dialect,
                 in_place,
                 root_signature,
+                contract,
                 origins[number] if origins else Origin(),
             )
         )
@@ -102,6 +105,7 @@ def render(
         is_elementwise(function),
         max((kernel.effort for kernel in kernels), default=1.0),
         unfused,
+        contract,
     )
 
 
@@ -214,6 +218,7 @@ def _render_kernel(
     dialect: Dialect,
     in_place: Sequence[TensorSpec],
     root_signature: bool,
+    contract: bool,
     origin: Origin,
 ) -> KernelSource:
     reserved = _reserved_names(dialect)
@@ -222,7 +227,7 @@ def _render_kernel(
     entry_point = mangler.take(wanted)
     for own in dialect.own_names:
         mangler.take(own)
-    speller = Speller(dialect, kernel, mangler)
+    speller = Speller(dialect, kernel, mangler, contract=contract)
     buffers = _bind_buffers(kernel, dialect, mangler)
     scalars = _bind_scalars(kernel, len(buffers), mangler)
     private = [f"    {speller.spell_array(a)}" for a in kernel.arrays if not a.shared]

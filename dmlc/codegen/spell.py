@@ -116,10 +116,20 @@ class Speller(Expressions):
         self.dtypes[array.dtype] = None
         syntax, name = self._dialect.syntax, self._names.spell(array.name)
         form = syntax.shared_array if array.shared else syntax.array
-        return form.format(T=self._type_name(array.dtype, 1), x=name, n=array.size)
+        name_of_type = self._type_name(array.dtype, array.lanes)
+        return form.format(T=name_of_type, x=name, n=array.size // array.lanes)
 
     def _spell_assignment(self, statement: k.Assign, indent: str) -> list[str]:
         name, value = self._names.spell(statement.local.name), statement.value
+        product = _find_product(statement)
+        if self._contracts and product is not None:
+            places: dict[str, str | int] = {
+                letter: self.spell_vector(operand).text
+                for letter, operand in zip("ab", product.operands, strict=True)
+            }
+            dtype, lanes = value.type.dtype, value.type.lanes
+            text = self._fill(self._dialect.fused, places | {"x": name}, dtype, lanes, dtype)
+            return [f"{indent}{name} = {text};"]
         made = self._zeros.hide(value) or self.spell_vector(value)
         if value.type.dtype.is_float and _adds(statement):
             return [f"{indent}{name} += {made.text.removeprefix(f'{name} + ')};"]
@@ -127,6 +137,8 @@ class Speller(Expressions):
 
     def _spell_put(self, put: k.StoreLocal) -> str:
         lanes = put.value.type.lanes
+        if lanes == self._arrays[put.array].lanes:
+            lanes = 1
         places = self._place_element(put.array, put.index, lanes)
         places["a"] = self._repeat(put.value, self._pin(put.value)).text
         return self._fill(self._dialect.puts, places, DataType.INDEX, lanes, DataType.INDEX)
@@ -239,6 +251,19 @@ def _is_else(before: k.Statement, after: k.Statement) -> bool:
             return second.operation.name == "not" and second.operands == (first,)
         case _:
             return False
+
+
+def _find_product(statement: k.Assign) -> k.Operate | None:
+    """The product that is added to what is assigned, in FLOAT32: other types may have no operation
+    that rounds once."""
+    value = statement.value
+    if not isinstance(value, k.Operate) or not _adds(statement):
+        return None
+    product = value.operands[1]
+    is_product = isinstance(product, k.Operate) and product.operation.name == "mul"
+    if not isinstance(product, k.Operate) or not is_product:
+        return None
+    return product if product.type.dtype is DataType.FLOAT32 else None
 
 
 def _adds(statement: k.Assign) -> bool:

@@ -265,6 +265,7 @@ WGSL = Dialect(
     elements=Spelling("{p}[{i}]"),
     puts=Spelling("{p}[{i}] = {a};"),
     shuffles=Unsupported("WGSL has no vectors of eight"),
+    fused=Spelling("fma({a}, {b}, {x})"),
     barrier="workgroupBarrier();",
     unroll="",
     rolled="",

@@ -79,6 +79,7 @@ def make_model(
     seed: int = 0,
     shader_model: str | None = None,
     dims: Mapping[str, int] | None = None,
+    contract: bool = False,
 ) -> DispatchModel:
     """The model of an operator with these tensors and attributes, or of a graph with these
     symbols, on random inputs.
@@ -95,7 +96,9 @@ def make_model(
             f"a DxDispatch model needs the sizes of {subject.name}'s tensors",
             notes=["give them: --tensor NAME=FLOAT32[2,3]"],
         )
-    program = compile(function, "hlsl", root_signature=False, shader_model=shader_model)
+    program = compile(
+        function, "hlsl", root_signature=False, shader_model=shader_model, contract=contract
+    )
     inputs = {t.name: _make_input(t, seed + k) for k, t in enumerate(program.inputs)}
     expected, bounds = find_expected(function, inputs), bound_errors(function, inputs)
     files = {

@@ -15,7 +15,9 @@ from dmlc.kernel.arithmetic import add, index, multiply, operate
 from dmlc.kernel.emit import Near
 from dmlc.kernel.names import Names, local_name, split_words
 from dmlc.kernel.phases import Accumulator
+from dmlc.kernel.schedule.nest import Tile
 from dmlc.scalars import DataType
+from dmlc.source import InternalError
 
 _JOINED = 16
 """Work items whose accumulators one of them combines, at most."""
@@ -44,11 +46,19 @@ class Frame:
         """The variable of a loop."""
         return k.Local(self.names.take(name), k.INDEX)
 
-    def array(self, name: str, dtype: DataType, size: int, *, shared: bool = False) -> str:
+    def array(
+        self,
+        name: str,
+        dtype: DataType,
+        size: int,
+        *,
+        shared: bool = False,
+        registers: bool = False,
+    ) -> str:
         """A new array, which holds whole vectors."""
         taken = self.names.take(name)
-        whole = -(-size // self.lanes) * self.lanes if size > 1 else 1
-        self.arrays.append(k.Array(taken, dtype, whole, shared))
+        whole = -(-size // self.lanes) * self.lanes if size > 1 and not registers else size
+        self.arrays.append(k.Array(taken, dtype, whole, shared, registers=registers))
         return taken
 
     def size(self, array: str) -> int:
@@ -86,6 +96,8 @@ class Accumulators:
     serial: bool = False
     suffix: str = ""
     """Of the registers' names."""
+    tile: Tile | None = None
+    """Of the outputs that the arrays hold."""
 
     def pair(self) -> list[tuple[Accumulator, Arrays]]:
         return list(zip(self.accumulators, self.arrays, strict=True))
@@ -147,6 +159,92 @@ def make_arrays(
     return Accumulators(
         accumulators, {}, _make_arrays(frame, accumulators, suffix, size * lanes), lanes
     )
+
+
+def make_tile(frame: Frame, accumulators: Sequence[Accumulator], tile: Tile) -> Accumulators:
+    """Accumulators for a tile of outputs."""
+    suffix = "_part" if tile.registers else "_tile"
+    arrays: list[Arrays] = []
+    for each in accumulators:
+        words = split_words(each.name)
+        names = (
+            frame.array(
+                f"{words}{s.suffix}{suffix}",
+                s.dtype,
+                tile.rows * tile.pitch,
+                registers=tile.registers,
+            )
+            for s in each.slots
+        )
+        arrays.append(Arrays(each.slots, tuple(names)))
+    return Accumulators(accumulators, {}, arrays, tile=tile)
+
+
+def fill_tile(frame: Frame, state: Accumulators) -> list[k.Statement]:
+    """Sets a tile to what it is before any point."""
+    tile, place = _find_tile(state), frame.variable("j")
+    body = [
+        put
+        for each, own in state.pair()
+        for put in own.write(place, [start(slot, tile.lanes) for slot in each.slots])
+    ]
+    last = index(tile.rows * tile.pitch)
+    return [k.For(place, index(0), last, tile.lanes, tuple(body), unroll=tile.registers)]
+
+
+def _find_tile(state: Accumulators) -> Tile:
+    if state.tile is None:
+        raise InternalError("accumulators are taken for a tile that are none")
+    return state.tile
+
+
+def resume_tile(
+    state: Accumulators, whole: Accumulators, output: k.Expression
+) -> list[k.Statement]:
+    """Has a tile go on from what a larger one has, from an output on."""
+    return _copy_tile(_find_tile(state), whole, output, state.arrays, whole.arrays, back=False)
+
+
+def keep_tile(state: Accumulators, whole: Accumulators, output: k.Expression) -> list[k.Statement]:
+    """Puts back what a tile has come to that goes on from a larger one."""
+    return _copy_tile(_find_tile(state), whole, output, state.arrays, whole.arrays, back=True)
+
+
+def _copy_tile(
+    tile: Tile,
+    whole: Accumulators,
+    output: k.Expression,
+    own: Sequence[Arrays],
+    others: Sequence[Arrays],
+    *,
+    back: bool,
+) -> list[k.Statement]:
+    made: list[k.Statement] = []
+    pitch = _find_tile(whole).pitch
+    for mine, other in zip(own, others, strict=True):
+        for row in range(tile.rows):
+            for column in range(0, tile.columns, tile.lanes):
+                near = index(row * tile.pitch + column)
+                far = add(output, index(row * pitch + column))
+                if back:
+                    made += other.write(far, mine.read(near, tile.lanes))
+                else:
+                    made += mine.write(near, other.read(far, tile.lanes))
+    return made
+
+
+def enter_tile(
+    frame: Frame,
+    state: Accumulators,
+    output: k.Expression,
+    points: Sequence[Sequence[k.Expression]],
+) -> list[k.Statement]:
+    """Points enter a tile at an output."""
+    return [
+        made
+        for (each, own), other in zip(state.pair(), points, strict=True)
+        for made in _enter_arrays(frame, each, own, output, other)
+    ]
 
 
 def _walk_arrays(

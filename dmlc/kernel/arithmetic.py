@@ -80,6 +80,10 @@ def both(first: k.Expression, second: k.Expression) -> k.Expression:
     return operate("and", first, second)
 
 
+def either(first: k.Expression, second: k.Expression) -> k.Expression:
+    return operate("or", first, second)
+
+
 def guard(
     conditions: Sequence[k.Expression], statements: Sequence[k.Statement]
 ) -> list[k.Statement]:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, index, multiply, subtract_known
 from dmlc.kernel.rewrite import (
     NUMBER,
+    define,
     find_body,
+    find_defined,
+    list_expressions,
     map_expressions,
     map_operands,
     replace_body,
@@ -26,43 +29,131 @@ from dmlc.scalars import DataType
 _MOST_STEPS = 16
 """Steps that are written out, at most."""
 
+_MOST_READS = 24
+"""Values read before the first of them is used, at most: each takes a register."""
+
 
 def expand_loops(kernel: k.Kernel) -> k.Kernel:
     """The kernel with loops written out that are to be, where all they do is to compute and store.
-    As it is, where groups have one work item."""
-    if kernel.launch.group_size == 1:
+    Where groups have one work item these are only the loops over arrays that become registers."""
+    registers = {a.name for a in kernel.arrays if a.registers}
+    if kernel.launch.group_size == 1 and not registers:
         return kernel
     stored = {b.name for b in kernel.buffers if b.access is not k.Access.READ}
-    body = _expand(kernel.body, stored, itertools.count())
-    return dataclasses.replace(kernel, body=tuple(body))
+    expander = _Expander(stored, registers, is_alone=kernel.launch.group_size == 1)
+    return dataclasses.replace(kernel, body=tuple(expander.expand(kernel.body)))
 
 
-def _expand(
-    statements: Sequence[k.Statement], stored: set[str], numbers: Iterator[int]
-) -> list[k.Statement]:
-    made: list[k.Statement] = []
-    for each in statements:
-        inside = find_body(each)
-        statement = replace_body(each, _expand(inside, stored, numbers)) if inside else each
-        steps = _list_steps(statement)
-        if isinstance(statement, k.For) and steps:
-            made += _write_out(statement, steps, stored, numbers)
-        else:
-            made.append(statement)
-    return made
+class _Expander:
+    def __init__(self, stored: set[str], registers: set[str], *, is_alone: bool) -> None:
+        self._stored = stored
+        """The buffers that may change."""
+        self._registers = registers
+        self._is_alone = is_alone
+        self._numbers = itertools.count()
+
+    def expand(self, statements: Sequence[k.Statement]) -> list[k.Statement]:
+        made: list[k.Statement] = []
+        for statement in statements:
+            inside = find_body(statement)
+            if inside:
+                statement = replace_body(statement, self.expand(inside))
+            if isinstance(statement, k.For):
+                made += self._write_out(statement)
+            else:
+                made.append(statement)
+        return _read_before_waiting(made, self._stored)
+
+    def _write_out(self, loop: k.For) -> list[k.Statement]:
+        """The steps of a loop, where it is one to be written out; else the loop."""
+        steps = _list_steps(loop)
+        if not steps:
+            return [loop]
+        is_bound = bool(self._registers.intersection(_list_arrays(loop.body)))
+        straight = all(isinstance(s, _STRAIGHT) for s in loop.body)
+        reads = sum(isinstance(s, k.Let) for s in loop.body) * len(steps)
+        if is_bound and (not straight or reads > _MOST_READS):
+            return [made for step in steps for made in self._take_step(loop, step)]
+        if is_bound or (straight and len(steps) <= _MOST_STEPS and not self._is_alone):
+            return self._read_first(loop, steps)
+        return [loop]
+
+    def _take_step(self, loop: k.For, step: k.Expression) -> list[k.Statement]:
+        """A step of a loop as it stands."""
+        known: dict[str, k.Expression] = {loop.variable.name: step}
+
+        def copy(statements: Sequence[k.Statement]) -> list[k.Statement]:
+            made: list[k.Statement] = []
+            for statement in statements:
+                changed = map_expressions(statement, lambda e: _replace(e, known))
+                local = find_defined(changed)
+                if isinstance(changed, k.Let) and isinstance(changed.value, k.Local | k.Literal):
+                    known[changed.local.name] = changed.value
+                    continue
+                if local is not None:
+                    renamed = known[local.name] = self._rename(local)
+                    changed = define(changed, renamed)
+                body = find_body(changed)
+                made.append(replace_body(changed, copy(body)) if body else changed)
+            return made
+
+        return copy(loop.body)
+
+    def _rename(self, local: k.Local) -> k.Local:
+        name = local.name.partition(NUMBER)[0]
+        return k.Local(f"{name}{NUMBER}x{next(self._numbers)}", local.type)
+
+    def _read_first(self, loop: k.For, steps: Sequence[k.Expression]) -> list[k.Statement]:
+        """The steps of a loop: what all of them read, each element once, and then the rest."""
+        written = {s.array for s in loop.body if isinstance(s, k.StoreLocal)}
+        reads: list[k.Statement] = []
+        rest: list[k.Statement] = []
+        before: dict[k.Expression, k.Local] = {}
+        assigned = {s.local.name for s in loop.body if isinstance(s, k.Assign)}
+        for step in steps:
+            known: dict[str, k.Expression] = {loop.variable.name: step}
+            late = set(assigned)
+            for statement in loop.body:
+                made = map_expressions(statement, lambda e, known=known: _replace(e, known))
+                if not isinstance(made, k.Let):
+                    rest.append(made)
+                    continue
+                if isinstance(made.value, k.Local | k.Literal):
+                    known[made.local.name] = made.value
+                    continue
+                parts = list(walk(made.value))
+                loads = any(isinstance(p, k.Load | k.LoadLocal) for p in parts)
+                early = loads or made.local.type.dtype is DataType.INDEX
+                waits = any(
+                    (isinstance(p, k.Local) and p.name in late)
+                    or (isinstance(p, k.Load) and p.buffer in self._stored)
+                    or (isinstance(p, k.LoadLocal) and p.array in written)
+                    for p in parts
+                )
+                is_early = early and not waits
+                if is_early and made.value in before:
+                    known[made.local.name] = before[made.value]
+                    continue
+                local = known[made.local.name] = self._rename(made.local)
+                if is_early:
+                    before[made.value] = local
+                else:
+                    late.add(local.name)
+                (reads if is_early else rest).append(k.Let(local, made.value))
+        return [*reads, *rest]
 
 
-def _list_steps(statement: k.Statement) -> list[k.Expression]:
+_STRAIGHT = k.Let | k.Store | k.StoreLocal | k.Assign
+
+
+def _list_steps(loop: k.For) -> list[k.Expression]:
     """What the variable of a loop is in each of its steps; nothing where it stays a loop."""
-    if not isinstance(statement, k.For) or not statement.unroll:
-        return []
-    start, length = statement.start, _measure(statement.start, statement.stop)
-    straight = all(isinstance(s, k.Let | k.Store | k.Assign) for s in statement.body)
-    if length is None or not straight or length > _MOST_STEPS * statement.step:
+    start, length = loop.start, _measure(loop.start, loop.stop)
+    if length is None or not loop.unroll:
         return []
     return [
         index(int(start.value) + gone) if isinstance(start, k.Literal) else add(start, index(gone))
-        for gone in range(0, length, statement.step)
+        for gone in range(0, length, loop.step)
     ]
 
 
@@ -77,37 +168,44 @@ def _measure(start: k.Expression, stop: k.Expression) -> int | None:
             return subtract_known(stop, start)
 
 
-def _write_out(
-    loop: k.For, steps: Sequence[k.Expression], stored: set[str], numbers: Iterator[int]
-) -> list[k.Statement]:
-    reads: list[k.Statement] = []
-    rest: list[k.Statement] = []
-    assigned = {s.local.name for s in loop.body if isinstance(s, k.Assign)}
-    for step in steps:
-        known = {loop.variable.name: step}
-        late = set(assigned)
-        for statement in loop.body:
-            made = map_expressions(statement, lambda e, known=known: _replace(e, known))
-            if not isinstance(made, k.Let):
-                rest.append(made)
-                continue
-            if isinstance(made.value, k.Local | k.Literal):
-                known[made.local.name] = made.value
-                continue
-            name = f"{made.local.name}{NUMBER}step{next(numbers)}"
-            local = k.Local(name, made.local.type)
-            known[made.local.name] = local
-            parts = list(walk(made.value))
-            early = local.type.dtype is DataType.INDEX or any(isinstance(p, k.Load) for p in parts)
+def _list_arrays(statements: Sequence[k.Statement]) -> list[str]:
+    """The arrays that statements read and write."""
+    found: list[str] = []
+    for statement in statements:
+        if isinstance(statement, k.StoreLocal):
+            found.append(statement.array)
+        for expression in list_expressions(statement):
+            found += [p.array for p in walk(expression) if isinstance(p, k.LoadLocal)]
+        found += _list_arrays(find_body(statement))
+    return found
+
+
+def _read_before_waiting(statements: Sequence[k.Statement], stored: set[str]) -> list[k.Statement]:
+    """The statements, where work items read memory that stays as it is before they wait for each
+    other."""
+    made: list[k.Statement] = []
+    barrier: int | None = None
+    late: set[str] = set()
+    for statement in statements:
+        if isinstance(statement, k.Barrier):
+            barrier, late = len(made), set()
+        elif barrier is not None and isinstance(statement, k.Let):
+            parts = list(walk(statement.value))
             waits = any(
-                (isinstance(p, k.Local) and p.name in late)
+                isinstance(p, k.LoadLocal)
                 or (isinstance(p, k.Load) and p.buffer in stored)
+                or (isinstance(p, k.Local) and p.name in late)
                 for p in parts
             )
-            if not early or waits:
-                late.add(name)
-            (rest if name in late else reads).append(k.Let(local, made.value))
-    return [*reads, *rest]
+            if not waits:
+                made.insert(barrier, statement)
+                barrier += 1
+                continue
+            late.add(statement.local.name)
+        elif not isinstance(statement, k.StoreLocal):
+            barrier = None
+        made.append(statement)
+    return made
 
 
 def _replace(expression: k.Expression, known: Mapping[str, k.Expression]) -> k.Expression:
@@ -123,6 +221,8 @@ def _replace(expression: k.Expression, known: Mapping[str, k.Expression]) -> k.E
             return multiply(left, int(number))
         case k.Operate(operands=(left, right), type=k.INDEX) if made.operation.name == "add":
             match left, right:
+                case k.Literal(value=number), k.Literal(value=more):
+                    return index(int(number) + int(more))
                 case k.Operate(operands=(first, k.Literal(value=number))), k.Literal(
                     value=more
                 ) if left.operation.name == "add":

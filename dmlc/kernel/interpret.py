@@ -120,6 +120,7 @@ class _Launch:
         values = np.zeros(count, self._dtype(k.Type(array.dtype)))
         cells = Cells(array.name, Memory(values, filled=False), items, self._fail)
         cells.size, cells.rows = array.size, rows * array.size
+        cells.vector = array.lanes
         cells.is_shared = array.shared and items.group_size > 1
         return cells
 
@@ -384,8 +385,8 @@ class _Launch:
                 operand = self._make(node.operand)
                 return lambda who: operand(who).repeat(lanes).reshape(-1, lanes)
             case k.Join():
-                low, high = self._make(node.low), self._make(node.high)
-                return lambda who: _beside(low(who), high(who))
+                low, high, half = self._make(node.low), self._make(node.high), lanes // 2
+                return lambda who: _beside(low(who).reshape(-1, half), high(who).reshape(-1, half))
             case k.Extract():
                 operand, chosen = self._make(node.operand), list(node.lanes)
                 if lanes == 1:

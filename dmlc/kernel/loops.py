@@ -15,7 +15,9 @@ from types import MappingProxyType
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulators import Frame
 from dmlc.kernel.arithmetic import (
+    ZERO,
     add,
+    both,
     guard,
     index,
     multiply,
@@ -175,6 +177,9 @@ class Loops:
         counted = any(buffer.rows is node.dim for buffer in self._nest.buffers)
         if counted:
             self._values.counts[node.dim] = number
+        if node.output:
+            counted, further = True, multiply(number, node.output)
+            scope = dataclasses.replace(scope, output=add(scope.output, further))
         if node.step == 1 and not scope.packs and not counted:
             made = self._settle(node, scope, number, [])
             last = add(start, index(node.extent))
@@ -191,14 +196,16 @@ class Loops:
         dim, body = node.dim, list[k.Statement]()
         start, stop = self._find_range(node, scope, body)
         finer = list_loops(node.body, dim)
-        is_wide, written_out = node.kind is Kind.VECTOR, bool(finer and finer[0].extent)
+        is_wide = node.kind is Kind.VECTOR
+        # Tiles go beyond the end of a dimension.
+        written_out = bool(finer and finer[0].extent and finer[0].dim is dim)
         parted = is_wide or (node.step > 1 and written_out)
         length = subtract_known(stop, start)
         if not parted and length is not None and length <= node.step:
             return self._settle(node, scope, start, body)
         if node.interleaved:
             return body + self._write_interleaved(node, scope, start, stop)
-        if any(n.kind is Kind.LANE for n in finer):
+        if any(n.kind is Kind.LANE and n.dim is dim for n in finer):
             return body + self._write_rounds(node, scope, start, stop)
         scope = scope.narrow(dim, is_loose=False)
         if self._is_row(node) or (is_wide and dim is self._nest.block):
@@ -273,13 +280,17 @@ class Loops:
             scope = dataclasses.replace(scope, output=variable)
             if not is_wide and not self._is_row(node):
                 place = add(scope.start(dim), variable)
+        if node.output:
+            gone = variable if share.first == ZERO else operate("sub", variable, scope.start(dim))
+            further = add(scope.output, multiply(gone, node.output))
+            scope = dataclasses.replace(scope, output=further)
         if is_wide:
             within += [k.Prefetch(b, add(at, variable)) for b, at in ahead.items() if whole]
             scope = dataclasses.replace(scope, lanes=width)
         elif not whole:
             node = dataclasses.replace(node, body=roll(node.body, dim))
         finer = list_loops(node.body, dim)
-        if finer and not finer[0].extent:
+        if finer and not finer[0].extent and finer[0].dim is dim:
             end: k.Expression = add(variable, index(width))
             if not isinstance(last, k.Literal) or int(last.value) % width:
                 end = operate("min", end, last)
@@ -426,6 +437,8 @@ class Loops:
             return body + self._write(node.body, scope.narrow(dim, start=place))
         if isinstance(place, k.Operate | k.Position):
             place = self._frame.name(body, dim.name, place)
+        if dim.within is not None:
+            return body + self._settle_tile(node, scope, dim.within, place)
         if not scope.span(dim).is_loose:
             return body + self._settle_parts(node, scope, dim, place)
         is_inside = operate("lt", place, scope.span(dim).stop or dim.count)
@@ -441,6 +454,33 @@ class Loops:
         place = self._frame.name(body, "at", operate("min", place, last))
         scope = dataclasses.replace(scope, is_own=is_inside)
         return body + self._settle_parts(node, scope, dim, place)
+
+    def _settle_tile(
+        self, node: Loop, scope: Scope, whole: Dim, place: k.Expression
+    ) -> list[k.Statement]:
+        """What is inside where a point of a tile is settled, and so is that of the dimension it is
+        of. Where the tile goes beyond the end, nothing is, unless it is put into a buffer: then
+        others stand in for the points."""
+        body, size = list[k.Statement](), node.dim.size
+        scope = scope.settle({node.dim: place})
+        parts = {whole, *(part for part, _ in whole.parts)}
+        if not any(parts & set(self._nest.dims[number]) for number in list_phases(node)):
+            return self._write(node.body, scope)
+        at = add(scope.start(whole), place)
+        if isinstance(at, k.Operate):
+            at = self._frame.name(body, whole.name, at)
+        stop = self._find_end(whole, scope, body)
+        known = int(stop.value) if isinstance(stop, k.Literal) else 0
+        if known and isinstance(size, int) and known % size == 0:
+            return body + self._settle_parts(node, scope, whole, at)
+        is_inside = operate("lt", at, stop)
+        if scope.origins is None:
+            return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, whole, at)))]
+        last = index(known - scope.lanes) if known else operate("sub", stop, index(scope.lanes))
+        at = self._frame.name(body, "at", operate("min", at, last))
+        is_own = is_inside if scope.is_own is None else both(scope.is_own, is_inside)
+        scope = dataclasses.replace(scope, is_own=is_own)
+        return body + self._settle_parts(node, scope, whole, at)
 
     def _settle_parts(
         self, node: Loop, scope: Scope, dim: Dim, place: k.Expression
@@ -484,7 +524,7 @@ class Loops:
         """What is known where the loops inside have one of so many steps of a dimension."""
         start = multiply(digit, step)
         single = dim.count_steps(step) <= 1
-        if single or not isinstance(dim.size, int) or not isinstance(start, k.Operate):
+        if single or not isinstance(dim.size, int) or isinstance(start, k.Literal):
             return scope.narrow(dim, start=start)
         is_block, is_whole = dim is self._nest.block, dim.size % step == 0
         start = self._frame.name(body, "first" if is_block else f"first_{dim.name}", start)

@@ -13,7 +13,17 @@ from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulators import Frame, always
-from dmlc.kernel.arithmetic import add, both, guard, index, multiply, operate, split_number
+from dmlc.kernel.arithmetic import (
+    add,
+    both,
+    either,
+    guard,
+    index,
+    multiply,
+    operate,
+    split_number,
+    widen,
+)
 from dmlc.kernel.element import list_stored
 from dmlc.kernel.loops import Loops
 from dmlc.kernel.names import Names, local_name, split_words
@@ -24,12 +34,15 @@ from dmlc.kernel.schedule.nest import (
     Loop,
     Nest,
     Node,
+    Numbers,
     Once,
     Pack,
     Permute,
     Point,
     Reduce,
+    Stage,
     Turns,
+    comes_out_even,
     list_phases,
     walk,
 )
@@ -38,6 +51,7 @@ from dmlc.kernel.shuffles import load_patterns
 from dmlc.kernel.streaming import Streaming
 from dmlc.kernel.values import Values
 from dmlc.scalars import DataType
+from dmlc.source import InternalError
 
 _WORD = k.Type(DataType.UINT32)
 
@@ -70,11 +84,12 @@ class _Writer:
     def _name_items(self) -> list[k.Statement]:
         """The number of this work item along each axis of its group."""
         body: list[k.Statement] = []
-        extents = [extent for _, extent in self._nest.lanes]
-        digits = split_number(k.Position(k.Geometry.LANE), extents)
-        for (name, extent), digit in zip(self._nest.lanes, digits, strict=True):
-            named = len(extents) > 1 and extent > 1
-            self._items[name] = self.frame.name(body, name, digit) if named else digit
+        for axes in (self._nest.lanes, *self._nest.staging):
+            extents = [extent for _, extent in axes]
+            digits = split_number(k.Position(k.Geometry.LANE), extents)
+            for (name, extent), digit in zip(axes, digits, strict=True):
+                named = len(extents) > 1 and extent > 1
+                self._items[name] = self.frame.name(body, name, digit) if named else digit
         return body
 
     # The tree ---------------------------------------------------------------------------------
@@ -111,6 +126,10 @@ class _Writer:
                 return self._write_packed(node, scope)
             case Fill():
                 return self._write_zeros(node)
+            case Stage():
+                return self._write_stage(node, scope)
+            case Numbers():
+                return self._write_numbers(node, scope)
             case Permute():
                 return self._write_permuted(node, scope)
             case Turns():
@@ -181,6 +200,12 @@ class _Writer:
         if node.name:
             self.frame.local[node.name] = always(values[0])
             return []
+        if scope.origins is not None:
+            (into,), (value,) = node.into, values
+            if scope.is_own is not None:
+                zero = widen(k.Literal(k.Type(value.type.dtype), 0.0), scope.lanes)
+                value = k.Select(scope.is_own, value, zero, value.type)
+            return self._values.put_tile(into, value, scope)
         return [
             self._values.put(to, value, scope) for to, value in zip(node.into, values, strict=True)
         ]
@@ -218,6 +243,54 @@ class _Writer:
         if isinstance(row, k.Local):
             made = k.For(row, index(0), index(rows), 1, (made,))
         return [made]
+
+    def _write_stage(self, node: Stage, scope: Scope) -> list[k.Statement]:
+        """Tiles that are put into buffers, after zeros where something may be left of these."""
+        points = [n for n in walk(node.body) if isinstance(n, Point)]
+        dims = [dim for point in points for into in point.into for dim, _ in into.tile]
+        origins = {dim: scope.start(dim) for dim in dims}
+        used = scope.used | frozenset(self._items)
+        inner = dataclasses.replace(scope, origins=origins, used=used, is_own=None)
+        if node.conditions:
+            inner = inner.note(points[0].phase, conditions=node.conditions)
+        made = self._write(node.body, inner)
+        if any(buffer.shared for buffer in node.buffers):
+            return [k.Barrier(), *made, k.Barrier()]
+        zeros: list[k.Statement] = []
+        for buffer in node.buffers:
+            zeros += self._write_zeros(Fill(buffer, 0, buffer.size))
+        if node.is_whole and not node.conditions:
+            lengths = [
+                operate("lt", operate("sub", stop, scope.start(dim)), index(step))
+                for dim, step in node.steps
+                if (stop := scope.span(dim).stop) is not None and not comes_out_even(dim, step)
+            ]
+            zeros = guard([functools.reduce(either, lengths)], zeros) if lengths else []
+        return [*zeros, *made]
+
+    def _write_numbers(self, node: Numbers, scope: Scope) -> list[k.Statement]:
+        """What is done where all outcomes are numbers, and what elsewhere."""
+        phase = self._nest.phases[node.phase]
+        reduces = [n for n in walk(self._nest.body) if isinstance(n, Reduce) and n.tile is not None]
+        tile = next(n.tile for n in reduces if n.phase == node.phase)
+        if tile is None:
+            raise InternalError("outcomes that are tested lie in no tile")
+        made: list[k.Statement] = []
+        flag = k.Local(self.frame.names.take("is_lost"), k.BOOL)
+        place = self.frame.variable("j")
+        made.append(k.Variable(flag, k.Literal(k.BOOL, value=False)))
+        for accumulator in phase.accumulators:
+            value = self.frame.local[accumulator.slot_name(0)](place, 1)
+            lost = k.Assign(flag, either(flag, operate("isnan", value)))
+            last = index(tile.rows * tile.pitch)
+            made.append(k.For(place, index(0), last, 1, (lost,), unroll=tile.registers))
+        done = self._write(node.body, scope)
+        others = self._write(node.others, scope)
+        return [
+            *made,
+            k.If(operate("not", flag), tuple(done)),
+            k.If(flag, tuple(others), rare=True),
+        ]
 
     def _write_permuted(self, node: Permute, scope: Scope) -> list[k.Statement]:
         """Vectors that are permuted out of a line buffer."""

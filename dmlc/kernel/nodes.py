@@ -264,6 +264,8 @@ class For:
 class If:
     condition: Expression
     then: tuple[Statement, ...]
+    rare: bool = False
+    """Whether it is for what hardly ever happens. Changes nothing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -355,6 +357,12 @@ class Array:
     dtype: DataType
     size: int
     shared: bool = False
+    lanes: int = 1
+    """Where more than 1, it is an array of vectors of so many elements: what is read and stored of
+    it is one of these."""
+    registers: bool = False
+    """Whether each of its elements, or vectors of them, becomes a local of its own: all places are
+    known once the loops are written out that go over them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class _Parser(Scanner[k.Expression]):
         name = self.name("the kernel's name")
         self.expect("{")
         about = self._about()
-        while self.token.text in ("buffer", "scalar", "array", "shared"):
+        while self.token.text in ("buffer", "scalar", "array", "shared", "registers"):
             self._declare(self.next().text)
         made = k.Kernel(
             name,
@@ -115,7 +115,7 @@ class _Parser(Scanner[k.Expression]):
         }
 
     def _declare(self, kind: str) -> None:
-        if kind == "shared":
+        if kind in ("shared", "registers"):
             self.expect("array")
         token = self._sigil()
         name = self.name("a name")
@@ -138,7 +138,9 @@ class _Parser(Scanner[k.Expression]):
         elif count is None:
             self.fail("'['")
         else:
-            self.arrays[name] = k.Array(name, type.dtype, count, kind == "shared")
+            is_shared, is_registers = kind == "shared", kind == "registers"
+            made = k.Array(name, type.dtype, count, is_shared, type.lanes, is_registers)
+            self.arrays[name] = made
 
     def _buffer(self, buffer: k.Buffer) -> k.Buffer:
         token, known = self.token, {a.value: a for a in k.Access}
@@ -217,7 +219,8 @@ class _Parser(Scanner[k.Expression]):
             case "for":
                 return self._loop()
             case "if":
-                return k.If(self.expression(), self._body())
+                condition, rare = self.expression(), self.accept("rare")
+                return k.If(condition, self._body(), rare)
             case "store":
                 return self._store()
             case "prefetch":

@@ -7,23 +7,21 @@ tests, at what each pass makes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import add, index
 from dmlc.kernel.cleanup import clean_up
 from dmlc.kernel.element import tensor_end
 from dmlc.kernel.expand import expand_loops
+from dmlc.kernel.join_reads import join_reads
+from dmlc.kernel.narrow_loops import narrow_loops
 from dmlc.kernel.offsets import name_offsets
+from dmlc.kernel.place_vectors import place_vectors
 from dmlc.kernel.precise import name_arithmetic
-from dmlc.kernel.rewrite import (
-    find_body,
-    list_expressions,
-    map_expressions,
-    map_operands,
-    replace_body,
-    walk,
-)
+from dmlc.kernel.registers import name_registers
+from dmlc.kernel.rewrite import find_body, list_expressions, replace_body, walk
 from dmlc.kernel.schedule import Limits
 from dmlc.kernel.verify import verify_kernel
 
@@ -36,6 +34,9 @@ class Pass:
 
 PASSES: tuple[Pass, ...] = (
     Pass("expand_loops", lambda kernel, _: expand_loops(kernel)),
+    Pass("narrow_loops", lambda kernel, _: narrow_loops(kernel)),
+    Pass("join_reads", lambda kernel, limits: join_reads(kernel, limits.vector_lanes)),
+    Pass("name_registers", lambda kernel, _: name_registers(kernel)),
     Pass("name_arithmetic", lambda kernel, limits: name_arithmetic(kernel, limits.precise)),
     Pass("name_offsets", lambda kernel, _: name_offsets(kernel)),
     Pass("place_vectors", lambda kernel, limits: place_vectors(kernel, limits.vector_lanes)),
@@ -70,86 +71,61 @@ def run_passes(
 
 def hold_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
     """The same kernel, whose buffers are made of vectors where some of what it reads or stores is
-    one. As it is, where vectors have no fixed number of lanes."""
+    one, and so are shared arrays of which all is. As it is, where vectors have no fixed number of
+    lanes."""
     if lanes < 2:
         return kernel
+
+    def is_one(expression: k.Expression) -> bool:
+        return expression.type.lanes == 1
+
     wide: set[str] = set()
+    narrow: set[str] = set()
     pending = list(kernel.body)
     while pending:
         statement = pending.pop()
         pending += find_body(statement)
         if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
             wide.add(statement.buffer)
+        if isinstance(statement, k.StoreLocal) and statement.value.type.lanes == 1:
+            narrow.add(statement.array)
         for each in list_expressions(statement):
-            loads = (e for e in walk(each) if isinstance(e, k.Load))
+            parts = list(walk(each))
+            loads = (e for e in parts if isinstance(e, k.Load))
             wide.update(load.buffer for load in loads if load.type.lanes > 1)
+            narrow.update(e.array for e in parts if isinstance(e, k.LoadLocal) and is_one(e))
     buffers = tuple(
         dataclasses.replace(b, lanes=lanes) if b.name in wide else b for b in kernel.buffers
     )
-    return dataclasses.replace(kernel, buffers=buffers)
+    arrays = tuple(
+        dataclasses.replace(a, lanes=lanes) if a.shared and a.name not in narrow else a
+        for a in kernel.arrays
+    )
+    whole = {a.name for a in arrays if a.lanes > 1}
+    body = _part_vectors(kernel.body, whole)
+    return dataclasses.replace(kernel, body=tuple(body), buffers=buffers, arrays=arrays)
 
 
-def place_vectors(kernel: k.Kernel, lanes: int) -> k.Kernel:
-    """The same kernel, where each vector is read and stored so far from a place that several have
-    in common: then that is seen to be a whole number of vectors. As it is, where vectors have no
-    fixed number of lanes."""
-    if lanes < 2:
-        return kernel
-    sums: dict[str, k.Expression] = {}
-    used: dict[str, int] = {}
-
-    def change(expression: k.Expression) -> k.Expression:
-        made = map_operands(expression, change)
-        if isinstance(made, k.Load) and made.type.lanes > 1:
-            return k.Load(made.buffer, _look_through(made.index, sums), made.type)
-        return made
-
-    def write(statements: Sequence[k.Statement]) -> list[k.Statement]:
-        made: list[k.Statement] = []
-        for each in statements:
-            statement = map_expressions(each, change)
-            if isinstance(statement, k.Let) and statement.local.type == k.INDEX:
-                sums[statement.local.name] = statement.value
-            if isinstance(statement, k.Store) and statement.value.type.lanes > 1:
-                place = _look_through(statement.index, sums)
-                statement = dataclasses.replace(statement, index=place)
-            inside = find_body(statement)
-            made.append(replace_body(statement, write(inside)) if inside else statement)
-        return made
-
-    def count(statements: Sequence[k.Statement]) -> None:
-        for each in statements:
-            for expression in list_expressions(each):
-                for part in walk(expression):
-                    if isinstance(part, k.Local):
-                        used[part.name] = used.get(part.name, 0) + 1
-            count(find_body(each))
-
-    def drop(statements: Sequence[k.Statement]) -> list[k.Statement]:
-        kept: list[k.Statement] = []
-        for each in statements:
-            if (
-                isinstance(each, k.Let)
-                and each.local.type == k.INDEX
-                and not used.get(each.local.name)
-            ):
-                continue
-            inside = find_body(each)
-            kept.append(replace_body(each, drop(inside)) if inside else each)
-        return kept
-
-    made = write(kernel.body)
-    count(made)
-    return dataclasses.replace(kernel, body=tuple(drop(made)))
-
-
-def _look_through(index: k.Expression, sums: Mapping[str, k.Expression]) -> k.Expression:
-    """A position as a local and a number, where it is a local that is such a sum."""
-    match sums.get(index.name) if isinstance(index, k.Local) else None:
-        case k.Operate(operands=(k.Local(), k.Literal())) as value if value.operation.name == "add":
-            return value
-        case _:
-            return index
+def _part_vectors(statements: Sequence[k.Statement], whole: set[str]) -> list[k.Statement]:
+    """The statements, where the lanes of a vector are put one by one into an array that is not made
+    of vectors."""
+    made: list[k.Statement] = []
+    for statement in statements:
+        body = find_body(statement)
+        if body:
+            statement = replace_body(statement, _part_vectors(body, whole))
+        is_put = isinstance(statement, k.StoreLocal) and statement.array not in whole
+        if not isinstance(statement, k.StoreLocal) or not is_put:
+            made.append(statement)
+            continue
+        value = statement.value
+        for lane in range(value.type.lanes):
+            part = k.Extract(value, (lane,), k.Type(value.type.dtype))
+            place = add(statement.index, index(lane))
+            made.append(
+                statement if value.type.lanes == 1 else k.StoreLocal(statement.array, place, part)
+            )
+    return made
 
 
 def find_sizes(function: ir.Function, kernel: k.Kernel) -> dict[str, int]:

@@ -73,8 +73,8 @@ def print_statement(statement: k.Statement) -> str:
             how = " unroll" * statement.unroll + " rolled" * statement.rolled
             how += " backwards" * statement.backwards
             return f"{head} .. {print_expression(stop)}{steps}{how}"
-        case k.If(condition=condition):
-            return f"if {print_expression(condition)}"
+        case k.If(condition=condition, rare=rare):
+            return f"if {print_expression(condition)}{' rare' * rare}"
         case k.Store(buffer=buffer, index=index, value=value, streaming=streaming):
             where = "" if streaming is None else f" streaming where {print_expression(streaming)}"
             return f"store {_place(buffer, index)} = {print_expression(value)}{where}"
@@ -137,8 +137,8 @@ def _buffer(buffer: k.Buffer) -> str:
 
 
 def _array(array: k.Array) -> str:
-    kind = "shared array" if array.shared else "array"
-    return f"{kind} {array.name}: {array.dtype.short}[{array.size}]"
+    kind = "shared " if array.shared else "registers " if array.registers else ""
+    return f"{kind}array {array.name}: {show_type(k.Type(array.dtype, array.lanes))}[{array.size}]"
 
 
 def _statements(statements: Iterable[k.Statement], indent: str) -> list[str]:

@@ -7,6 +7,7 @@ whole. What work items share becomes one in shared memory.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
@@ -15,17 +16,22 @@ from dmlc.kernel.accumulators import (
     Accumulators,
     Frame,
     enter,
+    enter_tile,
     fill,
+    fill_tile,
     flush,
     have_at_hand,
     join_items,
     join_lanes,
     join_vectors,
     keep,
+    keep_tile,
     load,
     make_arrays,
+    make_tile,
+    resume_tile,
 )
-from dmlc.kernel.arithmetic import both
+from dmlc.kernel.arithmetic import ZERO, both
 from dmlc.kernel.element import list_conditions
 from dmlc.kernel.schedule.nest import Kind, Loop, Nest, Node, Reduce, find_shared, walk
 from dmlc.kernel.scope import Scope
@@ -61,7 +67,10 @@ class Reductions:
         loops = [n for n in walk(node.body) if isinstance(n, Loop)]
         is_blocked = any(n.dim is self._nest.block for n in loops)
         body: list[k.Statement] = []
-        if node.resumes and outer is not None:
+        if node.tile is not None:
+            state = make_tile(frame, accumulators, node.tile)
+            body = resume_tile(state, outer, scope.output) if outer else fill_tile(frame, state)
+        elif node.resumes and outer is not None:
             state, body = load(frame, outer, scope.output, scope.lanes)
         elif outer is None and number in self._begun:
             state = self._begun[number]
@@ -81,12 +90,17 @@ class Reductions:
             state = Accumulators(
                 accumulators, {}, serial=node.serial, suffix="_total" if nested else ""
             )
-        inner = self._write_inside(node, scope.note(number, state=state), is_first=outer is None)
+        inside = scope.note(number, state=state)
+        if node.tile is not None and outer is not None:
+            inside = dataclasses.replace(inside, output=ZERO)
+        inner = self._write_inside(node, inside, is_first=outer is None)
         if not state.arrays and not node.resumes:
             if not state.registers:
                 state.take(frame, scope.lanes)
             body = state.declare()
         body += inner
+        if node.tile is not None and outer is not None:
+            return body + keep_tile(state, outer, scope.output)
         if not node.ends:
             self._begun[number] = state
             return body
@@ -103,7 +117,7 @@ class Reductions:
         shared, body, frame, block = find_shared(node), list[k.Statement](), self._frame, None
         if is_blocked:
             block = self._nest.block
-        if state.arrays and (state.lanes > 1 or block is None):
+        if state.arrays and state.tile is None and (state.lanes > 1 or block is None):
             count = None if block is None else scope.span(block).stop or block.count
             state, body = join_lanes(frame, state, count, self._width(), changes=bool(shared))
         wide = [n for n in walk(node.body) if isinstance(n, Loop) and n.kind is Kind.VECTOR]
@@ -177,4 +191,6 @@ class Reductions:
             points.append(
                 contribute(accumulator.slots, emitter.value(reduction.value, lanes), guard, place)
             )
+        if state.tile is not None:
+            return enter_tile(self._frame, state, scope.output, points)
         return enter(self._frame, state, lanes, points)

@@ -50,7 +50,7 @@ _NODES: dict[type[Any], tuple[_Read, _Make]] = {
         lambda n: (n.start, n.stop),
         lambda n, c: dataclasses.replace(n, start=c[0], stop=c[1]),
     ),
-    k.If: (lambda n: (n.condition,), lambda n, c: k.If(c[0], n.then)),
+    k.If: (lambda n: (n.condition,), lambda n, c: dataclasses.replace(n, condition=c[0])),
 }
 """How each node gives the expressions in it, in the order of evaluation, and how another is made of
 it and others. All other nodes have none."""
@@ -137,7 +137,7 @@ def replace_body(statement: k.Statement, body: Sequence[k.Statement]) -> k.State
     if len(body) == len(before) and all(map(operator.is_, body, before)):
         return statement
     if isinstance(statement, k.If):
-        return k.If(statement.condition, tuple(body))
+        return dataclasses.replace(statement, then=tuple(body))
     if not isinstance(statement, k.For):
         raise InternalError(f"a statement without a body: {type(statement).__name__}")
     return dataclasses.replace(statement, body=tuple(body))

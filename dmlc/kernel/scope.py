@@ -65,7 +65,10 @@ class Scope:
     used: frozenset[str] = frozenset()
     """The axes of the work items that loops around have taken."""
     is_own: k.Expression | None = None
-    """Whether what is computed is this work item's to store; None where all is."""
+    """Whether what is computed is this work item's to store; None where all is. Of a tile, whether
+    it is there at all."""
+    origins: Mapping[Dim, k.Expression] | None = None
+    """Where a tile starts that is put into a buffer."""
     packs: Mapping[str, tuple[k.Local | str, k.Expression]] = dataclasses.field(
         default_factory=dict[str, "tuple[k.Local | str, k.Expression]"]
     )

@@ -167,8 +167,8 @@ class _Sample:
                     found.accesses.append(self._access(buffer, index, size, True, who, times))
                 case k.StoreWord(buffer=buffer, index=index):
                     found.accesses.append(self._access(buffer, index, 4, True, who, times, 4))
-                case k.If(condition=condition, then=then):
-                    holds = self._evaluate(condition)
+                case k.If(condition=condition, then=then, rare=rare):
+                    holds = np.zeros_like(who) if rare else self._evaluate(condition)
                     inside = who if holds is None else who & holds.astype(np.bool_)
                     body, inner = self._count(then, inside, times)
                     found.add(body, self._average_waves(inside, inside))

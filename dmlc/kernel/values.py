@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulators import Frame
-from dmlc.kernel.arithmetic import add, both, index, multiply
+from dmlc.kernel.arithmetic import ZERO, add, both, index, multiply, operate
 from dmlc.kernel.element import View, list_joins, list_needed
 from dmlc.kernel.emit import Emitter, Position, find_levels
 from dmlc.kernel.schedule.nest import (
@@ -25,6 +25,7 @@ from dmlc.kernel.schedule.nest import (
     Node,
     Point,
     Reduce,
+    Stage,
     Turns,
     inside,
     list_loops,
@@ -71,6 +72,7 @@ class Values:
             return max((levels[dim] for dim, _ in terms[view]), default=0)
 
         vectors = [n.dim for n in path if isinstance(n, Loop) and n.kind is Kind.VECTOR]
+        vectors += [dim.within for dim in vectors if dim.within is not None]
         vectors += [part for dim in vectors for part, _ in dim.parts[-1:]]
         tests, values = self.tests(number), find_levels(elements, depth)
         if tests:
@@ -81,6 +83,9 @@ class Values:
             least = innermost if elements.results else around + 1
             guards = (values[f.guard] for f in elements.reductions if f.guard is not None)
             values = find_levels(elements, depth, max([least, *guards]))
+        stages = [n for n in path if isinstance(n, Stage) and n.conditions]
+        for stage in stages:
+            values = find_levels(elements, depth, max(values[c] for c in stage.conditions))
         return Emitter(
             elements,
             self._frame.names,
@@ -184,7 +189,8 @@ class Values:
 
     def _make_buffer(self, buffer: Buffer) -> None:
         """The array of what phases make for others."""
-        array = k.Array(self._frame.names.take(buffer.wanted), buffer.dtype, buffer.size)
+        taken = self._frame.names.take(buffer.wanted)
+        array = k.Array(taken, buffer.dtype, buffer.size, buffer.shared)
         self._frame.arrays.append(array)
         self.arrays[buffer] = array.name
 
@@ -208,6 +214,27 @@ class Values:
         place = add(multiply(point, into.step), index(into.offset))
         return k.StoreLocal(self.arrays[into.buffer], self._place(into.buffer, place), value)
 
+    def put_tile(self, into: Into, value: k.Expression, scope: Scope) -> list[k.Statement]:
+        """Puts a point of a tile, or as many as there are lanes, into a buffer."""
+        origins, places, body = scope.origins or {}, list[k.Expression](), list[k.Statement]()
+        for dim, step in into.tile:
+            start, point = origins[dim], scope.known[dim]
+            places.append(multiply(point if start == ZERO else operate("sub", point, start), step))
+        array, lanes = self.arrays[into.buffer], value.type.lanes
+        is_beside = into.lane == 1
+        if lanes == 1 or (is_beside and self._frame.lanes > 1):
+            return [k.StoreLocal(array, add(*places), value)]
+        vector = value if isinstance(value, k.Local) else self._frame.name(body, "part", value)
+        if is_beside and into.in_vectors:
+            return [*body, k.StoreLocal(array, add(*places), vector)]
+        place = add(*places)
+        if isinstance(place, k.Operate):
+            place = self._frame.name(body, "place", place)
+        for lane in range(lanes):
+            part = k.Extract(vector, (lane,), k.Type(vector.type.dtype))
+            body.append(k.StoreLocal(array, add(place, index(lane * into.lane)), part))
+        return body
+
 
 def _find_path(nodes: Sequence[Node], number: int) -> tuple[Node, ...]:
     """The nodes around a phase's point, outermost first."""
@@ -230,6 +257,8 @@ def _find_levels(dims: Sequence[Dim], path: Sequence[Node]) -> dict[Dim, int]:
         levels[dim] = max(level, levels.get(dim, 0))
         for part, _ in dim.parts:
             settle(part, level)
+        if dim.within is not None:
+            settle(dim.within, level)
 
     around = 0
     for node in path:
@@ -245,11 +274,9 @@ def _find_terms(nest: Nest, number: int) -> dict[View, tuple[tuple[Dim, int], ..
     """For each view of a phase the dimensions it moves along, each with its stride. Along merged
     dimensions that it walks as one it moves along these."""
     phase, dims = nest.phases[number], nest.dims[number]
-    merged = dict.fromkeys(
-        n.dim
-        for n in walk(nest.body)
-        if isinstance(n, Loop) and len(n.dim.parts) > 1 and number in list_phases(n)
-    )
+    loops = [n for n in walk(nest.body) if isinstance(n, Loop) and number in list_phases(n)]
+    walked = dict.fromkeys(dim for n in loops for dim in (n.dim, n.dim.within) if dim is not None)
+    merged = [dim for dim in walked if len(dim.parts) > 1]
     terms: dict[View, tuple[tuple[Dim, int], ...]] = {}
     for view, strides in phase.space.strides.items():
         steps = {dim: step for dim, step in zip(dims, strides, strict=True) if step}

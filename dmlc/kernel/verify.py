@@ -78,8 +78,10 @@ class _Verifier:
         if min(launch.per_group, launch.group_size, launch.row or 1) < 1:
             self._fail(f"it cannot be launched: {launch}")
         for array in kernel.arrays:
-            if array.size < 1:
+            if array.size < 1 or array.size % array.lanes:
                 self._fail(f"array '{array.name}' has {array.size} elements")
+            if array.registers and self._is_named:
+                self._fail(f"array '{array.name}' has not become registers")
         self._check_statements(kernel.body)
         if launch.group_size > 1 and _has_barrier(kernel.body):
             self._check_barriers(kernel.body)
@@ -153,7 +155,9 @@ class _Verifier:
                 self._expect(value, local.type)
             case k.StoreLocal(array=array, index=index, value=value):
                 self._expect(index, k.INDEX)
-                self._expect(value, k.Type(self._array(array).dtype, value.type.lanes))
+                held = self._array(array)
+                self._expect(value, k.Type(held.dtype, value.type.lanes))
+                self._check_whole(held, value.type)
             case k.Store(buffer=buffer, index=index, value=value, streaming=streaming):
                 self._expect(index, k.INDEX)
                 stored = self._buffer(buffer, written=True)
@@ -219,6 +223,12 @@ class _Verifier:
             whole = show_type(k.Type(buffer.dtype, buffer.lanes))
             self._fail(f"'{buffer.name}' holds {whole}, and {type.lanes} elements are taken")
 
+    def _check_whole(self, array: k.Array, type: k.Type) -> None:
+        """What is read and stored of an array of vectors is one of these."""
+        if array.lanes > 1 and type.lanes != array.lanes:
+            whole = show_type(k.Type(array.dtype, array.lanes))
+            self._fail(f"'{array.name}' holds {whole}, and {type.lanes} elements are taken")
+
     def _array(self, name: str) -> k.Array:
         if name not in self._arrays:
             self._fail(f"there is no array '{name}'")
@@ -269,6 +279,7 @@ class _Verifier:
                 if not array.shared:
                     self._sources.add(_ITEM)
                 self._agree(expression, array.dtype, made.lanes)
+                self._check_whole(array, made)
             case k.Select(condition=condition, then=then, otherwise=otherwise):
                 self._expect(then, made)
                 self._expect(otherwise, made)

@@ -8,15 +8,17 @@ What shares a kernel is `fuse`'s question.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from dmlc.ir import (
     POSITIONAL_COMBINERS,
+    Apply,
     Body,
     Constant,
     Function,
     Index,
+    Instruction,
     Load,
     Parameter,
     Reduction,
@@ -210,7 +212,7 @@ def simplify_stage(stage: Stage, replaced: Mapping[str, str] = MappingProxyType(
         moved = with_operands(instruction, tuple([numbers[o] for o in operands(instruction)]))
         if isinstance(moved, Load) and moved.tensor in replaced:
             moved = dataclasses.replace(moved, tensor=replaced[moved.tensor])
-        numbers.append(builder.add(moved))
+        numbers.append(builder.add(_settle_quotient(stage, moved, builder.instructions)))
     guard = None if body.guard is None else numbers[body.guard]
     if guard is not None and builder.instructions[guard] == _ALWAYS:
         guard = None
@@ -219,3 +221,17 @@ def simplify_stage(stage: Stage, replaced: Mapping[str, str] = MappingProxyType(
     elif stage.name not in replaced:
         return stage
     return dataclasses.replace(stage, name=replaced.get(stage.name, stage.name), body=body)
+
+
+def _settle_quotient(stage: Stage, made: Instruction, values: Sequence[Instruction]) -> Instruction:
+    """What is left of the quotient or remainder of a position that never comes to its divisor, such
+    as the group of a channel where there is one group; the instruction itself elsewhere."""
+    if not isinstance(made, Apply) or made.operation.name not in ("div", "mod"):
+        return made
+    place, divisor = (values[o] for o in made.operands)
+    if not isinstance(place, Index) or not isinstance(divisor, Constant):
+        return made
+    extent = stage.extent(place)
+    if not isinstance(extent, int) or extent > divisor.value:
+        return made
+    return Constant(DataType.INDEX, 0) if made.operation.name == "div" else place

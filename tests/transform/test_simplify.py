@@ -339,3 +339,20 @@ def test_a_sum_of_one_float_has_no_negative_zero() -> None:
     found = evaluate(simplify(function), inputs)["Y"]
     assert same_bits(found, evaluate(function, inputs)["Y"])
     assert not np.signbit(found[0])
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("%x[div(i0, 4)]", "%x[0]"),
+        ("%x[mod(i0, 4)]", "%x[i0]"),
+        ("%x[div(i0, 9)]", "%x[0]"),
+        ("%x[div(i0, 3)]", "%x[div(i0, 3)]"),
+        ("%x[mod(i0, 3)]", "%x[mod(i0, 3)]"),
+    ],
+)
+def test_a_position_that_never_comes_to_its_divisor_is_not_divided(
+    expression: str, expected: str
+) -> None:
+    function = ir.parse(f"func @f(%x: f32[4]) -> (%y) {{ %y: f32[i0 < 4] = {expression} }}")
+    assert f"= {expected}" in str(simplify(function))

@@ -11,18 +11,38 @@ from collections.abc import Callable, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.contraction import Contraction, find_contraction, part_axes
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Limits, Profile, cpu, gpu
 from dmlc.kernel.schedule.nest import Nest
+from dmlc.kernel.schedule.panels import choose_panels, count_panels
+from dmlc.kernel.schedule.tiles import choose_tiles, count_tiles
 from dmlc.kernel.space import Space, cut
 from dmlc.kernel.streaming import CACHE_LINE, Streaming
 
 _PIECES = {True: 8, False: 4}
 """Groups of a reduction in pieces, by those that keep a device busy: a GPU, or a CPU."""
 
+_LEAST_ROWS = {False: 6, True: 16}
+"""Rows of a contraction that is cut into tiles, at least, by whether it is for a GPU."""
+_LEAST_COLUMNS = 16
+_FILL = 4
+"""Tiles of a contraction in pieces, by those that keep a device busy."""
+_LEAST_DEPTH = 256
+"""Points of a piece of a contraction, at least."""
+
 
 def _is_gpu(p: Profile) -> bool:
     return p.lanes == 1
+
+
+def find_product(phases: Sequence[Phase], p: Profile) -> Contraction | None:
+    """The contraction that some phases are, where it is worth tiles."""
+    found = find_contraction(part_axes(phases))
+    least = _LEAST_ROWS[_is_gpu(p)]
+    if found is None or found.rows < least or found.columns < _LEAST_COLUMNS:
+        return None
+    return found
 
 
 def choose(
@@ -38,6 +58,12 @@ def choose(
     """The nest of some phases: element-wise work, whose number of elements is an argument where
     `count` stands for it, or reductions, which work items make by themselves (`serial`) or
     together."""
+    product = find_product(phases, p)
+    if product is not None:
+        (_, after) = part_axes(phases)
+        if _is_gpu(p):
+            return choose_tiles(product, after, p, limits)
+        return choose_panels(product, after, p)
     if _is_gpu(p):
         return gpu.choose(phases, p, limits, serial=serial, count=count)
     return cpu.choose(function, phases, p, streaming, serial=serial, count=count)
@@ -51,6 +77,8 @@ def arrange(
     reduction, and what derives from it output by output, that depend on positions, as long as there
     are outputs enough to share out; elsewhere work items share what they reduce."""
     phases = collect(False)
+    if find_product(phases, p) is not None:
+        return phases, False
     first, *derived = phases
     is_plain = not any(phase.has_positions for phase in phases) or first.elements.results
     if is_plain or not all(phase.is_parallel for phase in derived):
@@ -72,6 +100,9 @@ def _count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
 def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
     """Whether one kernel has enough groups to share out, or so little work for each that more
     would not pay."""
+    product = find_product(phases, p)
+    if product is not None:
+        return _count_pieces(product, p) < 2
     outputs = math.prod(phases[0].space.parallel_sizes)
     most = max(p.space.inner_count for p in phases)
     groups = _count_groups(phases, p, limits)
@@ -80,18 +111,29 @@ def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
     return groups >= p.groups or outputs * most <= little * groups
 
 
+def _count_pieces(product: Contraction, p: Profile) -> int:
+    """The pieces that the points of a contraction are cut into, where it has too few tiles."""
+    groups = (count_tiles if _is_gpu(p) else count_panels)(product, p)
+    if groups >= p.groups:
+        return 1
+    return min(-(-_FILL * p.groups // groups), product.depth // _LEAST_DEPTH)
+
+
 def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Space | None:
     """The space of the first phase with an inner axis cut into pieces, the outermost one that is
     long enough; None where one kernel does."""
     space = phases[0].space
+    product = find_product(phases, p)
     groups = max(1, _count_groups(phases, p, limits))
     work = math.prod(space.parallel_sizes) * space.inner_count // groups
     wanted = min(work // p.piece, -(-_PIECES[_is_gpu(p)] * p.groups // groups))
+    if product is not None:
+        wanted = _count_pieces(product, p)
     long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
     axis = long[0] if long else max(space.inner, key=lambda a: space.sizes[a])
     size = space.sizes[axis]
     pieces = min(wanted, size)
-    if groups >= p.groups or pieces < 2:
+    if (product is None and groups >= p.groups) or pieces < 2:
         return None
     # Pieces of what lies side by side start on cache lines.
     line = CACHE_LINE if axis == len(space.sizes) - 1 else 1

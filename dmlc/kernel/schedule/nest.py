@@ -57,6 +57,8 @@ class Dim:
     piece: tuple[Dim, int] | None = None
     """Of a piece of a longer dimension: which dimension numbers the pieces, and the extent of the
     longer one."""
+    within: Dim | None = None
+    """Of a tile: the dimension that its points are of, from where the loops around start."""
 
     @property
     def count(self) -> k.Expression:
@@ -70,8 +72,8 @@ class Dim:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Buffer:
-    """A private array of what a phase makes for others, an element for each point along a
-    dimension."""
+    """An array of what a phase makes for others, an element for each point along a dimension; or of
+    a tile, which the work items of a group may share."""
 
     name: str
     """What it is called where it is read."""
@@ -88,6 +90,7 @@ class Buffer:
     """Elements from one row to the next."""
     front: int = 0
     """Elements before the first of a row."""
+    shared: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,6 +102,13 @@ class Into:
     dim: Dim
     step: int = 1
     offset: int = 0
+    tile: tuple[tuple[Dim, int], ...] = ()
+    """In place of them: the dimensions of a tile, each with how far apart neighbours along it lie.
+    Points count from where the loops around the tile start."""
+    lane: int = 1
+    """How far apart the lanes of a vector lie."""
+    in_vectors: bool = False
+    """Whether vectors are put as they are, where their lanes lie side by side."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,6 +137,23 @@ class Loop:
     interleaved: bool = False
     """Whether each step makes the reduction that stands first in the loop, beside what the step
     before does with its own."""
+    output: int = 0
+    """How far apart the outputs of neighbouring points lie among the accumulators of a tile; of
+    LANE, UNROLL and counted loops, those of neighbouring steps."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tile:
+    """The accumulators of a tile of outputs."""
+
+    rows: int
+    columns: int
+    pitch: int
+    """From one row to the next."""
+    lanes: int
+    """Of the vectors in a row."""
+    registers: bool
+    """Whether each is a local of its own, once the loops are written out that go over them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -146,6 +173,8 @@ class Reduce:
     """Where the outcome is put, if not in a local."""
     ends: bool = True
     """Whether the outcome is known after it; else a second node, with nothing inside, ends it."""
+    tile: Tile | None = None
+    """The accumulators that lie in arrays, where loops have an `output`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -186,6 +215,31 @@ class Fill:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Stage:
+    """Tiles that are put into buffers, before others read them. What lies in a buffer and not in
+    its tile is 0. Work items that share them wait for each other."""
+
+    buffers: tuple[Buffer, ...]
+    body: tuple[Node, ...]
+    steps: tuple[tuple[Dim, int], ...] = ()
+    """The dimensions that loops around take so many steps of, where some of these may not be
+    there."""
+    is_whole: bool = True
+    """Whether tiles take all of their buffers."""
+    conditions: tuple[int, ...] = ()
+    """The values without which a point is not there: of the one phase inside."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Numbers:
+    """What is done where all outcomes of a reduction are numbers, and what where one is none."""
+
+    phase: int
+    body: tuple[Node, ...]
+    others: tuple[Node, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Permute:
     """Vectors permuted out of a line buffer, for a vector of points, are local values inside."""
 
@@ -221,7 +275,7 @@ class Once:
     body: tuple[Node, ...]
 
 
-Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Permute | Turns | Once
+Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Stage | Numbers | Permute | Turns | Once
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -243,6 +297,8 @@ class Nest:
     """The phases whose stores of whole vectors may pass the caches by."""
     words: str = ""
     """For a person: what each work item does."""
+    staging: tuple[tuple[tuple[str, int], ...], ...] = ()
+    """Other axes along which the same work items stand where they fill buffers."""
 
     def __str__(self) -> str:
         return "\n".join(_describe(self.body, self, 0))
@@ -250,7 +306,13 @@ class Nest:
 
 def inside(node: Node) -> tuple[Node, ...]:
     """The nodes right inside one."""
-    return () if isinstance(node, Point | Fill) else node.body
+    match node:
+        case Point() | Fill():
+            return ()
+        case Numbers():
+            return (*node.body, *node.others)
+        case _:
+            return node.body
 
 
 def walk(nodes: Sequence[Node]) -> Iterator[Node]:
@@ -268,14 +330,23 @@ def list_phases(node: Node) -> tuple[int, ...]:
 
 
 def list_loops(nodes: Sequence[Node], dim: Dim) -> list[Loop]:
-    """The loops over a dimension in some nodes, outermost first."""
-    return [n for n in walk(nodes) if isinstance(n, Loop) and n.dim is dim]
+    """The loops over a dimension, or a tile of it, in some nodes, outermost first."""
+    return [n for n in walk(nodes) if isinstance(n, Loop) and dim in (n.dim, n.dim.within)]
 
 
 def find_shared(node: Reduce) -> list[str]:
     """The axes along which work items share what they reduce."""
+    if node.tile is not None:
+        return []
     loops = [n for n in walk(node.body) if isinstance(n, Loop) and n.kind is Kind.LANE]
     return [loop.name for loop in loops if loop.extent > 1]
+
+
+def comes_out_even(dim: Dim, step: int) -> bool:
+    """Whether a dimension is a whole number of steps, wherever it is a piece of a longer one."""
+    whole = dim.size if dim.piece is None else dim.piece[1]
+    sizes = (whole, dim.size) if isinstance(dim.size, int) else ()
+    return bool(sizes) and not any(isinstance(n, int) and n % step for n in sizes)
 
 
 def roll(nodes: Sequence[Node], dim: Dim, least: int = 0) -> tuple[Node, ...]:
@@ -415,6 +486,17 @@ def _describe(
                 text = f"reduce {reduced}"
             case Pack():
                 text = f"pack {', '.join(node.buffers)}"
+            case Stage():
+                sizes = (f"{buffer.wanted} ({buffer.size:,})" for buffer in node.buffers)
+                shared = "shared " if any(buffer.shared for buffer in node.buffers) else ""
+                text = f"put into {shared}{', '.join(sizes)}"
+            case Numbers():
+                names = (g.name for g in nest.phases[node.phase].accumulators)
+                yield "  " * depth + f"if all of {', '.join(names)} are numbers"
+                yield from _describe(node.body, nest, depth + 1, within)
+                yield "  " * depth + "else"
+                yield from _describe(node.others, nest, depth + 1, within)
+                continue
             case Fill():
                 text = f"zero {node.buffer.wanted}: {node.first:,}..{node.last:,}"
             case Permute():

@@ -1,0 +1,99 @@
+"""Makes locals of the arrays that are registers: every place in them is known by now.
+
+An element is a local, or a vector of neighbours where they are read and written together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.rewrite import (
+    NUMBER,
+    find_body,
+    map_expressions,
+    map_operands,
+    replace_body,
+)
+from dmlc.source import InternalError
+
+
+def name_registers(kernel: k.Kernel) -> k.Kernel:
+    """The kernel without arrays that are registers."""
+    arrays = {a.name: a for a in kernel.arrays if a.registers}
+    if not arrays:
+        return kernel
+    return dataclasses.replace(
+        kernel,
+        body=tuple(_Registers(arrays, kernel.body).write(kernel.body)),
+        arrays=tuple(a for a in kernel.arrays if not a.registers),
+    )
+
+
+class _Registers:
+    def __init__(self, arrays: dict[str, k.Array], body: Sequence[k.Statement]) -> None:
+        self._lanes = dict.fromkeys(arrays, 1)
+        self._arrays = arrays
+        self._measure(body)
+        self._known: dict[tuple[str, int], k.Local] = {}
+        """The local of each part of an array, by its number."""
+
+    def _measure(self, statements: Sequence[k.Statement]) -> None:
+        for statement in statements:
+            if isinstance(statement, k.StoreLocal) and statement.array in self._lanes:
+                self._lanes[statement.array] = statement.value.type.lanes
+            self._measure(find_body(statement))
+
+    def write(self, statements: Sequence[k.Statement]) -> list[k.Statement]:
+        """The statements, with variables where the first of them is that puts something into an
+        array: what it is put into then begins there."""
+        made: list[k.Statement] = []
+        for statement in statements:
+            changed = map_expressions(statement, self._change)
+            body = find_body(changed)
+            if body:
+                changed = replace_body(changed, self.write(body))
+            if isinstance(changed, k.StoreLocal) and changed.array in self._arrays:
+                part = self._find_part(changed.array, changed.index)
+                local = self._known.get(part)
+                if local is None:
+                    local = self._known[part] = self._name(part)
+                    made.append(k.Variable(local, changed.value))
+                else:
+                    made.append(k.Assign(local, changed.value))
+                continue
+            made.append(changed)
+        return made
+
+    def _name(self, part: tuple[str, int]) -> k.Local:
+        array, number = part
+        kind = k.Type(self._arrays[array].dtype, self._lanes[array])
+        return k.Local(f"{array.partition(NUMBER)[0]}{NUMBER}r{number}", kind)
+
+    def _find_part(self, array: str, index: k.Expression) -> tuple[str, int]:
+        if not isinstance(index, k.Literal):
+            raise InternalError(f"a register of '{array}' is looked for where no place is known")
+        return array, int(index.value) // self._lanes[array]
+
+    def _change(self, expression: k.Expression) -> k.Expression:
+        if not isinstance(expression, k.LoadLocal) or expression.array not in self._arrays:
+            return map_operands(expression, self._change)
+        array, lanes = expression.array, self._lanes[expression.array]
+        local = self._known[self._find_part(array, expression.index)]
+        if expression.type.lanes == lanes:
+            return local
+        if not isinstance(expression.index, k.Literal) or lanes > 1 < expression.type.lanes:
+            raise InternalError(f"registers of '{array}' are read in several widths")
+        first = int(expression.index.value)
+        if lanes > 1:
+            return k.Extract(local, (first % lanes,), expression.type)
+        return self._gather(array, range(first, first + expression.type.lanes))
+
+    def _gather(self, array: str, places: range) -> k.Expression:
+        """A vector of registers."""
+        if len(places) == 1:
+            return self._known[array, places[0]]
+        half = len(places) // 2
+        low, high = self._gather(array, places[:half]), self._gather(array, places[half:])
+        return k.Join(low, high, k.Type(low.type.dtype, len(places)))

@@ -1,0 +1,49 @@
+"""What matrix products and convolutions take on a GPU: instructions, widths and registers."""
+
+from __future__ import annotations
+
+import pytest
+
+import dmlc
+from dmlc import ir
+from dmlc.inspection import Compiled
+from tests.products import Product, Windows
+
+GPU = "gfx1100"
+
+
+def inspect(function: ir.Function) -> Compiled:
+    (kernel,) = dmlc.inspect(function, [GPU]).kernels
+    (compiled,) = kernel.compiled
+    assert (compiled.spilled_registers, compiled.scratch_bytes) == (0, 0)
+    return compiled
+
+
+@pytest.mark.parametrize(
+    ("a_transposed", "b_transposed"), [(False, False), (False, True), (True, False), (True, True)]
+)
+def test_a_product_takes_three_instructions_a_point_at_most(
+    a_transposed: bool, b_transposed: bool
+) -> None:
+    product = Product(
+        1024, 1024, 1024, a_transposed=a_transposed, b_transposed=b_transposed, after=False
+    )
+    compiled = inspect(product.make())
+    assert compiled.instructions_per_point is not None
+    assert compiled.instructions_per_point <= 3
+    assert min(compiled.loads) == 16
+    assert compiled.registers is not None
+    assert compiled.registers <= 64
+
+
+def test_what_comes_after_a_product_takes_little() -> None:
+    compiled = inspect(Product(512, 512, 512, before=True).make())
+    assert compiled.instructions_per_point is not None
+    assert compiled.instructions_per_point <= 3
+
+
+@pytest.mark.parametrize(("kind", "most"), [("forward", 4.5), ("data", 4.5)])
+def test_a_convolution_reads_its_windows_where_they_lie(kind: str, most: float) -> None:
+    compiled = inspect(Windows(8, 64, 56, 56, 64, 3, 1, 1).make(kind))
+    assert compiled.instructions_per_point is not None
+    assert compiled.instructions_per_point <= most

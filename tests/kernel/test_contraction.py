@@ -1,0 +1,270 @@
+"""Contractions: which sums of products are recognized, and what tiles and panels make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dmlc import ir
+from dmlc.kernel.contraction import Contraction, find_contraction, part_axes
+from dmlc.kernel.interpret import KernelFault, run_kernels
+from dmlc.kernel.nodes import Kernel
+from dmlc.kernel.phases import collect_phases
+from dmlc.pipeline import find_fusion, make_kernels
+from dmlc.reference import evaluate
+from dmlc.scalars import Array
+from tests.goldens import make_inputs
+from tests.kernel.lowering import interpret, run
+from tests.kernel.mutations import list_mutants
+from tests.products import Product, Windows, draw_product, draw_windows
+
+PROFILES = (("hlsl", "gpu"), ("opencl", "gpu"), ("opencl", "cpu"))
+
+
+def find(text: str) -> Contraction | None:
+    """The contraction that the one kernel of a function is."""
+    fusion = find_fusion(ir.parse(text), "opencl", "gpu")
+    (group,) = fusion.groups
+    if not group.passes:
+        return None
+    stored = {r.name for r in fusion.function.results}
+    phases = collect_phases(fusion.function, group.parallel, group.passes, stored)
+    return find_contraction(part_axes(phases))
+
+
+def product(sizes: str, value: str, tensors: str, where: str = "", combiner: str = "sum") -> str:
+    """A reduction over `r0 < 20`."""
+    return f"""func @f({tensors}) -> (%y) {{
+        %y: f32[{sizes}] = {combiner}[r0 < 20{where}] {value} }}"""
+
+
+def sizes_of(found: Contraction | None) -> tuple[int, int, int, int] | None:
+    """Batches, rows, columns and points."""
+    return found and (found.batches, found.rows, found.columns, found.depth)
+
+
+FOUND: dict[str, tuple[str, tuple[int, int, int, int]]] = {
+    "a product": (
+        product("i0 < 7, i1 < 9", "mul(%A[i0, r0], %B[r0, i1])", "%A: f32[7, 20], %B: f32[20, 9]"),
+        (1, 7, 9, 20),
+    ),
+    "columns come first": (
+        product("i0 < 7, i1 < 9", "mul(%B[r0, i1], %A[i0, r0])", "%A: f32[7, 20], %B: f32[20, 9]"),
+        (1, 7, 9, 20),
+    ),
+    "factors are transposed": (
+        product("i0 < 7, i1 < 9", "mul(%A[r0, i0], %B[i1, r0])", "%A: f32[20, 7], %B: f32[9, 20]"),
+        (1, 7, 9, 20),
+    ),
+    "a batch": (
+        product(
+            "i0 < 3, i1 < 7, i2 < 9",
+            "mul(%A[i0, i1, r0], %B[i0, r0, i2])",
+            "%A: f32[3, 7, 20], %B: f32[3, 20, 9]",
+        ),
+        (3, 7, 9, 20),
+    ),
+    "one factor for a whole batch, whose rows are many then": (
+        product(
+            "i0 < 3, i1 < 7, i2 < 9",
+            "mul(%A[i0, i1, r0], %B[r0, i2])",
+            "%A: f32[3, 7, 20], %B: f32[20, 9]",
+        ),
+        (1, 21, 9, 20),
+    ),
+    "a factor is computed": (
+        product(
+            "i0 < 7, i1 < 9",
+            "mul(exp(sub(%A[i0, r0], %C[i0])), %B[r0, i1])",
+            "%A: f32[7, 20], %B: f32[20, 9], %C: f32[7]",
+        ),
+        (1, 7, 9, 20),
+    ),
+    "a window": (
+        product(
+            "i0 < 7, i1 < 9",
+            "mul(%A[i0, r0], %B[sub(add(i1, r0), 3)])",
+            "%A: f32[7, 20], %B: f32[25]",
+            " where ge(sub(add(i1, r0), 3), 0)",
+        ),
+        (1, 7, 9, 20),
+    ),
+    "groups of channels": (
+        product(
+            "i0 < 12, i1 < 9",
+            "mul(%A[i0, r0], %B[add(mul(div(i0, 4), 20), r0), i1])",
+            "%A: f32[12, 20], %B: f32[60, 9]",
+        ),
+        (3, 4, 9, 20),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FOUND)
+def test_contractions_are_found(kind: str) -> None:
+    text, wanted = FOUND[kind]
+    assert sizes_of(find(text)) == wanted
+
+
+OTHERS: dict[str, str] = {
+    "one factor": product("i0 < 7", "%A[i0, r0]", "%A: f32[7, 20]"),
+    "no columns": product(
+        "i0 < 7", "mul(%A[i0, r0], %B[r0])", "%A: f32[7, 20], %B: f32[20]"
+    ),
+    "a factor with rows and columns": product(
+        "i0 < 7, i1 < 9", "mul(%A[i0, r0], %B[i0, r0, i1])", "%A: f32[7, 20], %B: f32[7, 20, 9]"
+    ),
+    "a guard on rows and columns": product(
+        "i0 < 7, i1 < 9",
+        "mul(%A[i0, r0], %B[r0, i1])",
+        "%A: f32[7, 20], %B: f32[20, 9]",
+        " where le(add(i0, i1), r0)",
+    ),
+    "an extreme": product(
+        "i0 < 7, i1 < 9", "mul(%A[i0, r0], %B[r0, i1])", "%A: f32[7, 20], %B: f32[20, 9]",
+        combiner="max",
+    ),
+    "a quotient": product(
+        "i0 < 7, i1 < 9", "div(%A[i0, r0], %B[r0, i1])", "%A: f32[7, 20], %B: f32[20, 9]"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_reductions_are_none(kind: str) -> None:
+    assert find(OTHERS[kind]) is None
+
+
+def test_conditions_are_those_of_the_factor_they_leave_points_of_out() -> None:
+    text, _ = FOUND["a window"]
+    found = find(text)
+    assert found is not None
+    assert found.has_holes
+    assert [len(found.left.conditions), len(found.right.conditions)] == [0, 1]
+    triangle = find(
+        product(
+            "i0 < 7, i1 < 9",
+            "mul(%A[i0, r0], %B[r0, i1])",
+            "%A: f32[7, 20], %B: f32[20, 9]",
+            " where ne(mod(r0, 3), 1)",
+        )
+    )
+    assert triangle is not None
+    assert not triangle.has_holes
+    assert [len(triangle.left.conditions), len(triangle.right.conditions)] == [1, 1]
+
+
+# What schedules make of them -------------------------------------------------------------------
+
+
+def is_tiled(kernels: tuple[Kernel, ...]) -> bool:
+    return any("put into" in line for kernel in kernels for line in kernel.schedule)
+
+
+@pytest.mark.parametrize(("target", "profile"), PROFILES)
+def test_products_are_tiled(target: str, profile: str) -> None:
+    _, kernels = make_kernels(Product(65, 67, 33).make(), target, profile)
+    assert is_tiled(kernels)
+    _, kernels = make_kernels(Product(3, 67, 33).make(), target, profile)
+    assert not is_tiled(kernels)
+
+
+@settings(deadline=None, max_examples=40)
+@given(product=draw_product(), which=st.sampled_from(PROFILES))
+@example(product=Product(65, 130, 17, before=True), which=PROFILES[0])
+@example(product=Product(64, 64, 32, 2, b_transposed=True), which=PROFILES[1])
+@example(product=Product(63, 65, 33, 3, "b", a_transposed=True), which=PROFILES[2])
+@example(product=Product(33, 16, 3, y_transposed=True, dtype="f16"), which=PROFILES[0])
+@example(product=Product(200, 270, 17), which=PROFILES[2])
+@example(product=Product(17, 33, 601), which=PROFILES[2])
+@example(product=Product(9, 17, 270, 3, b_transposed=True), which=PROFILES[2])
+def test_products_are_those_of_the_reference(product: Product, which: tuple[str, str]) -> None:
+    fused, kernels = make_kernels(product.make(), *which)
+    run(fused, kernels)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    windows=draw_windows(),
+    kind=st.sampled_from(["forward", "data", "weights"]),
+    which=st.sampled_from(PROFILES),
+)
+@example(windows=Windows(2, 16, 9, 9, 17, 3, 2, 1), kind="data", which=PROFILES[0])
+@example(windows=Windows(2, 18, 9, 7, 32, 3, 1, 2, 2, 2), kind="forward", which=PROFILES[0])
+@example(windows=Windows(2, 18, 9, 7, 32, 3, 1, 2, 2, 2), kind="weights", which=PROFILES[2])
+@example(windows=Windows(2, 2, 10, 9, 17, 2, 1, 2), kind="forward", which=PROFILES[2])
+def test_windows_are_those_of_the_reference(
+    windows: Windows, kind: str, which: tuple[str, str]
+) -> None:
+    if min(windows.results) < 1:
+        return
+    fused, kernels = make_kernels(windows.make(kind), *which)
+    run(fused, kernels)
+
+
+@pytest.mark.parametrize(("target", "profile"), PROFILES[:2])
+def test_no_barrier_of_a_tile_can_be_left_out(target: str, profile: str) -> None:
+    function = Product(33, 17, 40).make()
+    fused, (kernel,) = make_kernels(function, target, profile)
+    inputs = make_inputs(function, 1)
+    mutants = list(list_mutants(kernel, "a barrier is missing"))
+    assert len(mutants) == 2
+    for broken in mutants:
+        with pytest.raises(KernelFault, match="another item"):
+            run_kernels(fused, (broken,), inputs)
+
+
+@pytest.mark.parametrize(("target", "profile"), PROFILES)
+def test_a_long_sum_of_few_outputs_is_taken_in_pieces(target: str, profile: str) -> None:
+    fused, kernels = make_kernels(Product(16, 17, 3000).make(), target, profile)
+    assert len(kernels) == 2
+    assert is_tiled(kernels)
+    run(fused, kernels)
+
+
+def interpret_all(function: ir.Function, inputs: Mapping[str, Array]) -> list[dict[str, Array]]:
+    return [interpret(function, inputs, *which) for which in PROFILES]
+
+
+@pytest.mark.parametrize("kind", ["forward", "data"])
+def test_padding_meets_no_infinity(kind: str) -> None:
+    """An element in the padding takes no part, whatever the weight is it would be multiplied by."""
+    function = Windows(1, 16, 6, 6, 16, 3, 1, 1).make(kind)
+    random = np.random.default_rng(3)
+    inputs = {
+        p.name: random.integers(-2, 3, [int(e) for e in p.extents]).astype(np.float32)
+        for p in function.parameters
+    }
+    weights = inputs["weights"]
+    weights[0, 0, 0, 0], weights[5, 3, 2, 1], weights[7, 9, 0, 2] = np.inf, np.nan, -np.inf
+    wanted = evaluate(function, inputs)
+    for found in interpret_all(function, inputs):
+        for name, values in wanted.items():
+            assert np.isfinite(values).any()
+            assert not np.isfinite(values).all()
+            np.testing.assert_array_equal(found[name], values)
+
+
+def test_zeros_of_either_sign_add_up_to_a_positive_one() -> None:
+    function = Product(17, 16, 3, after=False).make()
+    sizes = {p.name: [int(e) for e in p.extents] for p in function.parameters}
+    inputs = {name: np.full(each, -0.0, np.float32) for name, each in sizes.items()}
+    inputs["A"] = np.ones(sizes["A"], np.float32)
+    for found in interpret_all(function, inputs):
+        assert not np.signbit(found["y"]).any()
+    assert not np.signbit(evaluate(function, inputs)["y"]).any()
+
+
+def test_tiles_give_the_same_bits_in_every_language() -> None:
+    function = Product(65, 33, 130, 2).make()
+    random = np.random.default_rng(5)
+    inputs = {
+        p.name: random.standard_normal([int(e) for e in p.extents]).astype(np.float32)
+        for p in function.parameters
+    }
+    first, second, _ = interpret_all(function, inputs)
+    np.testing.assert_array_equal(first["y"], second["y"])

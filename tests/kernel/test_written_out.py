@@ -1,0 +1,274 @@
+"""Loops over the arrays of tiles: written out, kept in registers, read in vectors, and shortened to
+where their conditions hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.expand import expand_loops
+from dmlc.kernel.interpret import Memory, run_kernel
+from dmlc.kernel.join_reads import join_reads
+from dmlc.kernel.narrow_loops import narrow_loops
+from dmlc.kernel.parse import parse_kernel
+from dmlc.kernel.passes import hold_vectors
+from dmlc.kernel.print import print_kernel
+from dmlc.kernel.registers import name_registers
+from dmlc.kernel.rewrite import find_body
+from dmlc.scalars import Array
+from dmlc.source import InternalError
+
+
+def read(body: str, *declared: str, size: int = 8, sign: str = "u") -> k.Kernel:
+    return parse_kernel(f"""kernel f {{
+        launch ceil({size} / {size}) groups of {size}, index {sign}32
+        buffer x: f32 read
+        buffer y: f32 read_write
+        {" ".join(declared)}
+        {body}
+    }}""")
+
+
+def run(kernel: k.Kernel) -> Array:
+    values = np.arange(1, 65, dtype=np.float32)
+    memories = {
+        "x": Memory(values, filled=True),
+        "y": Memory(np.zeros(64, np.float32), filled=True),
+    }
+    run_kernel(kernel, memories)
+    return memories["y"].values
+
+
+def same(kernel: k.Kernel, made: k.Kernel) -> str:
+    """The text of what a pass made of a kernel, which computes the same."""
+    np.testing.assert_array_equal(run(made), run(kernel))
+    return print_kernel(made)
+
+
+def list_statements(kernel: k.Kernel) -> list[k.Statement]:
+    found: list[k.Statement] = []
+    pending = list(reversed(kernel.body))
+    while pending:
+        found.append(pending.pop())
+        pending += reversed(find_body(found[-1]))
+    return found
+
+
+SUMS = """
+    for j in 0 .. 4 unroll { store_local sums[j] = 0.0 }
+    for p in 0 .. 3 {
+        for i in 0 .. 2 unroll {
+            let a: f32 = x[add(mul(lane, 2), i)]
+            for j in 0 .. 2 unroll {
+                let b: f32 = x[add(p, j)]
+                let place: index = add(mul(i, 2), j)
+                store_local sums[place] = add(sums[place], mul(a, b))
+            }
+        }
+    }
+    for j in 0 .. 4 unroll { store y[add(mul(lane, 4), j)] = sums[j] }
+"""
+
+
+def test_arrays_become_registers_once_their_loops_are_written_out() -> None:
+    kernel = read(SUMS, "registers array sums: f32[4]")
+    made = name_registers(expand_loops(kernel))
+    same(kernel, made)
+    assert made.arrays == ()
+    statements = list_statements(made)
+    assert sum(isinstance(s, k.Variable) for s in statements) == 4
+    assert sum(isinstance(s, k.Assign) for s in statements) == 4
+    # Each element is read once, before the first sum.
+    (loop,) = [s for s in made.body if isinstance(s, k.For)]
+    kinds = [type(s) for s in loop.body if not isinstance(s, k.Let) or s.local.type != k.INDEX]
+    assert kinds == [k.Let] * 4 + [k.Assign] * 4
+
+
+def test_one_work_item_has_loops_that_stay_but_for_those_over_registers() -> None:
+    more = "for j in 0 .. 4 unroll { store y[add(j, 32)] = x[j] }"
+    made = expand_loops(read(SUMS + more, "registers array sums: f32[4]", size=1))
+    left = [s for s in list_statements(made) if isinstance(s, k.For)]
+    assert [loop.unroll for loop in left] == [False, True]
+
+
+def test_loops_with_conditions_are_written_out_step_by_step() -> None:
+    kernel = read(
+        """
+        for j in 0 .. 2 unroll { store_local sums[j] = x[add(lane, j)] }
+        for j in 0 .. 2 unroll {
+            if lt(add(lane, j), 6) { store y[add(mul(lane, 2), j)] = sums[j] }
+        }""",
+        "registers array sums: f32[2]",
+    )
+    same(kernel, name_registers(expand_loops(kernel)))
+
+
+def test_vectors_of_registers_give_their_lanes() -> None:
+    kernel = read(
+        """
+        store_local sums[0] = x[mul(lane, 4)]:f32x4
+        for j in 0 .. 4 unroll { store y[add(mul(lane, 4), j)] = sums[j] }""",
+        "registers array sums: f32[4]",
+    )
+    assert "extract(sums#r0, [3])" in same(kernel, name_registers(expand_loops(kernel)))
+
+
+def test_a_vector_is_made_of_registers() -> None:
+    kernel = read(
+        """
+        for j in 0 .. 4 unroll { store_local sums[j] = x[add(lane, j)] }
+        store y[mul(lane, 4)] = sums[0]:f32x4""",
+        "registers array sums: f32[4]",
+    )
+    text = same(kernel, name_registers(expand_loops(kernel)))
+    assert "join(join(sums#r0, sums#r1), join(sums#r2, sums#r3))" in text
+
+
+def test_a_register_at_no_known_place_is_a_mistake() -> None:
+    kernel = read("store_local sums[lane] = 1.0", "registers array sums: f32[8]")
+    with pytest.raises(InternalError, match="no place is known"):
+        name_registers(kernel)
+
+
+TILE = """
+    for j in 0 .. 4 { store_local tile[add(mul(lane, 4), j)] = x[add(mul(lane, 4), j)] }
+    barrier
+    let other: index = mul(mod(add(lane, 3), 7), 4)
+"""
+
+
+def read_tile(*places: str) -> k.Kernel:
+    lets = "\n".join(f"let a{n}: f32 = tile[{place}]" for n, place in enumerate(places))
+    values = "\n".join(
+        f"store y[add(mul(lane, 8), {n})] = a{n}" for n in range(len(places))
+    )  # fmt: skip
+    return read(TILE + lets + "\n" + values, "shared array tile: f32[36]")
+
+
+def count_vectors(kernel: k.Kernel) -> int:
+    lets = [s for s in list_statements(kernel) if isinstance(s, k.Let)]
+    return sum(isinstance(let.value, k.LoadLocal) and let.local.type.lanes == 4 for let in lets)
+
+
+def test_neighbours_in_shared_arrays_are_read_as_one_vector() -> None:
+    kernel = read_tile("other", "add(other, 1)", "add(other, 2)", "add(add(other, 1), 2)")
+    made = join_reads(kernel, 4)
+    same(kernel, made)
+    assert count_vectors(made) == 1
+
+
+def test_what_is_read_again_takes_no_further_vector() -> None:
+    again = ("other", "add(other, 1)", "add(other, 2)", "add(other, 3)")
+    made = join_reads(read_tile(*again, *again), 4)
+    assert count_vectors(made) == 1
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        ("add(other, 1)", "add(other, 2)", "add(other, 3)", "add(other, 4)"),
+        ("lane", "add(lane, 1)", "add(lane, 2)", "add(lane, 3)"),
+        ("other", "add(other, 1)", "add(other, 2)"),
+    ],
+)
+def test_what_is_no_whole_vector_is_read_one_by_one(places: tuple[str, ...]) -> None:
+    kernel = read_tile(*places)
+    made = join_reads(kernel, 4)
+    same(kernel, made)
+    assert count_vectors(made) == 0
+
+
+def test_no_vector_is_read_over_a_write_or_where_there_are_none() -> None:
+    kernel = read(
+        TILE
+        + """
+        let a: f32 = tile[other]
+        let b: f32 = tile[add(other, 1)]
+        barrier
+        store_local tile[mul(lane, 4)] = 9.0
+        barrier
+        let c: f32 = tile[add(other, 2)]
+        let d: f32 = tile[add(other, 3)]
+        store y[lane] = add(add(a, b), add(c, d))""",
+        "shared array tile: f32[36]",
+    )
+    assert count_vectors(join_reads(kernel, 4)) == 0
+    whole = read_tile("other", "add(other, 1)", "add(other, 2)", "add(other, 3)")
+    assert join_reads(whole, 1) is whole
+
+
+@pytest.mark.parametrize(("read_back", "lanes"), [("tile[other]:f32x4", 4), ("tile[other]", 1)])
+def test_arrays_are_of_vectors_where_nothing_else_is_read_or_put(
+    read_back: str, lanes: int
+) -> None:
+    kind = "f32x4" if lanes > 1 else "f32"
+    kernel = read(
+        f"""
+        let value: f32x4 = x[mul(lane, 4)]:f32x4
+        store_local tile[mul(lane, 4)] = value
+        barrier
+        let other: index = mul(mod(add(lane, 3), 7), 4)
+        let a: {kind} = {read_back}
+        store y[mul(lane, {lanes})] = a""",
+        "shared array tile: f32[36]",
+    )
+    made = hold_vectors(kernel, 4)
+    same(kernel, made)
+    assert [array.lanes for array in made.arrays] == [lanes]
+    puts = [s for s in list_statements(made) if isinstance(s, k.StoreLocal)]
+    assert [put.value.type.lanes for put in puts] == [lanes] * (4 // lanes)
+
+
+def pack(condition: str, *before: str) -> k.Kernel:
+    return read(
+        f"""
+        for j in 0 .. 8 {{ store_local row[j] = 0.0 }}
+        for w in 0 .. 3 {{
+            for i in 0 .. 8 {{
+                let place: index = sub(add(i, w), 1)
+                {" ".join(before)}
+                if {condition} {{
+                    let a: f32 = x[place]
+                    store_local row[i] = add(row[i], a)
+                }}
+            }}
+        }}
+        for j in 0 .. 8 {{ store y[j] = row[j] }}""",
+        "array row: f32[8]",
+        size=1,
+        sign="s",
+    )
+
+
+def count_conditions(kernel: k.Kernel) -> int:
+    return sum(isinstance(s, k.If) for s in list_statements(kernel))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pack("and(ge(place, 0), lt(place, 6))"),
+        pack("and(lt(place, 8), ge(place, 0))"),
+        pack("holds", "let holds: boolean = and(ge(place, 0), lt(add(place, 2), 8))"),
+        pack("and(ge(place, 20), lt(place, 30))"),
+    ],
+)
+def test_loops_run_where_their_conditions_hold(kernel: k.Kernel) -> None:
+    made = narrow_loops(kernel)
+    same(kernel, made)
+    assert count_conditions(made) == 0
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pack("and(ge(place, 0), eq(mod(i, 2), 1))"),
+        pack("ge(sub(mul(i, 2), w), 3)", "let twice: index = mul(i, 2)"),
+        pack("and(ge(place, 0), ge(sub(9, i), w))"),
+    ],
+)
+def test_what_no_range_says_stays_a_condition(kernel: k.Kernel) -> None:
+    made = narrow_loops(kernel)
+    same(kernel, made)
+    assert count_conditions(made) == 1

@@ -1,0 +1,100 @@
+"""Matrix products and convolutions on every device: as the reference has them, within the bounds of
+rounding, and the same bits in every run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dmlc import ir
+from dmlc.pipeline import compile
+from dmlc.reference import evaluate
+from dmlc.runtime import opencl, vulkan
+from dmlc.scalars import Array
+from dmlc.testing.bounds import bound_errors
+from tests.products import Product, Windows, draw_product, draw_windows
+
+WAYS = (("opencl", "cpu"), ("opencl", "gpu"), ("hlsl", "gpu"))
+
+
+def make_inputs(function: ir.Function, seed: int = 1) -> dict[str, Array]:
+    random = np.random.default_rng(seed)
+    return {
+        p.name: random.standard_normal([int(e) for e in p.extents]).astype(p.dtype.dtype)
+        for p in function.parameters
+    }
+
+
+def run(
+    function: ir.Function,
+    inputs: Mapping[str, Array],
+    way: tuple[str, str],
+    *,
+    contract: bool = False,
+) -> dict[str, Array]:
+    program = compile(function, *way, contract=contract)
+    load = vulkan.load if way[0] == "hlsl" else opencl.load
+    return load(program)(inputs)
+
+
+def check(function: ir.Function, way: tuple[str, str], *, contract: bool = False) -> None:
+    inputs = make_inputs(function)
+    found = run(function, inputs, way, contract=contract)
+    wanted, allowed = evaluate(function, inputs), bound_errors(function, inputs)
+    for name, values in found.items():
+        apart = np.abs(values.astype(np.float64) - wanted[name].astype(np.float64))
+        assert (apart <= allowed[name]).all()
+
+
+@settings(deadline=None, max_examples=15)
+@given(product=draw_product(1 << 20), way=st.sampled_from(WAYS), contract=st.booleans())
+@example(product=Product(130, 130, 65, 2, "b"), way=WAYS[0], contract=True)
+@example(product=Product(130, 130, 65, 2, "b"), way=WAYS[1], contract=True)
+@example(product=Product(130, 130, 65, 2, "b"), way=WAYS[2], contract=True)
+@example(product=Product(128, 64, 64, before=True, dtype="f16"), way=WAYS[2], contract=False)
+def test_products_on_devices(product: Product, way: tuple[str, str], contract: bool) -> None:
+    check(product.make(), way, contract=contract)
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    windows=draw_windows(),
+    kind=st.sampled_from(["forward", "data", "weights"]),
+    way=st.sampled_from(WAYS),
+)
+@example(windows=Windows(2, 18, 9, 7, 32, 3, 1, 2, 2, 2), kind="forward", way=WAYS[2])
+@example(windows=Windows(2, 16, 9, 9, 17, 3, 2, 1), kind="data", way=WAYS[0])
+@example(windows=Windows(2, 16, 9, 9, 17, 3, 1, 1), kind="weights", way=WAYS[1])
+def test_windows_on_devices(windows: Windows, kind: str, way: tuple[str, str]) -> None:
+    if min(windows.results) >= 1:
+        check(windows.make(kind), way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_repeated_runs_give_the_same_bits(way: tuple[str, str]) -> None:
+    function = Product(65, 130, 3000).make()
+    inputs = make_inputs(function)
+    first, second = (run(function, inputs, way)["y"] for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_tiles_give_the_same_bits_on_every_device() -> None:
+    function = Product(130, 65, 300, 2, b_transposed=True).make()
+    inputs = make_inputs(function)
+    on_opencl, on_vulkan = (run(function, inputs, way)["y"] for way in WAYS[1:])
+    np.testing.assert_array_equal(on_opencl, on_vulkan)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_padding_meets_no_infinity(way: tuple[str, str]) -> None:
+    function = Windows(1, 16, 6, 6, 16, 3, 1, 1).make("forward")
+    inputs = {name: np.sign(values) for name, values in make_inputs(function).items()}
+    weights = inputs["weights"]
+    weights[0, 0, 0, 0], weights[5, 3, 2, 1], weights[7, 9, 0, 2] = np.inf, np.nan, -np.inf
+    wanted = evaluate(function, inputs)
+    for name, values in run(function, inputs, way).items():
+        np.testing.assert_array_equal(values, wanted[name])
