@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from dmlc import ir
-from dmlc.binding.values import Constant
+from dmlc.binding.values import Constant, OpenSize
 from dmlc.language.definitions import Dimension, OperatorDefinition, TensorDefinition
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, Span
@@ -31,7 +31,7 @@ class BoundTensor:
 
     definition: TensorDefinition
     dtype: DataType | None
-    sizes: tuple[int, ...] | None
+    sizes: tuple[ir.Extent, ...] | None
     strides: tuple[int, ...] | None
     """None where packed."""
     given: bool
@@ -72,8 +72,11 @@ class Binding:
             raise DmlcError(message, span, [f"give a description of '{name}'"])
         return found
 
-    def sizes(self, name: str, span: Span | None) -> tuple[int, ...]:
+    def sizes(self, name: str, span: Span | None) -> tuple[int | OpenSize, ...]:
         """The sizes of a tensor as an expression asks for them."""
+        return as_values(self._known_sizes(name, span))
+
+    def _known_sizes(self, name: str, span: Span | None) -> tuple[ir.Extent, ...]:
         found = self.tensor(name, span).sizes
         if found is None:
             who = "the tensors" if self.symbolic else f"'{name}'"
@@ -91,15 +94,19 @@ class Binding:
 
     def strides(self, name: str, span: Span | None) -> tuple[int, ...]:
         """The strides of a tensor as an expression asks for them."""
-        sizes = self.sizes(name, span)
-        return self.tensor(name, span).strides or ir.packed_strides(sizes)
+        sizes = self._known_sizes(name, span)
+        known = tuple(e for e in sizes if isinstance(e, int))
+        if len(known) < len(sizes):
+            message = f"the strides of '{name}' are needed here, and sizes of it are left open"
+            raise DmlcError(message, span, [f"give the sizes of '{name}' numbers when binding"])
+        return self.tensor(name, span).strides or ir.packed_strides(known)
 
     def extents(self, name: str, span: Span | None) -> tuple[ir.Extent, ...]:
         """The extents of a tensor in the bound function."""
         if self.symbolic:
             self.tensor(name, span)
             return (SYMBOL,)
-        return self.sizes(name, span)
+        return self._known_sizes(name, span)
 
     # Names of sizes -------------------------------------------------------------------------
 
@@ -107,7 +114,9 @@ class Binding:
         """Whether the `Dimensions` column has a name, of a size or of a whole shape."""
         return any(_declares(t, name) for t in self.definitions.values())
 
-    def dimension(self, name: str, span: Span) -> int | tuple[int, ...]:
+    def dimension(
+        self, name: str, span: Span
+    ) -> int | OpenSize | tuple[int | OpenSize, ...]:
         """The size that a name of the `Dimensions` column stands for, or the sizes. Raises
         `DmlcError` where no tensor at hand has it."""
         having = [t for t in self.tensors.values() if _declares(t.definition, name)]
@@ -117,7 +126,7 @@ class Binding:
             return self.sizes(known.name, span)
         found = name_sizes(having).get(name)
         if found is not None:
-            return found
+            return OpenSize(found) if isinstance(found, str) else found
         if having and all(t.sizes is None for t in having):
             self.sizes(having[0].name, span)
         raise DmlcError(
@@ -131,9 +140,14 @@ def _declares(tensor: TensorDefinition, name: str) -> bool:
     return tensor.shape_name == name or any(d.name == name for d in tensor.dimensions or ())
 
 
-def name_sizes(tensors: Iterable[BoundTensor]) -> dict[str, int]:
+def as_values(sizes: tuple[ir.Extent, ...]) -> tuple[int | OpenSize, ...]:
+    """Sizes as values of expressions."""
+    return tuple(OpenSize(e) if isinstance(e, str) else e for e in sizes)
+
+
+def name_sizes(tensors: Iterable[BoundTensor]) -> dict[str, ir.Extent]:
     """What the names of the `Dimensions` column stand for, as far as sizes are known."""
-    found: dict[str, int] = {}
+    found: dict[str, ir.Extent] = {}
     for tensor in tensors:
         if tensor.sizes is None or tensor.definition.dimensions is None:
             continue

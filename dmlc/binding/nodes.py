@@ -41,7 +41,7 @@ class Variable:
 
     level: int
     number: int
-    extent: int
+    extent: ir.Extent
 
 
 class Form(enum.Enum):
@@ -53,14 +53,15 @@ class Form(enum.Enum):
     FOLD = "fold"
     MOVE = "move"
     INDEX = "index"
+    SIZE = "size"
     READ = "read"
     REDUCE = "reduce"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """`payload` is a constant's value, the tensor a load or a read reads, the name of an
-    operation, the combiner of a fold or a reduction, the data type that a cast names; nothing
+    """`payload` is a constant's value, the symbol of a size, the tensor a load or a read reads,
+    the name of an operation, the combiner of a fold or a reduction, the data type that a cast names; nothing
     where a conversion is not written."""
 
     form: Form
@@ -116,7 +117,7 @@ class Nodes:
 
     def __init__(self) -> None:
         self._made: dict[object, Node] = {}
-        self._variables: dict[tuple[int, int], Variable] = {}
+        self._variables: dict[tuple[int, ir.Extent], Variable] = {}
         self._held: dict[Node, str] = {}
         self.placed: set[str] = set()
         """The tensors whose elements depend on positions alone."""
@@ -169,7 +170,11 @@ class Nodes:
         """The elements of a tensor, in the type they are computed in."""
         return self.add(Node(Form.LOAD, tensor, (), dtype.compute, shape))
 
-    def bind(self, level: int, extent: int) -> Node:
+    def size(self, symbol: str) -> Node:
+        """The size that a symbol has at run time."""
+        return self.add(Node(Form.SIZE, symbol, (), DataType.INDEX, soft=True))
+
+    def bind(self, level: int, extent: ir.Extent) -> Node:
         """The index variable of a level and an extent."""
         fresh = Variable(level, len(self._variables), extent)
         variable = self._variables.setdefault((level, extent), fresh)

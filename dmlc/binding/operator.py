@@ -23,7 +23,7 @@ from dmlc.binding.tables import (
     list_tensors,
     list_types,
 )
-from dmlc.binding.tensors import MAXIMUM_RANK, Given, TensorDesc, read_sizes
+from dmlc.binding.tensors import MAXIMUM_RANK, Given, TensorDesc, read_open_sizes
 from dmlc.language import syntax
 from dmlc.language.definitions import (
     OperatorDefinition,
@@ -46,7 +46,7 @@ from dmlc.source import Diagnostic, DmlcError, list_names, unknown_name
 _ENTRY = re.compile(r"([A-Za-z_]\w*?)(?:\[(\d{1,9})\]|_(\d{1,9}))", re.ASCII)
 """An entry of an array of tensors, as callers spell it."""
 
-Description: TypeAlias = TensorDesc | Sequence[int]
+Description: TypeAlias = TensorDesc | Sequence[ir.Extent]
 """What a caller says about a tensor; sizes alone leave the data type open."""
 
 
@@ -100,7 +100,8 @@ class Operator:
         """The operator for these tensors and attributes, as a verified function.
 
         `tensors` describes tensors by name, by sizes alone where the data type is to be worked
-        out. Outputs may be left out, or leave their sizes open, where the constraints or the
+        out. A name in place of a size leaves that open: the function serves all sizes of 1 or more,
+        and sizes of one name are the same. Outputs may be left out, or leave their sizes open, where the constraints or the
         formula decide them; an optional output that is left out is not computed. Where no tensor
         has sizes the function is made for any number of elements: each of its tensors is a run of
         `n`. An array of tensors is a list of descriptions, or given entry by entry, as
@@ -207,8 +208,11 @@ def read_description(name: str, given: object) -> Given:
         note = "describe an array x as TensorDesc(x.dtype, x.shape), or run the operator on it"
         raise wrong_kind(parameter, expected, cast("object", given), [note])
     sizes = expect_items(parameter, given, expected)
-    whole = [expect_integer(f"each size of {parameter}", size) for size in sizes]
-    return Given(sizes=read_sizes(whole, name))
+    whole = [
+        size if isinstance(size, str) else expect_integer(f"each size of {parameter}", size)
+        for size in sizes
+    ]
+    return Given(sizes=read_open_sizes(whole, name))
 
 
 def read_attributes(given: object) -> Mapping[str, object]:

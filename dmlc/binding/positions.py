@@ -15,6 +15,7 @@ from dmlc.binding.conversions import Conversions
 from dmlc.binding.emission import emit_value
 from dmlc.binding.nodes import Form, Node, Nodes, Value, Weak, join_free
 from dmlc.binding.values import TO_WHOLE, describe, is_number, show, span_text, whole_number
+from dmlc.ir.below import is_inside_open
 from dmlc.ir.index import find_reach
 from dmlc.ir.ranges import UNKNOWN, Interval, Ranges
 from dmlc.scalars import OPERATIONS, DataType
@@ -152,6 +153,17 @@ class Positions:
         exact = find_reach(stage, stage.body.result, size)
         return max(found[0], exact[0]), min(found[1], exact[1])
 
+    def is_inside_open(self, value: Node, size: str, conditions: Sequence[Node] = ()) -> bool:
+        """Whether an INDEX value lies inside an axis whose size is left open, wherever some
+        conditions hold."""
+        stage = self.probe(value, conditions)
+        if stage is None:
+            return False
+        ranges = Ranges(stage, self.ranges)
+        for instruction in stage.body.instructions:
+            ranges.add(instruction)
+        return is_inside_open(stage, stage.body.result, size, ranges)
+
     def probe(self, value: Node, conditions: Sequence[Node] = ()) -> ir.Stage | None:
         """A stage that computes a value at every point of the variables it depends on, under those
         conditions that can be computed; None where the value needs other stages first."""
@@ -164,12 +176,20 @@ class Positions:
         body = emit_value(self._nodes.loaded, value, domain, variables, guard).body()
         return ir.Stage("position", DataType.INT64, domain, body)
 
-    def keep_inside(self, position: Node, size: int) -> Node:
+    def keep_inside(self, position: Node, size: ir.Extent) -> Node:
         """A position, or the nearest place of an axis of that size where it lies outside."""
         low, high = self.interval(position)
         if low < 0:
             position = self.apply("max", position, self.number(0))
+        if isinstance(size, str):
+            return self.apply("min", position, self.last_place(size))
         return position if high < size else self.apply("min", position, self.number(size - 1))
+
+    def last_place(self, size: ir.Extent) -> Node:
+        """The last position along an axis."""
+        if isinstance(size, int):
+            return self.number(size - 1)
+        return self.apply("sub", self._nodes.size(size), self.number(1))
 
     # Numbers of places --------------------------------------------------------------------
 

@@ -12,10 +12,18 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from dmlc import ir
 from dmlc.binding.builder import Builder
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.nodes import Node, Value, shape_of
-from dmlc.binding.values import apply_constant, cast_constant, span_text
+from dmlc.binding.values import (
+    OpenSize,
+    apply_constant,
+    cast_constant,
+    decide_open,
+    refuse_open,
+    span_text,
+)
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import Visit
@@ -133,7 +141,7 @@ class Evaluating(abc.ABC):
         """Has a tensor hold a computation on whole tensors, so that its elements can be read."""
         self.place: Callable[[tuple[int, ...], _Maker, Span], Node] | None = None
         """Makes a tensor of some sizes from what gives its element at each position."""
-        self.targets: list[tuple[int, ...]] | None = None
+        self.targets: list[tuple[ir.Extent, ...]] | None = None
         """The sizes of the outputs that the expression at hand is to give, if it gives several."""
 
     @abc.abstractmethod
@@ -178,7 +186,13 @@ class Evaluating(abc.ABC):
         """A scalar operation; arrays go entry by entry."""
         constants = [v for v in values if not isinstance(v, Node | tuple)]
         if len(constants) == len(values):
-            return apply_constant(OPERATIONS[name], constants, span)
+            if not any(isinstance(v, OpenSize) for v in constants):
+                return apply_constant(OPERATIONS[name], constants, span)
+            known = decide_open(OPERATIONS[name], constants)
+            if known is not None:
+                return known
+            if self.builder is None:
+                raise refuse_open(constants, span)
         if any(isinstance(v, tuple) for v in values) and self.are_places(values):
             each = zip_arrays(values, span)
             return tuple(self.combine(name, v, spans, span) for v in each)

@@ -31,7 +31,17 @@ class EnumValue:
         return self.member
 
 
-Scalar: TypeAlias = bool | int | float | str | EnumValue | DataType
+@dataclasses.dataclass(frozen=True, slots=True)
+class OpenSize:
+    """A size that is left open until the kernels run: 1 or more."""
+
+    symbol: str
+
+    def __str__(self) -> str:
+        return self.symbol
+
+
+Scalar: TypeAlias = bool | int | float | str | EnumValue | DataType | OpenSize
 Constant: TypeAlias = Scalar | tuple["Constant", ...]
 """A compile-time value; a tuple is an array."""
 
@@ -53,6 +63,8 @@ def describe(value: Constant) -> str:
             return f"a {value.enum.name}"
         case DataType():
             return "a data type"
+        case OpenSize():
+            return "a size that is left open"
         case tuple():
             return f"an array of {len(value)} values"
 
@@ -70,6 +82,38 @@ def show(value: Constant) -> str:
             return f"[{', '.join(show(v) for v in value)}]"
         case _:
             return str(value)
+
+
+def decide_open(operation: Operation, given: Sequence[Scalar]) -> bool | None:
+    """What a comparison with sizes that are left open gives whatever they are; None where that
+    depends on them, and for what is no comparison."""
+    if operation.name not in _COMPARED:
+        return None
+    left, right = given
+    if left == right:
+        return operation.name in ("eq", "le", "ge")
+    size, other = (left, right) if isinstance(left, OpenSize) else (right, left)
+    if not isinstance(other, int | float) or other >= 1:
+        return None
+    if operation.name in ("eq", "ne"):
+        return operation.name == "ne"
+    return (operation.name in ("gt", "ge")) == (size is left)
+
+
+_COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+def refuse_open(given: Sequence[Scalar], span: Span) -> DmlcError:
+    """What depends on sizes that are left open, where it must be known before kernels run."""
+    symbols = dict.fromkeys(v.symbol for v in given if isinstance(v, OpenSize))
+    names = " and ".join(f"'{symbol}'" for symbol in symbols)
+    left_open = f"the size {names} is" if len(symbols) == 1 else f"the sizes {names} are"
+    notes = ["give it a number when binding"]
+    if len(symbols) > 1:
+        notes = ["give both one name if they are the same, or numbers when binding"]
+    return DmlcError(
+        f"{span_text(span)} must be known when binding, and {left_open} left open", span, notes
+    )
 
 
 def is_number(value: Constant) -> bool:

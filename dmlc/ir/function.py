@@ -75,8 +75,19 @@ class Function:
         for parameter in self.parameters:
             found.update({e: None for e in parameter.extents if isinstance(e, str)})
         for stage in self.stages:
-            found.update({e: None for e in stage.domain if isinstance(e, str)})
+            axes = () if stage.reduction is None else stage.reduction.axes
+            extents = (*stage.domain, *(extent for _, extent in axes))
+            found.update({e: None for e in extents if isinstance(e, str)})
         return tuple(found)
+
+    def run_symbol(self) -> str | None:
+        """The symbol that counts the elements of every tensor of run-time size: each is a run of
+        them, and stands for packed arrays of any one shape. None where symbols are sizes of axes,
+        or there are none."""
+        symbols = self.symbols()
+        tensors = (*self.parameters, *self.stages)
+        runs = (t.extents for t in tensors if any(isinstance(e, str) for e in t.extents))
+        return symbols[0] if len(symbols) == 1 and all(len(e) == 1 for e in runs) else None
 
     def tensors(self) -> Mapping[str, Parameter | Table | Stage]:
         """Everything a load can name: parameters, tables, stages."""

@@ -21,6 +21,7 @@ from dmlc.ir.nodes import (
     Reduction,
     Select,
     Stage,
+    Symbol,
     Table,
     operands,
 )
@@ -119,7 +120,7 @@ _RECORDS = Records(
         Cast: Shape(_OPERANDS, _make_cast, _take_operands),
     },
     words={},
-    nouns={"value": (Constant, Index, Load, Apply, Select, Cast)},
+    nouns={"value": (Constant, Index, Symbol, Load, Apply, Select, Cast)},
     tuples={
         "in_place": "pairs of a result and a parameter",
         "axes": "an axis' label and extent",

@@ -24,6 +24,7 @@ from dmlc.ir.nodes import (
     Result,
     Select,
     Stage,
+    Symbol,
     Table,
     value_type,
 )
@@ -217,6 +218,10 @@ class _Parser(Scanner[int]):
         if token.kind != "name":
             self.fail("a value")
         self.next()
+        if token.text == "size" and self.accept("("):
+            symbol = Symbol(self.name("a symbol"))
+            self.expect(")")
+            return self._add(symbol)
         if self.accept("("):
             opened.append(Open(token, ")", [], 1 if token.text == "cast" else None))
             return None
@@ -253,7 +258,7 @@ class _Parser(Scanner[int]):
             return self._add(Select(given[0], given[1], given[2], then))
         operation = OPERATIONS.get(token.text)
         if operation is None:
-            known = [*OPERATIONS, "select", "cast"]
+            known = [*OPERATIONS, "select", "cast", "size"]
             raise DmlcError(unknown_name("operation", token.text, known, self.span(token)))
         self.check_arity(token, operation.arity, given)
         dtype = operation.result_type(value_type(self.values[given[0]]))

@@ -25,6 +25,7 @@ from dmlc.ir.nodes import (
     Result,
     Select,
     Stage,
+    Symbol,
     Table,
     operands,
 )
@@ -102,7 +103,7 @@ def _spell(body: Body) -> tuple[list[str], list[str]]:
     for number, instruction in enumerate(body.instructions):
         text = _instruction(instruction, texts)
         depth = 1 + max((depths[o] for o in operands(instruction)), default=0)
-        leaf = isinstance(instruction, Constant | Index)
+        leaf = isinstance(instruction, Constant | Index | Symbol)
         used_on = uses[number] + (number == body.result) + (number == body.guard)
         if not leaf and (used_on > 1 or (depth > _DEEPEST and number != body.result)):
             name = f"v{len(lets)}"
@@ -119,6 +120,8 @@ def _instruction(instruction: Instruction, texts: list[str]) -> str:
             return constant_text(instruction)
         case Index():
             return instruction.name
+        case Symbol():
+            return f"size({instruction.name})"
         case Load():
             return f"%{instruction.tensor}[{', '.join(texts[i] for i in instruction.indices)}]"
         case Apply():

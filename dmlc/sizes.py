@@ -1,0 +1,180 @@
+"""Sizes that are known at run time only: sums of products of symbols and whole numbers.
+
+A symbol is 1 or more. A sum has one form, whatever it was made from, so that equal sizes are equal
+values; a sum without symbols is an integer. Its text is C: `64 * N + 1`. What symbols stand for,
+and who binds them, is not known here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from dmlc.source import DmlcError
+
+TYPICAL = 1024
+"""What a symbol is taken for where costs are weighed."""
+
+LARGEST = 2**31 - 1
+"""The most that a symbol, or the elements of a tensor that has one, may come to at run time: then
+positions have 32 bits, and do not wrap while the last group is rounded up."""
+
+_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Size:
+    """A sum of products, each of symbols and one number."""
+
+    terms: tuple[tuple[tuple[str, ...], int], ...]
+    """Sorted: the symbols of each product, sorted too, and its number, which is not 0."""
+
+    @staticmethod
+    def of(symbol: str) -> Size:
+        """The size that a symbol is."""
+        return Size((((symbol,), 1),))
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Those that it depends on, in order of first use."""
+        return tuple(dict.fromkeys(s for symbols, _ in self.terms for s in symbols))
+
+    def __add__(self, other: Measure) -> Measure:
+        return _collect((*self.terms, *_terms(other)))
+
+    def __radd__(self, other: int) -> Measure:
+        return self + other
+
+    def __sub__(self, other: Measure) -> Measure:
+        return self + other * -1
+
+    def __rsub__(self, other: int) -> Measure:
+        return self * -1 + other
+
+    def __mul__(self, other: Measure) -> Measure:
+        pairs = ((a, x, b, y) for a, x in self.terms for b, y in _terms(other))
+        return _collect((tuple(sorted((*a, *b))), x * y) for a, x, b, y in pairs)
+
+    def __rmul__(self, other: int) -> Measure:
+        return self * other
+
+    def evaluate(self, sizes: Mapping[str, int]) -> int:
+        """What it is where symbols have these sizes."""
+        return sum(n * math.prod(sizes[s] for s in symbols) for symbols, n in self.terms)
+
+    def __str__(self) -> str:
+        made = ""
+        for symbols, number in self.terms:
+            factors = [*([str(abs(number))] if abs(number) != 1 or not symbols else []), *symbols]
+            sign = "-" if number < 0 else "+"
+            lead = ("-" if number < 0 else "") if not made else f" {sign} "
+            made += lead + " * ".join(factors)
+        return made
+
+
+Measure: TypeAlias = int | Size
+"""A number of elements, known when a program is made or when it runs."""
+
+
+def _terms(of: Measure) -> tuple[tuple[tuple[str, ...], int], ...]:
+    return of.terms if isinstance(of, Size) else (((), of),)
+
+
+def _collect(terms: Iterable[tuple[tuple[str, ...], int]]) -> Measure:
+    """The sum of products in its one form: those of most symbols first, numbers last."""
+    found: dict[tuple[str, ...], int] = {}
+    for symbols, number in terms:
+        found[symbols] = found.get(symbols, 0) + number
+    kept = [(symbols, number) for symbols, number in found.items() if number]
+    if not any(symbols for symbols, _ in kept):
+        return kept[0][1] if kept else 0
+    return Size(tuple(sorted(kept, key=lambda term: (-len(term[0]), term[0]))))
+
+
+def measure(extent: int | str) -> Measure:
+    """An extent as a size: a number, or the symbol of that name."""
+    return Size.of(extent) if isinstance(extent, str) else extent
+
+
+def multiply(extents: Iterable[int | str | Size]) -> Measure:
+    """The product of extents."""
+    product: Measure = 1
+    for extent in extents:
+        product = (measure(extent) if isinstance(extent, str) else extent) * product
+    return product
+
+
+def estimate(size: int | str | Size) -> int:
+    """About how much a size is: symbols are `TYPICAL`."""
+    found = measure(size) if isinstance(size, str) else size
+    return found.evaluate(_Typical()) if isinstance(found, Size) else found
+
+
+class _Typical(dict[str, int]):
+    def __missing__(self, key: str) -> int:
+        return TYPICAL
+
+
+@functools.lru_cache(4096)
+def parse_size(text: str) -> Measure:
+    """The size that a text spells, as `str` gives it. Raises `DmlcError`."""
+    total: Measure = 0
+    for part in re.findall(r"[+-]?[^+-]+", text.replace(" ", "")):
+        product: Measure = -1 if part[0] == "-" else 1
+        for factor in part.lstrip("+-").split("*"):
+            if not factor.isdecimal() and not _SYMBOL.fullmatch(factor):
+                raise DmlcError(f"'{text}' is no size: expected products of numbers and symbols")
+            product = (int(factor) if factor.isdecimal() else Size.of(factor)) * product
+        total = product + total
+    return total
+
+
+def evaluate_size(size: int | str, sizes: Mapping[str, int]) -> int:
+    """What a size comes to, given as a number or as a text."""
+    if isinstance(size, int):
+        return size
+    if size in sizes:
+        return sizes[size]
+    found = parse_size(size)
+    return found.evaluate(sizes) if isinstance(found, Size) else found
+
+
+class Shapes:
+    """The sizes of symbols, learnt from the shapes of arrays one after the other."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, int] = {}
+        self._places: dict[str, str] = {}
+
+    def match(self, name: str, extents: Sequence[int | str], shape: Sequence[int]) -> str | None:
+        """Why an array has not the sizes that its tensor has; None where it has, and symbols have
+        been learnt from it."""
+        shown = ", ".join(map(str, extents))
+        if len(shape) != len(extents):
+            return (
+                f"{name} has the sizes [{shown}], {len(extents)} of them, and the array given has "
+                f"{len(shape)}: {list(shape)}"
+            )
+        for axis, (extent, size) in enumerate(zip(extents, shape, strict=True)):
+            place = f"axis {axis} of {name}"
+            if isinstance(extent, int):
+                if extent != size:
+                    return f"{place} has {extent} elements, and the array given has {size} there"
+                continue
+            if size == 0:
+                return (
+                    f"{place} has 0 elements, and the size '{extent}' that is left open there is 1 "
+                    "or more"
+                )
+            if self.sizes.setdefault(extent, size) != size:
+                known = self.sizes[extent]
+                return (
+                    f"the size '{extent}' is {known} along {self._places[extent]}, and {size} "
+                    f"along {place}"
+                )
+            self._places.setdefault(extent, place)
+        return None
