@@ -108,6 +108,16 @@ def multiply(extents: Iterable[int | str | Size]) -> Measure:
     return product
 
 
+def pack_strides(extents: Sequence[int | str]) -> tuple[Measure, ...]:
+    """The strides, in elements, of a packed tensor of these sizes: last axis fastest."""
+    strides: list[Measure] = []
+    step: Measure = 1
+    for extent in reversed(extents):
+        strides.append(step)
+        step = (Size.of(extent) if isinstance(extent, str) else max(extent, 1)) * step
+    return tuple(reversed(strides))
+
+
 def estimate(size: int | str | Size) -> int:
     """About how much a size is: symbols are `TYPICAL`."""
     found = measure(size) if isinstance(size, str) else size

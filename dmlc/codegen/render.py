@@ -242,8 +242,10 @@ def _render_kernel(
         )
         for b in buffers
     )
+    run = function.run_symbol()
     scalar_views = tuple(
-        ScalarView(s.name, speller.index_type, s.slot, "the number of elements") for s in scalars
+        ScalarView(s.name, speller.index_type, s.slot, _describe_size(s.value, run))
+        for s in scalars
     )
     parts = SourceParts(
         shown,
@@ -340,7 +342,7 @@ def _bind_scalars(kernel: k.Kernel, first: int, mangler: Mangler) -> tuple[Scala
 
 def _describe_launch(kernel: k.Kernel, scalars: tuple[ScalarBinding, ...], item: str) -> str:
     launch = kernel.launch
-    if scalars:
+    if scalars and scalars[0].value == launch.count:
         groups = f"ceil({scalars[0].name} / {launch.per_group:,}) groups"
     elif isinstance(launch.count, int):
         number = -(-launch.count // launch.per_group)
@@ -349,6 +351,13 @@ def _describe_launch(kernel: k.Kernel, scalars: tuple[ScalarBinding, ...], item:
         groups = f"ceil({make_comment(launch.count)} / {launch.per_group:,}) groups"
     items = f"1 {item}" if launch.group_size == 1 else f"{launch.group_size} {item}s"
     return f"{groups} of {items}; {kernel.walk}"
+
+
+def _describe_size(value: int | str, run: str | None) -> str:
+    """What a scalar is, for a person."""
+    if isinstance(value, int) or value == run:
+        return "the number of elements"
+    return f"the size {value}" if value.isidentifier() else make_comment(value)
 
 
 def _join(names: tuple[str, ...]) -> str:

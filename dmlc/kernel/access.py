@@ -33,7 +33,7 @@ class Positions:
     def is_inside(self, load: ir.Load, position: int) -> bool:
         """Whether a position of a load is inside the tensor, with no help from the guard."""
         return all(
-            _is_within(self.ranges[number], size)
+            _is_within(self.forms[number], self.ranges[number], size)
             for number, size in zip(load.indices, self.sizes[load.tensor], strict=True)
             if number == position
         )
@@ -75,12 +75,14 @@ def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
 def _choose_form(form: Affine | None, reach: Interval, size: ir.Extent) -> Affine | None:
     if form is None or any(factor < 0 for _, factor in form.factors):
         return None
-    # One index alone runs over a whole run-time axis, as the verifier demands.
-    return form if isinstance(size, str) or _is_within(reach, size) else None
+    return form if _is_within(form, reach, size) else None
 
 
-def _is_within(reach: Interval, size: ir.Extent) -> bool:
-    return isinstance(size, str) or (reach[0] >= 0 and reach[1] < max(size, 1))
+def _is_within(form: Affine | None, reach: Interval, size: ir.Extent) -> bool:
+    if isinstance(size, str):
+        # One index alone runs over the axis itself: so the verifier says.
+        return form is not None and form.constant == 0 and [f for _, f in form.factors] == [1]
+    return reach[0] >= 0 and reach[1] < max(size, 1)
 
 
 def find_ranges(stage: ir.Stage, tables: Mapping[str, Interval]) -> tuple[Interval, ...]:

@@ -10,8 +10,8 @@ here.
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Container, Mapping
+import operator
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc import ir
@@ -19,6 +19,7 @@ from dmlc.ir.ranges import Interval
 from dmlc.ir.rules import fold_constants
 from dmlc.kernel.access import Positions, read_positions
 from dmlc.scalars import ROUNDINGS, DataType
+from dmlc.sizes import Measure, Size, multiply, pack_strides, parse_size
 from dmlc.source import InternalError, UnsupportedError
 
 
@@ -28,8 +29,8 @@ class View:
 
     tensor: str
     dtype: DataType
-    strides: tuple[int, ...]
-    offset: int = 0
+    strides: tuple[Measure, ...]
+    offset: Measure = 0
     local: bool = False
     """Whether it is in registers or private arrays, and not in memory: an earlier pass made it.
     Then a stride says no more than whether the value changes along a dimension, except in a row."""
@@ -59,12 +60,12 @@ class Gather:
 
     view: View
     dtype: DataType
-    terms: tuple[tuple[int, int], ...]
+    terms: tuple[tuple[int, Measure], ...]
     guarded: bool
     """Whether the element may lie outside the tensor where a reduction's guard does not hold."""
 
 
-Value: TypeAlias = ir.Constant | Read | Place | Gather | ir.Apply | ir.Select | ir.Cast
+Value: TypeAlias = ir.Constant | ir.Symbol | Read | Place | Gather | ir.Apply | ir.Select | ir.Cast
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ def operands(value: Value) -> tuple[int, ...]:
 
 
 def find_moving(
-    elements: Elements, strides: Mapping[View, tuple[int, ...]], axis: int
+    elements: Elements, strides: Mapping[View, tuple[Measure, ...]], axis: int
 ) -> tuple[bool, ...]:
     """For each value whether it changes along an axis, by the strides of the views."""
     moving: list[bool] = []
@@ -260,7 +261,7 @@ def _find_stage(function: ir.Function, name: str) -> ir.Stage:
     return stage
 
 
-def tensor_strides(function: ir.Function, name: str) -> tuple[int, ...]:
+def tensor_strides(function: ir.Function, name: str) -> tuple[Measure, ...]:
     """The strides a tensor of the function is stored with, in elements."""
     tensor = function.tensors()[name]
     if isinstance(tensor, ir.Stage):
@@ -270,9 +271,7 @@ def tensor_strides(function: ir.Function, name: str) -> tuple[int, ...]:
         extents, strides = tensor.extents, tensor.strides
     if strides is not None:
         return strides
-    sizes = tuple(e for e in extents if isinstance(e, int))
-    # A size known at run time stands alone, as the verifier demands.
-    return ir.packed_strides(sizes) if len(sizes) == len(extents) else (1,)
+    return pack_strides(extents)
 
 
 def tensor_end(function: ir.Function, name: str) -> int | None:
@@ -281,8 +280,9 @@ def tensor_end(function: ir.Function, name: str) -> int | None:
     sizes = [e for e in extents if isinstance(e, int)]
     if len(sizes) < len(extents):
         return None
-    steps = zip(sizes, tensor_strides(function, name), strict=True)
-    return 0 if 0 in sizes else 1 + sum((size - 1) * step for size, step in steps)
+    steps = [step for step in tensor_strides(function, name) if isinstance(step, int)]
+    ends = zip(sizes, steps, strict=True)
+    return 0 if 0 in sizes else 1 + sum((size - 1) * step for size, step in ends)
 
 
 class Collector:
@@ -304,7 +304,7 @@ class Collector:
         self._row = row
         self._domain = domain
         self._tensors = function.tensors()
-        self._known_strides: dict[str, tuple[int, ...]] = {}
+        self._known_strides: dict[str, tuple[Measure, ...]] = {}
         self._near = local or {}
         self._near_strides = tuple(int(axis < parallel) for axis in range(len(domain)))
         self._numbers: dict[Value, int] = {}
@@ -323,7 +323,7 @@ class Collector:
             self._reach,
         )
 
-    def _strides(self, name: str) -> tuple[int, ...]:
+    def _strides(self, name: str) -> tuple[Measure, ...]:
         if name not in self._known_strides:
             self._known_strides[name] = tensor_strides(self._function, name)
         return self._known_strides[name]
@@ -364,21 +364,23 @@ class Collector:
         return self._add(Read(view, dtype.compute))
 
     def _view(self, stage: ir.Stage, axes: Mapping[ir.Index, int]) -> View:
-        strides = [0] * len(self._domain)
+        strides: list[Measure] = [0] * len(self._domain)
         for axis, step in enumerate(self._strides(stage.name)):
             if ir.Index(axis) in axes:
                 strides[axes[ir.Index(axis)]] = step
         return View(stage.name, stage.dtype, tuple(strides))
 
     def _place(self, reduction: ir.Reduction, axes: Mapping[ir.Index, int]) -> Place:
-        sizes = tuple(extent for _, extent in reduction.axes if isinstance(extent, int))
-        strides = [0] * len(self._domain)
-        for (label, _), step in zip(reduction.axes, ir.packed_strides(sizes), strict=True):
+        extents = tuple(extent for _, extent in reduction.axes)
+        strides: list[Measure] = [0] * len(self._domain)
+        for (label, _), step in zip(reduction.axes, pack_strides(extents), strict=True):
             index = ir.Index(label, reduced=True)
             if index in axes:
                 strides[axes[index]] = step
         # The largest number is kept for "no point".
-        dtype = DataType.UINT32 if math.prod(sizes) < 2**32 else DataType.UINT64
+        points = multiply(extents)
+        small = not isinstance(points, int) or points < 2**32
+        dtype = DataType.UINT32 if small else DataType.UINT64
         return Place(View("", dtype, tuple(strides)), dtype)
 
     def _copy(self, stage: ir.Stage, axes: Mapping[ir.Index, int]) -> dict[int, int]:
@@ -402,14 +404,20 @@ class Collector:
                     numbers[number] = self._add(self._fold(new))
             if ir.value_type(instruction) is DataType.INDEX:
                 low, high = positions.ranges[number]
+                if isinstance(self._values[numbers[number]], ir.Symbol):
+                    continue  # It is an argument, which is held to what positions may be.
                 self._reach = (min(self._reach[0], low), max(self._reach[1], high))
         return numbers
 
     def _fold(self, value: Value) -> Value:
-        """An operation on positions that are known, as along an axis of one element, is one."""
+        """An operation on positions that are known, as along an axis of one element, is one; and
+        one on sizes that are not is such a size."""
         if not isinstance(value, ir.Apply) or value.dtype is not DataType.INDEX:
             return value
         given = [self._values[o] for o in value.operands]
+        size = _combine_sizes(value.operation.name, given)
+        if size is not None:
+            return ir.Symbol(str(size))
         known = [g for g in given if isinstance(g, ir.Constant)]
         if len(known) != len(given):
             return value
@@ -441,9 +449,9 @@ class Collector:
     ) -> int:
         if load.tensor in self._near:
             return self.add_near(load.tensor, self._near[load.tensor])
-        strides = [0] * len(self._domain)
-        offset = 0
-        terms: dict[int, int] = {}
+        strides: list[Measure] = [0] * len(self._domain)
+        offset: Measure = 0
+        terms: dict[int, Measure] = {}
         guarded = False
         steps = self._strides(load.tensor)
         if load.tensor == self._row:
@@ -479,6 +487,26 @@ class Collector:
         if terms:
             return self._add(Gather(view, load.dtype, tuple(terms.items()), guarded))
         return self._add(Read(view, load.dtype))
+
+
+def _combine_sizes(name: str, given: Sequence[Value]) -> Size | None:
+    """A sum or a product of sizes, some of which are known at run time only; None for all else."""
+    sizes = [
+        parse_size(v.name) if isinstance(v, ir.Symbol) else int(v.value)
+        for v in given
+        if isinstance(v, ir.Symbol | ir.Constant)
+    ]
+    if len(sizes) < len(given) or name not in _SIZES:
+        return None
+    made = _SIZES[name](sizes[0], sizes[1])
+    return made if isinstance(made, Size) else None
+
+
+_SIZES: Mapping[str, Callable[[Measure, Measure], Measure]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+}
 
 
 def _refuse_sizes(stage: ir.Stage) -> UnsupportedError:

@@ -106,7 +106,7 @@ def _name_members(passes: Sequence[Pass]) -> tuple[tuple[str, ...], ...]:
 
 def _arrange(
     function: ir.Function,
-    parallel: tuple[int, ...],
+    parallel: tuple[ir.Extent, ...],
     steps: Sequence[Pass],
     stages: Sequence[str],
     profile: Profile,

@@ -18,6 +18,7 @@ from dmlc.kernel.arithmetic import (
     add,
     guard,
     index,
+    measure,
     multiply,
     operate,
     split_number,
@@ -410,7 +411,10 @@ class Loops:
             for part, _ in terms
         }
         needed.update(n.dim for n in walk(node.body) if isinstance(n, Turns))
-        counts = [part.count_steps(step) for part, step in dim.parts]
+        counts = [
+            part.count_steps(step) if isinstance(part.size, int) else measure(part.size)
+            for part, step in dim.parts
+        ]
         digits = split_number(place, counts) if len(counts) > 1 else [place]
         settled: dict[Dim, k.Expression] = {}
         checks: list[k.Expression] = []

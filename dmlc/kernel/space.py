@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.kernel.element import Elements, Gather, View, find_moving
+from dmlc.sizes import Measure, estimate, measure, multiply
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class Piece:
 class Space:
     """The dimensions of one pass, outermost first, and each view's strides along them."""
 
-    extents: tuple[ir.Extent, ...]
-    strides: Mapping[View, tuple[int, ...]]
+    extents: tuple[Measure, ...]
+    strides: Mapping[View, tuple[Measure, ...]]
     """In elements."""
     parallel: tuple[int, ...]
     """The axes that are parallel dimensions, in the order all passes have them."""
@@ -63,9 +64,14 @@ class Space:
         return math.prod([sizes[axis] for axis in self.inner])
 
     @property
-    def count(self) -> ir.Extent:
+    def is_open(self) -> bool:
+        """Whether a dimension's size is known at run time only."""
+        return len(self.sizes) != len(self.extents)
+
+    @property
+    def count(self) -> Measure:
         """The number of points."""
-        return self.extents[0] if len(self.extents) == 1 else math.prod(self.sizes)
+        return multiply(self.extents)
 
     def count_steps(self, view: View) -> int | None:
         """The elements that a view comes by, those it stands still at counted once; None where
@@ -78,7 +84,7 @@ class Space:
 def keep_all(elements: Elements) -> Space:
     """The dimensions as they are, all of which are kept."""
     strides = {view: view.strides for view in elements.views()}
-    return Space(elements.domain, strides, tuple(range(len(elements.domain))))
+    return Space(_measure(elements.domain), strides, tuple(range(len(elements.domain))))
 
 
 def collapse(elements: Elements) -> Space:
@@ -86,17 +92,16 @@ def collapse(elements: Elements) -> Space:
     result lies in memory, and neighbours that every operand walks as one are merged."""
     views = tuple(dict.fromkeys(elements.views()))
     aligned = not any(view.offset for view in views)
-    if any(isinstance(e, str) for e in elements.domain):
-        return dataclasses.replace(keep_all(elements), packed=aligned)
-    sizes = [e for e in elements.domain if isinstance(e, int)]
-    if math.prod(sizes) <= 1:
+    sizes = _measure(elements.domain)
+    points = multiply(sizes)
+    if isinstance(points, int) and points <= 1:
         # No step is ever taken, so any will do: the same as for every packed tensor.
-        return Space((math.prod(sizes),), dict.fromkeys(views, (1,)), (0,), packed=aligned)
+        return Space((points,), dict.fromkeys(views, (1,)), (0,), packed=aligned)
     first = elements.results[0][0]
-    order = [axis for axis, size in enumerate(sizes) if size > 1]
-    runs = _merge(sorted(order, key=lambda axis: -first.strides[axis]), sizes, views)
+    order = [axis for axis, size in enumerate(sizes) if size != 1]
+    runs = _merge(sorted(order, key=lambda axis: -estimate(first.strides[axis])), sizes, views)
     strides = {view: tuple(view.strides[run[-1]] for run in runs) for view in views}
-    lengths = tuple(math.prod(sizes[axis] for axis in run) for run in runs)
+    lengths = tuple(multiply(sizes[axis] for axis in run) for run in runs)
     steady = len(runs) == 1 and all(steps[0] in (0, 1) for steps in strides.values())
     return Space(lengths, strides, tuple(range(len(runs))), packed=steady and aligned)
 
@@ -109,7 +114,7 @@ def arrange(
 
     A reducing pass has an inner dimension, if need be one of a single point.
     """
-    domains = [tuple(e for e in p.domain if isinstance(e, int)) for p in passes]
+    domains = [_measure(p.domain) for p in passes]
     sizes = domains[0][:parallel]
     views = [_rank(p, domain) for p, domain in zip(passes, domains, strict=True)]
     sort = _keep_order if as_written else _sort
@@ -131,10 +136,14 @@ def arrange(
             view: tuple(view.strides[run[-1]] if run else 0 for run, _ in every)
             for view in dict.fromkeys(made.views())
         }
-        lengths = tuple(math.prod(domain[axis] for axis in run) for run, _ in every)
+        lengths = tuple(multiply(domain[axis] for axis in run) for run, _ in every)
         position = {tuple(run): n for n, (run, is_parallel) in enumerate(every) if is_parallel}
         spaces.append(Space(lengths, strides, tuple(position[tuple(run)] for run in runs)))
     return tuple(spaces)
+
+
+def _measure(domain: Sequence[ir.Extent]) -> tuple[Measure, ...]:
+    return tuple(measure(extent) for extent in domain)
 
 
 def arrange_rows(passes: Sequence[Elements], lead: int, apart: bool) -> tuple[Space, ...]:
@@ -170,11 +179,11 @@ def cut(space: Space, axis: int, length: int) -> Space:
     return Space((pieces, *sizes), strides, parallel, {axis + 1: Piece(0, length, size)})
 
 
-Ranked: TypeAlias = list[tuple[View, tuple[int, ...]]]
+Ranked: TypeAlias = list[tuple[View, tuple[Measure, ...]]]
 """Views, the largest first, each with how far a step along each dimension takes it."""
 
 
-def _rank(elements: Elements, domain: tuple[int, ...]) -> Ranked:
+def _rank(elements: Elements, domain: Sequence[Measure]) -> Ranked:
     """What a pass walks through, the largest first; a result before what is as large."""
     steps = _find_steps(elements)
     views = [v for v in elements.views() if not v.local]
@@ -183,13 +192,13 @@ def _rank(elements: Elements, domain: tuple[int, ...]) -> Ranked:
     def reach(view: View) -> tuple[int, bool]:
         taken = zip(domain, steps[view], strict=True)
         in_buffer = view in stored or bool(view.tensor)
-        return (math.prod(n for n, s in taken if s) if in_buffer else 0, view in stored)
+        return (math.prod(estimate(n) for n, s in taken if s) if in_buffer else 0, view in stored)
 
     ranked = sorted(dict.fromkeys(views), key=reach, reverse=True)
     return [(view, steps[view]) for view in ranked]
 
 
-def _find_steps(elements: Elements) -> dict[View, tuple[int, ...]]:
+def _find_steps(elements: Elements) -> dict[View, tuple[Measure, ...]]:
     """How far a step along each dimension takes each view: its stride, and more for a read at
     computed positions, each of which is taken to move by one where it moves."""
     strides = {view: view.strides for view in elements.views()}
@@ -198,16 +207,15 @@ def _find_steps(elements: Elements) -> dict[View, tuple[int, ...]]:
     for axis in range(len(elements.domain) if gathers else 0):
         moving = find_moving(elements, strides, axis)
         for gather in gathers:
-            terms = sum(step for number, step in gather.terms if moving[number])
-            found[gather.view][axis] = max(
-                found[gather.view][axis], gather.view.strides[axis] + terms
-            )
+            terms = sum((step for number, step in gather.terms if moving[number]), start=0)
+            moved = terms + gather.view.strides[axis]
+            found[gather.view][axis] = max(found[gather.view][axis], moved, key=estimate)
     return {view: tuple(steps) for view, steps in found.items()}
 
 
 def _sort(ranked: Ranked, rank: int) -> list[int]:
     """The dimensions as the largest views have them in memory, the densest innermost."""
-    return sorted(range(rank), key=lambda axis: tuple(-steps[axis] for _, steps in ranked))
+    return sorted(range(rank), key=lambda axis: tuple(-estimate(s[axis]) for _, s in ranked))
 
 
 def _keep_order(ranked: Ranked, rank: int) -> list[int]:
@@ -216,7 +224,9 @@ def _keep_order(ranked: Ranked, rank: int) -> list[int]:
     return list(range(rank))
 
 
-def _merge(order: list[int], sizes: Sequence[int], views: Sequence[View]) -> list[list[int]]:
+def _merge(
+    order: list[int], sizes: Sequence[Measure], views: Sequence[View]
+) -> list[list[int]]:
     """Runs of dimensions that every view walks as one, outermost first."""
     runs: list[list[int]] = []
     for axis in order:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulators import Frame
-from dmlc.kernel.arithmetic import add, both, index, multiply
+from dmlc.kernel.arithmetic import add, both, index, multiply, size
 from dmlc.kernel.element import View, list_joins, list_needed
 from dmlc.kernel.emit import Emitter, Position, find_levels
 from dmlc.kernel.schedule.nest import (
@@ -34,6 +34,7 @@ from dmlc.kernel.schedule.nest import (
 from dmlc.kernel.scope import Inside, Scope
 from dmlc.kernel.streaming import Streaming
 from dmlc.kernel.vectorize import Joint
+from dmlc.sizes import Measure
 from dmlc.source import InternalError
 
 
@@ -115,7 +116,7 @@ class Values:
             base = progress.bases.get(view)
             known = scope.known if base is None else scope.known.keys() - progress.based
             steps = [multiply(scope.known[d], s) for d, s in terms[view] if d in known]
-            return add(*steps, index(view.offset)) if base is None else add(base, *steps)
+            return add(*steps, size(view.offset)) if base is None else add(base, *steps)
 
         return position
 
@@ -241,7 +242,7 @@ def _find_levels(dims: Sequence[Dim], path: Sequence[Node]) -> dict[Dim, int]:
     return levels
 
 
-def _find_terms(nest: Nest, number: int) -> dict[View, tuple[tuple[Dim, int], ...]]:
+def _find_terms(nest: Nest, number: int) -> dict[View, tuple[tuple[Dim, Measure], ...]]:
     """For each view of a phase the dimensions it moves along, each with its stride. Along merged
     dimensions that it walks as one it moves along these."""
     phase, dims = nest.phases[number], nest.dims[number]
@@ -250,7 +251,7 @@ def _find_terms(nest: Nest, number: int) -> dict[View, tuple[tuple[Dim, int], ..
         for n in walk(nest.body)
         if isinstance(n, Loop) and len(n.dim.parts) > 1 and number in list_phases(n)
     )
-    terms: dict[View, tuple[tuple[Dim, int], ...]] = {}
+    terms: dict[View, tuple[tuple[Dim, Measure], ...]] = {}
     for view, strides in phase.space.strides.items():
         steps = {dim: step for dim, step in zip(dims, strides, strict=True) if step}
         for whole in merged:
@@ -260,6 +261,8 @@ def _find_terms(nest: Nest, number: int) -> dict[View, tuple[tuple[Dim, int], ..
             if any(list_loops(nest.body, part) for part in parts):
                 continue
             sizes = tuple(p.size for p in parts if isinstance(p.size, int))
+            if len(sizes) < len(parts):
+                continue
             own = tuple(steps.get(part, 0) for part in parts)
             if own == ir.packed_strides(sizes) and not view.local:
                 steps = {d: s for d, s in steps.items() if d not in parts} | {whole: 1}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.phases import Phase
-from dmlc.kernel.schedule import Limits, Profile, cpu, gpu
+from dmlc.kernel.schedule import Limits, Profile, cpu, gpu, open_sizes
 from dmlc.kernel.schedule.nest import Nest
 from dmlc.kernel.space import Space, cut
 from dmlc.kernel.streaming import CACHE_LINE, Streaming
@@ -38,6 +38,8 @@ def choose(
     """The nest of some phases: element-wise work, whose number of elements is an argument where
     `count` stands for it, or reductions, which work items make by themselves (`serial`) or
     together."""
+    if count is None and any(phase.space.is_open for phase in phases):
+        return open_sizes.choose(phases, p)
     if _is_gpu(p):
         return gpu.choose(phases, p, limits, serial=serial, count=count)
     return cpu.choose(function, phases, p, streaming, serial=serial, count=count)
@@ -51,6 +53,8 @@ def arrange(
     reduction, and what derives from it output by output, that depend on positions, as long as there
     are outputs enough to share out; elsewhere work items share what they reduce."""
     phases = collect(False)
+    if any(phase.space.is_open for phase in phases):
+        return phases, False
     first, *derived = phases
     is_plain = not any(phase.has_positions for phase in phases) or first.elements.results
     if is_plain or not all(phase.is_parallel for phase in derived):
@@ -72,6 +76,8 @@ def _count_groups(phases: Sequence[Phase], p: Profile) -> int:
 def keeps_busy(phases: Sequence[Phase], p: Profile) -> bool:
     """Whether one kernel has enough groups to share out, or so little work for each that more
     would not pay."""
+    if any(phase.space.is_open for phase in phases):
+        return True
     outputs = math.prod(phases[0].space.parallel_sizes)
     most = max(p.space.inner_count for p in phases)
     groups = _count_groups(phases, p)
@@ -91,6 +97,8 @@ def cut_up(phases: Sequence[Phase], p: Profile) -> Space | None:
     """The space of the first phase with an inner axis cut into pieces, the outermost one that is
     long enough; None where one kernel does."""
     space = phases[0].space
+    if space.is_open:
+        return None
     groups = max(1, _count_groups(phases, p))
     work = math.prod(space.parallel_sizes) * space.inner_count // groups
     wanted = min(work // p.piece, -(-_PIECES * p.groups // groups))

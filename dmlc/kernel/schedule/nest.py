@@ -19,10 +19,12 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import OPEN, make_size, measure
 from dmlc.kernel.permute import Patterns
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.vectorize import Vectorization
 from dmlc.scalars import DataType
+from dmlc.sizes import multiply
 
 SHORT_VECTOR = 4
 """The lanes of vectors that take what longer ones leave over."""
@@ -357,7 +359,7 @@ def nest_serial(
 
 def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:
     """Dimensions as one, the last of which runs fastest."""
-    size = math.prod(dim.size for dim in dims if isinstance(dim.size, int))
+    size = make_size(multiply(measure(dim.size) for dim in dims))
     return Dim(name, size, tuple((dim, 1) for dim in dims))
 
 
@@ -422,7 +424,9 @@ def _describe_range(loop: Loop, around: Sequence[Loop]) -> str:
     elif outer and outer[-1] > loop.step:
         extent = f"{outer[-1]:,}"
     else:
-        extent = f"0..{dim.size.name if isinstance(dim.size, k.Scalar) else f'{dim.size:,}'}"
+        size = dim.size
+        shown = size.name.removeprefix(OPEN) if isinstance(size, k.Scalar) else f"{size:,}"
+        extent = f"0..{shown}"
     by = f" by {loop.step:,}" if loop.step != 1 else ""
     beside = ", interleaved" if loop.interleaved else ""
     return f"{dim.name}{made_of}: {extent}{by}{', backwards' if loop.backwards else ''}{beside}"
