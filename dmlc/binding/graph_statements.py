@@ -142,8 +142,7 @@ class _GraphLowering(StageMaker):
         given = self.inputs.get(name)
         if given is not None:
             return name, given
-        sizes = [e for e in self.extents[name] if isinstance(e, int)]
-        return name, TensorDesc(self.types[name], sizes)
+        return name, TensorDesc(self.types[name], self.extents[name])
 
     # Calls --------------------------------------------------------------------------------
 

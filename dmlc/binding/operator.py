@@ -145,6 +145,7 @@ class Operator:
             raise_mistakes(diagnostics)
             for tensor in binding.tensors.values():
                 check_tensor(tensor, diagnostics)
+            _check_open(binding, diagnostics)
         check_constraints(binding, diagnostics)
         raise_mistakes(diagnostics)
         return binding
@@ -277,6 +278,20 @@ def _start(
         check_tensor(bound[name], diagnostics)
     values = given_attributes(definition, attributes, diagnostics)
     return Binding(definition, bound, values, definitions, symbolic)
+
+
+def _check_open(binding: Binding, diagnostics: list[Diagnostic]) -> None:
+    """Refuses sizes that are left open and that no input has: nothing would say them."""
+    tensors = binding.tensors.values()
+    given = {e for t in tensors if not t.definition.output for e in t.sizes or ()}
+    for tensor in tensors:
+        for axis, size in enumerate(tensor.sizes or ()):
+            if isinstance(size, str) and size not in given:
+                message = (
+                    f"the size '{size}' of output '{tensor.name}', along axis {axis}, is left open, "
+                    "and no input has it: give it a number, or the name of an input's size"
+                )
+                diagnostics.append(mistake(tensor.definition, message))
 
 
 def _check_symbolic(binding: Binding) -> None:

@@ -139,7 +139,7 @@ class Evaluating(abc.ABC):
         self.functions: dict[str, FunctionDefinition] = dict(binding.operator.functions)
         self.materialize: Callable[[Node, Span], Node] | None = None
         """Has a tensor hold a computation on whole tensors, so that its elements can be read."""
-        self.place: Callable[[tuple[int, ...], _Maker, Span], Node] | None = None
+        self.place: Callable[[tuple[ir.Extent, ...], _Maker, Span], Node] | None = None
         """Makes a tensor of some sizes from what gives its element at each position."""
         self.targets: list[tuple[ir.Extent, ...]] | None = None
         """The sizes of the outputs that the expression at hand is to give, if it gives several."""

@@ -60,7 +60,7 @@ class StageMaker:
         return made
 
     def place(
-        self, extents: tuple[int, ...], make: Callable[[list[Node]], Value], span: Span
+        self, extents: tuple[ir.Extent, ...], make: Callable[[list[Node]], Value], span: Span
     ) -> Node:
         """A tensor of these sizes whose element at each position `make` gives."""
         bound = [self.builder.nodes.bind(axis, extent) for axis, extent in enumerate(extents)]
