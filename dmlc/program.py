@@ -213,6 +213,8 @@ class Program:
     effort: float = 1.0
     """About how much longer it takes than moving the bytes of its tensors once. A hint for a host
     that has several ways to run it; the manifest leaves it out."""
+    checks: tuple[str, ...] = ()
+    """What its kernels take to hold of its symbols, as conditions in C such as `N != 1`."""
     unfused: Unfused | None = None
     """None where kernels were written by hand."""
     warnings: tuple[Diagnostic, ...] = dataclasses.field(default=(), compare=False, repr=False)
@@ -313,6 +315,7 @@ class Program:
             "symbols": {
                 symbol: self._describe_symbol(symbol) for symbol in self.symbols
             },
+            **({"checks": list(self.checks)} if self.checks else {}),
             "tensors": [_describe_tensor(t) for t in self.tensors],
             "kernels": [self._describe_kernel(kernel) for kernel in self.kernels],
             "scratch_bytes": self.scratch_bytes,

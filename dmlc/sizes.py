@@ -10,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc.source import DmlcError
@@ -61,6 +62,18 @@ class Size:
 
     def __rmul__(self, other: int) -> Measure:
         return self * other
+
+    def divide(self, by: int) -> Measure | None:
+        """The quotient; None where it is no size, whatever the symbols are."""
+        if any(n % by for _, n in self.terms):
+            return None
+        return Size(tuple((symbols, n // by) for symbols, n in self.terms))
+
+    def bounds(self) -> tuple[float, float]:
+        """The least and the most that it may be, without regard to `LARGEST`."""
+        low = sum(n if n > 0 or not symbols else -math.inf for symbols, n in self.terms)
+        high = sum(n if n < 0 or not symbols else math.inf for symbols, n in self.terms)
+        return low, high
 
     def evaluate(self, sizes: Mapping[str, int]) -> int:
         """What it is where symbols have these sizes."""
@@ -151,6 +164,49 @@ def evaluate_size(size: int | str, sizes: Mapping[str, int]) -> int:
         return sizes[size]
     found = parse_size(size)
     return found.evaluate(sizes) if isinstance(found, Size) else found
+
+
+# Conditions ---------------------------------------------------------------------------------
+
+_RELATIONS: Mapping[str, Callable[[int, int], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge,
+}  # fmt: skip
+_CONDITION = re.compile(r"(.+?) (==|!=|<=|>=|<|>) (.+)")
+
+
+def write_condition(left: Measure, relation: str, right: Measure) -> str:
+    """A comparison of sizes in C, with nothing taken from anything: sizes have no sign there."""
+    difference = left + right * -1 if isinstance(left, Size) else right * -1 + left
+    terms = difference.terms if isinstance(difference, Size) else (((), difference),)
+    above = _collect((symbols, n) for symbols, n in terms if n > 0)
+    below = _collect((symbols, -n) for symbols, n in terms if n < 0)
+    return f"{above} {relation} {below}"
+
+
+def holds(condition: str, sizes: Mapping[str, int]) -> bool:
+    """Whether a condition that `write_condition` wrote holds. Raises `DmlcError` for any other."""
+    match = _CONDITION.fullmatch(condition)
+    if match is None:
+        raise DmlcError(f"'{condition}' is no condition on sizes: expected one such as 'N != 1'")
+    left, relation, right = match.groups()
+    return _RELATIONS[relation](evaluate_size(left, sizes), evaluate_size(right, sizes))
+
+
+def refuse_sizes(name: str, conditions: Iterable[str], sizes: Mapping[str, int]) -> None:
+    """Raises `DmlcError` where sizes break a condition that something was made under."""
+    for condition in conditions:
+        if not holds(condition, sizes):
+            values = " and ".join(f"{s} is {sizes[s]}" for s in list_symbols(condition))
+            raise DmlcError(
+                f"{name} was made for sizes where {condition}, and {values}",
+                notes=["bind the sizes themselves: that gives a function for these"],
+            )
+
+
+def list_symbols(text: str) -> tuple[str, ...]:
+    """The symbols in the text of a size or a condition, in order of first use."""
+    return tuple(dict.fromkeys(re.findall(r"[A-Za-z_]\w*", text)))
 
 
 class Shapes:

@@ -259,7 +259,8 @@ class _Lowering(StageMaker):
         results = [ir.Result(ir_name(t.name), t.strides) for t in outputs]
         operator = binding.operator
         span = operator.syntax.name.span
-        return make_function(operator.short_name, parameters, self.stages, results, span)
+        name = operator.short_name
+        return make_function(name, parameters, self.stages, results, span, binding.checks)
 
 
 def _head(statement: syntax.Assignment) -> Span:

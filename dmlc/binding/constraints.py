@@ -163,6 +163,7 @@ def check_requirement(
 ) -> None:
     """Evaluates one `require`; an array of booleans must be true throughout."""
     evaluator = Evaluator(binding)
+    evaluator.requires = True
     try:
         value = evaluator.constant(requirement.condition)
     except DmlcError as error:

@@ -53,7 +53,7 @@ class Conversions:
         if isinstance(value, tuple):
             raise is_array(value, span)
         if isinstance(value, OpenSize):
-            return self.adapt(self._nodes.size(value.symbol), to, span)
+            return self.adapt(self._nodes.size(value.size), to, span)
         if to is _BOOL or not isinstance(value, int | float) or isinstance(value, bool):
             if to is _BOOL and isinstance(value, bool):
                 return self._nodes.literal(value, to)
@@ -113,7 +113,7 @@ class Conversions:
         if isinstance(value, Node):
             return value
         if isinstance(value, OpenSize):
-            return self._nodes.size(value.symbol)
+            return self._nodes.size(value.size)
         if isinstance(value, int | float) and not isinstance(value, bool):
             kind = Weak.INTEGER if isinstance(value, int) else Weak.FLOAT
             return self._nodes.literal(value, kind)

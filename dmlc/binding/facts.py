@@ -57,6 +57,9 @@ class Binding:
         default_factory=dict[str, tuple[DataType, ...]]
     )
     """The data types that each input which does not take part might have."""
+    checks: dict[str, None] = dataclasses.field(default_factory=dict[str, None])
+    """What has been taken to hold of sizes that are left open, as conditions in C: checked when
+    kernels run."""
 
     def members(self, row: str) -> list[BoundTensor]:
         """The tensors that take part under a name of the table: the entries of an array."""
@@ -126,7 +129,7 @@ class Binding:
             return self.sizes(known.name, span)
         found = name_sizes(having).get(name)
         if found is not None:
-            return OpenSize(found) if isinstance(found, str) else found
+            return OpenSize.of(found) if isinstance(found, str) else found
         if having and all(t.sizes is None for t in having):
             self.sizes(having[0].name, span)
         raise DmlcError(
@@ -142,7 +145,7 @@ def _declares(tensor: TensorDefinition, name: str) -> bool:
 
 def as_values(sizes: tuple[ir.Extent, ...]) -> tuple[int | OpenSize, ...]:
     """Sizes as values of expressions."""
-    return tuple(OpenSize(e) if isinstance(e, str) else e for e in sizes)
+    return tuple(OpenSize.of(e) if isinstance(e, str) else e for e in sizes)
 
 
 def name_sizes(tensors: Iterable[BoundTensor]) -> dict[str, ir.Extent]:

@@ -12,6 +12,7 @@ from dmlc.binding.operations import Operations
 from dmlc.binding.positions import Positions
 from dmlc.language.builtins import REDUCTIONS
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.sizes import multiply
 from dmlc.source import DmlcError, InternalError, Span
 
 _INDEX = DataType.INDEX
@@ -136,14 +137,10 @@ class Folds:
 
     def _count(self, extents: Sequence[ir.Extent], span: Span) -> Value:
         """The number of points that some axes have together."""
-        known = math.prod(e for e in extents if isinstance(e, int))
-        sizes = [self._nodes.size(e) for e in extents if isinstance(e, str)]
-        if not sizes:
-            return float(known)
-        count = self._positions.number(known)
-        for size in sizes:
-            count = self._positions.apply("mul", count, size)
-        return self._conversions.adapt(count, DataType.FLOAT32, span)
+        count = multiply(extents)
+        if isinstance(count, int):
+            return float(count)
+        return self._conversions.adapt(self._nodes.size(count), DataType.FLOAT32, span)
 
     def _hold_whole(self, combiner: str, element: Node, points: int, span: Span) -> DataType:
         """The integer type that a reduction of whole numbers fits."""

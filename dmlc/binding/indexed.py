@@ -13,7 +13,7 @@ from dmlc.binding.guards import hold_inside, list_conditions
 from dmlc.binding.nodes import Node, Value
 from dmlc.binding.reads import Place
 from dmlc.binding.scope import EmptyPack, Evaluating, Expansion, Scope
-from dmlc.binding.values import OpenSize, describe, show, span_text, whole_number
+from dmlc.binding.values import OpenSize, describe, expect_symbol, show, span_text, whole_number
 from dmlc.ir import Extent
 from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
@@ -202,7 +202,7 @@ class IndexNotation:
         found: list[Extent] = []
         for item in items:
             if isinstance(item, OpenSize):
-                found.append(item.symbol)
+                found.append(expect_symbol(item, f"the extent of '{name}'", span))
                 continue
             if isinstance(item, Node):
                 raise DmlcError(

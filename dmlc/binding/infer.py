@@ -16,7 +16,7 @@ from dmlc.binding.constraints import check_shapes, holds
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, BoundTensor, name_sizes
 from dmlc.binding.tensors import MAXIMUM_RANK, refuse_excess
-from dmlc.binding.values import Constant, OpenSize, show, whole_number
+from dmlc.binding.values import Constant, OpenSize, expect_symbol, show, whole_number
 from dmlc.ir import Extent
 from dmlc.language import syntax
 from dmlc.language.definitions import TensorDefinition, mistake
@@ -237,7 +237,10 @@ def _read_sizes(value: Constant, name: str, span: Span) -> tuple[Extent, ...] | 
     """A value as sizes; None where it is no array. Raises `DmlcError` for what no tensor has."""
     if not isinstance(value, tuple):
         return None
-    sizes = [v.symbol if isinstance(v, OpenSize) else whole_number(v) for v in value]
+    what = f"a size of output '{name}'"
+    sizes = [
+        expect_symbol(v, what, span) if isinstance(v, OpenSize) else whole_number(v) for v in value
+    ]
     if any(s is None or (isinstance(s, int) and s < 0) for s in sizes) or not 1 <= len(sizes) <= MAXIMUM_RANK:
         raise DmlcError(
             f"the sizes of output '{name}' come to {show(value)}, which no tensor has", span

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, TypeGuard
 
 from dmlc import ir
 from dmlc.binding.values import Constant
-from dmlc.scalars import DataType, Operation
-from dmlc.source import DmlcError
+from dmlc.scalars import OPERATIONS, DataType, Operation
+from dmlc.sizes import Size
+from dmlc.source import DmlcError, InternalError
 
 _MOST_NODES = 200_000
 
@@ -170,9 +172,24 @@ class Nodes:
         """The elements of a tensor, in the type they are computed in."""
         return self.add(Node(Form.LOAD, tensor, (), dtype.compute, shape))
 
-    def size(self, symbol: str) -> Node:
-        """The size that a symbol has at run time."""
+    def size(self, size: Size) -> Node:
+        """A size that is known at run time."""
+        total: Node | None = None
+        for symbols, number in size.terms:
+            parts = [self._symbol(symbol) for symbol in symbols]
+            if number != 1 or not parts:
+                parts.insert(0, self.literal(number, DataType.INDEX))
+            product = functools.reduce(functools.partial(self._compute, "mul"), parts)
+            total = product if total is None else self._compute("add", total, product)
+        if total is None:
+            raise InternalError("a size without terms")
+        return total
+
+    def _symbol(self, symbol: str) -> Node:
         return self.add(Node(Form.SIZE, symbol, (), DataType.INDEX, soft=True))
+
+    def _compute(self, name: str, left: Node, right: Node) -> Node:
+        return self.apply(OPERATIONS[name], (left, right), DataType.INDEX, None, soft=True)
 
     def bind(self, level: int, extent: ir.Extent) -> Node:
         """The index variable of a level and an extent."""

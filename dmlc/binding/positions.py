@@ -19,6 +19,7 @@ from dmlc.ir.below import is_inside_open
 from dmlc.ir.index import find_reach
 from dmlc.ir.ranges import UNKNOWN, Interval, Ranges
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.sizes import Size
 from dmlc.source import DmlcError, Span
 
 _INDEX = DataType.INDEX
@@ -189,7 +190,7 @@ class Positions:
         """The last position along an axis."""
         if isinstance(size, int):
             return self.number(size - 1)
-        return self.apply("sub", self._nodes.size(size), self.number(1))
+        return self.apply("sub", self._nodes.size(Size.of(size)), self.number(1))
 
     # Numbers of places --------------------------------------------------------------------
 

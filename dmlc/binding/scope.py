@@ -17,10 +17,13 @@ from dmlc.binding.builder import Builder
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.nodes import Node, Value, shape_of
 from dmlc.binding.values import (
+    COMPARED,
     OpenSize,
+    Scalar,
     apply_constant,
+    apply_open,
     cast_constant,
-    decide_open,
+    measure_all,
     refuse_open,
     span_text,
 )
@@ -28,6 +31,7 @@ from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import Visit
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.sizes import write_condition
 from dmlc.source import DmlcError, InternalError, Note, Span, counted
 
 MOST_NOTES = 4
@@ -141,6 +145,8 @@ class Evaluating(abc.ABC):
         """Has a tensor hold a computation on whole tensors, so that its elements can be read."""
         self.place: Callable[[tuple[ir.Extent, ...], _Maker, Span], Node] | None = None
         """Makes a tensor of some sizes from what gives its element at each position."""
+        self.requires = False
+        """Whether what is evaluated is what a constraint demands."""
         self.targets: list[tuple[ir.Extent, ...]] | None = None
         """The sizes of the outputs that the expression at hand is to give, if it gives several."""
 
@@ -188,7 +194,8 @@ class Evaluating(abc.ABC):
         if len(constants) == len(values):
             if not any(isinstance(v, OpenSize) for v in constants):
                 return apply_constant(OPERATIONS[name], constants, span)
-            known = decide_open(OPERATIONS[name], constants)
+            known = apply_open(OPERATIONS[name], constants)
+            known = self._assume(name, constants) if known is None else known
             if known is not None:
                 return known
             if self.builder is None:
@@ -197,6 +204,24 @@ class Evaluating(abc.ABC):
             each = zip_arrays(values, span)
             return tuple(self.combine(name, v, spans, span) for v in each)
         return self.built().operations.apply(name, values, span, spans)
+
+    def _assume(self, name: str, given: Sequence[Scalar]) -> bool | None:
+        """What a comparison with sizes that are left open is taken to give, which is checked when
+        kernels run; None where it is not. A size that is left open is none of the numbers it is
+        compared with, and what a `require` demands holds."""
+        sizes = measure_all(given)
+        if sizes is None or name not in COMPARED:
+            return None
+        left, right = sizes
+        if name in ("eq", "ne"):
+            if not isinstance(left, int) and not isinstance(right, int):
+                return None
+            self.binding.checks[write_condition(left, "!=", right)] = None
+            return name == "ne"
+        if not self.requires:
+            return None
+        self.binding.checks[write_condition(left, COMPARED[name], right)] = None
+        return True
 
     def are_places(self, values: Sequence[Value]) -> bool:
         """Whether no whole tensor is among some values."""

@@ -6,7 +6,8 @@ lowered with. It knows nothing of statements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dmlc import ir
 from dmlc.binding.bounds import check_reads
@@ -20,6 +21,7 @@ from dmlc.binding.tensors import refuse_excess
 from dmlc.ir.index import find_index_only
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
+from dmlc.sizes import list_symbols
 from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
 
 
@@ -173,10 +175,16 @@ def make_function(
     stages: Sequence[ir.Stage],
     results: Sequence[ir.Result],
     span: Span,
+    checks: Iterable[str] = (),
 ) -> ir.Function:
-    """A function, with what it may compute in place."""
+    """A function, with what it may compute in place. Of `checks` those stay that are of its
+    sizes."""
     in_place = _find_in_place(parameters, stages, results)
-    return ir.Function(name, tuple(parameters), tuple(stages), tuple(results), in_place, span)
+    given, made, leave = tuple(parameters), tuple(stages), tuple(results)
+    function = ir.Function(name, given, made, leave, in_place, span)
+    symbols = function.symbols()
+    kept = tuple(c for c in checks if all(s in symbols for s in list_symbols(c)))
+    return dataclasses.replace(function, checks=kept) if kept else function
 
 
 def _find_in_place(

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
 from dmlc.binding.tensors import TensorDesc, refuse_excess, show_sizes
-from dmlc.binding.values import OpenSize, show, span_text, whole_number
+from dmlc.binding.values import OpenSize, expect_symbol, show, span_text, whole_number
 from dmlc.ir import Extent
 from dmlc.language import syntax
 from dmlc.language.walk import names_read
@@ -117,7 +117,7 @@ class Symbols:
     def _learn(self, name: str, known: _Known) -> None:
         self.known[name] = known
         size = known.size
-        self.evaluator.locals[name] = OpenSize(size) if isinstance(size, str) else size
+        self.evaluator.locals[name] = OpenSize.of(size) if isinstance(size, str) else size
 
     def _meet(self, symbol: syntax.Reference, size: Extent, given: syntax.GraphInput) -> None:
         """A symbol where an input has some size: learnt, or held to what is known."""
@@ -187,7 +187,7 @@ class Symbols:
         """A declared size. Raises `DmlcError` for what is none."""
         value = self.evaluator.constant(expression)
         if isinstance(value, OpenSize):
-            return value.symbol
+            return expect_symbol(value, "a declared size", expression.span)
         size = whole_number(value)
         if size is None or not 0 <= size <= _LARGEST_SIZE:
             raise DmlcError(

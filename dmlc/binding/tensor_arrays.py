@@ -130,7 +130,7 @@ class TensorArrays:
     def _known(self, extent: ir.Extent, span: Span) -> int:
         """The length of a part, which must be known when binding. Raises `DmlcError`."""
         if isinstance(extent, str):
-            raise refuse_open([OpenSize(extent)], span)
+            raise refuse_open([OpenSize.of(extent)], span)
         return extent
 
 

@@ -101,6 +101,7 @@ def render(
         RUN_TIME_COUNT,
         is_elementwise(function),
         max((kernel.effort for kernel in kernels), default=1.0),
+        function.checks,
         unfused,
     )
 

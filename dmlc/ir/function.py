@@ -26,6 +26,9 @@ class Function:
     both have the same type, extents and strides."""
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
     tables: tuple[Table, ...] = ()
+    checks: tuple[str, ...] = ()
+    """What it takes to hold of its symbols, as conditions in C such as `N != 1`: checked where they
+    get their sizes."""
     _tensors: dict[str, Parameter | Table | Stage] = dataclasses.field(
         default_factory=dict[str, "Parameter | Table | Stage"],
         init=False,
@@ -130,4 +133,4 @@ class Function:
 def print_function(function: Function) -> str:
     """The text form, without a line break at its end. `parse` reads it back."""
     f = expect("function", function, Function, "an ir.Function")
-    return print_fields(f.name, f.parameters, f.stages, f.results, f.in_place, f.tables)
+    return print_fields(f.name, f.parameters, f.stages, f.results, f.in_place, f.tables, f.checks)

@@ -68,6 +68,10 @@ class _Parser(Scanner[int]):
         if self.accept("in"):
             self.expect("place", "(")
             in_place = self.list_until(")", self._in_place)
+        checks: list[str] = []
+        if self.accept("where"):
+            self.expect("(")
+            checks = self.list_until(")", self._check)
         self.expect("{")
         tables: list[Table] = []
         while self.accept("table"):
@@ -84,6 +88,7 @@ class _Parser(Scanner[int]):
             tuple(in_place),
             self.span_from(start),
             tuple(tables),
+            tuple(checks),
         )
 
     def _result(self) -> Result:
@@ -95,6 +100,12 @@ class _Parser(Scanner[int]):
         result = self.name("a result's name")
         self.expect("over", "%")
         return result, self.name("a parameter's name")
+
+    def _check(self) -> str:
+        token = self.next()
+        if token.kind != "text":
+            self.fail("a condition in quotes, such as \"N != 1\"", token)
+        return token.text[1:-1]
 
     def _table(self) -> Table:
         start = self.token

@@ -42,6 +42,7 @@ def print_fields(
     results: Sequence[Result],
     in_place: Sequence[tuple[str, str]],
     tables: Sequence[Table] = (),
+    checks: Sequence[str] = (),
 ) -> str:
     """The text of a function, given as its fields; it ends without a line break."""
     given = ", ".join(f"%{p.name}: {_tensor(p)}" for p in parameters)
@@ -50,6 +51,9 @@ def print_fields(
     if in_place:
         pairs = ", ".join(f"%{result} over %{parameter}" for result, parameter in in_place)
         lines[0] += f" in place ({pairs})"
+    if checks:
+        conditions = ", ".join(f'"{check}"' for check in checks)
+        lines[0] += f" where ({conditions})"
     lines[0] += " {"
     for table in tables:
         lines += [f"  {line}" for line in print_table(table)]

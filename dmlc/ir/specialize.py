@@ -1,13 +1,12 @@
-"""Functions of run-time sizes for the sizes that they are run with.
+"""A function of run-time sizes for the sizes that it is run with: numbers in place of symbols.
 
-Symbols are found in the sizes of arrays, each of which is named where another disagrees; a function
-with these in place of its symbols has none. Who has the arrays is the callers' to know.
+Where these come from is the callers' to know.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dmlc.ir.function import Function
 from dmlc.ir.nodes import (
@@ -21,19 +20,24 @@ from dmlc.ir.nodes import (
     Symbol,
 )
 from dmlc.scalars import DataType
+from dmlc.sizes import refuse_sizes
 
 
 def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
-    """The function with numbers for its symbols; itself where it has none."""
+    """The function with numbers for its symbols; itself where it has none. Raises `DmlcError` for
+    sizes that it was not made for."""
     if not function.symbols():
         return function
+    refuse_sizes(function.name, function.checks, sizes)
 
     def settle(extents: Sequence[Extent]) -> tuple[int, ...]:
         return tuple(sizes[e] if isinstance(e, str) else e for e in extents)
 
     parameters = [dataclasses.replace(p, extents=settle(p.extents)) for p in function.parameters]
     stages = [_settle_stage(stage, settle(stage.domain), sizes) for stage in function.stages]
-    return dataclasses.replace(function, parameters=tuple(parameters), stages=tuple(stages))
+    return dataclasses.replace(
+        function, parameters=tuple(parameters), stages=tuple(stages), checks=()
+    )
 
 
 def _settle_stage(stage: Stage, domain: tuple[int, ...], sizes: Mapping[str, int]) -> Stage:
@@ -49,8 +53,3 @@ def _settle_stage(stage: Stage, domain: tuple[int, ...], sizes: Mapping[str, int
     return dataclasses.replace(
         stage, domain=domain, body=Body.make(made, body.result, body.guard), reduction=reduction
     )
-
-
-def list_open(tensors: Iterable[Parameter | Stage]) -> list[Parameter | Stage]:
-    """Those of some tensors that have sizes known at run time only."""
-    return [t for t in tensors if any(isinstance(e, str) for e in t.extents)]

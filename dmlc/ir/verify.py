@@ -41,8 +41,8 @@ from dmlc.ir.ranges import Interval, Ranges, number_ranges, stage_range, table_r
 from dmlc.parameters import expect, expect_items, wrong_kind
 from dmlc.scalars import COMBINERS, OPERATIONS, Operands, is_float32
 from dmlc.scalars import DataType as T
-from dmlc.sizes import LARGEST
-from dmlc.source import InternalError, Span
+from dmlc.sizes import LARGEST, holds, list_symbols
+from dmlc.source import DmlcError, InternalError, Span
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _VERIFIED = "verified"
@@ -111,7 +111,25 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
         if fault is not None:
             return fault
         known[stage.name] = stage
-    return _check_results(function) or check_in_place(function, function.in_place)
+    return (
+        _check_results(function)
+        or check_in_place(function, function.in_place)
+        or _check_conditions(function)
+    )
+
+
+def _check_conditions(function: Function) -> Fault | None:
+    """What is wrong with what the function takes to hold of its symbols."""
+    symbols = function.symbols()
+    for check in function.checks:
+        for symbol in list_symbols(check):
+            if symbol not in symbols:
+                return Fault("function", f"'{check}' is of no size it has", function.span)
+        try:
+            holds(check, dict.fromkeys(symbols, 1))
+        except DmlcError as error:
+            return Fault("function", error.diagnostics[0].message, function.span)
+    return None
 
 
 def _is_seen(stage: Stage, known: Mapping[str, Tensor], seen: Mapping[str, Tensor]) -> bool:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from dmlc.parameters import expect_mapping, wrong_kind
 from dmlc.program import Program, TensorSpec
 from dmlc.scalars import DataType, held_type
-from dmlc.sizes import Shapes, evaluate_size
+from dmlc.sizes import Shapes, evaluate_size, refuse_sizes
 from dmlc.source import DmlcError, UnsupportedError, list_names, unknown_name
 
 Array = npt.NDArray[Any]
@@ -201,6 +201,7 @@ def _bind_axes(
         if wrong is not None:
             raise DmlcError(f"the arrays given do not fit {program.name}: {wrong}")
     sizes, most = known.sizes, program.max_count
+    refuse_sizes(program.name, program.checks, sizes)
     for spec in program.tensors:
         count = math.prod(evaluate_size(e, sizes) for e in spec.extents)
         if count > most:
