@@ -116,8 +116,13 @@ def _bind(
             array = array.reshape(-1)
         else:
             wrong = found.match(parameter.name, parameter.extents, array.shape)
+            if wrong is not None and any(isinstance(e, str) for e in parameter.extents):
+                raise DmlcError(f"the inputs of {function.name} do not fit: {wrong}")
             if wrong is not None:
-                raise DmlcError(wrong)
+                raise DmlcError(
+                    f"expected sizes {list(parameter.extents)} for input '{parameter.name}', "
+                    f"found {list(array.shape)}"
+                )
         tensors[parameter.name] = array
     for table in function.tables:
         values = np.array(table.values, table.dtype.dtype)

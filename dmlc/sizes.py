@@ -20,9 +20,10 @@ from dmlc.source import DmlcError
 TYPICAL = 1024
 """What a symbol is taken for where costs are weighed."""
 
-LARGEST = 2**31 - 1
+LARGEST = 2**31 - 2**16
 """The most that a symbol, or the elements of a tensor that has one, may come to at run time: then
-positions have 32 bits, and do not wrap while the last group is rounded up."""
+positions have 32 bits, also those that windows reach beyond a tensor, and do not wrap while the
+last group is rounded up."""
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

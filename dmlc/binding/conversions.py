@@ -18,6 +18,7 @@ from dmlc import ir
 from dmlc.binding.nodes import Form, Node, Nodes, Value, ValueType, Weak, reachable, takes_type
 from dmlc.binding.values import TO_WHOLE, OpenSize, Scalar, describe, round_float, show, span_text
 from dmlc.scalars import OPERATIONS, DataType, Operation
+from dmlc.sizes import LARGEST
 from dmlc.source import DmlcError, Span
 
 _BOOL, _INDEX = DataType.BOOL, DataType.INDEX
@@ -171,10 +172,9 @@ def count_points(fold: Node) -> int:
 
 def count_most(extents: Iterable[ir.Extent]) -> int:
     """The most points that some axes have: a size that is left open may be as large as any."""
-    return math.prod(e if isinstance(e, int) else _MOST_OPEN for e in extents)
+    return math.prod(e if isinstance(e, int) else LARGEST for e in extents)
 
 
-_MOST_OPEN = 2**31 - 1
 
 
 def position_type(fold: Node) -> DataType:

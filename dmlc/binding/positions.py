@@ -98,6 +98,8 @@ class Positions:
 
     def divide(self, number: Node, divisor: Node, rounding: str) -> Node:
         """A quotient of positions as a position; `rounding` is `floor`, `ceil` or `trunc`."""
+        if divisor.form is Form.SIZE and self.is_inside_open(number, str(divisor.payload)):
+            return self.number(0)
         if rounding == "trunc":
             return self.apply("div", number, divisor)
         low, high = self.interval(number)

@@ -121,6 +121,8 @@ def apply_open(operation: Operation, given: Sequence[Scalar]) -> Scalar | None:
             found = size * -1
         case ("div", [Size() as size, int(divisor)]) if divisor:
             found = size.divide(divisor)
+        case ("mod", [Size() as size, int(divisor)]) if divisor and size.divide(divisor):
+            found = 0
         case (name, [size]) if name in TO_WHOLE:
             found = size
         case ("min" | "max", [left, right]):

@@ -42,6 +42,7 @@ from dmlc.program import (
 )
 from dmlc.resources import resource_path
 from dmlc.scalars import DataType
+from dmlc.sizes import LARGEST
 
 
 def render(
@@ -92,14 +93,15 @@ def render(
         for buffer in kernel.buffers:
             if buffer.access is not k.Access.READ:
                 writers[buffer.name] = number
+    elementwise = is_elementwise(function)
     return Program(
         function.name,
         dialect.language,
         profile.name,
         tensors,
         tuple(sources),
-        RUN_TIME_COUNT,
-        is_elementwise(function),
+        RUN_TIME_COUNT if elementwise or not function.symbols() else LARGEST,
+        elementwise,
         max((kernel.effort for kernel in kernels), default=1.0),
         function.checks,
         unfused,

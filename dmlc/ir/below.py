@@ -73,6 +73,10 @@ class _Proof:
                 return any(self.is_below(each, depth) for each in given)
             case "max":
                 return all(self.is_below(each, depth) for each in given)
+            case "add":
+                ends = zip(given, reversed(given), strict=True)
+                still = [one for one, other in ends if self._ranges[other] == (0, 0)]
+                return any(self.is_below(each, depth) for each in still)
             case "sub":
                 if self._is_size(given[0]):
                     return self._ranges[given[1]][0] >= 1

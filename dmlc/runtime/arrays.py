@@ -256,6 +256,11 @@ def _bind_count(
                 f"{program.name} was compiled for at most {program.max_count} elements, and the "
                 f"arrays given have {sizes[symbol]}"
             )
+        if sizes[symbol] == 0 and any(k.dispatch.groups(sizes)[0] for k in program.kernels):
+            raise UnsupportedError(
+                f"{program.name} reads arrays of 1 element or more, and those given have none",
+                notes=["bind the sizes themselves: that gives a function for empty arrays"],
+            )
     return sizes, shapes
 
 
