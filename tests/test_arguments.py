@@ -274,8 +274,7 @@ def test_wrong_kinds_are_refused_in_words(name: str) -> None:
         (lambda: SCALED.bind({"X": "f32"}),
          "tensors['X'] must be a TensorDesc, or sizes such as (2, 3), not 'f32'"),
         (lambda: SCALED.bind({"X": (2, "3")}),
-         "tensor 'X': a size is a whole number, or a name such as N that leaves it open, and "
-         "this is '3'"),
+         "each size of tensors['X'] must be a whole number, not '3'"),
         (lambda: SCALED.bind({"X": (2,)}, level=5),
          "level must be the name of a feature level, not 5"),
         (lambda: TWICE.bind(dims={"N": 2.5}), "dims['N'] must be a whole number, not 2.5"),

@@ -23,7 +23,7 @@ from dmlc.binding.tables import (
     list_tensors,
     list_types,
 )
-from dmlc.binding.tensors import MAXIMUM_RANK, Given, TensorDesc, read_open_sizes
+from dmlc.binding.tensors import MAXIMUM_RANK, Given, TensorDesc, is_symbol, read_open_sizes
 from dmlc.language import syntax
 from dmlc.language.definitions import (
     OperatorDefinition,
@@ -210,7 +210,7 @@ def read_description(name: str, given: object) -> Given:
         raise wrong_kind(parameter, expected, cast("object", given), [note])
     sizes = expect_items(parameter, given, expected)
     whole = [
-        size if isinstance(size, str) else expect_integer(f"each size of {parameter}", size)
+        size if is_symbol(size) else expect_integer(f"each size of {parameter}", size)
         for size in sizes
     ]
     return Given(sizes=read_open_sizes(whole, name))

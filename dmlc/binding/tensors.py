@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy.typing as npt
 
@@ -144,16 +145,15 @@ def read_open_sizes(given: object, name: str | None = None) -> tuple[Extent, ...
     """The same, where names may stand for sizes that are left open. Raises `DmlcError`."""
     whose = "" if name is None else f"tensor '{name}': "
     items = expect_items(f"{whose}sizes", given, "a list of whole numbers, or names of open sizes")
-    symbols = {axis: item for axis, item in enumerate(items) if isinstance(item, str)}
-    for symbol in symbols.values():
-        if not _SYMBOL.fullmatch(symbol):
-            raise DmlcError(
-                f"{whose}a size is a whole number, or a name such as N that leaves it open, and "
-                f"this is '{symbol}'"
-            )
+    symbols = {axis: item for axis, item in enumerate(items) if is_symbol(item)}
     # What is left open counts as 1 element at least.
     known = read_sizes([1 if axis in symbols else item for axis, item in enumerate(items)], name)
     return tuple(symbols.get(axis, size) for axis, size in enumerate(known))
+
+
+def is_symbol(size: object) -> TypeGuard[str]:
+    """Whether a size is a name, which leaves it open."""
+    return isinstance(size, str) and _SYMBOL.fullmatch(size) is not None
 
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
