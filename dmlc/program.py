@@ -466,12 +466,9 @@ def _describe_open(tensor: TensorSpec) -> dict[str, Any]:
     if tensor.bytes is not None:
         return {}
     elements = multiply(tensor.extents)
-    each = tensor.dtype.bytes
-    size = f"({elements}) * {each}"
-    return {"formulas": {
-        "elements": str(elements),
-        "bytes": size if each % 4 == 0 else f"({size} + 3) / 4 * 4",
-    }}  # fmt: skip
+    size = elements * tensor.dtype.bytes
+    whole = str(size) if tensor.dtype.bytes % 4 == 0 else f"({size} + 3) / 4 * 4"
+    return {"formulas": {"elements": str(elements), "bytes": whole}}
 
 
 def _describe_scratch(tensor: TensorSpec) -> dict[str, Any]:

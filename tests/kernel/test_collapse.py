@@ -67,7 +67,7 @@ def test_one_element_or_none_is_packed_whatever_the_strides(sizes: str) -> None:
 
 def test_a_run_time_count_is_packed() -> None:
     made = walk("func @f(%x: f32[n], %s: f32[1]) -> (%y) { %y: f32[i0 < n] = mul(%x[i0], %s[0]) }")
-    assert (made.count, made.packed) == ("n", True)
+    assert (made.count, made.packed) == (Size.of("n"), True)
     assert by_tensor(made)["s"] == (0,)
 
 
