@@ -76,6 +76,10 @@ class Syntax:
     """A vector of type `{T}` of the values `{a}`, one for each lane."""
     vector_choice: tuple[str, str, str] | None = None
     """The same as `choice` where each lane has a condition of its own, if that is a call."""
+    lane_letters: str = "xyzw"
+    """What stands for each lane behind a vector and a point."""
+    lane_prefix: str = ""
+    """What stands before these."""
 
 
 def make_c_syntax(shared: str) -> Syntax:
@@ -213,6 +217,8 @@ class Dialect:
     barrier: str
     unroll: str
     """What stands before a loop that should be unrolled, if anything."""
+    rolled: str
+    """What stands before a loop that should not be, if anything."""
     lead: str
     """The elements of buffer `{p}`, of `{s}` bytes each, before an address that is a multiple of
     `{n}` bytes, as a `{I}`. Empty where no profile streams."""

@@ -105,6 +105,11 @@ class Expressions(abc.ABC):
                 first, second = self.spell(low), self.spell(high)
                 pieces = (f"({name})({first.text},", f"{second.text})")
                 return Text(" ".join(pieces), pieces=pieces, known=first.known and second.known)
+            case k.Extract(operand=operand, lanes=lanes):
+                made, syntax = self.spell_vector(operand), self._dialect.syntax
+                vector = made.text if made.text.isidentifier() else f"({made.text})"
+                taken = "".join(syntax.lane_letters[lane] for lane in lanes)
+                return Text(f"{vector}.{syntax.lane_prefix}{taken}", known=made.known)
             case k.Shuffle():
                 return self._spell_shuffle(expression)
             case k.Numbers(values=values, type=type_):

@@ -123,7 +123,8 @@ def _spell_integer(name: str, dtype: DataType) -> Entry:
                 return Spelling("{H}({a})", helper="sign_signed")
             return Spelling("max(min({a}, ({T})1), ({T})-1)")
         case "sign":
-            return Spelling("({0} != 0) ? ({T})1 : ({T})0", compound=True)
+            vector = "select({0} != 0, ({T})1, ({T})0)"
+            return Spelling("({0} != 0) ? ({T})1 : ({T})0", compound=True, vector=vector)
         case "neg":
             # DXC makes x / -5 of -(x / 5), whatever the type, and the same of (-x) / 5.
             return Spelling(f"{_literal(dtype, 0)} - {{0}}", compound=True)
@@ -154,7 +155,7 @@ def _convert(source: DataType, target: DataType) -> Entry:
             return Spelling("!({0} == 0)", compound=True)
         return Spelling("{0} != 0", compound=True)
     if source is T.BOOL:
-        return Spelling("({R})({a} ? 1 : 0)")
+        return Spelling("({R})({a} ? 1 : 0)", vector="select({a}, ({R})1, ({R})0)")
     if source.is_float and target.is_integer:
         return Spelling("{H}({a})", helper="to")
     if (source, target) == (T.INT32, T.UINT64):
@@ -302,6 +303,7 @@ HLSL_6_2 = Dialect(
     barrier="GroupMemoryBarrierWithGroupSync();",
     # Not `[unroll]`: the copies that DXC makes for it lose `precise` in SPIR-V.
     unroll="",
+    rolled="[loop]",
     lead="",
     positions=MappingProxyType(
         {

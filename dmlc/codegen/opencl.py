@@ -7,6 +7,7 @@ integers as wide as what was compared, 0 or -1.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Sequence
@@ -311,7 +312,9 @@ OPENCL = Dialect(
     zeros=MappingProxyType({}),
     pin=None,
     unpinned=MappingProxyType({}),
-    syntax=make_c_syntax("__local"),
+    syntax=dataclasses.replace(
+        make_c_syntax("__local"), lane_letters="0123456789abcdef", lane_prefix="s"
+    ),
     local=_local,
     variable=_variable,
     function=_function,
@@ -321,6 +324,7 @@ OPENCL = Dialect(
     shuffles=Spelling("{H}({a}, {b}, {lanes})", helper="shuffle"),
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
     unroll="#pragma unroll",
+    rolled="",
     lead="({I})(-(ulong){p} % {n} / {s})",
     positions=MappingProxyType(
         {

@@ -79,8 +79,10 @@ class Speller(Expressions):
                 head = f"{indent}if ({self.spell(condition).text}) {{"
                 return [head, *self.spell_statements(then, depth + 1), f"{indent}}}"]
             case k.For():
-                unroll = self._dialect.unroll if statement.unroll else ""
-                lines = [f"{indent}{unroll}"] if unroll else []
+                dialect = self._dialect
+                hint = dialect.unroll if statement.unroll else ""
+                hint = dialect.rolled if statement.rolled else hint
+                lines = [f"{indent}{hint}"] if hint else []
                 head, first = self._spell_head(statement)
                 lines += [f"{indent}{head}", *(f"{indent}{_INDENT}{line}" for line in first)]
                 body = self.spell_statements(statement.body, depth + 1)
@@ -90,12 +92,6 @@ class Speller(Expressions):
             case k.StoreWord():
                 place = f"{self._names.spell(statement.buffer)}[{self.spell(statement.index).text}]"
                 return [f"{indent}{place} = {self._names.spell(statement.word.name)};"]
-            case k.TreeLoop(variable=variable, start=first):
-                self._zeros.note(variable, known=True)
-                name = self._names.spell(variable.name)
-                head = f"for ({self._count(name, str(first))}; {name} > 0; {name} /= 2) {{"
-                body = self.spell_statements(statement.body, depth + 1)
-                return [f"{indent}{head}", *body, f"{indent}}}"]
 
     def _spell_head(self, loop: k.For) -> tuple[str, list[str]]:
         """The line that a loop begins with, and what stands first in its body."""

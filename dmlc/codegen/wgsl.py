@@ -267,6 +267,7 @@ WGSL = Dialect(
     shuffles=Unsupported("WGSL has no vectors of eight"),
     barrier="workgroupBarrier();",
     unroll="",
+    rolled="",
     lead="",
     # Groups are dispatched in (x, y, 1).
     positions=MappingProxyType(

@@ -199,9 +199,9 @@ def _describe_compiled(compiled: Compiled, isa: bool) -> dict[str, Any]:
 
 def _tell_kernel(kernel: InspectedKernel) -> list[str]:
     steps = "unknown" if kernel.steps is None else f"{kernel.steps:,.0f}"
+    groups = f"{kernel.groups:,} group{'s' if kernel.groups != 1 else ''}"
     return [
-        f"launch        {kernel.groups:,} groups of {kernel.group_size} threads, at most {steps} "
-        "steps a thread",
+        f"launch        {groups} of {kernel.group_size} threads, at most {steps} steps a thread",
         f"memory        {_bytes(kernel.bytes_read)} read, {_bytes(kernel.bytes_written)} written, "
         f"{_bytes(kernel.cache_bytes)} through the cache; {_short(kernel.reads_per_output)} "
         "reads an output",

@@ -17,6 +17,9 @@ from dmlc.kernel.names import Names, local_name, split_words
 from dmlc.kernel.phases import Accumulator
 from dmlc.scalars import DataType
 
+_JOINED = 16
+"""Work items whose accumulators one of them combines, at most."""
+
 
 class Frame:
     """One kernel in the making: its names, its arrays, and the values in registers so far. Whole
@@ -274,34 +277,63 @@ def join_items(
     numbers: Mapping[str, k.Expression],
     axis: str,
 ) -> list[k.Statement]:
-    """The accumulators of the work items of a group that stand along an axis become one, in a tree
-    in shared memory; each gets it. `lanes` are all axes with their extents, and `numbers` says
-    where along each this work item is."""
+    """The accumulators of the work items of a group that stand along an axis become one in shared
+    memory; each gets it. Where they are many, a few combine the others first, an equal number
+    each: that takes two barriers. `lanes` are all axes with their extents, and `numbers` says where
+    along each this work item is."""
     if not state.accumulators:
         return []
     steps = {
         name: math.prod(side for _, side in lanes[number + 1 :])
         for number, (name, _) in enumerate(lanes)
     }
-    size = math.prod(side for _, side in lanes)
+    step, extent = steps[axis], dict(lanes)[axis]
     lane = k.Position(k.Geometry.LANE)
     (states,) = state.registers.values()
+    size = math.prod(side for _, side in lanes)
     taken = _make_arrays(frame, state.accumulators, "_lanes", size, shared=True)
-    body = [put for own, to in zip(states, taken, strict=True) for put in to.write(lane, own)]
-    width = frame.variable("width")
-    other = add(lane, multiply(width, steps[axis]))
-    inside: list[k.Statement] = []
-    for each, own, arrays in zip(state.accumulators, states, taken, strict=True):
-        before, merged = merge(each.reduction, own, arrays.read(other), frame.names.take)
-        inside += before
-        for assign, put in zip(map(k.Assign, own, merged), arrays.write(lane, own), strict=True):
-            inside += [assign, put]
-    step = k.If(operate("lt", numbers[axis], width), tuple(inside))
-    body += [k.Barrier(), k.TreeLoop(width, dict(lanes)[axis] // 2, (step, k.Barrier()))]
+    shared = list(zip(state.accumulators, states, taken, strict=True))
+    write = [put for _, own, to in shared for put in to.write(lane, own)]
+
+    def combine(first: k.Expression, step: int, count: int) -> k.For:
+        number = frame.variable("part")
+        body: list[k.Statement] = []
+        for each, own, arrays in shared:
+            other = arrays.read(add(first, multiply(number, step)))
+            before, merged = merge(each.reduction, own, other, frame.names.take)
+            body += [*before, *map(k.Assign, own, merged)]
+        return k.For(number, index(1), index(count), 1, tuple(body))
+
+    body = [*write, k.Barrier()]
+    left = min(extent, _JOINED)
+    if left < extent:
+        some = (combine(lane, left * step, extent // left), *write)
+        body += [k.If(operate("lt", numbers[axis], index(left)), some), k.Barrier()]
     first = add(*[multiply(numbers[name], step) for name, step in steps.items() if name != axis])
-    for own, arrays in zip(states, taken, strict=True):
+    for _, own, arrays in shared:
         body += map(k.Assign, own, arrays.read(first))
-    return body
+    return [*body, combine(first, step, left)]
+
+
+def join_vectors(frame: Frame, state: Accumulators) -> tuple[Accumulators, list[k.Statement]]:
+    """The lanes of accumulators that are vectors become one, half of them with the other half."""
+    ((width, states),) = state.registers.items()
+    made: list[tuple[k.Local, ...]] = []
+    body: list[k.Statement] = []
+    for each, own in zip(state.accumulators, states, strict=True):
+        parts: Sequence[k.Expression] = own
+        half = width // 2
+        while half:
+            low, high = (
+                [k.Extract(p, taken, k.Type(p.type.dtype, half)) for p in parts]
+                for taken in (tuple(range(half)), tuple(range(half, 2 * half)))
+            )
+            before, merged = merge(each.reduction, low, high, frame.names.take)
+            taken = _name(frame, each, half, "_total" if half == 1 else "_half")
+            body += [*before, *map(k.Let if half > 1 else k.Variable, taken, merged)]
+            parts, half = taken, half // 2
+        made.append(tuple(p for p in parts if isinstance(p, k.Local)))
+    return dataclasses.replace(state, registers={1: made}), body
 
 
 def have_at_hand(frame: Frame, state: Accumulators, body: list[k.Statement]) -> None:

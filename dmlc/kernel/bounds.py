@@ -172,10 +172,6 @@ class _Bounds:
                     inside = self._enter(statement, known)
                     if inside is not None:
                         self.run(statement.body, inside)
-                case k.TreeLoop(variable=variable, start=start, body=body) if start > 0:
-                    # Of its turns, the first is certain.
-                    self._values.pop(variable.name, None)
-                    self.run(body, {**known, variable.name: _Sum(start, {})})
                 case _:
                     pass
 

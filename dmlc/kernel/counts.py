@@ -16,7 +16,9 @@ class Access:
 
     buffer: str
     bytes: int
-    """What a lane reads or writes at once."""
+    """What a work item reads or writes at once."""
+    elements: int
+    """The same in elements."""
     written: bool
     count: float
     """How often a work item does it, on average."""
@@ -94,7 +96,7 @@ class Steps:
     @property
     def loads(self) -> float:
         """Elements that all work items load, how often each."""
-        return self.threads * sum(a.count for a in self.accesses() if not a.written)
+        return self.threads * sum(a.count * a.elements for a in self.accesses() if not a.written)
 
 
 def merge_bodies(bodies: Sequence[tuple[Body, float]]) -> Body:

@@ -58,7 +58,7 @@ def _list_steps(statement: k.Statement) -> range:
     match statement:
         case k.For(start=k.Literal(value=start), stop=k.Literal(value=stop), unroll=True):
             steps = range(int(start), int(stop), statement.step)
-            straight = all(isinstance(s, k.Let | k.Store) for s in statement.body)
+            straight = all(isinstance(s, k.Let | k.Store | k.Assign) for s in statement.body)
             return steps if straight and len(steps) <= _MOST_STEPS else range(0)
         case _:
             return range(0)
@@ -69,9 +69,10 @@ def _write_out(
 ) -> list[k.Statement]:
     reads: list[k.Statement] = []
     rest: list[k.Statement] = []
+    assigned = {s.local.name for s in loop.body if isinstance(s, k.Assign)}
     for step in steps:
         known: dict[str, k.Expression] = {loop.variable.name: k.Literal(k.INDEX, step)}
-        late: set[str] = set()
+        late = set(assigned)
         for statement in loop.body:
             made = map_expressions(statement, lambda e, known=known: _replace(e, known))
             if not isinstance(made, k.Let):
@@ -80,7 +81,7 @@ def _write_out(
             if isinstance(made.value, k.Local | k.Literal):
                 known[made.local.name] = made.value
                 continue
-            name = f"{made.local.name.partition(NUMBER)[0]}{NUMBER}{next(numbers)}"
+            name = f"{made.local.name}{NUMBER}step{next(numbers)}"
             local = k.Local(name, made.local.type)
             known[made.local.name] = local
             parts = list(walk(made.value))

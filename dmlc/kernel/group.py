@@ -92,7 +92,7 @@ def _find_obstacle(
     each, in words; nothing where it can."""
     if parts > 1 and any(p.has_computed_reads or p.tests_guard for p in phases):
         return "it takes several kernels, for values depend on the positions of points"
-    if not keeps_busy(phases, profile):
+    if not keeps_busy(phases, profile, limits):
         return "it takes several kernels, for there are too few outputs to share out"
     if count_buffers(phases) > limits.buffers:
         return f"it takes several kernels, for one may have no more than {limits.buffers} buffers"
@@ -183,7 +183,7 @@ def _lower_step(
             for part in _share_out(function, names, limits)
         ]
     phases, alone = _arrange(function, parallel, steps, stages, profile)
-    divided = None if alone else cut_up(phases, profile)
+    divided = None if alone else cut_up(phases, profile, limits)
     made = [phases]
     if divided is not None:
         second = (combine_partials(phases[0], divided), *phases[1:])

@@ -204,8 +204,6 @@ class _Launch:
                 return self._make_branch(statement)
             case k.For():
                 return self._make_loop(statement)
-            case k.TreeLoop():
-                return self._make_halving(statement)
             case k.Barrier():
                 return self._wait
             case k.Prefetch():
@@ -286,18 +284,6 @@ class _Launch:
             or (isinstance(part, k.Local) and part.name in self._variables)
             for part in walk(expression)
         )
-
-    def _make_halving(self, loop: k.TreeLoop) -> _Step:
-        slot, body = self._make_turns(loop.variable, loop.body)
-        turns = [loop.start >> n for n in range(max(loop.start, 0).bit_length())]
-        places = [np.array([turn], self._index) for turn in turns]
-
-        def run(who: Who) -> None:
-            for place in places:
-                self._frame[slot] = place
-                body(who)
-
-        return run
 
     def _wait(self, who: Who) -> None:
         """A barrier: all items of a group are at it, or none."""
@@ -401,6 +387,11 @@ class _Launch:
             case k.Join():
                 low, high = self._make(node.low), self._make(node.high)
                 return lambda who: _beside(low(who), high(who))
+            case k.Extract():
+                operand, chosen = self._make(node.operand), list(node.lanes)
+                if lanes == 1:
+                    return lambda who: operand(who)[:, chosen[0]]
+                return lambda who: operand(who)[:, chosen]
             case k.Shuffle():
                 first, second = self._make(node.first), self._make(node.second)
                 taken = list(node.lanes)

@@ -178,11 +178,12 @@ class Loops:
         if node.step == 1 and not scope.packs and not counted:
             made = self._settle(node, scope, number, [])
             last = add(start, index(node.extent))
-            return [k.For(number, start, last, 1, tuple(made), unroll=unroll)]
+            return [k.For(number, start, last, 1, tuple(made), unroll=unroll, rolled=not unroll)]
         packs = {buffer: (into, number) for buffer, (into, _) in scope.packs.items()}
         scope = dataclasses.replace(scope, packs=packs)
         made = self._settle(node, scope, add(start, multiply(number, node.step)), [])
-        return [k.For(number, index(0), index(node.extent), 1, tuple(made), unroll=unroll)]
+        last = index(node.extent)
+        return [k.For(number, index(0), last, 1, tuple(made), unroll=unroll, rolled=not unroll)]
 
     def _write_range(self, node: Loop, scope: Scope) -> list[k.Statement]:
         """A loop over what is left of a dimension; what its steps do not come out even with, in
@@ -197,6 +198,8 @@ class Loops:
             return self._settle(node, scope, start, body)
         if node.interleaved:
             return body + self._write_interleaved(node, scope, start, stop)
+        if any(n.kind is Kind.LANE for n in finer):
+            return body + self._write_rounds(node, scope, start, stop)
         scope = scope.narrow(dim, is_loose=False)
         if self._is_row(node) or (is_wide and dim is self._nest.block):
             scope = self._name_bases(node, scope, body)
@@ -206,6 +209,49 @@ class Loops:
         ahead = self._fetch_ahead(node, scope, body)
         shares = self._share_out(node, scope, start, stop, body)
         return body + [self._write_share(node, scope, share, ahead) for share in shares]
+
+    def _write_rounds(
+        self, node: Loop, scope: Scope, start: k.Expression, stop: k.Expression
+    ) -> list[k.Statement]:
+        """A loop over what the work items of a group share. In whole steps all of them have
+        something to do; what these leave over goes in rounds, and the last one is guarded."""
+        dim, body = node.dim, list[k.Statement]()
+        loops = list_loops(node.body, dim)
+        (width,) = {n.step * n.extent for n in loops if n.kind is Kind.LANE}
+        node = dataclasses.replace(node, name=node.name or "strip")
+        once = dataclasses.replace(node, step=width, body=roll(node.body, dim))
+        scope = scope.narrow(dim, stop=stop)
+        length = subtract_known(stop, start)
+        if length is None:
+            gone = stop if start == index(0) else operate("sub", stop, start)
+            rest = operate("mod", gone, index(node.step))
+            middle = self._frame.name(body, f"{node.name}s_end", operate("sub", stop, rest))
+            body += self._write_round(node, scope.narrow(dim, is_loose=False), start, middle)
+            return body + self._write_round(once, scope.narrow(dim, is_loose=True), middle, stop)
+        first = int(start.value) if isinstance(start, k.Literal) else 0
+        last = first + length
+        for each in (node, once):
+            end = first + (last - first) // each.step * each.step
+            inside = scope.narrow(dim, is_loose=False)
+            body += self._write_round(each, inside, index(first), index(end))
+            first = end
+        loose = scope.narrow(dim, is_loose=True)
+        return body + self._write_round(once, loose, index(first), index(last))
+
+    def _write_round(
+        self, node: Loop, scope: Scope, first: k.Expression, last: k.Expression
+    ) -> list[k.Statement]:
+        """A part of such a loop."""
+        length, body = subtract_known(last, first), list[k.Statement]()
+        if length == 0:
+            return body
+        if self._is_row(node):
+            scope = self._name_bases(node, scope, body)
+        if length is not None and length <= node.step:
+            return body + self._settle(node, scope, first, [])
+        variable = self._frame.variable(node.name)
+        made = self._settle(node, scope, variable, [])
+        return [*body, k.For(variable, first, last, node.step, tuple(made))]
 
     def _write_share(
         self,
@@ -382,7 +428,8 @@ class Loops:
             place = self._frame.name(body, dim.name, place)
         if not scope.span(dim).is_loose:
             return body + self._settle_parts(node, scope, dim, place)
-        scope, is_inside = scope.narrow(dim, is_loose=False), operate("lt", place, dim.count)
+        is_inside = operate("lt", place, scope.span(dim).stop or dim.count)
+        scope = scope.narrow(dim, is_loose=False)
         if len(dim.parts) == 1:
             part, step = dim.parts[0]
             is_inside = operate("lt", multiply(place, step), part.count)

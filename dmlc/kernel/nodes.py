@@ -167,6 +167,15 @@ class Join:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Extract:
+    """Some lanes of a vector: a scalar, where it is one."""
+
+    operand: Expression
+    lanes: tuple[int, ...]
+    type: Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Shuffle:
     """A vector of lanes of two vectors of its type: those of `second` are numbered on after those
     of `first`."""
@@ -192,6 +201,7 @@ Expression: TypeAlias = (
     | Lead
     | LoadLocal
     | Join
+    | Extract
     | Shuffle
 )
 
@@ -237,7 +247,8 @@ class Barrier:
 @dataclasses.dataclass(frozen=True, slots=True)
 class For:
     """`for (variable = start; variable < stop; variable += step)`. With `unroll`, the output
-    language is asked to unroll it; with `backwards`, the last comes first, and the step is 1."""
+    language is asked to unroll it, and with `rolled`, not to; with `backwards`, the last comes
+    first, and the step is 1."""
 
     variable: Local
     start: Expression
@@ -246,15 +257,7 @@ class For:
     body: tuple[Statement, ...]
     unroll: bool = False
     backwards: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TreeLoop:
-    """`for (variable = start; variable > 0; variable /= 2)`."""
-
-    variable: Local
-    start: int
-    body: tuple[Statement, ...]
+    rolled: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -309,7 +312,6 @@ Statement: TypeAlias = (
     | StoreLocal
     | Barrier
     | For
-    | TreeLoop
     | If
     | Store
     | Prefetch

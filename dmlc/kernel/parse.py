@@ -21,7 +21,7 @@ from dmlc.source import DmlcError, Source, unknown_name
 _VECTOR = re.compile(r"(\w+)x(\d{1,4})")
 _INDEX_TYPE = re.compile(r"([su])(32|64)")
 _CONVERSIONS = {"cast": k.Convert, "bits": k.Reinterpret, "broadcast": k.Broadcast}
-_TYPED = {**dict.fromkeys(_CONVERSIONS, 1), "shuffle": 2}
+_TYPED = {**dict.fromkeys(_CONVERSIONS, 1), "extract": 1, "shuffle": 2}
 """Calls that end in what is no value, and how many operands stand before it."""
 _CALLS = {"select": 3, "join": 2, **_TYPED}
 
@@ -216,10 +216,6 @@ class _Parser(Scanner[k.Expression]):
                 return k.Barrier()
             case "for":
                 return self._loop()
-            case "tree":
-                variable = self._variable()
-                self.expect("from")
-                return k.TreeLoop(variable, self.integer("a whole number"), self._body(variable))
             case "if":
                 return k.If(self.expression(), self._body())
             case "store":
@@ -236,7 +232,7 @@ class _Parser(Scanner[k.Expression]):
                 return k.StoreWord(buffer, index, self._local())
             case _:
                 known = (
-                    "let", "var", "set", "store_local", "barrier", "for", "tree", "if", "store",
+                    "let", "var", "set", "store_local", "barrier", "for", "if", "store",
                     "prefetch", "insert_half", "store_word",
                 )  # fmt: skip
                 raise DmlcError(unknown_name("statement", word, known, self.span(token)))
@@ -248,8 +244,10 @@ class _Parser(Scanner[k.Expression]):
         self.expect("..")
         stop = self.expression()
         step = self.integer("a step") if self.accept("step") else 1
-        unroll, backwards = self.accept("unroll"), self.accept("backwards")
-        return k.For(variable, start, stop, step, self._body(variable), unroll, backwards)
+        unroll, rolled = self.accept("unroll"), self.accept("rolled")
+        backwards = self.accept("backwards")
+        body = self._body(variable)
+        return k.For(variable, start, stop, step, body, unroll, backwards, rolled)
 
     def _store(self) -> k.Store:
         buffer = self._memory(self.buffers, "buffer")
@@ -345,9 +343,12 @@ class _Parser(Scanner[k.Expression]):
         if token.text == "join":
             return k.Join(given[0], given[1], k.Type(first.dtype, 2 * first.lanes))
         self.expect(",")
-        if token.text == "shuffle":
+        if token.text in ("shuffle", "extract"):
             self.expect("[")
             lanes = tuple(self.list_until("]", lambda: self.integer("the number of a lane")))
+        if token.text == "extract":
+            made = k.Extract(given[0], lanes, k.Type(first.dtype, len(lanes)))
+        elif token.text == "shuffle":
             made = k.Shuffle(given[0], given[1], lanes, k.Type(first.dtype, len(lanes)))
         else:
             made = _CONVERSIONS[token.text](given[0], self._type())

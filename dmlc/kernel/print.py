@@ -10,7 +10,7 @@ has a `%` before it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dmlc.ir.print import number_text
 from dmlc.ir.scan import LITERALS
@@ -70,10 +70,9 @@ def print_statement(statement: k.Statement) -> str:
         case k.For(variable=variable, start=start, stop=stop, step=step):
             head = f"for {_name(variable.name)} in {print_expression(start)}"
             steps = "" if step == 1 else f" step {step}"
-            how = " unroll" * statement.unroll + " backwards" * statement.backwards
+            how = " unroll" * statement.unroll + " rolled" * statement.rolled
+            how += " backwards" * statement.backwards
             return f"{head} .. {print_expression(stop)}{steps}{how}"
-        case k.TreeLoop(variable=variable, start=start):
-            return f"tree {_name(variable.name)} from {start}"
         case k.If(condition=condition):
             return f"if {print_expression(condition)}"
         case k.Store(buffer=buffer, index=index, value=value, streaming=streaming):
@@ -115,13 +114,19 @@ def print_expression(node: k.Expression) -> str:
             return _call("broadcast", print_expression(operand), show_type(node.type))
         case k.Join(low=low, high=high):
             return _call("join", print_expression(low), print_expression(high))
+        case k.Extract(operand=operand, lanes=lanes):
+            return _call("extract", print_expression(operand), _numbers(lanes))
         case k.Shuffle(first=first, second=second, lanes=lanes):
-            taken = f"[{', '.join(map(str, lanes))}]"
-            return _call("shuffle", print_expression(first), print_expression(second), taken)
+            given = (print_expression(first), print_expression(second), _numbers(lanes))
+            return _call("shuffle", *given)
         case k.Numbers(values=values):
             return _call(show_type(node.type), *map(str, values))
         case k.Lead(buffer=buffer, bytes=size):
             return _call("lead", buffer, str(size))
+
+
+def _numbers(lanes: Sequence[int]) -> str:
+    return f"[{', '.join(map(str, lanes))}]"
 
 
 def _buffer(buffer: k.Buffer) -> str:
@@ -141,7 +146,7 @@ def _statements(statements: Iterable[k.Statement], indent: str) -> list[str]:
     for statement in statements:
         line = f"{indent}{print_statement(statement)}"
         match statement:
-            case k.For(body=body) | k.TreeLoop(body=body) | k.If(then=body):
+            case k.For(body=body) | k.If(then=body):
                 lines += [f"{line} {{", *_statements(body, f"{indent}  "), f"{indent}}}"]
             case _:
                 lines.append(line)

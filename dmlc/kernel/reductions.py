@@ -20,6 +20,7 @@ from dmlc.kernel.accumulators import (
     have_at_hand,
     join_items,
     join_lanes,
+    join_vectors,
     keep,
     load,
     make_arrays,
@@ -105,6 +106,10 @@ class Reductions:
         if state.arrays and (state.lanes > 1 or block is None):
             count = None if block is None else scope.span(block).stop or block.count
             state, body = join_lanes(frame, state, count, self._width(), changes=bool(shared))
+        wide = [n for n in walk(node.body) if isinstance(n, Loop) and n.kind is Kind.VECTOR]
+        if wide and not state.arrays:
+            state, joined = join_vectors(frame, state)
+            body += joined
         for axis in shared:
             body += join_items(frame, state, self._nest.lanes, self._items, axis)
         if node.into is not None:

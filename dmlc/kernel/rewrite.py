@@ -30,6 +30,7 @@ _NODES: dict[type[Any], tuple[_Read, _Make]] = {
     k.Reinterpret: (lambda n: (n.operand,), lambda n, c: k.Reinterpret(c[0], n.type)),
     k.Broadcast: (lambda n: (n.operand,), lambda n, c: k.Broadcast(c[0], n.type)),
     k.Join: (lambda n: (n.low, n.high), lambda n, c: k.Join(c[0], c[1], n.type)),
+    k.Extract: (lambda n: (n.operand,), lambda n, c: k.Extract(c[0], n.lanes, n.type)),
     k.Shuffle: (lambda n: (n.first, n.second), lambda n, c: k.Shuffle(c[0], c[1], n.lanes, n.type)),
     k.Let: (lambda n: (n.value,), lambda n, c: k.Let(n.local, *c)),
     k.Variable: (lambda n: (n.value,), lambda n, c: k.Variable(n.local, *c)),
@@ -59,12 +60,11 @@ for _kind in (*get_args(k.Expression), *get_args(k.Statement)):
     _READ.setdefault(_kind, lambda n: ())
 _ASSIGNED: dict[type[Any], int] = {k.Assign: 0, k.InsertHalf: 0, k.StoreWord: 1}
 """Which of the expressions is a variable, and has to stay one."""
-_BODY: dict[type[Any], str] = {k.For: "body", k.TreeLoop: "body", k.If: "then"}
+_BODY: dict[type[Any], str] = {k.For: "body", k.If: "then"}
 _DEFINED: dict[type[Any], str] = {
     k.Let: "local",
     k.Variable: "local",
     k.For: "variable",
-    k.TreeLoop: "variable",
 }
 
 
@@ -120,7 +120,7 @@ def define(statement: k.Statement, local: k.Local) -> k.Statement:
     """The same statement, which defines another local."""
     if isinstance(statement, k.Let | k.Variable):
         return type(statement)(local, statement.value)
-    if not isinstance(statement, k.For | k.TreeLoop):
+    if not isinstance(statement, k.For):
         raise InternalError(f"a statement that defines nothing: {type(statement).__name__}")
     return dataclasses.replace(statement, variable=local)
 
@@ -138,7 +138,7 @@ def replace_body(statement: k.Statement, body: Sequence[k.Statement]) -> k.State
         return statement
     if isinstance(statement, k.If):
         return k.If(statement.condition, tuple(body))
-    if not isinstance(statement, k.For | k.TreeLoop):
+    if not isinstance(statement, k.For):
         raise InternalError(f"a statement without a body: {type(statement).__name__}")
     return dataclasses.replace(statement, body=tuple(body))
 

@@ -173,7 +173,7 @@ class _Sample:
                     body, inner = self._count(then, inside, times)
                     found.add(body, self._average_waves(inside, inside))
                     steps += np.where(inside, inner, 0)
-                case k.For() | k.TreeLoop() if not self._is_second:
+                case k.For() if not self._is_second:
                     loop, inner = self._count_loop(statement, who, times)
                     found.loops.append(loop)
                     steps += inner
@@ -181,7 +181,7 @@ class _Sample:
                     pass
         return found.body(), steps
 
-    def _count_loop(self, loop: k.For | k.TreeLoop, who: Array, times: Array) -> tuple[Loop, Array]:
+    def _count_loop(self, loop: k.For, who: Array, times: Array) -> tuple[Loop, Array]:
         """A loop, and the steps of each lane that goes through it once."""
         run = self._read_turns(loop)
         outside, around, budget = self._inside, self._touched, self._budget
@@ -193,13 +193,9 @@ class _Sample:
             body, steps = self._count_middle(loop, run, who, times)
         self._inside, self._touched, self._budget = outside, around, budget
         average = self._average_waves(run.turns, who)
-        unrolled = isinstance(loop, k.For) and loop.unroll
-        return Loop(average, run.fixed, unrolled, body), steps
+        return Loop(average, run.fixed, loop.unroll, body), steps
 
-    def _read_turns(self, loop: k.For | k.TreeLoop) -> _Turns:
-        if isinstance(loop, k.TreeLoop):
-            fixed = max(loop.start, 0).bit_length()
-            return _Turns(np.full(self._lanes, fixed), np.array([loop.start]), 0, fixed)
+    def _read_turns(self, loop: k.For) -> _Turns:
         start, stop = self._evaluate(loop.start), self._evaluate(loop.stop)
         if start is None or stop is None:
             self._is_known = False
@@ -212,7 +208,7 @@ class _Sample:
         return _Turns(turns, start, loop.step, fixed)
 
     def _count_turns(
-        self, loop: k.For | k.TreeLoop, run: _Turns, turns: range, who: Array, times: Array
+        self, loop: k.For, run: _Turns, turns: range, who: Array, times: Array
     ) -> tuple[Body, Array]:
         """The body of a loop all of whose turns are looked at."""
         steps = np.zeros(self._lanes)
@@ -231,7 +227,7 @@ class _Sample:
         return merge_bodies(bodies), steps
 
     def _count_middle(
-        self, loop: k.For | k.TreeLoop, run: _Turns, who: Array, times: Array
+        self, loop: k.For, run: _Turns, who: Array, times: Array
     ) -> tuple[Body, Array]:
         """The body of a loop one of whose turns stands for all."""
         middle = np.maximum(run.turns - 1, 0) // 2
@@ -314,7 +310,8 @@ class _Sample:
         for further in range(0, size, SECTOR):
             sectors = (group + first + further // SECTOR)[who]
             self._touched.setdefault(buffer, []).append(sectors)
-        return Access(buffer, size, written, self._average(np.where(who, times, 0)))
+        elements = size // self._buffers[buffer]
+        return Access(buffer, size, elements, written, self._average(np.where(who, times, 0)))
 
     def _evaluate(self, node: k.Expression) -> _Value:
         """A whole number or a condition of every lane."""

@@ -117,8 +117,6 @@ class _Verifier:
                     if inside:
                         self._varying.add(variable.name)
                     self._note_varying(body, varies=inside)
-                case k.TreeLoop(body=body):
-                    self._note_varying(body, varies=varies)
                 case k.If(then=then):
                     self._note_varying(then, varies=varies or self._varies(statement))
                 case k.Barrier():
@@ -187,8 +185,6 @@ class _Verifier:
                 self._expect(stop, k.INDEX)
                 if statement.step < 1 or (statement.backwards and statement.step != 1):
                     self._fail(f"a loop steps by {statement.step}")
-                self._check_loop(variable, body)
-            case k.TreeLoop(variable=variable, body=body):
                 self._check_loop(variable, body)
 
     def _check_loop(self, variable: k.Local, body: Sequence[k.Statement]) -> None:
@@ -294,6 +290,10 @@ class _Verifier:
                     self._fail(f"{len(values)} numbers in {show_type(made)}")
                 for value in values:
                     self._check_literal(made.dtype, value)
+            case k.Extract(operand=operand, lanes=lanes):
+                self._agree(expression, operand.type.dtype, len(lanes))
+                if not lanes or not all(0 <= lane < operand.type.lanes for lane in lanes):
+                    self._fail(f"lanes {lanes} of {show_type(operand.type)}")
             case k.Shuffle(first=first, second=second, lanes=lanes):
                 self._expect(second, first.type)
                 self._agree(expression, first.type.dtype, len(lanes))

@@ -7,15 +7,28 @@
 //     group output (i0): 0..60 by 4
 //       lane output: 4
 //         reduce P, M
-//           lane i1: 64
-//             loop i1: 0..200 by 64
-//               add to P, M
+//           loop i1: 0..200 by 256
+//             lane i1: 64 by 4
+//               vector i1: 4
+//                 add to P, M
 //         store P, M
 //   argument 0: X, float32, read
 //   argument 1: P, int32, written
 //   argument 2: M, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// The larger one; NaN where either is NaN, and the first of two equal ones.
+static float4 max_float4(const float4 a, const float4 b)
+{
+    return ((a >= b) | isnan(a)) ? a : b;
+}
+
+// The larger one; NaN where either is NaN, and the first of two equal ones.
+static float2 max_float2(const float2 a, const float2 b)
+{
+    return ((a >= b) | isnan(a)) ? a : b;
+}
 
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 static float max_float(const float a, const float b)
@@ -36,43 +49,64 @@ __kernel void argmax_of_rows(
     const uint row = (uint)get_local_id(0) / 4;
     const uint column = (uint)get_local_id(0) % 4;
     const uint output = (uint)get_group_id(0) * 4 + column;
-    float p = (-INFINITY);
-    uint p_place = 4294967295u;
-    float m = (-INFINITY);
+    float4 p = (-INFINITY);
+    uint4 p_place = 4294967295u;
+    float4 m = (-INFINITY);
     const uint row_start = output * 200;
-
-    for (uint element = row; element < 200; element += 64) {
-        const float x = X[row_start + element];
-        const bool better = x > p || (isnan(x) && (!isnan(p)))
-            || ((x == p || (isnan(x) && isnan(p))) && element < p_place);
+    const uint i1 = row * 4;
+    if (i1 < 200) {
+        const float4 x = vload4(0, X + row_start + i1);
+        const int4 better = ((x > p) | (isnan(x) & (~isnan(p))))
+            | (((x == p) | (isnan(x) & isnan(p))) & (i1 + (uint4)(0, 1, 2, 3) < p_place));
         p = better ? x : p;
-        p_place = better ? element : p_place;
-        m = max_float(m, x);
+        p_place = better ? (i1 + (uint4)(0, 1, 2, 3)) : p_place;
+        m = max_float4(m, x);
     }
-    p_lanes[(uint)get_local_id(0)] = p;
-    p_place_lanes[(uint)get_local_id(0)] = p_place;
-    m_lanes[(uint)get_local_id(0)] = m;
+    const float2 candidate = p.s23;
+    const int2 better = ((candidate > p.s01) | (isnan(candidate) & (~isnan(p.s01))))
+        | (((candidate == p.s01) | (isnan(candidate) & isnan(p.s01))) & (p_place.s23 < p_place.s01));
+    const float2 p_half = better ? candidate : p.s01;
+    const uint2 p_place_half = better ? p_place.s23 : p_place.s01;
+    const float candidate_1 = p_half.s1;
+    const bool better_1 = candidate_1 > p_half.s0 || (isnan(candidate_1) && (!isnan(p_half.s0)))
+        || ((candidate_1 == p_half.s0 || (isnan(candidate_1) && isnan(p_half.s0))) && p_place_half.s1 < p_place_half.s0);
+    float p_total = better_1 ? candidate_1 : p_half.s0;
+    uint p_place_total = better_1 ? p_place_half.s1 : p_place_half.s0;
+    const float2 m_half = max_float2(m.s01, m.s23);
+    float m_total = max_float(m_half.s0, m_half.s1);
+    p_lanes[(uint)get_local_id(0)] = p_total;
+    p_place_lanes[(uint)get_local_id(0)] = p_place_total;
+    m_lanes[(uint)get_local_id(0)] = m_total;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint width = 32; width > 0; width /= 2) {
-        if (row < width) {
-            const float candidate = p_lanes[(uint)get_local_id(0) + width * 4];
-            const bool better = candidate > p || (isnan(candidate) && (!isnan(p)))
-                || ((candidate == p || (isnan(candidate) && isnan(p))) && p_place_lanes[(uint)get_local_id(0) + width * 4] < p_place);
-            p = better ? candidate : p;
-            p_lanes[(uint)get_local_id(0)] = p;
-            p_place = better ? p_place_lanes[(uint)get_local_id(0) + width * 4] : p_place;
-            p_place_lanes[(uint)get_local_id(0)] = p_place;
-            m = max_float(m, m_lanes[(uint)get_local_id(0) + width * 4]);
-            m_lanes[(uint)get_local_id(0)] = m;
+    if (row < 16) {
+        for (uint part = 1; part < 4; ++part) {
+            const float candidate_2 = p_lanes[(uint)get_local_id(0) + part * 64];
+            const bool better_2 = candidate_2 > p_total || (isnan(candidate_2) && (!isnan(p_total)))
+                || ((candidate_2 == p_total || (isnan(candidate_2) && isnan(p_total))) && p_place_lanes[(uint)get_local_id(0) + part * 64] < p_place_total);
+            p_total = better_2 ? candidate_2 : p_total;
+            p_place_total = better_2 ? p_place_lanes[(uint)get_local_id(0) + part * 64] : p_place_total;
+            m_total = max_float(m_total, m_lanes[(uint)get_local_id(0) + part * 64]);
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        p_lanes[(uint)get_local_id(0)] = p_total;
+        p_place_lanes[(uint)get_local_id(0)] = p_place_total;
+        m_lanes[(uint)get_local_id(0)] = m_total;
     }
-    p = p_lanes[column];
-    p_place = p_place_lanes[column];
-    m = m_lanes[column];
-    const int p_1 = (int)((p_place == 4294967295u) ? 0u : p_place);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    p_total = p_lanes[column];
+    p_place_total = p_place_lanes[column];
+    m_total = m_lanes[column];
+
+    for (uint part = 1; part < 16; ++part) {
+        const float candidate_2 = p_lanes[column + part * 4];
+        const bool better_2 = candidate_2 > p_total || (isnan(candidate_2) && (!isnan(p_total)))
+            || ((candidate_2 == p_total || (isnan(candidate_2) && isnan(p_total))) && p_place_lanes[column + part * 4] < p_place_total);
+        p_total = better_2 ? candidate_2 : p_total;
+        p_place_total = better_2 ? p_place_lanes[column + part * 4] : p_place_total;
+        m_total = max_float(m_total, m_lanes[column + part * 4]);
+    }
+    const int p_1 = (int)((p_place_total == 4294967295u) ? 0u : p_place_total);
     if (row == 0) {
         P[output] = p_1;
-        M[output] = m;
+        M[output] = m_total;
     }
 }

@@ -7,16 +7,17 @@
 //     group output (i0): 0..60 by 4
 //       lane output: 4
 //         reduce P, M
-//           lane i1: 64
-//             loop i1: 0..200 by 64
-//               add to P, M
+//           loop i1: 0..200 by 256
+//             lane i1: 64 by 4
+//               vector i1: 4
+//                 add to P, M
 //         store P, M
 //   t0: X, float32, read
 //   u0: P, int32, written
 //   u1: M, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> X : register(t0);
+StructuredBuffer<float4> X : register(t0);
 RWStructuredBuffer<int> P : register(u0);
 RWStructuredBuffer<float> M : register(u1);
 
@@ -26,10 +27,33 @@ bool isnan_float(const float x)
     return (asuint(x) & 0x7fffffff) > 0x7f800000;
 }
 
+bool4 isnan_float_x4(const float4 x)
+{
+    return bool4(isnan_float(x.x), isnan_float(x.y), isnan_float(x.z), isnan_float(x.w));
+}
+
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 float max_float(const float a, const float b)
 {
     return (b > a || isnan_float(b)) ? b : a;
+}
+
+float4 max_float_x4(const float4 a, const float4 b)
+{
+    return float4(max_float(a.x, b.x),
+        max_float(a.y, b.y),
+        max_float(a.z, b.z),
+        max_float(a.w, b.w));
+}
+
+bool2 isnan_float_x2(const float2 x)
+{
+    return bool2(isnan_float(x.x), isnan_float(x.y));
+}
+
+float2 max_float_x2(const float2 a, const float2 b)
+{
+    return float2(max_float(a.x, b.x), max_float(a.y, b.y));
 }
 
 groupshared float p_lanes[256];
@@ -43,43 +67,62 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint row = lane_id / 4;
     const uint column = lane_id % 4;
     const uint output = group_id.x * 4 + column;
-    precise float p = asfloat(0xff800000);
-    uint p_place = 4294967295u;
-    precise float m = asfloat(0xff800000);
+    precise float4 p = asfloat(0xff800000);
+    uint4 p_place = 4294967295u;
+    precise float4 m = asfloat(0xff800000);
     const uint row_start = output * 200;
-
-    for (uint element = row; element < 200; element += 64) {
-        precise const float x = X[row_start + element];
-        const bool better = x > p || (isnan_float(x) && (!isnan_float(p)))
-            || ((x == p || (isnan_float(x) && isnan_float(p))) && element < p_place);
-        p = better ? x : p;
-        p_place = better ? element : p_place;
-        m = max_float(m, x);
+    const uint i1 = row * 4;
+    if (i1 < 200) {
+        precise const float4 x = X[(row_start + i1) / 4];
+        const bool4 better = or(or(x > p, and(isnan_float_x4(x), !isnan_float_x4(p))), and(or(x == p, and(isnan_float_x4(x), isnan_float_x4(p))), i1 + uint4(0, 1, 2, 3) < p_place));
+        p = select(better, x, p);
+        p_place = select(better, i1 + uint4(0, 1, 2, 3), p_place);
+        m = max_float_x4(m, x);
     }
-    p_lanes[lane_id] = p;
-    p_place_lanes[lane_id] = p_place;
-    m_lanes[lane_id] = m;
+    precise const float2 candidate = p.zw;
+    const bool2 better = or(or(candidate > p.xy, and(isnan_float_x2(candidate), !isnan_float_x2(p.xy))), and(or(candidate == p.xy, and(isnan_float_x2(candidate), isnan_float_x2(p.xy))), p_place.zw < p_place.xy));
+    precise const float2 p_half = select(better, candidate, p.xy);
+    const uint2 p_place_half = select(better, p_place.zw, p_place.xy);
+    precise const float candidate_1 = p_half.y;
+    const bool better_1 = candidate_1 > p_half.x || (isnan_float(candidate_1) && (!isnan_float(p_half.x)))
+        || ((candidate_1 == p_half.x || (isnan_float(candidate_1) && isnan_float(p_half.x))) && p_place_half.y < p_place_half.x);
+    precise float p_total = better_1 ? candidate_1 : p_half.x;
+    uint p_place_total = better_1 ? p_place_half.y : p_place_half.x;
+    precise const float2 m_half = max_float_x2(m.xy, m.zw);
+    precise float m_total = max_float(m_half.x, m_half.y);
+    p_lanes[lane_id] = p_total;
+    p_place_lanes[lane_id] = p_place_total;
+    m_lanes[lane_id] = m_total;
     GroupMemoryBarrierWithGroupSync();
-    for (uint width = 32; width > 0; width /= 2) {
-        if (row < width) {
-            precise const float candidate = p_lanes[lane_id + width * 4];
-            const bool better = candidate > p || (isnan_float(candidate) && (!isnan_float(p)))
-                || ((candidate == p || (isnan_float(candidate) && isnan_float(p))) && p_place_lanes[lane_id + width * 4] < p_place);
-            p = better ? candidate : p;
-            p_lanes[lane_id] = p;
-            p_place = better ? p_place_lanes[lane_id + width * 4] : p_place;
-            p_place_lanes[lane_id] = p_place;
-            m = max_float(m, m_lanes[lane_id + width * 4]);
-            m_lanes[lane_id] = m;
+    if (row < 16) {
+        for (uint part = 1; part < 4; ++part) {
+            precise const float candidate_2 = p_lanes[lane_id + part * 64];
+            const bool better_2 = candidate_2 > p_total || (isnan_float(candidate_2) && (!isnan_float(p_total)))
+                || ((candidate_2 == p_total || (isnan_float(candidate_2) && isnan_float(p_total))) && p_place_lanes[lane_id + part * 64] < p_place_total);
+            p_total = better_2 ? candidate_2 : p_total;
+            p_place_total = better_2 ? p_place_lanes[lane_id + part * 64] : p_place_total;
+            m_total = max_float(m_total, m_lanes[lane_id + part * 64]);
         }
-        GroupMemoryBarrierWithGroupSync();
+        p_lanes[lane_id] = p_total;
+        p_place_lanes[lane_id] = p_place_total;
+        m_lanes[lane_id] = m_total;
     }
-    p = p_lanes[column];
-    p_place = p_place_lanes[column];
-    m = m_lanes[column];
-    const int p_1 = (int)((p_place == 4294967295u) ? 0u : p_place);
+    GroupMemoryBarrierWithGroupSync();
+    p_total = p_lanes[column];
+    p_place_total = p_place_lanes[column];
+    m_total = m_lanes[column];
+
+    for (uint part = 1; part < 16; ++part) {
+        precise const float candidate_2 = p_lanes[column + part * 4];
+        const bool better_2 = candidate_2 > p_total || (isnan_float(candidate_2) && (!isnan_float(p_total)))
+            || ((candidate_2 == p_total || (isnan_float(candidate_2) && isnan_float(p_total))) && p_place_lanes[column + part * 4] < p_place_total);
+        p_total = better_2 ? candidate_2 : p_total;
+        p_place_total = better_2 ? p_place_lanes[column + part * 4] : p_place_total;
+        m_total = max_float(m_total, m_lanes[column + part * 4]);
+    }
+    const int p_1 = (int)((p_place_total == 4294967295u) ? 0u : p_place_total);
     if (row == 0) {
         P[output] = p_1;
-        M[output] = m;
+        M[output] = m_total;
     }
 }

@@ -3,14 +3,13 @@
 //     P[i0] = argmax[r1 < 200](X[i0, r1])
 //     M[i0] = max[r1 < 200](X[i0, r1])
 //
-// Dispatch 15 groups of 256 invocations; a group computes 4 outputs, with 64 lanes on each.
-//     group output (i0): 0..60 by 4
-//       lane output: 4
-//         reduce P, M
-//           lane i1: 64
-//             loop i1: 0..200 by 64
-//               add to P, M
-//         store P, M
+// Dispatch 60 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
+//     group output (i0): 0..60
+//       reduce P, M
+//         loop i1: 0..200 by 256
+//           lane i1: 256
+//             add to P, M
+//       store P, M
 //   binding 0: X, float32, read
 //   binding 1: P, int32, written
 //   binding 2: M, float32, written
@@ -42,43 +41,50 @@ fn main(
     @builtin(local_invocation_index) lane_id: u32,
 ) {
     zero_bits = group_id.z;
-    let row: u32 = lane_id / 4;
-    let column: u32 = lane_id % 4;
-    let output: u32 = group_id.x * 4 + column;
+    let row: u32 = lane_id;
+    let output: u32 = group_id.x;
     var p: f32 = bitcast<f32>(0xff800000u | zero_bits);
     var p_place: u32 = 4294967295u;
     var m: f32 = bitcast<f32>(0xff800000u | zero_bits);
     let row_start: u32 = output * 200;
-
-    for (var element: u32 = row; element < 200; element += 64) {
-        let x: f32 = X[row_start + element];
+    if (row < 200) {
+        let x: f32 = X[row_start + row];
         let better: bool = x > p || (is_nan(x) && (!is_nan(p)))
-            || ((x == p || (is_nan(x) && is_nan(p))) && element < p_place);
+            || ((x == p || (is_nan(x) && is_nan(p))) && row < p_place);
         p = select(p, x, better);
-        p_place = select(p_place, element, better);
+        p_place = select(p_place, row, better);
         m = greater(m, x);
     }
     p_lanes[lane_id] = p;
     p_place_lanes[lane_id] = p_place;
     m_lanes[lane_id] = m;
     workgroupBarrier();
-    for (var width: u32 = 32; width > 0; width /= 2) {
-        if (row < width) {
-            let candidate: f32 = p_lanes[lane_id + width * 4];
+    if (row < 16) {
+        for (var part: u32 = 1; part < 16; part++) {
+            let candidate: f32 = p_lanes[lane_id + part * 16];
             let better: bool = candidate > p || (is_nan(candidate) && (!is_nan(p)))
-                || ((candidate == p || (is_nan(candidate) && is_nan(p))) && p_place_lanes[lane_id + width * 4] < p_place);
+                || ((candidate == p || (is_nan(candidate) && is_nan(p))) && p_place_lanes[lane_id + part * 16] < p_place);
             p = select(p, candidate, better);
-            p_lanes[lane_id] = p;
-            p_place = select(p_place, p_place_lanes[lane_id + width * 4], better);
-            p_place_lanes[lane_id] = p_place;
-            m = greater(m, m_lanes[lane_id + width * 4]);
-            m_lanes[lane_id] = m;
+            p_place = select(p_place, p_place_lanes[lane_id + part * 16], better);
+            m = greater(m, m_lanes[lane_id + part * 16]);
         }
-        workgroupBarrier();
+        p_lanes[lane_id] = p;
+        p_place_lanes[lane_id] = p_place;
+        m_lanes[lane_id] = m;
     }
-    p = p_lanes[column];
-    p_place = p_place_lanes[column];
-    m = m_lanes[column];
+    workgroupBarrier();
+    p = p_lanes[0];
+    p_place = p_place_lanes[0];
+    m = m_lanes[0];
+
+    for (var part: u32 = 1; part < 16; part++) {
+        let candidate: f32 = p_lanes[part];
+        let better: bool = candidate > p || (is_nan(candidate) && (!is_nan(p)))
+            || ((candidate == p || (is_nan(candidate) && is_nan(p))) && p_place_lanes[part] < p_place);
+        p = select(p, candidate, better);
+        p_place = select(p_place, p_place_lanes[part], better);
+        m = greater(m, m_lanes[part]);
+    }
     let p_1: i32 = i32(select(p_place, 0u, p_place == 4294967295u));
     if (row == 0) {
         P[output] = p_1;

@@ -41,10 +41,8 @@ __kernel void BATCH_NORMALIZATION(
         const float4 output = scale * (1 / sqrt(variance + 1e-05f)) * (input - mean) + bias;
         vstore4(output, 0, OutputTensor + first);
     } else {
-        const uint first = begin + (uint)get_local_id(0);
-        #pragma unroll
         for (uint k = 0; k < 4; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < 6720) {
                 const uint i1 = (i / 1120) % 3;
                 const float scale = ScaleTensor[i1];

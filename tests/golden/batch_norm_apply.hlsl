@@ -49,9 +49,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 output = value_1 * (input - mean) + bias;
         OutputTensor[first / 4] = output;
     } else {
-        const uint first = begin + lane_id;
+        [loop]
         for (uint k = 0; k < 4; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + lane_id + k * 256;
             if (i < 6720) {
                 const uint i1 = (i / 1120) % 3;
                 precise const float scale = ScaleTensor[i1];

@@ -12,13 +12,15 @@
 //     group output (i0): 0..300 by 32
 //       lane output: 32
 //         reduce dy_sum, dy_centered_sum
-//           lane i0: 8
-//             loop i0: 0..50 by 8
-//               add to dy_sum, dy_centered_sum
+//           loop i0: 0..50 by 32
+//             lane i0: 8
+//               unroll i0: 4 by 8
+//                 add to dy_sum, dy_centered_sum
 //         store dbias, dscale
-//         lane i0: 8
-//           loop i0: 0..50 by 8
-//             store dx
+//         loop i0: 0..50 by 32
+//           lane i0: 8
+//             unroll i0: 4 by 8
+//               store dx
 //   argument 0: x, float32, read
 //   argument 1: dy, float32, read
 //   argument 2: mean, float32, read
@@ -51,28 +53,56 @@ __kernel void batch_norm_training_grad(
     const float mean_value = mean[at];
     float dy_sum_value = 0.0f;
     float dy_centered_sum_value = 0.0f;
+    const uint offset = at + row * 300;
+    const float dy_value = dy[offset];
+    const float x_value = x[offset];
+    const uint i0 = row + 8;
+    const uint offset_1 = at + i0 * 300;
+    const float dy_value_1 = dy[offset_1];
+    const float x_value_1 = x[offset_1];
+    const uint i0_1 = row + 16;
+    const uint offset_2 = at + i0_1 * 300;
+    const float dy_value_2 = dy[offset_2];
+    const float x_value_2 = x[offset_2];
+    const uint i0_2 = row + 24;
+    const uint offset_3 = at + i0_2 * 300;
+    const float dy_value_3 = dy[offset_3];
+    const float x_value_3 = x[offset_3];
+    dy_sum_value += dy_value;
+    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_sum_value += dy_value_1;
+    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    dy_sum_value += dy_value_2;
+    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    dy_sum_value += dy_value_3;
+    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
 
-    for (uint element = row; element < 50; element += 8) {
-        const uint offset = at + element * 300;
-        const float dy_value = dy[offset];
-        const float x_value = x[offset];
-        dy_sum_value += dy_value;
-        dy_centered_sum_value += dy_value * (x_value - mean_value);
+    for (uint strip = 32; strip < 48; strip += 8) {
+        const uint first = strip + row;
+        const uint offset_4 = at + first * 300;
+        const float dy_value_4 = dy[offset_4];
+        const float x_value_4 = x[offset_4];
+        dy_sum_value += dy_value_4;
+        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+    }
+    const uint first = 48 + row;
+    const uint offset_4 = at + first * 300;
+    if (first < 50) {
+        const float dy_value_4 = dy[offset_4];
+        const float x_value_4 = x[offset_4];
+        dy_sum_value += dy_value_4;
+        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
     }
     dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
     dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint width = 4; width > 0; width /= 2) {
-        if (row < width) {
-            dy_sum_value += dy_sum_lanes[(uint)get_local_id(0) + width * 32];
-            dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_lanes[(uint)get_local_id(0) + width * 32];
-            dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
     dy_sum_value = dy_sum_lanes[column];
     dy_centered_sum_value = dy_centered_sum_lanes[column];
+
+    for (uint part = 1; part < 8; ++part) {
+        dy_sum_value += dy_sum_lanes[column + part * 32];
+        dy_centered_sum_value += dy_centered_sum_lanes[column + part * 32];
+    }
     if (row == 0 && output < 300) {
         const float variance_value = variance[at];
         const float dscale_value = dy_centered_sum_value * (1.0f / sqrt(variance_value + 0.001f));
@@ -86,14 +116,37 @@ __kernel void batch_norm_training_grad(
     const float value_2 = dy_sum_value / 50.0f;
     const float value_3 = dy_centered_sum_value / 50.0f;
 
-    for (uint element = row; element < 50; element += 8) {
-        const uint offset = at + element * 300;
-        const float dy_value = dy[offset];
-        const float x_value = x[offset];
+    #pragma unroll
+    for (uint k = 0; k < 4; ++k) {
+        const uint i0_3 = row + k * 8;
+        const uint offset_5 = at + i0_3 * 300;
+        const float dy_value_4 = dy[offset_5];
+        const float x_value_4 = x[offset_5];
         const float dx_value = value_1
-            * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
+            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
         if (output < 300) {
-            dx[offset] = dx_value;
+            dx[offset_5] = dx_value;
+        }
+    }
+
+    for (uint strip = 32; strip < 48; strip += 8) {
+        const uint first_1 = strip + row;
+        const uint offset_5 = at + first_1 * 300;
+        const float dy_value_4 = dy[offset_5];
+        const float x_value_4 = x[offset_5];
+        const float dx_value = value_1
+            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+        if (output < 300) {
+            dx[offset_5] = dx_value;
+        }
+    }
+    if (first < 50) {
+        const float dy_value_4 = dy[offset_4];
+        const float x_value_4 = x[offset_4];
+        const float dx_value = value_1
+            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+        if (output < 300) {
+            dx[offset_4] = dx_value;
         }
     }
 }

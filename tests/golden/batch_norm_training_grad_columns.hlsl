@@ -12,13 +12,15 @@
 //     group output (i0): 0..300 by 32
 //       lane output: 32
 //         reduce dy_sum, dy_centered_sum
-//           lane i0: 8
-//             loop i0: 0..50 by 8
-//               add to dy_sum, dy_centered_sum
+//           loop i0: 0..50 by 32
+//             lane i0: 8
+//               unroll i0: 4 by 8
+//                 add to dy_sum, dy_centered_sum
 //         store dbias, dscale
-//         lane i0: 8
-//           loop i0: 0..50 by 8
-//             store dx
+//         loop i0: 0..50 by 32
+//           lane i0: 8
+//             unroll i0: 4 by 8
+//               store dx
 //   t0: x, float32, read
 //   t1: dy, float32, read
 //   t2: mean, float32, read
@@ -55,28 +57,56 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float mean_value = mean[at];
     precise float dy_sum_value = zero;
     precise float dy_centered_sum_value = zero;
+    const uint offset = at + row * 300;
+    precise const float dy_value = dy[offset];
+    precise const float x_value = x[offset];
+    const uint i0 = row + 8;
+    const uint offset_1 = at + i0 * 300;
+    precise const float dy_value_1 = dy[offset_1];
+    precise const float x_value_1 = x[offset_1];
+    const uint i0_1 = row + 16;
+    const uint offset_2 = at + i0_1 * 300;
+    precise const float dy_value_2 = dy[offset_2];
+    precise const float x_value_2 = x[offset_2];
+    const uint i0_2 = row + 24;
+    const uint offset_3 = at + i0_2 * 300;
+    precise const float dy_value_3 = dy[offset_3];
+    precise const float x_value_3 = x[offset_3];
+    dy_sum_value += dy_value;
+    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_sum_value += dy_value_1;
+    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    dy_sum_value += dy_value_2;
+    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    dy_sum_value += dy_value_3;
+    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
 
-    for (uint element = row; element < 50; element += 8) {
-        const uint offset = at + element * 300;
-        precise const float dy_value = dy[offset];
-        precise const float x_value = x[offset];
-        dy_sum_value += dy_value;
-        dy_centered_sum_value += dy_value * (x_value - mean_value);
+    for (uint strip = 32; strip < 48; strip += 8) {
+        const uint first = strip + row;
+        const uint offset_4 = at + first * 300;
+        precise const float dy_value_4 = dy[offset_4];
+        precise const float x_value_4 = x[offset_4];
+        dy_sum_value += dy_value_4;
+        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+    }
+    const uint first = 48 + row;
+    const uint offset_4 = at + first * 300;
+    if (first < 50) {
+        precise const float dy_value_4 = dy[offset_4];
+        precise const float x_value_4 = x[offset_4];
+        dy_sum_value += dy_value_4;
+        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
     GroupMemoryBarrierWithGroupSync();
-    for (uint width = 4; width > 0; width /= 2) {
-        if (row < width) {
-            dy_sum_value += dy_sum_lanes[lane_id + width * 32];
-            dy_sum_lanes[lane_id] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_lanes[lane_id + width * 32];
-            dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
-        }
-        GroupMemoryBarrierWithGroupSync();
-    }
     dy_sum_value = dy_sum_lanes[column];
     dy_centered_sum_value = dy_centered_sum_lanes[column];
+
+    for (uint part = 1; part < 8; ++part) {
+        dy_sum_value += dy_sum_lanes[column + part * 32];
+        dy_centered_sum_value += dy_centered_sum_lanes[column + part * 32];
+    }
     if (row == 0 && output < 300) {
         precise const float variance_value = variance[at];
         precise const float dscale_value = dy_centered_sum_value
@@ -91,14 +121,36 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float value_2 = dy_sum_value / 50.0f;
     precise const float value_3 = dy_centered_sum_value / 50.0f;
 
-    for (uint element = row; element < 50; element += 8) {
-        const uint offset = at + element * 300;
-        precise const float dy_value = dy[offset];
-        precise const float x_value = x[offset];
+    for (uint k = 0; k < 4; ++k) {
+        const uint i0_3 = row + k * 8;
+        const uint offset_5 = at + i0_3 * 300;
+        precise const float dy_value_4 = dy[offset_5];
+        precise const float x_value_4 = x[offset_5];
         precise const float dx_value = value_1
-            * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
+            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
         if (output < 300) {
-            dx[offset] = dx_value;
+            dx[offset_5] = dx_value;
+        }
+    }
+
+    for (uint strip = 32; strip < 48; strip += 8) {
+        const uint first_1 = strip + row;
+        const uint offset_5 = at + first_1 * 300;
+        precise const float dy_value_4 = dy[offset_5];
+        precise const float x_value_4 = x[offset_5];
+        precise const float dx_value = value_1
+            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+        if (output < 300) {
+            dx[offset_5] = dx_value;
+        }
+    }
+    if (first < 50) {
+        precise const float dy_value_4 = dy[offset_4];
+        precise const float x_value_4 = x[offset_4];
+        precise const float dx_value = value_1
+            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+        if (output < 300) {
+            dx[offset_4] = dx_value;
         }
     }
 }

@@ -12,13 +12,15 @@
 //     group output (i0): 0..300 by 32
 //       lane output: 32
 //         reduce dy_sum, dy_centered_sum
-//           lane i0: 8
-//             loop i0: 0..50 by 8
-//               add to dy_sum, dy_centered_sum
+//           loop i0: 0..50 by 32
+//             lane i0: 8
+//               unroll i0: 4 by 8
+//                 add to dy_sum, dy_centered_sum
 //         store dbias, dscale
-//         lane i0: 8
-//           loop i0: 0..50 by 8
-//             store dx
+//         loop i0: 0..50 by 32
+//           lane i0: 8
+//             unroll i0: 4 by 8
+//               store dx
 //   binding 0: x, float32, read
 //   binding 1: dy, float32, read
 //   binding 2: mean, float32, read
@@ -71,28 +73,56 @@ fn main(
     let mean_value: f32 = mean[at];
     var dy_sum_value: f32 = zero;
     var dy_centered_sum_value: f32 = zero;
+    let offset: u32 = at + row * 300;
+    let dy_value: f32 = dy[offset];
+    let x_value: f32 = x[offset];
+    let i0: u32 = row + 8;
+    let offset_1: u32 = at + i0 * 300;
+    let dy_value_1: f32 = dy[offset_1];
+    let x_value_1: f32 = x[offset_1];
+    let i0_1: u32 = row + 16;
+    let offset_2: u32 = at + i0_1 * 300;
+    let dy_value_2: f32 = dy[offset_2];
+    let x_value_2: f32 = x[offset_2];
+    let i0_2: u32 = row + 24;
+    let offset_3: u32 = at + i0_2 * 300;
+    let dy_value_3: f32 = dy[offset_3];
+    let x_value_3: f32 = x[offset_3];
+    dy_sum_value += dy_value;
+    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_sum_value += dy_value_1;
+    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    dy_sum_value += dy_value_2;
+    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    dy_sum_value += dy_value_3;
+    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
 
-    for (var element: u32 = row; element < 50; element += 8) {
-        let offset: u32 = at + element * 300;
-        let dy_value: f32 = dy[offset];
-        let x_value: f32 = x[offset];
-        dy_sum_value += dy_value;
-        dy_centered_sum_value += dy_value * (x_value - mean_value);
+    for (var strip: u32 = 32; strip < 48; strip += 8) {
+        let first: u32 = strip + row;
+        let offset_4: u32 = at + first * 300;
+        let dy_value_4: f32 = dy[offset_4];
+        let x_value_4: f32 = x[offset_4];
+        dy_sum_value += dy_value_4;
+        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+    }
+    let first: u32 = 48 + row;
+    let offset_4: u32 = at + first * 300;
+    if (first < 50) {
+        let dy_value_4: f32 = dy[offset_4];
+        let x_value_4: f32 = x[offset_4];
+        dy_sum_value += dy_value_4;
+        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
     }
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
     workgroupBarrier();
-    for (var width: u32 = 4; width > 0; width /= 2) {
-        if (row < width) {
-            dy_sum_value += dy_sum_lanes[lane_id + width * 32];
-            dy_sum_lanes[lane_id] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_lanes[lane_id + width * 32];
-            dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
-        }
-        workgroupBarrier();
-    }
     dy_sum_value = dy_sum_lanes[column];
     dy_centered_sum_value = dy_centered_sum_lanes[column];
+
+    for (var part: u32 = 1; part < 8; part++) {
+        dy_sum_value += dy_sum_lanes[column + part * 32];
+        dy_centered_sum_value += dy_centered_sum_lanes[column + part * 32];
+    }
     if (row == 0 && output < 300) {
         let variance_value: f32 = variance[at];
         let dscale_value: f32 = dy_centered_sum_value
@@ -107,14 +137,36 @@ fn main(
     let value_2: f32 = pin(dy_sum_value / 50.0f);
     let value_3: f32 = pin(dy_centered_sum_value / 50.0f);
 
-    for (var element: u32 = row; element < 50; element += 8) {
-        let offset: u32 = at + element * 300;
-        let dy_value: f32 = dy[offset];
-        let x_value: f32 = x[offset];
+    for (var k: u32 = 0; k < 4; k++) {
+        let i0_3: u32 = row + k * 8;
+        let offset_5: u32 = at + i0_3 * 300;
+        let dy_value_4: f32 = dy[offset_5];
+        let x_value_4: f32 = x[offset_5];
         let dx_value: f32 = value_1
-            * (pin(dy_value - value_2) - divide(pin((x_value - mean_value) * value_3), value));
+            * (pin(dy_value_4 - value_2) - divide(pin((x_value_4 - mean_value) * value_3), value));
         if (output < 300) {
-            dx[offset] = dx_value;
+            dx[offset_5] = dx_value;
+        }
+    }
+
+    for (var strip: u32 = 32; strip < 48; strip += 8) {
+        let first_1: u32 = strip + row;
+        let offset_5: u32 = at + first_1 * 300;
+        let dy_value_4: f32 = dy[offset_5];
+        let x_value_4: f32 = x[offset_5];
+        let dx_value: f32 = value_1
+            * (pin(dy_value_4 - value_2) - divide(pin((x_value_4 - mean_value) * value_3), value));
+        if (output < 300) {
+            dx[offset_5] = dx_value;
+        }
+    }
+    if (first < 50) {
+        let dy_value_4: f32 = dy[offset_4];
+        let x_value_4: f32 = x[offset_4];
+        let dx_value: f32 = value_1
+            * (pin(dy_value_4 - value_2) - divide(pin((x_value_4 - mean_value) * value_3), value));
+        if (output < 300) {
+            dx[offset_4] = dx_value;
         }
     }
 }

@@ -11,17 +11,16 @@
 //         ((x[i0, i1, i2, i3] - mean[0, i1, 0, 0]) * (dy_centered_sum[0, i1, 0, 0] / 196)) /
 //         (variance[0, i1, 0, 0] + 0.001))
 //
-// Launch 10 groups of 256 work items; a group computes 4 outputs, with 64 lanes on each.
-//     group output (i0): 0..40 by 4
-//       lane output: 4
-//         reduce dy_sum, dy_centered_sum
-//           lane element (i0, i2): 64
-//             loop element: 0..196 by 64
-//               add to dy_sum, dy_centered_sum
-//         store dbias, dscale
-//         lane element (i0, i2): 64
-//           loop element: 0..196 by 64
-//             store dx
+// Launch 40 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
+//     group output (i0): 0..40
+//       reduce dy_sum, dy_centered_sum
+//         loop element (i0, i2): 0..196 by 256
+//           lane element: 256
+//             add to dy_sum, dy_centered_sum
+//       store dbias, dscale
+//       loop element (i0, i2): 0..196 by 256
+//         lane element: 256
+//           store dx
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
 //   argument 2: mean, float16, read
@@ -47,16 +46,14 @@ __kernel void batch_norm_training_grad(
 {
     __local float dy_sum_lanes[256];
     __local float dy_centered_sum_lanes[256];
-    const uint row = (uint)get_local_id(0) / 4;
-    const uint column = (uint)get_local_id(0) % 4;
-    const uint output = (uint)get_group_id(0) * 4 + column;
+    const uint row = (uint)get_local_id(0);
+    const uint output = (uint)get_group_id(0);
     const float mean_value = vload_half(output, mean);
     float dy_sum_value = 0.0f;
     float dy_centered_sum_value = 0.0f;
-
-    for (uint element = row; element < 196; element += 64) {
-        const uint i0 = element / 49;
-        const uint i2 = element % 49;
+    if (row < 196) {
+        const uint i0 = row / 49;
+        const uint i2 = row % 49;
         const uint offset = i0 * 1960 + output * 49 + i2;
         const float dy_value = vload_half(offset, dy);
         const float x_value = vload_half(offset, x);
@@ -66,17 +63,22 @@ __kernel void batch_norm_training_grad(
     dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
     dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint width = 32; width > 0; width /= 2) {
-        if (row < width) {
-            dy_sum_value += dy_sum_lanes[(uint)get_local_id(0) + width * 4];
-            dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_lanes[(uint)get_local_id(0) + width * 4];
-            dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
+    if (row < 16) {
+        for (uint part = 1; part < 16; ++part) {
+            dy_sum_value += dy_sum_lanes[(uint)get_local_id(0) + part * 16];
+            dy_centered_sum_value += dy_centered_sum_lanes[(uint)get_local_id(0) + part * 16];
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
+        dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
     }
-    dy_sum_value = dy_sum_lanes[column];
-    dy_centered_sum_value = dy_centered_sum_lanes[column];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    dy_sum_value = dy_sum_lanes[0];
+    dy_centered_sum_value = dy_centered_sum_lanes[0];
+
+    for (uint part = 1; part < 16; ++part) {
+        dy_sum_value += dy_sum_lanes[part];
+        dy_centered_sum_value += dy_centered_sum_lanes[part];
+    }
     if (row == 0) {
         const float variance_value = vload_half(output, variance);
         const float dscale_value = dy_centered_sum_value * (1.0f / sqrt(variance_value + 0.001f));
@@ -89,10 +91,9 @@ __kernel void batch_norm_training_grad(
     const float value_1 = scale_value * (1.0f / sqrt(value));
     const float value_2 = dy_sum_value / 196.0f;
     const float value_3 = dy_centered_sum_value / 196.0f;
-
-    for (uint element = row; element < 196; element += 64) {
-        const uint i0 = element / 49;
-        const uint i2 = element % 49;
+    if (row < 196) {
+        const uint i0 = row / 49;
+        const uint i2 = row % 49;
         const uint offset = i0 * 1960 + output * 49 + i2;
         const float dy_value = vload_half(offset, dy);
         const float x_value = vload_half(offset, x);

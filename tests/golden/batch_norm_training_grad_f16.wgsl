@@ -11,17 +11,16 @@
 //         ((x[i0, i1, i2, i3] - mean[0, i1, 0, 0]) * (dy_centered_sum[0, i1, 0, 0] / 196)) /
 //         (variance[0, i1, 0, 0] + 0.001))
 //
-// Dispatch 10 groups of 256 invocations; a group computes 4 outputs, with 64 lanes on each.
-//     group output (i0): 0..40 by 4
-//       lane output: 4
-//         reduce dy_sum, dy_centered_sum
-//           lane element (i0, i2): 64
-//             loop element: 0..196 by 64
-//               add to dy_sum, dy_centered_sum
-//         store dbias, dscale
-//         lane element (i0, i2): 64
-//           loop element: 0..196 by 64
-//             store dx
+// Dispatch 40 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
+//     group output (i0): 0..40
+//       reduce dy_sum, dy_centered_sum
+//         loop element (i0, i2): 0..196 by 256
+//           lane element: 256
+//             add to dy_sum, dy_centered_sum
+//       store dbias, dscale
+//       loop element (i0, i2): 0..196 by 256
+//         lane element: 256
+//           store dx
 //   binding 0: x, float16, read
 //   binding 1: dy, float16, read
 //   binding 2: mean, float16, read
@@ -81,16 +80,14 @@ fn main(
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     let zero: f32 = bitcast<f32>(zero_bits);
 
-    let row: u32 = lane_id / 4;
-    let column: u32 = lane_id % 4;
-    let output: u32 = group_id.x * 4 + column;
+    let row: u32 = lane_id;
+    let output: u32 = group_id.x;
     let mean_value: f32 = f32(mean[output]);
     var dy_sum_value: f32 = zero;
     var dy_centered_sum_value: f32 = zero;
-
-    for (var element: u32 = row; element < 196; element += 64) {
-        let i0: u32 = element / 49;
-        let i2: u32 = element % 49;
+    if (row < 196) {
+        let i0: u32 = row / 49;
+        let i2: u32 = row % 49;
         let offset: u32 = i0 * 1960 + output * 49 + i2;
         let dy_value: f32 = f32(dy[offset]);
         let x_value: f32 = f32(x[offset]);
@@ -100,17 +97,22 @@ fn main(
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
     workgroupBarrier();
-    for (var width: u32 = 32; width > 0; width /= 2) {
-        if (row < width) {
-            dy_sum_value += dy_sum_lanes[lane_id + width * 4];
-            dy_sum_lanes[lane_id] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_lanes[lane_id + width * 4];
-            dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
+    if (row < 16) {
+        for (var part: u32 = 1; part < 16; part++) {
+            dy_sum_value += dy_sum_lanes[lane_id + part * 16];
+            dy_centered_sum_value += dy_centered_sum_lanes[lane_id + part * 16];
         }
-        workgroupBarrier();
+        dy_sum_lanes[lane_id] = dy_sum_value;
+        dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
     }
-    dy_sum_value = dy_sum_lanes[column];
-    dy_centered_sum_value = dy_centered_sum_lanes[column];
+    workgroupBarrier();
+    dy_sum_value = dy_sum_lanes[0];
+    dy_centered_sum_value = dy_centered_sum_lanes[0];
+
+    for (var part: u32 = 1; part < 16; part++) {
+        dy_sum_value += dy_sum_lanes[part];
+        dy_centered_sum_value += dy_centered_sum_lanes[part];
+    }
     if (row == 0) {
         let variance_value: f32 = f32(variance[output]);
         let dscale_value: f32 = dy_centered_sum_value
@@ -124,10 +126,9 @@ fn main(
     let value_1: f32 = pin(scale_value * pin(divide(1.0f, sqrt(value))));
     let value_2: f32 = pin(dy_sum_value / 196.0f);
     let value_3: f32 = pin(dy_centered_sum_value / 196.0f);
-
-    for (var element: u32 = row; element < 196; element += 64) {
-        let i0: u32 = element / 49;
-        let i2: u32 = element % 49;
+    if (row < 196) {
+        let i0: u32 = row / 49;
+        let i2: u32 = row % 49;
         let offset: u32 = i0 * 1960 + output * 49 + i2;
         let dy_value: f32 = f32(dy[offset]);
         let x_value: f32 = f32(x[offset]);

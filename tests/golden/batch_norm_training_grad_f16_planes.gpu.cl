@@ -15,13 +15,17 @@
 // Launch 8 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..8
 //       reduce dy_sum, dy_centered_sum
-//         lane element (i0, i2): 256
-//           loop element: 0..6,400 by 256
-//             add to dy_sum, dy_centered_sum
+//         loop element (i0, i2): 0..6,400 by 4,096
+//           lane element: 256 by 4
+//             unroll element: 4 by 1,024
+//               vector element: 4
+//                 add to dy_sum, dy_centered_sum
 //       store dbias, dscale
-//       lane element (i0, i2): 256
-//         loop element: 0..6,400 by 256
-//           store dx
+//       loop element (i0, i2): 0..6,400 by 4,096
+//         lane element: 256 by 4
+//           unroll element: 4 by 1,024
+//             vector element: 4
+//               store dx
 //   argument 0: x, float16, read
 //   argument 1: dy, float16, read
 //   argument 2: mean, float16, read
@@ -50,53 +54,128 @@ __kernel void batch_norm_training_grad(
     const uint row = (uint)get_local_id(0);
     const uint output = (uint)get_group_id(0);
     const float mean_value = vload_half(output, mean);
-    float dy_sum_value = 0.0f;
-    float dy_centered_sum_value = 0.0f;
+    float4 dy_sum_value = 0.0f;
+    float4 dy_centered_sum_value = 0.0f;
+    const uint first = row * 4;
+    const uint i0 = first / 1600;
+    const uint i2 = first % 1600;
+    const uint offset = i0 * 12800 + output * 1600 + i2;
+    const float4 dy_value = vload_half4(0, dy + offset);
+    const float4 x_value = vload_half4(0, x + offset);
+    const uint element = first + 1024;
+    const uint i0_1 = element / 1600;
+    const uint i2_1 = element % 1600;
+    const uint offset_1 = i0_1 * 12800 + output * 1600 + i2_1;
+    const float4 dy_value_1 = vload_half4(0, dy + offset_1);
+    const float4 x_value_1 = vload_half4(0, x + offset_1);
+    const uint element_1 = first + 2048;
+    const uint i0_2 = element_1 / 1600;
+    const uint i2_2 = element_1 % 1600;
+    const uint offset_2 = i0_2 * 12800 + output * 1600 + i2_2;
+    const float4 dy_value_2 = vload_half4(0, dy + offset_2);
+    const float4 x_value_2 = vload_half4(0, x + offset_2);
+    const uint element_2 = first + 3072;
+    const uint i0_3 = element_2 / 1600;
+    const uint i2_3 = element_2 % 1600;
+    const uint offset_3 = i0_3 * 12800 + output * 1600 + i2_3;
+    const float4 dy_value_3 = vload_half4(0, dy + offset_3);
+    const float4 x_value_3 = vload_half4(0, x + offset_3);
+    dy_sum_value += dy_value;
+    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_sum_value += dy_value_1;
+    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    dy_sum_value += dy_value_2;
+    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    dy_sum_value += dy_value_3;
+    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
 
-    for (uint element = row; element < 6400; element += 256) {
-        const uint i0 = element / 1600;
-        const uint i2 = element % 1600;
-        const uint offset = i0 * 12800 + output * 1600 + i2;
-        const float dy_value = vload_half(offset, dy);
-        const float x_value = vload_half(offset, x);
-        dy_sum_value += dy_value;
-        dy_centered_sum_value += dy_value * (x_value - mean_value);
+    for (uint strip = 4096; strip < 6144; strip += 1024) {
+        const uint first_1 = strip + row * 4;
+        const uint i0_4 = first_1 / 1600;
+        const uint i2_4 = first_1 % 1600;
+        const uint offset_4 = i0_4 * 12800 + output * 1600 + i2_4;
+        const float4 dy_value_4 = vload_half4(0, dy + offset_4);
+        const float4 x_value_4 = vload_half4(0, x + offset_4);
+        dy_sum_value += dy_value_4;
+        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
     }
-    dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
-    dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
+    const uint first_1 = 6144 + row * 4;
+    if (first_1 < 6400) {
+        const uint i0_4 = first_1 / 1600;
+        const uint i2_4 = first_1 % 1600;
+        const uint offset_4 = i0_4 * 12800 + output * 1600 + i2_4;
+        const float4 dy_value_4 = vload_half4(0, dy + offset_4);
+        const float4 x_value_4 = vload_half4(0, x + offset_4);
+        dy_sum_value += dy_value_4;
+        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+    }
+    const float2 dy_sum_half = dy_sum_value.s01 + dy_sum_value.s23;
+    float dy_sum_total = dy_sum_half.s0 + dy_sum_half.s1;
+    const float2 dy_centered_sum_half = dy_centered_sum_value.s01 + dy_centered_sum_value.s23;
+    float dy_centered_sum_total = dy_centered_sum_half.s0 + dy_centered_sum_half.s1;
+    dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_total;
+    dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_total;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint width = 128; width > 0; width /= 2) {
-        if (row < width) {
-            dy_sum_value += dy_sum_lanes[(uint)get_local_id(0) + width];
-            dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_lanes[(uint)get_local_id(0) + width];
-            dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_value;
+    if (row < 16) {
+        for (uint part = 1; part < 16; ++part) {
+            dy_sum_total += dy_sum_lanes[(uint)get_local_id(0) + part * 16];
+            dy_centered_sum_total += dy_centered_sum_lanes[(uint)get_local_id(0) + part * 16];
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        dy_sum_lanes[(uint)get_local_id(0)] = dy_sum_total;
+        dy_centered_sum_lanes[(uint)get_local_id(0)] = dy_centered_sum_total;
     }
-    dy_sum_value = dy_sum_lanes[0];
-    dy_centered_sum_value = dy_centered_sum_lanes[0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    dy_sum_total = dy_sum_lanes[0];
+    dy_centered_sum_total = dy_centered_sum_lanes[0];
+
+    for (uint part = 1; part < 16; ++part) {
+        dy_sum_total += dy_sum_lanes[part];
+        dy_centered_sum_total += dy_centered_sum_lanes[part];
+    }
     if (row == 0) {
         const float variance_value = vload_half(output, variance);
-        const float dscale_value = dy_centered_sum_value * (1.0f / sqrt(variance_value + 0.001f));
-        vstore_half_rte(dy_sum_value, output, dbias);
+        const float dscale_value = dy_centered_sum_total * (1.0f / sqrt(variance_value + 0.001f));
+        vstore_half_rte(dy_sum_total, output, dbias);
         vstore_half_rte(dscale_value, output, dscale);
     }
     const float scale_value = vload_half(output, scale);
     const float variance_value = vload_half(output, variance);
     const float value = variance_value + 0.001f;
     const float value_1 = scale_value * (1.0f / sqrt(value));
-    const float value_2 = dy_sum_value / 6400.0f;
-    const float value_3 = dy_centered_sum_value / 6400.0f;
+    const float value_2 = dy_sum_total / 6400.0f;
+    const float value_3 = dy_centered_sum_total / 6400.0f;
+    const float4 dx_value = value_1
+        * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
+    vstore_half4_rte(dx_value, 0, dx + offset);
+    const float4 dx_value_1 = value_1
+        * (dy_value_1 - value_2 - ((x_value_1 - mean_value) * value_3) / value);
+    vstore_half4_rte(dx_value_1, 0, dx + offset_1);
+    const float4 dx_value_2 = value_1
+        * (dy_value_2 - value_2 - ((x_value_2 - mean_value) * value_3) / value);
+    vstore_half4_rte(dx_value_2, 0, dx + offset_2);
+    const float4 dx_value_3 = value_1
+        * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
+    vstore_half4_rte(dx_value_3, 0, dx + offset_3);
 
-    for (uint element = row; element < 6400; element += 256) {
-        const uint i0 = element / 1600;
-        const uint i2 = element % 1600;
-        const uint offset = i0 * 12800 + output * 1600 + i2;
-        const float dy_value = vload_half(offset, dy);
-        const float x_value = vload_half(offset, x);
-        const float dx_value = value_1
-            * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
-        vstore_half_rte(dx_value, offset, dx);
+    for (uint strip = 4096; strip < 6144; strip += 1024) {
+        const uint first_2 = strip + row * 4;
+        const uint i0_4 = first_2 / 1600;
+        const uint i2_4 = first_2 % 1600;
+        const uint offset_4 = i0_4 * 12800 + output * 1600 + i2_4;
+        const float4 dy_value_4 = vload_half4(0, dy + offset_4);
+        const float4 x_value_4 = vload_half4(0, x + offset_4);
+        const float4 dx_value_4 = value_1
+            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+        vstore_half4_rte(dx_value_4, 0, dx + offset_4);
+    }
+    if (first_1 < 6400) {
+        const uint i0_4 = first_1 / 1600;
+        const uint i2_4 = first_1 % 1600;
+        const uint offset_4 = i0_4 * 12800 + output * 1600 + i2_4;
+        const float4 dy_value_4 = vload_half4(0, dy + offset_4);
+        const float4 x_value_4 = vload_half4(0, x + offset_4);
+        const float4 dx_value_4 = value_1
+            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+        vstore_half4_rte(dx_value_4, 0, dx + offset_4);
     }
 }

@@ -15,13 +15,17 @@
 // Dispatch 8 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..8
 //       reduce dy_sum, dy_centered_sum
-//         lane element (i0, i2): 256
-//           loop element: 0..6,400 by 256
-//             add to dy_sum, dy_centered_sum
+//         loop element (i0, i2): 0..6,400 by 4,096
+//           lane element: 256 by 4
+//             unroll element: 4 by 1,024
+//               vector element: 4
+//                 add to dy_sum, dy_centered_sum
 //       store dbias, dscale
-//       lane element (i0, i2): 256
-//         loop element: 0..6,400 by 256
-//           store dx
+//       loop element (i0, i2): 0..6,400 by 4,096
+//         lane element: 256 by 4
+//           unroll element: 4 by 1,024
+//             vector element: 4
+//               store dx
 //   t0: x, float16, read
 //   t1: dy, float16, read
 //   t2: mean, float16, read
@@ -32,14 +36,14 @@
 //   u2: dx, float16, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
-StructuredBuffer<float16_t> x : register(t0);
-StructuredBuffer<float16_t> dy : register(t1);
+StructuredBuffer<float16_t4> x : register(t0);
+StructuredBuffer<float16_t4> dy : register(t1);
 StructuredBuffer<float16_t> mean : register(t2);
 StructuredBuffer<float16_t> variance : register(t3);
 StructuredBuffer<float16_t> scale : register(t4);
 RWStructuredBuffer<float16_t> dbias : register(u0);
 RWStructuredBuffer<float16_t> dscale : register(u1);
-RWStructuredBuffer<float16_t> dx : register(u2);
+RWStructuredBuffer<float16_t4> dx : register(u2);
 
 groupshared float dy_sum_lanes[256];
 groupshared float dy_centered_sum_lanes[256];
@@ -48,60 +52,132 @@ groupshared float dy_centered_sum_lanes[256];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    // Always 0: drivers take a literal's product for 0, whatever the other factor.
-    precise const float zero = asfloat(group_id.z);
-
     const uint row = lane_id;
     const uint output = group_id.x;
     precise const float mean_value = (float)mean[output];
-    precise float dy_sum_value = zero;
-    precise float dy_centered_sum_value = zero;
+    precise float4 dy_sum_value = 0.0f;
+    precise float4 dy_centered_sum_value = 0.0f;
+    const uint first = row * 4;
+    const uint i0 = first / 1600;
+    const uint i2 = first % 1600;
+    const uint offset = i0 * 12800 + output * 1600 + i2;
+    precise const float4 dy_value = (float4)dy[offset / 4];
+    precise const float4 x_value = (float4)x[offset / 4];
+    const uint element = first + 1024;
+    const uint i0_1 = element / 1600;
+    const uint i2_1 = element % 1600;
+    const uint offset_1 = i0_1 * 12800 + output * 1600 + i2_1;
+    precise const float4 dy_value_1 = (float4)dy[offset_1 / 4];
+    precise const float4 x_value_1 = (float4)x[offset_1 / 4];
+    const uint element_1 = first + 2048;
+    const uint i0_2 = element_1 / 1600;
+    const uint i2_2 = element_1 % 1600;
+    const uint offset_2 = i0_2 * 12800 + output * 1600 + i2_2;
+    precise const float4 dy_value_2 = (float4)dy[offset_2 / 4];
+    precise const float4 x_value_2 = (float4)x[offset_2 / 4];
+    const uint element_2 = first + 3072;
+    const uint i0_3 = element_2 / 1600;
+    const uint i2_3 = element_2 % 1600;
+    const uint offset_3 = i0_3 * 12800 + output * 1600 + i2_3;
+    precise const float4 dy_value_3 = (float4)dy[offset_3 / 4];
+    precise const float4 x_value_3 = (float4)x[offset_3 / 4];
+    dy_sum_value += dy_value;
+    dy_centered_sum_value += dy_value * (x_value - mean_value);
+    dy_sum_value += dy_value_1;
+    dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+    dy_sum_value += dy_value_2;
+    dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+    dy_sum_value += dy_value_3;
+    dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
 
-    for (uint element = row; element < 6400; element += 256) {
-        const uint i0 = element / 1600;
-        const uint i2 = element % 1600;
-        const uint offset = i0 * 12800 + output * 1600 + i2;
-        precise const float dy_value = (float)dy[offset];
-        precise const float x_value = (float)x[offset];
-        dy_sum_value += dy_value;
-        dy_centered_sum_value += dy_value * (x_value - mean_value);
+    for (uint strip = 4096; strip < 6144; strip += 1024) {
+        const uint first_1 = strip + row * 4;
+        const uint i0_4 = first_1 / 1600;
+        const uint i2_4 = first_1 % 1600;
+        const uint offset_4 = i0_4 * 12800 + output * 1600 + i2_4;
+        precise const float4 dy_value_4 = (float4)dy[offset_4 / 4];
+        precise const float4 x_value_4 = (float4)x[offset_4 / 4];
+        dy_sum_value += dy_value_4;
+        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
     }
-    dy_sum_lanes[lane_id] = dy_sum_value;
-    dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
+    const uint first_1 = 6144 + row * 4;
+    if (first_1 < 6400) {
+        const uint i0_4 = first_1 / 1600;
+        const uint i2_4 = first_1 % 1600;
+        const uint offset_4 = i0_4 * 12800 + output * 1600 + i2_4;
+        precise const float4 dy_value_4 = (float4)dy[offset_4 / 4];
+        precise const float4 x_value_4 = (float4)x[offset_4 / 4];
+        dy_sum_value += dy_value_4;
+        dy_centered_sum_value += dy_value_4 * (x_value_4 - mean_value);
+    }
+    precise const float2 dy_sum_half = dy_sum_value.xy + dy_sum_value.zw;
+    precise float dy_sum_total = dy_sum_half.x + dy_sum_half.y;
+    precise const float2 dy_centered_sum_half = dy_centered_sum_value.xy + dy_centered_sum_value.zw;
+    precise float dy_centered_sum_total = dy_centered_sum_half.x + dy_centered_sum_half.y;
+    dy_sum_lanes[lane_id] = dy_sum_total;
+    dy_centered_sum_lanes[lane_id] = dy_centered_sum_total;
     GroupMemoryBarrierWithGroupSync();
-    for (uint width = 128; width > 0; width /= 2) {
-        if (row < width) {
-            dy_sum_value += dy_sum_lanes[lane_id + width];
-            dy_sum_lanes[lane_id] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_lanes[lane_id + width];
-            dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
+    if (row < 16) {
+        for (uint part = 1; part < 16; ++part) {
+            dy_sum_total += dy_sum_lanes[lane_id + part * 16];
+            dy_centered_sum_total += dy_centered_sum_lanes[lane_id + part * 16];
         }
-        GroupMemoryBarrierWithGroupSync();
+        dy_sum_lanes[lane_id] = dy_sum_total;
+        dy_centered_sum_lanes[lane_id] = dy_centered_sum_total;
     }
-    dy_sum_value = dy_sum_lanes[0];
-    dy_centered_sum_value = dy_centered_sum_lanes[0];
+    GroupMemoryBarrierWithGroupSync();
+    dy_sum_total = dy_sum_lanes[0];
+    dy_centered_sum_total = dy_centered_sum_lanes[0];
+
+    for (uint part = 1; part < 16; ++part) {
+        dy_sum_total += dy_sum_lanes[part];
+        dy_centered_sum_total += dy_centered_sum_lanes[part];
+    }
     if (row == 0) {
         precise const float variance_value = (float)variance[output];
-        precise const float dscale_value = dy_centered_sum_value
+        precise const float dscale_value = dy_centered_sum_total
             * (1.0f / sqrt(variance_value + 0.001f));
-        dbias[output] = (float16_t)dy_sum_value;
+        dbias[output] = (float16_t)dy_sum_total;
         dscale[output] = (float16_t)dscale_value;
     }
     precise const float scale_value = (float)scale[output];
     precise const float variance_value = (float)variance[output];
     precise const float value = variance_value + 0.001f;
     precise const float value_1 = scale_value * (1.0f / sqrt(value));
-    precise const float value_2 = dy_sum_value / 6400.0f;
-    precise const float value_3 = dy_centered_sum_value / 6400.0f;
+    precise const float value_2 = dy_sum_total / 6400.0f;
+    precise const float value_3 = dy_centered_sum_total / 6400.0f;
+    precise const float4 dx_value = value_1
+        * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
+    dx[offset / 4] = (float16_t4)dx_value;
+    precise const float4 dx_value_1 = value_1
+        * (dy_value_1 - value_2 - ((x_value_1 - mean_value) * value_3) / value);
+    dx[offset_1 / 4] = (float16_t4)dx_value_1;
+    precise const float4 dx_value_2 = value_1
+        * (dy_value_2 - value_2 - ((x_value_2 - mean_value) * value_3) / value);
+    dx[offset_2 / 4] = (float16_t4)dx_value_2;
+    precise const float4 dx_value_3 = value_1
+        * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
+    dx[offset_3 / 4] = (float16_t4)dx_value_3;
 
-    for (uint element = row; element < 6400; element += 256) {
-        const uint i0 = element / 1600;
-        const uint i2 = element % 1600;
-        const uint offset = i0 * 12800 + output * 1600 + i2;
-        precise const float dy_value = (float)dy[offset];
-        precise const float x_value = (float)x[offset];
-        precise const float dx_value = value_1
-            * (dy_value - value_2 - ((x_value - mean_value) * value_3) / value);
-        dx[offset] = (float16_t)dx_value;
+    for (uint strip = 4096; strip < 6144; strip += 1024) {
+        const uint first_2 = strip + row * 4;
+        const uint i0_4 = first_2 / 1600;
+        const uint i2_4 = first_2 % 1600;
+        const uint offset_4 = i0_4 * 12800 + output * 1600 + i2_4;
+        precise const float4 dy_value_4 = (float4)dy[offset_4 / 4];
+        precise const float4 x_value_4 = (float4)x[offset_4 / 4];
+        precise const float4 dx_value_4 = value_1
+            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+        dx[offset_4 / 4] = (float16_t4)dx_value_4;
+    }
+    if (first_1 < 6400) {
+        const uint i0_4 = first_1 / 1600;
+        const uint i2_4 = first_1 % 1600;
+        const uint offset_4 = i0_4 * 12800 + output * 1600 + i2_4;
+        precise const float4 dy_value_4 = (float4)dy[offset_4 / 4];
+        precise const float4 x_value_4 = (float4)x[offset_4 / 4];
+        precise const float4 dx_value_4 = value_1
+            * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+        dx[offset_4 / 4] = (float16_t4)dx_value_4;
     }
 }

@@ -15,13 +15,15 @@
 // Dispatch 8 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..8
 //       reduce dy_sum, dy_centered_sum
-//         lane element (i0, i2): 256
-//           loop element: 0..6,400 by 256
-//             add to dy_sum, dy_centered_sum
+//         loop element (i0, i2): 0..6,400 by 1,024
+//           lane element: 256
+//             unroll element: 4 by 256
+//               add to dy_sum, dy_centered_sum
 //       store dbias, dscale
-//       lane element (i0, i2): 256
-//         loop element: 0..6,400 by 256
-//           store dx
+//       loop element (i0, i2): 0..6,400 by 1,024
+//         lane element: 256
+//           unroll element: 4 by 256
+//             store dx
 //   binding 0: x, float16, read
 //   binding 1: dy, float16, read
 //   binding 2: mean, float16, read
@@ -87,29 +89,67 @@ fn main(
     var dy_sum_value: f32 = zero;
     var dy_centered_sum_value: f32 = zero;
 
-    for (var element: u32 = row; element < 6400; element += 256) {
-        let i0: u32 = element / 1600;
-        let i2: u32 = element % 1600;
+    for (var strip: u32 = 0; strip < 6144; strip += 1024) {
+        let first: u32 = strip + row;
+        let i0: u32 = first / 1600;
+        let i2: u32 = first % 1600;
         let offset: u32 = i0 * 12800 + output * 1600 + i2;
         let dy_value: f32 = f32(dy[offset]);
         let x_value: f32 = f32(x[offset]);
+        let element: u32 = first + 256;
+        let i0_1: u32 = element / 1600;
+        let i2_1: u32 = element % 1600;
+        let offset_1: u32 = i0_1 * 12800 + output * 1600 + i2_1;
+        let dy_value_1: f32 = f32(dy[offset_1]);
+        let x_value_1: f32 = f32(x[offset_1]);
+        let element_1: u32 = first + 512;
+        let i0_2: u32 = element_1 / 1600;
+        let i2_2: u32 = element_1 % 1600;
+        let offset_2: u32 = i0_2 * 12800 + output * 1600 + i2_2;
+        let dy_value_2: f32 = f32(dy[offset_2]);
+        let x_value_2: f32 = f32(x[offset_2]);
+        let element_2: u32 = first + 768;
+        let i0_3: u32 = element_2 / 1600;
+        let i2_3: u32 = element_2 % 1600;
+        let offset_3: u32 = i0_3 * 12800 + output * 1600 + i2_3;
+        let dy_value_3: f32 = f32(dy[offset_3]);
+        let x_value_3: f32 = f32(x[offset_3]);
         dy_sum_value += dy_value;
         dy_centered_sum_value += dy_value * (x_value - mean_value);
+        dy_sum_value += dy_value_1;
+        dy_centered_sum_value += dy_value_1 * (x_value_1 - mean_value);
+        dy_sum_value += dy_value_2;
+        dy_centered_sum_value += dy_value_2 * (x_value_2 - mean_value);
+        dy_sum_value += dy_value_3;
+        dy_centered_sum_value += dy_value_3 * (x_value_3 - mean_value);
     }
+    let first: u32 = 6144 + row;
+    let i0: u32 = first / 1600;
+    let i2: u32 = first % 1600;
+    let offset: u32 = i0 * 12800 + output * 1600 + i2;
+    let dy_value: f32 = f32(dy[offset]);
+    let x_value: f32 = f32(x[offset]);
+    dy_sum_value += dy_value;
+    dy_centered_sum_value += dy_value * (x_value - mean_value);
     dy_sum_lanes[lane_id] = dy_sum_value;
     dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
     workgroupBarrier();
-    for (var width: u32 = 128; width > 0; width /= 2) {
-        if (row < width) {
-            dy_sum_value += dy_sum_lanes[lane_id + width];
-            dy_sum_lanes[lane_id] = dy_sum_value;
-            dy_centered_sum_value += dy_centered_sum_lanes[lane_id + width];
-            dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
+    if (row < 16) {
+        for (var part: u32 = 1; part < 16; part++) {
+            dy_sum_value += dy_sum_lanes[lane_id + part * 16];
+            dy_centered_sum_value += dy_centered_sum_lanes[lane_id + part * 16];
         }
-        workgroupBarrier();
+        dy_sum_lanes[lane_id] = dy_sum_value;
+        dy_centered_sum_lanes[lane_id] = dy_centered_sum_value;
     }
+    workgroupBarrier();
     dy_sum_value = dy_sum_lanes[0];
     dy_centered_sum_value = dy_centered_sum_lanes[0];
+
+    for (var part: u32 = 1; part < 16; part++) {
+        dy_sum_value += dy_sum_lanes[part];
+        dy_centered_sum_value += dy_centered_sum_lanes[part];
+    }
     if (row == 0) {
         let variance_value: f32 = f32(variance[output]);
         let dscale_value: f32 = dy_centered_sum_value
@@ -124,14 +164,45 @@ fn main(
     let value_2: f32 = pin(dy_sum_value / 6400.0f);
     let value_3: f32 = pin(dy_centered_sum_value / 6400.0f);
 
-    for (var element: u32 = row; element < 6400; element += 256) {
-        let i0: u32 = element / 1600;
-        let i2: u32 = element % 1600;
-        let offset: u32 = i0 * 12800 + output * 1600 + i2;
-        let dy_value: f32 = f32(dy[offset]);
-        let x_value: f32 = f32(x[offset]);
+    for (var strip: u32 = 0; strip < 6144; strip += 1024) {
+        let first_1: u32 = strip + row;
+        let i0_1: u32 = first_1 / 1600;
+        let i2_1: u32 = first_1 % 1600;
+        let offset_1: u32 = i0_1 * 12800 + output * 1600 + i2_1;
+        let dy_value_1: f32 = f32(dy[offset_1]);
+        let x_value_1: f32 = f32(x[offset_1]);
+        let element: u32 = first_1 + 256;
+        let i0_2: u32 = element / 1600;
+        let i2_2: u32 = element % 1600;
+        let offset_2: u32 = i0_2 * 12800 + output * 1600 + i2_2;
+        let dy_value_2: f32 = f32(dy[offset_2]);
+        let x_value_2: f32 = f32(x[offset_2]);
+        let element_1: u32 = first_1 + 512;
+        let i0_3: u32 = element_1 / 1600;
+        let i2_3: u32 = element_1 % 1600;
+        let offset_3: u32 = i0_3 * 12800 + output * 1600 + i2_3;
+        let dy_value_3: f32 = f32(dy[offset_3]);
+        let x_value_3: f32 = f32(x[offset_3]);
+        let element_2: u32 = first_1 + 768;
+        let i0_4: u32 = element_2 / 1600;
+        let i2_4: u32 = element_2 % 1600;
+        let offset_4: u32 = i0_4 * 12800 + output * 1600 + i2_4;
+        let dy_value_4: f32 = f32(dy[offset_4]);
+        let x_value_4: f32 = f32(x[offset_4]);
         let dx_value: f32 = value_1
-            * (pin(dy_value - value_2) - divide(pin((x_value - mean_value) * value_3), value));
-        dx[offset] = f16(round_f16(dx_value));
+            * (pin(dy_value_1 - value_2) - divide(pin((x_value_1 - mean_value) * value_3), value));
+        dx[offset_1] = f16(round_f16(dx_value));
+        let dx_value_1: f32 = value_1
+            * (pin(dy_value_2 - value_2) - divide(pin((x_value_2 - mean_value) * value_3), value));
+        dx[offset_2] = f16(round_f16(dx_value_1));
+        let dx_value_2: f32 = value_1
+            * (pin(dy_value_3 - value_2) - divide(pin((x_value_3 - mean_value) * value_3), value));
+        dx[offset_3] = f16(round_f16(dx_value_2));
+        let dx_value_3: f32 = value_1
+            * (pin(dy_value_4 - value_2) - divide(pin((x_value_4 - mean_value) * value_3), value));
+        dx[offset_4] = f16(round_f16(dx_value_3));
     }
+    let dx_value: f32 = value_1
+        * (pin(dy_value - value_2) - divide(pin((x_value - mean_value) * value_3), value));
+    dx[offset] = f16(round_f16(dx_value));
 }

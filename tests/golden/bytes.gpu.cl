@@ -86,10 +86,8 @@ __kernel void select_bytes(
         store_char4(chosen_value_3, chosen + i_2);
         store_mask_x4(equal_value_3, equal + i_2);
     } else {
-        const uint first = begin + (uint)get_local_id(0);
-        #pragma unroll
         for (uint k = 0; k < 16; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
                 const bool mask_value = mask[i] != 0;
                 const char a_value = a[i];

@@ -33,10 +33,8 @@ __kernel void ACTIVATION_GELU(
         const float4 output_1 = 0.5f * input_1 * (1.0f + erf(input_1 * 0.70710677f));
         vstore4(output_1, 0, OutputTensor + i);
     } else {
-        const uint first = begin + (uint)get_local_id(0);
-        #pragma unroll
         for (uint k = 0; k < 8; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
                 const float input = InputTensor[i];
                 const float output = 0.5f * input * (1.0f + erf(input * 0.70710677f));

@@ -82,10 +82,8 @@ __kernel void average(
         vstore4(quotient_value_3, 0, quotient + i_2);
         vstore4(shifted_value_3, 0, shifted + i_2);
     } else {
-        const uint first = begin + (uint)get_local_id(0);
-        #pragma unroll
         for (uint k = 0; k < 16; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
                 const int a_value = a[i];
                 const int b_value = b[i];

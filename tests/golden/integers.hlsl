@@ -84,9 +84,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         quotient[i_2 / 4] = quotient_value_3;
         shifted[i_2 / 4] = shifted_value_3;
     } else {
-        const uint first = begin + lane_id;
+        [loop]
         for (uint k = 0; k < 16; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + lane_id + k * 256;
             if (i < n) {
                 const int a_value = a[i / 4][i % 4];
                 const int b_value = b[i / 4][i % 4];

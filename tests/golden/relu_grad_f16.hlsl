@@ -58,9 +58,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             (float4)(0.0f));
         OutputGradientTensor[i_2 / 4] = (float16_t4)output_gradient_3;
     } else {
-        const uint first = begin + lane_id;
+        [loop]
         for (uint k = 0; k < 16; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + lane_id + k * 256;
             if (i < n) {
                 precise const float input = (float)InputTensor[i / 4][i % 4];
                 precise const float input_gradient = (float)InputGradientTensor[i / 4][i % 4];

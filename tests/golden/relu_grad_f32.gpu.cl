@@ -48,10 +48,8 @@ __kernel void ACTIVATION_RELU_GRAD(
         const float4 output_gradient_3 = (input_3 > 0.0f) ? input_gradient_3 : (float4)(0.0f);
         vstore4(output_gradient_3, 0, OutputGradientTensor + i_2);
     } else {
-        const uint first = begin + (uint)get_local_id(0);
-        #pragma unroll
         for (uint k = 0; k < 16; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
                 const float input = InputTensor[i];
                 const float input_gradient = InputGradientTensor[i];

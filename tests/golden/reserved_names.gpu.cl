@@ -99,10 +99,8 @@ __kernel void kernel_(
         vstore4(t_vload16_value_3, 0, t_vload16 + i_3);
         vstore4(main_value_3, 0, main_ + i_3);
     } else {
-        const uint first = begin + (uint)get_local_id(0);
-        #pragma unroll
         for (uint k = 0; k < 16; ++k) {
-            const uint i_1 = first + k * 256;
+            const uint i_1 = begin + (uint)get_local_id(0) + k * 256;
             if (i_1 < n) {
                 const float float4_value = float4_[i_1];
                 const float point_value = point[i_1];

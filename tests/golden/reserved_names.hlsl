@@ -111,9 +111,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         vload16[i_3 / 4] = vload16_value_3;
         main_[i_3 / 4] = main_value_3;
     } else {
-        const uint first = begin + lane_id;
+        [loop]
         for (uint k = 0; k < 16; ++k) {
-            const uint i_1 = first + k * 256;
+            const uint i_1 = begin + lane_id + k * 256;
             if (i_1 < n) {
                 precise const float float4_value = float4_[i_1 / 4][i_1 % 4];
                 precise const float point_value = point_[i_1 / 4][i_1 % 4];

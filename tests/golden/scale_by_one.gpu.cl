@@ -38,10 +38,8 @@ __kernel void SCALE(
         const float4 output_1 = input_1 * value;
         vstore4(output_1, 0, OutputTensor + i);
     } else {
-        const uint first = begin + (uint)get_local_id(0);
-        #pragma unroll
         for (uint k = 0; k < 8; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
                 const float input = InputTensor[i];
                 const float output = input * value;

@@ -84,9 +84,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 output_1 = input_1 * value_1;
         OutputTensor[i / 4] = output_1;
     } else {
-        const uint first = begin + lane_id;
+        [loop]
         for (uint k = 0; k < 8; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + lane_id + k * 256;
             if (i < n) {
                 precise const float input = InputTensor[i / 4][i % 4];
                 precise const float output = input * value_1;

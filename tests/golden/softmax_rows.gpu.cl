@@ -8,20 +8,35 @@
 //     group output (i0): 0..60 by 4
 //       lane output: 4
 //         reduce most
-//           lane i1: 64
-//             loop i1: 0..200 by 64
-//               add to most
+//           loop i1: 0..200 by 256
+//             lane i1: 64 by 4
+//               vector i1: 4
+//                 add to most
 //         reduce total
-//           lane i1: 64
-//             loop i1: 0..200 by 64
-//               add to total
-//         lane i1: 64
-//           loop i1: 0..200 by 64
-//             store Y
+//           loop i1: 0..200 by 256
+//             lane i1: 64 by 4
+//               vector i1: 4
+//                 add to total
+//         loop i1: 0..200 by 256
+//           lane i1: 64 by 4
+//             vector i1: 4
+//               store Y
 //   argument 0: X, float32, read
 //   argument 1: Y, float32, written
 
 #pragma OPENCL FP_CONTRACT OFF
+
+// The larger one; NaN where either is NaN, and the first of two equal ones.
+static float4 max_float4(const float4 a, const float4 b)
+{
+    return ((a >= b) | isnan(a)) ? a : b;
+}
+
+// The larger one; NaN where either is NaN, and the first of two equal ones.
+static float2 max_float2(const float2 a, const float2 b)
+{
+    return ((a >= b) | isnan(a)) ? a : b;
+}
 
 // The larger one; NaN where either is NaN, and the first of two equal ones.
 static float max_float(const float a, const float b)
@@ -40,43 +55,53 @@ __kernel void softmax_rows(
     const uint row = (uint)get_local_id(0) / 4;
     const uint column = (uint)get_local_id(0) % 4;
     const uint output = (uint)get_group_id(0) * 4 + column;
-    float most_value = (-INFINITY);
+    float4 most_value = (-INFINITY);
     const uint row_start = output * 200;
-
-    for (uint element = row; element < 200; element += 64) {
-        const float x = X[row_start + element];
-        most_value = max_float(most_value, x);
+    const uint i1 = row * 4;
+    if (i1 < 200) {
+        const float4 x = vload4(0, X + row_start + i1);
+        most_value = max_float4(most_value, x);
     }
-    most_lanes[(uint)get_local_id(0)] = most_value;
+    const float2 most_half = max_float2(most_value.s01, most_value.s23);
+    float most_total = max_float(most_half.s0, most_half.s1);
+    most_lanes[(uint)get_local_id(0)] = most_total;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint width = 32; width > 0; width /= 2) {
-        if (row < width) {
-            most_value = max_float(most_value, most_lanes[(uint)get_local_id(0) + width * 4]);
-            most_lanes[(uint)get_local_id(0)] = most_value;
+    if (row < 16) {
+        for (uint part = 1; part < 4; ++part) {
+            most_total = max_float(most_total, most_lanes[(uint)get_local_id(0) + part * 64]);
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        most_lanes[(uint)get_local_id(0)] = most_total;
     }
-    most_value = most_lanes[column];
-    float total_value = 0.0f;
-
-    for (uint element = row; element < 200; element += 64) {
-        const float x = X[row_start + element];
-        total_value += exp(x - most_value);
-    }
-    total_lanes[(uint)get_local_id(0)] = total_value;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint width = 32; width > 0; width /= 2) {
-        if (row < width) {
-            total_value += total_lanes[(uint)get_local_id(0) + width * 4];
-            total_lanes[(uint)get_local_id(0)] = total_value;
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    total_value = total_lanes[column];
+    most_total = most_lanes[column];
 
-    for (uint element = row; element < 200; element += 64) {
-        const float x = X[row_start + element];
-        const float y = exp(x - most_value) / total_value;
-        Y[row_start + element] = y;
+    for (uint part = 1; part < 16; ++part) {
+        most_total = max_float(most_total, most_lanes[column + part * 4]);
+    }
+    float4 total_value = 0.0f;
+    if (i1 < 200) {
+        const float4 x = vload4(0, X + row_start + i1);
+        total_value += exp(x - most_total);
+    }
+    const float2 total_half = total_value.s01 + total_value.s23;
+    float total_total = total_half.s0 + total_half.s1;
+    total_lanes[(uint)get_local_id(0)] = total_total;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (row < 16) {
+        for (uint part = 1; part < 4; ++part) {
+            total_total += total_lanes[(uint)get_local_id(0) + part * 64];
+        }
+        total_lanes[(uint)get_local_id(0)] = total_total;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    total_total = total_lanes[column];
+
+    for (uint part = 1; part < 16; ++part) {
+        total_total += total_lanes[column + part * 4];
+    }
+    if (i1 < 200) {
+        const float4 x = vload4(0, X + row_start + i1);
+        const float4 y = exp(x - most_total) / total_total;
+        vstore4(y, 0, Y + row_start + i1);
     }
 }

@@ -8,22 +8,25 @@
 //     group output (i0): 0..60 by 4
 //       lane output: 4
 //         reduce most
-//           lane i1: 64
-//             loop i1: 0..200 by 64
-//               add to most
+//           loop i1: 0..200 by 256
+//             lane i1: 64 by 4
+//               vector i1: 4
+//                 add to most
 //         reduce total
-//           lane i1: 64
-//             loop i1: 0..200 by 64
-//               add to total
-//         lane i1: 64
-//           loop i1: 0..200 by 64
-//             store Y
+//           loop i1: 0..200 by 256
+//             lane i1: 64 by 4
+//               vector i1: 4
+//                 add to total
+//         loop i1: 0..200 by 256
+//           lane i1: 64 by 4
+//             vector i1: 4
+//               store Y
 //   t0: X, float32, read
 //   u0: Y, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -Gis
 
-StructuredBuffer<float> X : register(t0);
-RWStructuredBuffer<float> Y : register(u0);
+StructuredBuffer<float4> X : register(t0);
+RWStructuredBuffer<float4> Y : register(u0);
 
 // By its bits, so that no assumption about NaN can fold it away.
 bool isnan_float(const float x)
@@ -35,6 +38,19 @@ bool isnan_float(const float x)
 float max_float(const float a, const float b)
 {
     return (b > a || isnan_float(b)) ? b : a;
+}
+
+float4 max_float_x4(const float4 a, const float4 b)
+{
+    return float4(max_float(a.x, b.x),
+        max_float(a.y, b.y),
+        max_float(a.z, b.z),
+        max_float(a.w, b.w));
+}
+
+float2 max_float_x2(const float2 a, const float2 b)
+{
+    return float2(max_float(a.x, b.x), max_float(a.y, b.y));
 }
 
 // x within [low, high]; low where x is NaN.
@@ -72,6 +88,11 @@ float portable_exp(const float x)
     return result;
 }
 
+float4 portable_exp_x4(const float4 x)
+{
+    return float4(portable_exp(x.x), portable_exp(x.y), portable_exp(x.z), portable_exp(x.w));
+}
+
 groupshared float most_lanes[256];
 groupshared float total_lanes[256];
 
@@ -79,51 +100,58 @@ groupshared float total_lanes[256];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    // Always 0: drivers take a literal's product for 0, whatever the other factor.
-    precise const float zero = asfloat(group_id.z);
-
     const uint row = lane_id / 4;
     const uint column = lane_id % 4;
     const uint output = group_id.x * 4 + column;
-    precise float most_value = asfloat(0xff800000);
+    precise float4 most_value = asfloat(0xff800000);
     const uint row_start = output * 200;
-
-    for (uint element = row; element < 200; element += 64) {
-        precise const float x = X[row_start + element];
-        most_value = max_float(most_value, x);
+    const uint i1 = row * 4;
+    if (i1 < 200) {
+        precise const float4 x = X[(row_start + i1) / 4];
+        most_value = max_float_x4(most_value, x);
     }
-    most_lanes[lane_id] = most_value;
+    precise const float2 most_half = max_float_x2(most_value.xy, most_value.zw);
+    precise float most_total = max_float(most_half.x, most_half.y);
+    most_lanes[lane_id] = most_total;
     GroupMemoryBarrierWithGroupSync();
-    for (uint width = 32; width > 0; width /= 2) {
-        if (row < width) {
-            most_value = max_float(most_value, most_lanes[lane_id + width * 4]);
-            most_lanes[lane_id] = most_value;
+    if (row < 16) {
+        for (uint part = 1; part < 4; ++part) {
+            most_total = max_float(most_total, most_lanes[lane_id + part * 64]);
         }
-        GroupMemoryBarrierWithGroupSync();
+        most_lanes[lane_id] = most_total;
     }
-    most_value = most_lanes[column];
-    precise float total_value = zero;
-
-    for (uint element = row; element < 200; element += 64) {
-        precise const float x = X[row_start + element];
-        precise const float value = x - most_value;
-        total_value += portable_exp(value);
-    }
-    total_lanes[lane_id] = total_value;
     GroupMemoryBarrierWithGroupSync();
-    for (uint width = 32; width > 0; width /= 2) {
-        if (row < width) {
-            total_value += total_lanes[lane_id + width * 4];
-            total_lanes[lane_id] = total_value;
-        }
-        GroupMemoryBarrierWithGroupSync();
-    }
-    total_value = total_lanes[column];
+    most_total = most_lanes[column];
 
-    for (uint element = row; element < 200; element += 64) {
-        precise const float x = X[row_start + element];
-        precise const float value = x - most_value;
-        precise const float y = portable_exp(value) / total_value;
-        Y[row_start + element] = y;
+    for (uint part = 1; part < 16; ++part) {
+        most_total = max_float(most_total, most_lanes[column + part * 4]);
+    }
+    precise float4 total_value = 0.0f;
+    if (i1 < 200) {
+        precise const float4 x = X[(row_start + i1) / 4];
+        precise const float4 value = x - most_total;
+        total_value += portable_exp_x4(value);
+    }
+    precise const float2 total_half = total_value.xy + total_value.zw;
+    precise float total_total = total_half.x + total_half.y;
+    total_lanes[lane_id] = total_total;
+    GroupMemoryBarrierWithGroupSync();
+    if (row < 16) {
+        for (uint part = 1; part < 4; ++part) {
+            total_total += total_lanes[lane_id + part * 64];
+        }
+        total_lanes[lane_id] = total_total;
+    }
+    GroupMemoryBarrierWithGroupSync();
+    total_total = total_lanes[column];
+
+    for (uint part = 1; part < 16; ++part) {
+        total_total += total_lanes[column + part * 4];
+    }
+    if (i1 < 200) {
+        precise const float4 x = X[(row_start + i1) / 4];
+        precise const float4 value = x - most_total;
+        precise const float4 y = portable_exp_x4(value) / total_total;
+        Y[(row_start + i1) / 4] = y;
     }
 }

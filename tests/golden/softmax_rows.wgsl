@@ -4,20 +4,19 @@
 //     total[i0, i1] = sum[r1 < 200](exp(X[i0, r1] - most[i0, 0]))
 //     Y[i0, i1] = exp(X[i0, i1] - most[i0, 0]) / total[i0, 0]
 //
-// Dispatch 15 groups of 256 invocations; a group computes 4 outputs, with 64 lanes on each.
-//     group output (i0): 0..60 by 4
-//       lane output: 4
-//         reduce most
-//           lane i1: 64
-//             loop i1: 0..200 by 64
-//               add to most
-//         reduce total
-//           lane i1: 64
-//             loop i1: 0..200 by 64
-//               add to total
-//         lane i1: 64
-//           loop i1: 0..200 by 64
-//             store Y
+// Dispatch 60 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
+//     group output (i0): 0..60
+//       reduce most
+//         loop i1: 0..200 by 256
+//           lane i1: 256
+//             add to most
+//       reduce total
+//         loop i1: 0..200 by 256
+//           lane i1: 256
+//             add to total
+//       loop i1: 0..200 by 256
+//         lane i1: 256
+//           store Y
 //   binding 0: X, float32, read
 //   binding 1: Y, float32, written
 
@@ -90,46 +89,50 @@ fn main(
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     let zero: f32 = bitcast<f32>(zero_bits);
 
-    let row: u32 = lane_id / 4;
-    let column: u32 = lane_id % 4;
-    let output: u32 = group_id.x * 4 + column;
+    let row: u32 = lane_id;
+    let output: u32 = group_id.x;
     var most_value: f32 = bitcast<f32>(0xff800000u | zero_bits);
     let row_start: u32 = output * 200;
-
-    for (var element: u32 = row; element < 200; element += 64) {
-        let x: f32 = X[row_start + element];
+    if (row < 200) {
+        let x: f32 = X[row_start + row];
         most_value = greater(most_value, x);
     }
     most_lanes[lane_id] = most_value;
     workgroupBarrier();
-    for (var width: u32 = 32; width > 0; width /= 2) {
-        if (row < width) {
-            most_value = greater(most_value, most_lanes[lane_id + width * 4]);
-            most_lanes[lane_id] = most_value;
+    if (row < 16) {
+        for (var part: u32 = 1; part < 16; part++) {
+            most_value = greater(most_value, most_lanes[lane_id + part * 16]);
         }
-        workgroupBarrier();
+        most_lanes[lane_id] = most_value;
     }
-    most_value = most_lanes[column];
-    var total_value: f32 = zero;
+    workgroupBarrier();
+    most_value = most_lanes[0];
 
-    for (var element: u32 = row; element < 200; element += 64) {
-        let x: f32 = X[row_start + element];
+    for (var part: u32 = 1; part < 16; part++) {
+        most_value = greater(most_value, most_lanes[part]);
+    }
+    var total_value: f32 = zero;
+    if (row < 200) {
+        let x: f32 = X[row_start + row];
         total_value += portable_exp(pin(x - most_value));
     }
     total_lanes[lane_id] = total_value;
     workgroupBarrier();
-    for (var width: u32 = 32; width > 0; width /= 2) {
-        if (row < width) {
-            total_value += total_lanes[lane_id + width * 4];
-            total_lanes[lane_id] = total_value;
+    if (row < 16) {
+        for (var part: u32 = 1; part < 16; part++) {
+            total_value += total_lanes[lane_id + part * 16];
         }
-        workgroupBarrier();
+        total_lanes[lane_id] = total_value;
     }
-    total_value = total_lanes[column];
+    workgroupBarrier();
+    total_value = total_lanes[0];
 
-    for (var element: u32 = row; element < 200; element += 64) {
-        let x: f32 = X[row_start + element];
+    for (var part: u32 = 1; part < 16; part++) {
+        total_value += total_lanes[part];
+    }
+    if (row < 200) {
+        let x: f32 = X[row_start + row];
         let y: f32 = divide(portable_exp(pin(x - most_value)), total_value);
-        Y[row_start + element] = y;
+        Y[row_start + row] = y;
     }
 }

@@ -61,10 +61,8 @@ __kernel void special(
             : ((x_value_3 > 3.4028235e+38f) ? (float4)(-INFINITY) : min_float4(x_value_3, x_value_3 * 1e-45f));
         vstore4(y_value_3, 0, y + i_2);
     } else {
-        const uint first = begin + (uint)get_local_id(0);
-        #pragma unroll
         for (uint k = 0; k < 16; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
                 const float x_value = x[i];
                 const float y_value = isnan(x_value)

@@ -83,9 +83,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
             select(x_value_3 > 3.4028235e+38f, (float4)(asfloat(0xff800000)), min_float_x4(x_value_3, value_3)));
         y[i_2 / 4] = y_value_3;
     } else {
-        const uint first = begin + lane_id;
+        [loop]
         for (uint k = 0; k < 16; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + lane_id + k * 256;
             if (i < n) {
                 precise const float x_value = x[i / 4][i % 4];
                 precise const float value = x_value * 1e-45f;

@@ -5,9 +5,10 @@
 // Launch 18 groups of 256 work items; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..18
 //       reduce S
-//         lane i1: 256
-//           loop i1: 0..8,334 by 256
-//             add to S
+//         loop i1: 0..8,334 by 1,024
+//           lane i1: 256
+//             unroll i1: 4 by 256
+//               add to S
 //       store S_parts
 //   argument 0: X, float32, read
 //   argument 1: S_parts, float32, written
@@ -25,22 +26,45 @@ __kernel void sum_of_everything_1(
     const uint output = (uint)get_group_id(0);
     float s = 0.0f;
     const uint end = min(8334u, 150000 - output * 8334);
+    const uint strips_end = end - end % 1024;
     const uint row_start = output * 8334;
 
-    for (uint element = row; element < end; element += 256) {
-        const float x = X[row_start + element];
+    for (uint strip = 0; strip < strips_end; strip += 1024) {
+        const uint first = strip + row;
+        const float x = X[row_start + first];
+        const uint i1 = first + 256;
+        const float x_1 = X[row_start + i1];
+        const uint i1_1 = first + 512;
+        const float x_2 = X[row_start + i1_1];
+        const uint i1_2 = first + 768;
+        const float x_3 = X[row_start + i1_2];
         s += x;
+        s += x_1;
+        s += x_2;
+        s += x_3;
+    }
+
+    for (uint strip = strips_end; strip < end; strip += 256) {
+        const uint first = strip + row;
+        if (first < end) {
+            const float x = X[row_start + first];
+            s += x;
+        }
     }
     s_lanes[(uint)get_local_id(0)] = s;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint width = 128; width > 0; width /= 2) {
-        if (row < width) {
-            s += s_lanes[(uint)get_local_id(0) + width];
-            s_lanes[(uint)get_local_id(0)] = s;
+    if (row < 16) {
+        for (uint part = 1; part < 16; ++part) {
+            s += s_lanes[(uint)get_local_id(0) + part * 16];
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        s_lanes[(uint)get_local_id(0)] = s;
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
     s = s_lanes[0];
+
+    for (uint part = 1; part < 16; ++part) {
+        s += s_lanes[part];
+    }
     if (row == 0) {
         S_parts[output] = s;
     }
@@ -53,8 +77,8 @@ __kernel void sum_of_everything_1(
 // Launch 1 group of 256 work items; a group computes 1 output, with 256 lanes on each.
 //     group output: 0..1
 //       reduce S
-//         lane i0: 256
-//           loop i0: 0..18 by 256
+//         loop i0: 0..18 by 256
+//           lane i0: 256
 //             add to S
 //       store S
 //   argument 0: S, float32, written
@@ -71,21 +95,24 @@ __kernel void sum_of_everything_2(
     __local float s_lanes[256];
     const uint row = (uint)get_local_id(0);
     float s = 0.0f;
-
-    for (uint element = row; element < 18; element += 256) {
-        const float s_parts = S_parts[element];
+    if (row < 18) {
+        const float s_parts = S_parts[row];
         s += s_parts;
     }
     s_lanes[(uint)get_local_id(0)] = s;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint width = 128; width > 0; width /= 2) {
-        if (row < width) {
-            s += s_lanes[(uint)get_local_id(0) + width];
-            s_lanes[(uint)get_local_id(0)] = s;
+    if (row < 16) {
+        for (uint part = 1; part < 16; ++part) {
+            s += s_lanes[(uint)get_local_id(0) + part * 16];
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        s_lanes[(uint)get_local_id(0)] = s;
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
     s = s_lanes[0];
+
+    for (uint part = 1; part < 16; ++part) {
+        s += s_lanes[part];
+    }
     if (row == 0) {
         S[0] = s;
     }
@@ -138,10 +165,8 @@ __kernel void sum_of_everything_3(
         const float4 y_3 = x_3 - value;
         vstore4(y_3, 0, Y + i_2);
     } else {
-        const uint first = begin + (uint)get_local_id(0);
-        #pragma unroll
         for (uint k = 0; k < 16; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
                 const float x = X[i];
                 const float y = x - value;

@@ -5,9 +5,10 @@
 // Dispatch 18 groups of 256 threads; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..18
 //       reduce S
-//         lane i1: 256
-//           loop i1: 0..8,334 by 256
-//             add to S
+//         loop i1: 0..8,334 by 1,024
+//           lane i1: 256
+//             unroll i1: 4 by 256
+//               add to S
 //       store S_parts
 //   t0: X, float32, read
 //   u0: S_parts, float32, written
@@ -29,22 +30,45 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     const uint output = group_id.x;
     precise float s = zero;
     const uint end = min(8334u, 150000 - output * 8334);
+    const uint strips_end = end - end % 1024;
     const uint row_start = output * 8334;
 
-    for (uint element = row; element < end; element += 256) {
-        precise const float x = X[row_start + element];
+    for (uint strip = 0; strip < strips_end; strip += 1024) {
+        const uint first = strip + row;
+        precise const float x = X[row_start + first];
+        const uint i1 = first + 256;
+        precise const float x_1 = X[row_start + i1];
+        const uint i1_1 = first + 512;
+        precise const float x_2 = X[row_start + i1_1];
+        const uint i1_2 = first + 768;
+        precise const float x_3 = X[row_start + i1_2];
         s += x;
+        s += x_1;
+        s += x_2;
+        s += x_3;
+    }
+
+    for (uint strip = strips_end; strip < end; strip += 256) {
+        const uint first = strip + row;
+        if (first < end) {
+            precise const float x = X[row_start + first];
+            s += x;
+        }
     }
     s_lanes[lane_id] = s;
     GroupMemoryBarrierWithGroupSync();
-    for (uint width = 128; width > 0; width /= 2) {
-        if (row < width) {
-            s += s_lanes[lane_id + width];
-            s_lanes[lane_id] = s;
+    if (row < 16) {
+        for (uint part = 1; part < 16; ++part) {
+            s += s_lanes[lane_id + part * 16];
         }
-        GroupMemoryBarrierWithGroupSync();
+        s_lanes[lane_id] = s;
     }
+    GroupMemoryBarrierWithGroupSync();
     s = s_lanes[0];
+
+    for (uint part = 1; part < 16; ++part) {
+        s += s_lanes[part];
+    }
     if (row == 0) {
         S_parts[output] = s;
     }
@@ -57,8 +81,8 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 // Dispatch 1 group of 256 threads; a group computes 1 output, with 256 lanes on each.
 //     group output: 0..1
 //       reduce S
-//         lane i0: 256
-//           loop i0: 0..18 by 256
+//         loop i0: 0..18 by 256
+//           lane i0: 256
 //             add to S
 //       store S
 //   u0: S, float32, written
@@ -79,21 +103,24 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     const uint row = lane_id;
     precise float s = zero;
-
-    for (uint element = row; element < 18; element += 256) {
-        precise const float s_parts = S_parts[element];
+    if (row < 18) {
+        precise const float s_parts = S_parts[row];
         s += s_parts;
     }
     s_lanes[lane_id] = s;
     GroupMemoryBarrierWithGroupSync();
-    for (uint width = 128; width > 0; width /= 2) {
-        if (row < width) {
-            s += s_lanes[lane_id + width];
-            s_lanes[lane_id] = s;
+    if (row < 16) {
+        for (uint part = 1; part < 16; ++part) {
+            s += s_lanes[lane_id + part * 16];
         }
-        GroupMemoryBarrierWithGroupSync();
+        s_lanes[lane_id] = s;
     }
+    GroupMemoryBarrierWithGroupSync();
     s = s_lanes[0];
+
+    for (uint part = 1; part < 16; ++part) {
+        s += s_lanes[part];
+    }
     if (row == 0) {
         S[0] = s;
     }
@@ -151,9 +178,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         precise const float4 y_3 = x_3 - value;
         Y[i_2 / 4] = y_3;
     } else {
-        const uint first = begin + lane_id;
+        [loop]
         for (uint k = 0; k < 16; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + lane_id + k * 256;
             if (i < n) {
                 precise const float x = X[i / 4][i % 4];
                 precise const float y = x - value;

@@ -5,9 +5,10 @@
 // Dispatch 18 groups of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     group output (i0): 0..18
 //       reduce S
-//         lane i1: 256
-//           loop i1: 0..8,334 by 256
-//             add to S
+//         loop i1: 0..8,334 by 1,024
+//           lane i1: 256
+//             unroll i1: 4 by 256
+//               add to S
 //       store S_parts
 //   binding 0: X, float32, read
 //   binding 1: S_parts, float32, written
@@ -33,22 +34,45 @@ fn main(
     let output: u32 = group_id.x;
     var s: f32 = zero;
     let end: u32 = min(8334u, 150000 - output * 8334);
+    let strips_end: u32 = end - end % 1024;
     let row_start: u32 = output * 8334;
 
-    for (var element: u32 = row; element < end; element += 256) {
-        let x: f32 = X[row_start + element];
+    for (var strip: u32 = 0; strip < strips_end; strip += 1024) {
+        let first: u32 = strip + row;
+        let x: f32 = X[row_start + first];
+        let i1: u32 = first + 256;
+        let x_1: f32 = X[row_start + i1];
+        let i1_1: u32 = first + 512;
+        let x_2: f32 = X[row_start + i1_1];
+        let i1_2: u32 = first + 768;
+        let x_3: f32 = X[row_start + i1_2];
         s += x;
+        s += x_1;
+        s += x_2;
+        s += x_3;
+    }
+
+    for (var strip: u32 = strips_end; strip < end; strip += 256) {
+        let first: u32 = strip + row;
+        if (first < end) {
+            let x: f32 = X[row_start + first];
+            s += x;
+        }
     }
     s_lanes[lane_id] = s;
     workgroupBarrier();
-    for (var width: u32 = 128; width > 0; width /= 2) {
-        if (row < width) {
-            s += s_lanes[lane_id + width];
-            s_lanes[lane_id] = s;
+    if (row < 16) {
+        for (var part: u32 = 1; part < 16; part++) {
+            s += s_lanes[lane_id + part * 16];
         }
-        workgroupBarrier();
+        s_lanes[lane_id] = s;
     }
+    workgroupBarrier();
     s = s_lanes[0];
+
+    for (var part: u32 = 1; part < 16; part++) {
+        s += s_lanes[part];
+    }
     if (row == 0) {
         S_parts[output] = s;
     }
@@ -61,8 +85,8 @@ fn main(
 // Dispatch 1 group of 256 invocations; a group computes 1 output, with 256 lanes on each.
 //     group output: 0..1
 //       reduce S
-//         lane i0: 256
-//           loop i0: 0..18 by 256
+//         loop i0: 0..18 by 256
+//           lane i0: 256
 //             add to S
 //       store S
 //   binding 0: S, float32, written
@@ -87,21 +111,24 @@ fn main(
 
     let row: u32 = lane_id;
     var s: f32 = zero;
-
-    for (var element: u32 = row; element < 18; element += 256) {
-        let s_parts: f32 = S_parts[element];
+    if (row < 18) {
+        let s_parts: f32 = S_parts[row];
         s += s_parts;
     }
     s_lanes[lane_id] = s;
     workgroupBarrier();
-    for (var width: u32 = 128; width > 0; width /= 2) {
-        if (row < width) {
-            s += s_lanes[lane_id + width];
-            s_lanes[lane_id] = s;
+    if (row < 16) {
+        for (var part: u32 = 1; part < 16; part++) {
+            s += s_lanes[lane_id + part * 16];
         }
-        workgroupBarrier();
+        s_lanes[lane_id] = s;
     }
+    workgroupBarrier();
     s = s_lanes[0];
+
+    for (var part: u32 = 1; part < 16; part++) {
+        s += s_lanes[part];
+    }
     if (row == 0) {
         S[0] = s;
     }

@@ -7,9 +7,10 @@
 //     group output (i0): 0..64 by 16
 //       lane output: 16
 //         reduce total_exact
-//           lane i1: 16
-//             loop i1: 0..40 by 16
-//               add to total_exact
+//           loop i1: 0..40 by 64
+//             lane i1: 16 by 4
+//               vector i1: 4
+//                 add to total_exact
 //         store total
 //   argument 0: x, float16, read
 //   argument 1: total, float16, written
@@ -26,25 +27,24 @@ __kernel void centered_1(
     const uint row = (uint)get_local_id(0) / 16;
     const uint column = (uint)get_local_id(0) % 16;
     const uint output = (uint)get_group_id(0) * 16 + column;
-    float total_exact_value = 0.0f;
+    float4 total_exact_value = 0.0f;
     const uint row_start = output * 40;
-
-    for (uint element = row; element < 40; element += 16) {
-        const float x_value = vload_half(row_start + element, x);
+    const uint i1 = row * 4;
+    if (i1 < 40) {
+        const float4 x_value = vload_half4(0, x + row_start + i1);
         total_exact_value += x_value;
     }
-    total_exact_lanes[(uint)get_local_id(0)] = total_exact_value;
+    const float2 total_exact_half = total_exact_value.s01 + total_exact_value.s23;
+    float total_exact_total = total_exact_half.s0 + total_exact_half.s1;
+    total_exact_lanes[(uint)get_local_id(0)] = total_exact_total;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint width = 8; width > 0; width /= 2) {
-        if (row < width) {
-            total_exact_value += total_exact_lanes[(uint)get_local_id(0) + width * 16];
-            total_exact_lanes[(uint)get_local_id(0)] = total_exact_value;
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
+    total_exact_total = total_exact_lanes[column];
+
+    for (uint part = 1; part < 16; ++part) {
+        total_exact_total += total_exact_lanes[column + part * 16];
     }
-    total_exact_value = total_exact_lanes[column];
     if (row == 0) {
-        vstore_half_rte(total_exact_value, output, total);
+        vstore_half_rte(total_exact_total, output, total);
     }
 }
 
@@ -52,10 +52,10 @@ __kernel void centered_1(
 //
 //     y[i0, i1] = x[i0, i1] - total[63 - i0]
 //
-// Launch 3 groups of 256 work items; each computes 4 elements, 256 apart.
+// Launch 3 groups of 256 work items; each computes 4 elements.
 //     group i (i0, i1): 0..2,560 by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
+//       lane i: 256 by 4
+//         vector i: 4
 //           store y
 //   argument 0: x, float16, read
 //   argument 1: total, float16, read
@@ -70,18 +70,25 @@ __kernel void centered_2(
     __global float *y
 )
 {
-    const uint group = (uint)get_group_id(0);
-    const uint first = group * 1024 + (uint)get_local_id(0);
-
-    #pragma unroll
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < 2560) {
-            const uint i0 = i / 40;
-            const float x_value = vload_half(i, x);
-            const float total_value = vload_half(63 - i0, total);
-            const float y_value = x_value - total_value;
-            y[i] = y_value;
+    const uint begin = (uint)get_group_id(0) * 1024;
+    const bool whole = begin + 1024 <= 2560;
+    if (whole) {
+        const uint first = begin + (uint)get_local_id(0) * 4;
+        const uint i0 = first / 40;
+        const float4 x_value = vload_half4(0, x + first);
+        const float total_value = vload_half(63 - i0, total);
+        const float4 y_value = x_value - total_value;
+        vstore4(y_value, 0, y + first);
+    } else {
+        for (uint k = 0; k < 4; ++k) {
+            const uint i = begin + (uint)get_local_id(0) + k * 256;
+            if (i < 2560) {
+                const uint i0 = i / 40;
+                const float x_value = vload_half(i, x);
+                const float total_value = vload_half(63 - i0, total);
+                const float y_value = x_value - total_value;
+                y[i] = y_value;
+            }
         }
     }
 }

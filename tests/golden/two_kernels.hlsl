@@ -7,15 +7,16 @@
 //     group output (i0): 0..64 by 16
 //       lane output: 16
 //         reduce total_exact
-//           lane i1: 16
-//             loop i1: 0..40 by 16
-//               add to total_exact
+//           loop i1: 0..40 by 64
+//             lane i1: 16 by 4
+//               vector i1: 4
+//                 add to total_exact
 //         store total
 //   t0: x, float16, read
 //   u0: total, float16, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
-StructuredBuffer<float16_t> x : register(t0);
+StructuredBuffer<float16_t4> x : register(t0);
 RWStructuredBuffer<float16_t> total : register(u0);
 
 groupshared float total_exact_lanes[256];
@@ -24,31 +25,27 @@ groupshared float total_exact_lanes[256];
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    // Always 0: drivers take a literal's product for 0, whatever the other factor.
-    precise const float zero = asfloat(group_id.z);
-
     const uint row = lane_id / 16;
     const uint column = lane_id % 16;
     const uint output = group_id.x * 16 + column;
-    precise float total_exact_value = zero;
+    precise float4 total_exact_value = 0.0f;
     const uint row_start = output * 40;
-
-    for (uint element = row; element < 40; element += 16) {
-        precise const float x_value = (float)x[row_start + element];
+    const uint i1 = row * 4;
+    if (i1 < 40) {
+        precise const float4 x_value = (float4)x[(row_start + i1) / 4];
         total_exact_value += x_value;
     }
-    total_exact_lanes[lane_id] = total_exact_value;
+    precise const float2 total_exact_half = total_exact_value.xy + total_exact_value.zw;
+    precise float total_exact_total = total_exact_half.x + total_exact_half.y;
+    total_exact_lanes[lane_id] = total_exact_total;
     GroupMemoryBarrierWithGroupSync();
-    for (uint width = 8; width > 0; width /= 2) {
-        if (row < width) {
-            total_exact_value += total_exact_lanes[lane_id + width * 16];
-            total_exact_lanes[lane_id] = total_exact_value;
-        }
-        GroupMemoryBarrierWithGroupSync();
+    total_exact_total = total_exact_lanes[column];
+
+    for (uint part = 1; part < 16; ++part) {
+        total_exact_total += total_exact_lanes[column + part * 16];
     }
-    total_exact_value = total_exact_lanes[column];
     if (row == 0) {
-        total[output] = (float16_t)total_exact_value;
+        total[output] = (float16_t)total_exact_total;
     }
 }
 
@@ -56,35 +53,44 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 //
 //     y[i0, i1] = x[i0, i1] - total[63 - i0]
 //
-// Dispatch 3 groups of 256 threads; each computes 4 elements, 256 apart.
+// Dispatch 3 groups of 256 threads; each computes 4 elements.
 //     group i (i0, i1): 0..2,560 by 1,024
-//       lane i: 256
-//         unroll i: 4 by 256
+//       lane i: 256 by 4
+//         vector i: 4
 //           store y
 //   t0: x, float16, read
 //   t1: total, float16, read
 //   u0: y, float32, written
 // Compile with: dxc -T cs_6_2 -E main -HV 2021 -enable-16bit-types -Gis
 
-StructuredBuffer<float16_t> x : register(t0);
+StructuredBuffer<float16_t4> x : register(t0);
 StructuredBuffer<float16_t> total : register(t1);
-RWStructuredBuffer<float> y : register(u0);
+RWStructuredBuffer<float4> y : register(u0);
 
 [RootSignature("SRV(t0), SRV(t1), UAV(u0)")]
 [numthreads(256, 1, 1)]
 void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 {
-    const uint group = group_id.x;
-    const uint first = group * 1024 + lane_id;
-
-    for (uint k = 0; k < 4; ++k) {
-        const uint i = first + k * 256;
-        if (i < 2560) {
-            const uint i0 = i / 40;
-            precise const float x_value = (float)x[i];
-            precise const float total_value = (float)total[63 - i0];
-            precise const float y_value = x_value - total_value;
-            y[i] = y_value;
+    const uint begin = group_id.x * 1024;
+    const bool whole = begin + 1024 <= 2560;
+    if (whole) {
+        const uint first = begin + lane_id * 4;
+        const uint i0 = first / 40;
+        precise const float4 x_value = (float4)x[first / 4];
+        precise const float total_value = (float)total[63 - i0];
+        precise const float4 y_value = x_value - total_value;
+        y[first / 4] = y_value;
+    } else {
+        [loop]
+        for (uint k = 0; k < 4; ++k) {
+            const uint i = begin + lane_id + k * 256;
+            if (i < 2560) {
+                const uint i0 = i / 40;
+                precise const float x_value = (float)x[i / 4][i % 4];
+                precise const float total_value = (float)total[63 - i0];
+                precise const float y_value = x_value - total_value;
+                y[i / 4][i % 4] = y_value;
+            }
         }
     }
 }

@@ -3,12 +3,12 @@
 //     total_exact[i0] = sum[r1 < 40](x[i0, r1])
 //     total[i0] = total_exact[i0]
 //
-// Dispatch 4 groups of 256 invocations; a group computes 16 outputs, with 16 lanes on each.
-//     group output (i0): 0..64 by 16
-//       lane output: 16
+// Dispatch 16 groups of 256 invocations; a group computes 4 outputs, with 64 lanes on each.
+//     group output (i0): 0..64 by 4
+//       lane output: 4
 //         reduce total_exact
-//           lane i1: 16
-//             loop i1: 0..40 by 16
+//           loop i1: 0..40 by 64
+//             lane i1: 64
 //               add to total_exact
 //         store total
 //   binding 0: x, float16, read
@@ -51,26 +51,29 @@ fn main(
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     let zero: f32 = bitcast<f32>(zero_bits);
 
-    let row: u32 = lane_id / 16;
-    let column: u32 = lane_id % 16;
-    let output: u32 = group_id.x * 16 + column;
+    let row: u32 = lane_id / 4;
+    let column: u32 = lane_id % 4;
+    let output: u32 = group_id.x * 4 + column;
     var total_exact_value: f32 = zero;
     let row_start: u32 = output * 40;
-
-    for (var element: u32 = row; element < 40; element += 16) {
-        let x_value: f32 = f32(x[row_start + element]);
+    if (row < 40) {
+        let x_value: f32 = f32(x[row_start + row]);
         total_exact_value += x_value;
     }
     total_exact_lanes[lane_id] = total_exact_value;
     workgroupBarrier();
-    for (var width: u32 = 8; width > 0; width /= 2) {
-        if (row < width) {
-            total_exact_value += total_exact_lanes[lane_id + width * 16];
-            total_exact_lanes[lane_id] = total_exact_value;
+    if (row < 16) {
+        for (var part: u32 = 1; part < 4; part++) {
+            total_exact_value += total_exact_lanes[lane_id + part * 64];
         }
-        workgroupBarrier();
+        total_exact_lanes[lane_id] = total_exact_value;
     }
+    workgroupBarrier();
     total_exact_value = total_exact_lanes[column];
+
+    for (var part: u32 = 1; part < 16; part++) {
+        total_exact_value += total_exact_lanes[column + part * 4];
+    }
     if (row == 0) {
         total[output] = f16(round_f16(total_exact_value));
     }

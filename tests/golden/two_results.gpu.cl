@@ -50,10 +50,8 @@ __kernel void gated(
         vstore4(dx_value_1, 0, dx + i);
         vstore4(dgate_value_1, 0, dgate + i);
     } else {
-        const uint first = begin + (uint)get_local_id(0);
-        #pragma unroll
         for (uint k = 0; k < 8; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
                 const float dy_value = dy[i];
                 const float gate_value = gate[i];

@@ -121,9 +121,9 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
         dx[i / 4] = dx_value_1;
         dgate[i / 4] = dgate_value_1;
     } else {
-        const uint first = begin + lane_id;
+        [loop]
         for (uint k = 0; k < 8; ++k) {
-            const uint i = first + k * 256;
+            const uint i = begin + lane_id + k * 256;
             if (i < n) {
                 precise const float dy_value = dy[i / 4][i % 4];
                 precise const float gate_value = gate[i / 4][i % 4];

@@ -39,11 +39,11 @@ def only(found: Inspection) -> tuple[InspectedKernel, Compiled]:
 
 SEEDS: list[tuple[str, tuple[str, ...], str, int, float, float]] = [
     # name, tensors, type, bytes a load, bytes in flight, instructions an element
-    ("directml.ACTIVATION_RELU", ("InputTensor",), "FLOAT32", 4, 4, 21),
-    (RELU_GRAD, ("InputTensor", "InputGradientTensor"), "FLOAT32", 4, 8, 21),
-    (RELU_GRAD, ("InputTensor", "InputGradientTensor"), "FLOAT16", 2, 4, 24),
-    ("onednn.ReLU", ("src",), "FLOAT32", 4, 4, 18),
-    ("onednn.ReLUBackward", ("src", "diff_dst"), "FLOAT32", 4, 8, 21),
+    ("directml.ACTIVATION_RELU", ("InputTensor",), "FLOAT32", 16, 64, 9),
+    (RELU_GRAD, ("InputTensor", "InputGradientTensor"), "FLOAT32", 16, 128, 6),
+    (RELU_GRAD, ("InputTensor", "InputGradientTensor"), "FLOAT16", 8, 64, 11),
+    ("onednn.ReLU", ("src",), "FLOAT32", 16, 64, 6),
+    ("onednn.ReLUBackward", ("src", "diff_dst"), "FLOAT32", 16, 128, 6),
 ]
 
 
@@ -61,11 +61,12 @@ def test_the_seed_operators_keep_to_their_budgets(
     assert kernel.points == kernel.outputs == 4096 * 4096
     assert kernel.reads_per_output == pytest.approx(len(tensors))
     assert (compiled.spilled_registers, compiled.scratch_bytes) == (0, 0)
-    assert min(compiled.loads) >= width
+    # The elements of the last group are loaded one by one.
+    assert max(compiled.loads, key=compiled.loads.__getitem__) >= width
     assert compiled.bytes_in_flight >= flight
     assert compiled.instructions_per_output is not None
     assert compiled.instructions_per_output <= instructions
-    assert found.find_share(GPU, "h100") > 0.4
+    assert found.find_share(GPU, "h100") > 0.9
     assert found.find_share(GPU, "8cu") > 0.95
 
 
@@ -173,16 +174,16 @@ def test_the_command_tells_people(command: Dmlc) -> None:
     assert (done.status, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0] == "kernel 1 of 1: ACTIVATION_RELU_GRAD"
-    assert lines[1] == "  launch        4 groups of 256 threads, at most 8 steps a thread"
+    assert lines[1] == "  launch        1 group of 256 threads, at most 8 steps a thread"
     assert lines[2].split("; ") == [
         "  memory        32.8 kB read, 16.4 kB written, 49.2 kB through the cache",
         "2 reads an output",
     ]
     assert "none spilled" in done.out
-    assert "8 x 4 B loads" in done.out
+    assert "8 x 16 B loads" in done.out
     assert "all of ACTIVATION_RELU_GRAD as compiled for gfx1100, modelled" in lines
-    assert "buffer_load_b32" not in done.out
-    assert "buffer_load_b32" in command("inspect", RELU_GRAD, *SIZES, "--isa").out
+    assert "buffer_load_b128" not in done.out
+    assert "buffer_load_b128" in command("inspect", RELU_GRAD, *SIZES, "--isa").out
 
 
 def test_the_command_writes_json(command: Dmlc) -> None:
@@ -192,10 +193,10 @@ def test_the_command_writes_json(command: Dmlc) -> None:
     assert list(found) == ["version", "name", "kernels", "rooflines", "totals"]
     assert found["version"] == 1
     (kernel,) = found["kernels"]
-    assert (kernel["groups"], kernel["outputs"], kernel["bytes_read"]) == (4, 4096, 32768)
+    assert (kernel["groups"], kernel["outputs"], kernel["bytes_read"]) == (1, 4096, 32768)
     assert [compiled["gpu"] for compiled in kernel["compiled"]] == ["gfx1100", "navi21"]
     compiled = kernel["compiled"][0]
-    assert compiled["loads"] == {"4": 8}
+    assert compiled["loads"] == {"16": 8, "4": 2}
     assert "isa" not in compiled
     assert [d["device"] for d in compiled["devices"]] == ["h100", "rtx4070", "8cu"]
     assert 0 < found["totals"][0]["devices"][0]["share_of_roofline"] <= 1

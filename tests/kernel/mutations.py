@@ -135,10 +135,6 @@ def of_loop(change: Callable[[k.For], k.For]) -> OfStatement:
     return lambda statement: (change(statement),) if isinstance(statement, k.For) else None
 
 
-def of_tree(change: Callable[[k.TreeLoop], k.TreeLoop]) -> OfStatement:
-    return lambda statement: (change(statement),) if isinstance(statement, k.TreeLoop) else None
-
-
 def _less(stop: k.Expression) -> k.Expression:
     return k.Operate(OPERATIONS["sub"], (stop, k.Literal(k.INDEX, 1)), k.INDEX)
 
@@ -160,16 +156,6 @@ def _guard_barrier(statement: k.Statement) -> Statements | None:
         return None
     lane, one = k.Position(k.Geometry.LANE), k.Literal(k.INDEX, 1)
     return (k.If(k.Operate(OPERATIONS["lt"], (lane, one), k.BOOL), (statement,)),)
-
-
-def _widen_barrier(statement: k.Statement) -> Statements | None:
-    """A barrier that stood after a guard, in it."""
-    body = find_body(statement)
-    for at, (first, second) in enumerate(itertools.pairwise(body)):
-        if isinstance(first, k.If) and isinstance(second, k.Barrier):
-            joined = k.If(first.condition, (*first.then, second))
-            return (replace_body(statement, (*body[:at], joined, *body[at + 2 :])),)
-    return None
 
 
 def _stale(statement: k.Statement) -> Statements | None:
@@ -276,7 +262,6 @@ OF_STATEMENTS: dict[str, OfStatement] = {
     "a guard is negated": _negate_guard,
     "a barrier is missing": drop(k.Barrier),
     "a barrier stands under a guard": _guard_barrier,
-    "a barrier is drawn into a guard": _widen_barrier,
     "an accumulator starts stale": _stale,
     "an accumulator forgets": _forget,
     "an assignment is missing": drop(k.Assign),
@@ -303,12 +288,6 @@ OF_STATEMENTS: dict[str, OfStatement] = {
     "a loop takes no steps": of_loop(lambda loop: dataclasses.replace(loop, step=0)),
     "a loop is missing": drop(k.For),
     "a vector loop takes half steps": _fewer_lanes,
-    "a tree starts at double width": of_tree(
-        lambda tree: dataclasses.replace(tree, start=tree.start * 2)
-    ),
-    "a tree starts at half width": of_tree(
-        lambda tree: dataclasses.replace(tree, start=tree.start // 2)
-    ),
     "a half of a word is missing": drop(k.InsertHalf),
     "a word is not stored": drop(k.StoreWord),
 }
@@ -332,7 +311,20 @@ OF_EXPRESSIONS: dict[str, OfExpression] = {
     "lanes are turned": _turn_lanes,
     "a lane is beyond its vectors": _beyond_lanes,
 }
+
+
+def _widen_barrier(kernel: k.Kernel) -> k.Kernel | None:
+    """A barrier that stood after a guard, in it."""
+    body = kernel.body
+    for at, (first, second) in enumerate(itertools.pairwise(body)):
+        if isinstance(first, k.If) and isinstance(second, k.Barrier):
+            joined = k.If(first.condition, (*first.then, second))
+            return dataclasses.replace(kernel, body=(*body[:at], joined, *body[at + 2 :]))
+    return None
+
+
 OF_KERNELS: dict[str, OfKernel] = {
+    "a barrier is drawn into a guard": _widen_barrier,
     "half the items of a group": _launch(group_size=lambda launch: launch.group_size // 2),
     "double the items of a group": _launch(group_size=lambda launch: launch.group_size * 2),
     "a group too few": _launch(count=lambda launch: _count(launch) - launch.per_group),

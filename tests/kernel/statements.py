@@ -62,8 +62,6 @@ def _count_steps(statements: Sequence[k.Statement], known: dict[str, int]) -> in
                 turns = max(0, -(-(stop - start) // statement.step))
                 inside = {**known, statement.variable.name: start}
                 steps += turns * max(1, _count_steps(statement.body, inside))
-            case k.TreeLoop():
-                steps += statement.start.bit_length()
             case _:
                 steps += _count_steps(find_body(statement), dict(known))
     return steps

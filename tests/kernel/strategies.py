@@ -156,7 +156,7 @@ class _Draw:
 
     def statement(self, depth: int) -> k.Statement:
         choices = ["let", "let", "variable", "store", "put", "prefetch", "assign", "word"]
-        choices += ["for", "halve", "if"] if depth > 0 else []
+        choices += ["for", "if"] if depth > 0 else []
         match self.draw(st.sampled_from(choices)):
             case "store" if stored := [b for b in self.buffers if b.access is not k.Access.READ]:
                 buffer = self.draw(st.sampled_from(stored))
@@ -183,12 +183,8 @@ class _Draw:
                 backwards = self.draw(st.booleans())
                 step = 1 if backwards else self.draw(st.integers(1, 16))
                 body = self.body(depth - 1, variable)
-                unroll = self.draw(st.booleans())
-                return k.For(variable, *ends, step, body, unroll, backwards)
-            case "halve":
-                variable = k.Local(next(self.names), k.INDEX)
-                start = self.draw(st.integers(0, 64))
-                return k.TreeLoop(variable, start, self.body(depth - 1, variable))
+                unroll, rolled = self.draw(st.booleans()), self.draw(st.booleans())
+                return k.For(variable, *ends, step, body, unroll, backwards, rolled)
             case "if":
                 return k.If(self.value(k.BOOL, 2), self.body(depth - 1))
             case "variable":

@@ -72,7 +72,6 @@ OUTSIDE = [
     ("if gt(x[i], 0.0) { let a: f32 = x[100] }", ""),  # Whether it is read takes values.
     ("for j in i .. 101 step 25 { let a: f32 = x[j] }", "elements 0 to 100 of 'x'"),
     ("for j in 0 .. 101 backwards { let a: f32 = x[j] }", "elements 0 to 100 of 'x'"),
-    ("tree w from 64 { let a: f32 = x[add(w, 36)] }", "element 100 of 'x'"),
     ("store y[i] = x[min(mul(i, 2), 100)]", ""),  # Odd positions are left out.
     ("store y[i] = x[max(add(i, 1), 50)]", "elements 50 to 100 of 'x'"),
 ]  # fmt: skip
@@ -124,7 +123,7 @@ def bodies(draw: st.DrawFn, depth: int = 2) -> str:
     inner = draw(bodies(depth - 1))
     first, second = draw(positions(1)), draw(positions(1))
     compare = draw(st.sampled_from(["lt", "le", "gt", "ge", "eq"]))
-    match draw(st.sampled_from(["if", "not", "for", "halve", "min"])):
+    match draw(st.sampled_from(["if", "not", "for", "min"])):
         case "if":
             return f"if {compare}({first}, {second}) {{ {inner} }}"
         case "not":
@@ -132,11 +131,9 @@ def bodies(draw: st.DrawFn, depth: int = 2) -> str:
         case "for":
             ends, inside = f"{first} .. min({second}, 40) step 3", inner.replace("j", f"k{depth}")
             return f"for k{depth} in {ends} {{ {inside} }}"
-        case "min":
+        case _:
             ends, inside = f"{first} .. min({second}, 9)", inner.replace("w", f"k{depth}")
             return f"for k{depth} in {ends} {{ {inside} }}"
-        case _:
-            return f"tree h{depth} from 8 {{ {inner.replace('w', f'h{depth}')} }}"
 
 
 @settings(max_examples=300, deadline=None)

@@ -7,13 +7,14 @@ import pytest
 from dmlc import ir
 from dmlc.kernel.element import collect_elements
 from dmlc.kernel.space import Space, collapse
+from dmlc.sizes import Measure, Size
 
 
 def walk(text: str) -> Space:
     return collapse(collect_elements(ir.parse(text), ("y",)))
 
 
-def by_tensor(made: Space) -> dict[str, tuple[int, ...]]:
+def by_tensor(made: Space) -> dict[str, tuple[Measure, ...]]:
     return {view.tensor: strides for view, strides in made.strides.items()}
 
 

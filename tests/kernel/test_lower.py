@@ -57,13 +57,47 @@ def test_only_vectors_stream() -> None:
     assert all(store.streaming is None for store in find_stores(make(packed("n"), GPU)))
 
 
-def test_gpu_elements_are_a_group_apart() -> None:
+def test_gpu_vectors_are_a_group_apart() -> None:
     kernel = make(packed("n"), GPU, "hlsl")
-    assert kernel.launch == k.Launch("n", 1024, 256, row=65535)
+    assert kernel.launch == k.Launch("n", 4096, 256, row=65535)
+    whole, rest = (part for part in kernel.body if isinstance(part, k.If))
+    reads, *_, store = whole.then[1:]
+    assert isinstance(reads, k.Let)
+    assert isinstance(store, k.Store)
+    assert reads.value.type.lanes == store.value.type.lanes == 4
+    places = [str(s.index) for s in whole.then if isinstance(s, k.Store)]
+    assert len(set(places)) == 4
+    # The last group goes element by element.
+    (loop,) = (s for s in rest.then if isinstance(s, k.For))
+    assert isinstance(loop.stop, k.Literal)
+    assert loop.stop.value == 16
+
+
+def test_gpu_elements_are_a_group_apart_where_a_vector_begins_anywhere() -> None:
+    kernel = make(STRIDED.format(1000, 1001), GPU, "hlsl")
+    assert kernel.launch == k.Launch(1000 * 1001, 1024, 256)
     (loop,) = find_loops(kernel)
     assert loop.unroll
     assert isinstance(loop.stop, k.Literal)
     assert loop.stop.value == 4
+
+
+def test_gpu_vectors_go_through_several_dimensions() -> None:
+    # A row is a whole number of vectors, so that no vector is in two of them.
+    kernel = make(STRIDED.format(1024, 1024), GPU, "hlsl")
+    loads = [p for p in list_parts(kernel.body) if isinstance(p, k.Load)]
+    assert {(load.buffer, load.type.lanes) for load in loads} == {("x", 4), ("s", 1)}
+    assert {b.name: b.lanes for b in kernel.buffers} == {"x": 4, "s": 1, "y": 4}
+
+
+def test_a_vector_begins_where_one_of_memory_does() -> None:
+    text = "func @f(%x: f32[64, 64]) -> (%y) {{ %y: f32[i0 < 64, i1 < {0}] = neg(%x[{1}]) }}"
+    for size, place, lanes in ((64, "i0, i1", 4), (60, "i0, add(i1, 4)", 4),
+                               (60, "i0, add(i1, 3)", 1), (61, "i0, i1", 1),
+                               (16, "i0, mul(i1, 4)", 1)):  # fmt: skip
+        kernel = make(text.format(size, place), GPU, "hlsl")
+        loads = [p for p in list_parts(kernel.body) if isinstance(p, k.Load)]
+        assert max(load.type.lanes for load in loads) == lanes, (size, place)
 
 
 STRIDED = (
@@ -74,8 +108,8 @@ STRIDED = (
 
 def test_rows_of_groups_where_one_dimension_is_too_short() -> None:
     assert make(STRIDED.format(1000, 1000), GPU, "hlsl").launch.row is None
-    assert make(STRIDED.format(66000, 1024), GPU, "hlsl").launch.row == 65535
-    assert make(STRIDED.format(66000, 1024), GPU, "opencl").launch.row is None
+    assert make(STRIDED.format(66000, 4096), GPU, "hlsl").launch.row == 65535
+    assert make(STRIDED.format(66000, 4096), GPU, "opencl").launch.row is None
 
 
 @pytest.mark.parametrize(
@@ -152,7 +186,8 @@ def test_arithmetic_is_named_where_only_named_locals_are_rounded_as_written() ->
     text = """
         func @f(%x: f32[n], %y: f32[n]) -> (%z) { %z: f32[i0 < n] = select(
             gt(abs(mul(%x[i0], 3.0)), abs(%y[i0])), add(%x[i0], max(neg(%y[i0]), 0.5)), 0.0) }"""
-    lines = [line.strip() for line in print_kernel(make(text, GPU, "hlsl")).splitlines()]
+    _, _, by_element = print_kernel(make(text, GPU, "hlsl")).partition("if not(whole)")
+    lines = [line.strip() for line in by_element.splitlines()]
     named = [line for line in lines if line.startswith(("let value", "let z_value"))]
     assert named == [
         "let value: f32 = abs(mul(x_value, 3.0))",
@@ -168,9 +203,8 @@ def test_arithmetic_that_is_named_already_is_named_once() -> None:
           %y: f32[i0 < n] = max(mul(%x[i0], 3.0), 1.0)
           %z: f32[i0 < n] = min(mul(%x[i0], 3.0), 2.0)
         }"""
-    assert [n for n in find_locals(make(text, GPU, "hlsl")) if "value" in n] == [
-        "x_value", "value", "y_value", "z_value",
-    ]  # fmt: skip
+    names = [n for n in find_locals(make(text, GPU, "hlsl")) if "value" in n]
+    assert names[-4:] == ["x_value", "value", "y_value", "z_value"]
 
 
 def test_a_position_along_one_element_is_known() -> None:

@@ -107,11 +107,12 @@ kernel all.of {
     store_local tile[lane] = cast(own[j], f64)
     barrier
   }
-  tree width from 4 {
+  for width in 0 .. 4 rolled {
     if and(lt(lane, width), true) {
       prefetch x[-1]
     }
   }
+  let pair: f32x2 = extract(sum, [0, 3])
   let both: f32x4 = shuffle(join(own[0]:f32x2, own[2]:f32x2), sum, [0, 5, 2, 7])
   let places: indexx4 = indexx4(0, 1, -2, 3)
   var word: u32 = 4294967295:u32

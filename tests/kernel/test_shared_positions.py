@@ -10,6 +10,7 @@ import pytest
 import dmlc
 from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.print import print_expression
 from dmlc.kernel.schedule import CPU, GPU, Profile
 from dmlc.pipeline import find_fusion
 from dmlc.reference import evaluate
@@ -133,17 +134,18 @@ def test_two_spellings_of_a_sum_have_kernels_of_one_shape() -> None:
 
 def test_neighbouring_lanes_read_neighbours_in_pieces_of_rows() -> None:
     first, _ = lower(read("label", 128, 32_000, 1), GPU)
-    (loop,) = (s for s in walk(first.body) if isinstance(s, k.For))
+    loop = next(s for s in walk(first.body) if isinstance(s, k.For))
     places: Mapping[str, k.Expression] = {
         s.local.name: s.value for s in loop.body if isinstance(s, k.Let)
     }
-    (load,) = (p for p in list_parts(loop.body) if isinstance(p, k.Load) and p.buffer == "X")
+    load = next(p for p in list_parts(loop.body) if isinstance(p, k.Load) and p.buffer == "X")
     inner = [places.get(p.name) for p in list_parts([k.Let(loop.variable, load.index)])
              if isinstance(p, k.Local)]  # fmt: skip
-    divisions = [e.operation.name for e in inner if isinstance(e, k.Operate)]
-    assert "mod" in divisions
     remainder = next(e for e in inner if isinstance(e, k.Operate) and e.operation.name == "mod")
-    assert remainder.operands == (loop.variable, k.Literal(k.INDEX, 125))
+    place, length = remainder.operands
+    assert length == k.Literal(k.INDEX, 125)
+    assert isinstance(place, k.Local)
+    assert print_expression(places[place.name]) == "add(strip, row)"
 
 
 @pytest.mark.parametrize("profile", [CPU, GPU])

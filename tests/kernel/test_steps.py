@@ -32,17 +32,18 @@ def test_an_element_wise_kernel_loads_each_operand_once() -> None:
     (steps,) = count(
         bind("directml.ACTIVATION_RELU_GRAD", {}, InputTensor=whole, InputGradientTensor=whole)
     )
-    assert (steps.groups, steps.working, steps.group_size) == (64, 64, 256)
+    assert (steps.groups, steps.working, steps.group_size) == (16, 16, 256)
     assert steps.loads == 2 * 65536
-    assert steps.total == 2 * 65536
+    # Vectors of four elements.
+    assert steps.total == 2 * 65536 / 4
     assert steps.longest == 8
     # Packed floats: two operands and a result, every byte once.
     assert steps.sector_bytes == 3 * 4 * 65536
 
 
 def test_the_end_of_a_tensor_counts_for_what_it_is() -> None:
-    # 100 groups of 1,024 elements, and one of a single element.
-    whole = (1, 100 * 1024 + 1)
+    # 100 groups of 4,096 elements, and one of a single element.
+    whole = (1, 100 * 4096 + 1)
     (steps,) = count(
         bind("directml.ACTIVATION_RELU_GRAD", {}, InputTensor=whole, InputGradientTensor=whole)
     )
@@ -54,12 +55,12 @@ def test_loops_are_counted_by_their_turns() -> None:
     (steps,) = count(reduce(4096))
     assert steps.groups == 64
     turns = [loop.turns for loop in steps.body.loops]
-    # 256 lanes fold 4,096 elements, and then each other.
-    assert turns == [16, 8]
-    assert [loop.fixed for loop in steps.body.loops] == [None, 8]
+    # 256 lanes fold four vectors each, 16 of them those of the others, and all the 16 of these.
+    assert turns == pytest.approx([15 / 8, 15])
+    assert [loop.fixed for loop in steps.body.loops] == [15, 15]
     assert steps.loads == 64 * 4096
-    # A lane that stays to the end: its 16 loads, and 8 turns that load nothing.
-    assert steps.longest == 16 + 8
+    # One of the 16: its 4 loads, and turns that load nothing.
+    assert steps.longest == 4 + 15 + 15
 
 
 def test_a_product_reads_its_factors_over_and_over() -> None:
@@ -69,12 +70,12 @@ def test_a_product_reads_its_factors_over_and_over() -> None:
 
 
 def test_what_fills_up_a_row_of_groups_does_nothing() -> None:
-    whole = (70000, 1024)
+    whole = (70000, 4096)
     (steps,) = count(
         bind("directml.ACTIVATION_RELU_GRAD", {}, InputTensor=whole, InputGradientTensor=whole)
     )
     assert (steps.groups, steps.working) == (2 * 65535, 70000)
-    assert steps.loads == pytest.approx(2 * 70000 * 1024)
+    assert steps.loads == pytest.approx(2 * 70000 * 4096)
 
 
 def test_sizes_at_run_time_are_not_counted() -> None:
@@ -122,8 +123,7 @@ def test_short_loops_are_looked_at_turn_by_turn() -> None:
     assert steps.loads == 64 * 6
     (outer,) = steps.body.loops
     assert [loop.turns for loop in outer.body.loops] == [6 / 4]
-    # A loop that is halved, and one that goes backwards.
-    assert steps_of("tree w from 8 { if lt(lane, w) { store y[w] = x[w] } }").loads == 8 + 4 + 2 + 1
+    # A loop that goes backwards.
     steps = steps_of("for i in 0 .. 4 backwards { if lt(lane, i) { store y[i] = x[i] } }")
     assert steps.loads == 3 + 2 + 1
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dmlc.codegen.render import render
@@ -49,6 +49,13 @@ SIZES = st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 18))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
+@example(
+    # A loop that goes by its range stays outside of those with so many steps.
+    (3, 1, 1),
+    "sum",
+    [[(verb, 0, 0) for verb in ("split", "groups", "split", "unroll", "reorder")]],
+    0,
+)
 @given(SIZES, st.sampled_from(FOLDS), st.lists(STEPS, min_size=1, max_size=3), st.integers(0, 99))
 @settings(max_examples=240, deadline=None, suppress_health_check=list(HealthCheck))
 def test_legal_verbs_change_no_result(

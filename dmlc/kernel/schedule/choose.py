@@ -69,18 +69,18 @@ def suits_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -> 
     return not _is_gpu(p) and cpu.reduces_small_windows(function, phases, p)
 
 
-def _count_groups(phases: Sequence[Phase], p: Profile) -> int:
-    return (gpu.count_groups if _is_gpu(p) else cpu.count_items)(phases, p)
+def _count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
+    return gpu.count_groups(phases, p, limits) if _is_gpu(p) else cpu.count_items(phases, p)
 
 
-def keeps_busy(phases: Sequence[Phase], p: Profile) -> bool:
+def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
     """Whether one kernel has enough groups to share out, or so little work for each that more
     would not pay."""
     if any(phase.space.is_open for phase in phases):
         return True
     outputs = math.prod(phases[0].space.parallel_sizes)
     most = max(p.space.inner_count for p in phases)
-    groups = _count_groups(phases, p)
+    groups = _count_groups(phases, p, limits)
     # What a reduction stores as well takes its time, wherever it is stored.
     little = p.piece if phases[0].elements.results else 2 * p.piece
     return groups >= _count_enough(phases, p) or outputs * most <= little * groups
@@ -93,13 +93,13 @@ def _count_enough(phases: Sequence[Phase], p: Profile) -> int:
     return _PIECES * p.groups if stores else p.groups
 
 
-def cut_up(phases: Sequence[Phase], p: Profile) -> Space | None:
+def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Space | None:
     """The space of the first phase with an inner axis cut into pieces, the outermost one that is
     long enough; None where one kernel does."""
     space = phases[0].space
     if space.is_open:
         return None
-    groups = max(1, _count_groups(phases, p))
+    groups = max(1, _count_groups(phases, p, limits))
     work = math.prod(space.parallel_sizes) * space.inner_count // groups
     wanted = min(work // p.piece, -(-_PIECES * p.groups // groups))
     long = [axis for axis in space.inner if space.sizes[axis] >= wanted]

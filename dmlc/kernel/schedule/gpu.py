@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.element import Gather, Place, View
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.schedule.nest import (
@@ -30,6 +31,7 @@ from dmlc.kernel.schedule.nest import (
     name_parallel,
     nest_serial,
 )
+from dmlc.scalars import DataType
 from dmlc.source import UnsupportedError
 
 _VECTOR = 4
@@ -46,7 +48,10 @@ _COLUMNS = 32
 """Neighbouring outputs in a group, where they are neighbours in memory: a cache line of floats, or
 two."""
 _POINTS = 4
-"""Points that one lane reduces at least, before further rows share an output's points."""
+"""Points, or vectors of them, that a work item reduces at least before more of them share an
+output; and those it reads before it adds the first."""
+_GROUPS = 1024
+"""Groups that fill a large GPU: while there are fewer, more work items share an output."""
 
 
 def choose(
@@ -65,7 +70,7 @@ def choose(
         if not paired and _takes_vectors(phases[0], limits):
             return _choose_vectors(phases[0], count, p)
         return _choose_flat(phases[0], count, paired, p)
-    return _choose_serial(phases, p) if serial else _choose_shared(phases, p)
+    return _choose_serial(phases, p) if serial else _choose_shared(phases, p, limits)
 
 
 def _list_paired(phase: Phase, limits: Limits) -> list[str]:
@@ -94,18 +99,29 @@ def suits_serial(first: Phase, p: Profile) -> bool:
 def _takes_vectors(phase: Phase, limits: Limits) -> bool:
     """Whether four neighbouring elements are read and stored at once: they lie side by side, or are
     one, in all operands, and begin where a vector of memory does."""
-    if limits.vector_lanes == 1 or phase.has_positions or _weigh(phase) > _MOST_WRITTEN:
+    sizes, strides = phase.space.sizes, phase.space.strides
+    axis, inner = max(0, len(sizes) - 1), phase.space.inner
+    if limits.vector_lanes == 1 or _weigh(phase) > _MOST_WRITTEN:
         return False
-    sizes = phase.space.sizes
-    if len(sizes) > 1 and sizes[-1] % _VECTOR:
+    if (inner and inner[-1] != axis) or not phase.lies_together(axis):
         return False
-    for view in phase.elements.buffers():
-        *outer, inner = phase.space.strides[view]
-        if inner not in (0, 1) or view.dtype.bytes > 4:
+    # What is left over goes element by element where a group has one run of elements.
+    if (inner or len(sizes) > 1) and sizes[-1] % _VECTOR:
+        return False
+    steps: dict[View, list[int]] = {
+        view: [view.offset, *strides[view][:-1]] for view in phase.elements.buffers()
+    }
+    for value in phase.elements.values:
+        if isinstance(value, Place) and value.dtype is DataType.INDEX and strides[value.view][axis]:
             return False
-        if inner and any(step % _VECTOR for step in (view.offset, *outer)):
+        if isinstance(value, Gather):
+            steps[value.view] += [step for _, step in value.terms]
+    for view, own in steps.items():
+        if view.dtype.bytes > 4 or view.dtype in limits.word_types:
             return False
-    return any(phase.space.strides[view][-1] for view in phase.elements.buffers())
+        if strides[view][axis] and any(step % _VECTOR for step in own):
+            return False
+    return any(strides[view][axis] for view in steps)
 
 
 def _weigh(phase: Phase) -> int:
@@ -125,9 +141,7 @@ def _choose_vectors(phase: Phase, count: k.Scalar | None, p: Profile) -> Nest:
     else:
         dims = (whole,)
     once = p.group_size * _VECTOR
-    many = _MOST_VECTORS
-    while many * _weigh(phase) > _MOST_WRITTEN:
-        many //= 2
+    many = _count_written(phase, _MOST_VECTORS)
     while many > 1 and isinstance(whole.size, int) and whole.size < many * once * p.groups:
         many //= 2
     vector = Loop(whole, Kind.VECTOR, _VECTOR, (Point(0),), "i", 1)
@@ -137,6 +151,13 @@ def _choose_vectors(phase: Phase, count: k.Scalar | None, p: Profile) -> Nest:
     several = f"{many} vectors of {_VECTOR} elements"
     words = f"each computes {several if many > 1 else f'{_VECTOR} elements'}"
     return Nest((phase,), (dims,), (groups,), (("lane", p.group_size),), words=words)
+
+
+def _count_written(phase: Phase, most: int) -> int:
+    """The steps that are written out, at most: fewer where much is computed in each."""
+    while most > 1 and most * _weigh(phase) > _MOST_WRITTEN:
+        most //= 2
+    return most
 
 
 def _choose_flat(phase: Phase, count: k.Scalar | None, paired: Sequence[str], p: Profile) -> Nest:
@@ -177,9 +198,12 @@ def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
     return Nest(tuple(phases), dims, (groups,), (("lane", p.group_size),), words=words)
 
 
-def _choose_shared(phases: Sequence[Phase], p: Profile) -> Nest:
-    """The work items of a group share the points of a few neighbouring outputs."""
-    rows, columns = choose_tile(phases, p)
+def _choose_shared(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
+    """The work items of a group share the points of a few neighbouring outputs. Each takes several
+    of them, or of vectors, a row of work items apart, and has read them all before it adds the
+    first."""
+    rows, columns = choose_tile(phases, p, limits)
+    unit = _find_unit(phases, limits)
     parallel = name_parallel(phases[0])
     output = merge_dims("output", parallel)
     dims = tuple(name_inner(phase, parallel, "i") for phase in phases)
@@ -190,8 +214,7 @@ def _choose_shared(phases: Sequence[Phase], p: Profile) -> Nest:
             continue
         inner = tuple(own[axis] for axis in phase.space.inner)
         (element,) = inner if len(inner) == 1 else (merge_dims("element", inner),)
-        loop = Loop(element, Kind.LOOP, rows, (Point(number),), "element")
-        body.append(Loop(element, Kind.LANE, 1, (loop,), "row", rows))
+        body.append(_share_points(phase, number, element, rows, unit))
         if phase.accumulators:
             body[-1] = Reduce(number, (body[-1],))
     outputs = Loop(output, Kind.LANE, 1, tuple(body), "column", columns)
@@ -202,24 +225,48 @@ def _choose_shared(phases: Sequence[Phase], p: Profile) -> Nest:
     return Nest(tuple(phases), dims, (groups,), sides, words=words)
 
 
-def choose_tile(phases: Sequence[Phase], p: Profile) -> tuple[int, int]:
+def _share_points(phase: Phase, number: int, element: Dim, rows: int, unit: int) -> Loop:
+    """The loop over the points of an output, which so many work items share."""
+    body: Node = Point(number)
+    if unit > 1:
+        body = Loop(element, Kind.VECTOR, unit, (body,), "i", 1)
+    width = rows * unit
+    many = 1
+    if not phase.tests_guard:
+        many = max(1, min(_count_written(phase, _POINTS), phase.space.inner_count // width))
+    if many > 1:
+        body = Loop(element, Kind.UNROLL, width, (body,), "k", many)
+    body = Loop(element, Kind.LANE, unit, (body,), "row", rows)
+    return Loop(element, Kind.LOOP, width * many, (body,), "strip")
+
+
+def _find_unit(phases: Sequence[Phase], limits: Limits) -> int:
+    """The points that a work item takes at once."""
+    shared = (phase for phase in phases if not phase.is_parallel)
+    return _VECTOR if all(_takes_vectors(phase, limits) for phase in shared) else 1
+
+
+def choose_tile(phases: Sequence[Phase], p: Profile, limits: Limits) -> tuple[int, int]:
     """The rows and columns of a group: powers of two, `group_size` work items in all."""
     first = phases[0].space
-    most = max(phase.space.inner_count for phase in phases)
+    most = max(phase.space.inner_count for phase in phases) // _find_unit(phases, limits)
     rows = _round_up(most) // _POINTS
     last = len(first.extents) - 1
     outputs = math.prod(first.parallel_sizes)
     if first.parallel and last == first.parallel[-1]:
         widest = min(_COLUMNS, _round_up(outputs))
         rows = min(rows, p.group_size // widest)
+    else:
+        while rows < most and outputs * rows < _GROUPS * p.group_size:
+            rows = max(1, 2 * rows)
     rows = max(rows, p.group_size // _round_up(outputs), 1)
     rows = min(rows, p.group_size)
     return rows, p.group_size // rows
 
 
-def count_groups(phases: Sequence[Phase], p: Profile) -> int:
+def count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
     """The groups that share out the outputs."""
-    _, columns = choose_tile(phases, p)
+    _, columns = choose_tile(phases, p, limits)
     return -(-math.prod(phases[0].space.parallel_sizes) // columns)
 
 

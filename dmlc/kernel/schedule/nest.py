@@ -283,7 +283,12 @@ def roll(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
         if isinstance(node, Pack) and node.dim is dim:
             made += node.body
             continue
-        if isinstance(node, Loop) and node.dim is dim and node.extent:
+        if (
+            isinstance(node, Loop)
+            and node.dim is dim
+            and node.extent
+            and node.kind is not Kind.LANE
+        ):
             node = dataclasses.replace(node, extent=1)
         made.append(node)
     return tuple(made)
@@ -296,10 +301,10 @@ def scalarize(nodes: Sequence[Node], dim: Dim) -> tuple[Node, ...]:
 
     def change(node: Node) -> Node:
         if isinstance(node, Loop) and node.dim is dim:
-            step, extent = node.step // lanes, node.extent
-            if node.kind is Kind.UNROLL:
-                extent *= lanes
-            return Loop(dim, node.kind, step, tuple(map(change, node.body)), node.name, extent)
+            kind, step, extent = node.kind, node.step // lanes, node.extent
+            if kind is Kind.UNROLL:
+                kind, extent = Kind.LOOP, extent * lanes
+            return Loop(dim, kind, step, tuple(map(change, node.body)), node.name, extent)
         if isinstance(node, Loop | Reduce | Pack):
             return dataclasses.replace(node, body=tuple(map(change, node.body)))
         return node

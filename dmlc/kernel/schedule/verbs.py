@@ -87,7 +87,8 @@ def reorder(nest: Nest, outer: Loop) -> Nest:
     inner = _only_loop(outer)
     _demand(outer.kind is not Kind.GROUP, "work groups take the outermost loop")
     if outer.dim is inner.dim:
-        _demand(bool(inner.extent), "the steps of a loop go by its range, which is settled outside")
+        counted = bool(outer.extent and inner.extent)
+        _demand(counted, "the steps of a loop go by its range, which is settled outside")
     _demand(not outer.interleaved and not inner.interleaved, "interleaved loops stay in place")
     made = dataclasses.replace(
         inner, body=(dataclasses.replace(outer, body=inner.body, backwards=False),)
