@@ -115,8 +115,9 @@ class ScalarBinding:
 class Dispatch:
     """`groups = ceil(count / per_group)` groups of `group_size` work items along one dimension.
 
-    `count` is a number, or a sum of products of symbols and numbers. Where a target limits one dimension (`row` groups; 65,535 in D3D12), more groups go out as
-    `(row, ceil(groups / row), 1)`, and the kernel numbers them `y * row + x`.
+    `count` is a number, or a sum of products of symbols and numbers. Where a target limits one
+    dimension (`row` groups; 65,535 in D3D12), more groups go out as `(row, ceil(groups / row), 1)`,
+    and the kernel numbers them `y * row + x`.
     """
 
     count: int | str
@@ -312,9 +313,7 @@ class Program:
             "name": self.name,
             "target": self.target,
             "profile": self.profile,
-            "symbols": {
-                symbol: self._describe_symbol(symbol) for symbol in self.symbols
-            },
+            "symbols": {symbol: self._describe_symbol(symbol) for symbol in self.symbols},
             **({"checks": list(self.checks)} if self.checks else {}),
             "tensors": [_describe_tensor(t) for t in self.tensors],
             "kernels": [self._describe_kernel(kernel) for kernel in self.kernels],

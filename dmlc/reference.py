@@ -33,6 +33,7 @@ from dmlc.ir import (
     Reduction,
     Select,
     Stage,
+    Symbol,
     operands,
     value_type,
 )
@@ -134,9 +135,7 @@ def _bind(
 # Stages ------------------------------------------------------------------------------------
 
 
-def _evaluate_stage(
-    stage: Stage, tensors: Mapping[str, Array], placed: Container[str]
-) -> Array:
+def _evaluate_stage(stage: Stage, tensors: Mapping[str, Array], placed: Container[str]) -> Array:
     """The values of a stage as computed, box by box: floats in float64, but in their own type
     those that depend on positions alone, and on what these find in the tensors `placed`."""
     reduction = stage.reduction
@@ -348,8 +347,8 @@ def _evaluate_instruction(
 ) -> Array:
     """An instruction that depends on elements of tensors."""
     match instruction:
-        case Constant() | Index():
-            raise InternalError("a constant or an index depends on no element")
+        case Constant() | Index() | Symbol():
+            raise InternalError("a constant, an index or a size depends on no element")
         case Load():
             tensor = tensors[instruction.tensor]
             if body.guard is not None and tensor.size:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.source import DmlcError
+from dmlc.source import DmlcError, InternalError
 
 TYPICAL = 1024
 """What a symbol is taken for where costs are weighed."""
@@ -130,6 +130,15 @@ def pack_strides(extents: Sequence[int | str]) -> tuple[Measure, ...]:
         strides.append(step)
         step = (Size.of(extent) if isinstance(extent, str) else max(extent, 1)) * step
     return tuple(reversed(strides))
+
+
+def known(sizes: Iterable[Measure]) -> tuple[int, ...]:
+    """Sizes all of which are numbers. Raises `InternalError` where one is not."""
+    given = tuple(sizes)
+    found = tuple(size for size in given if isinstance(size, int))
+    if len(found) < len(given):
+        raise InternalError(f"a size is known at run time only: {', '.join(map(str, given))}")
+    return found
 
 
 def estimate(size: int | str | Size) -> int:

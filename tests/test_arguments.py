@@ -360,8 +360,8 @@ def test_what_needs_no_sizes_is_compiled_by_itself() -> None:
          "unbound: compile what its bind(tensors, attributes) gives"),
         ("directml.SLICE1", "attribute 'InputWindowOffsets' is not given", "SLICE1 cannot be "
          "compiled unbound: compile what its bind(tensors, attributes) gives"),
-        (STATED, "the size of symbol 'N' is not known", "stated cannot be compiled unbound: compile "
-         "what its bind(tensors, dims) gives"),
+        (STATED, "the size of symbol 'N' is not known", "stated cannot be compiled unbound: "
+         "compile what its bind(tensors, dims) gives"),
     ],
 )  # fmt: skip
 def test_what_needs_bindings_says_which(subject: Any, message: str, note: str) -> None:

@@ -215,8 +215,8 @@ def test_tables_along_open_axes() -> None:
         compile(function, "hlsl")
     (found,) = raised.value.diagnostics
     assert found.message == (
-        "'OutputGradientTensor' reduces over an axis of size 'N' (r0), and positions along it alone "
-        "say which of its points count: that is a table, and there is none while 'N' is left open"
+        "'OutputGradientTensor' reduces over an axis of size 'N' (r0), and positions along it "
+        "alone say which of its points count: that is a table, and there is none while 'N' is left open"
     )
     assert found.span is not None
     assert found.notes[0].message == (
@@ -237,7 +237,9 @@ def test_a_triangle_is_no_table() -> None:
 
 
 def test_strides_need_numbers() -> None:
-    with pytest.raises(DmlcError, match="a tensor with strides has sizes that are numbers, and 'N'"):
+    with pytest.raises(
+        DmlcError, match="a tensor with strides has sizes that are numbers, and 'N'"
+    ):
         dmlc.TensorDesc("FLOAT32", ("N", 4), (4, 1))
     with pytest.raises(DmlcError, match="a tensor has no extent in memory before its size N is kn"):
         dmlc.TensorDesc("FLOAT32", ("N", 4)).total_bytes.bit_length()
@@ -248,7 +250,9 @@ def test_too_many_elements() -> None:
     program = compile(SUBJECTS["relu_grad"].bind(), "opencl")
     executable = dmlc.load_program(program, "opencl")
     row = np.lib.stride_tricks.as_strided(np.zeros(64, np.float32), (2**26, 64), (0, 4))
-    with pytest.raises(UnsupportedError, match="at most 2,147,418,112 elements, and InputTensor has"):
+    with pytest.raises(
+        UnsupportedError, match="at most 2,147,418,112 elements, and InputTensor has"
+    ):
         executable({"InputTensor": row, "InputGradientTensor": row})
 
 

@@ -152,8 +152,8 @@ def _convert_one(attribute: AttributeDefinition, given: object) -> Constant:
     value = _plain(given)
     if isinstance(value, OpenSize):
         message = (
-            f"attribute '{attribute.name}' is the size '{value}' by itself, which is left open: give "
-            "the attribute, or the size a number"
+            f"attribute '{attribute.name}' is the size '{value}' by itself, which is left open: "
+            "give the attribute, or the size a number"
         )
         raise DmlcError(_declared(attribute, Diagnostic(message)))
     match attribute.base:

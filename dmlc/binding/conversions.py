@@ -175,8 +175,6 @@ def count_most(extents: Iterable[ir.Extent]) -> int:
     return math.prod(e if isinstance(e, int) else LARGEST for e in extents)
 
 
-
-
 def position_type(fold: Node) -> DataType:
     """The integer type that holds the positions a fold may give."""
     return DataType.INT32 if count_points(fold) <= 2**31 else DataType.INT64

@@ -7,7 +7,6 @@ decides here, and what it does not choose is not looked at.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 
 from dmlc.binding.builder import Builder
@@ -163,9 +162,6 @@ class Evaluator(Evaluating):
             return len(self.binding.members(name))
         if name not in self.binding.definitions:
             raise DmlcError(f"only tensors have facts such as '.{fact}'", span)
-        if fact == "ElementCount":
-            sizes: list[Value] = list(self.binding.sizes(name, span))
-            return functools.reduce(lambda a, b: self.combine("mul", [a, b], [span] * 2, span), sizes)
         return FACTS[fact].evaluate(self.binding, name, span)
 
     # Operators ----------------------------------------------------------------------------

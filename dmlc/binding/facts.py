@@ -13,6 +13,7 @@ from dmlc import ir
 from dmlc.binding.values import Constant, OpenSize
 from dmlc.language.definitions import Dimension, OperatorDefinition, TensorDefinition
 from dmlc.scalars import DataType
+from dmlc.sizes import Size, multiply
 from dmlc.source import DmlcError, Span
 
 SYMBOL = "n"
@@ -95,6 +96,11 @@ class Binding:
             raise DmlcError(message, span, [f"give a description of '{name}' when binding"])
         return found
 
+    def count(self, name: str, span: Span | None) -> int | OpenSize:
+        """The number of a tensor's elements."""
+        count = multiply(self._known_sizes(name, span))
+        return OpenSize(count) if isinstance(count, Size) else count
+
     def strides(self, name: str, span: Span | None) -> tuple[int, ...]:
         """The strides of a tensor as an expression asks for them."""
         sizes = self._known_sizes(name, span)
@@ -117,9 +123,7 @@ class Binding:
         """Whether the `Dimensions` column has a name, of a size or of a whole shape."""
         return any(_declares(t, name) for t in self.definitions.values())
 
-    def dimension(
-        self, name: str, span: Span
-    ) -> int | OpenSize | tuple[int | OpenSize, ...]:
+    def dimension(self, name: str, span: Span) -> int | OpenSize | tuple[int | OpenSize, ...]:
         """The size that a name of the `Dimensions` column stands for, or the sizes. Raises
         `DmlcError` where no tensor at hand has it."""
         having = [t for t in self.tensors.values() if _declares(t.definition, name)]

@@ -241,7 +241,10 @@ def _read_sizes(value: Constant, name: str, span: Span) -> tuple[Extent, ...] | 
     sizes = [
         expect_symbol(v, what, span) if isinstance(v, OpenSize) else whole_number(v) for v in value
     ]
-    if any(s is None or (isinstance(s, int) and s < 0) for s in sizes) or not 1 <= len(sizes) <= MAXIMUM_RANK:
+    if (
+        any(s is None or (isinstance(s, int) and s < 0) for s in sizes)
+        or not 1 <= len(sizes) <= MAXIMUM_RANK
+    ):
         raise DmlcError(
             f"the sizes of output '{name}' come to {show(value)}, which no tensor has", span
         )

@@ -63,8 +63,8 @@ class Form(enum.Enum):
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Node:
     """`payload` is a constant's value, the symbol of a size, the tensor a load or a read reads,
-    the name of an operation, the combiner of a fold or a reduction, the data type that a cast names; nothing
-    where a conversion is not written."""
+    the name of an operation, the combiner of a fold or a reduction, the data type that a cast
+    names; nothing where a conversion is not written."""
 
     form: Form
     payload: bool | int | float | str

@@ -101,10 +101,10 @@ class Operator:
 
         `tensors` describes tensors by name, by sizes alone where the data type is to be worked
         out. A name in place of a size leaves that open: the function serves all sizes of 1 or more,
-        and sizes of one name are the same. Outputs may be left out, or leave their sizes open, where the constraints or the
-        formula decide them; an optional output that is left out is not computed. Where no tensor
-        has sizes the function is made for any number of elements: each of its tensors is a run of
-        `n`. An array of tensors is a list of descriptions, or given entry by entry, as
+        and sizes of one name are the same. Outputs may be left out, or leave their sizes out, where
+        the constraints or the formula decide them; an optional output that is left out is not
+        computed. Where no tensor has sizes the function is made for any number of elements: each of
+        its tensors is a run of `n`. An array of tensors is a list of descriptions, or given entry by entry, as
         `InputTensors[0]`; the function calls that `InputTensors_0`.
         `attributes` gives enums by name or value, numbers, booleans, strings and lists.
         `level` is a feature level; the newest by default.
@@ -288,8 +288,8 @@ def _check_open(binding: Binding, diagnostics: list[Diagnostic]) -> None:
         for axis, size in enumerate(tensor.sizes or ()):
             if isinstance(size, str) and size not in given:
                 message = (
-                    f"the size '{size}' of output '{tensor.name}', along axis {axis}, is left open, "
-                    "and no input has it: give it a number, or the name of an input's size"
+                    f"the size '{size}' of output '{tensor.name}', along axis {axis}, is left "
+                    "open, and no input has it: give it a number, or the name of an input's size"
                 )
                 diagnostics.append(mistake(tensor.definition, message))
 

@@ -126,7 +126,6 @@ class TensorArrays:
             made.append(self._on.place(sizes, read, span))
         return tuple(made)
 
-
     def _known(self, extent: ir.Extent, span: Span) -> int:
         """The length of a part, which must be known when binding. Raises `DmlcError`."""
         if isinstance(extent, str):

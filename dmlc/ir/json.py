@@ -111,7 +111,9 @@ _RECORDS = Records(
     version=1,
     shapes={
         Function: Shape(
-            find_fields(Function), lambda fields, _: Function(**fields), optional=("tables", "checks")
+            find_fields(Function),
+            lambda fields, _: Function(**fields),
+            optional=("tables", "checks"),
         ),
         Stage: Shape(_STAGE, _make_stage, _take_stage),
         Table: Shape(find_fields(Table), _make_table),

@@ -104,9 +104,14 @@ class Cast:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Symbol:
-    """The size that a symbol has at run time, as an INDEX: 1 or more."""
+    """The size that a symbol has at run time, as an INDEX: 1 or more. In a kernel, also what is
+    made of such sizes."""
 
     name: str
+
+    @property
+    def dtype(self) -> DataType:
+        return DataType.INDEX
 
 
 Instruction: TypeAlias = Constant | Index | Symbol | Load | Apply | Select | Cast
@@ -166,7 +171,7 @@ def _take(new: object, count: int) -> tuple[int, ...]:
 def value_type(instruction: Instruction) -> DataType:
     """The type of the value an instruction defines."""
     try:
-        return DataType.INDEX if isinstance(instruction, Index | Symbol) else instruction.dtype
+        return DataType.INDEX if isinstance(instruction, Index) else instruction.dtype
     except AttributeError:
         raise wrong_kind("instruction", "an instruction of the IR", instruction) from None
 
@@ -177,8 +182,8 @@ class Body:
 
     Canonical form, which `Body.make` gives and the verifier demands: instructions stand in the
     order a depth-first walk from the guard and then the result finishes them, every one is
-    reached, and no constant, index or symbol stands twice. Sharing is kept: a value used twice is one
-    instruction.
+    reached, and no constant, index or symbol stands twice. Sharing is kept: a value used twice is
+    one instruction.
     """
 
     instructions: tuple[Instruction, ...]

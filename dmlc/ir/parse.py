@@ -104,7 +104,7 @@ class _Parser(Scanner[int]):
     def _check(self) -> str:
         token = self.next()
         if token.kind != "text":
-            self.fail("a condition in quotes, such as \"N != 1\"", token)
+            self.fail('a condition in quotes, such as "N != 1"', token)
         return token.text[1:-1]
 
     def _table(self) -> Table:

@@ -14,7 +14,6 @@ from dmlc.ir.nodes import (
     Constant,
     Extent,
     Instruction,
-    Parameter,
     Reduction,
     Stage,
     Symbol,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dmlc import ir
 from dmlc.ir.index import Affine, IndexFacts, find_affine
@@ -40,10 +40,7 @@ class Positions:
 
     def list_forms(self, load: ir.Load) -> tuple[Affine | None, ...]:
         """For each axis of a load the position as a sum, where it moves evenly and is inside."""
-        return tuple(
-            _choose_form(self.forms[number], self.ranges[number], size)
-            for number, size in zip(load.indices, self.sizes[load.tensor], strict=True)
-        )
+        return _list_forms(load, self.sizes[load.tensor], self.forms, self.ranges)
 
 
 def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
@@ -60,16 +57,31 @@ def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
             continue
         instruction = body.instructions[number]
         if isinstance(instruction, ir.Load):
+            chosen = _list_forms(instruction, sizes[instruction.tensor], forms, ranges)
             needed.update(
                 position
-                for position, size in zip(
-                    instruction.indices, sizes[instruction.tensor], strict=True
-                )
-                if _choose_form(forms[position], ranges[position], size) is None
+                for position, form in zip(instruction.indices, chosen, strict=True)
+                if form is None
             )
         else:
             needed.update(ir.operands(instruction))
     return Positions(ranges, frozenset(needed), sizes, forms)
+
+
+def _list_forms(
+    load: ir.Load,
+    extents: Sequence[ir.Extent],
+    forms: Sequence[Affine | None],
+    ranges: Sequence[Interval],
+) -> tuple[Affine | None, ...]:
+    """For each axis of a load the position as a sum, where it moves evenly and is inside. Along an
+    axis whose stride is known at run time only it begins at 0, for offsets are numbers."""
+    found: list[Affine | None] = []
+    for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
+        form = _choose_form(forms[number], ranges[number], extent)
+        is_open = any(isinstance(e, str) for e in extents[axis + 1 :])
+        found.append(None if form is not None and form.constant and is_open else form)
+    return tuple(found)
 
 
 def _choose_form(form: Affine | None, reach: Interval, size: ir.Extent) -> Affine | None:

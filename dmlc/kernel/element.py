@@ -10,7 +10,6 @@ here.
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TypeAlias
 
@@ -30,7 +29,7 @@ class View:
     tensor: str
     dtype: DataType
     strides: tuple[Measure, ...]
-    offset: Measure = 0
+    offset: int = 0
     local: bool = False
     """Whether it is in registers or private arrays, and not in memory: an earlier pass made it.
     Then a stride says no more than whether the value changes along a dimension, except in a row."""
@@ -450,7 +449,7 @@ class Collector:
         if load.tensor in self._near:
             return self.add_near(load.tensor, self._near[load.tensor])
         strides: list[Measure] = [0] * len(self._domain)
-        offset: Measure = 0
+        offset = 0
         terms: dict[int, Measure] = {}
         guarded = False
         steps = self._strides(load.tensor)
@@ -459,14 +458,16 @@ class Collector:
         for step, number, form in zip(steps, load.indices, positions.list_forms(load), strict=True):
             if form is None:
                 known = self._values[numbers[number]]
-                if isinstance(known, ir.Constant) and positions.is_inside(load, number):
+                fixed = isinstance(known, ir.Constant) and positions.is_inside(load, number)
+                if fixed and isinstance(known, ir.Constant) and isinstance(step, int):
                     offset += int(known.value) * step
                     continue
                 terms[numbers[number]] = terms.get(numbers[number], 0) + step
                 # Without a guard the verifier has seen to it at every point.
                 guarded |= stage.body.guard is not None and not positions.is_inside(load, number)
                 continue
-            offset += form.constant * step
+            # Where the stride is not known the position begins at 0: see `Positions`.
+            offset += form.constant * step if isinstance(step, int) else 0
             for index, factor in form.factors:
                 if index in axes:
                     strides[axes[index]] += factor * step
@@ -503,9 +504,9 @@ def _combine_sizes(name: str, given: Sequence[Value]) -> Size | None:
 
 
 _SIZES: Mapping[str, Callable[[Measure, Measure], Measure]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
+    "add": lambda left, right: left + right,
+    "sub": lambda left, right: left - right,
+    "mul": lambda left, right: left * right,
 }
 
 

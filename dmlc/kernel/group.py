@@ -164,7 +164,7 @@ def _split(passes: Sequence[Pass]) -> list[list[Pass]]:
 
 def _lower_step(
     function: ir.Function,
-    parallel: tuple[int, ...],
+    parallel: tuple[ir.Extent, ...],
     steps: Sequence[Pass],
     profile: Profile,
     limits: Limits,

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.kernel.element import Elements, Gather, View, find_moving
-from dmlc.sizes import Measure, estimate, measure, multiply
+from dmlc.sizes import Measure, estimate, known, measure, multiply
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,6 +43,11 @@ class Space:
     packed: bool = False
     """Whether there is one dimension, and every view either walks it element by element or stands
     still: nothing but the number of elements depends on the tensors' sizes."""
+
+    @property
+    def known_strides(self) -> Mapping[View, tuple[int, ...]]:
+        """The strides, of a space whose sizes are known."""
+        return {view: known(steps) for view, steps in self.strides.items()}
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -77,8 +82,8 @@ class Space:
         """The elements that a view comes by, those it stands still at counted once; None where
         that is known at run time only."""
         sizes = [n for n, step in zip(self.extents, self.strides[view], strict=True) if step]
-        known = [size for size in sizes if isinstance(size, int)]
-        return math.prod(known) if len(known) == len(sizes) else None
+        numbers = [size for size in sizes if isinstance(size, int)]
+        return math.prod(numbers) if len(numbers) == len(sizes) else None
 
 
 def keep_all(elements: Elements) -> Space:
@@ -224,9 +229,7 @@ def _keep_order(ranked: Ranked, rank: int) -> list[int]:
     return list(range(rank))
 
 
-def _merge(
-    order: list[int], sizes: Sequence[Measure], views: Sequence[View]
-) -> list[list[int]]:
+def _merge(order: list[int], sizes: Sequence[Measure], views: Sequence[View]) -> list[list[int]]:
     """Runs of dimensions that every view walks as one, outermost first."""
     runs: list[list[int]] = []
     for axis in order:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulators import Frame
-from dmlc.kernel.arithmetic import add, both, index, multiply, size
+from dmlc.kernel.arithmetic import add, both, index, multiply
 from dmlc.kernel.element import View, list_joins, list_needed
 from dmlc.kernel.emit import Emitter, Position, find_levels
 from dmlc.kernel.schedule.nest import (
@@ -116,7 +116,7 @@ class Values:
             base = progress.bases.get(view)
             known = scope.known if base is None else scope.known.keys() - progress.based
             steps = [multiply(scope.known[d], s) for d, s in terms[view] if d in known]
-            return add(*steps, size(view.offset)) if base is None else add(base, *steps)
+            return add(*steps, index(view.offset)) if base is None else add(base, *steps)
 
         return position
 

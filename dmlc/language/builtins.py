@@ -355,16 +355,11 @@ class Described(Protocol):
 
     def dtype(self, name: str, span: Span | None) -> DataType: ...
 
-    def sizes(self, name: str, span: Span | None) -> tuple[int, ...]: ...
+    def sizes(self, name: str, span: Span | None) -> tuple[Value, ...]: ...
+
+    def count(self, name: str, span: Span | None) -> Value: ...
 
     def strides(self, name: str, span: Span | None) -> tuple[int, ...]: ...
-
-
-def _count_elements(of: Described, name: str, span: Span) -> int:
-    count = 1
-    for size in of.sizes(name, span):
-        count *= size
-    return count
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -380,7 +375,7 @@ FACTS: Mapping[str, Fact] = MappingProxyType(
         "DataType": Fact(TYPE, lambda of, name, span: of.dtype(name, span)),
         "DimensionCount": Fact(NUMBER, lambda of, name, span: len(of.sizes(name, span))),
         "Sizes": Fact(NUMBERS, lambda of, name, span: of.sizes(name, span)),
-        "ElementCount": Fact(NUMBER, _count_elements),
+        "ElementCount": Fact(NUMBER, lambda of, name, span: of.count(name, span)),
         "Strides": Fact(NUMBERS, lambda of, name, span: of.strides(name, span)),
     }
 )

@@ -45,8 +45,8 @@ def _list_tables(stage: Stage) -> list[Diagnostic]:
 
 def _refuse(stage: Stage, index: Index, symbol: str) -> Diagnostic:
     return Diagnostic(
-        f"'{stage.name}' reduces over an axis of size '{symbol}' ({index.name}), and positions along "
-        f"it alone say which of its points count: that is a table, and there is none while "
+        f"'{stage.name}' reduces over an axis of size '{symbol}' ({index.name}), and positions "
+        f"along it alone say which of its points count: that is a table, and there is none while "
         f"'{symbol}' is left open",
         stage.span,
         (Note(f"give '{symbol}' a number, or write the points that count as a window"),),

@@ -50,7 +50,7 @@ def test_an_operator_is_a_small_graph(dmlc: Dmlc) -> None:
 def test_symbols_that_are_left_open(dmlc: Dmlc) -> None:
     done = dmlc("graph", RESIDUAL, "--dim", "C=64")
     assert done.status == 0, done.err
-    assert "x f32 N×64×H×W" in done.out
+    assert "x f32 N\u00d764\u00d7H\u00d7W" in done.out
 
 
 def test_mistakes(dmlc: Dmlc) -> None:

@@ -101,9 +101,7 @@ def test_function_names_and_symbols() -> None:
     good = function(stage(*OWN))
     assert "'../f' is no name" in broken(dataclasses.replace(good, name="../f"))
     assert "'n' is no parameter's size" in broken(function(stage(ZERO, domain=("n",))))
-    assert "'n' is no parameter's size" in broken(
-        function(stage(Symbol("n"), Cast(0, T.FLOAT32)))
-    )
+    assert "'n' is no parameter's size" in broken(function(stage(Symbol("n"), Cast(0, T.FLOAT32))))
 
 
 def test_what_symbols_are_taken_to_be() -> None:

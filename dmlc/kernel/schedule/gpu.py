@@ -32,6 +32,7 @@ from dmlc.kernel.schedule.nest import (
     nest_serial,
 )
 from dmlc.scalars import DataType
+from dmlc.sizes import known
 from dmlc.source import UnsupportedError
 
 _VECTOR = 4
@@ -109,13 +110,13 @@ def _takes_vectors(phase: Phase, limits: Limits) -> bool:
     if (inner or len(sizes) > 1) and sizes[-1] % _VECTOR:
         return False
     steps: dict[View, list[int]] = {
-        view: [view.offset, *strides[view][:-1]] for view in phase.elements.buffers()
+        view: [view.offset, *known(strides[view][:-1])] for view in phase.elements.buffers()
     }
     for value in phase.elements.values:
         if isinstance(value, Place) and value.dtype is DataType.INDEX and strides[value.view][axis]:
             return False
         if isinstance(value, Gather):
-            steps[value.view] += [step for _, step in value.terms]
+            steps[value.view] += known(step for _, step in value.terms)
     for view, own in steps.items():
         if view.dtype.bytes > 4 or view.dtype in limits.word_types:
             return False
