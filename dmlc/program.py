@@ -489,7 +489,8 @@ def _describe_traffic(traffic: tuple[int, int] | None) -> dict[str, int | None]:
 
 def _describe_dispatch(dispatch: Dispatch) -> dict[str, Any]:
     count = dispatch.count
-    text = f"ceil({count} / {dispatch.per_group}) groups along x"
+    many = f"ceil({count} / {dispatch.per_group})" if dispatch.per_group > 1 else str(count)
+    text = f"{many} groups along x"
     if dispatch.row is not None:
         text += f"; where that is more than {dispatch.row}, ({dispatch.row}, ceil(groups / "
         text += f"{dispatch.row}), 1)"

@@ -216,7 +216,8 @@ def test_tables_along_open_axes() -> None:
     (found,) = raised.value.diagnostics
     assert found.message == (
         "'OutputGradientTensor' reduces over an axis of size 'N' (r0), and positions along it "
-        "alone say which of its points count: that is a table, and there is none while 'N' is left open"
+        "alone say which of its points count: that is a table, and there is none while 'N' is left "
+        "open"
     )
     assert found.span is not None
     assert found.notes[0].message == (
@@ -227,6 +228,20 @@ def test_tables_along_open_axes() -> None:
 TRIANGLE = """func @f(%X: f32[N, N]) -> (%Y) {
   %Y: f32[i0 < N] = sum[r0 < N where le(r0, i0)] %X[i0, r0]
 }"""
+
+
+def test_halves_two_to_a_word() -> None:
+    statistics = dict.fromkeys(
+        ("MeanTensor", "VarianceTensor", "ScaleTensor", "BiasTensor"), (1, "C", 1, 1)
+    )
+    tensors: dict[str, Any] = {"InputTensor": ("N", "C", 4, 4), **statistics}
+    attributes = {"Spatial": True, "Epsilon": 1e-5}
+    function = Subject(
+        "directml.BATCH_NORMALIZATION", tensors, attributes, {}, "FLOAT16"
+    ).bind()  # fmt: skip
+    assert compile(function, "hlsl").kernels
+    with pytest.raises(UnsupportedError, match="'OutputTensor' is FLOAT16 with sizes that are lef"):
+        compile(function, "hlsl", shader_model="6.0")
 
 
 def test_a_triangle_is_no_table() -> None:

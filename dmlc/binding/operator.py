@@ -104,8 +104,8 @@ class Operator:
         and sizes of one name are the same. Outputs may be left out, or leave their sizes out, where
         the constraints or the formula decide them; an optional output that is left out is not
         computed. Where no tensor has sizes the function is made for any number of elements: each of
-        its tensors is a run of `n`. An array of tensors is a list of descriptions, or given entry by entry, as
-        `InputTensors[0]`; the function calls that `InputTensors_0`.
+        its tensors is a run of `n`. An array of tensors is a list of descriptions, or given entry
+        by entry, as `InputTensors[0]`; the function calls that `InputTensors_0`.
         `attributes` gives enums by name or value, numbers, booleans, strings and lists.
         `level` is a feature level; the newest by default.
 

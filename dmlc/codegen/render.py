@@ -345,11 +345,13 @@ def _bind_scalars(kernel: k.Kernel, first: int, mangler: Mangler) -> tuple[Scala
 
 def _describe_launch(kernel: k.Kernel, scalars: tuple[ScalarBinding, ...], item: str) -> str:
     launch = kernel.launch
-    if scalars and scalars[0].value == launch.count:
+    if scalars and scalars[0].value == launch.count and launch.per_group > 1:
         groups = f"ceil({scalars[0].name} / {launch.per_group:,}) groups"
     elif isinstance(launch.count, int):
         number = -(-launch.count // launch.per_group)
         groups = f"{number:,} group" if number == 1 else f"{number:,} groups"
+    elif launch.per_group == 1:
+        groups = f"{make_comment(launch.count)} groups"
     else:
         groups = f"ceil({make_comment(launch.count)} / {launch.per_group:,}) groups"
     items = f"1 {item}" if launch.group_size == 1 else f"{launch.group_size} {item}s"

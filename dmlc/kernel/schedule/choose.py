@@ -39,7 +39,7 @@ def choose(
     `count` stands for it, or reductions, which work items make by themselves (`serial`) or
     together."""
     if count is None and any(phase.space.is_open for phase in phases):
-        return open_sizes.choose(phases, p)
+        return open_sizes.choose(phases, p, limits)
     if _is_gpu(p):
         return gpu.choose(phases, p, limits, serial=serial, count=count)
     return cpu.choose(function, phases, p, streaming, serial=serial, count=count)

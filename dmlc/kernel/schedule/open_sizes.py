@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from dmlc.kernel.arithmetic import make_size
 from dmlc.kernel.phases import Phase
-from dmlc.kernel.schedule import Profile
+from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.schedule.nest import (
     Dim,
     Kind,
@@ -26,6 +26,7 @@ from dmlc.kernel.schedule.nest import (
     merge_dims,
 )
 from dmlc.kernel.space import Space
+from dmlc.source import UnsupportedError
 
 _COLUMNS = 32
 """Neighbouring outputs in a group, where they are neighbours in memory."""
@@ -35,19 +36,22 @@ _ROWS = 16
 """Rows of elements of a work item of a CPU."""
 
 
-def choose(phases: Sequence[Phase], p: Profile) -> Nest:
-    """The nest of some phases of open sizes."""
+def choose(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
+    """The nest of some phases of open sizes. Raises `UnsupportedError` for results that are stored
+    two to a word."""
+    for view in (view for phase in phases for view, _ in phase.elements.results):
+        if view.dtype in limits.word_types:
+            raise UnsupportedError(
+                f"'{view.tensor}' is {view.dtype.name} with sizes that are left open, and without "
+                "16-bit types kernels store two elements at a time",
+                notes=["give its sizes numbers, or compile for shader model 6.2"],
+            )
     alone = len(phases) == 1 and not phases[0].accumulators
     if p.lanes > 1:
         return _choose_rows(phases[0], p) if alone else _choose_runs(phases, p)
     if alone:
         return _choose_flat(phases[0], p)
     return _choose_serial(phases, p) if _shares_reads(phases[0]) else _choose_shared(phases, p)
-
-
-def suits_one_kernel(phases: Sequence[Phase]) -> bool:
-    """Whether one kernel may have all phases."""
-    return not any(phase.has_computed_reads or phase.tests_guard for phase in phases)
 
 
 def _shares_reads(first: Phase) -> bool:
