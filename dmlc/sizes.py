@@ -122,13 +122,14 @@ def multiply(extents: Iterable[int | str | Size]) -> Measure:
     return product
 
 
-def pack_strides(extents: Sequence[int | str]) -> tuple[Measure, ...]:
+def pack_strides(extents: Sequence[int | str | Size]) -> tuple[Measure, ...]:
     """The strides, in elements, of a packed tensor of these sizes: last axis fastest."""
     strides: list[Measure] = []
     step: Measure = 1
     for extent in reversed(extents):
         strides.append(step)
-        step = (Size.of(extent) if isinstance(extent, str) else max(extent, 1)) * step
+        size = measure(extent) if isinstance(extent, int | str) else extent
+        step = (max(size, 1) if isinstance(size, int) else size) * step
     return tuple(reversed(strides))
 
 

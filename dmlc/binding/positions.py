@@ -19,7 +19,7 @@ from dmlc.ir.below import is_inside_open
 from dmlc.ir.index import find_reach
 from dmlc.ir.ranges import UNKNOWN, Interval, Ranges
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.sizes import Size
+from dmlc.sizes import Measure, Size, pack_strides
 from dmlc.source import DmlcError, Span
 
 _INDEX = DataType.INDEX
@@ -196,27 +196,31 @@ class Positions:
 
     # Numbers of places --------------------------------------------------------------------
 
-    def flatten(self, positions: Sequence[Value], sizes: Sequence[int], span: Span) -> Value:
+    def flatten(self, positions: Sequence[Value], sizes: Sequence[Measure], span: Span) -> Value:
         """The number of a place among all of a shape's, last axis fastest."""
-        strides = ir.packed_strides(tuple(sizes))
+        strides = pack_strides(sizes)
         total: Node | None = None
         for value, stride in zip(positions, strides, strict=True):
             position = self.of(value, span)
-            term = position if stride == 1 else self.apply("mul", position, self.number(stride))
+            term = position if stride == 1 else self.apply("mul", position, self._size(stride))
             total = term if total is None else self.apply("add", total, term)
         return 0 if total is None else total
 
-    def unflatten(self, number: Value, sizes: Sequence[int], span: Span) -> Value:
+    def unflatten(self, number: Value, sizes: Sequence[Measure], span: Span) -> Value:
         """The place along each axis of a shape that a number counts to."""
         whole = self.of(number, span)
-        strides = ir.packed_strides(tuple(sizes))
+        strides = pack_strides(sizes)
         made: list[Node] = []
         for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
-            rest = whole if stride == 1 else self.apply("div", whole, self.number(stride))
+            rest = whole if stride == 1 else self.apply("div", whole, self._size(stride))
             if axis > 0:
-                rest = self.apply("mod", rest, self.number(max(size, 1)))
+                least = max(size, 1) if isinstance(size, int) else size
+                rest = self.apply("mod", rest, self._size(least))
             made.append(rest)
         return tuple(made)
+
+    def _size(self, size: Measure) -> Node:
+        return self._nodes.size(size) if isinstance(size, Size) else self.number(size)
 
 
 def _is_whole(value: Node) -> bool:
