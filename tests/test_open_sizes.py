@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from dmlc.testing.bounds import bound_errors
 from dmlc.testing.verify import Verdict
 from tests.open_sizes import SUBJECTS, Subject, evaluate_formula
 
+ROOT = Path(__file__).resolve().parent.parent
 MUST_RUN = ("relu_grad", "bn_training_grad", "softmax", "gemm")
 TARGETS = {"opencl": ("opencl", None), "vulkan": ("hlsl", None), "opencl-gpu": ("opencl", "gpu")}
 
@@ -335,6 +337,45 @@ def test_graphs_with_symbols_left_open() -> None:
             for made in (function, half):
                 got = dmlc.run(made, given, device=device)["y"]
                 assert np.allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+EXAMPLES = {
+    "adam_clipped": {"A": 20, "B": 20, "C": 9, "D": 9},
+    "gelu_mlp_backward": {"N": 20, "F": 40},
+    "relu_batch_norm_backward": {"N": 4, "C": 9, "H": 9, "W": 9},
+    "residual_block_backward": {"N": 4, "C": 9, "H": 9, "W": 9},
+    "sgd_momentum": {"M": 40, "K": 30},
+    "softmax_cross_entropy_backward": {"N": 30, "K": 90},
+}
+
+
+@pytest.mark.parametrize("target", ["opencl", "hlsl"])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_graphs_of_training_steps(name: str, target: str) -> None:
+    graphs = dmlc.load(f"{ROOT}/examples/graphs/{name}.dml").graphs
+    (graph,) = (g for g in graphs.values() if g.name.endswith(name))
+    function, chance = graph.bind(), random.Random(name)
+    assert set(function.symbols()) == set(EXAMPLES[name])
+    executable = dmlc.load_program(
+        compile(function, target), "opencl" if target == "opencl" else "vulkan"
+    )
+    for number in range(3):
+        sizes = {s: chance.randint(1, most) for s, most in EXAMPLES[name].items()}
+        bound = graph.bind(dims=sizes)
+        numbers = np.random.default_rng(number)
+        inputs: dict[str, Array] = {}
+        for parameter in bound.parameters:
+            shape = tuple(e for e in parameter.extents if isinstance(e, int))
+            dtype = parameter.dtype.dtype
+            whole = parameter.dtype.is_integer
+            drawn = numbers.integers(0, sizes.get("K", 1), shape) if whole else None
+            values = numbers.uniform(0.25, 2, shape) if drawn is None else drawn
+            inputs[parameter.name] = values.astype(dtype)
+        expected, allowed = evaluate(bound, inputs), bound_errors(bound, inputs)
+        got = executable(inputs)
+        for result, wanted in expected.items():
+            verdict = Verdict.of(got[result], wanted, allowed[result])
+            assert verdict.holds, f"{result} at {sizes}: {verdict}"
 
 
 def test_inputs_of_graphs_take_names_of_their_own() -> None:

@@ -112,7 +112,9 @@ class Operator:
         Raises `DmlcError` with every independent mistake, and `UnsupportedError` for what this
         version cannot bind.
         """
-        function = lower_compute(self.resolve(tensors, attributes, level=level))
+        binding = self.resolve(tensors, attributes, level=level)
+        _check_open(binding)
+        function = lower_compute(binding)
         ir.verify(function, "bind")
         return function
 
@@ -145,7 +147,6 @@ class Operator:
             raise_mistakes(diagnostics)
             for tensor in binding.tensors.values():
                 check_tensor(tensor, diagnostics)
-            _check_open(binding, diagnostics)
         check_constraints(binding, diagnostics)
         raise_mistakes(diagnostics)
         return binding
@@ -280,8 +281,9 @@ def _start(
     return Binding(definition, bound, values, definitions, symbolic)
 
 
-def _check_open(binding: Binding, diagnostics: list[Diagnostic]) -> None:
+def _check_open(binding: Binding) -> None:
     """Refuses sizes that are left open and that no input has: nothing would say them."""
+    diagnostics: list[Diagnostic] = []
     tensors = binding.tensors.values()
     given = {e for t in tensors if not t.definition.output for e in t.sizes or ()}
     for tensor in tensors:
@@ -292,6 +294,7 @@ def _check_open(binding: Binding, diagnostics: list[Diagnostic]) -> None:
                     "open, and no input has it: give it a number, or the name of an input's size"
                 )
                 diagnostics.append(mistake(tensor.definition, message))
+    raise_mistakes(diagnostics)
 
 
 def _check_symbolic(binding: Binding) -> None:

@@ -97,7 +97,10 @@ class Symbols:
             if symbol.text in wanted:
                 name = symbol.text
                 stated = f"dims={{'{name}': 8}}, or --dim {name}=8"
-                note = Note(f"give the sizes of an input that has it, or state it: {stated}")
+                note = Note(
+                    f"give the sizes of an input that has it, or state it: {stated}; a symbol that "
+                    "is an input's size by itself may be left open"
+                )
                 self._fail(f"the size of symbol '{name}' is not known", symbol.span, note)
 
     def desc(self, declared: syntax.TensorType | None) -> TensorDesc:
