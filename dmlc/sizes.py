@@ -1,8 +1,9 @@
 """Sizes that are known at run time only: sums of products of symbols and whole numbers.
 
 A symbol is 1 or more. A sum has one form, whatever it was made from, so that equal sizes are equal
-values; a sum without symbols is an integer. Its text is C: `64 * N + 1`. What symbols stand for,
-and who binds them, is not known here.
+values; a sum without symbols is an integer. A quotient that is rounded up stands in it as a symbol
+does. Its text is C: `64 * N + 1`, `3 * ((N + 63) / 64)`. What symbols stand for, and who binds
+them, is not known here.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ LARGEST = 2**31 - 2**16
 positions have 32 bits, also those that windows reach beyond a tensor, and do not wrap while the
 last group is rounded up."""
 
-_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUOTIENT = re.compile(r"\(\(([^()]*)\) / (\d+)\)")
+_FACTOR = re.compile(r"\(\([^()]*\) / \d+\)|[A-Za-z_]\w*|\d+", re.ASCII)
+_TERM = re.compile(rf"(?:{_FACTOR.pattern})(?:\s*\*\s*(?:{_FACTOR.pattern}))*", re.ASCII)
+_SIGN = re.compile(r"\s*([-+]?)\s*")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class Size:
     @property
     def symbols(self) -> tuple[str, ...]:
         """Those that it depends on, in order of first use."""
-        return tuple(dict.fromkeys(s for symbols, _ in self.terms for s in symbols))
+        return list_symbols(" ".join(s for symbols, _ in self.terms for s in symbols))
 
     def __add__(self, other: Measure) -> Measure:
         return _collect((*self.terms, *_terms(other)))
@@ -78,7 +82,7 @@ class Size:
 
     def evaluate(self, sizes: Mapping[str, int]) -> int:
         """What it is where symbols have these sizes."""
-        return sum(n * math.prod(sizes[s] for s in symbols) for symbols, n in self.terms)
+        return sum(n * math.prod(_find(s, sizes) for s in symbols) for symbols, n in self.terms)
 
     def __str__(self) -> str:
         made = ""
@@ -88,6 +92,12 @@ class Size:
             lead = ("-" if number < 0 else "") if not made else f" {sign} "
             made += lead + " * ".join(factors)
         return made
+
+
+def _find(symbol: str, sizes: Mapping[str, int]) -> int:
+    """What a symbol stands for, or a quotient."""
+    match = None if symbol in sizes else _QUOTIENT.fullmatch(symbol)
+    return sizes[symbol] if match is None else evaluate_size(match[1], sizes) // int(match[2])
 
 
 Measure: TypeAlias = int | Size
@@ -120,6 +130,13 @@ def multiply(extents: Iterable[int | str | Size]) -> Measure:
     for extent in extents:
         product = (measure(extent) if isinstance(extent, str) else extent) * product
     return product
+
+
+def divide_up(size: Measure, by: int) -> Measure:
+    """A quotient, rounded up."""
+    if isinstance(size, int):
+        return -(-size // by)
+    return Size.of(f"(({size} + {by - 1}) / {by})")
 
 
 def pack_strides(extents: Sequence[int | str | Size]) -> tuple[Measure, ...]:
@@ -157,14 +174,19 @@ class _Typical(dict[str, int]):
 def parse_size(text: str) -> Measure:
     """The size that a text spells, as `str` gives it. Raises `DmlcError`."""
     total: Measure = 0
-    for part in re.findall(r"[+-]?[^+-]+", text.replace(" ", "")):
-        product: Measure = -1 if part[0] == "-" else 1
-        for factor in part.lstrip("+-").split("*"):
-            if not factor.isdecimal() and not _SYMBOL.fullmatch(factor):
-                raise DmlcError(f"'{text}' is no size: expected products of numbers and symbols")
+    sign, at = _SIGN.match(text), 0
+    while sign is not None and (sign[1] or at == 0):
+        term = _TERM.match(text, sign.end())
+        if term is None:
+            break
+        product: Measure = -1 if sign[1] == "-" else 1
+        for factor in _FACTOR.findall(term[0]):
             product = (int(factor) if factor.isdecimal() else Size.of(factor)) * product
-        total = product + total
-    return total
+        total, at = product + total, term.end()
+        if at == len(text):
+            return total
+        sign = _SIGN.match(text, at)
+    raise DmlcError(f"'{text}' is no size: expected sums of products of numbers and symbols")
 
 
 def evaluate_size(size: int | str, sizes: Mapping[str, int]) -> int:

@@ -137,6 +137,21 @@ SUBJECTS: Mapping[str, Subject] = {
         {"Function": "ARGMAX", "Axes": [1]},
         {"R": 30, "C": 200},
     ),
+    "arg_max_of_all": Subject(
+        "directml.REDUCE",
+        {"InputTensor": ("R", "C")},
+        {"Function": "ARGMAX", "Axes": [0, 1]},
+        {"R": 90, "C": 90},
+    ),
+    "few_channels": Subject(
+        "directml.BATCH_NORMALIZATION_TRAINING_GRAD",
+        {
+            **dict.fromkeys(("InputTensor", "InputGradientTensor"), ("N", 7, "H", "W")),
+            **dict.fromkeys(("MeanTensor", "VarianceTensor", "ScaleTensor"), (1, 7, 1, 1)),
+        },
+        {"Epsilon": 1e-5},
+        {"N": 9, "H": 20, "W": 20},
+    ),
     "max_pooling": Subject(
         "directml.MAX_POOLING",
         {"InputTensor": ("N", "C", "H", "W")},

@@ -134,6 +134,18 @@ def test_scratch_has_formulas() -> None:
     assert tensor["formulas"] == {"elements": "C * R", "bytes": "4 * C * R"}
 
 
+def test_few_outputs_are_reduced_in_pieces() -> None:
+    """How long a piece is follows from the sizes; how many there are does not."""
+    program = compile(SUBJECTS["whole_sum"].bind(), "hlsl")
+    first, second = program.kernels
+    assert first.dispatch.groups({"R": 3, "C": 3}) == (256, 1, 1)
+    assert [s.value for s in first.scalars] == ["((C * R + 255) / 256)", "C * R"]
+    assert second.dispatch.groups({}) == (1, 1, 1)
+    assert program.tensor("OutputTensor_parts").bytes == 1024
+    few = compile(SUBJECTS["few_channels"].bind(), "hlsl").kernels
+    assert [k.dispatch.count for k in few] == [259, 7, "7 * H * N * W"]
+
+
 def test_a_symbol_says_where_it_stands() -> None:
     symbols = compile(SUBJECTS["gemm"].bind(), "hlsl").manifest()["symbols"]
     assert symbols["K"] == {
@@ -281,6 +293,7 @@ def test_a_size_is_taken_for_more_than_one_element() -> None:
     subject = Subject("onednn.MatMul", tensors, {}, {"B": 5})
     function = subject.bind()
     assert function.checks == ("B != 1",)
+    assert SUBJECTS["arg_max_of_all"].bind().checks == ("C * R <= 2147418112",)
     assert ir.parse(str(function)) == function
     assert ir.from_json(ir.to_json(function)) == function
     program = compile(function, "opencl")

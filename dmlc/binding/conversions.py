@@ -165,9 +165,12 @@ def unify(given: Sequence[Value], spans: Sequence[Span], span: Span) -> ValueTyp
 def count_points(fold: Node) -> int:
     """The number of values that a fold folds into one."""
     if fold.form is Form.REDUCE:
-        return count_most(v.extent for v in fold.bound)
-    shape = fold.operands[0].shape or ()
-    return count_most(shape[a] for a in fold.axes)
+        extents: Sequence[ir.Extent] = [v.extent for v in fold.bound]
+    else:
+        shape = fold.operands[0].shape or ()
+        extents = [shape[a] for a in fold.axes]
+    # Functions check that there are no more: see `stages.list_counted`.
+    return LARGEST if any(isinstance(e, str) for e in extents) else count_most(extents)
 
 
 def count_most(extents: Iterable[ir.Extent]) -> int:

@@ -21,7 +21,7 @@ from dmlc.binding.tensors import refuse_excess
 from dmlc.ir.index import find_index_only
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
-from dmlc.sizes import list_symbols
+from dmlc.sizes import LARGEST, Size, list_symbols, multiply, write_condition
 from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
 
 
@@ -183,8 +183,20 @@ def make_function(
     given, made, leave = tuple(parameters), tuple(stages), tuple(results)
     function = ir.Function(name, given, made, leave, in_place, span)
     symbols = function.symbols()
+    checks = dict.fromkeys((*checks, *list_counted(stages)))
     kept = tuple(c for c in checks if all(s in symbols for s in list_symbols(c)))
     return dataclasses.replace(function, checks=kept) if kept else function
+
+
+def list_counted(stages: Sequence[ir.Stage]) -> list[str]:
+    """The conditions under which the places of extremes among points of open sizes have 32 bits."""
+    reductions = [s.reduction for s in stages if s.reduction is not None]
+    counts = [
+        multiply(extent for _, extent in each.axes)
+        for each in reductions
+        if each.combiner in ir.POSITIONAL_COMBINERS
+    ]
+    return [write_condition(c, "<=", LARGEST) for c in counts if isinstance(c, Size)]
 
 
 def _find_in_place(

@@ -263,8 +263,9 @@ def _check_result_type(stage: Stage) -> str | None:
     elif reduction.combiner in POSITIONAL_COMBINERS:
         if not stage.dtype.is_integer or not Operands.NUMBER.accept(result):
             return f"{reduction.combiner} gives integers, from numbers"
-        most = (e if isinstance(e, int) else LARGEST for _, e in reduction.axes)
-        points = math.prod(most)
+        extents = [e for _, e in reduction.axes]
+        known = math.prod(e for e in extents if isinstance(e, int))
+        points = known if all(isinstance(e, int) for e in extents) else LARGEST
         largest = int(np.iinfo(stage.dtype.dtype).max)
         if points - 1 > largest:
             return f"{stage.dtype.name} cannot hold the last of {points} positions"

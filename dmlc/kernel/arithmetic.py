@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
@@ -138,8 +139,12 @@ def name_sizes(
 
 def _size_name(text: str) -> str:
     """A name for a size: `64 * C * N` gives `C_N_64`."""
-    words = text.replace("+", "plus").replace("-", "minus").replace(" * ", " ").split()
-    return "_".join(sorted(words, key=str.isdecimal) if "plus" not in words else ["size", *words])
+    quotient = re.fullmatch(r"\(\((.+) \+ \d+\) / \d+\)", text)
+    if quotient is not None:
+        return f"piece_{_size_name(quotient[1])}"
+    words = re.findall(r"\w+", text)
+    simple = re.fullmatch(r"[\w *]+", text) is not None
+    return "_".join(sorted(words, key=str.isdecimal) if simple else ["size", *words])
 
 
 def _map_all(statement: k.Statement, change: Change) -> k.Statement:

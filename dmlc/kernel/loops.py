@@ -8,7 +8,6 @@ written out or shared by work items is guarded.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -21,6 +20,7 @@ from dmlc.kernel.arithmetic import (
     measure,
     multiply,
     operate,
+    size,
     split_number,
     subtract_known,
 )
@@ -46,6 +46,7 @@ from dmlc.kernel.schedule.nest import (
 from dmlc.kernel.scope import Scope
 from dmlc.kernel.values import Values
 from dmlc.scalars import OPERATIONS
+from dmlc.sizes import multiply as multiply_sizes
 from dmlc.source import InternalError
 
 
@@ -506,10 +507,15 @@ class Loops:
     def _find_rest(self, dim: Dim, scope: Scope) -> k.Expression | None:
         """How much of a longer dimension is left where a piece of it starts; None where all pieces
         are whole."""
-        if dim.piece is None or not isinstance(dim.size, int) or dim.piece[1] % dim.size == 0:
+        if dim.piece is None:
             return None
         number, whole = dim.piece
-        return operate("sub", index(whole), multiply(scope.known[number], dim.size))
+        length, total = measure(dim.size), measure(whole)
+        before = multiply(scope.known[number], length)
+        if isinstance(length, int) and isinstance(total, int):
+            return operate("sub", index(total), before) if total % length else None
+        # There may be pieces beyond the end.
+        return operate("sub", size(total), operate("min", before, size(total)))
 
     def _find_end(self, dim: Dim, scope: Scope, body: list[k.Statement]) -> k.Expression:
         """The end of a dimension: that of the last piece of a longer one may come sooner."""
@@ -520,7 +526,7 @@ class Loops:
         length = operate("min", first.count, rest)
         if first is dim:
             return self._frame.name(body, "end", length)
-        inner = math.prod(p.size for p, _ in dim.parts[1:] if isinstance(p.size, int))
+        inner = multiply_sizes(measure(part.size) for part, _ in dim.parts[1:])
         return self._frame.name(body, "points", multiply(length, inner))
 
     # Rows --------------------------------------------------------------------------------------

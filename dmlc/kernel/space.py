@@ -25,8 +25,8 @@ class Piece:
     end. Which piece, the axis `number` says."""
 
     number: int
-    length: int
-    size: int
+    length: Measure
+    size: Measure
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,8 +60,7 @@ class Space:
 
     @property
     def parallel_sizes(self) -> tuple[int, ...]:
-        sizes = self.sizes
-        return tuple([sizes[axis] for axis in self.parallel])
+        return known(self.extents[axis] for axis in self.parallel)
 
     @property
     def inner_count(self) -> int:
@@ -172,13 +171,12 @@ def arrange_rows(passes: Sequence[Elements], lead: int, apart: bool) -> tuple[Sp
     return tuple(spaces)
 
 
-def cut(space: Space, axis: int, length: int) -> Space:
-    """The space with an inner axis cut into pieces of `length`, whose number is the first of the
-    parallel dimensions."""
-    size = space.sizes[axis]
-    pieces = -(-size // length)
+def cut(space: Space, axis: int, length: Measure, pieces: int) -> Space:
+    """The space with an inner axis cut into so many pieces of `length`, whose number is the first
+    of the parallel dimensions."""
+    size = space.extents[axis]
     strides = {v: (s[axis] * length, *s) for v, s in space.strides.items()}
-    sizes = list(space.sizes)
+    sizes = list(space.extents)
     sizes[axis] = length
     parallel = (0, *(k + 1 for k in space.parallel))
     return Space((pieces, *sizes), strides, parallel, {axis + 1: Piece(0, length, size)})

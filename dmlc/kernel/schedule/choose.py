@@ -77,7 +77,7 @@ def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
     """Whether one kernel has enough groups to share out, or so little work for each that more
     would not pay."""
     if any(phase.space.is_open for phase in phases):
-        return True
+        return not open_sizes.count_pieces(phases, p)
     outputs = math.prod(phases[0].space.parallel_sizes)
     most = max(p.space.inner_count for p in phases)
     groups = _count_groups(phases, p, limits)
@@ -98,7 +98,7 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Space | None:
     long enough; None where one kernel does."""
     space = phases[0].space
     if space.is_open:
-        return None
+        return open_sizes.cut_up(phases, p)
     groups = max(1, _count_groups(phases, p, limits))
     work = math.prod(space.parallel_sizes) * space.inner_count // groups
     wanted = min(work // p.piece, -(-_PIECES * p.groups // groups))
@@ -112,4 +112,4 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Space | None:
     if phases[0].elements.results and axis == len(space.sizes) - 1:
         # Pieces of what is stored start on cache lines.
         length = -(-length // CACHE_LINE) * CACHE_LINE
-    return cut(space, axis, length)
+    return cut(space, axis, length, -(-size // length))

@@ -56,7 +56,7 @@ class Dim:
     parts: tuple[tuple[Dim, int], ...] = ()
     """Of merged dimensions: each with the step that its digit of the number counts in, outermost
     first."""
-    piece: tuple[Dim, int] | None = None
+    piece: tuple[Dim, int | k.Scalar] | None = None
     """Of a piece of a longer dimension: which dimension numbers the pieces, and the extent of the
     longer one."""
 

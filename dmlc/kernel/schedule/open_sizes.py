@@ -9,7 +9,8 @@ one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 
 from dmlc.kernel.arithmetic import make_size
 from dmlc.kernel.phases import Phase
@@ -25,9 +26,12 @@ from dmlc.kernel.schedule.nest import (
     in_vectors,
     merge_dims,
 )
-from dmlc.kernel.space import Space
+from dmlc.kernel.space import Space, cut
+from dmlc.sizes import divide_up, multiply
 from dmlc.source import UnsupportedError
 
+_PIECES = 4
+"""Groups of a reduction in pieces, by those that keep a device busy."""
 _COLUMNS = 32
 """Neighbouring outputs in a group, where they are neighbours in memory."""
 _RUN = 64
@@ -54,6 +58,26 @@ def choose(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
     return _choose_serial(phases, p) if _shares_reads(phases[0]) else _choose_shared(phases, p)
 
 
+def count_pieces(phases: Sequence[Phase], p: Profile) -> int:
+    """In how many pieces a reduction goes whose outputs are known to be few; 0 where they are many,
+    or may be."""
+    space = phases[0].space
+    outputs = multiply(space.extents[axis] for axis in space.parallel)
+    if not phases[0].accumulators or not isinstance(outputs, int) or outputs >= p.groups:
+        return 0
+    return -(-_PIECES * p.groups // max(outputs, 1))
+
+
+def cut_up(phases: Sequence[Phase], p: Profile) -> Space | None:
+    """The space of the first phase with its outermost inner axis cut into pieces, as long as sizes
+    make them; None where one kernel does."""
+    space, pieces = phases[0].space, count_pieces(phases, p)
+    if not pieces:
+        return None
+    axis = space.inner[0]
+    return cut(space, axis, divide_up(space.extents[axis], pieces), pieces)
+
+
 def _shares_reads(first: Phase) -> bool:
     """Whether outputs are reduced from the same elements, or at computed positions."""
     if first.has_positions:
@@ -70,6 +94,16 @@ def _name_axes(space: Space, name: str, axes: Sequence[int]) -> dict[int, Dim]:
     return {axis: Dim(f"{name}{axis}", make_size(space.extents[axis])) for axis in axes}
 
 
+def _name_inner(phase: Phase, parallel: Mapping[int, Dim]) -> dict[int, Dim]:
+    """The dimensions of a phase's own axes, some of which are pieces of longer ones."""
+    space = phase.space
+    dims = _name_axes(space, "k" if phase.accumulators else "i", space.inner)
+    for axis, piece in space.pieces.items():
+        longer = (parallel[piece.number], make_size(piece.size))
+        dims[axis] = dataclasses.replace(dims[axis], piece=longer)
+    return dims
+
+
 def _name_all(phases: Sequence[Phase]) -> tuple[list[Dim], list[tuple[Dim, ...]]]:
     """The parallel dimensions, which phases share, and all that each has."""
     first = phases[0].space
@@ -78,7 +112,7 @@ def _name_all(phases: Sequence[Phase]) -> tuple[list[Dim], list[tuple[Dim, ...]]
     for phase in phases:
         space = phase.space
         shared = dict(zip(space.parallel, parallel, strict=True))
-        own = _name_axes(space, "k" if phase.accumulators else "i", space.inner)
+        own = _name_inner(phase, shared)
         dims.append(tuple({**shared, **own}[axis] for axis in range(len(space.extents))))
     return parallel, dims
 
