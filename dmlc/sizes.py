@@ -133,7 +133,7 @@ def multiply(extents: Iterable[int | str | Size]) -> Measure:
 
 
 def divide_up(size: Measure, by: int) -> Measure:
-    """A quotient, rounded up."""
+    """A quotient, rounded up, of a size that has none."""
     if isinstance(size, int):
         return -(-size // by)
     return Size.of(f"(({size} + {by - 1}) / {by})")

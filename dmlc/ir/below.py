@@ -34,6 +34,11 @@ class _Proof:
         """Whether a value is 0 or more."""
         if self._ranges[value][0] >= 0:
             return True
+        match self._values[value]:
+            case Apply(operation=operation, operands=(left, _)) if operation.name == "mod":
+                return self.is_counted(left)
+            case _:
+                pass
         return any(
             name == "ge" and left == value and self._constant(right) == 0
             for name, left, right in self._conditions
