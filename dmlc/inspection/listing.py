@@ -65,6 +65,10 @@ class Stretch:
     def count(self, kind: Kind) -> int:
         return sum(i.kind is kind for i in self.instructions)
 
+    def measure(self, kind: Kind) -> int:
+        """The bytes that instructions of a kind move."""
+        return sum(i.bytes for i in self.instructions if i.kind is kind)
+
     def split(self, first: int, stop: int) -> Stretch:
         """Its instructions in a range of the listing, which it is then without, as a stretch in
         it."""

@@ -1,10 +1,11 @@
 """How often machine code runs: its loops told apart by those of the kernel they were made of.
 
 A compiler keeps the order of loops, and unrolls some whose turns are few and known. So the loops of
-the machine code are a part of the kernel's, in order: the part is chosen under which loads, stores,
-barriers and shared memory agree best. A loop with several times the loads of the kernel's own is
-taken to do as many turns at once. Conditions count as met, but for those that few waves meet: what
-they let through is found among what the branches of the machine code jump over.
+the machine code are a part of the kernel's, in order: the part is chosen under which the bytes that
+are loaded and stored, barriers and shared memory agree best. A loop that loads several times what
+the kernel's own does is taken to do as many turns at once. Conditions count as met, but for those
+that few waves meet: what they let through is found among what the branches of the machine code jump
+over.
 """
 
 from __future__ import annotations
@@ -25,24 +26,25 @@ _MOST_PLANS = 512
 class _Counts:
     """What tells one stretch of code from another."""
 
-    loads: float = 0
-    stores: float = 0
+    loaded: float = 0
+    """Bytes: compilers split vectors, and join what lies side by side."""
+    stored: float = 0
     barriers: float = 0
     shared: float = 0
 
     def plus(self, other: _Counts, times: float) -> _Counts:
         return _Counts(
-            self.loads + other.loads * times,
-            self.stores + other.stores * times,
+            self.loaded + other.loaded * times,
+            self.stored + other.stored * times,
             self.barriers + other.barriers * times,
             self.shared + other.shared * times,
         )
 
     def distance(self, other: _Counts) -> float:
-        """How far apart two are. Compilers join loads and drop some, but keep barriers."""
+        """How far apart two are. Compilers drop some loads, but keep barriers."""
         return (
-            _differ(self.loads, other.loads)
-            + _differ(self.stores, other.stores)
+            _differ(self.loaded, other.loaded)
+            + _differ(self.stored, other.stored)
             + 4 * _differ(self.barriers, other.barriers)
             + _differ(self.shared > 0, other.shared > 0)
         )
@@ -78,7 +80,7 @@ def weigh_stretches(body: Body, listing: Listing) -> tuple[Stretch, Mapping[Stre
 def _find_rare(rarity: Rarity, listing: Listing, stretch: Stretch) -> tuple[int, int] | None:
     """What is jumped over and most like something rare in what it loads and stores."""
     best: tuple[float, int, int] | None = None
-    wanted = _Counts(rarity.loads, rarity.stores)
+    wanted = _Counts(rarity.loaded, rarity.stored)
     for first, stop in listing.list_skipped(stretch):
         here = [
             instruction
@@ -86,8 +88,8 @@ def _find_rare(rarity: Rarity, listing: Listing, stretch: Stretch) -> tuple[int,
             if first <= number < stop
         ]
         counts = _count_stretch(Stretch(instructions=here))
-        found = (_Counts(counts.loads, counts.stores).distance(wanted), first, stop)
-        if bool(counts.stores) is bool(wanted.stores) and (best is None or found < best):
+        found = (_Counts(counts.loaded, counts.stored).distance(wanted), first, stop)
+        if bool(counts.stored) is bool(wanted.stored) and (best is None or found < best):
             best = found
     return None if best is None or best[0] > 1 else best[1:]
 
@@ -119,7 +121,7 @@ def _match(body: Body, stretch: Stretch, times: float) -> _Match | None:
 
 def _find_unrolling(ours: _Counts, theirs: _Counts) -> int:
     """The turns that one turn of the machine code does."""
-    pairs = [(ours.loads, theirs.loads), (ours.stores, theirs.stores)]
+    pairs = [(ours.loaded, theirs.loaded), (ours.stored, theirs.stored)]
     ratios = [round(there / here) for here, there in pairs if here and there]
     return max(1, min(ratios, default=1))
 
@@ -152,12 +154,12 @@ def _count_copies(loop: Loop) -> int | None:
 
 
 def _count_body(body: Body) -> _Counts:
-    written = sum(a.written for a in body.accesses)
-    return _Counts(len(body.accesses) - written, written, body.barriers, body.shared)
+    stored = sum(a.bytes for a in body.accesses if a.written)
+    loaded = sum(a.bytes for a in body.accesses if not a.written)
+    return _Counts(loaded, stored, body.barriers, body.shared)
 
 
 def _count_stretch(stretch: Stretch) -> _Counts:
-    loads = stretch.count(Kind.LOAD) + stretch.count(Kind.UNIFORM_LOAD)
-    return _Counts(
-        loads, stretch.count(Kind.STORE), stretch.count(Kind.BARRIER), stretch.count(Kind.SHARED)
-    )
+    loaded = stretch.measure(Kind.LOAD) + stretch.measure(Kind.UNIFORM_LOAD)
+    stored = stretch.measure(Kind.STORE)
+    return _Counts(loaded, stored, stretch.count(Kind.BARRIER), stretch.count(Kind.SHARED))

@@ -6,6 +6,7 @@ place. Calls that are still open stand on a list, so that depth is free.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import math
 import re
@@ -55,7 +56,7 @@ class Open(Generic[Value]):
     """After so many operands comes what `close` reads itself, the closing mark included."""
 
 
-class Scanner(Generic[Value]):
+class Scanner(abc.ABC, Generic[Value]):
     """Takes tokens one by one; `Value` is what the reader of an expression makes of it."""
 
     PATTERN: ClassVar[re.Pattern[str]] = token_pattern()
@@ -187,13 +188,13 @@ class Scanner(Generic[Value]):
 
     # Values -------------------------------------------------------------------------------
 
+    @abc.abstractmethod
     def begin(self, opened: list[Open[Value]]) -> Value | None:
         """A value that is complete; None where a call or an index was added to `opened`."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def close(self, opened: Open[Value]) -> Value:
         """The value of a call or an index whose operands have been read."""
-        raise NotImplementedError
 
     def expression(self) -> Value:
         """A value, with all that is nested in it."""

@@ -321,18 +321,18 @@ def join_vectors(frame: Frame, state: Accumulators) -> tuple[Accumulators, list[
     made: list[tuple[k.Local, ...]] = []
     body: list[k.Statement] = []
     for each, own in zip(state.accumulators, states, strict=True):
-        parts: Sequence[k.Expression] = own
-        half = width // 2
+        taken, half = own, width // 2
         while half:
+            sides = (tuple(range(half)), tuple(range(half, 2 * half)))
             low, high = (
-                [k.Extract(p, taken, k.Type(p.type.dtype, half)) for p in parts]
-                for taken in (tuple(range(half)), tuple(range(half, 2 * half)))
+                [k.Extract(each, lanes, k.Type(each.type.dtype, half)) for each in taken]
+                for lanes in sides
             )
             before, merged = merge(each.reduction, low, high, frame.names.take)
             taken = _name(frame, each, half, "_total" if half == 1 else "_half")
             body += [*before, *map(k.Let if half > 1 else k.Variable, taken, merged)]
-            parts, half = taken, half // 2
-        made.append(tuple(p for p in parts if isinstance(p, k.Local)))
+            half //= 2
+        made.append(taken)
     return dataclasses.replace(state, registers={1: made}), body
 
 

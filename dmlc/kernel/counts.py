@@ -30,8 +30,9 @@ class Rarity:
 
     often: float
     """The part of the waves in the body around that come to it."""
-    loads: int
-    stores: int
+    loaded: int
+    """Bytes, as the code has them once."""
+    stored: int
 
 
 RARE = 1 / 16

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import add, multiply
+from dmlc.kernel.arithmetic import add, index, multiply, subtract_known
 from dmlc.kernel.rewrite import (
     NUMBER,
     find_body,
@@ -53,25 +53,39 @@ def _expand(
     return made
 
 
-def _list_steps(statement: k.Statement) -> range:
+def _list_steps(statement: k.Statement) -> list[k.Expression]:
     """What the variable of a loop is in each of its steps; nothing where it stays a loop."""
-    match statement:
-        case k.For(start=k.Literal(value=start), stop=k.Literal(value=stop), unroll=True):
-            steps = range(int(start), int(stop), statement.step)
-            straight = all(isinstance(s, k.Let | k.Store | k.Assign) for s in statement.body)
-            return steps if straight and len(steps) <= _MOST_STEPS else range(0)
+    if not isinstance(statement, k.For) or not statement.unroll:
+        return []
+    start, length = statement.start, _measure(statement.start, statement.stop)
+    straight = all(isinstance(s, k.Let | k.Store | k.Assign) for s in statement.body)
+    if length is None or not straight or length > _MOST_STEPS * statement.step:
+        return []
+    return [
+        index(int(start.value) + gone) if isinstance(start, k.Literal) else add(start, index(gone))
+        for gone in range(0, length, statement.step)
+    ]
+
+
+def _measure(start: k.Expression, stop: k.Expression) -> int | None:
+    """The length of a range, where it is known."""
+    match stop:
+        case k.Operate(operation=operation, operands=(first, k.Literal(value=length))) if (
+            operation.name == "add" and first == start
+        ):
+            return int(length)
         case _:
-            return range(0)
+            return subtract_known(stop, start)
 
 
 def _write_out(
-    loop: k.For, steps: range, stored: set[str], numbers: Iterator[int]
+    loop: k.For, steps: Sequence[k.Expression], stored: set[str], numbers: Iterator[int]
 ) -> list[k.Statement]:
     reads: list[k.Statement] = []
     rest: list[k.Statement] = []
     assigned = {s.local.name for s in loop.body if isinstance(s, k.Assign)}
     for step in steps:
-        known: dict[str, k.Expression] = {loop.variable.name: k.Literal(k.INDEX, step)}
+        known = {loop.variable.name: step}
         late = set(assigned)
         for statement in loop.body:
             made = map_expressions(statement, lambda e, known=known: _replace(e, known))

@@ -18,7 +18,7 @@ from dmlc.kernel.assemble import count_buffers, make_kernel
 from dmlc.kernel.element import collect_elements
 from dmlc.kernel.phases import Phase, collect_phases, combine_partials, part_members, store_partials
 from dmlc.kernel.schedule import Limits, Profile
-from dmlc.kernel.schedule.choose import arrange, cut_up, keeps_busy, suits_serial
+from dmlc.kernel.schedule.choose import arrange, combines_again, cut_up, keeps_busy, suits_serial
 from dmlc.kernel.schedule.line_buffer import choose_line_buffer
 from dmlc.kernel.space import collapse
 from dmlc.source import UnsupportedError
@@ -54,9 +54,11 @@ def lower_group(
     if not apart:
         names = _name_members(passes)
         return (make_kernel(function, phases, group.stages, names, profile, limits, serial=alone),)
-    kernels: list[k.Kernel] = []
-    for steps in parts:
-        kernels += _lower_step(function, group.parallel, steps, profile, limits)
+    again = combines_again(phases, profile) and not alone
+    kernels = _lower_again(function, phases, parts, profile, limits) if again else []
+    if not kernels:
+        for steps in parts:
+            kernels += _lower_step(function, group.parallel, steps, profile, limits)
     if len(kernels) == 1:
         return tuple(kernels)
     return tuple(dataclasses.replace(kernel, apart=apart) for kernel in kernels)
@@ -206,6 +208,65 @@ def _lower_step(
         make_kernel(function, first, names, (names,), profile, limits, pieces=pieces),
         make_kernel(function, second, rest, after, profile, limits, serial=alone),
     ]
+
+
+def _lower_again(
+    function: ir.Function,
+    phases: Sequence[Phase],
+    parts: Sequence[Sequence[Pass]],
+    profile: Profile,
+    limits: Limits,
+) -> list[k.Kernel]:
+    """The kernels of reductions in pieces, each of which combines again the partial results that
+    those before it have stored and it needs, and then goes on: nothing, where that does not suit.
+    `parts` are the passes that share kernels once the group is taken apart."""
+    tails: list[list[Phase]] = []
+    for phase in phases:
+        if not phase.is_parallel:
+            tails.append([phase])
+        elif tails:
+            tails[-1].append(phase)
+    unlike = len(tails) != len(parts) or len(phases) != sum(map(len, tails))
+    if unlike or any(p.has_computed_reads or p.tests_guard for p in phases):
+        return []
+    combined: dict[str, Phase] = {}
+    derived: list[Phase] = []
+    kernels: list[k.Kernel] = []
+    after: tuple[str, ...] = ()
+
+    def make(main: Sequence[Phase], own: tuple[str, ...], pieces: int | None) -> bool:
+        needed = {v.tensor for p in (*derived, *main) for v in p.elements.views() if v.local}
+        again = {id(phase): phase for name, phase in combined.items() if name in needed}
+        made = [*again.values(), *derived, *main]
+        stored = {view.tensor for p in derived for view, _ in p.elements.results}
+        read = {view.tensor for p in main for view in p.elements.buffers()}
+        if count_buffers(made) > limits.buffers or stored & read:
+            return False
+        passes = tuple(names for names in (after, own) if names)
+        stages = tuple(dict.fromkeys((*after, *own)))
+        kernels.append(make_kernel(function, made, stages, passes, profile, limits, pieces=pieces))
+        return True
+
+    for (main, *rest), steps in zip(tails, parts, strict=True):
+        divided = cut_up((main,), profile, limits)
+        own, names = (
+            tuple(m.stage for each in some for m in each.members) for some in (steps[:1], steps[1:])
+        )
+        cut_main = main if divided is None else dataclasses.replace(main, space=divided)
+        if not main.accumulators:
+            if not make((cut_main,), own, None):
+                return []
+            derived, after = rest, names
+            continue
+        if divided is None or not make(store_partials(main, divided), own, divided.sizes[0]):
+            return []
+        partial = combine_partials(main, divided)
+        combined.update({n: partial for each in main.accumulators for n, _ in each.stages})
+        _, reductions = part_members(function, steps[0])
+        derived, after = rest, (*(m.stage for m in reductions), *names)
+    if derived and not make((), (), None):
+        return []
+    return kernels
 
 
 def _share_out(function: ir.Function, names: Sequence[str], limits: Limits) -> list[list[str]]:

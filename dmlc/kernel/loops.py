@@ -32,6 +32,7 @@ from dmlc.kernel.schedule.nest import (
     Loop,
     Nest,
     Node,
+    Once,
     Pack,
     Point,
     Reduce,
@@ -458,7 +459,7 @@ class Loops:
             for terms in self._values.terms[number].values()
             for part, _ in terms
         }
-        needed.update(n.dim for n in walk(node.body) if isinstance(n, Turns))
+        needed.update(n.dim for n in walk(node.body) if isinstance(n, Turns | Once))
         counts = [
             part.count_steps(step) if isinstance(part.size, int) else measure(part.size)
             for part, step in dim.parts

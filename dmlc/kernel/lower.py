@@ -24,6 +24,7 @@ from dmlc.kernel.schedule.nest import (
     Loop,
     Nest,
     Node,
+    Once,
     Pack,
     Permute,
     Point,
@@ -90,7 +91,12 @@ class _Writer:
             owns += [] if scope.is_own is None else [scope.is_own]
             alone = dataclasses.replace(scope, used=frozenset(self._items), is_own=None)
             if not any(isinstance(n, Reduce) for n in walk((node,))):
-                return guard(owns, self._write_node(node, alone))
+                made = self._write_node(node, alone)
+                match made:
+                    case [k.If(condition=condition, then=then)] if isinstance(node, Once):
+                        return guard([*owns, condition], then)
+                    case _:
+                        return guard(owns, made)
             scope = dataclasses.replace(alone, is_own=functools.reduce(both, owns))
         match node:
             case Point():
@@ -109,6 +115,9 @@ class _Writer:
                 return self._write_permuted(node, scope)
             case Turns():
                 return self._write_turns(node, scope)
+            case Once():
+                is_first = operate("eq", scope.known[node.dim], index(0))
+                return guard([is_first], self._write(node.body, scope))
 
     def _list_idle(self, node: Node, scope: Scope) -> list[str]:
         """The axes of work items that no loop around has taken, nor one inside."""

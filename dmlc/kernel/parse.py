@@ -346,10 +346,11 @@ class _Parser(Scanner[k.Expression]):
         if token.text in ("shuffle", "extract"):
             self.expect("[")
             lanes = tuple(self.list_until("]", lambda: self.integer("the number of a lane")))
-        if token.text == "extract":
-            made = k.Extract(given[0], lanes, k.Type(first.dtype, len(lanes)))
-        elif token.text == "shuffle":
-            made = k.Shuffle(given[0], given[1], lanes, k.Type(first.dtype, len(lanes)))
+            type = k.Type(first.dtype, len(lanes))
+            if token.text == "extract":
+                made = k.Extract(given[0], lanes, type)
+            else:
+                made = k.Shuffle(given[0], given[1], lanes, type)
         else:
             made = _CONVERSIONS[token.text](given[0], self._type())
         self.expect(")")

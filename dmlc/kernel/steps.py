@@ -376,8 +376,9 @@ class _Found:
         if often > RARE:
             self.rarities += body.rarities
             return
-        stores = sum(access.written for access in body.accesses)
-        self.rarities.append(Rarity(often, len(body.accesses) - stores, stores))
+        stored = sum(access.bytes for access in body.accesses if access.written)
+        whole = sum(access.bytes for access in body.accesses)
+        self.rarities.append(Rarity(often, whole - stored, stored))
 
     def body(self) -> Body:
         return Body(

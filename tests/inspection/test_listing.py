@@ -199,7 +199,7 @@ def test_what_is_rare_is_found_behind_a_branch() -> None:
         f"{LOADING}; {store}; s_cbranch_scc0 BB1; {LOADING}; {LOADING}; {store}; {store}; BB1:; "
         "s_endpgm"
     )
-    body = Body((LOAD, STORE, LOAD, LOAD, STORE, STORE), rarities=(Rarity(0.01, 2, 2),))
+    body = Body((LOAD, STORE, LOAD, LOAD, STORE, STORE), rarities=(Rarity(0.01, 8, 8),))
     whole, times = weigh_stretches(body, code)
     assert times is not None
     assert [(len(s.instructions), times[s]) for s in whole.walk()] == [(4, 1), (4, 0.01)]

@@ -70,7 +70,7 @@ CAUGHT = {
     "a quotient is turned": (GATHER, {RESULT}),
     "a number is one more": (WINDOW, {VERIFIER, FAULT, RESULT}),
     "a choice is the other way": (PLACES, {RESULT}),
-    "a group's number is a lane's": (PIECES, {VERIFIER, FAULT, RESULT}),
+    "a group's number is a lane's": (PIECES, {VERIFIER, FAULT}),
     "a conversion is missing": (PLACES, {VERIFIER}),
     "a vector is read as a scalar": (VECTORS, {VERIFIER}),
     "lanes are turned": (LANES, {RESULT}),

@@ -143,7 +143,7 @@ def test_neighbouring_lanes_read_neighbours_in_pieces_of_rows() -> None:
              if isinstance(p, k.Local)]  # fmt: skip
     remainder = next(e for e in inner if isinstance(e, k.Operate) and e.operation.name == "mod")
     place, length = remainder.operands
-    assert length == k.Literal(k.INDEX, 125)
+    assert length == k.Literal(k.INDEX, 64)
     assert isinstance(place, k.Local)
     assert print_expression(places[place.name]) == "add(strip, row)"
 
@@ -151,10 +151,13 @@ def test_neighbouring_lanes_read_neighbours_in_pieces_of_rows() -> None:
 @pytest.mark.parametrize("profile", [CPU, GPU])
 def test_guards_stand_before_what_they_protect(profile: Profile) -> None:
     first, *_ = lower(read("window", 300, 2000, 1), profile)
-    (test,) = (s for s in walk(first.body) if isinstance(s, k.If) and _reads(s, "X"))
-    outside = [p for p in list_parts(first.body) if isinstance(p, k.Load) and p.buffer == "X"]
-    assert len(outside) == len([p for p in list_parts(test.then) if isinstance(p, k.Load)
-                                and p.buffer == "X"])  # fmt: skip
+    reads = [p for p in list_parts(first.body) if isinstance(p, k.Load) and p.buffer == "X"]
+    tests = [s for s in walk(first.body) if isinstance(s, k.If) and _reads(s, "X")]
+    innermost = [s for s in tests if not any(isinstance(i, k.If) and _reads(i, "X")
+                                             for i in walk(s.then))]  # fmt: skip
+    guarded = [p for s in innermost for p in list_parts(s.then) if isinstance(p, k.Load)]
+    assert reads
+    assert len(reads) == len([p for p in guarded if p.buffer == "X"])
 
 
 def _reads(test: k.If, buffer: str) -> bool:

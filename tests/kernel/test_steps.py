@@ -166,7 +166,7 @@ def test_what_few_groups_come_to_is_rare() -> None:
     assert steps.loads == pytest.approx(64)
     assert steps.longest == 1
     (rarity,) = steps.body.rarities
-    assert rarity == Rarity(pytest.approx(1 / 1000), 1, 1)
+    assert rarity == Rarity(pytest.approx(1 / 1000), 4, 4)
     steps = steps_of("if ne(group, 999) { store y[lane] = x[lane] }", groups=1000)
     assert steps.body.rarities == ()
     assert steps.loads == pytest.approx(999 * 64)

@@ -208,7 +208,7 @@ def test_shaders_are_strict(case: str) -> None:
 
 
 def test_more_groups_than_a_row_of_them() -> None:
-    rows, columns = 140_001, 300
+    rows, columns = 70_001, 601
     function = ir.parse(
         f"func @f(%X: u16[{rows}, {columns}]) -> (%S) {{\n"
         f"  %S: u16[i0 < {rows}] = sum[r1 < {columns}] %X[i0, r1]\n}}"

@@ -17,8 +17,8 @@ from dmlc.kernel.schedule.nest import Nest
 from dmlc.kernel.space import Space, cut
 from dmlc.kernel.streaming import CACHE_LINE, Streaming
 
-_PIECES = 4
-"""Groups of a reduction in pieces, by those that keep a device busy."""
+_PIECES = {True: 8, False: 4}
+"""Groups of a reduction in pieces, by those that keep a device busy: a GPU, or a CPU."""
 
 
 def _is_gpu(p: Profile) -> bool:
@@ -83,14 +83,7 @@ def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
     groups = _count_groups(phases, p, limits)
     # What a reduction stores as well takes its time, wherever it is stored.
     little = p.piece if phases[0].elements.results else 2 * p.piece
-    return groups >= _count_enough(phases, p) or outputs * most <= little * groups
-
-
-def _count_enough(phases: Sequence[Phase], p: Profile) -> int:
-    """The groups that keep the device busy. On a GPU a reduction that stores as well takes more, as
-    element-wise kernels have: an estimate, not measured."""
-    stores = _is_gpu(p) and phases[0].elements.results
-    return _PIECES * p.groups if stores else p.groups
+    return groups >= p.groups or outputs * most <= little * groups
 
 
 def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Space | None:
@@ -101,15 +94,34 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Space | None:
         return open_sizes.cut_up(phases, p)
     groups = max(1, _count_groups(phases, p, limits))
     work = math.prod(space.parallel_sizes) * space.inner_count // groups
-    wanted = min(work // p.piece, -(-_PIECES * p.groups // groups))
+    wanted = min(work // p.piece, -(-_PIECES[_is_gpu(p)] * p.groups // groups))
     long = [axis for axis in space.inner if space.sizes[axis] >= wanted]
     axis = long[0] if long else max(space.inner, key=lambda a: space.sizes[a])
     size = space.sizes[axis]
     pieces = min(wanted, size)
-    if groups >= _count_enough(phases, p) or pieces < 2:
+    if groups >= p.groups or pieces < 2:
         return None
+    # Pieces of what lies side by side start on cache lines.
+    line = CACHE_LINE if axis == len(space.sizes) - 1 else 1
+    if _is_gpu(p):
+        return cut(space, axis, _find_length(size, pieces, line))
     length = -(-size // pieces)
-    if phases[0].elements.results and axis == len(space.sizes) - 1:
-        # Pieces of what is stored start on cache lines.
-        length = -(-length // CACHE_LINE) * CACHE_LINE
-    return cut(space, axis, length, -(-size // length))
+    if phases[0].elements.results:
+        length = -(-length // line) * line
+    return cut(space, axis, length)
+
+
+def _find_length(size: int, pieces: int, line: int) -> int:
+    """The length of about so many pieces: one that all have, where there is one, of whole lines."""
+    counts = sorted(range(-(-pieces // 2), 2 * pieces), key=lambda count: abs(count - pieces))
+    for count in counts:
+        if size % (count * line) == 0:
+            return size // count
+    length = -(-size // pieces)
+    return -(-length // line) * line
+
+
+def combines_again(phases: Sequence[Phase], p: Profile) -> bool:
+    """Whether each work group combines the partial results of a reduction again that it applies: a
+    few reads more, and a launch less. What applies it is cut up alike, which takes known sizes."""
+    return _is_gpu(p) and not any(phase.space.is_open for phase in phases)

@@ -23,6 +23,7 @@ from dmlc.kernel.schedule.nest import (
     Loop,
     Nest,
     Node,
+    Once,
     Pack,
     Point,
     Reduce,
@@ -51,6 +52,14 @@ two."""
 _POINTS = 4
 """Points, or vectors of them, that a work item reduces at least before more of them share an
 output; and those it reads before it adds the first."""
+_SERIAL_GROUPS = 64
+"""Groups that are enough where each work item reduces outputs of its own."""
+_SERIAL_POINTS = 32
+"""Points of an output that no work items share, whatever else."""
+_PARTS = 8
+"""Partial results that a work item reads before it adds the first."""
+_FEW_PARTS = 64
+"""Partial results of an output that each work item combines by itself, at most."""
 _GROUPS = 1024
 """Groups that fill a large GPU: while there are fewer, more work items share an output."""
 
@@ -93,8 +102,7 @@ def suits_serial(first: Phase, p: Profile) -> bool:
     """Whether nothing is won where work items share the points of an output: there are outputs
     enough, or no more points than these."""
     outputs, points = math.prod(first.space.parallel_sizes), first.space.inner_count
-    enough = outputs >= p.groups * p.group_size
-    return enough or points <= max(outputs, p.piece // p.group_size)
+    return outputs >= _SERIAL_GROUPS * p.group_size or points <= max(outputs, _SERIAL_POINTS)
 
 
 def _takes_vectors(phase: Phase, limits: Limits) -> bool:
@@ -107,7 +115,9 @@ def _takes_vectors(phase: Phase, limits: Limits) -> bool:
     if (inner and inner[-1] != axis) or not phase.lies_together(axis):
         return False
     # What is left over goes element by element where a group has one run of elements.
-    if (inner or len(sizes) > 1) and sizes[-1] % _VECTOR:
+    piece = phase.space.pieces.get(axis)
+    lengths = sizes[-1:] if piece is None else (piece.length, piece.size)
+    if (inner or len(sizes) > 1) and any(length % _VECTOR for length in lengths):
         return False
     steps: dict[View, list[int]] = {
         view: [view.offset, *known(strides[view][:-1])] for view in phase.elements.buffers()
@@ -202,28 +212,40 @@ def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
 def _choose_shared(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
     """The work items of a group share the points of a few neighbouring outputs. Each takes several
     of them, or of vectors, a row of work items apart, and has read them all before it adds the
-    first."""
+    first. Where outputs are cut into pieces, what reduces partial results is done for each piece
+    again, and what derives from them is stored once."""
     rows, columns = choose_tile(phases, p, limits)
     unit = _find_unit(phases, limits)
-    parallel = name_parallel(phases[0])
+    parallel = name_parallel(_find_widest(phases))
     output = merge_dims("output", parallel)
-    dims = tuple(name_inner(phase, parallel, "i") for phase in phases)
+    dims: list[tuple[Dim, ...]] = []
     body: list[Node] = []
-    for number, (phase, own) in enumerate(zip(phases, dims, strict=True)):
+    for number, phase in enumerate(phases):
+        shared = parallel[len(parallel) - len(phase.space.parallel) :]
+        own = name_inner(phase, shared, "i")
+        dims.append(own)
+        again = len(shared) < len(parallel)
         if phase.is_parallel:
-            body.append(Point(number))
+            body.append(Once(parallel[0], (Point(number),)) if again else Point(number))
             continue
         inner = tuple(own[axis] for axis in phase.space.inner)
         (element,) = inner if len(inner) == 1 else (merge_dims("element", inner),)
-        body.append(_share_points(phase, number, element, rows, unit))
-        if phase.accumulators:
-            body[-1] = Reduce(number, (body[-1],))
+        made: Node = _share_points(phase, number, element, rows, unit)
+        if again and phase.space.inner_count <= _FEW_PARTS:
+            each = Loop(element, Kind.UNROLL, 1, (Point(number),), "part", _PARTS)
+            made = Loop(element, Kind.LOOP, _PARTS, (each,), "part")
+        body.append(Reduce(number, (made,)) if phase.accumulators else made)
     outputs = Loop(output, Kind.LANE, 1, tuple(body), "column", columns)
     groups = Loop(output, Kind.GROUP, columns, (outputs,))
     several = f"{columns} outputs" if columns > 1 else "1 output"
     words = f"a group computes {several}, with {rows} {'lane' if rows == 1 else 'lanes'} on each"
     sides = (("row", rows), ("column", columns))
-    return Nest(tuple(phases), dims, (groups,), sides, words=words)
+    return Nest(tuple(phases), tuple(dims), (groups,), sides, words=words)
+
+
+def _find_widest(phases: Sequence[Phase]) -> Phase:
+    """The phase with the most parallel dimensions: others may lack the number of a piece."""
+    return max(phases, key=lambda phase: len(phase.space.parallel))
 
 
 def _share_points(phase: Phase, number: int, element: Dim, rows: int, unit: int) -> Loop:
@@ -243,14 +265,16 @@ def _share_points(phase: Phase, number: int, element: Dim, rows: int, unit: int)
 
 def _find_unit(phases: Sequence[Phase], limits: Limits) -> int:
     """The points that a work item takes at once."""
-    shared = (phase for phase in phases if not phase.is_parallel)
+    widest = len(_find_widest(phases).space.parallel)
+    shared = (p for p in phases if not p.is_parallel and len(p.space.parallel) == widest)
     return _VECTOR if all(_takes_vectors(phase, limits) for phase in shared) else 1
 
 
 def choose_tile(phases: Sequence[Phase], p: Profile, limits: Limits) -> tuple[int, int]:
     """The rows and columns of a group: powers of two, `group_size` work items in all."""
-    first = phases[0].space
-    most = max(phase.space.inner_count for phase in phases) // _find_unit(phases, limits)
+    first = _find_widest(phases).space
+    wide = [phase.space for phase in phases if len(phase.space.parallel) == len(first.parallel)]
+    most = max(space.inner_count for space in wide) // _find_unit(phases, limits)
     rows = _round_up(most) // _POINTS
     last = len(first.extents) - 1
     outputs = math.prod(first.parallel_sizes)
@@ -268,7 +292,7 @@ def choose_tile(phases: Sequence[Phase], p: Profile, limits: Limits) -> tuple[in
 def count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
     """The groups that share out the outputs."""
     _, columns = choose_tile(phases, p, limits)
-    return -(-math.prod(phases[0].space.parallel_sizes) // columns)
+    return -(-math.prod(_find_widest(phases).space.parallel_sizes) // columns)
 
 
 def _round_up(count: int) -> int:

@@ -215,7 +215,15 @@ class Turns:
         return (*(node for case in self.cases for node in case), *self.others)
 
 
-Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Permute | Turns
+@dataclasses.dataclass(frozen=True, slots=True)
+class Once:
+    """What is done at the first point of a dimension alone: elsewhere it would be the same."""
+
+    dim: Dim
+    body: tuple[Node, ...]
+
+
+Node: TypeAlias = Loop | Reduce | Point | Pack | Fill | Permute | Turns | Once
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -408,6 +416,8 @@ def _describe(
             case Turns():
                 many = f" by {len(node.cases)}" if len(node.cases) > 1 else ""
                 text = f"{node.dim.name}: {node.first:,}..{node.last:,}{many}, else the rest"
+            case Once():
+                text = f"{node.dim.name}: 0"
             case Point():
                 text = _describe_point(node, nest.phases[node.phase])
         yield "  " * depth + text
