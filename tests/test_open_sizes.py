@@ -399,3 +399,12 @@ def test_inputs_of_graphs_take_names_of_their_own() -> None:
     function = graph.bind({"x": ("rows", 8)})
     assert function.parameters[0].extents == ("rows", 8)
     assert function.parameters[2].extents == (1, 8)
+
+
+def test_errors_are_bounded_at_the_sizes_of_arrays() -> None:
+    subject, sizes = SUBJECTS["softmax"], {"R": 3, "C": 50}
+    inputs = subject.make(sizes, 0)
+    known, found = (bound_errors(f, inputs) for f in (subject.bind(sizes), subject.bind()))
+    assert all(np.array_equal(known[n], found[n]) for n in known)
+    with pytest.raises(DmlcError, match="the inputs of ACTIVATION_SOFTMAX1 do not fit"):
+        bound_errors(subject.bind(), {"InputTensor": np.zeros(3, np.float32)})

@@ -116,7 +116,7 @@ def _takes_vectors(phase: Phase, limits: Limits) -> bool:
         return False
     # What is left over goes element by element where a group has one run of elements.
     piece = phase.space.pieces.get(axis)
-    lengths = sizes[-1:] if piece is None else (piece.length, piece.size)
+    lengths = sizes[-1:] if piece is None else known((piece.length, piece.size))
     if (inner or len(sizes) > 1) and any(length % _VECTOR for length in lengths):
         return False
     steps: dict[View, list[int]] = {

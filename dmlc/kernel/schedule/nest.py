@@ -346,10 +346,11 @@ def name_inner(phase: Phase, parallel: Sequence[Dim], name: str) -> tuple[Dim, .
         piece = space.pieces.get(axis)
         place = space.inner.index(axis)
         own = f"i{axis}" if name == "i" else name + (str(place) if place else "")
-        numbered = (
-            None if piece is None else (parallel[space.parallel.index(piece.number)], piece.size)
-        )
-        dims.append(Dim(own, space.sizes[axis], piece=numbered))
+        numbered = None
+        if piece is not None:
+            whole = make_size(piece.size)
+            numbered = (parallel[space.parallel.index(piece.number)], whole)
+        dims.append(Dim(own, make_size(space.extents[axis]), piece=numbered))
     return tuple(dims)
 
 

@@ -9,8 +9,7 @@ one after the other.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from dmlc.kernel.arithmetic import make_size
 from dmlc.kernel.phases import Phase
@@ -25,6 +24,7 @@ from dmlc.kernel.schedule.nest import (
     Reduce,
     in_vectors,
     merge_dims,
+    name_inner,
 )
 from dmlc.kernel.space import Space, cut
 from dmlc.sizes import divide_up, multiply
@@ -94,27 +94,12 @@ def _name_axes(space: Space, name: str, axes: Sequence[int]) -> dict[int, Dim]:
     return {axis: Dim(f"{name}{axis}", make_size(space.extents[axis])) for axis in axes}
 
 
-def _name_inner(phase: Phase, parallel: Mapping[int, Dim]) -> dict[int, Dim]:
-    """The dimensions of a phase's own axes, some of which are pieces of longer ones."""
-    space = phase.space
-    dims = _name_axes(space, "k" if phase.accumulators else "i", space.inner)
-    for axis, piece in space.pieces.items():
-        longer = (parallel[piece.number], make_size(piece.size))
-        dims[axis] = dataclasses.replace(dims[axis], piece=longer)
-    return dims
-
-
 def _name_all(phases: Sequence[Phase]) -> tuple[list[Dim], list[tuple[Dim, ...]]]:
     """The parallel dimensions, which phases share, and all that each has."""
     first = phases[0].space
     parallel = list(_name_axes(first, "i", first.parallel).values())
-    dims: list[tuple[Dim, ...]] = []
-    for phase in phases:
-        space = phase.space
-        shared = dict(zip(space.parallel, parallel, strict=True))
-        own = _name_inner(phase, shared)
-        dims.append(tuple({**shared, **own}[axis] for axis in range(len(space.extents))))
-    return parallel, dims
+    names = ("k" if phase.accumulators else "i" for phase in phases)
+    return parallel, [name_inner(p, parallel, n) for p, n in zip(phases, names, strict=True)]
 
 
 # Element-wise work -------------------------------------------------------------------------
