@@ -11,7 +11,7 @@ import click
 
 import dmlc
 from dmlc import ir
-from dmlc.binding.tensors import read_open_sizes
+from dmlc.binding.tensors import is_symbol, read_open_sizes
 from dmlc.codegen.targets import TARGETS
 from dmlc.kernel.schedule import PROFILES
 from dmlc.source import Diagnostic, DmlcError, UnknownNameError, unknown_name
@@ -209,9 +209,16 @@ def _tensor(name: str, text: str) -> dmlc.TensorDesc:
 def _sizes(text: str | None) -> tuple[ir.Extent, ...] | None:
     """Sizes, of which names are left open."""
     parts = [] if text is None else text.split(",")
-    if not any(re.match(r"[A-Za-z_]", part) for part in parts):
+    names = [part for part in parts if is_symbol(part)]
+    if text is None or not names:
         return _integers(text)
-    return tuple(int(part) if re.fullmatch(r"[0-9]{1,20}", part) else part for part in parts)
+    numbers = [part for part in parts if part not in names]
+    if any(re.fullmatch(r"[0-9]{1,20}", part) is None for part in numbers):
+        raise click.BadParameter(
+            f"expected whole numbers or names separated by commas, found '{text}'",
+            param_hint="'--tensor'",
+        )
+    return tuple(part if part in names else int(part) for part in parts)
 
 
 def _integers(text: str | None) -> tuple[int, ...] | None:
