@@ -138,13 +138,15 @@ def name_sizes(
 
 
 def _size_name(text: str) -> str:
-    """A name for a size: `64 * C * N` gives `C_N_64`."""
-    quotient = re.fullmatch(r"\(\((.+) \+ \d+\) / \d+\)", text)
-    if quotient is not None:
-        return f"piece_{_size_name(quotient[1])}"
-    words = re.findall(r"\w+", text)
-    simple = re.fullmatch(r"[\w *]+", text) is not None
-    return "_".join(sorted(words, key=str.isdecimal) if simple else ["size", *words])
+    """A name for a size: `64 * C * N` gives `C_N_64`, and `((N + 63) / 64)` `ceil_N_64`."""
+    simple = re.sub(r"\(\((.+?) \+ \d+\) / (\d+)\)", _quotient_name, text)
+    words = re.findall(r"\w+", simple)
+    is_product = re.fullmatch(r"[\w *]+", simple) is not None
+    return "_".join(sorted(words, key=str.isdecimal) if is_product else ["size", *words])
+
+
+def _quotient_name(match: re.Match[str]) -> str:
+    return f"ceil_{_size_name(match[1])}_{match[2]}"
 
 
 def _map_all(statement: k.Statement, change: Change) -> k.Statement:

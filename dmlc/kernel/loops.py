@@ -47,6 +47,7 @@ from dmlc.kernel.schedule.nest import (
 from dmlc.kernel.scope import Scope
 from dmlc.kernel.values import Values
 from dmlc.scalars import OPERATIONS
+from dmlc.sizes import divide_up
 from dmlc.sizes import multiply as multiply_sizes
 from dmlc.source import InternalError
 
@@ -461,7 +462,9 @@ class Loops:
         }
         needed.update(n.dim for n in walk(node.body) if isinstance(n, Turns | Once))
         counts = [
-            part.count_steps(step) if isinstance(part.size, int) else measure(part.size)
+            part.count_steps(step)
+            if isinstance(part.size, int)
+            else divide_up(measure(part.size), step)
             for part, step in dim.parts
         ]
         digits = split_number(place, counts) if len(counts) > 1 else [place]
@@ -488,8 +491,12 @@ class Loops:
     ) -> Scope:
         """What is known where the loops inside have one of so many steps of a dimension."""
         start = multiply(digit, step)
-        single = dim.count_steps(step) <= 1
-        if single or not isinstance(dim.size, int) or not isinstance(start, k.Operate):
+        if not isinstance(dim.size, int):
+            start = self._frame.name(body, f"first_{dim.name}", start)
+            end = operate("min", add(start, index(step)), dim.count)
+            stop = self._frame.name(body, f"end_{dim.name}", end)
+            return scope.narrow(dim, start=start, stop=stop)
+        if dim.count_steps(step) <= 1 or not isinstance(start, k.Operate):
             return scope.narrow(dim, start=start)
         is_block, is_whole = dim is self._nest.block, dim.size % step == 0
         start = self._frame.name(body, "first" if is_block else f"first_{dim.name}", start)

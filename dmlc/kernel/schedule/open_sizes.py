@@ -4,14 +4,14 @@ Which work item computes what, and in which order points are reduced, depends on
 does elsewhere; no number here is chosen by one. On a GPU the work items of a group share the points
 of an output that reads its own ones, and take an output each where outputs read the same elements,
 as in a product of matrices, or at computed positions. On a CPU a work item takes a run of outputs,
-one after the other.
+in vectors where they are neighbours, and else one after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmlc.kernel.arithmetic import make_size
+from dmlc.kernel.arithmetic import make_size, measure
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.schedule import Limits, Profile
 from dmlc.kernel.schedule.nest import (
@@ -52,7 +52,9 @@ def choose(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
             )
     alone = len(phases) == 1 and not phases[0].accumulators
     if p.lanes > 1:
-        return _choose_rows(phases[0], p) if alone else _choose_runs(phases, p)
+        if alone:
+            return _choose_rows(phases[0], p)
+        return _choose_columns(phases, p) if _lies_across(phases) else _choose_runs(phases, p)
     if alone:
         return _choose_flat(phases[0], p)
     return _choose_serial(phases, p) if _shares_reads(phases[0]) else _choose_shared(phases, p)
@@ -181,6 +183,32 @@ def _choose_shared(phases: Sequence[Phase], p: Profile) -> Nest:
     words = f"a group computes {several}, with {rows} lanes on each"
     sides = (("row", rows), ("column", columns))
     return Nest(tuple(phases), tuple(dims), (groups,), sides, words=words)
+
+
+def _lies_across(phases: Sequence[Phase]) -> bool:
+    """Whether outputs lie side by side, and what they are reduced from does, or is the same."""
+    for phase in phases:
+        space = phase.space
+        axis = space.parallel[-1] if space.parallel else None
+        if axis is None or phase.tests_guard or not phase.lies_together(axis):
+            return False
+    space = phases[0].space
+    return space.parallel[-1] == len(space.extents) - 1
+
+
+def _choose_columns(phases: Sequence[Phase], p: Profile) -> Nest:
+    """Each work item has a run of neighbouring outputs, in vectors: each lane reduces the points of
+    an output of its own, one after the other."""
+    parallel, dims = _name_all(phases)
+    *rows, column = parallel
+    outputs = in_vectors(column, p.lanes, _nest_points(phases, dims), column.name)
+    runs = divide_up(measure(column.size), _RUN)
+    count = multiply((*(measure(row.size) for row in rows), runs))
+    parts = (*((row, 1) for row in rows), (column, _RUN))
+    block = Dim("block", make_size(count), parts)
+    groups = Loop(block, Kind.GROUP, 1, (outputs,), "block")
+    words = f"each computes {_RUN} neighbouring outputs"
+    return Nest(tuple(phases), tuple(dims), (groups,), words=words)
 
 
 def _choose_runs(phases: Sequence[Phase], p: Profile) -> Nest:
