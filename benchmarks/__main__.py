@@ -17,13 +17,14 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import batch_norm, graphs, resample
-from benchmarks.contenders import Array, Case, Contender, contenders, vulkan_contenders
+from benchmarks import batch_norm, gpu, graphs, resample
+from benchmarks.contenders import Case, contenders, vulkan_contenders
 from benchmarks.limit import Limit
 from benchmarks.measure import PAUSE_SECONDS, measure, repeats_for, sample
 from benchmarks.startup import measure_startup
+from benchmarks.table import LIMIT, show_table, show_time
+from benchmarks.task import Array, Contender
 
-LIMIT = "machine's limit"
 TYPES = {"f32": np.float32, "f16": np.float16}
 SIZES = {"1K": 1 << 10, "64K": 1 << 16, "1M": 1 << 20, "16M": 1 << 24}
 
@@ -116,30 +117,6 @@ OPERATORS = {
     "Graph": (time_graph, tuple(graphs.CASES)),
 }
 """How each is timed, and in which columns."""
-
-
-def show_time(seconds: float) -> str:
-    for factor, unit in ((1e6, "us"), (1e3, "ms")):
-        if seconds * factor < 1000:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds:.3g} s"
-
-
-def show_table(title: str, columns: dict[str, dict[str, float]]) -> str:
-    """A Markdown table: the time, and in brackets its ratio to the limit."""
-    names = dict.fromkeys(name for times in columns.values() for name in times)
-    rows = [[title, *columns]]
-    rows += [[name, *(show_cell(t[name], t[LIMIT]) for t in columns.values())] for name in names]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    rows.insert(1, ["-" * width for width in widths])
-    padded = ([c.ljust(w) for c, w in zip(row, widths, strict=True)] for row in rows)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in padded)
-
-
-def show_cell(seconds: float, limit: float) -> str:
-    """A time with its ratio to the limit."""
-    ratio = seconds / limit
-    return f"{show_time(seconds)} ({ratio:{'.2f' if ratio < 10 else '.0f'}})"
 
 
 Found = list[tuple[str, float, float]]
@@ -235,7 +212,7 @@ def main() -> int:
         description="Times gradients in dmlc beside NumPy, PyTorch and others (where they are "
         "installed) and a C program that only moves the bytes.",
     )
-    parser.add_argument("--operator", nargs="+", choices=OPERATORS, default=list(OPERATORS))
+    parser.add_argument("--operator", nargs="+", choices=[*OPERATORS, gpu.KERNELS])
     parser.add_argument("--type", nargs="+", choices=TYPES, default=list(TYPES))
     parser.add_argument("--size", nargs="+", choices=SIZES, default=list(SIZES),
                         help="elements of ReLU gradient")  # fmt: skip
@@ -246,9 +223,25 @@ def main() -> int:
     parser.add_argument(
         "--check", action="store_true", help="exit with status 1 where a target is missed"
     )
+    parser.add_argument(
+        "--gpu", action="store_true",
+        help="time every benchmark on a GPU, through OpenCL and Vulkan, beside PyTorch and a copy",
+    )  # fmt: skip
+    parser.add_argument(
+        "--allow-cpu", action="store_true", help="with --gpu: take a CPU where there is no GPU"
+    )
     options = parser.parse_args()
     if options.rounds < 1 or options.threads < 1:
         parser.error("--rounds and --threads take a number of 1 or more")
+    everything = [*OPERATORS, gpu.KERNELS] if options.gpu else list(OPERATORS)
+    wanted = options.operator or everything
+    if gpu.KERNELS in wanted and not options.gpu:
+        parser.error(f"'{gpu.KERNELS}' are timed with --gpu")
+    if options.check and options.gpu:
+        parser.error("--check is of targets on a CPU, and --gpu has none")
+    if options.gpu:
+        cases = gpu.list_cases(wanted, options.type, options.size)
+        return gpu.run(cases, options.rounds, options.json, allow_cpu=options.allow_cpu)
     # Read by PoCL when its devices are first used, which is later than this.
     os.environ.setdefault("POCL_MAX_PTHREAD_COUNT", str(options.threads))
 
@@ -257,11 +250,11 @@ def main() -> int:
     print(f"{platform.processor() or platform.machine()}, {options.threads} threads, "
           f"{options.rounds} rounds; median time (ratio to the limit)\n", file=out)  # fmt: skip
     times: Times = {}
-    for name, type_name in itertools.product(options.operator, options.type):
+    for name, type_name in itertools.product(wanted, options.type):
         timer, columns = OPERATORS[name]
-        wanted = [c for c in columns if name != "ReLU grad" or c in options.size]
+        chosen = [c for c in columns if name != "ReLU grad" or c in options.size]
         title = f"{name} {type_name}"
-        times[title] = {c: timer(limit, TYPES[type_name], c, options.rounds) for c in wanted}
+        times[title] = {c: timer(limit, TYPES[type_name], c, options.rounds) for c in chosen}
         print(show_table(title, times[title]) + "\n", file=out, flush=True)
     startup = {} if options.no_startup else measure_startup(5)
     for name, seconds in startup.items():

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import dmlc
-from benchmarks.contenders import Array, Contender
+from benchmarks import task
+from benchmarks.task import Array, Contender, Peer, Task
 
 OPERATOR = "directml.BATCH_NORMALIZATION_TRAINING_GRAD"
 EPSILON = 1e-5
@@ -78,16 +79,8 @@ class Case:
         return bool(apart.max() <= _NEAR[self.x.dtype.name] * np.abs(self.expected).max())
 
 
-def contenders(case: Case, threads: int) -> Iterator[Contender]:
-    """Everyone who is installed and can do this type."""
-    yield from _dmlc(case)
-    if importlib.util.find_spec("torch"):
-        yield from _torch(case, threads)
-    if importlib.util.find_spec("jax") and case.x.dtype == np.float32:
-        yield _jax(case)
-
-
-def _dmlc(case: Case) -> Iterator[Contender]:
+def make_task(case: Case) -> Task:
+    """The benchmark of a type and shape."""
     inputs = {
         "InputTensor": case.x,
         "InputGradientTensor": case.dy,
@@ -96,38 +89,42 @@ def _dmlc(case: Case) -> Iterator[Contender]:
         "ScaleTensor": case.scale,
     }
     described = {n: dmlc.TensorDesc(str(a.dtype).upper(), a.shape) for n, a in inputs.items()}
-    function = dmlc.operator(OPERATOR).bind(described, {"Epsilon": EPSILON})
-    executable = dmlc.load_program(dmlc.compile(function))
     outputs = {
         "OutputGradientTensor": case.out,
         "OutputScaleGradientTensor": np.empty_like(case.mean),
         "OutputBiasGradientTensor": np.empty_like(case.mean),
     }
-    call = executable.bind(inputs, outputs)
-    yield Contender("dmlc bound call", call, lambda: case.out)
-    yield Contender("dmlc executable, out=", lambda: executable(inputs, outputs), lambda: case.out)
+
+    def torch(torch: Any, put: Callable[[Array], Any]) -> Peer:
+        x, dy = put(case.x), put(case.dy)
+        # The statistics as a forward pass saves them: float32 for float16 tensors too.
+        mean, scale = (put(a.ravel()).float() for a in (case.mean, case.scale))
+        deviation = 1 / torch.sqrt(put(case.variance.ravel()).float() + EPSILON)
+        backward = torch.ops.aten.native_batch_norm_backward
+
+        def eager() -> Any:
+            return backward(
+                dy, x, scale, None, None, mean, deviation, True, EPSILON, [True, True, True]
+            )
+
+        return Peer(eager, differentiate, (dy, x, mean, deviation, scale))
+
+    return Task(
+        dmlc.operator(OPERATOR).bind(described, {"Epsilon": EPSILON}),
+        inputs,
+        outputs,
+        "OutputGradientTensor",
+        case.accepts,
+        case.x.nbytes + case.dy.nbytes + case.out.nbytes,
+        torch,
+    )
 
 
-def _torch(case: Case, threads: int) -> Iterator[Contender]:
-    torch: Any = importlib.import_module("torch")
-    torch.set_num_threads(threads)
-    x, dy = (torch.from_numpy(a) for a in (case.x, case.dy))
-    # The statistics as a forward pass saves them: float32 for float16 tensors too.
-    mean, scale = (torch.from_numpy(a.ravel()).float() for a in (case.mean, case.scale))
-    deviation = 1 / torch.sqrt(torch.from_numpy(case.variance.ravel()).float() + EPSILON)
-
-    def eager() -> Any:
-        return torch.ops.aten.native_batch_norm_backward(
-            dy, x, scale, None, None, mean, deviation, True, EPSILON, [True, True, True]
-        )
-
-    yield Contender("PyTorch eager", eager, lambda: eager()[0].numpy())
-    compiled = torch.compile(differentiate)
-
-    def fused() -> Any:
-        return compiled(dy, x, mean, deviation, scale)
-
-    yield Contender("torch.compile", fused, lambda: fused()[0].numpy())
+def contenders(case: Case, threads: int) -> Iterator[Contender]:
+    """Everyone who is installed and can do this type."""
+    yield from task.contenders(make_task(case), threads)
+    if importlib.util.find_spec("jax") and case.x.dtype == np.float32:
+        yield _jax(case)
 
 
 def differentiate(dy: Any, x: Any, mean: Any, deviation: Any, scale: Any) -> Any:

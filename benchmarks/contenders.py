@@ -17,19 +17,11 @@ import numpy.typing as npt
 
 import dmlc
 from benchmarks.naive import make_naive
+from benchmarks.task import Array, Contender, Peer, Task
 from dmlc.runtime import vulkan
 from dmlc.scalars import data_type_of
 
-Array = npt.NDArray[Any]
 OPERATOR = "directml.ACTIVATION_RELU_GRAD"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Contender:
-    name: str
-    run: Callable[[], object]
-    """One pass. What it returns, or `out`, is the result."""
-    result: Callable[[], Array]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,6 +46,32 @@ class Case:
     def accepts(self, result: Array) -> bool:
         """Whether a result is right."""
         return np.array_equal(result, self.expected)
+
+
+def make_task(case: Case) -> Task:
+    """The benchmark of a type and size."""
+    inputs = {"InputTensor": case.x, "InputGradientTensor": case.dy}
+    data_type = data_type_of(case.x.dtype)
+    assert data_type is not None
+
+    def torch(torch: Any, put: Callable[[Array], Any]) -> Peer:
+        x, dy = put(case.x), put(case.dy)
+
+        def formula(dy: Any, x: Any) -> Any:
+            return torch.where(x > 0, dy, 0)
+
+        backward = torch.ops.aten.threshold_backward
+        return Peer(lambda: backward(dy, x, 0), formula, (dy, x))
+
+    return Task(
+        dmlc.operator(OPERATOR).bind({n: dmlc.TensorDesc(data_type) for n in inputs}),
+        inputs,
+        {"OutputGradientTensor": case.out},
+        "OutputGradientTensor",
+        case.accepts,
+        case.x.nbytes + case.dy.nbytes + case.out.nbytes,
+        torch,
+    )
 
 
 def contenders(case: Case, threads: int) -> Iterator[Contender]:

@@ -8,8 +8,6 @@ writes its large output once.
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import importlib.util
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -18,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 import dmlc
+from benchmarks import task
 from benchmarks.batch_norm import EPSILON, align, differentiate
-from benchmarks.contenders import Array, Contender
+from benchmarks.task import Array, Contender, Peer, Task
 
 _EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples" / "graphs"
 
@@ -49,8 +48,8 @@ class Case:
     name: str
     out: Array
     expected: Array
-    torch: Callable[[Any, int], Iterator[Contender]]
-    """Its contenders from PyTorch, given the module and a number of threads."""
+    torch: Callable[[Any, Callable[[Array], Any]], Peer]
+    """As a task has it."""
 
     @property
     def reads(self) -> tuple[Array, ...]:
@@ -63,19 +62,22 @@ class Case:
         return bool(apart.max() <= near * np.abs(self.expected).max())
 
 
+def make_task(case: Case) -> Task:
+    """The benchmark of a graph."""
+    return Task(
+        case.function,
+        case.inputs,
+        {case.name: case.out, **case.small},
+        case.name,
+        case.accepts,
+        case.out.nbytes + sum(array.nbytes for array in case.reads),
+        case.torch,
+    )
+
+
 def contenders(case: Case, threads: int) -> Iterator[Contender]:
     """Everyone who is installed."""
-    executable = dmlc.load_program(dmlc.compile(case.function))
-    outputs = {case.name: case.out, **case.small}
-    call = executable.bind(case.inputs, outputs)
-    yield Contender("dmlc bound call", call, lambda: case.out)
-    yield Contender(
-        "dmlc executable, out=", lambda: executable(case.inputs, outputs), lambda: case.out
-    )
-    if importlib.util.find_spec("torch"):
-        torch: Any = importlib.import_module("torch")
-        torch.set_num_threads(threads)
-        yield from case.torch(torch, threads)
+    yield from task.contenders(make_task(case), threads)
 
 
 def _make(dtype: npt.DTypeLike, sizes: tuple[int, ...], names: tuple[str, ...]) -> dict[str, Array]:
@@ -107,11 +109,10 @@ def make_residual_block(dtype: npt.DTypeLike) -> Case:
     small = {name: np.empty_like(inputs["mean"]) for name in ("dscale", "dbias")}
     out = align(np.zeros(_SIZES, dtype))
 
-    def torch(torch: Any, threads: int) -> Iterator[Contender]:
-        del threads
-        x, y, main, skip = (torch.from_numpy(inputs[n]) for n in ("x", "y", "dy_main", "dy_skip"))
-        mean, scale = (torch.from_numpy(inputs[n].ravel()).float() for n in ("mean", "scale"))
-        variance = torch.from_numpy(inputs["variance"].ravel()).float()
+    def torch(torch: Any, put: Callable[[Array], Any]) -> Peer:
+        x, y, main, skip = (put(inputs[n]) for n in ("x", "y", "dy_main", "dy_skip"))
+        mean, scale = (put(inputs[n].ravel()).float() for n in ("mean", "scale"))
+        variance = put(inputs["variance"].ravel()).float()
         deviation = 1 / torch.sqrt(variance + EPSILON)
         aten = torch.ops.aten
 
@@ -125,13 +126,7 @@ def make_residual_block(dtype: npt.DTypeLike) -> Case:
             masked = torch.where(y > 0, main + skip, 0.0).to(x.dtype)
             return differentiate(masked, x, *rest)
 
-        compiled = torch.compile(formula)
-
-        def fused() -> Any:
-            return compiled(main, skip, y, x, mean, deviation, scale)
-
-        yield Contender("PyTorch eager", eager, lambda: eager()[0].numpy())
-        yield Contender("torch.compile", fused, lambda: fused()[0].numpy())
+        return Peer(eager, formula, (main, skip, y, x, mean, deviation, scale))
 
     function = graph.bind(_describe(inputs))
     return Case(function, inputs, small, "dx", out, expected, torch)
@@ -145,18 +140,15 @@ def make_chain(dtype: npt.DTypeLike) -> Case:
     expected: Array = (np.where(x > 0, np.maximum(0.5 * (x + y), 0), 0) - y) * x
     out = align(np.zeros(_LENGTH, dtype))
 
-    def torch(torch: Any, threads: int) -> Iterator[Contender]:
-        del threads
-        x, y = (torch.from_numpy(inputs[n]) for n in ("x", "y"))
+    def torch(torch: Any, put: Callable[[Array], Any]) -> Peer:
+        x, y = (put(inputs[n]) for n in ("x", "y"))
 
         def formula(x: Any, y: Any) -> Any:
             rectified = torch.relu(0.5 * (x + y))
             masked = torch.ops.aten.threshold_backward(rectified, x, 0)
             return (masked - y) * x
 
-        compiled = torch.compile(formula)
-        yield Contender("PyTorch eager", lambda: formula(x, y), lambda: formula(x, y).numpy())
-        yield Contender("torch.compile", lambda: compiled(x, y), lambda: compiled(x, y).numpy())
+        return Peer(lambda: formula(x, y), formula, (x, y))
 
     function = graph.bind(_describe(inputs))
     return Case(function, inputs, {}, "z", out, expected, torch)

@@ -7,8 +7,6 @@ round; the limit is a program that does just that.
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import importlib.util
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 import dmlc
+from benchmarks import task
 from benchmarks.batch_norm import align
-from benchmarks.contenders import Array, Contender
+from benchmarks.task import Array, Contender, Peer, Task
 
 PLANES = (8, 64)
 
@@ -78,7 +77,7 @@ def _average_pool(read: int, written: int) -> Kind:
     }
 
     def pool(torch: Any, dy: Any) -> Any:
-        forward = torch.empty((*PLANES, written, written), dtype=dy.dtype)
+        forward = torch.empty((*PLANES, written, written), dtype=dy.dtype, device=dy.device)
         window = [stride] * 2
         return torch.ops.aten.avg_pool2d_backward(
             dy, forward, window, window, [0, 0], False, False, None
@@ -133,8 +132,8 @@ class Case:
         return bool(apart.max() <= near * largest) and changed
 
 
-def contenders(case: Case, threads: int) -> Iterator[Contender]:
-    """Everyone who is installed and can do this type."""
+def make_task(case: Case) -> Task:
+    """The benchmark of a type and kind."""
     kind = case.kind
     inputs = {"InputGradientTensor": case.dy}
     outputs = {"OutputGradientTensor": case.out}
@@ -142,15 +141,22 @@ def contenders(case: Case, threads: int) -> Iterator[Contender]:
     described = {
         name: dmlc.TensorDesc(data_type, array.shape) for name, array in (inputs | outputs).items()
     }
-    function = dmlc.operator(kind.operator).bind(described, kind.attributes)
-    executable = dmlc.load_program(dmlc.compile(function))
-    call = executable.bind(inputs, outputs)
-    yield Contender("dmlc bound call", call, lambda: case.out)
-    yield Contender("dmlc executable, out=", lambda: executable(inputs, outputs), lambda: case.out)
-    if importlib.util.find_spec("torch"):
-        torch: Any = importlib.import_module("torch")
-        torch.set_num_threads(threads)
-        dy = torch.from_numpy(case.dy)
-        yield Contender(
-            "PyTorch eager", lambda: kind.torch(torch, dy), lambda: kind.torch(torch, dy).numpy()
-        )
+
+    def torch(torch: Any, put: Callable[[Array], Any]) -> Peer:
+        dy = put(case.dy)
+        return Peer(lambda: kind.torch(torch, dy))
+
+    return Task(
+        dmlc.operator(kind.operator).bind(described, kind.attributes),
+        inputs,
+        outputs,
+        "OutputGradientTensor",
+        case.accepts,
+        case.dy.nbytes + case.out.nbytes,
+        torch,
+    )
+
+
+def contenders(case: Case, threads: int) -> Iterator[Contender]:
+    """Everyone who is installed and can do this type."""
+    yield from task.contenders(make_task(case), threads)

@@ -23,6 +23,7 @@ from dmlc.kernel.nodes import Kernel
 from dmlc.kernel.print import print_kernel
 from dmlc.kernel.schedule import Limits, Profile, find_profile
 from dmlc.kernel.slow import find_slow
+from dmlc.kernel.steps import count_steps
 from dmlc.parameters import expect_flag, expect_text
 from dmlc.program import Program
 from dmlc.report import Report, count_unfused, find_origins, make_report
@@ -71,11 +72,14 @@ def compile(
 @throttle_garbage_collection()
 def explain(function: Function, target: str = "opencl", profile: str | None = None) -> Report:
     """What `compile` makes of a function, and why: bytes and kernels before and after fusion.
-    Raises as `compile` does."""
+    Whatever the profile is, its warnings are of what GPUs do slowly. Raises as `compile` does."""
     dialect = find_dialect(target)
     shape = find_profile(profile or dialect.profiles[0])
     fusion, kernels = _lower(function, dialect, shape)
     program = _render(function, fusion, kernels, dialect, shape)
+    if shape.group_size == 1:
+        slow = compile(function, target, "gpu").warnings
+        program = dataclasses.replace(program, warnings=slow)
     return make_report(function, fusion, kernels, program)
 
 
@@ -118,6 +122,21 @@ def make_kernels(
     shape = find_profile(profile or dialect.profiles[0])
     fusion, kernels = _lower(function, dialect, shape)
     return fusion.function, tuple(kernel for made in kernels for kernel in made)
+
+
+def compile_kernels(
+    function: Function,
+    target: str,
+    profile: str | None = None,
+    *,
+    shader_model: str | None = None,
+) -> tuple[Program, Function, tuple[Kernel, ...]]:
+    """What `compile` gives and what `make_kernels` gives, lowered once."""
+    dialect = find_dialect(target, shader_model)
+    shape = find_profile(profile or dialect.profiles[0])
+    fusion, kernels = _lower(function, dialect, shape)
+    program = _render(function, fusion, kernels, dialect, shape)
+    return program, fusion.function, tuple(kernel for made in kernels for kernel in made)
 
 
 def make_budget(shape: Profile, limits: Limits) -> Budget:
@@ -177,17 +196,19 @@ def _render(
 ) -> Program:
     """The program of a function as it was bound, from the kernels of each group."""
     made = tuple(kernel for of_group in kernels for kernel in of_group)
+    # Few work items with much to do each are what a CPU wants: these are counted for GPUs alone.
+    tables = fusion.function.tables
+    counted = [count_steps(kernel, tables) for kernel in made] if shape.group_size > 1 else []
     program = render(
         fusion.function,
         made,
         dialect,
         shape,
         root_signature=root_signature,
-        origins=find_origins(fusion, kernels),
+        origins=find_origins(fusion, kernels, counted),
         unfused=count_unfused(function),
     )
-    # Few work items with much to do each are what a CPU wants.
-    slow = find_slow(fusion.function, made) if shape.group_size > 1 else ()
+    slow = find_slow(fusion.function, made, counted) if counted else ()
     return dataclasses.replace(program, warnings=slow) if slow else program
 
 

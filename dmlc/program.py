@@ -135,6 +135,29 @@ class Dispatch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Figures:
+    """What a kernel's launch comes to on a GPU, counted without running it."""
+
+    groups: int
+    threads: int
+    steps: float | None
+    """Loads, and turns of loops without any, of the thread that has most; None where elements of
+    tensors decide."""
+    total_steps: float | None
+    """Those of all threads."""
+    reads_per_output: float
+    """Elements that all threads load, for each of the largest tensor that the kernel writes."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as plain data for JSON: counts are whole, and ratios are rounded."""
+        return dataclasses.asdict(self) | {
+            "steps": None if self.steps is None else round(self.steps),
+            "total_steps": None if self.total_steps is None else round(self.total_steps),
+            "reads_per_output": round(self.reads_per_output, 3),
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Origin:
     """What part of the compiled function a kernel computes."""
 
@@ -145,6 +168,8 @@ class Origin:
     traffic: tuple[int, int] | None = None
     """The bytes it reads and writes, a tensor as a whole in every pass over it; None where a size
     is known at run time only."""
+    figures: Figures | None = None
+    """Of a kernel for GPUs; None where a size is known at run time only, too."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -361,6 +386,7 @@ class Program:
             "stages": list(kernel.origin.stages),
             "reasons": list(kernel.origin.reasons),
             **_describe_traffic(kernel.origin.traffic),
+            "figures": None if kernel.origin.figures is None else kernel.origin.figures.to_json(),
             **self.language.describe_kernel(kernel),
         }
 

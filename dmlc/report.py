@@ -8,12 +8,14 @@ of tensors as a whole, in every pass over them; what caches save is not known he
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from dmlc.ir import Function
+from dmlc.kernel.counts import Steps
 from dmlc.kernel.nodes import Access, Buffer, Kernel
-from dmlc.program import Origin, Program, Unfused
+from dmlc.program import Figures, Origin, Program, Unfused
 from dmlc.source import Diagnostic
 from dmlc.transform.fuse import Fusion, Group
 from dmlc.transform.traffic import Move, add_moves, count_bytes, list_moves, total
@@ -34,6 +36,8 @@ class Work:
     reason: str
     moves: tuple[Move, ...]
     """The bytes read and written, by tensor."""
+    figures: tuple[Figures, ...] = ()
+    """Of each of `kernels`, where they are for a GPU and sizes are known."""
 
     def traffic(self) -> tuple[int, int] | None:
         """The bytes read and written in all; None where a size is known at run time only."""
@@ -68,7 +72,7 @@ class Report:
     fusion: Fusion
     """What `after` was made of."""
     warnings: tuple[Diagnostic, ...] = ()
-    """What the kernels do slowly."""
+    """What kernels for a GPU do slowly."""
 
     def traffic(self) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
         """The bytes read and written in all, before and after."""
@@ -96,14 +100,16 @@ def make_report(
         for s in function.stages
     )
     after: list[Work] = []
-    names = iter([k.name for k in program.kernels])
+    sources = iter(program.kernels)
     for group, made in zip(fusion.groups, kernels, strict=True):
         stored = {b.name for kernel in made for b in kernel.buffers}
         near = tuple(n for n in group.local if n not in stored)
         moves = add_moves(m for kernel in made for m in list_kernel_moves(fusion.function, kernel))
-        own = tuple(next(names) for _ in made)
+        own = [next(sources) for _ in made]
+        names = tuple(kernel.name for kernel in own)
+        figures = tuple(k.origin.figures for k in own if k.origin.figures is not None)
         reason = "; ".join(_list_reasons(group, made[0]))
-        after.append(Work(group.stages, group.inlined, near, own, reason, moves))
+        after.append(Work(group.stages, group.inlined, near, names, reason, moves, figures))
     scratch = tuple(Scratch(t.name, t.bytes, t.offset, t.lifetime) for t in program.scratch)
     peak = program.peak_scratch
     return Report(
@@ -111,17 +117,48 @@ def make_report(
     )
 
 
-def find_origins(fusion: Fusion, kernels: Sequence[Sequence[Kernel]]) -> list[Origin]:
-    """What each kernel was made of, group by group."""
+def find_origins(
+    fusion: Fusion, kernels: Sequence[Sequence[Kernel]], counted: Sequence[Steps | None] = ()
+) -> list[Origin]:
+    """What each kernel was made of, group by group; `counted` are the steps of each for a GPU."""
+    steps = iter(counted)
     return [
         Origin(
             kernel.stages,
             _list_reasons(group, kernel),
             total(list_kernel_moves(fusion.function, kernel)),
+            find_figures(fusion.function, kernel, next(steps, None)),
         )
         for group, made in zip(fusion.groups, kernels, strict=True)
         for kernel in made
     ]
+
+
+def find_figures(function: Function, kernel: Kernel, steps: Steps | None) -> Figures | None:
+    """The figures of a kernel of a function, given what its launch does."""
+    if steps is None:
+        return None
+    return Figures(
+        steps.groups,
+        steps.threads,
+        steps.longest,
+        steps.total,
+        steps.loads / count_outputs(function, kernel),
+    )
+
+
+def count_outputs(function: Function, kernel: Kernel) -> int:
+    """The elements of the largest tensor that a kernel of a function writes, at least 1."""
+    tensors = function.tensors()
+    sizes = [1]
+    for buffer in kernel.buffers:
+        if buffer.access is Access.READ:
+            continue
+        tensor = tensors.get(buffer.name)
+        extents = () if tensor is None else tensor.extents
+        known = math.prod(e for e in extents if isinstance(e, int))
+        sizes.append(known if tensor is not None else buffer.count or 0)
+    return max(sizes)
 
 
 def count_unfused(function: Function) -> Unfused:
@@ -168,6 +205,7 @@ def _describe_work(work: Work) -> dict[str, Any]:
         "near": list(work.near),
         "kernels": list(work.kernels),
         "reason": work.reason,
+        "figures": [figures.to_json() for figures in work.figures],
         "moves": [dataclasses.asdict(m) for m in work.moves],
         "bytes_read": None if traffic is None else traffic[0],
         "bytes_written": None if traffic is None else traffic[1],

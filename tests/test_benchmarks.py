@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from benchmarks import measure
-from benchmarks.__main__ import LIMIT, check, show_cell, show_table, show_time
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dmlc
+from benchmarks import batch_norm, contenders, gpu, measure
+from benchmarks.__main__ import check
+from benchmarks.gpu_kernels import ROWS
+from benchmarks.table import LIMIT, show_cell, show_rows, show_table, show_time
+from benchmarks.task import Array, Task
 
 
 def test_times_are_shown_with_their_unit_and_ratio() -> None:
@@ -86,3 +97,118 @@ def test_targets_of_resampling() -> None:
         ("Resampling f16 nearest 84->56: bound call / limit", 2.0, 1.6),
         ("Resampling f16 nearest 84->56: bound call / PyTorch eager", 0.2, 0.5),
     ]
+
+
+# On a GPU ---------------------------------------------------------------------------------------
+
+
+def test_rows_say_what_was_not_timed() -> None:
+    rows = {"1K": {"copy": 1e-6, "a": 2e-6, "b": 3e-6}, "1M": {"a": 1e-3}}
+    assert show_rows("ReLU grad f32", rows, "copy").splitlines() == [
+        "| ReLU grad f32 | copy        | a           | b           |",
+        "| ------------- | ----------- | ----------- | ----------- |",
+        "| 1K            | 1 us (1.00) | 2 us (2.00) | 3 us (3.00) |",
+        "| 1M            | -           | 1 ms        | -           |",
+    ]
+
+
+def make_task() -> Task:
+    return batch_norm.make_task(batch_norm.Case.make(np.float32, (4, 8, 6, 6)))
+
+
+def find_dmlc() -> list[gpu.Player]:
+    players, _ = gpu.find_players(allow_cpu=True)
+    return [player for player in players if player.name.startswith("dmlc")]
+
+
+@dataclasses.dataclass(frozen=True)
+class Zeros:
+    """A contender that is quick, and wrong."""
+
+    task: Task
+
+    def seconds(self, turns: int) -> float:
+        return 1e-3 / turns
+
+    def result(self) -> Array:
+        return np.zeros_like(self.task.outputs[self.task.result])
+
+
+def fail(task: Task) -> gpu.Timer:
+    raise RuntimeError(f"no compiler\n  for {task.result}")
+
+
+def test_everyone_who_is_right_is_timed() -> None:
+    players = find_dmlc()
+    assert [player.name for player in players] == ["dmlc on OpenCL", "dmlc on Vulkan"]
+    others = [
+        gpu.Player("broken", "here", fail),
+        gpu.Player("wrong", "here", Zeros),
+        gpu.Player("idle", "here", lambda task: None),
+    ]
+    times, problems = gpu.time_task(make_task(), [*players, *others], rounds=1)
+    assert list(times) == [player.name for player in players]
+    assert all(0 < seconds < 1 for seconds in times.values())
+    assert problems == {"broken": "no compiler for OutputGradientTensor", "wrong": gpu.WRONG}
+
+
+def test_every_benchmark_is_asked_for_once() -> None:
+    operators = ["ReLU grad", "Graph", gpu.KERNELS]
+    cases = gpu.list_cases(operators, ["f32", "f16"], ["1K"])
+    titles = dict.fromkeys(case.title for case in cases)
+    assert list(titles) == [
+        "ReLU grad f32", "ReLU grad f16", "Graph f32", "Graph f16", gpu.KERNELS
+    ]  # fmt: skip
+    assert [case.name for case in cases if case.title == gpu.KERNELS] == list(ROWS)
+    task = next(case for case in cases if case.title == "ReLU grad f16").make()
+    assert task.moved == 3 * 2 * 1024
+    task = next(case for case in cases if case.name == "BN training gradient (128, 1024)").make()
+    assert set(task.inputs) == {p.name for p in task.function.parameters}
+    assert task.torch is None
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has OpenCL without a device, no Vulkan and no PyTorch."""
+
+    def refuse() -> tuple[object, ...]:
+        raise dmlc.UnavailableError("Vulkan is not here", notes=["install its loader"])
+
+    monkeypatch.setattr(gpu.opencl, "devices", lambda: ())
+    monkeypatch.setattr(gpu.vulkan, "devices", refuse)
+    monkeypatch.setattr(gpu, "has_torch", lambda: False)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_without_a_gpu_nothing_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    cases = gpu.list_cases(["ReLU grad"], ["f32"], ["1K"])
+    assert gpu.run(cases, 1, None, allow_cpu=False) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "PyTorch is not installed" in err
+    assert "OpenCL finds no GPU, but nothing at all" in err
+    assert "Vulkan is not here" in err
+    assert err.endswith("there is no GPU to time kernels on; --allow-cpu tries it on a CPU\n")
+
+
+def test_a_run_says_what_is_missing_and_writes_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (player, _) = find_dmlc()
+    broken = gpu.Player("broken", "nowhere", fail)
+
+    def find(*, allow_cpu: bool) -> tuple[list[gpu.Player], list[str]]:
+        return [player, broken], ["no Vulkan"] * allow_cpu
+
+    monkeypatch.setattr(gpu, "find_players", find)
+    case = contenders.Case.make(np.float32, 1000)
+    cases = [gpu.Case("ReLU", "1000", lambda: contenders.make_task(case))]
+    path = tmp_path / "times.json"
+    assert gpu.run(cases, 1, str(path), allow_cpu=True) == 0
+    out = capsys.readouterr().out
+    assert f"dmlc on OpenCL: {player.device}\nbroken: nowhere\nmissing: no Vulkan\n" in out
+    assert "| ReLU | dmlc on OpenCL |" in out
+    assert "not timed: broken: no compiler for OutputGradientTensor (ReLU 1000)\n" in out
+    found = json.loads(path.read_text("utf-8"))
+    assert list(found["times"]["ReLU"]["1000"]) == ["dmlc on OpenCL"]
+    assert found["missing"] == ["no Vulkan"]

@@ -41,14 +41,18 @@ def test_residual_block_reads_twice_and_writes_once(dtype: str, target: str, pro
         assert moved[name].read == 2 * whole
     assert moved["dx"].written == whole
     assert all(s.bytes is not None and s.bytes < whole / 100 for s in report.scratch)
-    assert report.peak_scratch == 0
-    # And so say the kernels.
-    (kernel,) = program.kernels
+    assert report.peak_scratch < whole / 100
+    # And so say the kernels. On a GPU the first of two reduces pieces of a channel.
     parameters = {p.name for p in function.parameters}
-    assert {b.tensor for b in kernel.buffers} == {*parameters, "dx", "dscale", "dbias"}
-    for name in ("x", "y", "dy_main", "dy_skip"):
-        assert count_uses(kernel, name) == 2
-    assert count_uses(kernel, "dx") == 1
+    parts = {b.tensor for kernel in program.kernels for b in kernel.buffers if "_parts" in b.tensor}
+    assert bool(parts) == (len(program.kernels) > 1) == (profile == "gpu")
+    used = {b.tensor for kernel in program.kernels for b in kernel.buffers}
+    assert used == {*parameters, "dx", "dscale", "dbias", *parts}
+    if profile == "cpu":
+        (kernel,) = program.kernels
+        for name in ("x", "y", "dy_main", "dy_skip"):
+            assert count_uses(kernel, name) == 2
+        assert count_uses(kernel, "dx") == 1
 
 
 def count_uses(kernel: KernelSource, name: str) -> float:

@@ -90,6 +90,7 @@ def test_opencl_manifest() -> None:
                 "reasons": ["%dX leaves the function"],
                 "bytes_read": None,
                 "bytes_written": None,
+                "figures": None,
             }
         ],
         "scratch_bytes": 0,

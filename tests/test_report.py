@@ -10,6 +10,7 @@ import pytest
 
 import dmlc
 from dmlc import ir
+from dmlc.picture import draw
 from dmlc.pipeline import compile, explain
 from dmlc.transform.traffic import Move
 
@@ -100,6 +101,9 @@ def test_the_manifest_says_what_the_report_does(
         assert {"; ".join(kernel["reasons"]) for kernel in own} == {work.reason}
         sums = tuple(sum(k[key] for k in own) for key in ("bytes_read", "bytes_written"))
         assert sums == work.traffic()
+        figures = [each.to_json() for each in work.figures]
+        assert figures == [k["figures"] for k in own if k["figures"] is not None]
+        assert len(figures) == (len(own) if profile == "gpu" else 0)
     before, after = report.traffic()
     assert manifest["fusion"] == {
         "before": {"kernels": len(report.before), **spell(before)},
@@ -130,6 +134,32 @@ def test_kernels_of_whole_groups_move_what_was_planned(make: Callable[[], ir.Fun
     for group, work in zip(report.fusion.groups, report.after, strict=True):
         assert len(work.kernels) == 1
         assert set(work.moves) == set(report.fusion.list_moves(group))
+
+
+SUM = """
+func @sums(%X: f32[64, 3000]) -> (%S) {
+  %S: f32[i0 < 64] = sum[r1 < 3000] mul(%X[i0, r1], %X[i0, 0])
+}"""
+
+
+def test_figures_of_a_kernel_for_a_gpu() -> None:
+    (kernel,) = compile(ir.parse(SUM), "hlsl").manifest()["kernels"]
+    figures = kernel["figures"]
+    assert figures["threads"] == figures["groups"] * kernel["group_size"][0]
+    # Every element once, and that of the row's start as often at most.
+    assert 3000 <= figures["reads_per_output"] <= 6000
+    assert figures["total_steps"] >= 64 * figures["reads_per_output"]
+    assert figures["steps"] >= figures["total_steps"] / figures["threads"]
+    text = draw(explain(ir.parse(SUM), "hlsl"), "text", ("after",))
+    assert f"on a GPU  {figures['threads']:,} threads, at most {figures['steps']} steps" in text
+    assert "on a GPU" not in draw(explain(ir.parse(SUM), "opencl"), "text")
+
+
+def test_figures_of_unknown_sizes_are_null() -> None:
+    function = ir.parse("func @f(%X: f32[n]) -> (%Y) { %Y: f32[i0 < n] = neg(%X[i0]) }")
+    (kernel,) = compile(function, "hlsl").manifest()["kernels"]
+    assert kernel["figures"] is None
+    assert explain(function, "hlsl").to_json()["after"][0]["figures"] == []
 
 
 def test_json_holds_the_report_and_unknown_sizes_are_null() -> None:

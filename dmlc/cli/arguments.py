@@ -129,12 +129,10 @@ def refuse_attributes(texts: Iterable[str], graph: dmlc.Graph) -> None:
 def find_subject(text: str, folders: Sequence[str] = ()) -> dmlc.Operator | dmlc.Graph:
     """The operator or the graph that `OP` or `FILE[:NAME]` means; a file may import from
     `folders`."""
-    path, _, name = text.rpartition(":")
-    if _is_file(text):
-        path, name = text, ""
-    elif not _is_file(path):
+    path = find_file(text)
+    if not _is_file(path):
         return dmlc.operator(text)
-    module = dmlc.load(path, folders)
+    module, name = dmlc.load(path, folders), text[len(path) + 1 :]
     subjects: dict[str, dmlc.Operator | dmlc.Graph] = {**module.graphs, **module.operators}
     if name:
         for qualified, subject in subjects.items():
@@ -150,6 +148,12 @@ def find_subject(text: str, folders: Sequence[str] = ()) -> dmlc.Operator | dmlc
         f"{next(iter(subjects))}'",
         notes=[f"it has {', '.join(list(subjects)[:12])}"],
     )
+
+
+def find_file(text: str) -> str:
+    """The file in `FILE[:NAME]`; the text itself where it names none."""
+    path = text.rpartition(":")[0]
+    return path if not _is_file(text) and _is_file(path) else text
 
 
 def count_subjects(module: dmlc.Module) -> str:

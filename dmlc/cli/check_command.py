@@ -1,38 +1,69 @@
-"""`dmlc check`: every mistake in some files."""
+"""`dmlc check`: every mistake in some files, and what their kernels would do slowly."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 import dmlc
-from dmlc.cli.arguments import count_subjects, import_option
+from dmlc.cli.arguments import bind_subject, bindings, count_subjects, find_file
 from dmlc.source import Diagnostic, DmlcError
 
 
-@click.command("check", epilog="Example: dmlc check my_operators.dml")
+@click.command(
+    "check",
+    epilog="Example: dmlc check my_operators.dml, or "
+    "dmlc check my_operators.dml:MINE --bind --tensor x=FLOAT32[4096]",
+)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@import_option
+@click.option("--bind", is_flag=True,
+              help="Also bind FILE, or FILE:NAME of several that it defines, with --tensor, --attr "
+              "and --dim as compile does, and warn of kernels that a GPU does slowly.")  # fmt: skip
+@bindings
 @click.option("--json", "as_json", is_flag=True, help="Write the diagnostics as JSON.")
-def command(files: tuple[str, ...], folders: tuple[str, ...], as_json: bool) -> int:
+def command(
+    files: tuple[str, ...],
+    bind: bool,
+    tensors: tuple[str, ...],
+    attributes: tuple[str, ...],
+    dimensions: tuple[str, ...],
+    folders: tuple[str, ...],
+    as_json: bool,
+) -> int:
     """Parse and check files; report every mistake with its place. Warnings are of what may well
     be meant, and leave the status at 0."""
+    if bind and len(files) > 1:
+        raise click.UsageError("--bind takes one FILE, or one FILE:NAME")
+    if not bind and (tensors or attributes or dimensions):
+        raise click.UsageError("--tensor, --attr and --dim are what --bind binds with: give it too")
     found: list[Diagnostic] = []
+
+    def warn(warnings: Sequence[Diagnostic]) -> None:
+        found.extend(warnings)
+        for warning in () if as_json else warnings:
+            click.echo(warning.render(), err=True)
+
     for file in files:
         try:
-            module = dmlc.load(file, folders)
+            module = dmlc.load(find_file(file) if bind else file, folders)
+            warn(module.diagnostics)
+            said = count_subjects(module)
+            if bind:
+                function = bind_subject(file, tensors, attributes, dimensions, folders)
+                program = dmlc.compile(function, target="hlsl")
+                warn(program.warnings)
+                kernels = len(program.kernels)
+                said = f"{function.name} binds to {kernels} kernel{'s' if kernels != 1 else ''}"
         except DmlcError as error:
             found += error.diagnostics
             if not as_json:
                 click.echo(str(error), err=True)
             continue
-        found += module.diagnostics
         if not as_json:
-            for warning in module.diagnostics:
-                click.echo(warning.render(), err=True)
-            click.echo(f"{file}: {count_subjects(module)}, no mistakes")
+            click.echo(f"{file}: {said}, no mistakes")
     if as_json:
         click.echo(json.dumps([_describe(d) for d in found], indent=2))
     return 0 if all(d.warning for d in found) else 1

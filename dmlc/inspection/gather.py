@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 
 from dmlc import ir
@@ -38,8 +37,8 @@ from dmlc.kernel.counts import Steps
 from dmlc.kernel.slow import count_points
 from dmlc.kernel.steps import count_steps
 from dmlc.parameters import expect_items, expect_text
-from dmlc.pipeline import compile, make_kernels
-from dmlc.report import list_kernel_moves
+from dmlc.pipeline import compile_kernels
+from dmlc.report import count_outputs, list_kernel_moves
 from dmlc.source import DmlcError
 from dmlc.transform.traffic import Move
 
@@ -77,11 +76,9 @@ def inspect(
             notes=[f"{', '.join(of_nvidia)} run OpenCL C, and the others HLSL: other kernels"],
         )
     if of_nvidia:
-        program = compile(bound, "opencl", "gpu")
-        lowered, kernels = make_kernels(bound, "opencl", "gpu")
+        program, lowered, kernels = compile_kernels(bound, "opencl", "gpu")
     else:
-        program = compile(bound, "hlsl", shader_model=shader_model)
-        lowered, kernels = make_kernels(bound, "hlsl", shader_model=shader_model)
+        program, lowered, kernels = compile_kernels(bound, "hlsl", shader_model=shader_model)
     launches = [_read_launch(lowered, kernel) for kernel in kernels]
     compiler = ptxas if of_nvidia else radv
     made = {name: compiler.compile_kernels(program.kernels, name) for name in dict.fromkeys(names)}
@@ -131,7 +128,7 @@ def _read_launch(function: ir.Function, kernel: k.Kernel) -> _Launch:
     steps = count_steps(kernel, function.tables)
     if steps is None:
         raise DmlcError(f"the kernel {kernel.name} is launched by a size that is not known")
-    outputs = max(1, _count_outputs(function, kernel))
+    outputs = count_outputs(function, kernel)
     found = [function.stage(name) for name in kernel.stages]
     points = max((count_points(stage) for stage in found if stage is not None), default=outputs)
     return _Launch(kernel, steps, outputs, max(1, points), list_kernel_moves(function, kernel))
@@ -154,19 +151,6 @@ def _inspect_kernel(launch: _Launch, compiled: tuple[Compiled, ...]) -> Inspecte
         cache_bytes=steps.sector_bytes,
         compiled=compiled,
     )
-
-
-def _count_outputs(function: ir.Function, kernel: k.Kernel) -> int:
-    tensors = function.tensors()
-    sizes: list[int] = []
-    for buffer in kernel.buffers:
-        if buffer.access is k.Access.READ:
-            continue
-        tensor = tensors.get(buffer.name)
-        extents = () if tensor is None else tensor.extents
-        known = math.prod(e for e in extents if isinstance(e, int))
-        sizes.append(known if tensor is not None else buffer.count or 0)
-    return max(sizes, default=0)
 
 
 def _describe_all(launches: Sequence[_Launch], machines: Sequence[MachineKernel]) -> list[Compiled]:

@@ -116,6 +116,14 @@ class IndexFacts:
             return None
         return evaluate_positions(self.stage, values, over, self._tables, self._places)
 
+    def evaluate_at(
+        self, values: Sequence[int], places: Mapping[Index, Array]
+    ) -> tuple[Array, ...]:
+        """Index-only values where the indices they depend on take places, all in one shape."""
+        found = evaluate_values(self.stage.body, values, places, self._tables)
+        shape = np.broadcast_shapes(*(each.shape for each in places.values()))
+        return tuple(np.broadcast_to(each, shape) for each in found)
+
     def find_passing(
         self, conditions: Sequence[int], over: Sequence[Index] | None = None
     ) -> Array | None:
@@ -248,10 +256,9 @@ def evaluate_positions(
     `InternalError` for a value that is not index-only, or an index of run-time extent.
     """
     body = stage.body
-    reached = reach_back(body, wanted)
     if over is None:
-        over = order_indices(i for i in (body.instructions[v] for v in reached)
-                             if isinstance(i, Index))  # fmt: skip
+        reached = (body.instructions[value] for value in reach_back(body, wanted))
+        over = order_indices(i for i in reached if isinstance(i, Index))
     axes: dict[Index, Array] = {}
     for axis, index in enumerate(over):
         extent = stage.extent(index)
@@ -259,9 +266,22 @@ def evaluate_positions(
             raise InternalError(f"%{stage.name}: {index.name} has no extent known here")
         every = places[index] if index in places else np.arange(extent, dtype=np.int64)
         axes[index] = every.reshape([every.size if n == axis else 1 for n in range(len(over))])
+    found = evaluate_values(body, wanted, axes, tables)
+    rank = len(over)
+    return tuple(each.reshape((1,) * (rank - each.ndim) + each.shape) for each in found)
+
+
+def evaluate_values(
+    body: Body,
+    wanted: Sequence[int],
+    axes: Mapping[Index, Array],
+    tables: Mapping[str, Array] = MappingProxyType({}),
+) -> list[Array]:
+    """The values of index-only instructions where each index takes the places in `axes`, element by
+    element."""
     made: dict[int, Array] = {}
     with np.errstate(all="ignore"):
-        for value in reached:
+        for value in reach_back(body, wanted):
             instruction = body.instructions[value]
             given = [made[o] for o in operands(instruction)]
             if isinstance(instruction, Load) and instruction.tensor in tables:
@@ -270,8 +290,7 @@ def evaluate_positions(
                 made[value] = table[tuple(np.clip(g, 0, n - 1) for g, n in ends)]
             else:
                 made[value] = evaluate_instruction(instruction, given, axes, body)
-    rank = len(over)
-    return tuple(made[v].reshape((1,) * (rank - made[v].ndim) + made[v].shape) for v in wanted)
+    return [made[value] for value in wanted]
 
 
 def reach_back(body: Body, wanted: Sequence[int]) -> list[int]:

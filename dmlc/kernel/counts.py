@@ -7,7 +7,7 @@ loops, by which those of the machine code that a compiler makes of it can be tol
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -17,8 +17,6 @@ class Access:
     buffer: str
     bytes: int
     """What a work item reads or writes at once."""
-    elements: int
-    """The same in elements."""
     written: bool
     count: float
     """How often a work item does it, on average."""
@@ -80,24 +78,13 @@ class Steps:
     """Those of all."""
     sector_bytes: float
     """What the cache of all groups moves for loads and stores."""
+    loads: float
+    """Elements that all work items load, each as often as that is done."""
 
     @property
     def threads(self) -> int:
         """The work items of groups that have something to do."""
         return self.working * self.group_size
-
-    def accesses(self) -> Iterator[Access]:
-        """All loads and stores."""
-        pending = [self.body]
-        while pending:
-            body = pending.pop()
-            yield from body.accesses
-            pending += (loop.body for loop in body.loops)
-
-    @property
-    def loads(self) -> float:
-        """Elements that all work items load, how often each."""
-        return self.threads * sum(a.count * a.elements for a in self.accesses() if not a.written)
 
 
 def merge_bodies(bodies: Sequence[tuple[Body, float]]) -> Body:

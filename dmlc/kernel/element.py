@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Container, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 from dmlc import ir
@@ -289,7 +290,8 @@ class Collector:
 
     `domain` are the sizes of the points' dimensions. Reductions named in `local` are at hand, each
     changing along the first `parallel` dimensions. Of the tensor `row` only what lies along its
-    last axis is at hand, so that its positions are those along that axis."""
+    last axis is at hand, so that its positions are those along that axis. Stages that are `placed`
+    are stored as parts of another tensor."""
 
     def __init__(
         self,
@@ -298,9 +300,11 @@ class Collector:
         local: Mapping[str, DataType] | None = None,
         parallel: int = 0,
         row: str | None = None,
+        placed: Mapping[str, View] = MappingProxyType({}),
     ) -> None:
         self._function = function
         self._row = row
+        self._placed = placed
         self._domain = domain
         self._tensors = function.tensors()
         self._known_strides: dict[str, tuple[Measure, ...]] = {}
@@ -364,9 +368,13 @@ class Collector:
 
     def _view(self, stage: ir.Stage, axes: Mapping[ir.Index, int]) -> View:
         strides: list[Measure] = [0] * len(self._domain)
-        for axis, step in enumerate(self._strides(stage.name)):
+        own = self._placed.get(stage.name)
+        steps = self._strides(stage.name) if own is None else own.strides
+        for axis, step in enumerate(steps):
             if ir.Index(axis) in axes:
                 strides[axes[ir.Index(axis)]] = step
+        if own is not None:
+            return dataclasses.replace(own, strides=tuple(strides))
         return View(stage.name, stage.dtype, tuple(strides))
 
     def _place(self, reduction: ir.Reduction, axes: Mapping[ir.Index, int]) -> Place:
@@ -452,7 +460,8 @@ class Collector:
         offset = 0
         terms: dict[int, Measure] = {}
         guarded = False
-        steps = self._strides(load.tensor)
+        placed = self._placed.get(load.tensor)
+        steps = self._strides(load.tensor) if placed is None else placed.strides
         if load.tensor == self._row:
             steps = (0,) * (len(steps) - 1) + (1,)
         for step, number, form in zip(steps, load.indices, positions.list_forms(load), strict=True):

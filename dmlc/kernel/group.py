@@ -18,9 +18,17 @@ from dmlc.kernel.assemble import count_buffers, make_kernel
 from dmlc.kernel.element import collect_elements
 from dmlc.kernel.phases import Phase, collect_phases, combine_partials, part_members, store_partials
 from dmlc.kernel.schedule import Limits, Profile
-from dmlc.kernel.schedule.choose import arrange, combines_again, cut_up, keeps_busy, suits_serial
+from dmlc.kernel.schedule.choose import (
+    arrange,
+    combines_again,
+    cut_up,
+    keeps_busy,
+    suits_serial,
+    takes_neighbours,
+)
 from dmlc.kernel.schedule.line_buffer import choose_line_buffer
 from dmlc.kernel.space import collapse
+from dmlc.kernel.windows import write_windows
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
 from dmlc.transform.passes import Pass
@@ -53,6 +61,9 @@ def lower_group(
     apart = _find_obstacle(function, phases, len(parts), profile, limits)
     if not apart:
         names = _name_members(passes)
+        if alone and takes_neighbours(profile):
+            stored = _list_stored(function, group.stages)
+            phases = write_windows(function, group, stored) or phases
         return (make_kernel(function, phases, group.stages, names, profile, limits, serial=alone),)
     again = combines_again(phases, profile) and not alone
     kernels = _lower_again(function, phases, parts, profile, limits) if again else []
@@ -232,6 +243,7 @@ def _lower_again(
     combined: dict[str, Phase] = {}
     derived: list[Phase] = []
     kernels: list[k.Kernel] = []
+    combining: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
     def make(main: Sequence[Phase], own: tuple[str, ...], pieces: int | None) -> bool:
@@ -243,7 +255,7 @@ def _lower_again(
         if count_buffers(made) > limits.buffers or stored & read:
             return False
         passes = tuple(names for names in (after, own) if names)
-        stages = tuple(dict.fromkeys((*after, *own)))
+        stages = tuple(dict.fromkeys((*combining, *after, *own)))
         kernels.append(make_kernel(function, made, stages, passes, profile, limits, pieces=pieces))
         return True
 
@@ -256,14 +268,14 @@ def _lower_again(
         if not main.accumulators:
             if not make((cut_main,), own, None):
                 return []
-            derived, after = rest, names
+            derived, combining, after = rest, (), names
             continue
         if divided is None or not make(store_partials(main, divided), own, divided.sizes[0]):
             return []
         partial = combine_partials(main, divided)
         combined.update({n: partial for each in main.accumulators for n, _ in each.stages})
         _, reductions = part_members(function, steps[0])
-        derived, after = rest, (*(m.stage for m in reductions), *names)
+        derived, combining, after = rest, tuple(m.stage for m in reductions), names
     if derived and not make((), (), None):
         return []
     return kernels

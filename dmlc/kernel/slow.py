@@ -17,7 +17,6 @@ from dmlc import ir
 from dmlc.ir.index import IndexFacts, list_arrays
 from dmlc.kernel import nodes as k
 from dmlc.kernel.counts import Steps
-from dmlc.kernel.steps import count_steps
 from dmlc.scalars import Array
 from dmlc.source import Diagnostic, Note
 
@@ -31,26 +30,24 @@ _SAMPLES = 8
 _MOST_POINTS = 1 << 18
 
 
-def find_slow(function: ir.Function, kernels: Sequence[k.Kernel]) -> tuple[Diagnostic, ...]:
-    """Warnings of kernels that a GPU does slowly; `function` is what they were made of."""
-    found = [warning for kernel in kernels for warning in _judge(function, kernel)]
+def find_slow(
+    function: ir.Function, kernels: Sequence[k.Kernel], counted: Sequence[Steps | None]
+) -> tuple[Diagnostic, ...]:
+    """Warnings of kernels that a GPU does slowly; `function` is what they were made of, and
+    `counted` are the steps of each."""
+    pairs = zip(kernels, counted, strict=True)
+    found = [warning for kernel, steps in pairs for warning in _judge(function, kernel, steps)]
     return tuple(dict.fromkeys(found))
 
 
-def _judge(function: ir.Function, kernel: k.Kernel) -> Iterator[Diagnostic]:
+def _judge(function: ir.Function, kernel: k.Kernel, steps: Steps | None) -> Iterator[Diagnostic]:
+    if steps is None or not steps.total or not steps.longest:
+        return
     stages = [s for s in map(function.stage, kernel.stages) if s and s.reduction is not None]
     thin = [
         s for s in stages if count_reduced(s) > MANY_POSITIONS and find_density(function, s) < 1
     ]
-    launch = kernel.launch
-    if isinstance(launch.count, str):
-        return
-    threads = -(-launch.count // launch.per_group) * launch.group_size
-    if not thin and threads >= FEW_THREADS:
-        return
-    steps = count_steps(kernel, function.tables)
-    if steps is None or not steps.total or not steps.longest:
-        return
+    threads = steps.threads
     if threads < FEW_THREADS and steps.total > MANY_STEPS:
         stage = max(stages, key=count_points, default=function.stage(kernel.stages[0]))
         yield _warn_of_serial(stage, steps, threads)

@@ -48,7 +48,7 @@ def count_steps(kernel: k.Kernel, tables: Sequence[ir.Table] = ()) -> Steps | No
     if launch.row is not None and groups > launch.row:
         groups = -(-groups // launch.row) * launch.row
     if groups == 0:
-        return Steps(0, 0, launch.group_size, Body(), 0, 0, 0)
+        return Steps(0, 0, launch.group_size, Body(), 0, 0, 0, 0)
     return _Sample(kernel, groups, working, list_arrays(tables)).run()
 
 
@@ -125,7 +125,15 @@ class _Sample:
             longest if self._is_known else None,
             total if self._is_known else None,
             self._sectors * SECTOR * self._working,
+            self._count_loads(body) * self._working * self._size,
         )
+
+    def _count_loads(self, body: Body) -> float:
+        """The elements that a lane loads in a body and the loops in it, on average."""
+        own = sum(
+            a.count * a.bytes / self._buffers[a.buffer] for a in body.accesses if not a.written
+        )
+        return own + sum(self._count_loads(loop.body) for loop in body.loops)
 
     def _average(self, values: Array) -> float:
         """Over all lanes of the launch."""
@@ -310,8 +318,7 @@ class _Sample:
         for further in range(0, size, SECTOR):
             sectors = (group + first + further // SECTOR)[who]
             self._touched.setdefault(buffer, []).append(sectors)
-        elements = size // self._buffers[buffer]
-        return Access(buffer, size, elements, written, self._average(np.where(who, times, 0)))
+        return Access(buffer, size, written, self._average(np.where(who, times, 0)))
 
     def _evaluate(self, node: k.Expression) -> _Value:
         """A whole number or a condition of every lane."""

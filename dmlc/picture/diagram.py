@@ -16,6 +16,7 @@ from dmlc.ir import Function, Parameter, Stage, Table
 from dmlc.language.syntax import Call
 from dmlc.picture.formula import summarize
 from dmlc.picture.lettering import TIMES, show_bytes
+from dmlc.program import Figures
 from dmlc.report import Report, Work
 from dmlc.source import Span
 from dmlc.transform.traffic import Move, add_moves, count_bytes
@@ -86,6 +87,8 @@ class Kernel:
     reason: str = ""
     inside: tuple[Move, ...] = ()
     """What its launches hand to one another in memory."""
+    figures: tuple[Figures, ...] = ()
+    """Of each launch, where it is a GPU's and sizes are known."""
 
     @property
     def read_bytes(self) -> int | None:
@@ -241,6 +244,7 @@ def _list_kernels(
                 tuple(_transfer(m, m.written, tensors) for m in written),
                 work.reason,
                 add_moves(inside),
+                work.figures,
             )
         )
     return tuple(kernels)

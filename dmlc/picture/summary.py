@@ -32,6 +32,25 @@ def describe_traffic(kernel: Kernel) -> list[str]:
     return [f"reads {show_bytes(kernel.read_bytes)}", f"writes {show_bytes(kernel.written_bytes)}"]
 
 
+def describe_figures(kernel: Kernel) -> list[str]:
+    """How much work each launch of a kernel is for a GPU; nothing where that is not known."""
+    return [
+        f"{each.threads:,} threads, {_show_steps(each.steps)}, "
+        f"{_show_ratio(each.reads_per_output)} reads an output"
+        for each in kernel.figures
+    ]
+
+
+def _show_ratio(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}"
+
+
+def _show_steps(steps: float | None) -> str:
+    if steps is None:
+        return "unknown steps each"
+    return f"at most {steps:,.0f} step{'s' if steps != 1 else ''} each"
+
+
 def _kernels(view: View) -> str:
     return f"{view.launches:,} kernel{'s' if view.launches != 1 else ''}"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from dmlc.picture.diagram import VIEWS, Diagram, Kernel, Transfer, View, find_view
 from dmlc.picture.lettering import cut, show_bytes, show_sizes, wrap
-from dmlc.picture.summary import compare
+from dmlc.picture.summary import compare, describe_figures
 
 _WIDTH = 100
 _INDENT = 9
@@ -49,6 +49,8 @@ def _write_after(view: View) -> Iterator[str]:
         if kernel.inside:
             passed = [m.tensor for m in kernel.inside]
             yield from _fill(f"{'':{_INDENT}}between   ", passed, ", ")
+        if kernel.figures:
+            yield from _fill(f"{'':{_INDENT}}on a GPU  ", describe_figures(kernel), ";")
         if kernel.reason:
             words = kernel.reason.replace("%", "").split()
             yield from _fill(f"{'':{_INDENT}}because   ", words, " ")

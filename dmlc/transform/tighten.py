@@ -36,6 +36,9 @@ from dmlc.transform.simplify import is_inlinable, list_live, replace_stages
 from dmlc.transform.tabulate import Settled, Tables, list_roots, read_known, settle, tabulate_stage
 from dmlc.transform.walk_axis import Plan, find_positions, give_places, plan_axis, write_place
 
+_IDEMPOTENT = ("min", "max", "any", "all", *POSITIONAL_COMBINERS)
+"""Combiners that give the same where a point comes again."""
+
 
 def tighten_bounds(function: Function, settled: Settled | None = None) -> Function:
     """The function with short reductions, and with tables of what depends on positions alone.
@@ -90,8 +93,11 @@ def _narrow(stage: Stage, tables: Tables, listed: bool, is_position: bool) -> li
     short, plans = _guard_choice(stage, tables.known), list[Plan]()
     if stage.reduction is None or short.body.guard is None:
         return [stage]
+    again = stage.reduction.combiner in _IDEMPOTENT
     for label, extent in stage.reduction.axes:
-        plan = plan_axis(short, label, extent, tables.known) if isinstance(extent, int) else None
+        if not isinstance(extent, int):
+            continue
+        plan = plan_axis(short, label, extent, tables.known, may_repeat=again)
         if plan is not None and (listed or plan.is_whole):
             short = _rewrite(short, plan, tables)
             plans.append(plan)

@@ -16,6 +16,7 @@ Where no point passes the guard the place is 0, as it was.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -27,6 +28,7 @@ from dmlc.ir.floor import FloorForm, fit_clamped, fit_floor
 from dmlc.ir.index import IndexFacts, reach_back
 from dmlc.ir.naming import take_name
 from dmlc.scalars import Array, DataType
+from dmlc.transform.band import find_band
 from dmlc.transform.tabulate import Tables
 
 
@@ -39,10 +41,16 @@ class Plan:
     index: Index | None
     conditions: tuple[int, ...]
     """Those that are settled by it."""
+    size: int
+    """The places that the axis has."""
+    band: Array
+    """By position, the places that are looked at: all at which the conditions may hold."""
     holds: Array
-    """By position and place, whether all of them hold."""
+    """By position and place of the band, whether all of them hold."""
     places: Array
     """By position and number, the place that is walked; some may be beyond the axis."""
+    may_repeat: bool = False
+    """Whether the reduction stays the same where a place is walked again."""
     step: int = 1
     form: FloorForm | None = None
     """The first place, in closed form; None where places come from a table."""
@@ -51,11 +59,6 @@ class Plan:
     def count(self) -> int:
         """The places that are walked."""
         return self.places.shape[1]
-
-    @property
-    def size(self) -> int:
-        """The places that the axis has."""
-        return self.holds.shape[1]
 
     @property
     def counts(self) -> Array:
@@ -72,13 +75,10 @@ class Plan:
         """The position of the domain, as a value."""
         return builder.constant(0) if self.index is None else builder.add(self.index)
 
-    def evaluate(self, values: Sequence[int]) -> list[Array]:
+    def evaluate(self, values: Sequence[int]) -> tuple[Array, ...]:
         """Values at the places walked, or at those nearest to them."""
-        found = self.facts.evaluate(values, self.over) or ()
-        return [self._take(np.broadcast_to(v, v.shape[:-2] + self.holds.shape)) for v in found]
-
-    def _take(self, values: Array) -> Array:
-        return np.take_along_axis(values, np.clip(self.places, 0, self.size - 1), axis=1)
+        places = np.clip(self.places, 0, self.size - 1)
+        return self.facts.evaluate_at(values, _list_places(self.facts.stage, self.over, places))
 
     @property
     def _are_places(self) -> Array:
@@ -86,7 +86,10 @@ class Plan:
 
     @property
     def _passing(self) -> Array:
-        return self._take(self.holds) & self._are_places
+        column = self.places - self.band[:, :1]
+        inside = (column >= 0) & (column < self.band.shape[1])
+        column = np.clip(column, 0, self.band.shape[1] - 1)
+        return np.take_along_axis(self.holds, column, axis=1) & inside
 
     def leaves_out(self, holds: Array) -> bool:
         """Whether a condition that holds there fails at some place that is walked."""
@@ -95,13 +98,19 @@ class Plan:
     @property
     def is_whole(self) -> bool:
         """Whether every place that is walked, and is one, passes."""
-        return self.form is not None and not self.leaves_out(self._take(self.holds))
+        return self.form is not None and not self.leaves_out(self._passing)
 
     @property
     def is_exact(self) -> bool:
         """Whether the places that pass are the first of those walked."""
         first = np.arange(self.count) < self.counts[:, None]
         return bool((first == self._passing).all())
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether in place of what is beyond those that pass the nearest of these is walked, again:
+        that needs no condition, and comes to the same. Of equals the first is first still."""
+        return self.may_repeat and self.step == 1 and int(self.counts.min()) > 0
 
     @property
     def rank(self) -> tuple[bool, bool, int, int]:
@@ -113,16 +122,18 @@ class Plan:
         """The last place at each position in closed form, where those of the places walked that
         are not beyond it are just those that pass."""
         positions, filled = np.arange(len(self.holds)), self.counts > 0
-        form = fit_clamped(positions[filled], _find_last(self.holds)[filled])
+        form = fit_clamped(positions[filled], _find_last(self)[filled])
         if form is None:
             return None
         walked = (self.places <= form.evaluate(positions)[:, None]) & (self.places >= 0)
         return form if bool((walked == self._passing).all()) else None
 
 
-def plan_axis(stage: Stage, label: int, size: int, known: Mapping[str, Array]) -> Plan | None:
+def plan_axis(
+    stage: Stage, label: int, size: int, known: Mapping[str, Array], *, may_repeat: bool = False
+) -> Plan | None:
     """How an axis can be walked in fewer places; None where it cannot. `known` are the elements of
-    stages that depend on positions alone."""
+    stages that depend on positions alone; a place is walked again only if it `may_repeat`."""
     reduced = Index(label, reduced=True)
     facts = IndexFacts(stage, known)
     # Those that involve the axis, and at most one other, which is of the domain.
@@ -135,11 +146,25 @@ def plan_axis(stage: Stage, label: int, size: int, known: Mapping[str, Array]) -
     index = next((i for found in others.values() for i in found), None)
     over = (reduced,) if index is None else (index, reduced)
     conditions = tuple(c for c in others if facts.is_over(c, over))
-    holds = facts.find_passing(conditions, over)
-    if not conditions or holds is None or not size:
+    if not conditions or not size:
         return None
-    plan = Plan(facts, label, index, conditions, holds.reshape(-1, size), np.empty((0, 0)))
-    return _shorten(plan)
+    band = find_band(stage, conditions, index, reduced, size)
+    if band is None:
+        return None
+    found = facts.evaluate_at(conditions, _list_places(facts.stage, over, band))
+    holds = functools.reduce(np.logical_and, found)
+    nowhere = np.empty((0, 0))
+    return _shorten(Plan(facts, label, index, conditions, size, band, holds, nowhere, may_repeat))
+
+
+def _list_places(stage: Stage, over: Sequence[Index], places: Array) -> dict[Index, Array]:
+    """Where indices are: the last at `places`, and one of the domain at the position of the row."""
+    found = {over[-1]: places}
+    for index in over[:-1]:
+        rows = stage.extent(index)
+        if isinstance(rows, int):
+            found[index] = np.arange(rows, dtype=np.int64)[:, None]
+    return found
 
 
 def _shorten(plan: Plan) -> Plan | None:
@@ -148,7 +173,7 @@ def _shorten(plan: Plan) -> Plan | None:
     most = int(counts.max(initial=0))
     if most == 0:
         return None
-    first, last, filled = holds.argmax(axis=1), _find_last(holds), counts > 0
+    first, last, filled = plan.band[:, 0] + holds.argmax(axis=1), _find_last(plan), counts > 0
     rows, columns = np.nonzero(holds)
     gaps = np.diff(columns)[np.diff(rows) == 0]
     step = int(np.gcd.reduce(gaps)) if gaps.size else 1
@@ -166,12 +191,13 @@ def _shorten(plan: Plan) -> Plan | None:
     # The places that pass, and then the last of them again.
     order = np.argsort(~holds, axis=1, kind="stable")[:, :most]
     number = np.minimum(np.arange(most)[None, :], np.maximum(counts - 1, 0)[:, None])
-    return dataclasses.replace(plan, places=np.take_along_axis(order, number, axis=1))
+    chosen = np.take_along_axis(order, number, axis=1)
+    return dataclasses.replace(plan, places=plan.band[:, :1] + chosen)
 
 
-def _find_last(holds: Array) -> Array:
+def _find_last(plan: Plan) -> Array:
     """The last place that passes at each position."""
-    return holds.shape[1] - 1 - holds[:, ::-1].argmax(axis=1)
+    return plan.band[:, -1] - plan.holds[:, ::-1].argmax(axis=1)
 
 
 def _list_firsts(
@@ -207,20 +233,28 @@ def write_place(plan: Plan, tables: Tables, builder: Builder, number: int) -> tu
         full = int(counts.min()) == plan.count
         return place, [] if full else [builder.apply("lt", number, count())]
     conditions: list[int] = []
-    steps = builder.apply("mul", number, builder.constant(plan.step))
-    place = builder.apply("add", plan.form.write(builder, row), steps)
     settles = plan.is_exact and not plan.is_whole
     length = fit_clamped(np.arange(len(counts)), counts) if settles else None
     last = plan.fit_last() if settles and length is None else None
+
+    def hold(value: int, name: str, end: int) -> int:
+        """A value that compares so with another where that is a place's."""
+        if plan.holds_back:
+            nearest = builder.apply("sub", end, builder.constant(1)) if name == "lt" else end
+            return builder.apply("max" if name == "ge" else "min", value, nearest)
+        conditions.append(builder.apply(name, value, end))
+        return value
+
+    if settles and last is None:
+        number = hold(number, "lt", count() if length is None else length.write(builder, row))
+    steps = builder.apply("mul", number, builder.constant(plan.step))
+    place = builder.apply("add", plan.form.write(builder, row), steps)
     if int(plan.places.min()) < 0:
-        conditions.append(builder.apply("ge", place, builder.constant(0)))
+        place = hold(place, "ge", builder.constant(0))
     if last is not None:
-        return place, [*conditions, builder.apply("le", place, last.write(builder, row))]
-    if int(plan.places.max()) >= plan.size:
-        conditions.append(builder.apply("lt", place, builder.constant(plan.size)))
-    if settles:
-        bound = count() if length is None else length.write(builder, row)
-        conditions.append(builder.apply("lt", number, bound))
+        place = hold(place, "le", last.write(builder, row))
+    elif int(plan.places.max()) >= plan.size:
+        place = hold(place, "lt", builder.constant(plan.size))
     return place, conditions
 
 
@@ -306,9 +340,10 @@ def _write_number(
         if label in by_label:
             plan = by_label[label]
             part, _ = write_place(plan, tables, builder, part)
-            if is_bounded and int(plan.places.min()) < 0:
+            held = plan.holds_back or not is_bounded
+            if not held and int(plan.places.min()) < 0:
                 part = builder.apply("max", part, builder.constant(0))
-            if is_bounded and int(plan.places.max()) >= size:
+            if not held and int(plan.places.max()) >= size:
                 part = builder.apply("min", part, builder.constant(size - 1))
         part = builder.apply("mul", part, builder.constant(stride))
         total = builder.apply("add", total, part)

@@ -116,6 +116,46 @@ def test_check_reports_every_file(dmlc: Dmlc) -> None:
     assert "error: cannot read 'c.dml': " in found.err
 
 
+BIND = ("--bind", "--tensor", "x=FLOAT32[4,6]")
+
+
+def test_check_binds(dmlc: Dmlc) -> None:
+    write(NEGATE)
+    found = dmlc("check", "a.dml", *BIND)
+    assert (found.status, found.err) == (0, "")
+    assert found.out == "a.dml: NEGATE binds to 1 kernel, no mistakes\n"
+    write(NEGATE + "graph g[N](x: FLOAT32[N, N]) { output y = NEGATE(x: x) + sum(x, axes: [1]) }")
+    found = dmlc("check", "a.dml:g", "--bind", "--dim", "N=3000")
+    assert found.out == "a.dml:g: g binds to 1 kernel, no mistakes\n"
+    found = dmlc("check", "a.dml", *BIND)
+    assert found.status == 1
+    assert "defines 1 operator, 1 graph: say which, as in 'a.dml:g'" in found.err
+
+
+def test_check_reports_what_does_not_bind(dmlc: Dmlc) -> None:
+    write(NEGATE)
+    found = dmlc("check", "a.dml", "--bind", "--tensor", "x=FLOAT32[4,6,5]")
+    assert (found.status, found.out) == (1, "")
+    assert "'x' takes 2 or 4 dimensions, and is given 3" in found.err
+    write(NEGATE.replace("-x", "-z"))
+    found = dmlc("check", "a.dml:NEGATE", *BIND, "--json")
+    (mistake,) = json.loads(found.out)
+    assert (found.status, mistake["message"]) == (1, "unknown name 'z'")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a.dml", "b.dml", "--bind"), "--bind takes one FILE, or one FILE:NAME"),
+        (("a.dml", "--dim", "N=2"), "are what --bind binds with: give it too"),
+    ],
+)
+def test_check_refuses_other_bindings(dmlc: Dmlc, arguments: tuple[str, ...], message: str) -> None:
+    found = dmlc("check", *arguments)
+    assert found.status == 2
+    assert message in found.err
+
+
 def test_check_as_json(dmlc: Dmlc) -> None:
     write(NEGATE.replace("-x", "-z"))
     found = dmlc("check", "a.dml", "c.dml", "--json")

@@ -3,13 +3,12 @@
 //     Output[i0, i1, i2, i3] = sum[r0 < 3, r1 < 2 where i2 * 2 + r0 - 1 >= 0 && i2 * 2 + r0 - 1 <
 //         9](Input[i0, i1, i2 * 2 + r0 - 1, i3 * 2 + r1])
 //
-// Dispatch 1 group of 256 threads; each computes 1 output.
-//     group output (i0, i1, i2): 0..120 by 256
+// Dispatch 1 group of 256 threads; each computes 4 neighbouring outputs.
+//     group output (i0, i1, i2): 0..30 by 256
 //       lane output: 256
 //         reduce Output
 //           loop k: 0..3
-//             loop k1: 0..2
-//               add to Output
+//             add to Output
 //         store Output
 //   t0: Input, float32, read
 //   u0: Output, float32, written
@@ -26,21 +25,35 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float zero = asfloat(group_id.z);
 
     const int output = lane_id;
-    if (output < 120) {
-        const int i0 = output / 20;
-        const int i1 = (output / 4) % 5;
-        const int i2 = output % 4;
+    if (output < 30) {
+        const int i0 = output / 5;
+        const int i1 = output % 5;
         const int position = i1 * 2;
         precise float output_1 = zero;
+        precise float output_2 = zero;
+        precise float output_3 = zero;
+        precise float output_4 = zero;
         for (int k = 0; k < 3; ++k) {
             const int position_1 = position + k - 1;
             if (position_1 >= 0 && position_1 < 9) {
-                for (int k1 = 0; k1 < 2; ++k1) {
-                    precise const float input = Input[position_1 * 8 + (i0 * 72 + i2 * 2 + k1)];
-                    output_1 += input;
-                }
+                precise const float input = Input[position_1 * 8 + i0 * 72];
+                precise const float input_1 = Input[position_1 * 8 + (i0 * 72 + 1)];
+                precise const float input_2 = Input[position_1 * 8 + (i0 * 72 + 2)];
+                precise const float input_3 = Input[position_1 * 8 + (i0 * 72 + 3)];
+                precise const float input_4 = Input[position_1 * 8 + (i0 * 72 + 4)];
+                precise const float input_5 = Input[position_1 * 8 + (i0 * 72 + 5)];
+                precise const float input_6 = Input[position_1 * 8 + (i0 * 72 + 6)];
+                precise const float input_7 = Input[position_1 * 8 + (i0 * 72 + 7)];
+                output_1 += (input + input_1);
+                output_2 += (input_2 + input_3);
+                output_3 += (input_4 + input_5);
+                output_4 += (input_6 + input_7);
             }
         }
-        Output[output] = output_1;
+        const int offset = i0 * 20 + i1 * 4;
+        Output[offset] = output_1;
+        Output[offset + 1] = output_2;
+        Output[offset + 2] = output_3;
+        Output[offset + 3] = output_4;
     }
 }

@@ -4,13 +4,12 @@
 //         (i2 * 3 + 1) / 2 + r0 <= (i2 * 3) / 2 +
 //         1](dY[i0, i1, (i2 * 3 + 1) / 2 + r0, (i3 * 3 + 1) / 2 + r1])
 //
-// Launch 8 groups of 256 work items; each computes 1 output.
-//     group output (i0, i1, i2): 0..2,048 by 256
+// Launch 2 groups of 256 work items; each computes 4 neighbouring outputs.
+//     group output (i0, i1, i2): 0..512 by 256
 //       lane output: 256
 //         reduce dX
 //           loop k: 0..2
-//             loop k1: 0..2
-//               add to dX
+//             add to dX
 //         store dX
 //   argument 0: dY, float16, read
 //   argument 1: dX, float16, written
@@ -25,28 +24,37 @@ __kernel void resample_grad_thirds(
 {
     const uint group = (uint)get_group_id(0);
     const uint output = group * 256 + (uint)get_local_id(0);
-    const uint i0 = output / 512;
-    const uint i1 = (output / 32) % 16;
-    const uint i2 = output % 32;
-    const uint position = i2 * 3;
+    const uint i0 = output / 128;
+    const uint i1 = (output / 8) % 16;
+    const uint i2 = output % 8;
+    const uint position = i1 * 3;
     const uint position_1 = (position + 1) / 2;
     const uint position_2 = position / 2 + 1;
-    const uint position_3 = i1 * 3;
-    const uint position_4 = (position_3 + 1) / 2;
-    const uint position_5 = position_3 / 2 + 1;
     float d_x = 0.0f;
+    float d_x_1 = 0.0f;
+    float d_x_2 = 0.0f;
+    float d_x_3 = 0.0f;
+    const uint offset = i0 * 1152 + i2 * 6;
 
     for (uint k = 0; k < 2; ++k) {
-        const uint position_6 = position_4 + k;
-        if (position_6 <= position_5) {
-            for (uint k1 = 0; k1 < 2; ++k1) {
-                const uint position_7 = position_1 + k1;
-                if (position_7 <= position_2) {
-                    const float d_y = vload_half(position_6 * 48 + position_7 + i0 * 1152, dY);
-                    d_x += d_y;
-                }
-            }
+        const uint position_3 = position_1 + k;
+        const bool holds = position_3 <= position_2;
+        if (holds) {
+            const float d_y = vload_half(position_3 * 48 + offset, dY);
+            const float d_y_1 = vload_half(position_3 * 48 + (offset + 1), dY);
+            const float d_y_2 = vload_half(position_3 * 48 + (offset + 2), dY);
+            const float d_y_3 = vload_half(position_3 * 48 + (offset + 3), dY);
+            const float d_y_4 = vload_half(position_3 * 48 + (offset + 4), dY);
+            const float d_y_5 = vload_half(position_3 * 48 + (offset + 5), dY);
+            d_x += (d_y + d_y_1);
+            d_x_1 += d_y_2;
+            d_x_2 += (d_y_3 + d_y_4);
+            d_x_3 += d_y_5;
         }
     }
-    vstore_half_rte(d_x, output, dX);
+    const uint offset_1 = i0 * 512 + i1 * 32 + i2 * 4;
+    vstore_half_rte(d_x, offset_1, dX);
+    vstore_half_rte(d_x_1, offset_1 + 1, dX);
+    vstore_half_rte(d_x_2, offset_1 + 2, dX);
+    vstore_half_rte(d_x_3, offset_1 + 3, dX);
 }

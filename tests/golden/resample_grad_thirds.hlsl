@@ -4,13 +4,12 @@
 //         (i2 * 3 + 1) / 2 + r0 <= (i2 * 3) / 2 +
 //         1](dY[i0, i1, (i2 * 3 + 1) / 2 + r0, (i3 * 3 + 1) / 2 + r1])
 //
-// Dispatch 8 groups of 256 threads; each computes 1 output.
-//     group output (i0, i1, i2): 0..2,048 by 256
+// Dispatch 2 groups of 256 threads; each computes 4 neighbouring outputs.
+//     group output (i0, i1, i2): 0..512 by 256
 //       lane output: 256
 //         reduce dX
 //           loop k: 0..2
-//             loop k1: 0..2
-//               add to dX
+//             add to dX
 //         store dX
 //   t0: dY, float16, read
 //   u0: dX, float16, written
@@ -28,28 +27,37 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
 
     const uint group = group_id.x;
     const uint output = group * 256 + lane_id;
-    const uint i0 = output / 512;
-    const uint i1 = (output / 32) % 16;
-    const uint i2 = output % 32;
-    const uint position = i2 * 3;
+    const uint i0 = output / 128;
+    const uint i1 = (output / 8) % 16;
+    const uint i2 = output % 8;
+    const uint position = i1 * 3;
     const uint position_1 = (position + 1) / 2;
     const uint position_2 = position / 2 + 1;
-    const uint position_3 = i1 * 3;
-    const uint position_4 = (position_3 + 1) / 2;
-    const uint position_5 = position_3 / 2 + 1;
     precise float d_x = zero;
+    precise float d_x_1 = zero;
+    precise float d_x_2 = zero;
+    precise float d_x_3 = zero;
+    const uint offset = i0 * 1152 + i2 * 6;
 
     for (uint k = 0; k < 2; ++k) {
-        const uint position_6 = position_4 + k;
-        if (position_6 <= position_5) {
-            for (uint k1 = 0; k1 < 2; ++k1) {
-                const uint position_7 = position_1 + k1;
-                if (position_7 <= position_2) {
-                    precise const float d_y = (float)dY[position_6 * 48 + position_7 + i0 * 1152];
-                    d_x += d_y;
-                }
-            }
+        const uint position_3 = position_1 + k;
+        const bool holds = position_3 <= position_2;
+        if (holds) {
+            precise const float d_y = (float)dY[position_3 * 48 + offset];
+            precise const float d_y_1 = (float)dY[position_3 * 48 + (offset + 1)];
+            precise const float d_y_2 = (float)dY[position_3 * 48 + (offset + 2)];
+            precise const float d_y_3 = (float)dY[position_3 * 48 + (offset + 3)];
+            precise const float d_y_4 = (float)dY[position_3 * 48 + (offset + 4)];
+            precise const float d_y_5 = (float)dY[position_3 * 48 + (offset + 5)];
+            d_x += (d_y + d_y_1);
+            d_x_1 += d_y_2;
+            d_x_2 += (d_y_3 + d_y_4);
+            d_x_3 += d_y_5;
         }
     }
-    dX[output] = (float16_t)d_x;
+    const uint offset_1 = i0 * 512 + i1 * 32 + i2 * 4;
+    dX[offset_1] = (float16_t)d_x;
+    dX[offset_1 + 1] = (float16_t)d_x_1;
+    dX[offset_1 + 2] = (float16_t)d_x_2;
+    dX[offset_1 + 3] = (float16_t)d_x_3;
 }

@@ -4,13 +4,12 @@
 //         (i2 * 3 + 1) / 2 + r0 <= (i2 * 3) / 2 +
 //         1](dY[i0, i1, (i2 * 3 + 1) / 2 + r0, (i3 * 3 + 1) / 2 + r1])
 //
-// Dispatch 8 groups of 256 invocations; each computes 1 output.
-//     group output (i0, i1, i2): 0..2,048 by 256
+// Dispatch 2 groups of 256 invocations; each computes 4 neighbouring outputs.
+//     group output (i0, i1, i2): 0..512 by 256
 //       lane output: 256
 //         reduce dX
 //           loop k: 0..2
-//             loop k1: 0..2
-//               add to dX
+//             add to dX
 //         store dX
 //   binding 0: dY, float16, read
 //   binding 1: dX, float16, written
@@ -52,28 +51,37 @@ fn main(
 
     let group: u32 = group_id.x;
     let output: u32 = group * 256 + lane_id;
-    let i0: u32 = output / 512;
-    let i1: u32 = (output / 32) % 16;
-    let i2: u32 = output % 32;
-    let position: u32 = i2 * 3;
+    let i0: u32 = output / 128;
+    let i1: u32 = (output / 8) % 16;
+    let i2: u32 = output % 8;
+    let position: u32 = i1 * 3;
     let position_1: u32 = (position + 1) / 2;
     let position_2: u32 = position / 2 + 1;
-    let position_3: u32 = i1 * 3;
-    let position_4: u32 = (position_3 + 1) / 2;
-    let position_5: u32 = position_3 / 2 + 1;
     var d_x: f32 = zero;
+    var d_x_1: f32 = zero;
+    var d_x_2: f32 = zero;
+    var d_x_3: f32 = zero;
+    let offset: u32 = i0 * 1152 + i2 * 6;
 
     for (var k: u32 = 0; k < 2; k++) {
-        let position_6: u32 = position_4 + k;
-        if (position_6 <= position_5) {
-            for (var k1: u32 = 0; k1 < 2; k1++) {
-                let position_7: u32 = position_1 + k1;
-                if (position_7 <= position_2) {
-                    let d_y: f32 = f32(dY[position_6 * 48 + position_7 + i0 * 1152]);
-                    d_x += d_y;
-                }
-            }
+        let position_3: u32 = position_1 + k;
+        let holds: bool = position_3 <= position_2;
+        if (holds) {
+            let d_y: f32 = f32(dY[position_3 * 48 + offset]);
+            let d_y_1: f32 = f32(dY[position_3 * 48 + (offset + 1)]);
+            let d_y_2: f32 = f32(dY[position_3 * 48 + (offset + 2)]);
+            let d_y_3: f32 = f32(dY[position_3 * 48 + (offset + 3)]);
+            let d_y_4: f32 = f32(dY[position_3 * 48 + (offset + 4)]);
+            let d_y_5: f32 = f32(dY[position_3 * 48 + (offset + 5)]);
+            d_x += pin(d_y + d_y_1);
+            d_x_1 += d_y_2;
+            d_x_2 += pin(d_y_3 + d_y_4);
+            d_x_3 += d_y_5;
         }
     }
-    dX[output] = f16(round_f16(d_x));
+    let offset_1: u32 = i0 * 512 + i1 * 32 + i2 * 4;
+    dX[offset_1] = f16(round_f16(d_x));
+    dX[offset_1 + 1] = f16(round_f16(d_x_1));
+    dX[offset_1 + 2] = f16(round_f16(d_x_2));
+    dX[offset_1 + 3] = f16(round_f16(d_x_3));
 }

@@ -29,6 +29,7 @@ SCATTERED = "sum[r : x.Sizes[0] where r * 7919 % 20000 == i] (x[r])"
 CHOSEN = "sum[r : x.Sizes[0]] (r * 7919 % 20000 == i ? x[r] : 0)"
 FACTOR = "sum[r : x.Sizes[0]] ((r * 7919 % 20000 == i ? 2 : 0) * x[r])"
 BAND = "sum[r : x.Sizes[0] where i - 2 <= r && r <= i + 2] (x[r])"
+FEW = "sum[r : x.Sizes[0] where r * 7919 % 20000 - i >= 0 && r * 7919 % 20000 - i < 5] (x[r])"
 SIZE = 20000
 
 
@@ -42,7 +43,7 @@ def warn(formula: str, size: int = SIZE) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("formula", "count"), [(SCATTERED, "1"), (CHOSEN, "1"), (FACTOR, "1"), (BAND, "5")]
+    ("formula", "count"), [(SCATTERED, "1"), (CHOSEN, "1"), (FACTOR, "1"), (FEW, "5")]
 )
 def test_a_dense_kernel_is_warned_of_where_it_is_written(formula: str, count: str) -> None:
     (warning,) = warn(formula)
@@ -80,17 +81,18 @@ def test_what_is_not_dense_is_not_warned_of(formula: str) -> None:
 
 
 def test_a_loop_that_is_bounded_is_not_dense() -> None:
-    # For fewer positions the bounds of the band are found.
-    assert warn(BAND, 1000) == []
-    lowered, (kernel,) = make_kernels(bind(BAND, 1000), "hlsl")
+    assert warn(BAND) == []
+    lowered, (kernel,) = make_kernels(bind(BAND), "hlsl")
     steps = count_steps(kernel, lowered.tables)
     assert steps is not None
-    assert steps.longest == 5
+    # A thread has four outputs, whose windows share most of what they read.
+    assert steps.longest < 4 * 5
 
 
 def test_graphs_and_reports_carry_the_warnings() -> None:
-    report = explain(bind(SCATTERED), "hlsl")
-    assert [w.render() for w in report.warnings] == warn(SCATTERED)
+    for target in ("hlsl", "opencl"):
+        report = explain(bind(SCATTERED), target)
+        assert [w.render() for w in report.warnings] == warn(SCATTERED)
 
 
 def test_a_cpu_is_given_few_threads_on_purpose() -> None:
@@ -125,7 +127,7 @@ def judge(launch: str, turns: int) -> list[str]:
         }}
         store y[0] = v
     }}""")
-    return [w.message for w in find_slow(ir.parse(FUNCTION), [kernel])]
+    return [w.message for w in find_slow(ir.parse(FUNCTION), [kernel], [count_steps(kernel)])]
 
 
 def test_a_serial_kernel_is_warned_of() -> None:
@@ -147,10 +149,8 @@ def test_few_steps_or_many_threads_are_not_serial() -> None:
 def test_the_command_warns_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "own.dml"
     path.write_text(TEXT.format(formula=SCATTERED), "utf-8")
-    for command in ("compile", "graph"):
-        status = dmlc.cli.run(
-            [command, str(path), "--tensor", "x=FLOAT32[20000]", "--target", "hlsl"]
-        )
+    for command in (["compile", "--target", "hlsl"], ["graph"], ["check", "--bind"]):
+        status = dmlc.cli.run([*command, str(path), "--tensor", "x=FLOAT32[20000]"])
         out, err = capsys.readouterr()
         assert status == 0
         assert out

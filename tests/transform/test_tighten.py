@@ -148,8 +148,10 @@ def test_random_windows(window: tuple[int, ...], combiner: str) -> None:
     }}"""
     function = ir.parse(text)
     made = rewrite(function)
-    inputs = {"x": (np.arange(places) % 3 - 1).astype(np.float32)}
-    assert find_differences(evaluate(made, inputs), evaluate(function, inputs)) == []
+    x = (np.arange(places) % 3 - 1).astype(np.float32)
+    for values in (x, np.where(x == 1, np.float32(np.nan), x), np.full_like(x, -np.inf)):
+        found = evaluate(made, {"x": values}), evaluate(function, {"x": values})
+        assert find_differences(*found) == []
 
 
 @settings(max_examples=60, deadline=None)
@@ -207,6 +209,36 @@ def test_a_place_is_computed_from_the_number_of_the_one_walked() -> None:
     assert "%Place_number: s32[i0 < 2, i1 < 11, i2 < 20] = argmax[r0 < 3, r1 < 3]" in text
     # Others read there: places before the edge are held inside.
     assert "max(add(sub(mul(i2, 2), 1), mod(v0, 3)), 0)" in text
+
+
+WINDOW = "and(ge(sub(r0, mul(i0, 2)), {low}), lt(sub(r0, mul(i0, 2)), {high}))"
+
+
+@pytest.mark.parametrize(
+    ("combiner", "low", "high", "guarded"),
+    [
+        ("max", -1, 2, False),
+        ("argmin", -1, 2, False),
+        ("sum", -1, 2, True),
+        # The last windows have no place.
+        ("max", 3, 5, True),
+        ("argmax", 3, 5, True),
+    ],
+)
+def test_places_are_walked_again_rather_than_guarded(
+    combiner: str, low: int, high: int, guarded: bool
+) -> None:
+    guard = WINDOW.format(low=low, high=high)
+    dtype = "u32" if combiner.startswith("arg") else "f32"
+    function = ir.parse(f"""func @f(%x: f32[20]) -> (%y) {{
+      %y: {dtype}[i0 < 10] = {combiner}[r0 < 20 where {guard}] %x[r0]
+    }}""")
+    made = simplify(tighten_bounds(simplify(function)))
+    (walked,) = (stage for stage in made.stages if stage.reduction is not None)
+    assert (walked.body.guard is not None) == guarded
+    for x in (np.arange(20) % 3, np.where(np.arange(20) % 3, np.nan, 1.0), np.full(20, -np.inf)):
+        inputs = {"x": x.astype(np.float32)}
+        assert find_differences(evaluate(made, inputs), evaluate(function, inputs)) == []
 
 
 def test_windows_without_places_give_0() -> None:

@@ -121,6 +121,12 @@ def _find_length(size: int, pieces: int, line: int) -> int:
     return -(-length // line) * line
 
 
+def takes_neighbours(p: Profile) -> bool:
+    """Whether one work item reduces small windows of neighbouring outputs, which read much in
+    common."""
+    return _is_gpu(p)
+
+
 def combines_again(phases: Sequence[Phase], p: Profile) -> bool:
     """Whether each work group combines the partial results of a reduction again that it applies: a
     few reads more, and a launch less. What applies it is cut up alike, which takes known sizes."""

@@ -75,7 +75,7 @@ def choose(
     """The nest of some phases: element-wise work, whose number of elements is an argument where
     `count` stands for it, or reductions, which work items make by themselves (`serial`) or
     together."""
-    if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators:
+    if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators and not serial:
         paired = _list_paired(phases[0], limits)
         if not paired and _takes_vectors(phases[0], limits):
             return _choose_vectors(phases[0], count, p)
@@ -205,7 +205,9 @@ def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
     dims, body = nest_serial(phases, parallel)
     lanes = Loop(output, Kind.LANE, 1, body, "lane", p.group_size)
     groups = Loop(output, Kind.GROUP, p.group_size, (lanes,), "group")
-    words = "each computes 1 output"
+    stored = [view.tensor for phase in phases for view, _ in phase.elements.results]
+    many = max(stored.count(name) for name in stored)
+    words = "each computes 1 output" if many == 1 else f"each computes {many} neighbouring outputs"
     return Nest(tuple(phases), dims, (groups,), (("lane", p.group_size),), words=words)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from dmlc.kernel import nodes as k
@@ -407,7 +407,8 @@ def _describe(
                 text = f"{node.kind.value} {_describe_range(node, around)}"
                 within = (*around, node)
             case Reduce():
-                text = f"reduce {', '.join(g.name for g in nest.phases[node.phase].accumulators)}"
+                reduced = _list_names(g.name for g in nest.phases[node.phase].accumulators)
+                text = f"reduce {reduced}"
             case Pack():
                 text = f"pack {', '.join(node.buffers)}"
             case Fill():
@@ -451,9 +452,11 @@ def _describe_range(loop: Loop, around: Sequence[Loop]) -> str:
 def _describe_point(node: Point, phase: Phase) -> str:
     stored = [view.tensor for view, _ in phase.elements.results if not view.local]
     kept = [into.buffer.wanted for into in node.into] or [node.name] * bool(node.name)
-    parts = (
-        [f"add to {', '.join(g.name for g in phase.accumulators)}"] if phase.accumulators else []
-    )
-    parts += [f"store {', '.join(stored)}"] if stored else []
-    parts += [f"keep {', '.join(dict.fromkeys(kept))}"] if kept else []
-    return "; ".join(parts)
+    added = [each.name for each in phase.accumulators]
+    parts = [("add to", added), ("store", stored), ("keep", kept)]
+    return "; ".join(f"{what} {_list_names(names)}" for what, names in parts if names)
+
+
+def _list_names(names: Iterable[str]) -> str:
+    """Each once: what is written for several neighbours has one name."""
+    return ", ".join(dict.fromkeys(name.partition("#")[0] for name in names))

@@ -308,9 +308,12 @@ class Session:
             )
         return made
 
-    def queue(self, unit: int) -> cl.CommandQueue:
-        """A new in-order queue."""
-        return self._cl.CommandQueue(self.context, self._units[unit])
+    def queue(self, unit: int, *, timed: bool = False) -> cl.CommandQueue:
+        """A new in-order queue; where it is `timed`, its events say when they began and ended."""
+        cl, device = self._cl, self._units[unit]
+        if not timed:
+            return cl.CommandQueue(self.context, device)
+        return cl.CommandQueue(self.context, device, cl.command_queue_properties.PROFILING_ENABLE)
 
     # Memory
 
@@ -439,6 +442,7 @@ class Launcher:
         tensors: Mapping[str, int],
     ) -> None:
         self.unit = unit
+        self._session = session
         self.queue = session.queue(unit)
         self.count: int | None = None
         """What the caller last set the sizes for, if it keeps count."""
@@ -479,6 +483,20 @@ class Launcher:
             event = self._enqueue(self.queue, kernel, size, group)
         if event is not None:
             event.wait()
+
+    def time(self, turns: int) -> float:
+        """Runs the kernels so many times, one run after the other, and gives the seconds that the
+        device took for a run, by its own clock."""
+        queue = self._session.queue(self.unit, timed=True)
+        events = [
+            self._enqueue(queue, kernel, size, group)
+            for _ in range(turns)
+            for kernel, size, group in self._steps
+        ]
+        queue.finish()
+        if not events:
+            return 0.0
+        return (events[-1].profile.end - events[0].profile.start) * 1e-9 / turns
 
     def only_step(self) -> tuple[cl.Kernel, tuple[int], tuple[int]] | None:
         """The kernel, size and group size of a launch of exactly one kernel, or None."""

@@ -297,3 +297,10 @@ class Call:
         except session.driver_error as problem:
             raise session.translate("cannot run", problem) from problem
         return self._results.copy()
+
+    def time_kernels(self, turns: int) -> float:
+        """The seconds that the kernels of a call take on the device, on average over so many runs,
+        one right after the other. Arrays go there and back once, in a call before these."""
+        self()
+        with self._session.reporting("cannot run"):
+            return self._launcher.time(turns)

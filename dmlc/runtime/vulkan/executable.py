@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
+import time
 import weakref
 from collections.abc import Mapping, Sequence
 
@@ -221,7 +222,9 @@ class Executable:
             built = self._built = _Built(self.program, session_of(context), self._compiled)
         return built
 
-    def _make_frame(self, built: _Built, plan: Plan, lent: Mapping[str, Array]) -> Frame:
+    def _make_frame(
+        self, built: _Built, plan: Plan, lent: Mapping[str, Array], turns: int | None = None
+    ) -> Frame:
         return Frame(
             built.session.context,
             built.session.allocator,
@@ -230,16 +233,18 @@ class Executable:
             plan,
             lent=lent,
             staged=self._staged,
-            timed=self.options.timed,
+            timed=self.options.timed or turns is not None,
+            turns=turns or 1,
         )
 
-    def fix(self, placement: Placement) -> Frame | None:
-        """A frame for the arrays of a placement alone; None where there is nothing to run."""
+    def fix(self, placement: Placement, turns: int | None = None) -> Frame | None:
+        """A frame for the arrays of a placement alone, which times so many runs one after the
+        other if these are given; None where there is nothing to run."""
         plan = self._plan(placement.sizes)
         if not plan.launches:
             return None
         lent = {n: placement.operands[n].memory for n in self._names} if self._lends else {}
-        return self._make_frame(self._here(), plan, lent)
+        return self._make_frame(self._here(), plan, lent, turns)
 
 
 class Call:
@@ -261,12 +266,15 @@ class Call:
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._frame = executable.fix(placement)
+        self._timed: tuple[int, Frame | None] | None = None
+        """A frame for as many turns as were timed last."""
         self.report = Report(str(executable.device), placement.copies)
 
     def __call__(self) -> dict[str, Array]:
         if self._process != os.getpid():
             self._lock = threading.Lock()
             self._frame = self._executable.fix(self._placement)
+            self._timed = None
             self._process = os.getpid()
         with self._lock:
             frame = self._frame
@@ -282,3 +290,20 @@ class Call:
                 if seconds is not None:
                     self.report = dataclasses.replace(self.report, seconds=seconds)
         return self._results.copy()
+
+    def time_kernels(self, turns: int) -> float:
+        """The seconds that the kernels of a call take on the device, on average over so many runs,
+        one right after the other. Arrays are brought there once, before these."""
+        self()
+        with self._lock:
+            if self._timed is None or self._timed[0] != turns:
+                self._timed = turns, self._executable.fix(self._placement, turns)
+            frame = self._timed[1]
+            if frame is None:
+                return 0.0
+            frame.load(self._memories)
+            start = time.perf_counter()
+            frame.run()
+            seconds = frame.seconds()
+            # Without a clock on the device, its copies count as well.
+            return (time.perf_counter() - start if seconds is None else seconds) / turns

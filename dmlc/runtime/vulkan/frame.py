@@ -51,9 +51,11 @@ class Frame:
         lent: Mapping[str, Array],
         staged: bool,
         timed: bool,
+        turns: int = 1,
     ) -> None:
         """`lent` are arrays of the caller's to work in where the device can: they stay alive as
-        long as the frame. With `staged`, values go through memory that only copies touch."""
+        long as the frame. With `staged`, values go through memory that only copies touch. The
+        kernels run so many `turns`, one after the other, between copies."""
         self._context = context
         self._program = program
         self._pipelines = tuple(pipelines)
@@ -69,7 +71,7 @@ class Frame:
             self._place(allocator, plan, staged)
             self._clock = self._make_clock() if timed else None
             self._sets = self._describe(plan, self._place_constants(allocator, plan))
-            self._record(plan)
+            self._record(plan, turns)
         apart = {t.name for t in program.scratch if t.offset is not None} | self._borrowed
         self.bytes = sum(size for name, size in plan.bytes_of.items() if name not in apart)
         self.bytes += program.scratch_bytes
@@ -228,7 +230,7 @@ class Frame:
         self._stack.callback(context.destroyer("vkDestroyQueryPool", clock))
         return clock
 
-    def _record(self, plan: Plan) -> None:
+    def _record(self, plan: Plan, turns: int) -> None:
         api, context = self._context.api, self._context
         pool = context.make(
             "vkCreateCommandPool",
@@ -248,9 +250,11 @@ class Frame:
         if self._copies_in:
             self._barrier(commands, transfer, ("TRANSFER_WRITE",), shader, both)
         self._read_clock(commands, 0)
-        for launch, target in zip(plan.launches, self._sets, strict=True):
+        pairs = list(zip(plan.launches, self._sets, strict=True))
+        for number, (launch, target) in enumerate(pairs * turns):
             pipeline = self._pipelines[launch.kernel]
-            if launch.waits:
+            # Each turn stores over what the one before it stored.
+            if launch.waits or (number and number % len(pairs) == 0):
                 self._barrier(commands, shader, both, shader, both)
             point = api.constant("PIPELINE_BIND_POINT_COMPUTE")
             api.lib.vkCmdBindPipeline(commands, point, pipeline.handle)

@@ -72,6 +72,15 @@ def relu_grad() -> Executable:
     return load(handmade.relu_grad())
 
 
+def test_kernels_are_timed_turn_after_turn(memory: Memory) -> None:
+    x = values(1 << 16)
+    call = load(handmade.relu_grad(), memory).bind({"X": x, "dY": x})
+    assert all(1e-7 < call.time_kernels(turns) < 10 for turns in (1, 1, 10))
+    assert same(call()["dX"], expected(x, x))
+    nothing = load(handmade.relu_grad(), memory).bind({"X": x[:0], "dY": x[:0]})
+    assert nothing.time_kernels(3) == 0
+
+
 def test_devices_are_described() -> None:
     assert DEVICES
     for number, device in enumerate(DEVICES):

@@ -1,0 +1,163 @@
+"""The band of a guard: the places of an axis at which it may hold, position by position.
+
+A window covers few of the places of a long axis, other ones at each position. There are too many
+positions and places to look at every pair of them. So blocks are looked at, with interval
+arithmetic: from where to where conditions may hold in one. Blocks are halved until all that is left
+is little enough to be evaluated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from dmlc.ir import Apply, Body, Constant, Index, Stage, value_type
+from dmlc.ir.builder import Builder
+from dmlc.ir.index import MOST_POINTS
+from dmlc.ir.ranges import Interval, Ranges
+from dmlc.scalars import Array, DataType
+
+_CUTS = 4
+"""An end of a block is known to a part of its places: to one in two to the power of this."""
+
+_MOST_BLOCKS = 1 << 12
+"""Blocks that positions are cut into, at most: each takes a tenth of a millisecond."""
+
+_Truth: TypeAlias = tuple[bool, bool]
+"""Whether a condition may fail, and whether it may hold."""
+
+_UNSURE: _Truth = True, True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Block:
+    """Positions from `first` to below `last`, and the places from `low` to below `high` at which
+    conditions may hold there."""
+
+    first: int
+    last: int
+    low: int
+    high: int
+
+    def halve(self) -> list[_Block]:
+        middle = (self.first + self.last) // 2
+        parts = (self.first, middle), (middle, self.last)
+        return [dataclasses.replace(self, first=a, last=b) for a, b in parts if a < b]
+
+
+def find_band(
+    stage: Stage,
+    conditions: Sequence[int],
+    index: Index | None,
+    own: Index,
+    size: int,
+    most: int = MOST_POINTS,
+) -> Array | None:
+    """The places at which index-only conditions may all hold, of the `size` along an axis `own`: a
+    row for each position along `index`, in which they stand one by one. None where they are too
+    many: `most` for all positions together. Where all places of the axis are not, they are given,
+    in one row for all."""
+    rows = 1 if index is None else stage.extent(index)
+    if not isinstance(rows, int):
+        return None
+    if rows * size <= most:
+        return np.arange(size, dtype=np.int64)[None, :]
+    blocks, width = [_Block(0, rows, 0, size)], size
+    looked_at = _extract(stage, conditions)
+    while rows * width > most:
+        if 2 * len(blocks) > min(_MOST_BLOCKS, rows):
+            return None
+        halves = (half for block in blocks for half in block.halve())
+        blocks = [_trim(looked_at, half, index, own) for half in halves]
+        width = max(1, *(block.high - block.low for block in blocks))
+    starts = [min(block.low, size - width) for block in blocks]
+    counts = [block.last - block.first for block in blocks]
+    return np.repeat(np.array(starts, np.int64), counts)[:, None] + np.arange(width)
+
+
+def _extract(stage: Stage, conditions: Sequence[int]) -> Stage:
+    """A stage that computes whether conditions hold, and nothing else."""
+    builder = Builder()
+    numbers = builder.copy(stage.body)
+    holds = builder.join(numbers[c] for c in conditions)
+    result = builder.add(Constant(DataType.BOOL, True)) if holds is None else holds
+    return dataclasses.replace(stage, body=builder.make(result))
+
+
+def _trim(stage: Stage, block: _Block, index: Index | None, own: Index) -> _Block:
+    """A block without places at its ends at which a condition cannot hold."""
+    low, high = block.low, block.high
+
+    def may_hold(first: int, last: int) -> bool:
+        within: dict[Index, Interval] = {own: (first, last - 1)}
+        if index is not None:
+            within[index] = block.first, block.last - 1
+        return _find_truth(stage, within)[1]
+
+    step = high - low
+    for _ in range(_CUTS):
+        step = -(-step // 2)
+        if low + step <= high and not may_hold(low, low + step):
+            low += step
+        if high - step >= low and not may_hold(high - step, high):
+            high -= step
+    return dataclasses.replace(block, low=low, high=high)
+
+
+def _find_truth(stage: Stage, within: dict[Index, Interval]) -> _Truth:
+    """Whether what a stage computes may be false, and whether it may be true, where indices are
+    within some places."""
+    body, found = stage.body, Ranges(stage)
+    for value, instruction in enumerate(body.instructions):
+        found.add(instruction)
+        if isinstance(instruction, Index) and instruction in within:
+            found.settle(value, within[instruction])
+    truths: list[_Truth] = []
+    for value in range(len(body.instructions)):
+        truths.append(_judge(body, value, found, truths))
+    return truths[body.result]
+
+
+def _judge(body: Body, value: int, found: Ranges, truths: Sequence[_Truth]) -> _Truth:
+    """What a value may be, given those before it; `_UNSURE` of what is no condition."""
+    instruction = body.instructions[value]
+    if isinstance(instruction, Constant) and instruction.dtype is DataType.BOOL:
+        return not instruction.value, bool(instruction.value)
+    if not isinstance(instruction, Apply) or instruction.dtype is not DataType.BOOL:
+        return _UNSURE
+    name, given = instruction.operation.name, instruction.operands
+    match name:
+        case "not":
+            fails, holds = truths[given[0]]
+            return holds, fails
+        case "and" | "or":
+            fails, holds = zip(*(truths[o] for o in given), strict=True)
+            return (any(fails), all(holds)) if name == "and" else (all(fails), any(holds))
+        case "lt" | "le" | "gt" | "ge" | "eq" | "ne":
+            return _compare(name, body, given, found)
+        case _:
+            return _UNSURE
+
+
+def _compare(name: str, body: Body, given: Sequence[int], found: Ranges) -> _Truth:
+    if value_type(body.instructions[given[0]]) is DataType.BOOL:
+        return _UNSURE
+    nan = any(found.may_be_nan(value) for value in given)
+    left, right = (found.bounds(value) for value in given)
+    if name in ("gt", "ge"):
+        left, right = right, left
+    apart = left[1] < right[0] or right[1] < left[0]
+    same = left[0] == left[1] == right[0] == right[1]
+    match name:
+        case "lt" | "gt":
+            fails, holds = left[1] >= right[0], left[0] < right[1]
+        case "le" | "ge":
+            fails, holds = left[1] > right[0], left[0] <= right[1]
+        case "eq":
+            fails, holds = not same, not apart
+        case _:
+            fails, holds = not apart, not same
+    return fails or nan, holds or (nan and name == "ne")

@@ -1,0 +1,101 @@
+"""Small windows on GPUs: work items on neighbouring outputs, which read in common."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dmlc import ir
+from dmlc.kernel import nodes as k
+from dmlc.pipeline import make_kernels
+from tests.kernel.lowering import run
+from tests.kernel.statements import list_parts, walk
+
+FORWARD = """
+    func @window(%X: {dtype}[3, {rows}, {size}]) -> (%Y) {{
+      %Y: {dtype}[i0 < 3, i1 < {rows}, i2 < {outputs}] = {combiner}[r0 < 3, r1 < {window} where and(
+          and(ge(sub(add(i1, r0), 1), 0), lt(sub(add(i1, r0), 1), {rows})),
+          and(ge({place}, 0), lt({place}, {size})))]
+        %X[i0, sub(add(i1, r0), 1), {place}]
+    }}"""
+"""Windows of three rows, and so many columns."""
+
+BACKWARD = """
+    func @spread(%D: f32[2, 7, 14]) -> (%G, %H) {
+      %G: f32[i0 < 2, i1 < 14, i2 < 28] = sum[r0 < 2, r1 < 2 where and(
+          le(add(div(i1, 2), r0), min(div(add(i1, 1), 2), 6)),
+          le(add(div(i2, 2), r1), min(div(add(i2, 1), 2), 13)))]
+        %D[i0, add(div(i1, 2), r0), add(div(i2, 2), r1)]
+      %H: f32[i0 < 2, i1 < 14, i2 < 28] = mul(%G[i0, i1, i2], add(%D[0, 0, div(i2, 2)], 0.5))
+    }"""
+"""The gradient of windows of three by steps of two, and what derives from it."""
+
+
+def count_loads(kernel: k.Kernel, buffer: str) -> int:
+    parts = list_parts(kernel.body)
+    return sum(isinstance(p, k.Load) and p.buffer == buffer for p in parts)
+
+
+def write(**given: object) -> ir.Function:
+    place = f"sub(add(mul(i2, {given['step']}), mul(r1, {given['gap']})), {given['pad']})"
+    return ir.parse(FORWARD.format(place=place, **given))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 4), st.integers(1, 3), st.integers(1, 2), st.integers(0, 3),
+    st.sampled_from(["sum", "max", "min", "product"]), st.sampled_from(["f32", "f16", "s32"]),
+    st.integers(1, 5), st.sampled_from(["opencl", "hlsl"]),
+)  # fmt: skip
+def test_windows_are_right_at_every_edge(
+    window: int, step: int, gap: int, pad: int, combiner: str, dtype: str, turns: int, target: str
+) -> None:
+    outputs = 4 * turns
+    size = max(1, (outputs - 1) * step + (window - 1) * gap + 1 - 2 * pad)
+    function = write(dtype=dtype, rows=5, size=size, outputs=outputs, combiner=combiner,
+                     window=window, step=step, gap=gap, pad=pad)  # fmt: skip
+    lowered, kernels = make_kernels(function, target, "gpu")
+    run(lowered, kernels)
+
+
+@pytest.mark.parametrize("target", ["opencl", "hlsl"])
+def test_what_derives_from_a_window_comes_with_it(target: str) -> None:
+    function = ir.parse(BACKWARD)
+    lowered, kernels = make_kernels(function, target, "gpu")
+    (kernel,) = kernels
+    assert kernel.walk == "each computes 4 neighbouring outputs"
+    assert kernel.launch.count == 2 * 14 * 28 / 4
+    run(lowered, kernels)
+
+
+def test_neighbours_read_in_common_once() -> None:
+    function = write(dtype="f32", rows=8, size=64, outputs=64, combiner="sum", window=3, step=1,
+                     gap=1, pad=1)  # fmt: skip
+    _, (kernel,) = make_kernels(function, "hlsl")
+    # Four outputs need six columns of a row; one by one they would read twelve.
+    assert count_loads(kernel, "X") == 6
+    stores = [s for s in walk(kernel.body) if isinstance(s, k.Store)]
+    assert len(stores) == 4
+
+
+def test_points_that_always_take_part_have_no_condition() -> None:
+    function = write(dtype="f32", rows=8, size=64, outputs=32, combiner="sum", window=2, step=2,
+                     gap=1, pad=0)  # fmt: skip
+    _, (kernel,) = make_kernels(function, "hlsl")
+    assert not any(isinstance(p, k.Select) for p in list_parts(kernel.body))
+
+
+@pytest.mark.parametrize("outputs", [30, 31])
+def test_rows_that_neighbours_do_not_fill_go_one_by_one(outputs: int) -> None:
+    function = write(dtype="f32", rows=8, size=outputs, outputs=outputs, combiner="sum", window=3,
+                     step=1, gap=1, pad=1)  # fmt: skip
+    lowered, kernels = make_kernels(function, "hlsl")
+    assert kernels[0].walk == "each computes 1 output"
+    run(lowered, kernels)
+
+
+def test_windows_on_a_cpu_stay_as_they_are() -> None:
+    function = ir.parse(BACKWARD)
+    _, kernels = make_kernels(function, "opencl", "cpu")
+    assert all("neighbouring" not in kernel.walk for kernel in kernels)
