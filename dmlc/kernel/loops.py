@@ -479,7 +479,8 @@ class Loops:
             if isinstance(digit, k.Operate):
                 digit = self._frame.name(body, part.name, digit)
             if loops:
-                inside = self._narrow(part, step, digit, inside, body)
+                is_counted = bool(loops[0].extent)
+                inside = self._narrow(part, step, digit, inside, body, is_counted=is_counted)
                 continue
             settled[part] = digit
             rest = self._find_rest(part, scope) if number else None
@@ -487,16 +488,25 @@ class Loops:
         return body + guard(checks, self._write(node.body, inside.settle(settled)))
 
     def _narrow(
-        self, dim: Dim, step: int, digit: k.Expression, scope: Scope, body: list[k.Statement]
+        self,
+        dim: Dim,
+        step: int,
+        digit: k.Expression,
+        scope: Scope,
+        body: list[k.Statement],
+        *,
+        is_counted: bool,
     ) -> Scope:
-        """What is known where the loops inside have one of so many steps of a dimension."""
+        """What is known where the loops inside have one of so many steps of a dimension; whether
+        they go by their number."""
         start = multiply(digit, step)
-        if not isinstance(dim.size, int):
+        if not isinstance(dim.size, int) and not is_counted:
             start = self._frame.name(body, f"first_{dim.name}", start)
             end = operate("min", add(start, index(step)), dim.count)
             stop = self._frame.name(body, f"end_{dim.name}", end)
             return scope.narrow(dim, start=start, stop=stop)
-        if dim.count_steps(step) <= 1 or not isinstance(start, k.Operate):
+        single = dim.count_steps(step) <= 1
+        if single or not isinstance(dim.size, int) or not isinstance(start, k.Operate):
             return scope.narrow(dim, start=start)
         is_block, is_whole = dim is self._nest.block, dim.size % step == 0
         start = self._frame.name(body, "first" if is_block else f"first_{dim.name}", start)
