@@ -31,6 +31,7 @@ from dmlc.scalars import DataType
 from dmlc.transform.cost import Budget
 from dmlc.transform.factor import factor_separable, take_out_factors
 from dmlc.transform.fuse import Fusion, fuse
+from dmlc.transform.open_sizes import check_open
 from dmlc.transform.saturate import saturate_positions
 from dmlc.transform.simplify import simplify
 from dmlc.transform.storage import widen_booleans
@@ -181,6 +182,7 @@ def _lower(
     """The passes between the two IRs, each followed by the verifier: the kernels of each group."""
     verify(function)
     check_support(function, dialect, shape)
+    check_open(function)
     rewritten = rewrite(function, shape.row)
     fusion = _fuse(rewritten, dialect, shape)
     return fusion, tuple(

@@ -20,6 +20,7 @@ from dmlc import __version__
 from dmlc.files import write_files
 from dmlc.parameters import expect, expect_path, expect_text
 from dmlc.scalars import DataType
+from dmlc.sizes import evaluate_size, multiply
 from dmlc.source import Diagnostic, UnknownNameError, list_names, unknown_name
 
 VERSION = __version__
@@ -40,8 +41,9 @@ class Role(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """A tensor of the program. `extents` are sizes, or the one symbol of an element count: then
-    any packed array with that many elements is meant, of any shape."""
+    """A tensor of the program. `extents` are sizes, some of which may be symbols: known at run
+    time. Where the one symbol counts all elements, any packed array with that many is meant, of any
+    shape."""
 
     name: str
     role: Role
@@ -101,7 +103,8 @@ class ScalarBinding:
     name: str
     """The name in the kernel's source."""
     value: str | int
-    """What it is: a symbol's name, or a number fixed at compile time."""
+    """What it is: a number fixed at compile time; or a sum of products of symbols and numbers, in
+    C."""
     bits: int
     """An unsigned integer of 32 or 64 bits."""
     slot: int
@@ -112,8 +115,9 @@ class ScalarBinding:
 class Dispatch:
     """`groups = ceil(count / per_group)` groups of `group_size` work items along one dimension.
 
-    Where a target limits one dimension (`row` groups; 65,535 in D3D12), more groups go out as
-    `(row, ceil(groups / row), 1)`, and the kernel numbers them `y * row + x`.
+    `count` is a number, or a sum of products of symbols and numbers. Where a target limits one
+    dimension (`row` groups; 65,535 in D3D12), more groups go out as `(row, ceil(groups / row), 1)`,
+    and the kernel numbers them `y * row + x`.
     """
 
     count: int | str
@@ -123,7 +127,7 @@ class Dispatch:
 
     def groups(self, sizes: dict[str, int]) -> tuple[int, int, int]:
         """The number of groups along x, y and z, with symbols bound by `sizes`."""
-        count = self.count if isinstance(self.count, int) else sizes[self.count]
+        count = evaluate_size(self.count, sizes)
         total = -(-count // self.per_group)
         if self.row is None or total <= self.row:
             return (total, 1, 1)
@@ -235,6 +239,8 @@ class Program:
     effort: float = 1.0
     """About how much longer it takes than moving the bytes of its tensors once. A hint for a host
     that has several ways to run it; the manifest leaves it out."""
+    checks: tuple[str, ...] = ()
+    """What its kernels take to hold of its symbols, as conditions in C such as `N != 1`."""
     unfused: Unfused | None = None
     """None where kernels were written by hand."""
     contract: bool = False
@@ -318,6 +324,14 @@ class Program:
             found.update({e: None for e in tensor.extents if isinstance(e, str)})
         return tuple(found)
 
+    @property
+    def counted(self) -> str | None:
+        """The symbol that counts the elements of all tensors of run-time size, whatever their
+        shape; None where symbols are sizes of axes, or there are none."""
+        symbols = self.symbols
+        own = (t.extents for t in self.tensors if any(isinstance(e, str) for e in t.extents))
+        return symbols[0] if len(symbols) == 1 and all(len(e) == 1 for e in own) else None
+
     def manifest(self) -> dict[str, Any]:
         """The program as plain data for JSON: `manifest.json`. `docs/manifest.md` explains it."""
         return {
@@ -326,13 +340,8 @@ class Program:
             "name": self.name,
             "target": self.target,
             "profile": self.profile,
-            "symbols": {
-                symbol: {
-                    "meaning": "the number of elements of a packed tensor of any shape",
-                    "max": self.max_count,
-                }
-                for symbol in self.symbols
-            },
+            "symbols": {symbol: self._describe_symbol(symbol) for symbol in self.symbols},
+            **({"checks": list(self.checks)} if self.checks else {}),
             "tensors": [_describe_tensor(t) for t in self.tensors],
             "kernels": [self._describe_kernel(kernel) for kernel in self.kernels],
             "scratch_bytes": self.scratch_bytes,
@@ -343,6 +352,18 @@ class Program:
             "it names in 'after'",
             **self.language.notes,
         }
+
+    def _describe_symbol(self, symbol: str) -> dict[str, Any]:
+        if self.counted is not None:
+            meaning = "the number of elements of a packed tensor of any shape"
+            return {"meaning": meaning, "max": self.max_count}
+        places = [
+            f"axis {axis} of {tensor.name}"
+            for tensor in (*self.inputs, *self.outputs)
+            for axis, extent in enumerate(tensor.extents)
+            if extent == symbol
+        ]
+        return {"meaning": f"the size of {', '.join(places)}", "min": 1, "max": self.max_count}
 
     def _describe_fusion(self) -> dict[str, Any] | None:
         if self.unfused is None:
@@ -462,9 +483,20 @@ def _describe_tensor(tensor: TensorSpec) -> dict[str, Any]:
         "strides": None if tensor.strides is None else list(tensor.strides),
         "bytes": tensor.bytes,
         "in_place": list(tensor.in_place),
+        **_describe_open(tensor),
         **_describe_scratch(tensor),
         **({"values": _list_values(tensor)} if tensor.role is Role.CONSTANT else {}),
     }
+
+
+def _describe_open(tensor: TensorSpec) -> dict[str, Any]:
+    """The elements and bytes of a tensor of run-time size as formulas."""
+    if tensor.bytes is not None:
+        return {}
+    elements = multiply(tensor.extents)
+    size = elements * tensor.dtype.bytes
+    whole = str(size) if tensor.dtype.bytes % 4 == 0 else f"({size} + 3) / 4 * 4"
+    return {"formulas": {"elements": str(elements), "bytes": whole}}
 
 
 def _describe_scratch(tensor: TensorSpec) -> dict[str, Any]:
@@ -486,7 +518,8 @@ def _describe_traffic(traffic: tuple[int, int] | None) -> dict[str, int | None]:
 
 def _describe_dispatch(dispatch: Dispatch) -> dict[str, Any]:
     count = dispatch.count
-    text = f"ceil({count} / {dispatch.per_group}) groups along x"
+    many = f"ceil({count} / {dispatch.per_group})" if dispatch.per_group > 1 else str(count)
+    text = f"{many} groups along x"
     if dispatch.row is not None:
         text += f"; where that is more than {dispatch.row}, ({dispatch.row}, ceil(groups / "
         text += f"{dispatch.row}), 1)"
@@ -496,4 +529,18 @@ def _describe_dispatch(dispatch: Dispatch) -> dict[str, Any]:
         "per_group": dispatch.per_group,
         "row": dispatch.row,
         "groups": list(dispatch.groups({})) if isinstance(count, int) else None,
+        **({} if isinstance(count, int) else {"formulas": _list_formulas(dispatch)}),
     }
+
+
+def _list_formulas(dispatch: Dispatch) -> list[str]:
+    """The groups along x, y and z in C, over unsigned integers of 64 bits."""
+    total = str(dispatch.count)
+    if dispatch.per_group > 1:
+        total = f"({dispatch.count} + {dispatch.per_group - 1}) / {dispatch.per_group}"
+    row = dispatch.row
+    if row is None:
+        return [total, "1", "1"]
+    along = f"({total}) <= {row} ? {total} : {row}"
+    down = f"({total}) <= {row} ? 1 : ({total} + {row - 1}) / {row}"
+    return [along, down, "1"]

@@ -25,7 +25,6 @@ from dmlc.ir import (
     Body,
     Cast,
     Constant,
-    Extent,
     Function,
     Index,
     Instruction,
@@ -34,12 +33,15 @@ from dmlc.ir import (
     Reduction,
     Select,
     Stage,
+    Symbol,
     operands,
     value_type,
 )
 from dmlc.ir.index import evaluate_instruction, find_index_only
+from dmlc.ir.specialize import specialize
 from dmlc.parameters import expect_mapping, wrong_kind
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, convert, held_type
+from dmlc.sizes import Shapes
 from dmlc.source import DmlcError, InternalError, unknown_name
 
 _BLOCK = 1 << 17
@@ -49,25 +51,28 @@ _BLOCK = 1 << 17
 def evaluate(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The function's results by name, each packed, in its stage's type and sizes.
 
-    `inputs` has an array of each parameter's type and sizes, by name. Parameters of run-time
-    size take arrays of any one shape; results of that size have it too. Raises `DmlcError` where
-    an input is missing, unknown, or of another type or shape.
+    `inputs` has an array of each parameter's type and sizes, by name. Symbols have the sizes that
+    they stand for in these; where one counts the elements of all tensors, these take arrays of any
+    one shape, and results have it too. Raises `DmlcError` where an input is missing, unknown, or of
+    another type or shape.
     """
-    tensors, size, shape = _bind(function, inputs)
+    tensors, sizes, shape = _bind(function, inputs)
+    counted = function.run_symbol()
+    runs = {s.name for s in function.stages if counted in s.domain} if counted else set[str]()
+    function = specialize(function, sizes)
     results = {r.name for r in function.results}
     found: dict[str, Array] = {}
     placed: set[str] = set()
     with np.errstate(all="ignore"):
         for stage in function.stages:
-            values = _evaluate_stage(stage, tensors, size, placed)
+            values = _evaluate_stage(stage, tensors, placed)
             stored = convert(values, stage.dtype)
             if all(find_index_only(stage.body, placed)):
                 placed.add(stage.name)
             exact = stage.dtype.is_storage_only or stage.name in placed
             tensors[stage.name] = stored if exact else values
             if stage.name in results:
-                run_time = any(isinstance(e, str) for e in stage.domain)
-                found[stage.name] = stored.reshape(shape) if run_time else stored
+                found[stage.name] = stored.reshape(shape) if stage.name in runs else stored
     return {r.name: found[r.name] for r in function.results}
 
 
@@ -81,8 +86,8 @@ def _as_array(name: str, given: object) -> Array:
 
 def _bind(
     function: Function, inputs: Mapping[str, Array]
-) -> tuple[dict[str, Array], int, tuple[int, ...]]:
-    """The parameters' arrays, the run-time size, and the shape of what has that size."""
+) -> tuple[dict[str, Array], dict[str, int], tuple[int, ...]]:
+    """The parameters' arrays, the sizes of symbols, and the shape of what one symbol counts."""
     known = [p.name for p in function.parameters]
     for name in expect_mapping("inputs", inputs, "a mapping of inputs' names to arrays"):
         if name not in known:
@@ -90,6 +95,7 @@ def _bind(
     tensors: dict[str, Array] = {}
     shape: tuple[int, ...] = ()
     first: Parameter | None = None
+    counted, found = function.run_symbol(), Shapes()
     for parameter in function.parameters:
         if parameter.name not in inputs:
             raise DmlcError(f"input '{parameter.name}' is missing")
@@ -100,7 +106,7 @@ def _bind(
                 f"found an array of {array.dtype}"
             )
         array = array.astype(parameter.dtype.dtype, copy=False)
-        if any(isinstance(e, str) for e in parameter.extents):
+        if counted in parameter.extents:
             if first is None:
                 first, shape = parameter, array.shape
             elif array.shape != shape:
@@ -109,29 +115,33 @@ def _bind(
                     f"sizes, found {list(shape)} and {list(array.shape)}"
                 )
             array = array.reshape(-1)
-        elif array.shape != parameter.extents:
-            raise DmlcError(
-                f"expected sizes {list(parameter.extents)} for input '{parameter.name}', "
-                f"found {list(array.shape)}"
-            )
+        else:
+            wrong = found.match(parameter.name, parameter.extents, array.shape)
+            if wrong is not None and any(isinstance(e, str) for e in parameter.extents):
+                raise DmlcError(f"the inputs of {function.name} do not fit: {wrong}")
+            if wrong is not None:
+                raise DmlcError(
+                    f"expected sizes {list(parameter.extents)} for input '{parameter.name}', "
+                    f"found {list(array.shape)}"
+                )
         tensors[parameter.name] = array
     for table in function.tables:
         values = np.array(table.values, table.dtype.dtype)
         tensors[table.name] = values.reshape(table.extents)
-    return tensors, math.prod(shape), shape
+    sizes = found.sizes if counted is None else {counted: math.prod(shape)}
+    return tensors, sizes, shape
 
 
 # Stages ------------------------------------------------------------------------------------
 
 
-def _evaluate_stage(
-    stage: Stage, tensors: Mapping[str, Array], size: int, placed: Container[str]
-) -> Array:
+def _evaluate_stage(stage: Stage, tensors: Mapping[str, Array], placed: Container[str]) -> Array:
     """The values of a stage as computed, box by box: floats in float64, but in their own type
     those that depend on positions alone, and on what these find in the tensors `placed`."""
-    domain = [_count(e, size) for e in stage.domain]
     reduction = stage.reduction
-    inner = [_count(e, size) for _, e in reduction.axes] if reduction is not None else []
+    domain = [e for e in stage.domain if isinstance(e, int)]
+    axes_of = () if reduction is None else reduction.axes
+    inner = [e for _, e in axes_of if isinstance(e, int)]
     positional = reduction is not None and reduction.combiner in POSITIONAL_COMBINERS
     number = np.dtype(np.int64) if positional else _number(stage.body.dtype)
     values = np.empty(domain, number)
@@ -148,10 +158,6 @@ def _evaluate_stage(
             fold = _fold_positions if positional else _fold_in_order if in_order else _fold_values
             values[box] = fold(reduction.combiner, stage.body.dtype, shape, blocks)
     return values
-
-
-def _count(extent: Extent, size: int) -> int:
-    return extent if isinstance(extent, int) else size
 
 
 def _number(dtype: DataType) -> np.dtype[Any]:
@@ -341,8 +347,8 @@ def _evaluate_instruction(
 ) -> Array:
     """An instruction that depends on elements of tensors."""
     match instruction:
-        case Constant() | Index():
-            raise InternalError("a constant or an index depends on no element")
+        case Constant() | Index() | Symbol():
+            raise InternalError("a constant, an index or a size depends on no element")
         case Load():
             tensor = tensors[instruction.tensor]
             if body.guard is not None and tensor.size:

@@ -65,6 +65,7 @@ graph twice[N](x: FLOAT32[N]) { output y = x + x }
 """
 )
 SCALED, TWICE = OWN.operators["SCALED"], OWN.graphs["twice"]
+STATED = dmlc.parse("graph stated[N](x: FLOAT32[2 * N]) { output y = x + x }").graphs["stated"]
 X = np.ones(3, np.float32)
 FUNCTION = TWICE.bind(dims={"N": 3})
 PROGRAM = dmlc.compile(FUNCTION)
@@ -279,7 +280,8 @@ def test_wrong_kinds_are_refused_in_words(name: str) -> None:
         (lambda: TWICE.bind(dims={"N": 2.5}), "dims['N'] must be a whole number, not 2.5"),
         (lambda: TensorDesc(float, (2,)), "data_type must be a data type: a dmlc.DataType, a name "
          "such as 'FLOAT32', or a NumPy dtype, not the type float"),
-        (lambda: TensorDesc("f32", 3), "sizes must be a list of whole numbers, not 3"),
+        (lambda: TensorDesc("f32", 3), "sizes must be a list of whole numbers, or names "
+         "of open sizes, not 3"),
         (lambda: TensorDesc("f32", (2,), "x"), "strides must be a list of whole numbers, not 'x'"),
         (lambda: dmlc.Operator("directml.ACTIVATION_RELU"),
          "definition must be a checked definition, not 'directml.ACTIVATION_RELU'"),
@@ -358,8 +360,8 @@ def test_what_needs_no_sizes_is_compiled_by_itself() -> None:
          "unbound: compile what its bind(tensors, attributes) gives"),
         ("directml.SLICE1", "attribute 'InputWindowOffsets' is not given", "SLICE1 cannot be "
          "compiled unbound: compile what its bind(tensors, attributes) gives"),
-        (TWICE, "the size of symbol 'N' is not known", "twice cannot be compiled unbound: compile "
-         "what its bind(tensors, dims) gives"),
+        (STATED, "the size of symbol 'N' is not known", "stated cannot be compiled unbound: "
+         "compile what its bind(tensors, dims) gives"),
     ],
 )  # fmt: skip
 def test_what_needs_bindings_says_which(subject: Any, message: str, note: str) -> None:

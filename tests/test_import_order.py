@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dmlc"
 
 ORDER = (
-    "collection", "source", "parameters", "resources", "files", "scalars", "language", "library",
-    "ir", "binding", "catalog", "building", "transform", "reference", "oracle", "kernel",
+    "collection", "source", "parameters", "resources", "files", "sizes", "scalars", "language",
+    "library", "ir", "binding", "catalog", "building", "transform", "reference", "oracle", "kernel",
     "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline", "picture", "runtime",
     "inspection", "devices", "known_answers", "api", "testing", "interop", "cli", "__main__",
 )  # fmt: skip
@@ -25,6 +25,7 @@ RUNTIME_MAY_IMPORT = (
     "source",
     "parameters",
     "files",
+    "sizes",
     "scalars",
     "shader_model",
     "program",
@@ -42,7 +43,9 @@ OWNERS = {
 """The third-party packages, and the modules that may import them. NumPy is at home wherever
 values are: everywhere but in the places below."""
 
-WITHOUT_NUMPY = ("source", "parameters", "resources", "files", "language", "library", "program")
+WITHOUT_NUMPY = (
+    "source", "parameters", "resources", "files", "sizes", "language", "library", "program",
+)  # fmt: skip
 
 LATE_IMPORTS = {("dmlc.runtime.opencl.driver", "pyopencl")}
 """The imports that may stand in a function: of packages a machine can do without until they are

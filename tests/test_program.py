@@ -63,7 +63,8 @@ def test_opencl_manifest() -> None:
         },
         "tensors": [
             {"name": name, "role": role, "data_type": "FLOAT32", "element_bytes": 4,
-             "sizes": ["n"], "strides": None, "bytes": None, "in_place": over}
+             "sizes": ["n"], "strides": None, "bytes": None, "in_place": over,
+             "formulas": {"elements": "n", "bytes": "4 * n"}}
             for name, role, over in (("X", "input", []), ("dY", "input", []),
                                      ("dX", "output", ["X", "dY"]))
         ],
@@ -82,7 +83,8 @@ def test_opencl_manifest() -> None:
                 "group_size": [1, 1, 1],
                 "requires": [],
                 "dispatch": {"rule": "ceil(n / 32768) groups along x", "count": "n",
-                             "per_group": 32768, "row": None, "groups": None},
+                             "per_group": 32768, "row": None, "groups": None,
+                             "formulas": ["(n + 32767) / 32768", "1", "1"]},
                 "after": [],
                 "stages": ["dX"],
                 "reasons": ["%dX leaves the function"],

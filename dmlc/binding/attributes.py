@@ -16,7 +16,7 @@ import numpy as np
 
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
-from dmlc.binding.values import Constant, EnumValue, is_number, round_float, show
+from dmlc.binding.values import Constant, EnumValue, OpenSize, is_number, round_float, show
 from dmlc.language.definitions import AttributeDefinition, OperatorDefinition, mistake
 from dmlc.parameters import expect_items
 from dmlc.scalars import DataType
@@ -150,6 +150,12 @@ def _plain(given: object) -> object:
 
 def _convert_one(attribute: AttributeDefinition, given: object) -> Constant:
     value = _plain(given)
+    if isinstance(value, OpenSize):
+        message = (
+            f"attribute '{attribute.name}' is the size '{value}' by itself, which is left open: "
+            "give the attribute, or the size a number"
+        )
+        raise DmlcError(_declared(attribute, Diagnostic(message)))
     match attribute.base:
         case "ENUM":
             return _convert_enum(attribute, value)

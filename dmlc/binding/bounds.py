@@ -16,6 +16,7 @@ from dmlc.binding.builder import Builder
 from dmlc.binding.emission import Emission
 from dmlc.binding.reads import Place
 from dmlc.binding.values import span_text
+from dmlc.ir.below import is_inside_open
 from dmlc.ir.index import find_reach
 from dmlc.ir.ranges import Interval, Ranges, stage_range
 from dmlc.source import Diagnostic, DmlcError
@@ -51,7 +52,11 @@ def check_reads(
             zip(load.indices, extents[load.tensor], strict=True)
         ):
             low, high = ranges[position]
-            if not isinstance(size, int) or (low >= 0 and high < size):
+            if isinstance(size, str):
+                if not is_inside_open(probe, position, size, ranges):
+                    found.append(_leaves(builder.reads.places[node], axis, size, (low, high)))
+                continue
+            if low >= 0 and high < size:
                 continue
             exact = find_reach(probe, position, size)
             low, high = max(low, exact[0]), min(high, exact[1])
@@ -61,7 +66,15 @@ def check_reads(
         raise DmlcError(found)
 
 
-def _leaves(place: Place, axis: int, size: int, reach: Interval) -> Diagnostic:
+def _leaves(place: Place, axis: int, size: ir.Extent, reach: Interval) -> Diagnostic:
+    if isinstance(size, str):
+        return Diagnostic(
+            f"{span_text(place.span)} may leave its tensor: the size '{size}' of axis {axis} is "
+            "left open, and the position is not known to lie below it: clamp the position, give a "
+            "value for what lies outside with 'else', or give the size a number",
+            place.positions[axis],
+            place.notes,
+        )
     if place.reach:
         # The same read may stand in several places, some of which are right.
         low, high = (max(reach[0], place.reach[axis][0]), min(reach[1], place.reach[axis][1]))

@@ -16,10 +16,10 @@ from dmlc.binding.indexed import IndexNotation
 from dmlc.binding.nodes import Form, Node, Value, is_constant, shape_of
 from dmlc.binding.scope import MOST_NOTES, Evaluating, Scope
 from dmlc.binding.tensor_arrays import TensorArrays
-from dmlc.binding.values import describe, show, span_text
+from dmlc.binding.values import OpenSize, describe, show, span_text
 from dmlc.ir import packed_strides
 from dmlc.language import syntax
-from dmlc.language.arrays import read_axes
+from dmlc.language.arrays import read_axes, whole_sizes
 from dmlc.language.builtins import (
     REDUCTIONS,
     Builtin,
@@ -31,6 +31,7 @@ from dmlc.language.builtins import (
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import Step
 from dmlc.scalars import COMBINERS, DataType, combiner_identity
+from dmlc.sizes import Measure
 from dmlc.source import Diagnostic, DmlcError, Note, Span
 
 _MOST_CALLS = 20_000
@@ -107,7 +108,16 @@ class Calls:
     def is_present(self, tensor: str) -> bool:
         return tensor in self._on.binding.tensors
 
-    def flatten(self, places: Value, sizes: tuple[int, ...], span: Span) -> Value:
+    def whole_sizes(self, value: Value, span: Span) -> tuple[Measure, ...]:
+        """An array as sizes, some of which may be left open. Raises `DmlcError`."""
+        items = value if isinstance(value, tuple) else ()
+        opened = {place: v.size for place, v in enumerate(items) if isinstance(v, OpenSize)}
+        if not opened:
+            return whole_sizes(value, span)
+        numbers = whole_sizes(tuple(0 if n in opened else v for n, v in enumerate(items)), span)
+        return tuple(opened.get(place, number) for place, number in enumerate(numbers))
+
+    def flatten(self, places: Value, sizes: tuple[Measure, ...], span: Span) -> Value:
         """The number of a place among all of a shape's."""
         if not isinstance(places, tuple) or len(places) != len(sizes):
             count = f"{len(places)} values" if isinstance(places, tuple) else "one value"
@@ -116,21 +126,24 @@ class Calls:
                 f"{span_text(span)} has {count}",
                 span,
             )
-        if not all(map(is_constant, places)):
+        known = tuple(size for size in sizes if isinstance(size, int))
+        if not all(map(is_constant, places)) or len(known) < len(sizes):
             return self._on.built().positions.flatten(places, sizes, span)
         terms = [
             self._on.combine("mul", [v, s], [span, span], span)
-            for v, s in zip(places, packed_strides(sizes), strict=True)
+            for v, s in zip(places, packed_strides(known), strict=True)
         ]
         return self.fold(REDUCTIONS["sum"], terms, span)
 
-    def unflatten(self, number: Value, sizes: tuple[int, ...], span: Span) -> Value:
+    def unflatten(self, number: Value, sizes: tuple[Measure, ...], span: Span) -> Value:
         """The place along each axis of a shape that a number counts to."""
-        if isinstance(number, int) and not isinstance(number, bool):
-            strides = packed_strides(sizes)
+        known = tuple(size for size in sizes if isinstance(size, int))
+        single = isinstance(number, int) and not isinstance(number, bool)
+        if isinstance(number, int) and single and len(known) == len(sizes):
+            strides = packed_strides(known)
             return tuple(
                 number // stride % max(size, 1) if axis else number // stride
-                for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True))
+                for axis, (size, stride) in enumerate(zip(known, strides, strict=True))
             )
         if isinstance(number, tuple):
             raise DmlcError("'unflatten' takes the number of a place, and this is an array", span)

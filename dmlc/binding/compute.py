@@ -120,7 +120,7 @@ class _Lowering(StageMaker):
         sizes = None if tensor is None else tensor.sizes
         stated = all(index.extent is not None for index in indices)
         if sizes is None and not stated:
-            sizes = self.binding.sizes(statement.name.text, place)
+            sizes = self.binding.extents(statement.name.text, place)
         spare = 0 if sizes is None or stated else len(sizes) - len(indices)
         if spare < -1 or (spare != 0 and not any(index.pack for index in indices)):
             raise DmlcError(
@@ -231,7 +231,7 @@ class _Lowering(StageMaker):
         if statement.indices is not None:
             message = f"'{statement.name.text}' is an array of tensors, and is defined by 'split'"
             raise DmlcError(message, statement.name.span)
-        self.evaluator.targets = [self.binding.sizes(m.name, statement.span) for m in members]
+        self.evaluator.targets = [self.binding.extents(m.name, statement.span) for m in members]
         value = self.evaluator.evaluate(statement.value)
         self.evaluator.targets = None
         items = value if isinstance(value, tuple) else ()
@@ -259,7 +259,8 @@ class _Lowering(StageMaker):
         results = [ir.Result(ir_name(t.name), t.strides) for t in outputs]
         operator = binding.operator
         span = operator.syntax.name.span
-        return make_function(operator.short_name, parameters, self.stages, results, span)
+        name = operator.short_name
+        return make_function(name, parameters, self.stages, results, span, binding.checks)
 
 
 def _head(statement: syntax.Assignment) -> Span:

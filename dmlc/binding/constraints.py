@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dmlc.binding.evaluate import Evaluator
-from dmlc.binding.facts import Binding, BoundTensor, match_dimensions
+from dmlc.binding.facts import Binding, BoundTensor, as_values, match_dimensions
 from dmlc.binding.tensors import show_sizes
 from dmlc.binding.values import Constant, show, span_text
+from dmlc.ir import Extent
 from dmlc.ir.verify import overlaps
 from dmlc.language import syntax
 from dmlc.language.builtins import FACTS
@@ -39,7 +40,8 @@ def check_tensor(tensor: BoundTensor, diagnostics: Diagnostics) -> None:
             f"{len(sizes)}: {show_sizes(sizes)}"
         )
         diagnostics.append(mistake(definition, message))
-    if definition.output and tensor.strides and overlaps(sizes, tensor.strides):
+    known = tuple(e for e in sizes if isinstance(e, int))
+    if definition.output and tensor.strides and overlaps(known, tensor.strides):
         message = (
             f"elements of output '{name}' overlap: sizes {show_sizes(sizes)} with strides "
             f"{show_sizes(tensor.strides)}"
@@ -127,7 +129,7 @@ def _facts(tensors: list[BoundTensor], fact: str) -> dict[str, Constant]:
         if fact == "DataType" and tensor.dtype is not None:
             found[tensor.name] = tensor.dtype
         elif fact != "DataType" and tensor.sizes is not None:
-            sizes = tensor.sizes
+            sizes = as_values(tensor.sizes)
             found[tensor.name] = len(sizes) if fact == "DimensionCount" else sizes
     return found
 
@@ -150,7 +152,7 @@ def _violation(constraint: syntax.Constraint, broken: Iterable[str]) -> Diagnost
     )
 
 
-def _broadcasts(sizes: tuple[int, ...], target: tuple[int, ...]) -> bool:
+def _broadcasts(sizes: tuple[Extent, ...], target: tuple[Extent, ...]) -> bool:
     return len(sizes) == len(target) and all(
         size in (1, other) for size, other in zip(sizes, target, strict=True)
     )
@@ -161,6 +163,7 @@ def check_requirement(
 ) -> None:
     """Evaluates one `require`; an array of booleans must be true throughout."""
     evaluator = Evaluator(binding)
+    evaluator.requires = True
     try:
         value = evaluator.constant(requirement.condition)
     except DmlcError as error:
@@ -217,7 +220,7 @@ def _values_read(evaluator: Evaluator, condition: syntax.Expression) -> list[str
 def unify_dimensions(binding: Binding, diagnostics: Diagnostics) -> None:
     """Holds sizes to the `Dimensions` column: a name means one size, or one shape, everywhere."""
     shapes: dict[str, BoundTensor] = {}
-    sizes: dict[str, tuple[BoundTensor, int]] = {}
+    sizes: dict[str, tuple[BoundTensor, Extent]] = {}
     for tensor in binding.tensors.values():
         if tensor.sizes is None:
             continue

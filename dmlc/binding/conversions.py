@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from dmlc import ir
 from dmlc.binding.nodes import Form, Node, Nodes, Value, ValueType, Weak, reachable, takes_type
-from dmlc.binding.values import TO_WHOLE, Scalar, describe, round_float, show, span_text
+from dmlc.binding.values import TO_WHOLE, OpenSize, Scalar, describe, round_float, show, span_text
 from dmlc.scalars import OPERATIONS, DataType, Operation
+from dmlc.sizes import LARGEST
 from dmlc.source import DmlcError, Span
 
 _BOOL, _INDEX = DataType.BOOL, DataType.INDEX
@@ -52,6 +53,8 @@ class Conversions:
     def _constant(self, value: Scalar | tuple[Value, ...], to: DataType, span: Span) -> Node:
         if isinstance(value, tuple):
             raise is_array(value, span)
+        if isinstance(value, OpenSize):
+            return self.adapt(self._nodes.size(value.size), to, span)
         if to is _BOOL or not isinstance(value, int | float) or isinstance(value, bool):
             if to is _BOOL and isinstance(value, bool):
                 return self._nodes.literal(value, to)
@@ -110,6 +113,8 @@ class Conversions:
         """A compile-time number as a weak node."""
         if isinstance(value, Node):
             return value
+        if isinstance(value, OpenSize):
+            return self._nodes.size(value.size)
         if isinstance(value, int | float) and not isinstance(value, bool):
             kind = Weak.INTEGER if isinstance(value, int) else Weak.FLOAT
             return self._nodes.literal(value, kind)
@@ -160,9 +165,17 @@ def unify(given: Sequence[Value], spans: Sequence[Span], span: Span) -> ValueTyp
 def count_points(fold: Node) -> int:
     """The number of values that a fold folds into one."""
     if fold.form is Form.REDUCE:
-        return math.prod(v.extent for v in fold.bound)
-    shape = fold.operands[0].shape or ()
-    return math.prod(e for a in fold.axes if isinstance(e := shape[a], int))
+        extents: Sequence[ir.Extent] = [v.extent for v in fold.bound]
+    else:
+        shape = fold.operands[0].shape or ()
+        extents = [shape[a] for a in fold.axes]
+    # Functions check that there are no more: see `stages.list_counted`.
+    return LARGEST if any(isinstance(e, str) for e in extents) else count_most(extents)
+
+
+def count_most(extents: Iterable[ir.Extent]) -> int:
+    """The most points that some axes have: a size that is left open may be as large as any."""
+    return math.prod(e if isinstance(e, int) else LARGEST for e in extents)
 
 
 def position_type(fold: Node) -> DataType:
@@ -198,6 +211,8 @@ def _weak_type(value: Scalar | tuple[Value, ...], span: Span) -> ValueType:
             return Weak.INTEGER
         case float():
             return Weak.FLOAT
+        case OpenSize():
+            return _INDEX
         case tuple():
             raise is_array(value, span)
         case _:

@@ -14,7 +14,7 @@ from dmlc.binding.nodes import Form, Node, Variable, Weak
 from dmlc.scalars import OPERATIONS, ROUNDINGS, DataType, find_data_type
 from dmlc.source import InternalError
 
-_Position: TypeAlias = ir.Index | ir.Constant
+_Position: TypeAlias = ir.Index | ir.Constant | ir.Symbol
 _View: TypeAlias = tuple[_Position, ...]
 _ZERO = ir.Constant(DataType.INDEX, 0)
 
@@ -186,6 +186,8 @@ class _Emitter:
                 return self.cast(node, node.dtype, operands[0])
             case Form.MOVE:
                 return operands[0]
+            case Form.SIZE:
+                return self.leaf(ir.Symbol(str(node.payload)))
             case Form.INDEX:
                 return self.leaf(self.places[node.free[0]])
             case Form.READ:

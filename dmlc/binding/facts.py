@@ -10,9 +10,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from dmlc import ir
-from dmlc.binding.values import Constant
+from dmlc.binding.values import Constant, OpenSize
 from dmlc.language.definitions import Dimension, OperatorDefinition, TensorDefinition
 from dmlc.scalars import DataType
+from dmlc.sizes import Size, multiply
 from dmlc.source import DmlcError, Span
 
 SYMBOL = "n"
@@ -31,7 +32,7 @@ class BoundTensor:
 
     definition: TensorDefinition
     dtype: DataType | None
-    sizes: tuple[int, ...] | None
+    sizes: tuple[ir.Extent, ...] | None
     strides: tuple[int, ...] | None
     """None where packed."""
     given: bool
@@ -57,6 +58,9 @@ class Binding:
         default_factory=dict[str, tuple[DataType, ...]]
     )
     """The data types that each input which does not take part might have."""
+    checks: dict[str, None] = dataclasses.field(default_factory=dict[str, None])
+    """What has been taken to hold of sizes that are left open, as conditions in C: checked when
+    kernels run."""
 
     def members(self, row: str) -> list[BoundTensor]:
         """The tensors that take part under a name of the table: the entries of an array."""
@@ -72,8 +76,11 @@ class Binding:
             raise DmlcError(message, span, [f"give a description of '{name}'"])
         return found
 
-    def sizes(self, name: str, span: Span | None) -> tuple[int, ...]:
+    def sizes(self, name: str, span: Span | None) -> tuple[int | OpenSize, ...]:
         """The sizes of a tensor as an expression asks for them."""
+        return as_values(self._known_sizes(name, span))
+
+    def _known_sizes(self, name: str, span: Span | None) -> tuple[ir.Extent, ...]:
         found = self.tensor(name, span).sizes
         if found is None:
             who = "the tensors" if self.symbolic else f"'{name}'"
@@ -89,17 +96,26 @@ class Binding:
             raise DmlcError(message, span, [f"give a description of '{name}' when binding"])
         return found
 
+    def count(self, name: str, span: Span | None) -> int | OpenSize:
+        """The number of a tensor's elements."""
+        count = multiply(self._known_sizes(name, span))
+        return OpenSize(count) if isinstance(count, Size) else count
+
     def strides(self, name: str, span: Span | None) -> tuple[int, ...]:
         """The strides of a tensor as an expression asks for them."""
-        sizes = self.sizes(name, span)
-        return self.tensor(name, span).strides or ir.packed_strides(sizes)
+        sizes = self._known_sizes(name, span)
+        known = tuple(e for e in sizes if isinstance(e, int))
+        if len(known) < len(sizes):
+            message = f"the strides of '{name}' are needed here, and sizes of it are left open"
+            raise DmlcError(message, span, [f"give the sizes of '{name}' numbers when binding"])
+        return self.tensor(name, span).strides or ir.packed_strides(known)
 
     def extents(self, name: str, span: Span | None) -> tuple[ir.Extent, ...]:
         """The extents of a tensor in the bound function."""
         if self.symbolic:
             self.tensor(name, span)
             return (SYMBOL,)
-        return self.sizes(name, span)
+        return self._known_sizes(name, span)
 
     # Names of sizes -------------------------------------------------------------------------
 
@@ -107,7 +123,7 @@ class Binding:
         """Whether the `Dimensions` column has a name, of a size or of a whole shape."""
         return any(_declares(t, name) for t in self.definitions.values())
 
-    def dimension(self, name: str, span: Span) -> int | tuple[int, ...]:
+    def dimension(self, name: str, span: Span) -> int | OpenSize | tuple[int | OpenSize, ...]:
         """The size that a name of the `Dimensions` column stands for, or the sizes. Raises
         `DmlcError` where no tensor at hand has it."""
         having = [t for t in self.tensors.values() if _declares(t.definition, name)]
@@ -117,7 +133,7 @@ class Binding:
             return self.sizes(known.name, span)
         found = name_sizes(having).get(name)
         if found is not None:
-            return found
+            return OpenSize.of(found) if isinstance(found, str) else found
         if having and all(t.sizes is None for t in having):
             self.sizes(having[0].name, span)
         raise DmlcError(
@@ -131,9 +147,14 @@ def _declares(tensor: TensorDefinition, name: str) -> bool:
     return tensor.shape_name == name or any(d.name == name for d in tensor.dimensions or ())
 
 
-def name_sizes(tensors: Iterable[BoundTensor]) -> dict[str, int]:
+def as_values(sizes: tuple[ir.Extent, ...]) -> tuple[int | OpenSize, ...]:
+    """Sizes as values of expressions."""
+    return tuple(OpenSize.of(e) if isinstance(e, str) else e for e in sizes)
+
+
+def name_sizes(tensors: Iterable[BoundTensor]) -> dict[str, ir.Extent]:
     """What the names of the `Dimensions` column stand for, as far as sizes are known."""
-    found: dict[str, int] = {}
+    found: dict[str, ir.Extent] = {}
     for tensor in tensors:
         if tensor.sizes is None or tensor.definition.dimensions is None:
             continue

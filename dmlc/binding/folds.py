@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 
 from dmlc import ir
-from dmlc.binding.conversions import Conversions, position_type, type_name
+from dmlc.binding.conversions import Conversions, count_most, position_type, type_name
 from dmlc.binding.nodes import Form, Node, Nodes, Value, ValueType, Weak
 from dmlc.binding.operations import Operations
 from dmlc.binding.positions import Positions
 from dmlc.language.builtins import REDUCTIONS
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.sizes import multiply
 from dmlc.source import DmlcError, InternalError, Span
 
 _INDEX = DataType.INDEX
@@ -50,8 +51,8 @@ class Folds:
             return self._nodes.literal(0, Weak.INTEGER, shape) if positional else value
         if combiner == "mean":
             total = self.fold("sum", value, folded, span)
-            count = math.prod(e for a in folded if isinstance(e := shape[a], int))
-            return self._operations.apply("div", [total, float(count)], span)
+            count = self._count([shape[a] for a in folded], span)
+            return self._operations.apply("div", [total, count], span)
         rest = tuple(1 if a in folded else e for a, e in enumerate(shape))
         dtype: ValueType = value.dtype
         if positional:
@@ -100,7 +101,7 @@ class Folds:
         elif soft and dtype is not DataType.BOOL:
             outcome, soft = DataType.FLOAT32, dtype not in _WHOLE
             if not soft:
-                points = math.prod(v.extent for v in bound)
+                points = count_most(v.extent for v in bound)
                 outcome = self._hold_whole(combiner, element, points, span)
             element = adapt(element, outcome, span)
         operands = (element, self._positions.all(guards)) if guards else (element,)
@@ -129,10 +130,17 @@ class Folds:
         if element.dtype in _WHOLE:
             element = self._conversions.adapt(element, DataType.FLOAT32, span)
         total = self.reduce("sum", variables, element, condition, span)
-        count: Value = float(math.prod(v.free[0].extent for v in variables))
+        count: Value = self._count([v.free[0].extent for v in variables], span)
         if condition is not True:
             count = self.reduce("sum", variables, 1, condition, span)
         return self._operations.apply("div", [total, count], span)
+
+    def _count(self, extents: Sequence[ir.Extent], span: Span) -> Value:
+        """The number of points that some axes have together."""
+        count = multiply(extents)
+        if isinstance(count, int):
+            return float(count)
+        return self._conversions.adapt(self._nodes.size(count), DataType.FLOAT32, span)
 
     def _hold_whole(self, combiner: str, element: Node, points: int, span: Span) -> DataType:
         """The integer type that a reduction of whole numbers fits."""

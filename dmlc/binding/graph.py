@@ -67,7 +67,8 @@ class Graph:
         inputs and its results the graph's outputs, by name.
 
         `dims` states symbols. `tensors` describes inputs, or gives their sizes: symbols are worked
-        out from those, and strides are kept. An input that is left out is as the graph declares it.
+        out from those, and strides are kept. An input that is left out is as the graph declares it,
+        and symbols of inputs that nothing says are left open: the function serves all their sizes.
         Outputs may be described too, to say how they are stored.
 
         Raises `DmlcError` with every independent mistake, and `UnsupportedError` for what this
@@ -86,6 +87,7 @@ class Graph:
         symbols.infer({n: g.sizes for n, g in given.items() if g.sizes is not None})
         diagnostics += symbols.diagnostics
         if not diagnostics:
+            symbols.leave_open()
             symbols.require(list(_declared_sizes(self.definition.syntax)))
         raise_mistakes([*diagnostics, *symbols.diagnostics])
         inputs = self._describe_inputs(symbols, given, diagnostics)

@@ -30,7 +30,7 @@ from dmlc.binding.scope import Scope
 from dmlc.binding.stages import StageMaker, drop_unread, make_function, rename_stage
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import Given, TensorDesc, show_sizes
-from dmlc.binding.values import span_text, whole_number
+from dmlc.binding.values import OpenSize, span_text, whole_number
 from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
 from dmlc.language.builtins import GRAPH_FUNCTIONS
@@ -86,7 +86,10 @@ class _GraphLowering(StageMaker):
             self.types[name] = desc.data_type
             self.extents[name] = desc.sizes or ()
             self.evaluator.locals[name] = self.load(name)
-        self.evaluator.locals.update({n: k.size for n, k in symbols.known.items()})
+        sizes = {n: k.size for n, k in symbols.known.items()}
+        self.evaluator.locals.update(
+            {n: OpenSize.of(s) if isinstance(s, str) else s for n, s in sizes.items()}
+        )
 
     def make_evaluator(self) -> Evaluator:
         return _GraphEvaluator(self.binding, self.builder, self)
@@ -142,8 +145,7 @@ class _GraphLowering(StageMaker):
         given = self.inputs.get(name)
         if given is not None:
             return name, given
-        sizes = [e for e in self.extents[name] if isinstance(e, int)]
-        return name, TensorDesc(self.types[name], sizes)
+        return name, TensorDesc(self.types[name], self.extents[name])
 
     # Calls --------------------------------------------------------------------------------
 
@@ -197,7 +199,9 @@ class _GraphLowering(StageMaker):
             for desc in (self.inputs[given.name.text],)
         ]
         name, span = self.definition.short_name, self.graph.name.span
-        return make_function(name, parameters, stages, results, span)
+        checks = dict.fromkeys(check for made in self.bound.values() for check in made.checks)
+        checks |= self.binding.checks
+        return make_function(name, parameters, stages, results, span, checks)
 
     def result(self, stage: ir.Stage, wanted: Given) -> ir.Result:
         """How a result is stored. Raises `DmlcError` where what is wanted is not what there is."""

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 
 from dmlc.binding.nodes import Form, Node, Value
 from dmlc.binding.positions import Positions
+from dmlc.ir import Extent
 from dmlc.ir.assume import assume_guard
 from dmlc.ir.index import EMPTY, find_reach
-from dmlc.ir.ranges import Interval
+from dmlc.ir.ranges import UNKNOWN, Interval
 from dmlc.scalars import DataType
+from dmlc.sizes import LARGEST
 
 
 def list_conditions(positions: Positions, value: Value, holds: bool) -> tuple[Node, ...]:
@@ -38,13 +40,15 @@ def list_conditions(positions: Positions, value: Value, holds: bool) -> tuple[No
 def hold_inside(
     positions: Positions,
     position: Node,
-    size: int,
+    size: Extent,
     guards: Sequence[Node],
     conditions: Sequence[Node],
 ) -> tuple[Node, Interval]:
     """A position as an axis of that size may be read at it, and how far it reaches where the
     conditions hold. Where the `guards` do not, the point is left out and nothing is read; where
     the other `conditions` do not, an element is read and not used."""
+    if isinstance(size, str):
+        return _hold_inside_open(positions, position, size, guards, conditions)
     found = positions.reach(position, size)
     if _is_inside(found, size) or not (guards or conditions):
         return position, found
@@ -56,6 +60,22 @@ def hold_inside(
     if _is_inside(found, size) and size > 0:
         return positions.keep_inside(position, size), found
     return position, found
+
+
+def _hold_inside_open(
+    positions: Positions,
+    position: Node,
+    size: str,
+    guards: Sequence[Node],
+    conditions: Sequence[Node],
+) -> tuple[Node, Interval]:
+    """The same along an axis whose size is left open."""
+    for known in ((), guards):
+        if positions.is_inside_open(position, size, known):
+            return position, (0, LARGEST - 1)
+    if conditions and positions.is_inside_open(position, size, (*guards, *conditions)):
+        return positions.keep_inside(position, size), (0, LARGEST - 1)
+    return position, UNKNOWN
 
 
 def _find_reach(

@@ -13,7 +13,8 @@ from dmlc.binding.guards import hold_inside, list_conditions
 from dmlc.binding.nodes import Node, Value
 from dmlc.binding.reads import Place
 from dmlc.binding.scope import EmptyPack, Evaluating, Expansion, Scope
-from dmlc.binding.values import describe, show, span_text, whole_number
+from dmlc.binding.values import OpenSize, describe, expect_symbol, show, span_text, whole_number
+from dmlc.ir import Extent
 from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
 from dmlc.language.walk import Step
@@ -114,9 +115,9 @@ class IndexNotation:
         if shape is None:
             message = f"{span_text(expression.base.span)} is one value and has no index"
             raise DmlcError(message, expression.span)
-        sizes = tuple(e for e in shape if isinstance(e, int))
-        if len(sizes) != len(shape):
+        if self._on.binding.symbolic:
             raise self._on.needs_sizes("index notation", expression.span)
+        sizes = shape
         positions: list[Value] = []
         spans: list[Span] = []
         for index in expression.indices:
@@ -176,7 +177,7 @@ class IndexNotation:
     # Reductions ---------------------------------------------------------------------------
 
     def bind(
-        self, binding: syntax.Binding, scope: Scope, depth: int, own: Sequence[int] = ()
+        self, binding: syntax.Binding, scope: Scope, depth: int, own: Sequence[Extent] = ()
     ) -> Step[tuple[list[Node], Value]]:
         """The index variables of a binding, and what its name stands for. They run over what it
         says, or else over `own` sizes."""
@@ -189,7 +190,7 @@ class IndexNotation:
         variables = [nodes.bind(depth + k, extent) for k, extent in enumerate(extents)]
         return variables, tuple(variables) if binding.pack else variables[0]
 
-    def _read_extents(self, value: Value, binding: syntax.Binding, span: Span) -> list[int]:
+    def _read_extents(self, value: Value, binding: syntax.Binding, span: Span) -> list[Extent]:
         """What an index variable, or a pack of them, runs over. Raises `DmlcError`."""
         name, items = binding.variable.text, value if isinstance(value, tuple) else (value,)
         if binding.pack and not isinstance(value, tuple):
@@ -198,8 +199,11 @@ class IndexNotation:
             raise DmlcError(
                 f"'{name}' runs over an array of sizes: write '{name}... : {span.text}'", span
             )
-        found: list[int] = []
+        found: list[Extent] = []
         for item in items:
+            if isinstance(item, OpenSize):
+                found.append(expect_symbol(item, f"the extent of '{name}'", span))
+                continue
             if isinstance(item, Node):
                 raise DmlcError(
                     f"the extent of '{name}' must be known at compile time: leave points out with "

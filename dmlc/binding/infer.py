@@ -16,7 +16,8 @@ from dmlc.binding.constraints import check_shapes, holds
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, BoundTensor, name_sizes
 from dmlc.binding.tensors import MAXIMUM_RANK, refuse_excess
-from dmlc.binding.values import Constant, show, whole_number
+from dmlc.binding.values import Constant, OpenSize, expect_symbol, show, whole_number
+from dmlc.ir import Extent
 from dmlc.language import syntax
 from dmlc.language.definitions import TensorDefinition, mistake
 from dmlc.language.walk import subexpressions
@@ -164,9 +165,8 @@ def infer_sizes(binding: Binding, diagnostics: list[Diagnostic]) -> Binding:
             message = f"the sizes of output '{name}' cannot be inferred: give its description"
             diagnostics.append(mistake(tensors[name].definition, message))
         else:
-            sizes = tuple(e for e in shape if isinstance(e, int))
-            refuse_excess(f"output '{name}'", sizes, tensors[name].definition.span)
-            tensors[name] = dataclasses.replace(tensors[name], sizes=sizes)
+            refuse_excess(f"output '{name}'", shape, tensors[name].definition.span)
+            tensors[name] = dataclasses.replace(tensors[name], sizes=shape)
     return dataclasses.replace(binding, tensors=tensors)
 
 
@@ -233,12 +233,18 @@ def _sized_tensor(expression: syntax.Expression) -> str | None:
             return None
 
 
-def _read_sizes(value: Constant, name: str, span: Span) -> tuple[int, ...] | None:
+def _read_sizes(value: Constant, name: str, span: Span) -> tuple[Extent, ...] | None:
     """A value as sizes; None where it is no array. Raises `DmlcError` for what no tensor has."""
     if not isinstance(value, tuple):
         return None
-    sizes = [whole_number(v) for v in value]
-    if any(s is None or s < 0 for s in sizes) or not 1 <= len(sizes) <= MAXIMUM_RANK:
+    what = f"a size of output '{name}'"
+    sizes = [
+        expect_symbol(v, what, span) if isinstance(v, OpenSize) else whole_number(v) for v in value
+    ]
+    if (
+        any(s is None or (isinstance(s, int) and s < 0) for s in sizes)
+        or not 1 <= len(sizes) <= MAXIMUM_RANK
+    ):
         raise DmlcError(
             f"the sizes of output '{name}' come to {show(value)}, which no tensor has", span
         )

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, TypeGuard
 
 from dmlc import ir
 from dmlc.binding.values import Constant
-from dmlc.scalars import DataType, Operation
-from dmlc.source import DmlcError
+from dmlc.scalars import OPERATIONS, DataType, Operation
+from dmlc.sizes import Size
+from dmlc.source import DmlcError, InternalError
 
 _MOST_NODES = 200_000
 
@@ -41,7 +43,7 @@ class Variable:
 
     level: int
     number: int
-    extent: int
+    extent: ir.Extent
 
 
 class Form(enum.Enum):
@@ -53,15 +55,16 @@ class Form(enum.Enum):
     FOLD = "fold"
     MOVE = "move"
     INDEX = "index"
+    SIZE = "size"
     READ = "read"
     REDUCE = "reduce"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """`payload` is a constant's value, the tensor a load or a read reads, the name of an
-    operation, the combiner of a fold or a reduction, the data type that a cast names; nothing
-    where a conversion is not written."""
+    """`payload` is a constant's value, the symbol of a size, the tensor a load or a read reads,
+    the name of an operation, the combiner of a fold or a reduction, the data type that a cast
+    names; nothing where a conversion is not written."""
 
     form: Form
     payload: bool | int | float | str
@@ -116,7 +119,7 @@ class Nodes:
 
     def __init__(self) -> None:
         self._made: dict[object, Node] = {}
-        self._variables: dict[tuple[int, int], Variable] = {}
+        self._variables: dict[tuple[int, ir.Extent], Variable] = {}
         self._held: dict[Node, str] = {}
         self.placed: set[str] = set()
         """The tensors whose elements depend on positions alone."""
@@ -169,7 +172,26 @@ class Nodes:
         """The elements of a tensor, in the type they are computed in."""
         return self.add(Node(Form.LOAD, tensor, (), dtype.compute, shape))
 
-    def bind(self, level: int, extent: int) -> Node:
+    def size(self, size: Size) -> Node:
+        """A size that is known at run time."""
+        total: Node | None = None
+        for symbols, number in size.terms:
+            parts = [self._symbol(symbol) for symbol in symbols]
+            if number != 1 or not parts:
+                parts.insert(0, self.literal(number, DataType.INDEX))
+            product = functools.reduce(functools.partial(self._compute, "mul"), parts)
+            total = product if total is None else self._compute("add", total, product)
+        if total is None:
+            raise InternalError("a size without terms")
+        return total
+
+    def _symbol(self, symbol: str) -> Node:
+        return self.add(Node(Form.SIZE, symbol, (), DataType.INDEX, soft=True))
+
+    def _compute(self, name: str, left: Node, right: Node) -> Node:
+        return self.apply(OPERATIONS[name], (left, right), DataType.INDEX, None, soft=True)
+
+    def bind(self, level: int, extent: ir.Extent) -> Node:
         """The index variable of a level and an extent."""
         fresh = Variable(level, len(self._variables), extent)
         variable = self._variables.setdefault((level, extent), fresh)

@@ -23,7 +23,7 @@ from dmlc.binding.tables import (
     list_tensors,
     list_types,
 )
-from dmlc.binding.tensors import MAXIMUM_RANK, Given, TensorDesc, read_sizes
+from dmlc.binding.tensors import MAXIMUM_RANK, Given, TensorDesc, is_symbol, read_open_sizes
 from dmlc.language import syntax
 from dmlc.language.definitions import (
     OperatorDefinition,
@@ -46,7 +46,7 @@ from dmlc.source import Diagnostic, DmlcError, list_names, unknown_name
 _ENTRY = re.compile(r"([A-Za-z_]\w*?)(?:\[(\d{1,9})\]|_(\d{1,9}))", re.ASCII)
 """An entry of an array of tensors, as callers spell it."""
 
-Description: TypeAlias = TensorDesc | Sequence[int]
+Description: TypeAlias = TensorDesc | Sequence[ir.Extent]
 """What a caller says about a tensor; sizes alone leave the data type open."""
 
 
@@ -100,18 +100,21 @@ class Operator:
         """The operator for these tensors and attributes, as a verified function.
 
         `tensors` describes tensors by name, by sizes alone where the data type is to be worked
-        out. Outputs may be left out, or leave their sizes open, where the constraints or the
-        formula decide them; an optional output that is left out is not computed. Where no tensor
-        has sizes the function is made for any number of elements: each of its tensors is a run of
-        `n`. An array of tensors is a list of descriptions, or given entry by entry, as
-        `InputTensors[0]`; the function calls that `InputTensors_0`.
+        out. A name in place of a size leaves that open: the function serves all sizes of 1 or more,
+        and sizes of one name are the same. Outputs may be left out, or leave their sizes out, where
+        the constraints or the formula decide them; an optional output that is left out is not
+        computed. Where no tensor has sizes the function is made for any number of elements: each of
+        its tensors is a run of `n`. An array of tensors is a list of descriptions, or given entry
+        by entry, as `InputTensors[0]`; the function calls that `InputTensors_0`.
         `attributes` gives enums by name or value, numbers, booleans, strings and lists.
         `level` is a feature level; the newest by default.
 
         Raises `DmlcError` with every independent mistake, and `UnsupportedError` for what this
         version cannot bind.
         """
-        function = lower_compute(self.resolve(tensors, attributes, level=level))
+        binding = self.resolve(tensors, attributes, level=level)
+        _check_open(binding)
+        function = lower_compute(binding)
         ir.verify(function, "bind")
         return function
 
@@ -207,8 +210,11 @@ def read_description(name: str, given: object) -> Given:
         note = "describe an array x as TensorDesc(x.dtype, x.shape), or run the operator on it"
         raise wrong_kind(parameter, expected, cast("object", given), [note])
     sizes = expect_items(parameter, given, expected)
-    whole = [expect_integer(f"each size of {parameter}", size) for size in sizes]
-    return Given(sizes=read_sizes(whole, name))
+    whole = [
+        size if is_symbol(size) else expect_integer(f"each size of {parameter}", size)
+        for size in sizes
+    ]
+    return Given(sizes=read_open_sizes(whole, name))
 
 
 def read_attributes(given: object) -> Mapping[str, object]:
@@ -273,6 +279,22 @@ def _start(
         check_tensor(bound[name], diagnostics)
     values = given_attributes(definition, attributes, diagnostics)
     return Binding(definition, bound, values, definitions, symbolic)
+
+
+def _check_open(binding: Binding) -> None:
+    """Refuses sizes that are left open and that no input has: nothing would say them."""
+    diagnostics: list[Diagnostic] = []
+    tensors = binding.tensors.values()
+    given = {e for t in tensors if not t.definition.output for e in t.sizes or ()}
+    for tensor in tensors:
+        for axis, size in enumerate(tensor.sizes or ()):
+            if isinstance(size, str) and size not in given:
+                message = (
+                    f"the size '{size}' of output '{tensor.name}', along axis {axis}, is left "
+                    "open, and no input has it: give it a number, or the name of an input's size"
+                )
+                diagnostics.append(mistake(tensor.definition, message))
+    raise_mistakes(diagnostics)
 
 
 def _check_symbolic(binding: Binding) -> None:

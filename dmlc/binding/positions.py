@@ -15,9 +15,11 @@ from dmlc.binding.conversions import Conversions
 from dmlc.binding.emission import emit_value
 from dmlc.binding.nodes import Form, Node, Nodes, Value, Weak, join_free
 from dmlc.binding.values import TO_WHOLE, describe, is_number, show, span_text, whole_number
+from dmlc.ir.below import is_inside_open
 from dmlc.ir.index import find_reach
 from dmlc.ir.ranges import UNKNOWN, Interval, Ranges
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.sizes import Measure, Size, pack_strides
 from dmlc.source import DmlcError, Span
 
 _INDEX = DataType.INDEX
@@ -96,6 +98,8 @@ class Positions:
 
     def divide(self, number: Node, divisor: Node, rounding: str) -> Node:
         """A quotient of positions as a position; `rounding` is `floor`, `ceil` or `trunc`."""
+        if divisor.form is Form.SIZE and self.is_inside_open(number, str(divisor.payload)):
+            return self.number(0)
         if rounding == "trunc":
             return self.apply("div", number, divisor)
         low, high = self.interval(number)
@@ -152,6 +156,17 @@ class Positions:
         exact = find_reach(stage, stage.body.result, size)
         return max(found[0], exact[0]), min(found[1], exact[1])
 
+    def is_inside_open(self, value: Node, size: str, conditions: Sequence[Node] = ()) -> bool:
+        """Whether an INDEX value lies inside an axis whose size is left open, wherever some
+        conditions hold."""
+        stage = self.probe(value, conditions)
+        if stage is None:
+            return False
+        ranges = Ranges(stage, self.ranges)
+        for instruction in stage.body.instructions:
+            ranges.add(instruction)
+        return is_inside_open(stage, stage.body.result, size, ranges)
+
     def probe(self, value: Node, conditions: Sequence[Node] = ()) -> ir.Stage | None:
         """A stage that computes a value at every point of the variables it depends on, under those
         conditions that can be computed; None where the value needs other stages first."""
@@ -164,36 +179,48 @@ class Positions:
         body = emit_value(self._nodes.loaded, value, domain, variables, guard).body()
         return ir.Stage("position", DataType.INT64, domain, body)
 
-    def keep_inside(self, position: Node, size: int) -> Node:
+    def keep_inside(self, position: Node, size: ir.Extent) -> Node:
         """A position, or the nearest place of an axis of that size where it lies outside."""
         low, high = self.interval(position)
         if low < 0:
             position = self.apply("max", position, self.number(0))
+        if isinstance(size, str):
+            return self.apply("min", position, self.last_place(size))
         return position if high < size else self.apply("min", position, self.number(size - 1))
+
+    def last_place(self, size: ir.Extent) -> Node:
+        """The last position along an axis."""
+        if isinstance(size, int):
+            return self.number(size - 1)
+        return self.apply("sub", self._nodes.size(Size.of(size)), self.number(1))
 
     # Numbers of places --------------------------------------------------------------------
 
-    def flatten(self, positions: Sequence[Value], sizes: Sequence[int], span: Span) -> Value:
+    def flatten(self, positions: Sequence[Value], sizes: Sequence[Measure], span: Span) -> Value:
         """The number of a place among all of a shape's, last axis fastest."""
-        strides = ir.packed_strides(tuple(sizes))
+        strides = pack_strides(sizes)
         total: Node | None = None
         for value, stride in zip(positions, strides, strict=True):
             position = self.of(value, span)
-            term = position if stride == 1 else self.apply("mul", position, self.number(stride))
+            term = position if stride == 1 else self.apply("mul", position, self._size(stride))
             total = term if total is None else self.apply("add", total, term)
         return 0 if total is None else total
 
-    def unflatten(self, number: Value, sizes: Sequence[int], span: Span) -> Value:
+    def unflatten(self, number: Value, sizes: Sequence[Measure], span: Span) -> Value:
         """The place along each axis of a shape that a number counts to."""
         whole = self.of(number, span)
-        strides = ir.packed_strides(tuple(sizes))
+        strides = pack_strides(sizes)
         made: list[Node] = []
         for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
-            rest = whole if stride == 1 else self.apply("div", whole, self.number(stride))
+            rest = whole if stride == 1 else self.apply("div", whole, self._size(stride))
             if axis > 0:
-                rest = self.apply("mod", rest, self.number(max(size, 1)))
+                least = max(size, 1) if isinstance(size, int) else size
+                rest = self.apply("mod", rest, self._size(least))
             made.append(rest)
         return tuple(made)
+
+    def _size(self, size: Measure) -> Node:
+        return self._nodes.size(size) if isinstance(size, Size) else self.number(size)
 
 
 def _is_whole(value: Node) -> bool:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from dmlc.binding.conversions import Conversions
 from dmlc.binding.nodes import Form, Node, Nodes, Value
 from dmlc.binding.operations import Operations
 from dmlc.binding.positions import Positions
+from dmlc.ir import Extent
 from dmlc.ir.ranges import Interval
 from dmlc.scalars import DataType
+from dmlc.sizes import LARGEST, Size
 from dmlc.source import Note, Span
 
 
@@ -53,7 +56,7 @@ class Reads:
         self,
         tensor: str,
         dtype: DataType,
-        sizes: Sequence[int],
+        sizes: Sequence[Extent],
         positions: Sequence[Node],
         otherwise: Value,
         place: Place,
@@ -62,11 +65,13 @@ class Reads:
         elsewhere. It has the tensor's type, whichever of the two is all there is."""
         span, apply, number = place.span, self._positions.apply, self._positions.number
         axes = [
-            (position, size, *self._positions.reach(position, size))
+            (position, size, *self._reach(position, size))
             for position, size in zip(positions, sizes, strict=True)
             if 0 not in sizes
         ]
-        if any(high < 0 or low >= size for _, size, low, high in axes) or not axes:
+        if any(high < 0 or (isinstance(size, int) and low >= size) for _, size, low, high in axes):
+            axes = []
+        if not axes:
             value = self._conversions.adapt(otherwise, dtype.compute, span)
             return self._nodes.add(dataclasses.replace(value, soft=False))
         inside: list[Node] = []
@@ -76,12 +81,24 @@ class Reads:
             if low < 0:
                 inside.append(apply("ge", position, number(0)))
                 bounded = apply("max", bounded, number(0))
-            if high >= size:
-                inside.append(apply("lt", position, number(size)))
-                bounded = apply("min", bounded, number(size - 1))
+            leaves = high >= size if isinstance(size, int) else high >= LARGEST
+            if leaves:
+                end = number(size) if isinstance(size, int) else self._nodes.size(Size.of(size))
+                inside.append(apply("lt", position, end))
+                bounded = apply("min", bounded, self._positions.last_place(size))
             kept.append(bounded)
         value = self.read(tensor, dtype, kept, place)
         if not inside:
             return value
         condition = self._positions.all(inside)
         return self._operations.select((condition, value, otherwise), span)
+
+    def _reach(self, position: Node, size: Extent) -> Interval:
+        """How far a position reaches along an axis: of one whose size is left open, to beyond all
+        sizes where it is not known to be inside."""
+        if isinstance(size, int):
+            return self._positions.reach(position, size)
+        if self._positions.is_inside_open(position, size):
+            return 0, LARGEST - 1
+        low, _ = self._positions.interval(position)
+        return low, math.inf

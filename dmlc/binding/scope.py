@@ -12,14 +12,26 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from dmlc import ir
 from dmlc.binding.builder import Builder
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.nodes import Node, Value, shape_of
-from dmlc.binding.values import apply_constant, cast_constant, span_text
+from dmlc.binding.values import (
+    COMPARED,
+    OpenSize,
+    Scalar,
+    apply_constant,
+    apply_open,
+    cast_constant,
+    measure_all,
+    refuse_open,
+    span_text,
+)
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import Visit
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.sizes import write_condition
 from dmlc.source import DmlcError, InternalError, Note, Span, counted
 
 MOST_NOTES = 4
@@ -131,9 +143,11 @@ class Evaluating(abc.ABC):
         self.functions: dict[str, FunctionDefinition] = dict(binding.operator.functions)
         self.materialize: Callable[[Node, Span], Node] | None = None
         """Has a tensor hold a computation on whole tensors, so that its elements can be read."""
-        self.place: Callable[[tuple[int, ...], _Maker, Span], Node] | None = None
+        self.place: Callable[[tuple[ir.Extent, ...], _Maker, Span], Node] | None = None
         """Makes a tensor of some sizes from what gives its element at each position."""
-        self.targets: list[tuple[int, ...]] | None = None
+        self.requires = False
+        """Whether what is evaluated is what a constraint demands."""
+        self.targets: list[tuple[ir.Extent, ...]] | None = None
         """The sizes of the outputs that the expression at hand is to give, if it gives several."""
 
     @abc.abstractmethod
@@ -178,11 +192,36 @@ class Evaluating(abc.ABC):
         """A scalar operation; arrays go entry by entry."""
         constants = [v for v in values if not isinstance(v, Node | tuple)]
         if len(constants) == len(values):
-            return apply_constant(OPERATIONS[name], constants, span)
+            if not any(isinstance(v, OpenSize) for v in constants):
+                return apply_constant(OPERATIONS[name], constants, span)
+            known = apply_open(OPERATIONS[name], constants)
+            known = self._assume(name, constants) if known is None else known
+            if known is not None:
+                return known
+            if self.builder is None:
+                raise refuse_open(constants, span)
         if any(isinstance(v, tuple) for v in values) and self.are_places(values):
             each = zip_arrays(values, span)
             return tuple(self.combine(name, v, spans, span) for v in each)
         return self.built().operations.apply(name, values, span, spans)
+
+    def _assume(self, name: str, given: Sequence[Scalar]) -> bool | None:
+        """What a comparison with sizes that are left open is taken to give, which is checked when
+        kernels run; None where it is not. A size that is left open is none of the numbers it is
+        compared with, and what a `require` demands holds."""
+        sizes = measure_all(given)
+        if sizes is None or name not in COMPARED:
+            return None
+        left, right = sizes
+        if name in ("eq", "ne"):
+            if not isinstance(left, int) and not isinstance(right, int):
+                return None
+            self.binding.checks[write_condition(left, "!=", right)] = None
+            return name == "ne"
+        if not self.requires:
+            return None
+        self.binding.checks[write_condition(left, COMPARED[name], right)] = None
+        return True
 
     def are_places(self, values: Sequence[Value]) -> bool:
         """Whether no whole tensor is among some values."""

@@ -6,7 +6,8 @@ lowered with. It knows nothing of statements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dmlc import ir
 from dmlc.binding.bounds import check_reads
@@ -20,6 +21,7 @@ from dmlc.binding.tensors import refuse_excess
 from dmlc.ir.index import find_index_only
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
+from dmlc.sizes import LARGEST, Size, list_symbols, multiply, write_condition
 from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
 
 
@@ -60,7 +62,7 @@ class StageMaker:
         return made
 
     def place(
-        self, extents: tuple[int, ...], make: Callable[[list[Node]], Value], span: Span
+        self, extents: tuple[ir.Extent, ...], make: Callable[[list[Node]], Value], span: Span
     ) -> Node:
         """A tensor of these sizes whose element at each position `make` gives."""
         bound = [self.builder.nodes.bind(axis, extent) for axis, extent in enumerate(extents)]
@@ -173,10 +175,28 @@ def make_function(
     stages: Sequence[ir.Stage],
     results: Sequence[ir.Result],
     span: Span,
+    checks: Iterable[str] = (),
 ) -> ir.Function:
-    """A function, with what it may compute in place."""
+    """A function, with what it may compute in place. Of `checks` those stay that are of its
+    sizes."""
     in_place = _find_in_place(parameters, stages, results)
-    return ir.Function(name, tuple(parameters), tuple(stages), tuple(results), in_place, span)
+    given, made, leave = tuple(parameters), tuple(stages), tuple(results)
+    function = ir.Function(name, given, made, leave, in_place, span)
+    symbols = function.symbols()
+    checks = dict.fromkeys((*checks, *list_counted(stages)))
+    kept = tuple(c for c in checks if all(s in symbols for s in list_symbols(c)))
+    return dataclasses.replace(function, checks=kept) if kept else function
+
+
+def list_counted(stages: Sequence[ir.Stage]) -> list[str]:
+    """The conditions under which the places of extremes among points of open sizes have 32 bits."""
+    reductions = [s.reduction for s in stages if s.reduction is not None]
+    counts = [
+        multiply(extent for _, extent in each.axes)
+        for each in reductions
+        if each.combiner in ir.POSITIONAL_COMBINERS
+    ]
+    return [write_condition(c, "<=", LARGEST) for c in counts if isinstance(c, Size)]
 
 
 def _find_in_place(

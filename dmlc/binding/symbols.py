@@ -2,7 +2,8 @@
 
 A symbol that stands alone in an input's sizes has the size found there. One that stands in an
 expression, as in `2 * N`, is solved for where it is the only one open and the expression is linear
-in it. Every size that the graph declares is then held to what is given.
+in it. Every size that the graph declares is then held to what is given. What nothing says is left
+open until kernels run, where the symbol is the size of an input.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
 from dmlc.binding.tensors import TensorDesc, refuse_excess, show_sizes
-from dmlc.binding.values import show, span_text, whole_number
+from dmlc.binding.values import OpenSize, expect_symbol, show, span_text, whole_number
+from dmlc.ir import Extent
 from dmlc.language import syntax
 from dmlc.language.walk import names_read
 from dmlc.scalars import find_data_type
@@ -26,7 +28,7 @@ _LARGEST_SIZE = 2**31 - 1
 class _Known:
     """The size of a symbol, and what says so: an input, or nothing where the caller states it."""
 
-    size: int
+    size: Extent
     given: syntax.GraphInput | None
 
 
@@ -54,9 +56,9 @@ class Symbols:
                 continue
             self._learn(name, _Known(size, None))
 
-    def infer(self, sizes: Mapping[str, tuple[int, ...]]) -> None:
+    def infer(self, sizes: Mapping[str, tuple[Extent, ...]]) -> None:
         """Works out symbols from the sizes of inputs, and holds those to the graph."""
-        pairs: list[tuple[syntax.GraphInput, int, syntax.Expression, int]] = []
+        pairs: list[tuple[syntax.GraphInput, int, syntax.Expression, Extent]] = []
         for given in self.graph.inputs:
             found = sizes.get(given.name.text)
             if found is None:
@@ -81,6 +83,13 @@ class Symbols:
             if not isinstance(expression, syntax.Reference):
                 self._hold(given, axis, expression, size)
 
+    def leave_open(self) -> None:
+        """Leaves the symbols open that nothing says, and that are sizes of inputs."""
+        for given in self.graph.inputs:
+            for size in given.type.sizes:
+                if isinstance(size, syntax.Reference) and self._open(size):
+                    self._learn(size.name, _Known(size.name, given))
+
     def require(self, sizes: Sequence[syntax.Expression]) -> None:
         """Adds a diagnostic for each symbol that some sizes need and nothing says."""
         wanted = {n: None for size in sizes for n in self._open(size)}
@@ -88,7 +97,10 @@ class Symbols:
             if symbol.text in wanted:
                 name = symbol.text
                 stated = f"dims={{'{name}': 8}}, or --dim {name}=8"
-                note = Note(f"give the sizes of an input that has it, or state it: {stated}")
+                note = Note(
+                    f"give the sizes of an input that has it, or state it: {stated}; a symbol that "
+                    "is an input's size by itself may be left open"
+                )
                 self._fail(f"the size of symbol '{name}' is not known", symbol.span, note)
 
     def desc(self, declared: syntax.TensorType | None) -> TensorDesc:
@@ -107,9 +119,10 @@ class Symbols:
 
     def _learn(self, name: str, known: _Known) -> None:
         self.known[name] = known
-        self.evaluator.locals[name] = known.size
+        size = known.size
+        self.evaluator.locals[name] = OpenSize.of(size) if isinstance(size, str) else size
 
-    def _meet(self, symbol: syntax.Reference, size: int, given: syntax.GraphInput) -> None:
+    def _meet(self, symbol: syntax.Reference, size: Extent, given: syntax.GraphInput) -> None:
         """A symbol where an input has some size: learnt, or held to what is known."""
         known = self.known.get(symbol.name)
         if known is None:
@@ -125,10 +138,10 @@ class Symbols:
                 declared = Note(f"'{other}' is declared here", first.span)
                 self._fail(f"symbol '{symbol.name}' {message}", symbol.span, declared)
 
-    def _solve(self, expression: syntax.Expression, size: int, given: syntax.GraphInput) -> bool:
+    def _solve(self, expression: syntax.Expression, size: Extent, given: syntax.GraphInput) -> bool:
         """Learns the one open symbol of an expression that is linear in it."""
         unknown = self._open(expression)
-        if len(unknown) != 1 or isinstance(expression, syntax.Reference):
+        if len(unknown) != 1 or isinstance(expression, syntax.Reference) or isinstance(size, str):
             return False
         values: list[int] = []
         for trial in (0, 1):
@@ -154,7 +167,7 @@ class Symbols:
         return [n for n in names_read(expression) if n in symbols and n not in self.known]
 
     def _hold(
-        self, given: syntax.GraphInput, axis: int, expression: syntax.Expression, size: int
+        self, given: syntax.GraphInput, axis: int, expression: syntax.Expression, size: Extent
     ) -> None:
         if self._open(expression):
             return
@@ -173,9 +186,11 @@ class Symbols:
             has = f"input '{given.name.text}' has size {size} along axis {axis}"
             self._fail(f"{has}, but the graph says {shown}", expression.span)
 
-    def _size(self, expression: syntax.Expression) -> int:
+    def _size(self, expression: syntax.Expression) -> Extent:
         """A declared size. Raises `DmlcError` for what is none."""
         value = self.evaluator.constant(expression)
+        if isinstance(value, OpenSize):
+            return expect_symbol(value, "a declared size", expression.span)
         size = whole_number(value)
         if size is None or not 0 <= size <= _LARGEST_SIZE:
             raise DmlcError(

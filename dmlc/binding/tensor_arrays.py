@@ -14,7 +14,7 @@ from dmlc.binding.nodes import Node, Value
 from dmlc.binding.reads import Place
 from dmlc.binding.scope import Evaluating
 from dmlc.binding.tensors import show_sizes
-from dmlc.binding.values import span_text
+from dmlc.binding.values import OpenSize, refuse_open, span_text
 from dmlc.language.arrays import read_axes
 from dmlc.language.builtins import Given
 from dmlc.scalars import DataType
@@ -76,11 +76,12 @@ class TensorArrays:
                 "must be the same",
                 span,
             )
-        ends = list(itertools.accumulate(s[at] for s in shapes))
+        lengths = [self._known(s[at], where) for s in shapes]
+        ends = list(itertools.accumulate(lengths))
         whole = (*shapes[0][:at], ends[-1], *shapes[0][at + 1 :])
         readers = [
-            (self._place_in(part, at, shape[at] - end, span), end)
-            for part, shape, end in zip(parts, shapes, ends, strict=True)
+            (self._place_in(part, at, length - end, span), end)
+            for part, shape, length, end in zip(parts, shapes, lengths, ends, strict=True)
             if 0 not in shape
         ] or [(self._place_in(parts[0], at, 0, span), 0)]
 
@@ -107,7 +108,9 @@ class TensorArrays:
                 "'split' defines an array of outputs: write OutputTensors = split(X, axis: A)", span
             )
         rest = (*shape[:at], *shape[at + 1 :])
-        lengths = [sizes[at] if at < len(sizes) else -1 for sizes in self._on.targets]
+        lengths = [
+            self._known(sizes[at], where) if at < len(sizes) else -1 for sizes in self._on.targets
+        ]
         others = [(*s[:at], *s[at + 1 :]) for s in self._on.targets]
         if any(o != rest for o in others) or sum(lengths) != shape[at]:
             shown = ", ".join(show_sizes(s) for s in self._on.targets)
@@ -117,11 +120,18 @@ class TensorArrays:
                 span,
             )
         made: list[Node] = []
-        for sizes, end in zip(self._on.targets, itertools.accumulate(lengths), strict=True):
-            read = self._place_in(value, at, end - sizes[at], span)
+        ends = itertools.accumulate(lengths)
+        for sizes, length, end in zip(self._on.targets, lengths, ends, strict=True):
+            read = self._place_in(value, at, end - length, span)
             made.append(self._on.place(sizes, read, span))
         return tuple(made)
 
+    def _known(self, extent: ir.Extent, span: Span) -> int:
+        """The length of a part, which must be known when binding. Raises `DmlcError`."""
+        if isinstance(extent, str):
+            raise refuse_open([OpenSize.of(extent)], span)
+        return extent
 
-def _known_shape(value: Node) -> tuple[int, ...]:
-    return tuple(e for e in value.shape or () if isinstance(e, int))
+
+def _known_shape(value: Node) -> tuple[ir.Extent, ...]:
+    return value.shape or ()

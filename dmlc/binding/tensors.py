@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy.typing as npt
 
-from dmlc.ir import packed_strides
+from dmlc.ir import Extent, packed_strides
 from dmlc.parameters import expect_integer, expect_items
 from dmlc.scalars import DataType, as_data_type
 from dmlc.source import DmlcError, Span
@@ -23,32 +25,38 @@ class TensorDesc:
     """Data type, sizes and strides of a tensor.
 
     `data_type` is a `DataType`, a name such as `"FLOAT32"` or `"f32"`, or NumPy's type or dtype.
-    `sizes` has 1 to 8 dimensions of 0 or more elements, or is None to leave them open.
+    `sizes` has 1 to 8 dimensions of 0 or more elements; a name such as `"N"` leaves one open until
+    kernels run, for 1 element or more, and None leaves all of them open.
     `strides` are in elements, 0 or more, one per dimension; None means packed, last dimension
     fastest. A stride of 0 repeats the same element. Raises `DmlcError` for anything else.
     """
 
     data_type: DataType
-    sizes: tuple[int, ...] | None
+    sizes: tuple[Extent, ...] | None
     strides: tuple[int, ...] | None
 
     def __init__(
         self,
         data_type: DataType | str | npt.DTypeLike,
-        sizes: Sequence[int] | None = None,
+        sizes: Sequence[Extent] | None = None,
         strides: Sequence[int] | None = None,
     ) -> None:
         object.__setattr__(self, "data_type", as_data_type("data_type", data_type))
-        object.__setattr__(self, "sizes", None if sizes is None else read_sizes(sizes))
+        object.__setattr__(self, "sizes", None if sizes is None else read_open_sizes(sizes))
         object.__setattr__(self, "strides", None)
         if strides is not None:
             object.__setattr__(self, "strides", _as_strides(strides, self.sizes))
-        if self.sizes is not None and self.last_offset >= LARGEST_SIZE:
+        if self.sizes is not None and not self.symbols and self.last_offset >= LARGEST_SIZE:
             raise DmlcError(
                 f"a tensor of sizes {show_sizes(self.sizes)} and strides "
                 f"{show_sizes(self.strides or ())} reaches over {self.last_offset + 1} elements, "
                 f"and {LARGEST_SIZE} is the most"
             )
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The sizes that are left open, by name."""
+        return tuple(dict.fromkeys(e for e in self.sizes or () if isinstance(e, str)))
 
     @property
     def dimension_count(self) -> int | None:
@@ -59,10 +67,14 @@ class TensorDesc:
         """The element offset of the last element; -1 for an empty tensor."""
         if self.sizes is None:
             raise DmlcError("a tensor description without sizes has no extent in memory")
-        if 0 in self.sizes:
+        sizes = tuple(e for e in self.sizes if isinstance(e, int))
+        if len(sizes) < len(self.sizes):
+            names = ", ".join(self.symbols)
+            raise DmlcError(f"a tensor has no extent in memory before its size {names} is known")
+        if 0 in sizes:
             return -1
-        strides = self.strides or packed_strides(self.sizes)
-        return sum((size - 1) * stride for size, stride in zip(self.sizes, strides, strict=True))
+        strides = self.strides or packed_strides(sizes)
+        return sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
 
     @property
     def total_bytes(self) -> int:
@@ -74,10 +86,10 @@ class TensorDesc:
         """The strides, or None where they say no more than that the tensor is packed."""
         if self.strides is None or self.sizes is None or 0 in self.sizes:
             return None
-        packed = packed_strides(self.sizes)
+        sizes = tuple(e for e in self.sizes if isinstance(e, int))
         same = all(
             size == 1 or given == usual
-            for size, given, usual in zip(self.sizes, self.strides, packed, strict=True)
+            for size, given, usual in zip(sizes, self.strides, packed_strides(sizes), strict=True)
         )
         return None if same else self.strides
 
@@ -93,7 +105,7 @@ class Given:
     """What a caller says about a tensor; None for what is left open, and for packed strides."""
 
     dtype: DataType | None = None
-    sizes: tuple[int, ...] | None = None
+    sizes: tuple[Extent, ...] | None = None
     strides: tuple[int, ...] | None = None
 
 
@@ -129,6 +141,24 @@ def read_sizes(given: object, name: str | None = None) -> tuple[int, ...]:
     return sizes
 
 
+def read_open_sizes(given: object, name: str | None = None) -> tuple[Extent, ...]:
+    """The same, where names may stand for sizes that are left open. Raises `DmlcError`."""
+    whose = "" if name is None else f"tensor '{name}': "
+    items = expect_items(f"{whose}sizes", given, "a list of whole numbers, or names of open sizes")
+    symbols = {axis: item for axis, item in enumerate(items) if is_symbol(item)}
+    # What is left open counts as 1 element at least.
+    known = read_sizes([1 if axis in symbols else item for axis, item in enumerate(items)], name)
+    return tuple(symbols.get(axis, size) for axis, size in enumerate(known))
+
+
+def is_symbol(size: object) -> TypeGuard[str]:
+    """Whether a size is a name, which leaves it open."""
+    return isinstance(size, str) and _SYMBOL.fullmatch(size) is not None
+
+
+_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+
+
 def find_excess(sizes: Sequence[int | str]) -> str | None:
     """What is wrong with sizes that are more elements than a tensor may have; None for others. An
     empty axis does not make up for large ones: no array has such sizes."""
@@ -145,10 +175,15 @@ def refuse_excess(what: str, sizes: Sequence[int | str], span: Span | None) -> N
         raise DmlcError(f"{what} is too large: {excess}", span)
 
 
-def _as_strides(given: object, sizes: tuple[int, ...] | None) -> tuple[int, ...]:
+def _as_strides(given: object, sizes: tuple[Extent, ...] | None) -> tuple[int, ...]:
     strides = _as_integers("strides", given)
     if sizes is None:
         raise DmlcError("strides need sizes: give both, or neither")
+    left_open = next((e for e in sizes if isinstance(e, str)), None)
+    if left_open is not None:
+        raise DmlcError(
+            f"a tensor with strides has sizes that are numbers, and '{left_open}' is left open"
+        )
     if len(strides) != len(sizes):
         raise DmlcError(
             f"{len(sizes)} sizes need {len(sizes)} strides, but there are {len(strides)}"

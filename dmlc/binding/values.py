@@ -17,6 +17,7 @@ import numpy as np
 
 from dmlc.language.definitions import EnumDefinition
 from dmlc.scalars import DataType, Operands, Operation, convert
+from dmlc.sizes import Measure, Size
 from dmlc.source import DmlcError, Span
 
 
@@ -31,7 +32,27 @@ class EnumValue:
         return self.member
 
 
-Scalar: TypeAlias = bool | int | float | str | EnumValue | DataType
+@dataclasses.dataclass(frozen=True, slots=True)
+class OpenSize:
+    """A size that is left open until the kernels run, or what is made of such sizes."""
+
+    size: Size
+
+    @staticmethod
+    def of(symbol: str) -> OpenSize:
+        return OpenSize(Size.of(symbol))
+
+    @property
+    def symbol(self) -> str | None:
+        """The symbol that it is; None for what is made of some."""
+        symbols = self.size.symbols
+        return symbols[0] if self.size == Size.of(symbols[0]) else None
+
+    def __str__(self) -> str:
+        return str(self.size)
+
+
+Scalar: TypeAlias = bool | int | float | str | EnumValue | DataType | OpenSize
 Constant: TypeAlias = Scalar | tuple["Constant", ...]
 """A compile-time value; a tuple is an array."""
 
@@ -53,6 +74,8 @@ def describe(value: Constant) -> str:
             return f"a {value.enum.name}"
         case DataType():
             return "a data type"
+        case OpenSize():
+            return "a size that is left open"
         case tuple():
             return f"an array of {len(value)} values"
 
@@ -70,6 +93,90 @@ def show(value: Constant) -> str:
             return f"[{', '.join(show(v) for v in value)}]"
         case _:
             return str(value)
+
+
+def measure_all(given: Sequence[Scalar]) -> list[Measure] | None:
+    """Whole numbers and sizes, some of which are left open; None where there is anything else."""
+    whole = [v.size if isinstance(v, OpenSize) else whole_number(v) for v in given]
+    return [v for v in whole if v is not None] if None not in whole else None
+
+
+def apply_open(operation: Operation, given: Sequence[Scalar]) -> Scalar | None:
+    """An operation on sizes that are left open, where it gives the same whatever they are: a size
+    again, or how they compare. None where that depends on them."""
+    sizes = measure_all(given)
+    if sizes is None:
+        return None
+    if operation.name in COMPARED:
+        return _compare_open(operation.name, sizes[0], sizes[1])
+    found: Measure | None = None
+    match operation.name, sizes:
+        case ("add", [left, right]):
+            found = left + right
+        case ("sub", [left, right]):
+            found = left - right
+        case ("mul", [left, right]):
+            found = left * right
+        case ("neg", [size]):
+            found = size * -1
+        case ("div", [Size() as size, int(divisor)]) if divisor:
+            found = size.divide(divisor)
+        case ("mod", [Size() as size, int(divisor)]) if divisor and size.divide(divisor):
+            found = 0
+        case (name, [size]) if name in TO_WHOLE:
+            found = size
+        case ("min" | "max", [left, right]):
+            below = _compare_open("le", left, right)
+            if below is not None:
+                found = left if below == (operation.name == "min") else right
+        case _:
+            pass
+    return OpenSize(found) if isinstance(found, Size) else found
+
+
+def _compare_open(name: str, left: Measure, right: Measure) -> bool | None:
+    difference = left - right
+    low, high = difference.bounds() if isinstance(difference, Size) else (difference, difference)
+    match name:
+        case "eq" | "ne":
+            equal = True if low == high == 0 else False if low > 0 or high < 0 else None
+            return equal if name == "eq" or equal is None else not equal
+        case "lt":
+            return True if high < 0 else False if low >= 0 else None
+        case "le":
+            return True if high <= 0 else False if low > 0 else None
+        case _:
+            return _compare_open("lt" if name == "gt" else "le", right, left)
+
+
+COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+"""Comparisons, and how C spells them."""
+
+
+def expect_symbol(value: OpenSize, what: str, span: Span) -> str:
+    """The symbol that a size is. Raises `DmlcError` for what is made of some: sizes of tensors are
+    symbols or numbers."""
+    symbol = value.symbol
+    if symbol is None:
+        raise DmlcError(
+            f"{what} comes to {value}, and a size that is left open is one name: give "
+            f"{' and '.join(value.size.symbols)} numbers when binding",
+            span,
+        )
+    return symbol
+
+
+def refuse_open(given: Sequence[Scalar], span: Span) -> DmlcError:
+    """What depends on sizes that are left open, where it must be known before kernels run."""
+    symbols = dict.fromkeys(s for v in given if isinstance(v, OpenSize) for s in v.size.symbols)
+    names = " and ".join(f"'{symbol}'" for symbol in symbols)
+    left_open = f"the size {names} is" if len(symbols) == 1 else f"the sizes {names} are"
+    notes = ["give it a number when binding"]
+    if len(symbols) > 1:
+        notes = ["give both one name if they are the same, or numbers when binding"]
+    return DmlcError(
+        f"{span_text(span)} must be known when binding, and {left_open} left open", span, notes
+    )
 
 
 def is_number(value: Constant) -> bool:

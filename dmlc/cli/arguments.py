@@ -11,7 +11,7 @@ import click
 
 import dmlc
 from dmlc import ir
-from dmlc.binding.tensors import read_sizes
+from dmlc.binding.tensors import is_symbol, read_open_sizes
 from dmlc.codegen.targets import TARGETS
 from dmlc.kernel.schedule import PROFILES
 from dmlc.source import Diagnostic, DmlcError, UnknownNameError, unknown_name
@@ -23,8 +23,8 @@ def tensor_option(function: F) -> F:
     """The option `--tensor` of a command."""
     return click.option(
         "--tensor", "tensors", multiple=True, metavar="NAME=TYPE[SIZES]",
-        help="A tensor's type, sizes and strides: X=FLOAT32[2,3], X=FLOAT32[2,3]{1,2}, X=FLOAT16. "
-        "May repeat.",
+        help="A tensor's type, sizes and strides: X=FLOAT32[2,3], X=FLOAT32[2,3]{1,2}, X=FLOAT16, "
+        "or X=FLOAT32[N,64] to leave a size open until kernels run. May repeat.",
     )(function)  # fmt: skip
 
 
@@ -204,10 +204,25 @@ def _tensor(name: str, text: str) -> dmlc.TensorDesc:
             f"such as {name}=FLOAT32[2,3]{{3,1}}",
             param_hint="'--tensor'",
         )
-    sizes, strides = (_integers(match.group(group)) for group in ("sizes", "strides"))
+    sizes, strides = _sizes(match.group("sizes")), _integers(match.group("strides"))
     if sizes is not None:
-        read_sizes(sizes, name)
+        read_open_sizes(sizes, name)
     return dmlc.TensorDesc(match.group("type"), sizes, strides)
+
+
+def _sizes(text: str | None) -> tuple[ir.Extent, ...] | None:
+    """Sizes, of which names are left open."""
+    parts = [] if text is None else text.split(",")
+    names = [part for part in parts if is_symbol(part)]
+    if text is None or not names:
+        return _integers(text)
+    numbers = [part for part in parts if part not in names]
+    if any(re.fullmatch(r"[0-9]{1,20}", part) is None for part in numbers):
+        raise click.BadParameter(
+            f"expected whole numbers or names separated by commas, found '{text}'",
+            param_hint="'--tensor'",
+        )
+    return tuple(part if part in names else int(part) for part in parts)
 
 
 def _integers(text: str | None) -> tuple[int, ...] | None:

@@ -15,9 +15,11 @@ from collections.abc import Mapping
 import numpy as np
 
 import dmlc
+from dmlc import ir
 from dmlc.binding import ir_name
 from dmlc.files import open_regular
 from dmlc.scalars import Array, DataType, data_type_of
+from dmlc.sizes import Shapes
 from dmlc.source import DmlcError
 from dmlc.testing.verify import bind_for_arrays
 
@@ -94,6 +96,11 @@ def _check_described(name: str, path: str, array: Array, desc: dmlc.TensorDesc) 
         shown = array.dtype if dtype is None else dtype.name
         raise DmlcError(f"--tensor says that {name} is {desc.data_type.name}, but '{path}' "
                         f"holds {shown}")  # fmt: skip
+    if desc.symbols:
+        wrong = Shapes().match(name, desc.sizes or (), array.shape)
+        if wrong is not None:
+            raise DmlcError(f"'{path}' does not fit what --tensor says: {wrong}")
+        return
     if desc.sizes is not None and desc.sizes != array.shape:
         raise DmlcError(
             f"--tensor says that {name} has the sizes {list(desc.sizes)}, but '{path}' has "
@@ -110,7 +117,9 @@ def make_outputs(
 ) -> dict[str, Array]:
     """Arrays for the outputs that `--tensor` describes, of its type and of sizes that are given
     or inferred."""
-    described = {name: desc for name, desc in tensors.items() if name not in arrays}
+    described = {
+        name: desc for name, desc in tensors.items() if name not in arrays and not desc.symbols
+    }
     if not described:
         return {}
     types = {name: data_type_of(array.dtype) for name, array in arrays.items()}
@@ -123,6 +132,21 @@ def make_outputs(
             sizes = tuple(e for e in stage.domain if isinstance(e, int))
             made[name] = np.empty(sizes, stage.dtype.dtype)
     return made
+
+
+def bind_open(
+    subject: dmlc.Operator | dmlc.Graph,
+    arrays: Mapping[str, Array],
+    tensors: Mapping[str, dmlc.TensorDesc],
+    attributes: Mapping[str, object],
+    dims: Mapping[str, int],
+) -> ir.Function | None:
+    """The function for all sizes that `--tensor` leaves open; None where it leaves none open."""
+    if not any(desc.symbols for desc in tensors.values()):
+        return None
+    types = {name: data_type_of(array.dtype) for name, array in arrays.items()}
+    given = {n: dmlc.TensorDesc(t, arrays[n].shape) for n, t in types.items() if t is not None}
+    return bind_for_arrays(subject, {**given, **tensors}, attributes, dims)
 
 
 def encode_array(array: Array) -> bytes:

@@ -76,7 +76,9 @@ def command(
     """Compile an operator or a graph to HLSL, OpenCL or WGSL sources with a manifest.
 
     OPERATOR is a name of the library, or FILE[:NAME]. Element-wise operators need no sizes: their
-    kernels take the element count when they run. With DXC at hand, HLSL is compiled to .dxil and
+    kernels take the element count when they run. Names in place of sizes, as in
+    --tensor X=FLOAT32[N,64], leave these open: one kernel serves them all. So do symbols of a graph
+    that no --dim states. With DXC at hand, HLSL is compiled to .dxil and
     .spv as well.
     """
     if dxdispatch and (directory is None or target not in ("hlsl", "all")):

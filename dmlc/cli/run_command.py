@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import dmlc
+from dmlc.binding import ir_name
 from dmlc.cli.arguments import (
     attribute_option,
     dimension_option,
@@ -20,7 +21,7 @@ from dmlc.cli.arguments import (
     refuse_attributes,
     tensor_option,
 )
-from dmlc.cli.arrays import encode_array, make_outputs, read_arrays
+from dmlc.cli.arrays import bind_open, encode_array, make_outputs, read_arrays
 from dmlc.devices import DEFAULT, REFERENCE, RUNTIMES
 from dmlc.files import write_files
 from dmlc.testing.verify import Verdict, verify
@@ -63,7 +64,8 @@ def command(
 
     OPERATOR is a name of the library, or FILE[:NAME]. Types and sizes are those of the arrays;
     --tensor says them for outputs where they cannot be inferred, --dim for symbols of a graph that
-    no input has. bfloat16, which .npy files have
+    no input has. Where --tensor leaves sizes open, as X=FLOAT32[N,64] does, the kernels are those
+    that serve all sizes, and take theirs from the arrays. bfloat16, which .npy files have
     no name for, is read from two plain bytes an element, or from 16-bit integers with --tensor
     NAME=BFLOAT16; it is written as plain bytes.
     """
@@ -79,7 +81,12 @@ def command(
         refuse_attributes(attributes, found)
     given = read_attributes(attributes, found)
     outputs = make_outputs(found, arrays, described, given, dims)
-    results = dmlc.run(found, arrays, attributes=given, outputs=outputs, device=device, dims=dims)
+    function = bind_open(found, arrays, described, given, dims)
+    if function is None:
+        results = dmlc.run(found, arrays, given, outputs, device, dims)
+    else:
+        spelt = {ir_name(name): array for name, array in arrays.items()}
+        results = dmlc.run(function, spelt, outputs=outputs, device=device)
     verdicts = verify(found, arrays, given, results, dims) if verified else {}
     if directory is not None:
         write_files(directory, {f"{name}.npy": encode_array(a) for name, a in results.items()})

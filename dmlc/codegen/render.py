@@ -42,6 +42,7 @@ from dmlc.program import (
 )
 from dmlc.resources import resource_path
 from dmlc.scalars import DataType
+from dmlc.sizes import LARGEST
 
 
 def render(
@@ -95,15 +96,17 @@ def render(
         for buffer in kernel.buffers:
             if buffer.access is not k.Access.READ:
                 writers[buffer.name] = number
+    elementwise = is_elementwise(function)
     return Program(
         function.name,
         dialect.language,
         profile.name,
         tensors,
         tuple(sources),
-        RUN_TIME_COUNT,
-        is_elementwise(function),
+        RUN_TIME_COUNT if elementwise or not function.symbols() else LARGEST,
+        elementwise,
         max((kernel.effort for kernel in kernels), default=1.0),
+        function.checks,
         unfused,
         contract,
     )
@@ -247,8 +250,10 @@ def _render_kernel(
         )
         for b in buffers
     )
+    run = function.run_symbol()
     scalar_views = tuple(
-        ScalarView(s.name, speller.index_type, s.slot, "the number of elements") for s in scalars
+        ScalarView(s.name, speller.index_type, s.slot, _describe_size(s.value, run))
+        for s in scalars
     )
     parts = SourceParts(
         shown,
@@ -345,15 +350,24 @@ def _bind_scalars(kernel: k.Kernel, first: int, mangler: Mangler) -> tuple[Scala
 
 def _describe_launch(kernel: k.Kernel, scalars: tuple[ScalarBinding, ...], item: str) -> str:
     launch = kernel.launch
-    if scalars:
+    if scalars and scalars[0].value == launch.count and launch.per_group > 1:
         groups = f"ceil({scalars[0].name} / {launch.per_group:,}) groups"
     elif isinstance(launch.count, int):
         number = -(-launch.count // launch.per_group)
         groups = f"{number:,} group" if number == 1 else f"{number:,} groups"
+    elif launch.per_group == 1:
+        groups = f"{make_comment(launch.count)} groups"
     else:
         groups = f"ceil({make_comment(launch.count)} / {launch.per_group:,}) groups"
     items = f"1 {item}" if launch.group_size == 1 else f"{launch.group_size} {item}s"
     return f"{groups} of {items}; {kernel.walk}"
+
+
+def _describe_size(value: int | str, run: str | None) -> str:
+    """What a scalar is, for a person."""
+    if isinstance(value, int) or value == run:
+        return "the number of elements"
+    return f"the size {value}" if value.isidentifier() else make_comment(value)
 
 
 def _join(names: tuple[str, ...]) -> str:

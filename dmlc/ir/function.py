@@ -26,6 +26,9 @@ class Function:
     both have the same type, extents and strides."""
     span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
     tables: tuple[Table, ...] = ()
+    checks: tuple[str, ...] = ()
+    """What it takes to hold of its symbols, as conditions in C such as `N != 1`: checked where they
+    get their sizes."""
     _tensors: dict[str, Parameter | Table | Stage] = dataclasses.field(
         default_factory=dict[str, "Parameter | Table | Stage"],
         init=False,
@@ -75,8 +78,19 @@ class Function:
         for parameter in self.parameters:
             found.update({e: None for e in parameter.extents if isinstance(e, str)})
         for stage in self.stages:
-            found.update({e: None for e in stage.domain if isinstance(e, str)})
+            axes = () if stage.reduction is None else stage.reduction.axes
+            extents = (*stage.domain, *(extent for _, extent in axes))
+            found.update({e: None for e in extents if isinstance(e, str)})
         return tuple(found)
+
+    def run_symbol(self) -> str | None:
+        """The symbol that counts the elements of every tensor of run-time size: each is a run of
+        them, and stands for packed arrays of any one shape. None where symbols are sizes of axes,
+        or there are none."""
+        symbols = self.symbols()
+        tensors = (*self.parameters, *self.stages)
+        runs = (t.extents for t in tensors if any(isinstance(e, str) for e in t.extents))
+        return symbols[0] if len(symbols) == 1 and all(len(e) == 1 for e in runs) else None
 
     def tensors(self) -> Mapping[str, Parameter | Table | Stage]:
         """Everything a load can name: parameters, tables, stages."""
@@ -119,4 +133,4 @@ class Function:
 def print_function(function: Function) -> str:
     """The text form, without a line break at its end. `parse` reads it back."""
     f = expect("function", function, Function, "an ir.Function")
-    return print_fields(f.name, f.parameters, f.stages, f.results, f.in_place, f.tables)
+    return print_fields(f.name, f.parameters, f.stages, f.results, f.in_place, f.tables, f.checks)

@@ -30,6 +30,7 @@ from dmlc.ir.nodes import (
     Load,
     Select,
     Stage,
+    Symbol,
     Table,
     operands,
     value_type,
@@ -192,7 +193,8 @@ def find_index_only(body: Body, tables: Container[str] = ()) -> tuple[bool, ...]
     found: list[bool] = []
     for instruction in body.instructions:
         loads = isinstance(instruction, Load) and instruction.tensor not in tables
-        found.append(not loads and all(found[o] for o in operands(instruction)))
+        known = not loads and not isinstance(instruction, Symbol)
+        found.append(known and all(found[o] for o in operands(instruction)))
     return tuple(found)
 
 
@@ -323,6 +325,8 @@ def evaluate_instruction(
             return np.asarray(convert(given[0], instruction.dtype))
         case Load():
             raise InternalError(f"an element of %{instruction.tensor} is no index-only value")
+        case Symbol():
+            raise InternalError(f"the size '{instruction.name}' is known at run time only")
 
 
 def _apply(instruction: Apply, given: Sequence[Array]) -> Array:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from dmlc.ir.below import is_inside_open
 from dmlc.ir.index import find_reach
-from dmlc.ir.nodes import Extent, Load, Parameter, Stage, Table
+from dmlc.ir.nodes import Extent, Index, Load, Parameter, Stage, Table
 from dmlc.ir.ranges import Interval, Ranges, stage_range
 
 Tensor: TypeAlias = Parameter | Table | Stage
@@ -25,13 +26,19 @@ def is_empty(stage: Stage) -> bool:
 def find_outside(
     stage: Stage, load: Load, ranges: Ranges, extents: Sequence[Extent]
 ) -> Iterator[tuple[int, Interval]]:
-    """The axes of fixed size along which a load cannot be proved inside, each with how far its
+    """The axes along which a load cannot be proved inside, each with how far its
     position may go. `ranges` are the intervals of the values before the load."""
     if is_empty(stage):
         return
     for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
         low, high = ranges[number]
-        if isinstance(extent, str) or (low >= 0 and high < extent):
+        if isinstance(extent, str):
+            position = stage.body.instructions[number]
+            along = isinstance(position, Index) and stage.extent(position) == extent
+            if not along and not is_inside_open(stage, number, extent, ranges):
+                yield axis, (low, high)
+            continue
+        if low >= 0 and high < extent:
             continue
         reach = find_reach(stage, number, extent)
         low, high = max(low, reach[0]), min(high, reach[1])

@@ -21,6 +21,7 @@ from dmlc.ir.nodes import (
     Reduction,
     Select,
     Stage,
+    Symbol,
     Table,
     operands,
 )
@@ -110,7 +111,9 @@ _RECORDS = Records(
     version=1,
     shapes={
         Function: Shape(
-            find_fields(Function), lambda fields, _: Function(**fields), optional=("tables",)
+            find_fields(Function),
+            lambda fields, _: Function(**fields),
+            optional=("tables", "checks"),
         ),
         Stage: Shape(_STAGE, _make_stage, _take_stage),
         Table: Shape(find_fields(Table), _make_table),
@@ -119,7 +122,7 @@ _RECORDS = Records(
         Cast: Shape(_OPERANDS, _make_cast, _take_operands),
     },
     words={},
-    nouns={"value": (Constant, Index, Load, Apply, Select, Cast)},
+    nouns={"value": (Constant, Index, Symbol, Load, Apply, Select, Cast)},
     tuples={
         "in_place": "pairs of a result and a parameter",
         "axes": "an axis' label and extent",

@@ -102,7 +102,19 @@ class Cast:
     dtype: DataType
 
 
-Instruction: TypeAlias = Constant | Index | Load | Apply | Select | Cast
+@dataclasses.dataclass(frozen=True, slots=True)
+class Symbol:
+    """The size that a symbol has at run time, as an INDEX: 1 or more. In a kernel, also what is
+    made of such sizes."""
+
+    name: str
+
+    @property
+    def dtype(self) -> DataType:
+        return DataType.INDEX
+
+
+Instruction: TypeAlias = Constant | Index | Symbol | Load | Apply | Select | Cast
 
 
 def operands(instruction: Instruction) -> tuple[int, ...]:
@@ -122,6 +134,7 @@ _OPERANDS: Mapping[type[object], Callable[[Any], tuple[int, ...]]] = MappingProx
         Cast: lambda cast: (cast.operand,),
         Constant: lambda _: (),
         Index: lambda _: (),
+        Symbol: lambda _: (),
     }
 )
 
@@ -137,7 +150,7 @@ def with_operands(instruction: Instruction, new: tuple[int, ...]) -> Instruction
             if new == instruction.indices:
                 return instruction
             return Load(instruction.tensor, new, instruction.dtype)
-        case Constant() | Index():
+        case Constant() | Index() | Symbol():
             return instruction
         case Select():
             condition, then, otherwise = _take(new, 3)
@@ -169,8 +182,8 @@ class Body:
 
     Canonical form, which `Body.make` gives and the verifier demands: instructions stand in the
     order a depth-first walk from the guard and then the result finishes them, every one is
-    reached, and no constant or index stands twice. Sharing is kept: a value used twice is one
-    instruction.
+    reached, and no constant, index or symbol stands twice. Sharing is kept: a value used twice is
+    one instruction.
     """
 
     instructions: tuple[Instruction, ...]
@@ -208,7 +221,7 @@ class Body:
                 number[value] = len(made)
                 made.append(with_operands(instruction, tuple([number[o] for o in given])))
                 continue
-            if isinstance(instruction, Constant | Index):
+            if isinstance(instruction, Constant | Index | Symbol):
                 if instruction in leaves:
                     number[value] = leaves[instruction]
                     continue

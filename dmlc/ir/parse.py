@@ -24,6 +24,7 @@ from dmlc.ir.nodes import (
     Result,
     Select,
     Stage,
+    Symbol,
     Table,
     value_type,
 )
@@ -67,6 +68,10 @@ class _Parser(Scanner[int]):
         if self.accept("in"):
             self.expect("place", "(")
             in_place = self.list_until(")", self._in_place)
+        checks: list[str] = []
+        if self.accept("where"):
+            self.expect("(")
+            checks = self.list_until(")", self._check)
         self.expect("{")
         tables: list[Table] = []
         while self.accept("table"):
@@ -83,6 +88,7 @@ class _Parser(Scanner[int]):
             tuple(in_place),
             self.span_from(start),
             tuple(tables),
+            tuple(checks),
         )
 
     def _result(self) -> Result:
@@ -94,6 +100,12 @@ class _Parser(Scanner[int]):
         result = self.name("a result's name")
         self.expect("over", "%")
         return result, self.name("a parameter's name")
+
+    def _check(self) -> str:
+        token = self.next()
+        if token.kind != "text":
+            self.fail('a condition in quotes, such as "N != 1"', token)
+        return token.text[1:-1]
 
     def _table(self) -> Table:
         start = self.token
@@ -217,6 +229,10 @@ class _Parser(Scanner[int]):
         if token.kind != "name":
             self.fail("a value")
         self.next()
+        if token.text == "size" and self.accept("("):
+            symbol = Symbol(self.name("a symbol"))
+            self.expect(")")
+            return self._add(symbol)
         if self.accept("("):
             opened.append(Open(token, ")", [], 1 if token.text == "cast" else None))
             return None
@@ -253,7 +269,7 @@ class _Parser(Scanner[int]):
             return self._add(Select(given[0], given[1], given[2], then))
         operation = OPERATIONS.get(token.text)
         if operation is None:
-            known = [*OPERATIONS, "select", "cast"]
+            known = [*OPERATIONS, "select", "cast", "size"]
             raise DmlcError(unknown_name("operation", token.text, known, self.span(token)))
         self.check_arity(token, operation.arity, given)
         dtype = operation.result_type(value_type(self.values[given[0]]))

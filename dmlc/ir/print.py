@@ -25,6 +25,7 @@ from dmlc.ir.nodes import (
     Result,
     Select,
     Stage,
+    Symbol,
     Table,
     operands,
 )
@@ -41,6 +42,7 @@ def print_fields(
     results: Sequence[Result],
     in_place: Sequence[tuple[str, str]],
     tables: Sequence[Table] = (),
+    checks: Sequence[str] = (),
 ) -> str:
     """The text of a function, given as its fields; it ends without a line break."""
     given = ", ".join(f"%{p.name}: {_tensor(p)}" for p in parameters)
@@ -49,6 +51,9 @@ def print_fields(
     if in_place:
         pairs = ", ".join(f"%{result} over %{parameter}" for result, parameter in in_place)
         lines[0] += f" in place ({pairs})"
+    if checks:
+        conditions = ", ".join(f'"{check}"' for check in checks)
+        lines[0] += f" where ({conditions})"
     lines[0] += " {"
     for table in tables:
         lines += [f"  {line}" for line in print_table(table)]
@@ -102,7 +107,7 @@ def _spell(body: Body) -> tuple[list[str], list[str]]:
     for number, instruction in enumerate(body.instructions):
         text = _instruction(instruction, texts)
         depth = 1 + max((depths[o] for o in operands(instruction)), default=0)
-        leaf = isinstance(instruction, Constant | Index)
+        leaf = isinstance(instruction, Constant | Index | Symbol)
         used_on = uses[number] + (number == body.result) + (number == body.guard)
         if not leaf and (used_on > 1 or (depth > _DEEPEST and number != body.result)):
             name = f"v{len(lets)}"
@@ -119,6 +124,8 @@ def _instruction(instruction: Instruction, texts: list[str]) -> str:
             return constant_text(instruction)
         case Index():
             return instruction.name
+        case Symbol():
+            return f"size({instruction.name})"
         case Load():
             return f"%{instruction.tensor}[{', '.join(texts[i] for i in instruction.indices)}]"
         case Apply():

@@ -27,10 +27,12 @@ from dmlc.ir.nodes import (
     Reduction,
     Select,
     Stage,
+    Symbol,
     Table,
     value_type,
 )
 from dmlc.scalars import LARGEST_INDEX, DataType
+from dmlc.sizes import LARGEST
 
 Bound: TypeAlias = int | float
 """An integer, or minus or plus infinity."""
@@ -100,7 +102,9 @@ class Ranges:
                 return int(instruction.value), int(instruction.value)
             case Index():
                 extent = self._stage.extent(instruction)
-                return (0, extent - 1) if isinstance(extent, int) else (0, math.inf)
+                return 0, (extent if isinstance(extent, int) else LARGEST) - 1
+            case Symbol():
+                return 1, LARGEST
             case Load():
                 return self._known.get(instruction.tensor, limits)
             case Select():

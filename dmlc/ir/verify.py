@@ -31,6 +31,7 @@ from dmlc.ir.nodes import (
     Result,
     Select,
     Stage,
+    Symbol,
     Table,
     operands,
     packed_strides,
@@ -40,7 +41,8 @@ from dmlc.ir.ranges import Interval, Ranges, number_ranges, stage_range, table_r
 from dmlc.parameters import expect, expect_items, wrong_kind
 from dmlc.scalars import COMBINERS, OPERATIONS, Operands, is_float32
 from dmlc.scalars import DataType as T
-from dmlc.source import InternalError, Span
+from dmlc.sizes import LARGEST, holds, list_symbols
+from dmlc.source import DmlcError, InternalError, Span
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _VERIFIED = "verified"
@@ -91,9 +93,6 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
             return fault
         known[parameter.name] = parameter
         symbols += [e for e in parameter.extents if isinstance(e, str) and e not in symbols]
-    if len(symbols) > 1:
-        names = " and ".join(symbols)
-        return Fault("function", f"it has several run-time sizes, {names}", function.span)
     for table in function.tables:
         fault = _check_name(table, known)
         if fault is None and seen.get(table.name) is not table:
@@ -112,7 +111,25 @@ def find_fault(function: Function, verified: Function | None = None) -> Fault | 
         if fault is not None:
             return fault
         known[stage.name] = stage
-    return _check_results(function) or check_in_place(function, function.in_place)
+    return (
+        _check_results(function)
+        or check_in_place(function, function.in_place)
+        or _check_conditions(function)
+    )
+
+
+def _check_conditions(function: Function) -> Fault | None:
+    """What is wrong with what the function takes to hold of its symbols."""
+    symbols = function.symbols()
+    for check in function.checks:
+        for symbol in list_symbols(check):
+            if symbol not in symbols:
+                return Fault("function", f"'{check}' is of no size it has", function.span)
+        try:
+            holds(check, dict.fromkeys(symbols, 1))
+        except DmlcError as error:
+            return Fault("function", error.diagnostics[0].message, function.span)
+    return None
 
 
 def _is_seen(stage: Stage, known: Mapping[str, Tensor], seen: Mapping[str, Tensor]) -> bool:
@@ -154,8 +171,6 @@ def _check_definition(node: Tensor, extents: tuple[Extent, ...]) -> Fault | None
     name = f"%{node.name}"
     if node.dtype is T.INDEX:
         return Fault(name, "a tensor holds no INDEX", node.span)
-    if len(extents) > 1 and any(isinstance(e, str) for e in extents):
-        return Fault(name, "a tensor of run-time size has one axis", node.span)
     why = _check_extents(extents)
     return Fault(name, why, node.span) if why else None
 
@@ -224,7 +239,8 @@ def _check_stage(
     why = _check_extents([e for _, e in axes])
     if why:
         return Fault(name, why, stage.span)
-    for extent in (*stage.domain, *(e for _, e in axes)):
+    named = [i.name for i in stage.body.instructions if isinstance(i, Symbol)]
+    for extent in (*stage.domain, *(e for _, e in axes), *named):
         if isinstance(extent, str) and extent not in symbols:
             return Fault(name, f"'{extent}' is no parameter's size", stage.span)
     labels = [label for label, _ in axes]
@@ -247,7 +263,9 @@ def _check_result_type(stage: Stage) -> str | None:
     elif reduction.combiner in POSITIONAL_COMBINERS:
         if not stage.dtype.is_integer or not Operands.NUMBER.accept(result):
             return f"{reduction.combiner} gives integers, from numbers"
-        points = math.prod(e for _, e in reduction.axes if isinstance(e, int))
+        extents = [e for _, e in reduction.axes]
+        known = math.prod(e for e in extents if isinstance(e, int))
+        points = known if all(isinstance(e, int) for e in extents) else LARGEST
         largest = int(np.iinfo(stage.dtype.dtype).max)
         if points - 1 > largest:
             return f"{stage.dtype.name} cannot hold the last of {points} positions"
@@ -317,6 +335,9 @@ def _check_instruction(
         case Index():
             found = stage.extent(instruction)
             return None if found is not None else f"there is no axis {instruction.name}"
+        case Symbol():
+            if not _NAME.fullmatch(instruction.name):
+                return f"{instruction.name!r} is no symbol"
         case Load():
             if any(dtype is not T.INDEX for dtype in given):
                 return "a position is no INDEX"
@@ -383,12 +404,10 @@ def _check_load(
         return f"a load of %{load.tensor} gives {tensor.dtype.compute.name}"
     if is_empty(stage):
         return None  # Nothing is read.
-    for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
-        position = stage.body.instructions[number]
-        along = isinstance(position, Index) and stage.extent(position) == extent
-        if isinstance(extent, str) and not along:
-            return f"%{load.tensor} may be left: axis {axis} has the run-time size '{extent}'"
     for axis, (low, high) in find_outside(stage, load, ranges, extents):
+        if isinstance(extents[axis], str):
+            size = extents[axis]
+            return f"%{load.tensor} may be left: axis {axis} has the run-time size '{size}'"
         return (
             f"%{load.tensor} is left: axis {axis} has size {extents[axis]}, read at {low} to {high}"
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dmlc import ir
 from dmlc.ir.index import Affine, IndexFacts, find_affine
@@ -33,17 +33,14 @@ class Positions:
     def is_inside(self, load: ir.Load, position: int) -> bool:
         """Whether a position of a load is inside the tensor, with no help from the guard."""
         return all(
-            _is_within(self.ranges[number], size)
+            _is_within(self.forms[number], self.ranges[number], size)
             for number, size in zip(load.indices, self.sizes[load.tensor], strict=True)
             if number == position
         )
 
     def list_forms(self, load: ir.Load) -> tuple[Affine | None, ...]:
         """For each axis of a load the position as a sum, where it moves evenly and is inside."""
-        return tuple(
-            _choose_form(self.forms[number], self.ranges[number], size)
-            for number, size in zip(load.indices, self.sizes[load.tensor], strict=True)
-        )
+        return _list_forms(load, self.sizes[load.tensor], self.forms, self.ranges)
 
 
 def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
@@ -60,27 +57,44 @@ def read_positions(stage: ir.Stage, function: ir.Function) -> Positions:
             continue
         instruction = body.instructions[number]
         if isinstance(instruction, ir.Load):
+            chosen = _list_forms(instruction, sizes[instruction.tensor], forms, ranges)
             needed.update(
                 position
-                for position, size in zip(
-                    instruction.indices, sizes[instruction.tensor], strict=True
-                )
-                if _choose_form(forms[position], ranges[position], size) is None
+                for position, form in zip(instruction.indices, chosen, strict=True)
+                if form is None
             )
         else:
             needed.update(ir.operands(instruction))
     return Positions(ranges, frozenset(needed), sizes, forms)
 
 
+def _list_forms(
+    load: ir.Load,
+    extents: Sequence[ir.Extent],
+    forms: Sequence[Affine | None],
+    ranges: Sequence[Interval],
+) -> tuple[Affine | None, ...]:
+    """For each axis of a load the position as a sum, where it moves evenly and is inside. Along an
+    axis whose stride is known at run time only it begins at 0, for offsets are numbers."""
+    found: list[Affine | None] = []
+    for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True)):
+        form = _choose_form(forms[number], ranges[number], extent)
+        is_open = any(isinstance(e, str) for e in extents[axis + 1 :])
+        found.append(None if form is not None and form.constant and is_open else form)
+    return tuple(found)
+
+
 def _choose_form(form: Affine | None, reach: Interval, size: ir.Extent) -> Affine | None:
     if form is None or any(factor < 0 for _, factor in form.factors):
         return None
-    # One index alone runs over a whole run-time axis, as the verifier demands.
-    return form if isinstance(size, str) or _is_within(reach, size) else None
+    return form if _is_within(form, reach, size) else None
 
 
-def _is_within(reach: Interval, size: ir.Extent) -> bool:
-    return isinstance(size, str) or (reach[0] >= 0 and reach[1] < max(size, 1))
+def _is_within(form: Affine | None, reach: Interval, size: ir.Extent) -> bool:
+    if isinstance(size, str):
+        # One index alone runs over the axis itself: so the verifier says.
+        return form is not None and form.constant == 0 and [f for _, f in form.factors] == [1]
+    return reach[0] >= 0 and reach[1] < max(size, 1)
 
 
 def find_ranges(stage: ir.Stage, tables: Mapping[str, Interval]) -> tuple[Interval, ...]:

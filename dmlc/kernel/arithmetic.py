@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
-import math
+import re
 from collections.abc import Sequence
 
 from dmlc.kernel import nodes as k
+from dmlc.kernel.names import Names
+from dmlc.kernel.rewrite import Change, find_body, map_expressions, map_operands, replace_body
 from dmlc.scalars import OPERATIONS
+from dmlc.sizes import Measure, parse_size
+from dmlc.sizes import multiply as multiply_sizes
 
 
 @functools.lru_cache(4096)
@@ -16,6 +20,26 @@ def index(value: int) -> k.Literal:
 
 
 ZERO = index(0)
+
+OPEN = "="
+"""Before the text of a size that is known at run time only, in the name of the argument that it is
+until a kernel's arguments are named."""
+
+
+def make_size(measure: Measure) -> int | k.Scalar:
+    """A size as dimensions have it: a number, or an argument of the kernel."""
+    return measure if isinstance(measure, int) else k.Scalar(f"{OPEN}{measure}")
+
+
+def size(measure: Measure) -> k.Expression:
+    """The same as an expression."""
+    made = make_size(measure)
+    return index(made) if isinstance(made, int) else made
+
+
+def measure(size: int | k.Scalar) -> Measure:
+    """The size that a dimension has, where `make_size` has made it an argument."""
+    return size if isinstance(size, int) else parse_size(size.name.removeprefix(OPEN))
 
 
 def add(*terms: k.Expression) -> k.Expression:
@@ -30,8 +54,10 @@ def add(*terms: k.Expression) -> k.Expression:
     return total
 
 
-def multiply(left: k.Expression, right: int) -> k.Expression:
-    """An index times a constant."""
+def multiply(left: k.Expression, right: Measure) -> k.Expression:
+    """An index times a constant, or times a size."""
+    if not isinstance(right, int):
+        return ZERO if left == ZERO else operate("mul", left, size(right))
     if isinstance(left, k.Literal):
         return index(int(left.value) * right)
     if right == 0:
@@ -39,17 +65,17 @@ def multiply(left: k.Expression, right: int) -> k.Expression:
     return left if right == 1 else operate("mul", left, index(right))
 
 
-def split_number(number: k.Expression, extents: Sequence[int]) -> list[k.Expression]:
+def split_number(number: k.Expression, extents: Sequence[Measure]) -> list[k.Expression]:
     """The digits of a number that counts so many of each, the last of which changes first."""
     digits: list[k.Expression] = []
-    inner, is_outermost = math.prod(extents), True
-    for extent in extents:
-        inner //= max(extent, 1)
-        digit = number if inner == 1 else operate("div", number, index(inner))
+    is_outermost = True
+    for place, extent in enumerate(extents):
+        inner = multiply_sizes(max(e, 1) if isinstance(e, int) else e for e in extents[place + 1 :])
+        digit = number if inner == 1 else operate("div", number, size(inner))
         if extent == 1:
             digit = ZERO
         elif not is_outermost:
-            digit = operate("mod", digit, index(extent))
+            digit = operate("mod", digit, size(extent))
         is_outermost &= extent == 1
         digits.append(digit)
     return digits
@@ -91,3 +117,44 @@ def guard(
     if not conditions or not statements:
         return list(statements)
     return [k.If(functools.reduce(both, conditions), tuple(statements))]
+
+
+# Sizes known at run time --------------------------------------------------------------------
+
+
+def name_sizes(
+    statements: Sequence[k.Statement], names: Names
+) -> tuple[list[k.Statement], tuple[tuple[k.Scalar, str], ...]]:
+    """The statements with names for the sizes among them that are known at run time only, and
+    these: each with what it is."""
+    found: dict[str, k.Scalar] = {}
+
+    def change(expression: k.Expression) -> k.Expression:
+        if not isinstance(expression, k.Scalar) or not expression.name.startswith(OPEN):
+            return map_operands(expression, change)
+        text = expression.name.removeprefix(OPEN)
+        if text not in found:
+            found[text] = k.Scalar(names.take(_size_name(text)))
+        return found[text]
+
+    made = [_map_all(statement, change) for statement in statements]
+    return made, tuple((scalar, text) for text, scalar in found.items())
+
+
+def _size_name(text: str) -> str:
+    """A name for a size: `64 * C * N` gives `C_N_64`, and `((N + 63) / 64)` `ceil_N_64`."""
+    simple = re.sub(r"\(\((.+?) \+ \d+\) / (\d+)\)", _quotient_name, text)
+    words = re.findall(r"\w+", simple)
+    is_product = re.fullmatch(r"[\w *]+", simple) is not None
+    return "_".join(sorted(words, key=str.isdecimal) if is_product else ["size", *words])
+
+
+def _quotient_name(match: re.Match[str]) -> str:
+    return f"ceil_{_size_name(match[1])}_{match[2]}"
+
+
+def _map_all(statement: k.Statement, change: Change) -> k.Statement:
+    """A statement with every expression in it changed, those of its body too."""
+    changed = map_expressions(statement, change)
+    body = find_body(changed)
+    return replace_body(changed, [_map_all(s, change) for s in body]) if body else changed

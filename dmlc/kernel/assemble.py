@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dmlc import ir
 from dmlc.ir.ranges import Interval
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import OPEN, name_sizes
 from dmlc.kernel.element import Gather, Read, View, tensor_end
 from dmlc.kernel.formula import describe_stage
 from dmlc.kernel.lower import lower_nest
@@ -23,6 +24,7 @@ from dmlc.kernel.schedule import RUN_TIME_COUNT, Limits, Profile
 from dmlc.kernel.schedule.choose import choose
 from dmlc.kernel.schedule.nest import Kind, Loop, Nest, walk
 from dmlc.kernel.streaming import Streaming, measure_footprint
+from dmlc.sizes import estimate
 from dmlc.source import UnsupportedError
 
 
@@ -54,15 +56,19 @@ def make_kernel(
     first = phases[0].space
     scalars: tuple[tuple[k.Scalar, int | str], ...] = ()
     if first.packed and nest is None:
-        scalars = ((k.Scalar(names.take("n")), first.count),)
+        count_of = first.count
+        value = count_of if isinstance(count_of, int) else str(count_of)
+        scalars = ((k.Scalar(names.take("n")), value),)
     given = scalars[0][0] if scalars else None
     streaming = Streaming(buffers, profile.streaming_bytes)
     if nest is None:
         nest = choose(function, phases, profile, limits, streaming, serial=serial, count=given)
     launch = _find_launch(nest, limits)
     if scalars:
-        launch = dataclasses.replace(launch, count=first.count)
-    body, arrays = lower_nest(nest, names, profile.lanes, streaming, launch.row)
+        launch = dataclasses.replace(launch, count=scalars[0][1])
+    statements, arrays = lower_nest(nest, names, profile.lanes, streaming, launch.row)
+    body, sizes = name_sizes(statements, names)
+    scalars += sizes
     low = min(phase.elements.reach[0] for phase in phases)
     high = max(phase.elements.reach[1] for phase in phases)
     index = find_index(max(count, reached - 1), (low, high), limits)
@@ -102,7 +108,10 @@ def _find_launch(nest: Nest, limits: Limits) -> k.Launch:
         step *= each
     count = dim.size if isinstance(dim.size, int) else None
     many = limits.row is not None and (count is None or -(-count // step) > limits.row)
-    return k.Launch(count or 0, step, items, limits.row if many and nest.lanes else None)
+    row = limits.row if many and nest.lanes else None
+    if isinstance(dim.size, k.Scalar):
+        return k.Launch(dim.size.name.removeprefix(OPEN), step, items, row)
+    return k.Launch(dim.size, step, items, row)
 
 
 ACCESS = {
@@ -148,10 +157,10 @@ def count_buffers(phases: Sequence[Phase]) -> int:
 
 def _measure_view(phase: Phase, view: View) -> int:
     """The elements up to the last one a view touches."""
-    if len(phase.space.sizes) != len(phase.space.extents):
-        return 1 + view.offset
+    if phase.space.is_open:
+        return 1
     steps = zip(phase.space.sizes, phase.space.strides[view], strict=True)
-    return 1 + view.offset + sum((size - 1) * step for size, step in steps)
+    return estimate(1 + view.offset + sum((size - 1) * step for size, step in steps))
 
 
 def _reach(function: ir.Function, phase: Phase) -> int:
@@ -163,7 +172,7 @@ def _reach(function: ir.Function, phase: Phase) -> int:
 
 def _count_points(phase: Phase) -> int:
     """The largest number that points are counted by, outputs or what each reduces."""
-    if len(phase.space.sizes) != len(phase.space.extents):
+    if phase.space.is_open:
         return 0
     return max(phase.space.inner_count, math.prod(phase.space.parallel_sizes))
 

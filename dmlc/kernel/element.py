@@ -10,8 +10,7 @@ here.
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -20,6 +19,7 @@ from dmlc.ir.ranges import Interval
 from dmlc.ir.rules import fold_constants
 from dmlc.kernel.access import Positions, read_positions
 from dmlc.scalars import ROUNDINGS, DataType
+from dmlc.sizes import Measure, Size, multiply, pack_strides, parse_size
 from dmlc.source import InternalError, UnsupportedError
 
 
@@ -29,7 +29,7 @@ class View:
 
     tensor: str
     dtype: DataType
-    strides: tuple[int, ...]
+    strides: tuple[Measure, ...]
     offset: int = 0
     local: bool = False
     """Whether it is in registers or private arrays, and not in memory: an earlier pass made it.
@@ -60,12 +60,12 @@ class Gather:
 
     view: View
     dtype: DataType
-    terms: tuple[tuple[int, int], ...]
+    terms: tuple[tuple[int, Measure], ...]
     guarded: bool
     """Whether the element may lie outside the tensor where a reduction's guard does not hold."""
 
 
-Value: TypeAlias = ir.Constant | Read | Place | Gather | ir.Apply | ir.Select | ir.Cast
+Value: TypeAlias = ir.Constant | ir.Symbol | Read | Place | Gather | ir.Apply | ir.Select | ir.Cast
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def operands(value: Value) -> tuple[int, ...]:
 
 
 def find_moving(
-    elements: Elements, strides: Mapping[View, tuple[int, ...]], axis: int
+    elements: Elements, strides: Mapping[View, tuple[Measure, ...]], axis: int
 ) -> tuple[bool, ...]:
     """For each value whether it changes along an axis, by the strides of the views."""
     moving: list[bool] = []
@@ -261,7 +261,7 @@ def _find_stage(function: ir.Function, name: str) -> ir.Stage:
     return stage
 
 
-def tensor_strides(function: ir.Function, name: str) -> tuple[int, ...]:
+def tensor_strides(function: ir.Function, name: str) -> tuple[Measure, ...]:
     """The strides a tensor of the function is stored with, in elements."""
     tensor = function.tensors()[name]
     if isinstance(tensor, ir.Stage):
@@ -271,9 +271,7 @@ def tensor_strides(function: ir.Function, name: str) -> tuple[int, ...]:
         extents, strides = tensor.extents, tensor.strides
     if strides is not None:
         return strides
-    sizes = tuple(e for e in extents if isinstance(e, int))
-    # A size known at run time stands alone, as the verifier demands.
-    return ir.packed_strides(sizes) if len(sizes) == len(extents) else (1,)
+    return pack_strides(extents)
 
 
 def tensor_end(function: ir.Function, name: str) -> int | None:
@@ -282,8 +280,9 @@ def tensor_end(function: ir.Function, name: str) -> int | None:
     sizes = [e for e in extents if isinstance(e, int)]
     if len(sizes) < len(extents):
         return None
-    steps = zip(sizes, tensor_strides(function, name), strict=True)
-    return 0 if 0 in sizes else 1 + sum((size - 1) * step for size, step in steps)
+    steps = [step for step in tensor_strides(function, name) if isinstance(step, int)]
+    ends = zip(sizes, steps, strict=True)
+    return 0 if 0 in sizes else 1 + sum((size - 1) * step for size, step in ends)
 
 
 class Collector:
@@ -308,7 +307,7 @@ class Collector:
         self._placed = placed
         self._domain = domain
         self._tensors = function.tensors()
-        self._known_strides: dict[str, tuple[int, ...]] = {}
+        self._known_strides: dict[str, tuple[Measure, ...]] = {}
         self._near = local or {}
         self._near_strides = tuple(int(axis < parallel) for axis in range(len(domain)))
         self._numbers: dict[Value, int] = {}
@@ -327,7 +326,7 @@ class Collector:
             self._reach,
         )
 
-    def _strides(self, name: str) -> tuple[int, ...]:
+    def _strides(self, name: str) -> tuple[Measure, ...]:
         if name not in self._known_strides:
             self._known_strides[name] = tensor_strides(self._function, name)
         return self._known_strides[name]
@@ -368,7 +367,7 @@ class Collector:
         return self._add(Read(view, dtype.compute))
 
     def _view(self, stage: ir.Stage, axes: Mapping[ir.Index, int]) -> View:
-        strides = [0] * len(self._domain)
+        strides: list[Measure] = [0] * len(self._domain)
         own = self._placed.get(stage.name)
         steps = self._strides(stage.name) if own is None else own.strides
         for axis, step in enumerate(steps):
@@ -379,14 +378,16 @@ class Collector:
         return View(stage.name, stage.dtype, tuple(strides))
 
     def _place(self, reduction: ir.Reduction, axes: Mapping[ir.Index, int]) -> Place:
-        sizes = tuple(extent for _, extent in reduction.axes if isinstance(extent, int))
-        strides = [0] * len(self._domain)
-        for (label, _), step in zip(reduction.axes, ir.packed_strides(sizes), strict=True):
+        extents = tuple(extent for _, extent in reduction.axes)
+        strides: list[Measure] = [0] * len(self._domain)
+        for (label, _), step in zip(reduction.axes, pack_strides(extents), strict=True):
             index = ir.Index(label, reduced=True)
             if index in axes:
                 strides[axes[index]] = step
         # The largest number is kept for "no point".
-        dtype = DataType.UINT32 if math.prod(sizes) < 2**32 else DataType.UINT64
+        points = multiply(extents)
+        small = not isinstance(points, int) or points < 2**32
+        dtype = DataType.UINT32 if small else DataType.UINT64
         return Place(View("", dtype, tuple(strides)), dtype)
 
     def _copy(self, stage: ir.Stage, axes: Mapping[ir.Index, int]) -> dict[int, int]:
@@ -410,14 +411,20 @@ class Collector:
                     numbers[number] = self._add(self._fold(new))
             if ir.value_type(instruction) is DataType.INDEX:
                 low, high = positions.ranges[number]
+                if isinstance(self._values[numbers[number]], ir.Symbol):
+                    continue  # It is an argument, which is held to what positions may be.
                 self._reach = (min(self._reach[0], low), max(self._reach[1], high))
         return numbers
 
     def _fold(self, value: Value) -> Value:
-        """An operation on positions that are known, as along an axis of one element, is one."""
+        """An operation on positions that are known, as along an axis of one element, is one; and
+        one on sizes that are not is such a size."""
         if not isinstance(value, ir.Apply) or value.dtype is not DataType.INDEX:
             return value
         given = [self._values[o] for o in value.operands]
+        size = _combine_sizes(value.operation.name, given)
+        if size is not None:
+            return ir.Symbol(str(size))
         known = [g for g in given if isinstance(g, ir.Constant)]
         if len(known) != len(given):
             return value
@@ -449,9 +456,9 @@ class Collector:
     ) -> int:
         if load.tensor in self._near:
             return self.add_near(load.tensor, self._near[load.tensor])
-        strides = [0] * len(self._domain)
+        strides: list[Measure] = [0] * len(self._domain)
         offset = 0
-        terms: dict[int, int] = {}
+        terms: dict[int, Measure] = {}
         guarded = False
         placed = self._placed.get(load.tensor)
         steps = self._strides(load.tensor) if placed is None else placed.strides
@@ -460,14 +467,16 @@ class Collector:
         for step, number, form in zip(steps, load.indices, positions.list_forms(load), strict=True):
             if form is None:
                 known = self._values[numbers[number]]
-                if isinstance(known, ir.Constant) and positions.is_inside(load, number):
+                fixed = isinstance(known, ir.Constant) and positions.is_inside(load, number)
+                if fixed and isinstance(known, ir.Constant) and isinstance(step, int):
                     offset += int(known.value) * step
                     continue
                 terms[numbers[number]] = terms.get(numbers[number], 0) + step
                 # Without a guard the verifier has seen to it at every point.
                 guarded |= stage.body.guard is not None and not positions.is_inside(load, number)
                 continue
-            offset += form.constant * step
+            # Where the stride is not known the position begins at 0: see `Positions`.
+            offset += form.constant * step if isinstance(step, int) else 0
             for index, factor in form.factors:
                 if index in axes:
                     strides[axes[index]] += factor * step
@@ -488,6 +497,26 @@ class Collector:
         if terms:
             return self._add(Gather(view, load.dtype, tuple(terms.items()), guarded))
         return self._add(Read(view, load.dtype))
+
+
+def _combine_sizes(name: str, given: Sequence[Value]) -> Size | None:
+    """A sum or a product of sizes, some of which are known at run time only; None for all else."""
+    sizes = [
+        parse_size(v.name) if isinstance(v, ir.Symbol) else int(v.value)
+        for v in given
+        if isinstance(v, ir.Symbol | ir.Constant)
+    ]
+    if len(sizes) < len(given) or name not in _SIZES:
+        return None
+    made = _SIZES[name](sizes[0], sizes[1])
+    return made if isinstance(made, Size) else None
+
+
+_SIZES: Mapping[str, Callable[[Measure, Measure], Measure]] = {
+    "add": lambda left, right: left + right,
+    "sub": lambda left, right: left - right,
+    "mul": lambda left, right: left * right,
+}
 
 
 def _refuse_sizes(stage: ir.Stage) -> UnsupportedError:

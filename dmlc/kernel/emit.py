@@ -12,12 +12,13 @@ from collections.abc import Callable, Container, Mapping, Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import add, multiply, operate, widen
+from dmlc.kernel.arithmetic import add, multiply, operate, size, widen
 from dmlc.kernel.element import Elements, Gather, Place, Read, Value, View, operands
 from dmlc.kernel.names import Names, local_name
 from dmlc.kernel.shuffles import spread_load
 from dmlc.kernel.vectorize import Joint
 from dmlc.scalars import LARGEST_INDEX, DataType
+from dmlc.sizes import parse_size
 
 _LONGEST_EXPRESSION = 6
 """Operations in one expression, at most: longer ones are cut into named steps."""
@@ -67,6 +68,9 @@ class Emitter:
         for number, value in enumerate(elements.values):
             if isinstance(value, ir.Constant):
                 self._outer[number] = _literal(value)
+                continue
+            if isinstance(value, ir.Symbol):
+                self._outer[number] = size(parse_size(value.name))
                 continue
             if number in apart:
                 continue
@@ -230,6 +234,8 @@ class Emitter:
                 return k.Convert(operand, k.Type(value.dtype, operand.type.lanes))
             case ir.Constant():
                 return _literal(value)
+            case ir.Symbol():
+                return size(parse_size(value.name))
 
     def _take(
         self, number: int, known: Mapping[int, k.Expression], lanes: int

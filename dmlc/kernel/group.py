@@ -65,7 +65,7 @@ def lower_group(
             stored = _list_stored(function, group.stages)
             phases = write_windows(function, group, stored) or phases
         return (make_kernel(function, phases, group.stages, names, profile, limits, serial=alone),)
-    again = combines_again(profile) and not alone
+    again = combines_again(phases, profile) and not alone
     kernels = _lower_again(function, phases, parts, profile, limits) if again else []
     if not kernels:
         for steps in parts:
@@ -119,7 +119,7 @@ def _name_members(passes: Sequence[Pass]) -> tuple[tuple[str, ...], ...]:
 
 def _arrange(
     function: ir.Function,
-    parallel: tuple[int, ...],
+    parallel: tuple[ir.Extent, ...],
     steps: Sequence[Pass],
     stages: Sequence[str],
     profile: Profile,
@@ -177,7 +177,7 @@ def _split(passes: Sequence[Pass]) -> list[list[Pass]]:
 
 def _lower_step(
     function: ir.Function,
-    parallel: tuple[int, ...],
+    parallel: tuple[ir.Extent, ...],
     steps: Sequence[Pass],
     profile: Profile,
     limits: Limits,

@@ -28,6 +28,7 @@ from dmlc.kernel.memory import Cells, Memory, Who, WorkItems
 from dmlc.kernel.print import print_expression, print_statement
 from dmlc.kernel.rewrite import walk
 from dmlc.scalars import Array, DataType, convert
+from dmlc.sizes import Shapes, evaluate_size
 from dmlc.source import InternalError
 
 __all__ = ["KernelFault", "Memory", "run_kernel", "run_kernels"]
@@ -81,7 +82,7 @@ class _Launch:
         signed = "i" if kernel.index_signed else "u"
         self._index: np.dtype[Any] = np.dtype(f"{signed}{kernel.index_bits // 8}")
         launch = kernel.launch
-        count = sizes[launch.count] if isinstance(launch.count, str) else launch.count
+        count = evaluate_size(launch.count, sizes)
         groups = -(-count // launch.per_group)
         if launch.row is not None and groups > launch.row:
             groups = -(-groups // launch.row) * launch.row
@@ -96,7 +97,7 @@ class _Launch:
         for name, values in known.items():
             self._frame[self._take(name)] = values
         for scalar, value in kernel.scalars:
-            number = sizes[value] if isinstance(value, str) else value
+            number = evaluate_size(value, sizes)
             self._frame[self._take(scalar.name)] = np.array([number], self._dtype(scalar.type))
         self._cells = {b.name: self._make_buffer(b) for b in kernel.buffers}
         self._cells |= {a.name: self._make_array(a) for a in kernel.arrays}
@@ -487,15 +488,21 @@ def run_kernels(
     `inputs` has an array of each parameter's type and sizes, as `reference.evaluate` takes them.
     Every buffer starts `misaligned` elements after an aligned address. Raises `KernelFault`.
     """
-    sizes: dict[str, int] = {}
-    shape: tuple[int, ...] = ()
+    known, shape = Shapes(), tuple[int, ...]()
+    counted = function.run_symbol()
     memories: dict[str, Memory] = {}
+    inputs_of: dict[str, Array] = {}
     for parameter in function.parameters:
-        given = np.asarray(inputs[parameter.name])
-        for extent in parameter.extents:
-            if isinstance(extent, str):
-                sizes[extent], shape = given.size, given.shape
-        values = given.ravel() if sizes else given
+        values = np.asarray(inputs[parameter.name])
+        if counted in parameter.extents:
+            shape, values = values.shape, values.ravel()
+        wrong = known.match(parameter.name, parameter.extents, values.shape)
+        if wrong is not None and values.size:
+            raise KernelFault(wrong)
+        inputs_of[parameter.name] = values
+    sizes = known.sizes if counted is None else {counted: math.prod(shape)}
+    for parameter in function.parameters:
+        values = inputs_of[parameter.name]
         extents = [sizes[e] if isinstance(e, str) else e for e in parameter.extents]
         memory = _lay_out(extents, parameter.strides, parameter.dtype, filled=True)
         memory.misaligned = misaligned
@@ -525,7 +532,8 @@ def run_kernels(
         if not _view_of(memory.filled, extents, result.strides).all():
             raise KernelFault(f"'{result.name}' has elements that no kernel writes")
         values = _view(memory, extents, result.strides).copy()
-        found[result.name] = values.reshape(shape) if sizes and shape else values
+        is_run = counted is not None and counted in stage.domain
+        found[result.name] = values.reshape(shape) if is_run else values
     return found
 
 

@@ -8,7 +8,6 @@ written out or shared by work items is guarded.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -20,8 +19,10 @@ from dmlc.kernel.arithmetic import (
     both,
     guard,
     index,
+    measure,
     multiply,
     operate,
+    size,
     split_number,
     subtract_known,
 )
@@ -48,6 +49,8 @@ from dmlc.kernel.schedule.nest import (
 from dmlc.kernel.scope import Scope
 from dmlc.kernel.values import Values
 from dmlc.scalars import OPERATIONS
+from dmlc.sizes import divide_up
+from dmlc.sizes import multiply as multiply_sizes
 from dmlc.source import InternalError
 
 
@@ -498,7 +501,12 @@ class Loops:
             for part, _ in terms
         }
         needed.update(n.dim for n in walk(node.body) if isinstance(n, Turns | Once))
-        counts = [part.count_steps(step) for part, step in dim.parts]
+        counts = [
+            part.count_steps(step)
+            if isinstance(part.size, int)
+            else divide_up(measure(part.size), step)
+            for part, step in dim.parts
+        ]
         digits = split_number(place, counts) if len(counts) > 1 else [place]
         settled: dict[Dim, k.Expression] = {}
         checks: list[k.Expression] = []
@@ -511,7 +519,8 @@ class Loops:
             if isinstance(digit, k.Operate):
                 digit = self._frame.name(body, part.name, digit)
             if loops:
-                inside = self._narrow(part, step, digit, inside, body)
+                is_counted = bool(loops[0].extent)
+                inside = self._narrow(part, step, digit, inside, body, is_counted=is_counted)
                 continue
             settled[part] = digit
             rest = self._find_rest(part, scope) if number else None
@@ -519,10 +528,23 @@ class Loops:
         return body + guard(checks, self._write(node.body, inside.settle(settled)))
 
     def _narrow(
-        self, dim: Dim, step: int, digit: k.Expression, scope: Scope, body: list[k.Statement]
+        self,
+        dim: Dim,
+        step: int,
+        digit: k.Expression,
+        scope: Scope,
+        body: list[k.Statement],
+        *,
+        is_counted: bool,
     ) -> Scope:
-        """What is known where the loops inside have one of so many steps of a dimension."""
+        """What is known where the loops inside have one of so many steps of a dimension; whether
+        they go by their number."""
         start = multiply(digit, step)
+        if not isinstance(dim.size, int) and not is_counted:
+            start = self._frame.name(body, f"first_{dim.name}", start)
+            end = operate("min", add(start, index(step)), dim.count)
+            stop = self._frame.name(body, f"end_{dim.name}", end)
+            return scope.narrow(dim, start=start, stop=stop)
         single = dim.count_steps(step) <= 1
         if single or not isinstance(dim.size, int) or isinstance(start, k.Literal):
             return scope.narrow(dim, start=start)
@@ -543,10 +565,15 @@ class Loops:
     def _find_rest(self, dim: Dim, scope: Scope) -> k.Expression | None:
         """How much of a longer dimension is left where a piece of it starts; None where all pieces
         are whole."""
-        if dim.piece is None or not isinstance(dim.size, int) or dim.piece[1] % dim.size == 0:
+        if dim.piece is None:
             return None
         number, whole = dim.piece
-        return operate("sub", index(whole), multiply(scope.known[number], dim.size))
+        length, total = measure(dim.size), measure(whole)
+        before = multiply(scope.known[number], length)
+        if isinstance(length, int) and isinstance(total, int):
+            return operate("sub", index(total), before) if total % length else None
+        # There may be pieces beyond the end.
+        return operate("sub", size(total), operate("min", before, size(total)))
 
     def _find_end(self, dim: Dim, scope: Scope, body: list[k.Statement]) -> k.Expression:
         """The end of a dimension: that of the last piece of a longer one may come sooner."""
@@ -557,7 +584,7 @@ class Loops:
         length = operate("min", first.count, rest)
         if first is dim:
             return self._frame.name(body, "end", length)
-        inner = math.prod(p.size for p, _ in dim.parts[1:] if isinstance(p.size, int))
+        inner = multiply_sizes(measure(part.size) for part, _ in dim.parts[1:])
         return self._frame.name(body, "points", multiply(length, inner))
 
     # Rows --------------------------------------------------------------------------------------

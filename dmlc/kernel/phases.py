@@ -95,7 +95,7 @@ class Phase:
 
 def collect_phases(
     function: ir.Function,
-    parallel: tuple[int, ...],
+    parallel: tuple[ir.Extent, ...],
     passes: Sequence[Pass],
     stored: Container[str],
     as_written: bool = False,

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from dmlc import ir
 from dmlc.kernel.element import Elements, Gather, View, find_moving
+from dmlc.sizes import Measure, estimate, known, measure, multiply
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,16 +25,16 @@ class Piece:
     end. Which piece, the axis `number` says."""
 
     number: int
-    length: int
-    size: int
+    length: Measure
+    size: Measure
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Space:
     """The dimensions of one pass, outermost first, and each view's strides along them."""
 
-    extents: tuple[ir.Extent, ...]
-    strides: Mapping[View, tuple[int, ...]]
+    extents: tuple[Measure, ...]
+    strides: Mapping[View, tuple[Measure, ...]]
     """In elements."""
     parallel: tuple[int, ...]
     """The axes that are parallel dimensions, in the order all passes have them."""
@@ -42,6 +43,11 @@ class Space:
     packed: bool = False
     """Whether there is one dimension, and every view either walks it element by element or stands
     still: nothing but the number of elements depends on the tensors' sizes."""
+
+    @property
+    def known_strides(self) -> Mapping[View, tuple[int, ...]]:
+        """The strides, of a space whose sizes are known."""
+        return {view: known(steps) for view, steps in self.strides.items()}
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -54,8 +60,7 @@ class Space:
 
     @property
     def parallel_sizes(self) -> tuple[int, ...]:
-        sizes = self.sizes
-        return tuple([sizes[axis] for axis in self.parallel])
+        return known(self.extents[axis] for axis in self.parallel)
 
     @property
     def inner_count(self) -> int:
@@ -63,22 +68,27 @@ class Space:
         return math.prod([sizes[axis] for axis in self.inner])
 
     @property
-    def count(self) -> ir.Extent:
+    def is_open(self) -> bool:
+        """Whether a dimension's size is known at run time only."""
+        return len(self.sizes) != len(self.extents)
+
+    @property
+    def count(self) -> Measure:
         """The number of points."""
-        return self.extents[0] if len(self.extents) == 1 else math.prod(self.sizes)
+        return multiply(self.extents)
 
     def count_steps(self, view: View) -> int | None:
         """The elements that a view comes by, those it stands still at counted once; None where
         that is known at run time only."""
         sizes = [n for n, step in zip(self.extents, self.strides[view], strict=True) if step]
-        known = [size for size in sizes if isinstance(size, int)]
-        return math.prod(known) if len(known) == len(sizes) else None
+        numbers = [size for size in sizes if isinstance(size, int)]
+        return math.prod(numbers) if len(numbers) == len(sizes) else None
 
 
 def keep_all(elements: Elements) -> Space:
     """The dimensions as they are, all of which are kept."""
     strides = {view: view.strides for view in elements.views()}
-    return Space(elements.domain, strides, tuple(range(len(elements.domain))))
+    return Space(_measure(elements.domain), strides, tuple(range(len(elements.domain))))
 
 
 def collapse(elements: Elements) -> Space:
@@ -86,17 +96,16 @@ def collapse(elements: Elements) -> Space:
     result lies in memory, and neighbours that every operand walks as one are merged."""
     views = tuple(dict.fromkeys(elements.views()))
     aligned = not any(view.offset for view in views)
-    if any(isinstance(e, str) for e in elements.domain):
-        return dataclasses.replace(keep_all(elements), packed=aligned)
-    sizes = [e for e in elements.domain if isinstance(e, int)]
-    if math.prod(sizes) <= 1:
+    sizes = _measure(elements.domain)
+    points = multiply(sizes)
+    if isinstance(points, int) and points <= 1:
         # No step is ever taken, so any will do: the same as for every packed tensor.
-        return Space((math.prod(sizes),), dict.fromkeys(views, (1,)), (0,), packed=aligned)
+        return Space((points,), dict.fromkeys(views, (1,)), (0,), packed=aligned)
     first = elements.results[0][0]
-    order = [axis for axis, size in enumerate(sizes) if size > 1]
-    runs = _merge(sorted(order, key=lambda axis: -first.strides[axis]), sizes, views)
+    order = [axis for axis, size in enumerate(sizes) if size != 1]
+    runs = _merge(sorted(order, key=lambda axis: -estimate(first.strides[axis])), sizes, views)
     strides = {view: tuple(view.strides[run[-1]] for run in runs) for view in views}
-    lengths = tuple(math.prod(sizes[axis] for axis in run) for run in runs)
+    lengths = tuple(multiply(sizes[axis] for axis in run) for run in runs)
     steady = len(runs) == 1 and all(steps[0] in (0, 1) for steps in strides.values())
     return Space(lengths, strides, tuple(range(len(runs))), packed=steady and aligned)
 
@@ -109,7 +118,7 @@ def arrange(
 
     A reducing pass has an inner dimension, if need be one of a single point.
     """
-    domains = [tuple(e for e in p.domain if isinstance(e, int)) for p in passes]
+    domains = [_measure(p.domain) for p in passes]
     sizes = domains[0][:parallel]
     views = [_rank(p, domain) for p, domain in zip(passes, domains, strict=True)]
     sort = _keep_order if as_written else _sort
@@ -131,10 +140,14 @@ def arrange(
             view: tuple(view.strides[run[-1]] if run else 0 for run, _ in every)
             for view in dict.fromkeys(made.views())
         }
-        lengths = tuple(math.prod(domain[axis] for axis in run) for run, _ in every)
+        lengths = tuple(multiply(domain[axis] for axis in run) for run, _ in every)
         position = {tuple(run): n for n, (run, is_parallel) in enumerate(every) if is_parallel}
         spaces.append(Space(lengths, strides, tuple(position[tuple(run)] for run in runs)))
     return tuple(spaces)
+
+
+def _measure(domain: Sequence[ir.Extent]) -> tuple[Measure, ...]:
+    return tuple(measure(extent) for extent in domain)
 
 
 def arrange_rows(passes: Sequence[Elements], lead: int, apart: bool) -> tuple[Space, ...]:
@@ -158,23 +171,25 @@ def arrange_rows(passes: Sequence[Elements], lead: int, apart: bool) -> tuple[Sp
     return tuple(spaces)
 
 
-def cut(space: Space, axis: int, length: int) -> Space:
+def cut(space: Space, axis: int, length: Measure, pieces: int | None = None) -> Space:
     """The space with an inner axis cut into pieces of `length`, whose number is the first of the
-    parallel dimensions."""
-    size = space.sizes[axis]
-    pieces = -(-size // length)
+    parallel dimensions. How many they are follows where sizes are known."""
+    size = space.extents[axis]
+    if pieces is None:
+        whole, part = known((size, length))
+        pieces = -(-whole // part)
     strides = {v: (s[axis] * length, *s) for v, s in space.strides.items()}
-    sizes = list(space.sizes)
+    sizes = list(space.extents)
     sizes[axis] = length
     parallel = (0, *(k + 1 for k in space.parallel))
     return Space((pieces, *sizes), strides, parallel, {axis + 1: Piece(0, length, size)})
 
 
-Ranked: TypeAlias = list[tuple[View, tuple[int, ...]]]
+Ranked: TypeAlias = list[tuple[View, tuple[Measure, ...]]]
 """Views, the largest first, each with how far a step along each dimension takes it."""
 
 
-def _rank(elements: Elements, domain: tuple[int, ...]) -> Ranked:
+def _rank(elements: Elements, domain: Sequence[Measure]) -> Ranked:
     """What a pass walks through, the largest first; a result before what is as large."""
     steps = _find_steps(elements)
     views = [v for v in elements.views() if not v.local]
@@ -183,13 +198,13 @@ def _rank(elements: Elements, domain: tuple[int, ...]) -> Ranked:
     def reach(view: View) -> tuple[int, bool]:
         taken = zip(domain, steps[view], strict=True)
         in_buffer = view in stored or bool(view.tensor)
-        return (math.prod(n for n, s in taken if s) if in_buffer else 0, view in stored)
+        return (math.prod(estimate(n) for n, s in taken if s) if in_buffer else 0, view in stored)
 
     ranked = sorted(dict.fromkeys(views), key=reach, reverse=True)
     return [(view, steps[view]) for view in ranked]
 
 
-def _find_steps(elements: Elements) -> dict[View, tuple[int, ...]]:
+def _find_steps(elements: Elements) -> dict[View, tuple[Measure, ...]]:
     """How far a step along each dimension takes each view: its stride, and more for a read at
     computed positions, each of which is taken to move by one where it moves."""
     strides = {view: view.strides for view in elements.views()}
@@ -198,16 +213,15 @@ def _find_steps(elements: Elements) -> dict[View, tuple[int, ...]]:
     for axis in range(len(elements.domain) if gathers else 0):
         moving = find_moving(elements, strides, axis)
         for gather in gathers:
-            terms = sum(step for number, step in gather.terms if moving[number])
-            found[gather.view][axis] = max(
-                found[gather.view][axis], gather.view.strides[axis] + terms
-            )
+            terms = sum((step for number, step in gather.terms if moving[number]), start=0)
+            moved = terms + gather.view.strides[axis]
+            found[gather.view][axis] = max(found[gather.view][axis], moved, key=estimate)
     return {view: tuple(steps) for view, steps in found.items()}
 
 
 def _sort(ranked: Ranked, rank: int) -> list[int]:
     """The dimensions as the largest views have them in memory, the densest innermost."""
-    return sorted(range(rank), key=lambda axis: tuple(-steps[axis] for _, steps in ranked))
+    return sorted(range(rank), key=lambda axis: tuple(-estimate(s[axis]) for _, s in ranked))
 
 
 def _keep_order(ranked: Ranked, rank: int) -> list[int]:
@@ -216,7 +230,7 @@ def _keep_order(ranked: Ranked, rank: int) -> list[int]:
     return list(range(rank))
 
 
-def _merge(order: list[int], sizes: Sequence[int], views: Sequence[View]) -> list[list[int]]:
+def _merge(order: list[int], sizes: Sequence[Measure], views: Sequence[View]) -> list[list[int]]:
     """Runs of dimensions that every view walks as one, outermost first."""
     runs: list[list[int]] = []
     for axis in order:

@@ -13,6 +13,7 @@ from dmlc.kernel.arithmetic import both, index, operate
 from dmlc.kernel.element import Gather, View
 from dmlc.kernel.phases import Phase
 from dmlc.scalars import DataType
+from dmlc.sizes import known
 from dmlc.transform.traffic import count_bytes
 
 CACHE_LINE = 64
@@ -59,7 +60,7 @@ class Streaming:
             return Streams({})
         flags: dict[str, k.Expression] = {}
         for view in _list_streamed(phase):
-            strides = phase.space.strides[view]
+            strides = known(phase.space.strides[view])
             if strides[-1] != 1 or any(s * view.dtype.bytes % CACHE_LINE for s in strides[:-1]):
                 continue
             aligned = operate("eq", k.Lead(view.tensor, CACHE_LINE), index(0))

@@ -35,6 +35,7 @@ from dmlc.kernel.schedule.nest import (
 from dmlc.kernel.scope import Inside, Scope
 from dmlc.kernel.streaming import Streaming
 from dmlc.kernel.vectorize import Joint
+from dmlc.sizes import Measure
 from dmlc.source import InternalError
 
 
@@ -270,14 +271,14 @@ def _find_levels(dims: Sequence[Dim], path: Sequence[Node]) -> dict[Dim, int]:
     return levels
 
 
-def _find_terms(nest: Nest, number: int) -> dict[View, tuple[tuple[Dim, int], ...]]:
+def _find_terms(nest: Nest, number: int) -> dict[View, tuple[tuple[Dim, Measure], ...]]:
     """For each view of a phase the dimensions it moves along, each with its stride. Along merged
     dimensions that it walks as one it moves along these."""
     phase, dims = nest.phases[number], nest.dims[number]
     loops = [n for n in walk(nest.body) if isinstance(n, Loop) and number in list_phases(n)]
     walked = dict.fromkeys(dim for n in loops for dim in (n.dim, n.dim.within) if dim is not None)
     merged = [dim for dim in walked if len(dim.parts) > 1]
-    terms: dict[View, tuple[tuple[Dim, int], ...]] = {}
+    terms: dict[View, tuple[tuple[Dim, Measure], ...]] = {}
     for view, strides in phase.space.strides.items():
         steps = {dim: step for dim, step in zip(dims, strides, strict=True) if step}
         for whole in merged:
@@ -287,6 +288,8 @@ def _find_terms(nest: Nest, number: int) -> dict[View, tuple[tuple[Dim, int], ..
             if any(list_loops(nest.body, part) for part in parts):
                 continue
             sizes = tuple(p.size for p in parts if isinstance(p.size, int))
+            if len(sizes) < len(parts):
+                continue
             own = tuple(steps.get(part, 0) for part in parts)
             if own == ir.packed_strides(sizes) and not view.local:
                 steps = {d: s for d, s in steps.items() if d not in parts} | {whole: 1}

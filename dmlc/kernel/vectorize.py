@@ -33,6 +33,7 @@ from dmlc.kernel.permute import LANES, Pattern, Patterns
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.space import Space
 from dmlc.scalars import Array, DataType, find_same
+from dmlc.sizes import known
 
 _UNKNOWN = ""
 """Stands for a tensor whose elements are not known."""
@@ -145,7 +146,7 @@ def _make_stage(elements: Elements, space: Space) -> tuple[ir.Stage, tuple[int, 
             numbers.append(builder.add(ir.with_operands(value, given)))
             continue
         place = builder.constant(value.view.offset)
-        for axis, step in enumerate(space.strides[value.view]):
+        for axis, step in enumerate(known(space.strides[value.view])):
             if step:
                 moved = builder.apply("mul", builder.add(ir.Index(axis)), builder.constant(step))
                 place = builder.apply("add", place, moved)

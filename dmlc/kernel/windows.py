@@ -25,6 +25,7 @@ from dmlc.kernel.element import Collector, Elements, View, tensor_strides
 from dmlc.kernel.phases import Phase, make_accumulators
 from dmlc.kernel.space import arrange
 from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, find_same
+from dmlc.sizes import known
 from dmlc.transform.fuse import Group
 
 NEIGHBOURS = 4
@@ -167,7 +168,7 @@ class _Windows:
 
     def _place(self, stage: ir.Stage, number: int) -> View:
         """Where an output of a number is stored."""
-        *outer, last = tensor_strides(self.function, stage.name)
+        *outer, last = known(tensor_strides(self.function, stage.name))
         strides = (*outer, NEIGHBOURS * last)
         return View(stage.name, stage.dtype, strides, number * last)
 

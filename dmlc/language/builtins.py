@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, cast
 
-from dmlc.language.arrays import axes_array, invert_order, list_range, other_axes, whole_sizes
+from dmlc.language.arrays import axes_array, invert_order, list_range, other_axes
 from dmlc.language.kinds import BOOL, NUMBER, NUMBERS, TYPE, Form, Kind, What
 from dmlc.scalars import OPERATIONS, DataType, Operation, find_data_type
 from dmlc.source import DmlcError, Span, UnsupportedError
@@ -44,9 +44,11 @@ class Evaluation(Protocol):
 
     def is_present(self, tensor: str) -> bool: ...
 
-    def flatten(self, places: Value, sizes: tuple[int, ...], span: Span) -> Value: ...
+    def flatten(self, places: Value, sizes: tuple[Value, ...], span: Span) -> Value: ...
 
-    def unflatten(self, number: Value, sizes: tuple[int, ...], span: Span) -> Value: ...
+    def unflatten(self, number: Value, sizes: tuple[Value, ...], span: Span) -> Value: ...
+
+    def whole_sizes(self, value: Value, span: Span) -> tuple[Value, ...]: ...
 
     def move_axes(self, name: str, axes: tuple[int, ...], given: Given) -> Value:
         """A tensor without some axes of size 1 (`squeeze`), or with further ones."""
@@ -239,11 +241,12 @@ def _other_axes(on: Evaluation, given: Given) -> Value:
 
 
 def _flatten(on: Evaluation, given: Given) -> Value:
-    return on.flatten(given.values[0], whole_sizes(given.values[1], given.spans[1]), given.spans[0])
+    sizes = on.whole_sizes(given.values[1], given.spans[1])
+    return on.flatten(given.values[0], sizes, given.spans[0])
 
 
 def _unflatten(on: Evaluation, given: Given) -> Value:
-    sizes = whole_sizes(given.values[1], given.spans[1])
+    sizes = on.whole_sizes(given.values[1], given.spans[1])
     return on.unflatten(given.values[0], sizes, given.spans[0])
 
 
@@ -355,16 +358,11 @@ class Described(Protocol):
 
     def dtype(self, name: str, span: Span | None) -> DataType: ...
 
-    def sizes(self, name: str, span: Span | None) -> tuple[int, ...]: ...
+    def sizes(self, name: str, span: Span | None) -> tuple[Value, ...]: ...
+
+    def count(self, name: str, span: Span | None) -> Value: ...
 
     def strides(self, name: str, span: Span | None) -> tuple[int, ...]: ...
-
-
-def _count_elements(of: Described, name: str, span: Span) -> int:
-    count = 1
-    for size in of.sizes(name, span):
-        count *= size
-    return count
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -380,7 +378,7 @@ FACTS: Mapping[str, Fact] = MappingProxyType(
         "DataType": Fact(TYPE, lambda of, name, span: of.dtype(name, span)),
         "DimensionCount": Fact(NUMBER, lambda of, name, span: len(of.sizes(name, span))),
         "Sizes": Fact(NUMBERS, lambda of, name, span: of.sizes(name, span)),
-        "ElementCount": Fact(NUMBER, _count_elements),
+        "ElementCount": Fact(NUMBER, lambda of, name, span: of.count(name, span)),
         "Strides": Fact(NUMBERS, lambda of, name, span: of.strides(name, span)),
     }
 )

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from dmlc.parameters import expect_mapping, wrong_kind
 from dmlc.program import Program, TensorSpec
 from dmlc.scalars import DataType, held_type
+from dmlc.sizes import Shapes, evaluate_size, refuse_sizes
 from dmlc.source import DmlcError, UnsupportedError, list_names, unknown_name
 
 Array = npt.NDArray[Any]
@@ -174,11 +175,61 @@ def show_shape(shape: tuple[int | str, ...]) -> str:
 def bind_symbols(
     program: Program, inputs: Mapping[str, Array], outputs: Mapping[str, Shape]
 ) -> tuple[dict[str, int], dict[str, Shape]]:
-    """The element count of each symbol, and the shape of the tensors that have it.
+    """The size of each symbol, and the shape of each input and output.
 
-    All tensors that share a symbol have one shape; it is taken from the inputs, or, for a
-    program without such inputs, from the sizes given for the outputs.
+    Where the one symbol counts elements, all tensors that have it have one shape; it is taken from
+    the inputs, or, for a program without such inputs, from the sizes given for the outputs.
     """
+    if program.symbols and program.counted is None:
+        return _bind_axes(program, inputs)
+    sizes, shapes = _bind_count(program, inputs, outputs)
+    tensors = (*program.inputs, *program.outputs)
+    symbols = {s.name: symbol_of(s) for s in tensors}
+    return sizes, {
+        s.name: fixed_shape(s) if (symbol := symbols[s.name]) is None else shapes[symbol]
+        for s in tensors
+    }
+
+
+def _bind_axes(
+    program: Program, inputs: Mapping[str, Array]
+) -> tuple[dict[str, int], dict[str, Shape]]:
+    """The same where symbols are sizes of axes: inputs have them all."""
+    known = Shapes()
+    for spec in program.inputs:
+        wrong = known.match(spec.name, spec.extents, inputs[spec.name].shape)
+        if wrong is not None:
+            raise DmlcError(f"the arrays given do not fit {program.name}: {wrong}")
+    sizes, most = known.sizes, program.max_count
+    refuse_sizes(program.name, program.checks, sizes)
+    for spec in program.tensors:
+        count = math.prod(evaluate_size(e, sizes) for e in spec.extents)
+        if count > most:
+            raise UnsupportedError(
+                f"{program.name} was compiled for tensors of at most {most:,} elements, and "
+                f"{spec.name} has {count:,}",
+                notes=["bind the sizes themselves: positions are as wide then as they need"],
+            )
+    values = {s.value for k in program.kernels for s in k.scalars}
+    values |= {k.dispatch.count for k in program.kernels}
+    for value in sorted(v for v in values if isinstance(v, str)):
+        if evaluate_size(value, sizes) > most:
+            raise UnsupportedError(
+                f"{program.name} was compiled for at most {most:,} points, and {value} is "
+                f"{evaluate_size(value, sizes):,}",
+                notes=["bind the sizes themselves: positions are as wide then as they need"],
+            )
+    shapes = {
+        spec.name: tuple(evaluate_size(e, sizes) for e in spec.extents)
+        for spec in (*program.inputs, *program.outputs)
+    }
+    return sizes, shapes
+
+
+def _bind_count(
+    program: Program, inputs: Mapping[str, Array], outputs: Mapping[str, Shape]
+) -> tuple[dict[str, int], dict[str, Shape]]:
+    """The element count of the symbol, and the shape of the tensors that have it."""
     shapes: dict[str, Shape] = {}
     first: dict[str, str] = {}
     for spec in (*program.inputs, *program.outputs):
@@ -204,6 +255,11 @@ def bind_symbols(
             raise UnsupportedError(
                 f"{program.name} was compiled for at most {program.max_count} elements, and the "
                 f"arrays given have {sizes[symbol]}"
+            )
+        if sizes[symbol] == 0 and any(k.dispatch.groups(sizes)[0] for k in program.kernels):
+            raise UnsupportedError(
+                f"{program.name} reads arrays of 1 element or more, and those given have none",
+                notes=["bind the sizes themselves: that gives a function for empty arrays"],
             )
     return sizes, shapes
 

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Mapping
 
 from dmlc.program import KernelSource, constant_buffer_bytes
+from dmlc.sizes import evaluate_size
 from dmlc.source import UnsupportedError
 
 
@@ -13,7 +14,7 @@ def fill_constants(kernel: KernelSource, sizes: Mapping[str, int]) -> bytes:
     """The kernel's constant buffer, with symbols bound by `sizes`; empty without scalars."""
     block = bytearray(constant_buffer_bytes(kernel.scalars))
     for scalar in kernel.scalars:
-        value = scalar.value if isinstance(scalar.value, int) else sizes[scalar.value]
+        value = evaluate_size(scalar.value, sizes)
         if value >> scalar.bits:
             raise UnsupportedError(
                 f"{scalar.name} is {value:,}, and the kernel {kernel.name} takes it in "

@@ -25,7 +25,6 @@ from dmlc.runtime.arrays import (
     check_output,
     copy_input,
     element_strides,
-    fixed_shape,
     name_inputs,
     name_outputs,
     new_output,
@@ -33,7 +32,6 @@ from dmlc.runtime.arrays import (
     place_output,
     read_sizes,
     show_shape,
-    symbol_of,
 )
 from dmlc.source import DmlcError
 
@@ -81,7 +79,7 @@ def place(
 
     operands: dict[str, Operand] = {}
     for spec in program.outputs:
-        shape = _shape(spec, shapes)
+        shape = shapes[spec.name]
         if wanted.get(spec.name, shape) != shape:
             raise DmlcError(
                 f"the output {spec.name} has the sizes {show_shape(shape)}, "
@@ -95,7 +93,7 @@ def place(
     _check_outputs_apart(given)
     for spec in program.inputs:
         array = arrays[spec.name]
-        shape = _shape(spec, shapes)
+        shape = shapes[spec.name]
         operand = place_input(spec, array, shape)
         output = None
         if operand.reason is None:
@@ -126,11 +124,6 @@ def _split_outputs(outputs: Mapping[str, object]) -> tuple[dict[str, Array], dic
         else:
             sizes[name] = read_sizes(name, given)
     return arrays, sizes
-
-
-def _shape(spec: TensorSpec, shapes: Mapping[str, Shape]) -> Shape:
-    symbol = symbol_of(spec)
-    return fixed_shape(spec) if symbol is None else shapes[symbol]
 
 
 def _extents(spec: TensorSpec, sizes: Mapping[str, int]) -> Shape:

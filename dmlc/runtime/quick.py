@@ -90,7 +90,9 @@ class QuickPlan:
 def plan_quick(program: Program, max_allocation: int) -> QuickPlan | None:
     """The plan for a program whose tensors are all packed, or None. `max_allocation`, in
     bytes, is the device's limit for one buffer."""
-    if len(program.symbols) > 1 or any(t.role is Role.SCRATCH for t in program.tensors):
+    if program.symbols and program.counted is None:
+        return None
+    if any(t.role is Role.SCRATCH for t in program.tensors):
         return None
     for spec in program.tensors:
         if symbol_of(spec) is None:

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from dmlc.ir import Function, Stage
+from dmlc.ir import Extent, Function, Stage
 from dmlc.transform.cost import Budget, decide_stored
 from dmlc.transform.grouping import Grouping, Plain, group_stages
 from dmlc.transform.inline import Drawn, inline_producers
@@ -37,7 +37,7 @@ class Group:
 
     stages: tuple[str, ...]
     reasons: tuple[str, ...]
-    parallel: tuple[int, ...] = ()
+    parallel: tuple[Extent, ...] = ()
     passes: tuple[Pass, ...] = ()
     inlined: tuple[str, ...] = ()
     """The stages that are computed where these read them, and have no memory."""
@@ -145,7 +145,7 @@ def _describe_groups(
         local = tuple(
             n for n in whole if n not in results and _find_readers(fused, n, homes) == {place}
         )
-        passes, parallel, elementwise = tuple[Pass, ...](), tuple[int, ...](), list[str]()
+        passes, parallel, elementwise = tuple[Pass, ...](), tuple[Extent, ...](), list[str]()
         if isinstance(made_of, Draft):
             passes, parallel, elementwise = (
                 made_of.passes(),

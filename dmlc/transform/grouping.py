@@ -102,7 +102,7 @@ def _find_rows(function: Function, longest_row: int, budget: Budget) -> dict[str
     for stage in function.stages:
         names = function.readers().get(stage.name, ())
         length = stage.domain[-1] if stage.domain else None
-        short = isinstance(length, int) and length <= longest_row
+        short = isinstance(length, int) and length <= longest_row and not _is_open(stage)
         alone = len(names) == 1 and function.result(stage.name) is None
         if short and alone and taken.isdisjoint((stage.name, *names)):
             reader = function.stage(names[0])
@@ -114,6 +114,12 @@ def _find_rows(function: Function, longest_row: int, budget: Budget) -> dict[str
                 found[stage.name] = reader.name
                 taken.add(reader.name)
     return found
+
+
+def _is_open(stage: Stage) -> bool:
+    """Whether a size of a stage is known at run time only."""
+    axes = () if stage.reduction is None else stage.reduction.axes
+    return any(isinstance(e, str) for e in (*stage.domain, *(e for _, e in axes)))
 
 
 def _fits(row: Stage, reader: Stage, budget: Budget) -> bool:
@@ -265,8 +271,8 @@ def _order(function: Function, rows: Mapping[str, str]) -> list[Stage]:
 
 
 def is_fixed_reduction(stage: Stage) -> bool:
-    """Whether a stage is a reduction all of whose sizes are known, and none of them is 0."""
+    """Whether a stage is a reduction, and none of its sizes is 0."""
     if stage.reduction is None:
         return False
     extents = (*stage.domain, *(extent for _, extent in stage.reduction.axes))
-    return all(isinstance(extent, int) and extent for extent in extents)
+    return 0 not in extents

@@ -15,7 +15,18 @@ import dataclasses
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from dmlc.ir import Body, Function, Index, Instruction, Load, Stage, operands, with_operands
+from dmlc.ir import (
+    Body,
+    Extent,
+    Function,
+    Index,
+    Instruction,
+    Load,
+    Stage,
+    Symbol,
+    operands,
+    with_operands,
+)
 from dmlc.ir.builder import Builder
 from dmlc.ir.inside import Tensor, find_open_reads
 from dmlc.ir.ranges import Interval, table_ranges
@@ -254,9 +265,16 @@ def clamp_stage(
         given = list(moved.indices)
         for axis in found[number]:
             extent = known[moved.tensor].extents[axis]
-            if isinstance(extent, int):
-                low = builder.apply("max", given[axis], builder.constant(0))
-                given[axis] = builder.apply("min", low, builder.constant(extent - 1))
+            last = _last_place(builder, extent)
+            low = builder.apply("max", given[axis], builder.constant(0))
+            given[axis] = builder.apply("min", low, last)
         return builder.add(with_operands(moved, tuple(given)))
 
     return builder.remake(stage, clamp), held
+
+
+def _last_place(builder: Builder, extent: Extent) -> int:
+    """The last position along an axis."""
+    if isinstance(extent, int):
+        return builder.constant(extent - 1)
+    return builder.apply("sub", builder.add(Symbol(extent)), builder.constant(1))

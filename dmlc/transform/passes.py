@@ -23,8 +23,9 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from dmlc.ir import POSITIONAL_COMBINERS, Apply, Constant, Function, Index, Load, Stage
+from dmlc.ir import POSITIONAL_COMBINERS, Apply, Constant, Extent, Function, Index, Load, Stage
 from dmlc.scalars import ROUNDINGS
+from dmlc.sizes import estimate
 from dmlc.transform.cost import Budget, count_operations
 from dmlc.transform.simplify import has_positions
 from dmlc.transform.traffic import count_bytes
@@ -53,7 +54,7 @@ class Pass:
     the parallel dimensions alone."""
 
     members: tuple[Member, ...]
-    inner: tuple[int, ...]
+    inner: tuple[Extent, ...]
     reduces: bool
 
 
@@ -65,7 +66,7 @@ _Axes: TypeAlias = dict[Index, int]
 class _Open:
     """A pass that takes more stages. `axes` has its stages, as `Member` has each."""
 
-    inner: tuple[int, ...]
+    inner: tuple[Extent, ...]
     reduces: bool
     order: tuple[int, ...] | None
     """The dimensions from the outermost in, where all that it reads suits that."""
@@ -130,7 +131,7 @@ class Draft:
 
         The caller has seen to it that whatever else the stage reads is stored by then.
         """
-        if any(isinstance(extent, str) or extent == 0 for extent in stage.domain):
+        if 0 in stage.domain:
             return False
         if stage.reduction is not None:
             return self._join_reduction(stage)
@@ -250,10 +251,10 @@ class Draft:
         self.homes[stage.name] = number
         return True
 
-    def _inner(self, stage: Stage, axes: _Axes) -> tuple[int, ...]:
+    def _inner(self, stage: Stage, axes: _Axes) -> tuple[Extent, ...]:
         found = {dimension: stage.extent(index) for index, dimension in axes.items()}
         inner = (found[dimension] for dimension in sorted(found) if dimension >= len(self.parallel))
-        return tuple(size for size in inner if isinstance(size, int))
+        return tuple(size for size in inner if size is not None)
 
     def _map_load(self, stage: Stage, load: Load) -> _Axes | None:
         """Which parallel dimension each axis of a reader is, where it reads a reduction of the
@@ -276,15 +277,16 @@ class Draft:
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def _list_long(stage: Stage) -> tuple[int, ...]:
-    """The sizes of the axes of a stage's domain that are longer than 1."""
-    return tuple(extent for extent in stage.domain if isinstance(extent, int) and extent != 1)
+def _list_long(stage: Stage) -> tuple[Extent, ...]:
+    """The sizes of the axes of a stage's domain that are longer than 1, or known at run time
+    only."""
+    return tuple(extent for extent in stage.domain if extent != 1)
 
 
 def _map_reduction(stage: Stage) -> _Axes | None:
     """The dimensions of a reduction's axes: its parallel axes in order, then those it reduces."""
     reduction = stage.reduction
-    if reduction is None or any(isinstance(extent, str) for _, extent in reduction.axes):
+    if reduction is None:
         return None
     long = [index for index in stage.indices if stage.extent(index) != 1]
     return {index: dimension for dimension, index in enumerate(long)}
@@ -385,7 +387,7 @@ class Streams:
                     "at a time"
                 )
         *_, last = order
-        sizes = [e for e in stage.domain if isinstance(e, int) and e != 1]
+        sizes = [estimate(e) for e in stage.domain if e != 1]
         run = 1
         for size, dimension in zip(reversed(sizes), reversed(order), strict=True):
             if (dimension < parallel) != (last < parallel):

@@ -244,7 +244,6 @@ def test_symbols_that_no_input_has_are_stated() -> None:
         ({"q": (2, 3)}, {"N": 2, "C": 2}, "unknown tensor of graph 'g' 'q'"),
         ({"x": TensorDesc("FLOAT64", (2, 2))}, {},
          "input 'x' is FLOAT32, but FLOAT64 is given"),
-        ({}, {"N": 2}, "the size of symbol 'C' is not known"),
         ({}, {"N": 2, "C": 2, "K": 1}, "unknown symbol of graph 'g' 'K'"),
         ({}, {"N": 2, "C": -2},
          "the size of symbol 'C' must be a whole number of 0 to 2147483647, but is -2"),

@@ -111,6 +111,38 @@ def test_json(dmlc: Dmlc) -> None:
     }  # fmt: skip
 
 
+OPEN = ("--tensor", "InputTensor=FLOAT32[N, 64]", "--tensor", "InputGradientTensor=FLOAT32[N,64]")
+
+
+@pytest.mark.parametrize("device", ["opencl", "vulkan", "reference"])
+def test_sizes_left_open(device: str, dmlc: Dmlc) -> None:
+    for rows in (1, 7):
+        np.save("x.npy", special((rows, 64), np.float32, 0))
+        np.save("dy.npy", special((rows, 64), np.float32, 1))
+        found = dmlc("run", GRAD, *OPEN, "--input", "InputTensor=x.npy", "--input",
+                     "InputGradientTensor=dy.npy", "--verify", "--device", device)  # fmt: skip
+        assert found.status == 0, found.err
+        assert found.out.startswith(f"OutputGradientTensor float32[{rows}, 64]: exact")
+    np.save("dy.npy", np.zeros((8, 64), np.float32))
+    found = dmlc("run", GRAD, *OPEN, "--input", "InputTensor=x.npy", "--input",
+                 "InputGradientTensor=dy.npy", "--device", device)  # fmt: skip
+    assert found.status == 1
+    assert "the size 'N' is 7 along axis 0 of InputTensor, and 8 along axis 0 of Inp" in found.err
+
+
+def test_sizes_left_open_beside_numbers(dmlc: Dmlc) -> None:
+    np.save("x.npy", np.zeros((3, 63), np.float32))
+    found = dmlc("run", GRAD, *OPEN, "--input", "InputTensor=x.npy")
+    assert found.status == 1
+    assert "'x.npy' does not fit what --tensor says: axis 1 of InputTensor has 64" in found.err
+    found = dmlc("compile", GRAD, *OPEN, "--target", "hlsl")
+    assert found.status == 0
+    assert "uint n; // 64 * N" in found.out
+    wrong = dmlc("compile", GRAD, "--tensor", "InputTensor=FLOAT32[N,6.5]")
+    assert wrong.status == 2
+    assert "expected whole numbers or names separated by commas, found 'N,6.5'" in wrong.err
+
+
 def test_empty_arrays_run(dmlc: Dmlc) -> None:
     np.save("x.npy", np.ones((2, 0, 3), np.float32))
     found = dmlc("run", "onednn.ReLU", "--input", "src=x.npy", "-o", "out", "--verify")

@@ -23,6 +23,7 @@ from dmlc.ir import (
     Result,
     Select,
     Stage,
+    Symbol,
     verify,
 )
 from dmlc.ir.ranges import UNKNOWN, Ranges
@@ -86,7 +87,6 @@ def test_the_message_names_pass_node_and_place() -> None:
         (Parameter("I", T.INDEX, ()), "a tensor holds no INDEX"),
         (Parameter("P", T.FLOAT32, (-1,)), "an axis has size -1"),
         (Parameter("P", T.FLOAT32, ("a b",)), "'a b' is no symbol"),
-        (Parameter("P", T.FLOAT32, ("n", 2)), "a tensor of run-time size has one axis"),
         (Parameter("P", T.FLOAT32, (2**40, 2**40)), "it has more than 2**63 elements"),
         (Parameter("P", T.FLOAT32, (2, 3), (1,)), "it has strides for 1 axes, not 2"),
         (Parameter("P", T.FLOAT32, ("n",), (1,)), "a tensor of run-time size is packed"),
@@ -100,11 +100,17 @@ def test_parameters(parameter: Parameter, why: str) -> None:
 def test_function_names_and_symbols() -> None:
     good = function(stage(*OWN))
     assert "'../f' is no name" in broken(dataclasses.replace(good, name="../f"))
-    symbols = (Parameter("P", T.FLOAT32, ("n",)), Parameter("Q", T.FLOAT32, ("m",)))
-    assert "several run-time sizes, n and m" in broken(
-        function(stage(*OWN), parameters=(X, *symbols))
-    )
     assert "'n' is no parameter's size" in broken(function(stage(ZERO, domain=("n",))))
+    assert "'n' is no parameter's size" in broken(function(stage(Symbol("n"), Cast(0, T.FLOAT32))))
+
+
+def test_what_symbols_are_taken_to_be() -> None:
+    sized = dataclasses.replace(
+        function(stage(*OWN), parameters=(X, Parameter("P", T.FLOAT32, ("n",)))), checks=("n != 1",)
+    )
+    verify(sized)
+    for check, why in (("m != 1", "'m != 1' is of no size it has"), ("n", "'n' is no condition")):
+        assert why in broken(dataclasses.replace(sized, checks=(check,)))
 
 
 SUM = Reduction("sum", ((0, 4),))
@@ -259,7 +265,8 @@ def test_values_that_are_no_positions_have_no_range() -> None:
 def test_run_time_axes_are_read_by_their_own_index() -> None:
     symbolic = Parameter("X", T.FLOAT32, ("n",))
     verify(function(stage(*OWN, domain=("n",)), parameters=(symbolic,)))
-    for body, domain in ((OWN, (4,)), ((Constant(T.INDEX, 0), OWN[1]), ("n",))):
+    verify(function(stage(Constant(T.INDEX, 0), OWN[1]), parameters=(symbolic,)))
+    for body, domain in ((OWN, (4,)), ((Constant(T.INDEX, 1), OWN[1]), ("n",))):
         message = broken(function(stage(*body, domain=domain), parameters=(symbolic,)))
         assert "%X may be left: axis 0 has the run-time size 'n'" in message
 

@@ -7,13 +7,14 @@ import pytest
 from dmlc import ir
 from dmlc.kernel.element import collect_elements
 from dmlc.kernel.space import Space, collapse
+from dmlc.sizes import Measure, Size
 
 
 def walk(text: str) -> Space:
     return collapse(collect_elements(ir.parse(text), ("y",)))
 
 
-def by_tensor(made: Space) -> dict[str, tuple[int, ...]]:
+def by_tensor(made: Space) -> dict[str, tuple[Measure, ...]]:
     return {view.tensor: strides for view, strides in made.strides.items()}
 
 
@@ -67,7 +68,7 @@ def test_one_element_or_none_is_packed_whatever_the_strides(sizes: str) -> None:
 
 def test_a_run_time_count_is_packed() -> None:
     made = walk("func @f(%x: f32[n], %s: f32[1]) -> (%y) { %y: f32[i0 < n] = mul(%x[i0], %s[0]) }")
-    assert (made.count, made.packed) == ("n", True)
+    assert (made.count, made.packed) == (Size.of("n"), True)
     assert by_tensor(made)["s"] == (0,)
 
 

@@ -13,7 +13,7 @@ from dmlc import ir
 from dmlc.kernel import nodes as k
 from dmlc.kernel.contraction import Contraction, find_contraction, part_axes
 from dmlc.kernel.phases import Phase
-from dmlc.kernel.schedule import Limits, Profile, cpu, gpu
+from dmlc.kernel.schedule import Limits, Profile, cpu, gpu, open_sizes
 from dmlc.kernel.schedule.nest import Nest
 from dmlc.kernel.schedule.panels import choose_panels, count_panels
 from dmlc.kernel.schedule.tiles import choose_tiles, count_tiles
@@ -58,6 +58,8 @@ def choose(
     """The nest of some phases: element-wise work, whose number of elements is an argument where
     `count` stands for it, or reductions, which work items make by themselves (`serial`) or
     together."""
+    if count is None and any(phase.space.is_open for phase in phases):
+        return open_sizes.choose(phases, p, limits)
     product = find_product(phases, p)
     if product is not None:
         (_, after) = part_axes(phases)
@@ -77,7 +79,7 @@ def arrange(
     reduction, and what derives from it output by output, that depend on positions, as long as there
     are outputs enough to share out; elsewhere work items share what they reduce."""
     phases = collect(False)
-    if find_product(phases, p) is not None:
+    if any(phase.space.is_open for phase in phases) or find_product(phases, p) is not None:
         return phases, False
     first, *derived = phases
     is_plain = not any(phase.has_positions for phase in phases) or first.elements.results
@@ -100,6 +102,8 @@ def _count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
 def keeps_busy(phases: Sequence[Phase], p: Profile, limits: Limits) -> bool:
     """Whether one kernel has enough groups to share out, or so little work for each that more
     would not pay."""
+    if any(phase.space.is_open for phase in phases):
+        return not open_sizes.count_pieces(phases, p)
     product = find_product(phases, p)
     if product is not None:
         return _count_pieces(product, p) < 2
@@ -123,6 +127,8 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Space | None:
     """The space of the first phase with an inner axis cut into pieces, the outermost one that is
     long enough; None where one kernel does."""
     space = phases[0].space
+    if space.is_open:
+        return open_sizes.cut_up(phases, p)
     product = find_product(phases, p)
     groups = max(1, _count_groups(phases, p, limits))
     work = math.prod(space.parallel_sizes) * space.inner_count // groups
@@ -161,7 +167,7 @@ def takes_neighbours(p: Profile) -> bool:
     return _is_gpu(p)
 
 
-def combines_again(p: Profile) -> bool:
+def combines_again(phases: Sequence[Phase], p: Profile) -> bool:
     """Whether each work group combines the partial results of a reduction again that it applies: a
-    few reads more, and a launch less."""
-    return _is_gpu(p)
+    few reads more, and a launch less. What applies it is cut up alike, which takes known sizes."""
+    return _is_gpu(p) and not any(phase.space.is_open for phase in phases)

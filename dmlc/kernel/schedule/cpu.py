@@ -195,7 +195,7 @@ def _find_crossing_axis(phase: Phase) -> int | None:
     the innermost one; None where there is no such operand."""
     last = len(phase.space.sizes) - 1
     best: tuple[int, int] | None = None
-    for view, strides in phase.space.strides.items():
+    for view, strides in phase.space.known_strides.items():
         if not view.tensor or strides[last] * view.dtype.bytes < CACHE_LINE:
             continue
         for axis, step in enumerate(strides[:last]):
@@ -207,7 +207,8 @@ def _find_crossing_axis(phase: Phase) -> int | None:
 def _streams(phase: Phase) -> bool:
     """Whether some results start whole cache lines apart in rows."""
     views = (v for v, _ in phase.elements.results)
-    rows = ((v, phase.space.strides[v]) for v in views)
+    strides = phase.space.known_strides
+    rows = ((v, strides[v]) for v in views)
     return any(
         s[-1] == 1 and not any(step * v.dtype.bytes % CACHE_LINE for step in s[:-1])
         for v, s in rows

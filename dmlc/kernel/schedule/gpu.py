@@ -32,6 +32,7 @@ from dmlc.kernel.schedule.nest import (
     name_parallel,
     nest_serial,
 )
+from dmlc.sizes import known
 from dmlc.source import UnsupportedError
 
 _VECTOR = 4
@@ -116,15 +117,15 @@ def _takes_vectors(phase: Phase, limits: Limits) -> bool:
         return False
     # What is left over goes element by element where a group has one run of elements.
     piece = phase.space.pieces.get(axis)
-    lengths = sizes[-1:] if piece is None else (piece.length, piece.size)
+    lengths = sizes[-1:] if piece is None else known((piece.length, piece.size))
     if (inner or len(sizes) > 1) and any(length % _VECTOR for length in lengths):
         return False
     steps: dict[View, list[int]] = {
-        view: [view.offset, *strides[view][:-1]] for view in phase.elements.buffers()
+        view: [view.offset, *known(strides[view][:-1])] for view in phase.elements.buffers()
     }
     for value in phase.elements.values:
         if isinstance(value, Gather):
-            steps[value.view] += [step for _, step in value.terms]
+            steps[value.view] += known(step for _, step in value.terms)
     for view, own in steps.items():
         if view.dtype.bytes > 4 or view.dtype in limits.word_types:
             return False

@@ -51,6 +51,7 @@ from dmlc.kernel.schedule.nest import (
 from dmlc.kernel.space import Space, arrange_rows
 from dmlc.kernel.unroll import Stretch, unroll
 from dmlc.scalars import DataType
+from dmlc.sizes import known
 from dmlc.source import InternalError
 from dmlc.transform.fuse import Group
 
@@ -125,7 +126,7 @@ class _RowNest:
             elements = self._copy_tables(
                 self._collect_written(permutation.stage, local), every=ragged
             )
-            strides = {view: view.strides for view in elements.views()}
+            strides = {view: known(view.strides) for view in elements.views()}
             if _goes_in_vectors(elements, strides, len(elements.domain) - 1, ragged=ragged):
                 self._stretch = Stretch(permutation.first, permutation.last, (permutation.stage,))
                 self._along = [elements]
@@ -209,10 +210,11 @@ class _RowNest:
         for value in elements.values:
             if isinstance(value, Read) and value.view.tensor in tables and isinstance(count, int):
                 view, dtype = value.view, value.dtype
-                if view.strides[-1] >= least and not any(view.strides[:-1]):
+                *outer, along = known(view.strides)
+                if along >= least and not any(outer):
                     # No tensor has such a name.
-                    name = f"{view.tensor}#{view.offset}+{view.strides[-1]}"
-                    copied = View(name, view.dtype, (*view.strides[:-1], 1), local=True)
+                    name = f"{view.tensor}#{view.offset}+{along}"
+                    copied = View(name, view.dtype, (*outer, 1), local=True)
                     self._copies.setdefault(view, _copy(copied, view, dtype, count))
                     value = Read(copied, dtype)
             values.append(value)
@@ -288,7 +290,7 @@ class _RowNest:
     def _loop(self, phase: Phase, dim: Dim, body: tuple[Node, ...]) -> Node:
         """A loop along a row, in vectors where they can be."""
         elements, space = phase.elements, phase.space
-        if _goes_in_vectors(elements, space.strides, len(space.parallel)):
+        if _goes_in_vectors(elements, space.known_strides, len(space.parallel)):
             return in_vectors(dim, self._p.lanes, body)
         return Loop(dim, Kind.LOOP, 1, body, "x")
 
@@ -324,7 +326,7 @@ class _RowNest:
         size, parallel, stored = self._stored.space.sizes[-1], self._kept, self._stored
         whole = permutation is not None and size % LANES == 0 and end - begin == size
         is_stored = whole and _goes_in_vectors(
-            stored.elements, stored.space.strides, len(stored.space.parallel)
+            stored.elements, stored.space.known_strides, len(stored.space.parallel)
         )
         into = at_hand
         if not is_stored:

@@ -19,10 +19,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from dmlc.kernel import nodes as k
+from dmlc.kernel.arithmetic import OPEN, make_size, measure
 from dmlc.kernel.permute import Patterns
 from dmlc.kernel.phases import Phase
 from dmlc.kernel.vectorize import Vectorization
 from dmlc.scalars import DataType
+from dmlc.sizes import multiply
 
 SHORT_VECTOR = 4
 """The lanes of vectors that take what longer ones leave over."""
@@ -54,7 +56,7 @@ class Dim:
     parts: tuple[tuple[Dim, int], ...] = ()
     """Of merged dimensions: each with the step that its digit of the number counts in, outermost
     first."""
-    piece: tuple[Dim, int] | None = None
+    piece: tuple[Dim, int | k.Scalar] | None = None
     """Of a piece of a longer dimension: which dimension numbers the pieces, and the extent of the
     longer one."""
     within: Dim | None = None
@@ -422,10 +424,11 @@ def name_inner(phase: Phase, parallel: Sequence[Dim], name: str) -> tuple[Dim, .
         piece = space.pieces.get(axis)
         place = space.inner.index(axis)
         own = f"i{axis}" if name == "i" else name + (str(place) if place else "")
-        numbered = (
-            None if piece is None else (parallel[space.parallel.index(piece.number)], piece.size)
-        )
-        dims.append(Dim(own, space.sizes[axis], piece=numbered))
+        numbered = None
+        if piece is not None:
+            whole = make_size(piece.size)
+            numbered = (parallel[space.parallel.index(piece.number)], whole)
+        dims.append(Dim(own, make_size(space.extents[axis]), piece=numbered))
     return tuple(dims)
 
 
@@ -448,7 +451,7 @@ def nest_serial(
 
 def merge_dims(name: str, dims: Sequence[Dim]) -> Dim:
     """Dimensions as one, the last of which runs fastest."""
-    size = math.prod(dim.size for dim in dims if isinstance(dim.size, int))
+    size = make_size(multiply(measure(dim.size) for dim in dims))
     return Dim(name, size, tuple((dim, 1) for dim in dims))
 
 
@@ -527,7 +530,9 @@ def _describe_range(loop: Loop, around: Sequence[Loop]) -> str:
     elif outer and outer[-1] > loop.step:
         extent = f"{outer[-1]:,}"
     else:
-        extent = f"0..{dim.size.name if isinstance(dim.size, k.Scalar) else f'{dim.size:,}'}"
+        size = dim.size
+        shown = size.name.removeprefix(OPEN) if isinstance(size, k.Scalar) else f"{size:,}"
+        extent = f"0..{shown}"
     by = f" by {loop.step:,}" if loop.step != 1 else ""
     beside = ", interleaved" if loop.interleaved else ""
     return f"{dim.name}{made_of}: {extent}{by}{', backwards' if loop.backwards else ''}{beside}"

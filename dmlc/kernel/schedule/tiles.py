@@ -38,6 +38,7 @@ from dmlc.kernel.schedule.nest import (
     name_inner,
     name_parallel,
 )
+from dmlc.sizes import known
 
 _LARGE, _SMALL = 64, 32
 """Rows and columns of a tile: small ones where large ones would leave most of a GPU idle."""
@@ -205,12 +206,13 @@ class _Shared:
             order = self._found.phase.space.parallel
             axes = [phase.space.parallel[order.index(axis)] for axis in axes]
         last, space = axes[-1], phase.space
-        piece = space.pieces.get(last)
-        if space.sizes[last] % _EACH or (piece is not None and piece.size % _EACH):
+        piece, strides = space.pieces.get(last), space.known_strides
+        lengths = (space.sizes[last],) if piece is None else known((piece.length, piece.size))
+        if any(length % _EACH for length in lengths):
             return False
         views = phase.elements.buffers()
-        return all(_begins_evenly(view, space.strides[view], last) for view in views) and any(
-            space.strides[view][last] for view in views
+        return all(_begins_evenly(view, strides[view], last) for view in views) and any(
+            strides[view][last] for view in views
         )
 
 

@@ -28,6 +28,7 @@ from dmlc.program import KernelSource
 from dmlc.runtime.environment import setting
 from dmlc.runtime.instructions import POCL, Choice, Facts, choose, read_flags, started_note
 from dmlc.runtime.opencl.device import INSTALL_NOTE, Device, DeviceKind, Memory
+from dmlc.sizes import evaluate_size
 from dmlc.source import DmlcError, Source, Span, UnavailableError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -460,7 +461,7 @@ class Launcher:
         steps: list[tuple[cl.Kernel, tuple[int], tuple[int]]] = []
         for made, source in zip(self._kernels, self._sources, strict=True):
             for scalar in source.scalars:
-                value = sizes[scalar.value] if isinstance(scalar.value, str) else scalar.value
+                value = evaluate_size(scalar.value, sizes)
                 made.set_arg(
                     scalar.slot, np.uint32(value) if scalar.bits == 32 else np.uint64(value)
                 )

@@ -1,0 +1,54 @@
+"""A function of run-time sizes for the sizes that it is run with: numbers in place of symbols.
+
+Where these come from is the callers' to know.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from dmlc.ir.function import Function
+from dmlc.ir.nodes import (
+    Body,
+    Constant,
+    Extent,
+    Instruction,
+    Reduction,
+    Stage,
+    Symbol,
+)
+from dmlc.scalars import DataType
+from dmlc.sizes import refuse_sizes
+
+
+def specialize(function: Function, sizes: Mapping[str, int]) -> Function:
+    """The function with numbers for its symbols; itself where it has none. Raises `DmlcError` for
+    sizes that it was not made for."""
+    if not function.symbols():
+        return function
+    refuse_sizes(function.name, function.checks, sizes)
+
+    def settle(extents: Sequence[Extent]) -> tuple[int, ...]:
+        return tuple(sizes[e] if isinstance(e, str) else e for e in extents)
+
+    parameters = [dataclasses.replace(p, extents=settle(p.extents)) for p in function.parameters]
+    stages = [_settle_stage(stage, settle(stage.domain), sizes) for stage in function.stages]
+    return dataclasses.replace(
+        function, parameters=tuple(parameters), stages=tuple(stages), checks=()
+    )
+
+
+def _settle_stage(stage: Stage, domain: tuple[int, ...], sizes: Mapping[str, int]) -> Stage:
+    reduction = stage.reduction
+    if reduction is not None:
+        axes = ((label, sizes[e] if isinstance(e, str) else e) for label, e in reduction.axes)
+        reduction = Reduction(reduction.combiner, tuple(axes))
+    body = stage.body
+    made: list[Instruction] = [
+        Constant(DataType.INDEX, sizes[i.name]) if isinstance(i, Symbol) else i
+        for i in body.instructions
+    ]
+    return dataclasses.replace(
+        stage, domain=domain, body=Body.make(made, body.result, body.guard), reduction=reduction
+    )

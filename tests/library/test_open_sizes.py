@@ -1,0 +1,98 @@
+"""Every operator with every size of its examples left open: the same results, or a refusal that
+says which size is in the way."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import dmlc
+from dmlc import Operator, TensorDesc
+from dmlc.binding import ir_name
+from dmlc.binding.operator import Description
+from dmlc.kernel.interpret import run_kernels
+from dmlc.pipeline import make_kernels
+from dmlc.reference import evaluate
+from dmlc.source import DmlcError
+from dmlc.testing.examples import Case, read_cases
+
+KINDS = (("opencl", "cpu"), ("opencl", "gpu"), ("hlsl", "gpu"))
+SAYS = (
+    "left open", "is known at run time only", "broken constraint", "sizes are needed here",
+    "the sizes of", "a window",
+)  # fmt: skip
+"""What a refusal speaks of."""
+
+
+def list_cases(operator: Operator) -> list[Case]:
+    """Each example of an operator, with the first data types that hold it."""
+    found = (next(read_cases(operator.definition, e), None) for e in operator.definition.examples)
+    return [case for case in found if case is not None]
+
+
+def open_sizes(described: dict[str, Description]) -> dict[str, Description]:
+    """The same descriptions with names for sizes above 1: one for each size."""
+
+    def leave_open(sizes: tuple[int | str, ...]) -> tuple[int | str, ...]:
+        return tuple(e if isinstance(e, int) and e < 2 else f"S{e}" for e in sizes)
+
+    return {
+        name: TensorDesc(d.data_type, leave_open(d.sizes or ()))
+        if isinstance(d, TensorDesc)
+        else leave_open(tuple(d))
+        for name, d in described.items()
+    }
+
+
+def find_refusal(operator: Operator, case: Case, kind: tuple[str, str]) -> str:
+    """Why an example does not compile with its sizes left open; nothing where it does."""
+    try:
+        function = operator.bind(open_sizes(case.descriptions()), case.attributes)
+        make_kernels(function, *kind)
+    except DmlcError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("name", dmlc.operators())
+def test_examples_with_sizes_left_open(name: str) -> None:
+    operator = dmlc.operator(name)
+    kinds = itertools.cycle(KINDS)
+    for case in list_cases(operator):
+        described = case.descriptions()
+        refusal = find_refusal(operator, case, next(kinds))
+        if refusal:
+            assert any(words in refusal for words in SAYS), refusal
+            continue
+        function = operator.bind(open_sizes(described), case.attributes)
+        fused, kernels = make_kernels(function, *next(kinds))
+        inputs = {ir_name(n): array for n, array in case.inputs.items()}
+        known = evaluate(operator.bind(described, case.attributes), inputs)
+        found, got = evaluate(function, inputs), run_kernels(fused, kernels, inputs)
+        for result, wanted in known.items():
+            assert np.array_equal(found[result], wanted, equal_nan=True), case.title
+            wide = wanted.astype(np.float64)
+            near = np.allclose(got[result].astype(np.float64), wide, 2e-3, 1e-3, equal_nan=True)
+            assert near, case.title
+
+
+def test_most_of_the_library_takes_some() -> None:
+    """Element-wise work, normalization, softmax, sums and products do, whatever is left open."""
+    served: list[str] = []
+    for name, operator in dmlc.operators().items():
+        for case in list_cases(operator):
+            described = open_sizes(case.descriptions())
+            try:
+                operator.bind(described, case.attributes)
+            except DmlcError:
+                continue
+            served.append(name)
+            break
+    assert len(served) >= 40, served
+    families = ("NORMALIZATION", "SOFTMAX", "GEMM", "REDUCE", "RELU", "ADAM")
+    for family in families:
+        named = [n for n in dmlc.operators() if family in n]
+        assert named, family
+        assert [n for n in named if n not in served] == [], family

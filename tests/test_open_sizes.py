@@ -1,0 +1,410 @@
+"""Sizes left open until kernels run: one program for all of them, on every device, with formulas
+for what a host must know."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlc
+from dmlc import ir
+from dmlc.kernel.interpret import run_kernels
+from dmlc.kernel.schedule import GPU
+from dmlc.pipeline import compile, make_kernels
+from dmlc.program import Program
+from dmlc.reference import evaluate
+from dmlc.scalars import Array
+from dmlc.source import DmlcError, UnsupportedError
+from dmlc.testing.bounds import bound_errors
+from dmlc.testing.verify import Verdict
+from tests.open_sizes import SUBJECTS, Subject, evaluate_formula
+
+ROOT = Path(__file__).resolve().parent.parent
+MUST_RUN = ("relu_grad", "bn_training_grad", "softmax", "gemm")
+TARGETS = {"opencl": ("opencl", None), "vulkan": ("hlsl", None), "opencl-gpu": ("opencl", "gpu")}
+
+
+def check(
+    subject: Subject, sizes: Mapping[str, int], inputs: dict[str, Array], got: dict[str, Array]
+) -> None:
+    """Holds results to the reference of the operator bound to the sizes themselves."""
+    bound = subject.bind(sizes)
+    expected, allowed = evaluate(bound, inputs), bound_errors(bound, inputs)
+    for name, wanted in expected.items():
+        verdict = Verdict.of(got[name], wanted, allowed[name])
+        assert verdict.holds, f"{name} at {dict(sizes)}: {verdict}"
+
+
+@pytest.mark.parametrize("device", TARGETS)
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_one_program_for_all_sizes(name: str, device: str) -> None:
+    subject, chance = SUBJECTS[name], random.Random(name)
+    target, profile = TARGETS[device]
+    executable = dmlc.load_program(
+        compile(subject.bind(), target, profile), device.partition("-")[0]
+    )
+    for number in range(20 if name in MUST_RUN else 4):
+        sizes = subject.draw(chance)
+        inputs = subject.make(sizes, number)
+        got = executable(inputs)
+        check(subject, sizes, inputs, got)
+        again = executable(inputs)
+        assert all(np.array_equal(got[n], again[n], equal_nan=True) for n in got)
+
+
+@pytest.mark.parametrize("kind", [("opencl", "cpu"), ("opencl", "gpu"), ("hlsl", "gpu")])
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_no_kernel_leaves_its_buffers(name: str, kind: tuple[str, str]) -> None:
+    subject, chance = SUBJECTS[name], random.Random(name)
+    small = Subject(subject.operator, subject.tensors, subject.attributes,
+                    {s: min(most, 9) for s, most in subject.sizes.items()},
+                    subject.data_type)  # fmt: skip
+    function, kernels = make_kernels(subject.bind(), *kind)
+    for number in range(2):
+        sizes = small.draw(chance) if number else dict.fromkeys(subject.sizes, 1)
+        inputs = subject.make(sizes, number)
+        check(subject, sizes, inputs, run_kernels(function, kernels, inputs))
+
+
+def test_the_reference_takes_sizes_from_arrays() -> None:
+    for name, subject in SUBJECTS.items():
+        sizes = subject.draw(random.Random(name))
+        inputs = subject.make(sizes, 0)
+        known, found = evaluate(subject.bind(sizes), inputs), evaluate(subject.bind(), inputs)
+        assert all(np.array_equal(known[n], found[n]) for n in known), name
+
+
+def test_run_takes_functions_of_open_sizes() -> None:
+    function = SUBJECTS["softmax"].bind()
+    for device in ("opencl", "reference"):
+        for shape in ((3, 5), (1, 1)):
+            got = dmlc.run(function, {"InputTensor": np.zeros(shape, np.float32)}, device=device)
+            assert np.allclose(got["OutputTensor"], 1 / shape[1])
+
+
+# Manifests -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["opencl", "hlsl", "wgsl"])
+@pytest.mark.parametrize("name", MUST_RUN)
+def test_formulas_of_manifests(name: str, target: str) -> None:
+    subject, chance = SUBJECTS[name], random.Random(name)
+    program = compile(subject.bind(), target)
+    manifest = program.manifest()
+    assert set(manifest["symbols"]) == set(subject.sizes)
+    for number in range(20):
+        sizes = subject.draw(chance)
+        if number % 4 == 0:
+            # More groups than a row has, too.
+            sizes = {s: chance.randint(1, 9000) for s in sizes}
+        check_formulas(program, manifest, sizes)
+
+
+def check_formulas(program: Program, manifest: dict[str, Any], sizes: dict[str, int]) -> None:
+    for tensor in manifest["tensors"]:
+        shape = [evaluate_formula(e, sizes) for e in tensor["sizes"]]
+        count = int(np.prod(shape, dtype=object))
+        if tensor["bytes"] is None:
+            formulas = tensor["formulas"]
+            assert evaluate_formula(formulas["elements"], sizes) == count
+            size = -(-count * tensor["element_bytes"] // 4) * 4
+            assert evaluate_formula(formulas["bytes"], sizes) == size
+    for kernel, source in zip(manifest["kernels"], program.kernels, strict=True):
+        dispatch = kernel["dispatch"]
+        if dispatch["groups"] is None:
+            groups = [evaluate_formula(text, sizes) for text in dispatch["formulas"]]
+            assert tuple(groups) == source.dispatch.groups(sizes)
+            count = evaluate_formula(dispatch["count"], sizes)
+            total = -(-count // dispatch["per_group"])
+            assert total <= groups[0] * groups[1] < total + (dispatch["row"] or 1)
+            assert dispatch["row"] is None or groups[0] <= dispatch["row"]
+        for scalar in kernel["scalars"]:
+            assert evaluate_formula(scalar["value"], sizes) > 0
+
+
+def test_scratch_has_formulas() -> None:
+    program = compile(SUBJECTS["softmax"].bind(), "opencl")
+    (powers,) = program.scratch
+    (tensor,) = [t for t in program.manifest()["tensors"] if t["name"] == powers.name]
+    assert tensor["role"] == "scratch"
+    assert tensor["formulas"] == {"elements": "C * R", "bytes": "4 * C * R"}
+
+
+def test_few_outputs_are_reduced_in_pieces() -> None:
+    """How long a piece is follows from the sizes; how many there are does not."""
+    program = compile(SUBJECTS["whole_sum"].bind(), "hlsl")
+    first, second = program.kernels
+    pieces, _, _ = first.dispatch.groups({"R": 3, "C": 3})
+    assert pieces >= GPU.groups
+    quotient = f"((C * R + {pieces - 1}) / {pieces})"
+    assert [s.value for s in first.scalars] == [quotient, "C * R"]
+    assert second.dispatch.groups({}) == (1, 1, 1)
+    assert program.tensor("OutputTensor_parts").bytes == 4 * pieces
+    few = compile(SUBJECTS["few_channels"].bind(), "hlsl").kernels
+    assert [k.dispatch.count for k in few[1:]] == [7, "7 * H * N * W"]
+
+
+def test_a_symbol_says_where_it_stands() -> None:
+    symbols = compile(SUBJECTS["gemm"].bind(), "hlsl").manifest()["symbols"]
+    assert symbols["K"] == {
+        "meaning": "the size of axis 1 of ATensor, axis 0 of BTensor", "min": 1, "max": 2147418112
+    }  # fmt: skip
+
+
+def test_kernels_of_known_sizes_are_those_of_before() -> None:
+    known = SUBJECTS["gemm"].bind({"M": 7, "K": 8, "N": 9})
+    assert not known.symbols()
+    assert "formulas" not in str(compile(known, "hlsl").manifest())
+
+
+# What does not fit ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ["opencl", "vulkan", "reference"])
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (((3, 4), (5, 6)),
+         "the size 'K' is 4 along axis 1 of ATensor, and 5 along axis 0 of BTensor"),
+        (((3, 4), (4,)), "BTensor has the sizes [K, N], 2 of them, and the array given has 1"),
+        (((3, 0), (0, 5)), "axis 1 of ATensor has 0 elements, and the size 'K' that is left open"),
+    ],
+)  # fmt: skip
+def test_arrays_that_do_not_fit(
+    shapes: tuple[tuple[int, ...], ...], message: str, device: str
+) -> None:
+    tensors = {"ATensor": ("M", "K"), "BTensor": ("K", "N")}
+    function = Subject("directml.GEMM", tensors, {}, {}).bind()
+    arrays = {n: np.zeros(s, np.float32) for n, s in zip(tensors, shapes, strict=True)}
+    with pytest.raises(DmlcError) as raised:
+        dmlc.run(function, arrays, device=device)
+    assert message in str(raised.value)
+
+
+def test_a_fixed_axis_beside_open_ones() -> None:
+    function = SUBJECTS["relu_grad"].bind()
+    x = np.zeros((5, 63), np.float32)
+    with pytest.raises(DmlcError, match="axis 1 of InputTensor has 64 elements, and the array gi"):
+        dmlc.run(function, {"InputTensor": x, "InputGradientTensor": x})
+
+
+REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("directml.ACTIVATION_RELU_GRAD",
+     {"InputTensor": ("N", 4), "InputGradientTensor": ("M", 4)}, {},
+     "InputGradientTensor has Sizes [M, 4]; InputTensor has Sizes [N, 4]"),
+    ("directml.GEMM", {"ATensor": ("M", "K"), "BTensor": ("J", "N")}, {},
+     "must be known when binding, and the sizes 'K' and 'J' are left open"),
+    ("directml.RESAMPLE_GRAD1",
+     {"InputGradientTensor": ("N", 8), "OutputGradientTensor": ("N", "P")},
+     {"InterpolationMode": "LINEAR", "RoundingDirection": "DECREASING", "Scales": [1, 2],
+      "InputPixelOffsets": [0.5, 0.5], "OutputPixelOffsets": [-0.5, -0.5]},
+     "the size 'P' of output 'OutputGradientTensor', along axis 1, is left open, and no input has"),
+    ("directml.VALUE_SCALE_2D", {"InputTensor": (2, "C", 3, 3)}, {"Scale": 1, "Bias": [1, 2]},
+     "attribute 'ChannelCount' is the size 'C' by itself, which is left open"),
+    ("directml.PADDING", {"InputTensor": ("N",)},
+     {"PaddingMode": "CONSTANT", "PaddingValue": 0, "StartPadding": [1], "EndPadding": [1]},
+     "a size of output 'OutputTensor' comes to N + 2, and a size that is left open is one name"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operator", "tensors", "attributes", "message"), REFUSED)
+def test_what_binding_refuses(
+    operator: str, tensors: dict[str, Any], attributes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DmlcError) as raised:
+        Subject(operator, tensors, attributes, {}).bind()
+    assert message in str(raised.value)
+
+
+def test_tables_along_open_axes() -> None:
+    attributes = {
+        "InterpolationMode": "LINEAR", "RoundingDirection": "DECREASING", "Scales": [1, 2],
+        "InputPixelOffsets": [0.5, 0.5], "OutputPixelOffsets": [-0.5, -0.5],
+    }  # fmt: skip
+    tensors = {"InputGradientTensor": ("N", 8), "OutputGradientTensor": ("N", 4)}
+    function = Subject("directml.RESAMPLE_GRAD1", tensors, attributes, {}).bind()
+    with pytest.raises(UnsupportedError) as raised:
+        compile(function, "hlsl")
+    (found,) = raised.value.diagnostics
+    assert found.message == (
+        "'OutputGradientTensor' reduces over an axis of size 'N' (r0), and positions along it "
+        "alone say which of its points count: that is a table, and there is none while 'N' is left "
+        "open"
+    )
+    assert found.span is not None
+    assert found.notes[0].message == (
+        "give 'N' a number, or write the points that count as a window"
+    )
+
+
+TRIANGLE = """func @f(%X: f32[N, N]) -> (%Y) {
+  %Y: f32[i0 < N] = sum[r0 < N where le(r0, i0)] %X[i0, r0]
+}"""
+
+
+def test_halves_two_to_a_word() -> None:
+    statistics = dict.fromkeys(
+        ("MeanTensor", "VarianceTensor", "ScaleTensor", "BiasTensor"), (1, "C", 1, 1)
+    )
+    tensors: dict[str, Any] = {"InputTensor": ("N", "C", 4, 4), **statistics}
+    attributes = {"Spatial": True, "Epsilon": 1e-5}
+    function = Subject(
+        "directml.BATCH_NORMALIZATION", tensors, attributes, {}, "FLOAT16"
+    ).bind()  # fmt: skip
+    assert compile(function, "hlsl").kernels
+    with pytest.raises(UnsupportedError, match="'OutputTensor' is FLOAT16 with sizes that are lef"):
+        compile(function, "hlsl", shader_model="6.0")
+
+
+def test_a_triangle_is_no_table() -> None:
+    function = ir.parse(TRIANGLE)
+    x = np.arange(25, dtype=np.float32).reshape(5, 5)
+    for device in ("opencl", "vulkan"):
+        assert np.array_equal(dmlc.run(function, {"X": x}, device=device)["Y"], np.tril(x).sum(1))
+
+
+def test_strides_need_numbers() -> None:
+    with pytest.raises(
+        DmlcError, match="a tensor with strides has sizes that are numbers, and 'N'"
+    ):
+        dmlc.TensorDesc("FLOAT32", ("N", 4), (4, 1))
+    with pytest.raises(DmlcError, match="a tensor has no extent in memory before its size N is kn"):
+        dmlc.TensorDesc("FLOAT32", ("N", 4)).total_bytes.bit_length()
+    assert str(dmlc.TensorDesc("FLOAT32", ("N", 4))) == "FLOAT32[N, 4]"
+
+
+def test_too_many_elements() -> None:
+    program = compile(SUBJECTS["relu_grad"].bind(), "opencl")
+    executable = dmlc.load_program(program, "opencl")
+    row = np.lib.stride_tricks.as_strided(np.zeros(64, np.float32), (2**26, 64), (0, 4))
+    with pytest.raises(
+        UnsupportedError, match="at most 2,147,418,112 elements, and InputTensor has"
+    ):
+        executable({"InputTensor": row, "InputGradientTensor": row})
+
+
+# What is taken to hold --------------------------------------------------------------------------
+
+
+def test_a_size_is_taken_for_more_than_one_element() -> None:
+    tensors = {"src": ("B", 3, 4), "weights": ("B", 4, 5)}
+    subject = Subject("onednn.MatMul", tensors, {}, {"B": 5})
+    function = subject.bind()
+    assert function.checks == ("B != 1",)
+    assert SUBJECTS["arg_max_of_all"].bind().checks == ("C * R <= 2147418112",)
+    assert ir.parse(str(function)) == function
+    assert ir.from_json(ir.to_json(function)) == function
+    program = compile(function, "opencl")
+    assert program.manifest()["checks"] == ["B != 1"]
+    inputs = subject.make({"B": 2}, 0)
+    check(subject, {"B": 2}, inputs, dmlc.run(function, inputs))
+    for device in ("opencl", "vulkan", "reference"):
+        with pytest.raises(DmlcError, match="MatMul was made for sizes where B != 1, and B is 1"):
+            dmlc.run(function, subject.make({"B": 1}, 0), device=device)
+
+
+def test_constraints_are_checked_when_kernels_run() -> None:
+    """A window must fit into the padded image, whatever its size."""
+    module = dmlc.parse(
+        """module m
+        operator LAST {
+            tensors {
+                | Tensor | Kind   | Ranks | Types   |
+                | X      | Input  | 1     | FLOAT32 |
+                | Y      | Output | 1     | FLOAT32 |
+            }
+            constraints { require X.Sizes[0] >= 3, "three at least" }
+            compute { Y[i : 1] = sum[k : X.Sizes[0]](X[k]) }
+        }"""
+    )
+    function = module.operators["m.LAST"].bind({"X": dmlc.TensorDesc("FLOAT32", ("N",))})
+    assert function.checks == ("N >= 3",)
+    assert dmlc.run(function, {"X": np.ones(3, np.float32)})["Y"].tolist() == [3.0]
+
+
+# Graphs -----------------------------------------------------------------------------------------
+
+GRAPH = """module g
+graph norm[N, C](x: FLOAT32[N, C], dy: FLOAT32[N, C], scale: FLOAT32[1, C]) {
+    masked = directml.ACTIVATION_RELU_GRAD(InputTensor: x, InputGradientTensor: dy)
+    total  = sum(masked * scale, axes: [0])
+    output y = masked - total / N
+}"""
+
+
+def test_graphs_with_symbols_left_open() -> None:
+    graph = dmlc.parse(GRAPH).graphs["g.norm"]
+    function = graph.bind()
+    assert function.symbols() == ("N", "C")
+    half = graph.bind(dims={"C": 8})
+    assert half.symbols() == ("N",)
+    numbers = np.random.default_rng(0)
+    for device in ("opencl", "vulkan"):
+        for n in (1, 7, 300):
+            x, dy = (numbers.standard_normal((n, 8)).astype(np.float32) for _ in "xy")
+            given = {"x": x, "dy": dy, "scale": np.ones((1, 8), np.float32)}
+            masked = np.where(x > 0, dy, 0).astype(np.float64)
+            wanted = masked - masked.sum(0, keepdims=True) / n
+            for made in (function, half):
+                got = dmlc.run(made, given, device=device)["y"]
+                assert np.allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+EXAMPLES = {
+    "adam_clipped": {"A": 20, "B": 20, "C": 9, "D": 9},
+    "gelu_mlp_backward": {"N": 20, "F": 40},
+    "relu_batch_norm_backward": {"N": 4, "C": 9, "H": 9, "W": 9},
+    "residual_block_backward": {"N": 4, "C": 9, "H": 9, "W": 9},
+    "sgd_momentum": {"M": 40, "K": 30},
+    "softmax_cross_entropy_backward": {"N": 30, "K": 90},
+}
+
+
+@pytest.mark.parametrize("target", ["opencl", "hlsl"])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_graphs_of_training_steps(name: str, target: str) -> None:
+    graphs = dmlc.load(f"{ROOT}/examples/graphs/{name}.dml").graphs
+    (graph,) = (g for g in graphs.values() if g.name.endswith(name))
+    function, chance = graph.bind(), random.Random(name)
+    assert set(function.symbols()) == set(EXAMPLES[name])
+    executable = dmlc.load_program(
+        compile(function, target), "opencl" if target == "opencl" else "vulkan"
+    )
+    for number in range(3):
+        sizes = {s: chance.randint(1, most) for s, most in EXAMPLES[name].items()}
+        bound = graph.bind(dims=sizes)
+        numbers = np.random.default_rng(number)
+        inputs: dict[str, Array] = {}
+        for parameter in bound.parameters:
+            shape = tuple(e for e in parameter.extents if isinstance(e, int))
+            dtype = parameter.dtype.dtype
+            whole = parameter.dtype.is_integer
+            drawn = numbers.integers(0, sizes.get("K", 1), shape) if whole else None
+            values = numbers.uniform(0.25, 2, shape) if drawn is None else drawn
+            inputs[parameter.name] = values.astype(dtype)
+        expected, allowed = evaluate(bound, inputs), bound_errors(bound, inputs)
+        got = executable(inputs)
+        for result, wanted in expected.items():
+            verdict = Verdict.of(got[result], wanted, allowed[result])
+            assert verdict.holds, f"{result} at {sizes}: {verdict}"
+
+
+def test_inputs_of_graphs_take_names_of_their_own() -> None:
+    graph = dmlc.parse(GRAPH).graphs["g.norm"]
+    function = graph.bind({"x": ("rows", 8)})
+    assert function.parameters[0].extents == ("rows", 8)
+    assert function.parameters[2].extents == (1, 8)
+
+
+def test_errors_are_bounded_at_the_sizes_of_arrays() -> None:
+    subject, sizes = SUBJECTS["softmax"], {"R": 3, "C": 50}
+    inputs = subject.make(sizes, 0)
+    known, found = (bound_errors(f, inputs) for f in (subject.bind(sizes), subject.bind()))
+    assert all(np.array_equal(known[n], found[n]) for n in known)
+    with pytest.raises(DmlcError, match="the inputs of ACTIVATION_SOFTMAX1 do not fit"):
+        bound_errors(subject.bind(), {"InputTensor": np.zeros(3, np.float32)})

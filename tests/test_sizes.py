@@ -1,0 +1,180 @@
+"""Sizes known at run time only, as sums of products, and conditions on them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlc.ir.below import is_inside_open
+from dmlc.ir.parse import parse
+from dmlc.ir.ranges import Ranges
+from dmlc.sizes import (
+    LARGEST,
+    Measure,
+    Shapes,
+    Size,
+    divide_up,
+    estimate,
+    evaluate_size,
+    holds,
+    known,
+    list_symbols,
+    multiply,
+    pack_strides,
+    parse_size,
+    refuse_sizes,
+    write_condition,
+)
+from dmlc.source import DmlcError, InternalError
+from tests.open_sizes import evaluate_formula
+
+VALUES = {"N": 7, "C": 3, "H2": 1}
+
+
+@st.composite
+def measures(draw: st.DrawFn) -> tuple[Measure, int]:
+    """A size, and what it comes to with `VALUES`."""
+    symbol = draw(st.sampled_from(list(VALUES)))
+    size: Measure = Size.of(symbol)
+    value = VALUES[symbol]
+    for _ in range(draw(st.integers(0, 4))):
+        other = draw(st.sampled_from(list(VALUES)))
+        number = draw(st.integers(1, 9))
+        match draw(st.integers(0, 3)):
+            case 0:
+                size, value = size * Size.of(other), value * VALUES[other]
+            case 1:
+                size, value = number + size, value + number
+            case 2:
+                size, value = number * size + Size.of(other), value * number + VALUES[other]
+            case _ if "/" in str(size):
+                size, value = size - 1, value - 1
+            case _:
+                size, value = divide_up(size, number) * 2, -(-value // number) * 2
+    return size, value
+
+
+@given(measures(), measures())
+def test_sizes_compute_and_print(first: tuple[Measure, int], second: tuple[Measure, int]) -> None:
+    for size, value in (first, second):
+        assert parse_size(str(size)) == size
+        assert evaluate_size(str(size), VALUES) == evaluate_formula(str(size), VALUES) == value
+    for name, compare in (("<=", int.__le__), ("==", int.__eq__), ("!=", int.__ne__)):
+        condition = write_condition(first[0], name, second[0])
+        assert holds(condition, VALUES) == compare(first[1], second[1])
+        # Nothing is taken from anything: C would wrap.
+        assert bool(evaluate_formula(condition, VALUES)) == compare(first[1], second[1])
+
+
+def test_one_form() -> None:
+    n, c = Size.of("N"), Size.of("C")
+    assert str(64 * n * c + n + 3 - 2 * n) == "64 * C * N - N + 3"
+    assert n * c == c * n
+    assert n - n == 0
+    assert (n + 1) * (n + 1) == n * n + 2 * n + 1
+    assert n.bounds() == (1, float("inf"))
+    assert (4 * n).bounds()[0] == 4
+    assert (6 * n).divide(3) == 2 * n
+    assert (6 * n + 1).divide(3) is None
+    assert multiply(["N", 2, "N"]) == 2 * n * n
+    assert pack_strides((2, "N", 0, "C")) == (n * c, c, c, 1)
+    assert str(divide_up(n * c, 64)) == "((C * N + 63) / 64)"
+    assert divide_up(65, 64) == 2
+    assert list_symbols("((C * N + 63) / 64) * H") == ("C", "N", "H")
+    assert estimate("N") == 1024
+    assert estimate(2 * n) == 2048
+
+
+@pytest.mark.parametrize("text", ["", "N +", "N N", "* N", "N / 2", "N % 2", "(N)", "2N"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(DmlcError, match="is no size: expected sums of products"):
+        parse_size(text)
+
+
+def test_conditions() -> None:
+    n = Size.of("N")
+    assert write_condition(n - 5, ">=", 1) == "N >= 6"
+    assert write_condition(3, "<", n * 2) == "3 < 2 * N"
+    with pytest.raises(
+        DmlcError, match="'N' is no condition on sizes: expected one such as 'N != 1'"
+    ):
+        holds("N", {"N": 1})
+    refuse_sizes("f", ["N != 1"], {"N": 2})
+    with pytest.raises(DmlcError, match="f was made for sizes where C <= N, and C is 3 and N is 2"):
+        refuse_sizes("f", ["C <= N"], {"N": 2, "C": 3})
+
+
+def test_numbers_alone() -> None:
+    assert known([2, 3]) == (2, 3)
+    with pytest.raises(InternalError, match="a size is known at run time only: 2, N"):
+        known([2, Size.of("N")])
+
+
+def test_shapes() -> None:
+    shapes = Shapes()
+    assert shapes.match("x", ("N", 4), (3, 4)) is None
+    assert shapes.match("y", (1, "N"), (1, 3)) is None
+    assert shapes.sizes == {"N": 3}
+    assert shapes.match("z", ("N",), (2,)) == (
+        "the size 'N' is 3 along axis 0 of x, and 2 along axis 0 of z"
+    )
+
+
+@pytest.mark.parametrize(
+    ("position", "inside"),
+    [
+        ("i0", True),
+        ("sub(size(N), 1)", True),
+        ("sub(sub(size(N), 1), i0)", False),
+        ("min(max(sub(i1, 3), 0), sub(size(N), 1))", True),
+        ("min(sub(i1, 3), sub(size(N), 1))", False),
+        ("max(sub(i0, 1), 0)", True),
+        ("add(i0, 1)", False),
+        ("div(i0, 2)", True),
+        ("mod(add(i0, i1), size(N))", True),
+        ("select(lt(i1, 2), i0, 0)", True),
+        ("select(lt(i1, 2), i0, i1)", False),
+        ("i1", False),
+        ("1", False),
+    ],
+)
+def test_positions_below_an_open_size(position: str, inside: bool) -> None:
+    text = f"func @f(%X: f32[N]) -> (%Y) {{ %Y: f32[i0 < N, i1 < 9] = %X[{position}] }}"
+    if inside:
+        parse(text)
+        return
+    with pytest.raises(DmlcError, match="%X may be left: axis 0 has the run-time size 'N'"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("guard", "inside"),
+    [
+        ("and(ge(v0, 0), lt(v0, size(N)))", True),
+        ("and(le(0, v0), gt(size(N), v0))", True),
+        ("and(ge(v0, 0), le(v0, sub(size(N), 1)))", True),
+        ("lt(v0, size(N))", False),
+        ("and(ge(v0, 0), le(v0, size(N)))", False),
+        ("and(ge(v0, 0), lt(v0, size(M)))", False),
+    ],
+)
+def test_guards_keep_reads_below_an_open_size(guard: str, inside: bool) -> None:
+    text = f"""func @f(%X: f32[N], %Z: f32[M]) -> (%Y) {{
+      %Y: f32[i0 < N] = sum[r0 < 3] {{
+        v0 = sub(add(i0, r0), 1)
+        where {guard}
+        %X[v0]
+      }}
+    }}"""
+    if inside:
+        stage = parse(text).stages[0]
+        ranges = Ranges(stage)
+        for instruction in stage.body.instructions:
+            ranges.add(instruction)
+        (load,) = stage.body.loads()
+        assert is_inside_open(stage, load.indices[0], "N", ranges)
+        assert ranges[load.indices[0]] == (-1, LARGEST)
+        return
+    with pytest.raises(DmlcError, match="%X may be left: axis 0 has the run-time size 'N'"):
+        parse(text)
