@@ -61,6 +61,7 @@ def inspect(
     """
     items = (gpus,) if isinstance(gpus, str) else expect_items("gpus", gpus, "names of GPUs")
     names = [expect_text("gpus", name, "the name of a GPU") for name in items]
+    expect_text("shader_model", shader_model)
     if not names:
         raise DmlcError("gpus names no GPU", notes=["gpus=['gfx1100'], say"])
     bound = find_function(function)

@@ -61,9 +61,9 @@ def lower_group(
     apart = _find_obstacle(function, phases, len(parts), profile, limits)
     if not apart:
         names = _name_members(passes)
-        if alone and takes_neighbours(profile):
-            stored = _list_stored(function, group.stages)
-            phases = write_windows(function, group, stored) or phases
+        if takes_neighbours(phases, profile, alone=alone):
+            windows = write_windows(function, group, _list_stored(function, group.stages))
+            phases, alone = windows or phases, alone or windows is not None
         return (make_kernel(function, phases, group.stages, names, profile, limits, serial=alone),)
     again = combines_again(phases, profile) and not alone
     kernels = _lower_again(function, phases, parts, profile, limits) if again else []

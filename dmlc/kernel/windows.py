@@ -77,12 +77,16 @@ class _Windows:
         if not isinstance(turns, int):
             return None
         domain = (*domain[:-1], turns // NEIGHBOURS)
+        # The first of equal extremes is the one whose number is lowest among all points.
+        whole = any(_is_positional(stage) for stage in self.reductions)
         made: list[tuple[ir.Stage, ...]] = []
         for stage in self.reductions:
-            written = _write(self.function, stage, domain)
-            if written is None:
+            each = _write(self.function, stage, domain, whole=whole)
+            if each is None:
                 return None
-            made.append(written)
+            made.append(each)
+        if len({first.reduction and first.reduction.axes for first, *_ in made}) > 1:
+            return None
         written = {each.name: each for each in itertools.chain(*made)}
         made += [self._copy(stage, domain, written) for stage in self.derived]
         reductions, derived = made[: len(self.reductions)], made[len(self.reductions) :]
@@ -187,21 +191,24 @@ def _is_plain(stage: ir.Stage) -> bool:
     return stage.reduction is not None and stage.body.dtype is not DataType.BOOL
 
 
+def _is_positional(stage: ir.Stage) -> bool:
+    return stage.reduction is not None and stage.reduction.combiner in ir.POSITIONAL_COMBINERS
+
+
 def _write(
-    function: ir.Function, stage: ir.Stage, domain: tuple[ir.Extent, ...]
+    function: ir.Function, stage: ir.Stage, domain: tuple[ir.Extent, ...], *, whole: bool
 ) -> tuple[ir.Stage, ...] | None:
-    """A reduction for each of the neighbours, over the windows' other axes alone."""
+    """A reduction for each of the neighbours, over the windows' other axes alone; with `whole`,
+    all of their points are written out."""
     facts = IndexFacts(stage, list_arrays(function.tables))
     axis, reduction = ir.Index(len(domain) - 1), stage.reduction
     if reduction is None:
         return None
     axes = {ir.Index(label, reduced=True): extent for label, extent in reduction.axes}
-    positional = reduction.combiner in ir.POSITIONAL_COMBINERS
     positions = {i for load in stage.body.loads() for i in load.indices}
     together = [set(facts.dependencies[number]) for number in (*facts.conditions, *positions)]
     inner = tuple(i for i in axes if any({axis, i} <= indices for indices in together))
-    if positional and inner:
-        # The first of equal extremes is the one whose number is lowest among all points.
+    if whole and inner:
         inner = tuple(axes)
     extents = [axes[index] for index in inner]
     terms = math.prod(e for e in extents if isinstance(e, int))
@@ -211,14 +218,14 @@ def _write(
     own = [c for c in facts.conditions if set(facts.dependencies[c]) & set(over)]
     holds = facts.find_passing(own, over)
     steady = _list_steady(facts, over)
-    if holds is None or steady is None or (positional and facts.conditions):
+    if holds is None or steady is None or (_is_positional(stage) and facts.conditions):
         return None
     rest = tuple((label, extent) for label, extent in reduction.axes
                  if ir.Index(label, reduced=True) not in inner)  # fmt: skip
     made: list[ir.Stage] = []
     for number in range(NEIGHBOURS):
         writer = _Writer(facts, over, holds, steady, range(number, len(holds), NEIGHBOURS))
-        if positional:
+        if _is_positional(stage):
             body = writer.write_place()
         else:
             body = writer.write([c for c in facts.conditions if c not in own], is_whole=not rest)

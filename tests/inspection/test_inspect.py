@@ -88,6 +88,41 @@ def test_batch_normalization_keeps_to_its_budget() -> None:
     assert found.find_share(GPU, "h100") > 0.9
 
 
+WINDOW = {"Strides": [2, 2], "WindowSize": [3, 3], "StartPadding": [1, 1], "EndPadding": [0, 0]}
+RESAMPLE = {
+    "InterpolationMode": "LINEAR", "RoundingDirection": "DECREASING",
+    "Scales": [1.0, 1.0, 2.0, 2.0], "InputPixelOffsets": [0.5] * 4,
+    "OutputPixelOffsets": [-0.5] * 4,
+}  # fmt: skip
+WINDOWS: list[tuple[str, dict[str, Any], dict[str, tuple[int, ...]], list[float]]] = [
+    # name, attributes, sizes, instructions an output of each kernel
+    ("AVERAGE_POOLING_GRAD", WINDOW | {"IncludePadding": True},
+     {"InputGradientTensor": (8, 64, 56, 56), "OutputGradientTensor": (8, 64, 112, 112)}, [30]),
+    ("MAX_POOLING_GRAD", WINDOW | {"Dilations": [1, 1]},
+     {"InputTensor": (8, 64, 112, 112), "InputGradientTensor": (8, 64, 56, 56)}, [110, 40]),
+    ("RESAMPLE_GRAD1", RESAMPLE,
+     {"InputGradientTensor": (8, 64, 112, 112), "OutputGradientTensor": (8, 64, 56, 56)}, [85]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "attributes", "sizes", "budgets"), WINDOWS)
+def test_windows_keep_to_their_budgets(
+    name: str,
+    attributes: dict[str, Any],
+    sizes: dict[str, tuple[int, ...]],
+    budgets: list[float],
+) -> None:
+    tensors = {tensor: dmlc.TensorDesc("FLOAT32", extents) for tensor, extents in sizes.items()}
+    found = inspect(f"directml.{name}", tensors, **attributes)
+    assert len(found.kernels) == len(budgets)
+    for kernel, budget in zip(found.kernels, budgets, strict=True):
+        (compiled,) = kernel.compiled
+        assert compiled.spilled_registers == 0
+        assert (compiled.instructions_per_output or 1e9) <= budget
+        assert max(compiled.stores) == 16
+    assert found.find_share(GPU, "h100") >= 0.8
+
+
 def test_a_reduction_is_told_apart_loop_by_loop() -> None:
     # Rows of columns that do not lie in vectors.
     tensors = {"InputTensor": dmlc.TensorDesc("FLOAT32", (256, (1 << 20) + 1))}

@@ -119,6 +119,19 @@ def test_places_in_windows(combiner: str, dtype: str, step: int) -> None:
         run(lowered, kernels)
 
 
+def test_a_value_and_its_place_are_found_together() -> None:
+    function = ir.parse("""func @both(%X: f32[2, 9, 16]) -> (%M, %P) {
+      %M: f32[i0 < 2, i1 < 4, i2 < 8] = max[r0 < 3, r1 < 2]
+        %X[i0, add(mul(i1, 2), r0), add(mul(i2, 2), r1)]
+      %P: s32[i0 < 2, i1 < 4, i2 < 8] = argmax[r0 < 3, r1 < 2]
+        %X[i0, add(mul(i1, 2), r0), add(mul(i2, 2), r1)]
+    }""")
+    for target in ("opencl", "hlsl"):
+        lowered, kernels = make_kernels(function, target, "gpu")
+        assert [kernel.walk for kernel in kernels] == ["each computes 4 neighbouring outputs"]
+        run(lowered, kernels)
+
+
 @pytest.mark.parametrize("combiner", ["argmax", "argmin"])
 def test_the_first_of_equal_points_is_taken_and_nan_before_numbers(combiner: str) -> None:
     text = PLACES.format(dtype="f32", combiner=combiner, outputs=8, step=2, size=15, last=14)

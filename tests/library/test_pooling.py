@@ -113,6 +113,7 @@ def test_no_kernel_walks_the_image(
     function = bind("MAX_POOLING_GRAD", space, [window, window])
     text = describe_kernels(function, target, profile)
     folds = re.findall(r"for k\d* in 0 \.\. (\d+)", text)
-    assert folds
+    # A GPU's windows may be written out whole.
+    assert folds or profile == "gpu"
     # What computes several elements has a loop of four.
     assert {int(stop) for stop in folds} <= {2, 3, 4}

@@ -161,10 +161,11 @@ def _find_length(size: int, pieces: int, line: int) -> int:
     return -(-length // line) * line
 
 
-def takes_neighbours(p: Profile) -> bool:
-    """Whether one work item reduces small windows of neighbouring outputs, which read much in
-    common."""
-    return _is_gpu(p)
+def takes_neighbours(phases: Sequence[Phase], p: Profile, *, alone: bool) -> bool:
+    """Whether one work item reduces windows of neighbouring outputs, which read much in common:
+    where work items reduce outputs of their own anyway (`alone`), or there are few points."""
+    few = not any(phase.space.is_open for phase in phases) and gpu.reduces_few(phases[0])
+    return _is_gpu(p) and (alone or few)
 
 
 def combines_again(phases: Sequence[Phase], p: Profile) -> bool:

@@ -106,6 +106,11 @@ def suits_serial(first: Phase, p: Profile) -> bool:
     return outputs >= _SERIAL_GROUPS * p.group_size or points <= max(outputs, _SERIAL_POINTS)
 
 
+def reduces_few(phase: Phase) -> bool:
+    """Whether an output has no more points than a work item may reduce by itself."""
+    return 1 < phase.space.inner_count <= _SERIAL_POINTS
+
+
 def _takes_vectors(phase: Phase, limits: Limits) -> bool:
     """Whether four neighbouring elements are read and stored at once: they lie side by side, or are
     one, in all operands, and begin where a vector of memory does."""
