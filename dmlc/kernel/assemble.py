@@ -106,9 +106,11 @@ def _find_launch(nest: Nest, limits: Limits) -> k.Launch:
     if len(dim.parts) == 1 and nest.lanes:
         dim, each = dim.parts[0]
         step *= each
-    count = dim.size if isinstance(dim.size, int) else None
-    many = limits.row is not None and (count is None or -(-count // step) > limits.row)
-    row = limits.row if many and nest.lanes else None
+    row = limits.row if nest.lanes else None
+    if isinstance(dim.size, int) and row is not None:
+        rows = -(-dim.size // (step * row))
+        # Rows of about equal length: few groups at the end of the last one have nothing to do.
+        row = -(-dim.size // (step * rows)) if rows > 1 else None
     if isinstance(dim.size, k.Scalar):
         return k.Launch(dim.size.name.removeprefix(OPEN), step, items, row)
     return k.Launch(dim.size, step, items, row)
