@@ -153,10 +153,11 @@ class Loops:
         scope = self._note_end(node, scope)
         start = add(scope.start(dim), multiply(self._items[node.name], node.step))
         inner = list_loops(node.body, dim)
-        if any(n.step < node.step or n.kind is Kind.VECTOR for n in inner if not n.extent):
+        if any(n.step <= node.step or n.kind is Kind.VECTOR for n in inner if not n.extent):
             start = self._frame.name(body, f"first_{dim.name}", start)
             stop = scope.span(dim).stop or self._find_end(dim, scope, body)
-            end = operate("min", add(start, index(node.step)), stop)
+            # One that starts beyond the end has nothing to do.
+            end = operate("max", start, operate("min", add(start, index(node.step)), stop))
             scope = scope.narrow(dim, stop=self._frame.name(body, f"end_{dim.name}", end))
         return self._settle(node, scope, start, body)
 

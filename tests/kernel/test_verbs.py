@@ -56,6 +56,13 @@ SIZES = st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 18))
     [[(verb, 0, 0) for verb in ("split", "groups", "split", "unroll", "reorder")]],
     0,
 )
+@example(
+    # Each work item stays in its own part, and one that starts beyond the end does nothing.
+    (3, 3, 1),
+    "sum",
+    [[(verb, 0, 0) for verb in ("split", "items", "split", "unroll")]],
+    0,
+)
 @given(SIZES, st.sampled_from(FOLDS), st.lists(STEPS, min_size=1, max_size=3), st.integers(0, 99))
 @settings(max_examples=240, deadline=None, suppress_health_check=list(HealthCheck))
 def test_legal_verbs_change_no_result(
