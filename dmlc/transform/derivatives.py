@@ -150,6 +150,14 @@ def _erf(point: Point) -> Sequence[Part]:
     return _plain(point.times(point.number(2 / math.sqrt(math.pi)), bell))
 
 
+def _product(point: Point) -> Sequence[Part]:
+    """The adjoint times the other operand; of a square, times twice the operand."""
+    left, right = point.operands
+    if left == right:
+        return ((0, Adjoint(point.times(left, point.number(2)))),)
+    return _plain(point.times(right), point.times(left))
+
+
 def _quotient(point: Point) -> Sequence[Part]:
     _, divisor = point.operands
     unit = point.over(divisor)
@@ -176,7 +184,7 @@ DERIVATIVES: Mapping[str, Rule] = MappingProxyType(
     {
         "add": lambda p: _plain(p.adjoint, p.adjoint),
         "sub": lambda p: _plain(p.adjoint, p.apply("neg", p.adjoint)),
-        "mul": lambda p: _plain(p.times(p.operands[1]), p.times(p.operands[0])),
+        "mul": _product,
         "div": _quotient,
         "mod": _remainder,
         "neg": lambda p: _plain(p.apply("neg", p.adjoint)),

@@ -45,6 +45,7 @@ from dmlc.ir.naming import take_name
 from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, Span, UnknownNameError, unknown_name
+from dmlc.transform.algebra import Normal, is_zero
 from dmlc.transform.derivatives import DERIVATIVES, Adjoint, Condition, Point, find_kink
 from dmlc.transform.inline import clamp_reads, inline_stages
 from dmlc.transform.invert import find_readers
@@ -166,7 +167,7 @@ class _Reverse:
     def _settle(self, tensor: Parameter | Stage) -> str | None:
         """The tensor that holds the adjoint of another, all parts of which are known; None where
         it is 0."""
-        name, parts = tensor.name, self.parts.pop(tensor.name, [])
+        name, parts = tensor.name, self._drop_zeros(tensor)
         wanted, seed = name in self.wrt, self.given.get(name)
         if not parts and seed is not None and not wanted:
             return seed
@@ -196,6 +197,17 @@ class _Reverse:
         self._add(result, tensor.dtype, tensor, part)
         return result
 
+    def _drop_zeros(self, tensor: Parameter | Stage) -> list[_Part]:
+        """The parts of the adjoint of a tensor, without those that algebra says are 0, or none
+        where all are together."""
+        parts = self.parts.pop(tensor.name, [])
+        if tensor.name in self.given or not any(part.axes for part in parts):
+            return parts
+        normal = Normal({s.name: s for s in (*self.stages, *self.made)}, expands=True)
+        stages = {id(part): self._make_stage("", DataType.FLOAT32, tensor, part) for part in parts}
+        left = [part for part in parts if not is_zero(normal, [stages[id(part)]])]
+        return [] if is_zero(normal, [stages[id(part)] for part in left]) else left
+
     def _read(self, name: str, tensor: Parameter | Stage, dtype: DataType) -> _Part:
         builder = Builder()
         value = _load_own(builder, name, len(tensor.extents), dtype)
@@ -215,10 +227,14 @@ class _Reverse:
         return _Part(builder.make(total), (), tensor.span)
 
     def _add(self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Part) -> None:
+        self.made.append(self._make_stage(name, dtype, tensor, part))
+
+    def _make_stage(
+        self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Part
+    ) -> Stage:
         reduction = Reduction("sum", part.axes) if part.axes else None
-        self.made.append(
-            Stage(name, dtype, tensor.extents, part.body, reduction, part.span or tensor.span)
-        )
+        span = part.span or tensor.span
+        return Stage(name, dtype, tensor.extents, part.body, reduction, span)
 
     # A stage ------------------------------------------------------------------------------
 
