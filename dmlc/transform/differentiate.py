@@ -40,7 +40,7 @@ from dmlc.ir import (
     with_operands,
 )
 from dmlc.ir.builder import Builder
-from dmlc.ir.index import reach_back
+from dmlc.ir.index import find_index_only, reach_back
 from dmlc.ir.naming import take_name
 from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
@@ -406,10 +406,15 @@ class _Reverse:
         conditions = list(readers.conditions)
         for axis, number in readers.left:
             conditions.append(made.apply("eq", numbers[number], made.add(Index(axis))))
-        for condition, holds in chosen:
-            value = numbers[condition]
-            conditions.append(value if holds else made.apply("not", value))
         value = numbers[total.value]
+        placed = find_index_only(body)
+        for condition, holds in chosen:
+            held = numbers[condition] if holds else made.apply("not", numbers[condition])
+            if placed[condition] or not readers.axes:
+                conditions.append(held)
+            else:
+                # What elements say is no bound of a sum.
+                value = _choose(made, [(held, True)], value)
         conditions = _drop_certain(made, conditions, tensor.extents, readers.axes)
         if readers.axes:
             part = made.make(value, made.join(conditions))
