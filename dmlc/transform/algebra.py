@@ -34,8 +34,11 @@ from dmlc.scalars import DataType
 _MOST_TERMS = 64
 """The most terms of a sum of products; beyond, it is one thing."""
 
-_MOST_VALUES = 4_000
-"""The most values of bodies that are looked at to know one tensor."""
+_MOST_VALUES = 200
+"""The most values of bodies that are looked at to know one tensor: a few stages cancel, or none."""
+
+_MOST_NESTED = 5
+"""How many stages are computed where others read them, one in the other."""
 
 
 class TooLargeError(Exception):
@@ -252,11 +255,12 @@ class Normal:
         self._expands = expands
         self._left = 0
         self._sums = 0
+        self._nested = 0
         self._done: dict[tuple[str, tuple[Polynomial, ...]], Polynomial] = {}
 
     def find(self, stage: Stage) -> Polynomial:
         """The elements of a stage, over its places. Raises `TooLargeError`."""
-        self._left = _MOST_VALUES
+        self._left, self._nested = _MOST_VALUES, 0
         places = [
             ZERO if extent == 1 else Polynomial.of(Place(axis, extent))
             for axis, extent in enumerate(stage.domain)
@@ -365,12 +369,15 @@ class Normal:
         stage = self._stages.get(tensor)
         combiner = None if stage is None or stage.reduction is None else stage.reduction.combiner
         plain = stage is not None and stage.dtype.is_float and not stage.dtype.is_storage_only
+        plain = plain and self._nested < _MOST_NESTED
         if stage is None or not plain or combiner not in (None, "sum"):
             return Polynomial.of(Element(tensor, tuple(places), dtype))
         key = (tensor, tuple(places))
         if key not in self._done:
             own = [ZERO if e == 1 else p for e, p in zip(stage.domain, places, strict=True)]
+            self._nested += 1
             self._done[key] = self._compute(stage, own)
+            self._nested -= 1
         return self._done[key]
 
 

@@ -35,6 +35,7 @@ from dmlc.ir import (
     Stage,
     operands,
     packed_strides,
+    reads_own_place,
     value_type,
     verify,
     with_operands,
@@ -164,6 +165,7 @@ class _Reverse:
         forward = {stage.name: stage for stage in self.stages}
         self.reuse = Reuse(forward, [name for name in kept if name in forward])
         self.moving = self._find_moving()
+        self.shifting = _find_shifting(self.stages)
         self.parts: dict[str, list[_Part]] = {}
         self.adjoints: dict[str, str] = {}
         """The tensor that holds the adjoint of each result that is given one."""
@@ -215,6 +217,9 @@ class _Reverse:
         if not parts:
             parts = [_Part(Body.make([Constant(dtype, 0.0)], 0), (), tensor.span)]
         (part,) = parts
+        source = self._find_source(tensor, part)
+        if source is not None and not wanted:
+            return source
         if not wanted:
             self._add(own, dtype, tensor, part)
             return own
@@ -228,13 +233,24 @@ class _Reverse:
         self._add(result, tensor.dtype, tensor, part)
         return result
 
+    def _find_source(self, tensor: Parameter | Stage, part: _Part) -> str | None:
+        """The adjoint that another is a copy of, if it is."""
+        load = part.body.instructions[part.body.result]
+        if part.axes or not isinstance(load, Load):
+            return None
+        stage = self._make_stage("", load.dtype, tensor, part)
+        known = {s.name: s.domain for s in self.made}
+        known |= {p: self.tensors[name].extents for name, p in self.given.items()}
+        same = known.get(load.tensor) == tensor.extents and reads_own_place(stage, load)
+        return load.tensor if same else None
+
     def _drop_zeros(self, tensor: Parameter | Stage) -> list[_Part]:
         """The parts of the adjoint of a tensor, without those that algebra says are 0, or none
         where all are together."""
         parts = self.parts.pop(tensor.name, [])
-        if tensor.name in self.given or not any(part.axes for part in parts):
+        if tensor.name in self.given or tensor.name not in self.shifting:
             return parts
-        normal = Normal({s.name: s for s in (*self.stages, *self.made)}, expands=True)
+        normal = Normal(self._list_stages(), expands=True)
         stages = {id(part): self._make_stage("", DataType.FLOAT32, tensor, part) for part in parts}
         left = [part for part in parts if not is_zero(normal, [stages[id(part)]])]
         return [] if is_zero(normal, [stages[id(part)] for part in left]) else left
@@ -259,9 +275,13 @@ class _Reverse:
 
     def _add(self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Part) -> None:
         stage = self._make_stage(name, dtype, tensor, part)
-        stages = {s.name: s for s in (*self.stages, *self.made)}
-        known = self.reuse.rewrite(stages, stage, lambda: take_name(f"{name}_sum", self.taken))
+        known = self.reuse.rewrite(
+            self._list_stages, stage, lambda: take_name(f"{name}_sum", self.taken)
+        )
         self.made += (stage,) if known is None else known
+
+    def _list_stages(self) -> dict[str, Stage]:
+        return {stage.name: stage for stage in (*self.stages, *self.made)}
 
     def _make_stage(
         self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Part
@@ -468,6 +488,28 @@ def _find_moving_values(body: Body, moving: Iterable[str]) -> list[bool]:
             case _:
                 moves = False
         found.append(moves and value_type(instruction).is_float)
+    return found
+
+
+def _find_shifting(stages: Iterable[Stage]) -> set[str]:
+    """The stages that others add, subtract or divide by, the same one at several points: a mean, or
+    a maximum. These may cancel."""
+    known = {stage.name: stage for stage in stages}
+    found: set[str] = set()
+    for stage in known.values():
+        values = stage.body.instructions
+        shifts = {
+            operand
+            for value in values
+            if isinstance(value, Apply) and value.operation.name in ("add", "sub", "div")
+            for operand in value.operands
+        }
+        for number in shifts:
+            load = values[number]
+            if isinstance(load, Load) and load.tensor in known:
+                source = known[load.tensor]
+                if not _reads_each_once(stage, load, source.extents):
+                    found.add(load.tensor)
     return found
 
 

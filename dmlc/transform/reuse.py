@@ -122,14 +122,18 @@ class Reuse:
             self._patterns += _make_patterns(stage, form)
 
     def rewrite(
-        self, stages: Mapping[str, Stage], stage: Stage, take_name: Callable[[], str]
+        self,
+        list_stages: Callable[[], Mapping[str, Stage]],
+        stage: Stage,
+        take_name: Callable[[], str],
     ) -> tuple[Stage, ...] | None:
         """A stage in terms of what is at hand, after the sums that it reads; None where it has
-        nothing of that. `take_name` names those."""
+        nothing of that. `list_stages` gives what stages there are, and `take_name` names new
+        ones."""
         if not self._patterns:
             return None
         try:
-            form = Normal(stages, expands=False, opaque=self._kept).find(stage)
+            form = Normal(list_stages(), expands=False, opaque=self._kept).find(stage)
         except TooLargeError:
             return None
         made = self._replace(form)
