@@ -29,6 +29,7 @@ from dmlc.ir import (
     Select,
     Stage,
     reads_own_place,
+    value_type,
 )
 from dmlc.scalars import DataType
 from dmlc.transform.simplify import is_inlinable
@@ -81,8 +82,12 @@ def count_operations(body: Body) -> int:
         if isinstance(instruction, Apply) and instruction.dtype is not DataType.INDEX:
             default = 20 if instruction.operation.transcendental else 1
             count += _WEIGHTS.get(instruction.operation.name, default)
-        elif isinstance(instruction, Select | Cast) and instruction.dtype is not DataType.INDEX:
+        elif isinstance(instruction, Select) and instruction.dtype is not DataType.INDEX:
             count += 1
+        elif isinstance(instruction, Cast):
+            # A position as a whole number of another type is the same number.
+            source = value_type(body.instructions[instruction.operand])
+            count += DataType.INDEX not in (source, instruction.dtype)
     return count
 
 

@@ -34,7 +34,7 @@ from dmlc.ir import (
     value_type,
 )
 from dmlc.ir.builder import Builder
-from dmlc.ir.floor import fit_clamped
+from dmlc.ir.floor import FloorForm, fit_clamped
 from dmlc.ir.index import IndexFacts, count_points, find_index_only, reach_back
 from dmlc.ir.inside import is_empty
 from dmlc.ir.naming import take_name
@@ -286,7 +286,10 @@ def settle(function: Function) -> Settled:
         made = inline_stages(stage, _list_placed(stage, inlined))
         if all(find_index_only(made.body, known)):
             values = IndexFacts(made, known).reduce()
-            if values is not None:
+            counted = None if values is None else _write_count(made, values)
+            if counted is not None and made.name not in results:
+                made = inlined[made.name] = counted
+            elif values is not None:
                 known[made.name] = values
             elif made.name not in results and is_inlinable(made):
                 inlined[made.name] = made
@@ -294,6 +297,33 @@ def settle(function: Function) -> Settled:
     if not inlined:
         return Settled(function, known)
     return Settled(replace_stages(function, list_live(stages, results)), known)
+
+
+def _write_count(stage: Stage, values: Array) -> Stage | None:
+    """A reduction to whole numbers as a formula of the place along one axis, as the number of
+    elements in a window is; None where it has none."""
+    long = [axis for axis, size in enumerate(values.shape) if size != 1]
+    if stage.dtype is not DataType.INT32 or len(long) > 1:
+        return None
+    builder = Builder()
+    sequence = values.ravel().astype(np.int64)
+    form = _fit_window(sequence)
+    if form is None:
+        return None
+    place = form.write(builder, builder.add(Index(long[0])) if long else builder.constant(0))
+    result = builder.add(Cast(place, stage.dtype))
+    return dataclasses.replace(stage, body=builder.make(result), reduction=None)
+
+
+def _fit_window(counts: Array) -> FloorForm | None:
+    """How many elements are in a window, where it hangs over one end at most."""
+    places, most = np.arange(counts.size), int(counts.max(initial=0))
+    for at, step in ((0, counts[1:2]), (counts.size - 1, counts[-2:-1])):
+        scale = int(step[0] - counts[at]) * (1 if at == 0 else -1) if step.size else 0
+        form = FloorForm(scale, int(counts[at]) - scale * at, 1, None, most)
+        if bool((form.evaluate(places) == counts).all()):
+            return form
+    return None
 
 
 def _list_placed(stage: Stage, inlined: Mapping[str, Stage]) -> dict[str, Stage]:
