@@ -29,7 +29,7 @@ from dmlc.binding.values import span_text
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import expressions_of, subexpressions, walk
-from dmlc.source import DmlcError, Span, UnsupportedError, counted
+from dmlc.source import DmlcError, Span, counted, unknown_name
 
 
 def lower_compute(binding: Binding) -> ir.Function:
@@ -64,15 +64,10 @@ class _Lowering(StageMaker):
 
     def run(self) -> None:
         operator = self.binding.operator
-        if operator.gradient_of is not None:
-            gradient = operator.gradient_of
-            self.errors.append(
-                UnsupportedError(
-                    f"'gradient of {gradient.operator.text}' cannot be bound yet: this version "
-                    "binds operators with 'compute'",
-                    gradient.span,
-                )
-            )
+        if operator.compute is None and operator.syntax.gradient_of is not None:
+            # It was checked without the library that has the operator.
+            name = operator.syntax.gradient_of.operator
+            self.errors.append(DmlcError(unknown_name("operator", name.text, (), name.span)))
         for number, statement in enumerate(operator.compute or ()):
             if isinstance(statement, syntax.ScalarFunction):
                 own = FunctionDefinition.of(statement)

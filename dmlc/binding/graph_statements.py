@@ -20,10 +20,10 @@ from dmlc import ir
 from dmlc.binding.attributes import any_member
 from dmlc.binding.builder import Builder
 from dmlc.binding.call_errors import explain_at_call
-from dmlc.binding.compute import lower_compute
 from dmlc.binding.emission import Emission
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
+from dmlc.binding.gradient import lower
 from dmlc.binding.nodes import Form, Node, Value, Weak
 from dmlc.binding.operator import Description, Operator
 from dmlc.binding.scope import Scope
@@ -374,9 +374,7 @@ class _GraphEvaluator(Evaluator):
         values = tuple((n, repr(v)) for n, v in attributes.items())
         key = (operator.name, described, values, tuple(wanted))
         if key not in bound:
-            bound[key] = lower_compute(
-                Operator(operator).resolve(tensors, attributes, computed=wanted)
-            )
+            bound[key] = lower(Operator(operator).resolve(tensors, attributes, computed=wanted))
         return bound[key]
 
     def _stated(self, value: syntax.Expression) -> Any:

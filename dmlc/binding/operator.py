@@ -10,12 +10,11 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from dmlc import ir
-from dmlc.binding.attributes import MOST_ENTRIES, complete_attributes, given_attributes
+from dmlc.binding.attributes import MOST_ENTRIES
 from dmlc.binding.call_errors import raise_mistakes
-from dmlc.binding.compute import lower_compute
-from dmlc.binding.constraints import check_constraints, check_tensor
-from dmlc.binding.facts import Binding, BoundTensor
-from dmlc.binding.infer import infer_sizes, infer_types
+from dmlc.binding.facts import Binding
+from dmlc.binding.gradient import lower
+from dmlc.binding.resolve import resolve
 from dmlc.binding.tables import (
     AttributeRow,
     TensorRow,
@@ -23,8 +22,7 @@ from dmlc.binding.tables import (
     list_tensors,
     list_types,
 )
-from dmlc.binding.tensors import MAXIMUM_RANK, Given, TensorDesc, is_symbol, read_open_sizes
-from dmlc.language import syntax
+from dmlc.binding.tensors import Given, TensorDesc, is_symbol, read_open_sizes
 from dmlc.language.definitions import (
     OperatorDefinition,
     TensorDefinition,
@@ -114,7 +112,7 @@ class Operator:
         """
         binding = self.resolve(tensors, attributes, level=level)
         _check_open(binding)
-        function = lower_compute(binding)
+        function = lower(binding)
         ir.verify(function, "bind")
         return function
 
@@ -133,23 +131,7 @@ class Operator:
         diagnostics: list[Diagnostic] = []
         given, table = expand_arrays(table, tensors, diagnostics)
         values = read_attributes(attributes)
-        binding = _start(self.definition, table, given, values, computed, diagnostics)
-        refused = set(values) - set(binding.attributes)
-        if not diagnostics:
-            binding = infer_types(binding)
-        completed = complete_attributes(binding, refused, diagnostics)
-        raise_mistakes(diagnostics)
-        binding = dataclasses.replace(binding, attributes=completed)
-        if binding.symbolic:
-            _check_symbolic(binding)
-        else:
-            binding = infer_sizes(binding, diagnostics)
-            raise_mistakes(diagnostics)
-            for tensor in binding.tensors.values():
-                check_tensor(tensor, diagnostics)
-        check_constraints(binding, diagnostics)
-        raise_mistakes(diagnostics)
-        return binding
+        return resolve(self.definition, table, given, values, computed, diagnostics)
 
 
 def expand_arrays(
@@ -248,39 +230,6 @@ def _find_level(definition: OperatorDefinition, level: str | None) -> TensorLeve
     return older[-1]
 
 
-def _start(
-    definition: OperatorDefinition,
-    table: TensorLevel,
-    given: Mapping[str, Given],
-    attributes: Mapping[str, object],
-    computed: Sequence[str],
-    diagnostics: list[Diagnostic],
-) -> Binding:
-    """The tensors that take part, with what the caller says about them."""
-    definitions = {t.name: t for t in table.tensors}
-    diagnostics += [
-        unknown_name("tensor", name, definitions) for name in given if name not in definitions
-    ]
-    symbolic = all(found.sizes is None for found in given.values())
-    bound: dict[str, BoundTensor] = {}
-    for tensor in table.tensors:
-        name, found = tensor.name, given.get(tensor.name)
-        if found is None and tensor.optional and name not in computed:
-            continue
-        if not symbolic and not tensor.output and (found is None or found.sizes is None):
-            message = f"required tensor '{name}' is not given"
-            if found is not None:
-                message = f"input '{name}' has no sizes, but other tensors have"
-            diagnostics.append(mistake(tensor, message))
-        known = Given() if found is None else found
-        bound[name] = BoundTensor(
-            tensor, known.dtype, known.sizes, known.strides, found is not None
-        )
-        check_tensor(bound[name], diagnostics)
-    values = given_attributes(definition, attributes, diagnostics)
-    return Binding(definition, bound, values, definitions, symbolic)
-
-
 def _check_open(binding: Binding) -> None:
     """Refuses sizes that are left open and that no input has: nothing would say them."""
     diagnostics: list[Diagnostic] = []
@@ -295,30 +244,3 @@ def _check_open(binding: Binding) -> None:
                 )
                 diagnostics.append(mistake(tensor.definition, message))
     raise_mistakes(diagnostics)
-
-
-def _check_symbolic(binding: Binding) -> None:
-    """Refuses a binding without sizes where the tables do not say that all shapes are one."""
-    operator = binding.operator
-    patterns = {t.definition.dimensions for t in binding.tensors.values()}
-    fixed = any(d.size is not None for p in patterns if p is not None for d in p)
-    ranks = frozenset(range(1, MAXIMUM_RANK + 1))
-    for tensor in binding.tensors.values():
-        ranks &= frozenset(tensor.definition.ranks)
-    no_input = all(t.definition.output for t in binding.tensors.values())
-    scalar = next(
-        (
-            c
-            for c in operator.constraints
-            if isinstance(c, syntax.Sentence)
-            and c.kind == "scalar"
-            and any(s.text in binding.tensors for s in c.subjects)
-        ),
-        None,
-    )
-    if len(patterns) > 1 or fixed or not ranks or no_input or scalar is not None:
-        raise DmlcError(
-            f"'{operator.name}' needs the sizes of its tensors: they are not all the same",
-            None if scalar is None else scalar.span,
-            ["give a description with sizes for each input"],
-        )

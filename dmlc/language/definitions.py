@@ -129,6 +129,10 @@ class TensorLevel:
     def outputs(self) -> tuple[TensorDefinition, ...]:
         return tuple(t for t in self.tensors if t.output)
 
+    @property
+    def inputs(self) -> tuple[TensorDefinition, ...]:
+        return tuple(t for t in self.tensors if not t.output)
+
     def tensor(self, name: str) -> TensorDefinition | None:
         return next((t for t in self.tensors if t.name == name), None)
 
@@ -148,6 +152,25 @@ class TypeCombination:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class GradientDefinition:
+    """What an operator with `gradient of` is derived from, and what its own tables call that."""
+
+    forward: OperatorDefinition
+    gradients: Mapping[str, str]
+    """Of tensors of the forward operator, the row that holds the gradient: an input of its outputs,
+    an output of its inputs."""
+    values: Mapping[str, str]
+    """Of tensors of the forward operator, the input that holds the value."""
+    attributes: Mapping[str, str]
+    """Of attributes of the forward operator, the attribute that says it."""
+    span: Span
+
+    def rows(self, name: str) -> tuple[str, ...]:
+        """The rows that stand for a tensor of the forward operator, its value first."""
+        return tuple(found[name] for found in (self.values, self.gradients) if name in found)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class OperatorDefinition:
     name: str
     """Qualified: `directml.ACTIVATION_RELU_GRAD`."""
@@ -161,7 +184,9 @@ class OperatorDefinition:
     combinations: tuple[TypeCombination, ...]
     constraints: tuple[syntax.Constraint, ...]
     compute: tuple[syntax.Statement, ...] | None
-    gradient_of: syntax.GradientOf | None
+    gradient: GradientDefinition | None
+    """In place of `compute`; None too where a file is checked without the library that has the
+    operator it names."""
     examples: tuple[syntax.Example, ...]
     functions: Mapping[str, FunctionDefinition]
     """Declared in the file or its imports; the functions of `compute` are among its statements."""
