@@ -1,0 +1,441 @@
+"""Values of stages as sums of products, in which equal values are equal objects.
+
+`Normal` writes what a stage computes as a polynomial: of elements of tensors, of functions of other
+polynomials, and of sums over axes. Stages are computed where they are read, whatever constant
+factors a sum has stand before it, powers of one thing are one power. So a gradient that is 0 by
+algebra is seen to be: a softmax does not move with the maximum that it subtracts.
+
+This is the algebra of real numbers, which floats do not keep. It serves to know what a derived
+formula is, before there is any; what is written down stays as it was written, unless `write` says
+otherwise, which multiplies and divides in another order, and expands no product.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import TypeAlias
+
+from dmlc.ir import (
+    Apply,
+    Cast,
+    Constant,
+    Extent,
+    Index,
+    Load,
+    Select,
+    Stage,
+    Symbol,
+    value_type,
+)
+from dmlc.scalars import DataType
+
+_MOST_TERMS = 64
+"""The most terms of a sum of products; beyond, it is one thing."""
+
+_MOST_VALUES = 4_000
+"""The most values of bodies that are looked at to know one tensor."""
+
+
+class TooLargeError(Exception):
+    """What is asked for takes more values than are looked at."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """The position along an axis of the tensor that is looked at."""
+
+    axis: int
+    extent: Extent
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bound:
+    """The position along an axis that a sum runs over: how many sums deep that is, counted from
+    inside, and which of its axes. While a sum is being found, its depth is a number below 0 that
+    no other has."""
+
+    depth: int
+    number: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Element:
+    """An element of a tensor."""
+
+    tensor: str
+    places: tuple[Polynomial, ...]
+    dtype: DataType
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Made:
+    """What an operation gives: one of the table, `select`, or `cast`."""
+
+    name: str
+    operands: tuple[Polynomial, ...]
+    dtype: DataType
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Total:
+    """A sum over axes of what varies along them. Sums in it are of smaller depths."""
+
+    given: Polynomial
+    guard: Polynomial | None
+    depth: int
+    extents: tuple[Extent, ...]
+    dtype: DataType
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Whole:
+    """A polynomial of several terms, as one factor."""
+
+    given: Polynomial
+
+
+Atom: TypeAlias = "Place | Bound | Element | Made | Total | Whole | Symbol"
+
+
+class Product:
+    """Powers of things: equal to another with the same, in any order."""
+
+    __slots__ = ("_set", "factors")
+
+    def __init__(self, factors: Iterable[tuple[Atom, Fraction]]) -> None:
+        self.factors = tuple(factors)
+        self._set = frozenset(self.factors)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Product) and self._set == other._set
+
+    def __hash__(self) -> int:
+        return hash(self._set)
+
+    def times(self, other: Product) -> Product:
+        powers = dict(self.factors)
+        for atom, power in other.factors:
+            powers[atom] = powers.get(atom, Fraction()) + power
+        return Product((atom, power) for atom, power in powers.items() if power)
+
+    def power(self, exponent: Fraction) -> Product:
+        return Product((atom, power * exponent) for atom, power in self.factors)
+
+
+ONE = Product(())
+
+
+class Polynomial:
+    """Products with coefficients: equal to another with the same, in any order."""
+
+    __slots__ = ("_set", "terms")
+
+    def __init__(self, terms: Iterable[tuple[Product, Fraction]]) -> None:
+        self.terms = tuple((product, number) for product, number in terms if number)
+        self._set = frozenset(self.terms)
+
+    @staticmethod
+    def of(atom: Atom) -> Polynomial:
+        return Polynomial([(Product([(atom, Fraction(1))]), Fraction(1))])
+
+    @staticmethod
+    def number(value: Fraction) -> Polynomial:
+        return Polynomial([(ONE, value)])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Polynomial) and self._set == other._set
+
+    def __hash__(self) -> int:
+        return hash(self._set)
+
+    @property
+    def single(self) -> tuple[Product, Fraction] | None:
+        """The only term, if there is one."""
+        return self.terms[0] if len(self.terms) == 1 else None
+
+    def plus(self, other: Polynomial, times: Fraction = Fraction(1)) -> Polynomial:
+        numbers = dict(self.terms)
+        for product, number in other.terms:
+            numbers[product] = numbers.get(product, Fraction()) + number * times
+        return Polynomial(numbers.items())
+
+    def times(self, other: Polynomial) -> Polynomial:
+        numbers: dict[Product, Fraction] = {}
+        for one, number in self.terms:
+            for two, factor in other.terms:
+                product = one.times(two)
+                numbers[product] = numbers.get(product, Fraction()) + number * factor
+        return Polynomial(numbers.items())
+
+    def as_factor(self) -> Polynomial:
+        """The same as one term."""
+        return self if len(self.terms) <= 1 else Polynomial.of(Whole(self))
+
+
+ZERO = Polynomial(())
+
+
+def list_atoms(given: Polynomial | Product) -> Iterator[Atom]:
+    """What a polynomial is made of, what that is made of, and so on."""
+    if isinstance(given, Polynomial):
+        for product, _ in given.terms:
+            yield from list_atoms(product)
+        return
+    for atom, _ in given.factors:
+        yield atom
+        for inner in list_inner(atom):
+            yield from list_atoms(inner)
+
+
+def list_inner(atom: Atom) -> tuple[Polynomial, ...]:
+    """The polynomials that something is made of."""
+    match atom:
+        case Element(places=places):
+            return places
+        case Made(operands=operands):
+            return operands
+        case Total(given=given, guard=guard):
+            return (given,) if guard is None else (given, guard)
+        case Whole(given=given):
+            return (given,)
+        case Place() | Bound() | Symbol():
+            return ()
+
+
+class Normal:
+    """Knows the stages of a function as polynomials.
+
+    With `expands`, products of sums are multiplied out, as it takes to see that two are equal; else
+    each stays one factor. Tensors in `opaque` are not computed where they are read.
+    """
+
+    def __init__(
+        self, stages: Mapping[str, Stage], *, expands: bool, opaque: Iterable[str] = ()
+    ) -> None:
+        self._stages = {n: s for n, s in stages.items() if n not in set(opaque)}
+        self._expands = expands
+        self._left = 0
+        self._sums = 0
+        self._done: dict[tuple[str, tuple[Polynomial, ...]], Polynomial] = {}
+
+    def find(self, stage: Stage) -> Polynomial:
+        """The elements of a stage, over its places. Raises `TooLargeError`."""
+        self._left = _MOST_VALUES
+        places = [
+            ZERO if extent == 1 else Polynomial.of(Place(axis, extent))
+            for axis, extent in enumerate(stage.domain)
+        ]
+        return self._compute(stage, places)
+
+    def _compute(self, stage: Stage, places: Sequence[Polynomial]) -> Polynomial:
+        reduction = stage.reduction
+        axes = () if reduction is None else reduction.axes
+        self._sums += bool(axes)
+        depth = -self._sums
+        indices = {Index(axis): place for axis, place in enumerate(places)}
+        for number, (label, extent) in enumerate(axes):
+            bound = Polynomial.of(Bound(depth, number))
+            indices[Index(label, reduced=True)] = ZERO if extent == 1 else bound
+        values: list[Polynomial] = []
+        for instruction in stage.body.instructions:
+            self._left -= 1
+            if self._left < 0:
+                raise TooLargeError
+            if isinstance(instruction, Index):
+                values.append(indices[instruction])
+            else:
+                values.append(self._make(stage, instruction, values))
+        found = values[stage.body.result]
+        if axes:
+            guard = None if stage.body.guard is None else values[stage.body.guard]
+            found = _add_up(found, guard, depth, tuple(e for _, e in axes), stage.body.dtype)
+        return found
+
+    def _make(
+        self,
+        stage: Stage,
+        instruction: Constant | Symbol | Load | Apply | Select | Cast,
+        values: Sequence[Polynomial],
+    ) -> Polynomial:
+        match instruction:
+            case Constant(value=value):
+                if value != value or value in (float("inf"), float("-inf")):
+                    return Polynomial.of(Made(f"{value}", (), instruction.dtype))
+                return Polynomial.number(Fraction(value))
+            case Symbol():
+                return Polynomial.of(instruction)
+            case Load(tensor=tensor, indices=indices, dtype=dtype):
+                return self._read(tensor, [values[n] for n in indices], dtype)
+            case Select(condition=condition, then=then, otherwise=otherwise, dtype=dtype):
+                given = (values[condition], values[then], values[otherwise])
+                if given[1] == given[2]:
+                    return given[1]
+                return Polynomial.of(Made("select", given, dtype))
+            case Cast(operand=operand, dtype=dtype):
+                source = value_type(stage.body.instructions[operand])
+                if source is DataType.INDEX and not any(list_atoms(values[operand])):
+                    return values[operand]  # A constant.
+                return Polynomial.of(Made("cast", (values[operand],), dtype))
+            case Apply(operation=operation, operands=operands, dtype=dtype):
+                given = [values[n] for n in operands]
+                source = value_type(stage.body.instructions[operands[0]])
+                return self._apply(operation.name, given, dtype, source)
+
+    def _apply(
+        self, name: str, given: Sequence[Polynomial], dtype: DataType, source: DataType
+    ) -> Polynomial:
+        if dtype is source and (dtype.is_float or dtype is DataType.INDEX):
+            made = self._calculate(name, given, dtype)
+            if made is not None:
+                return made
+        return Polynomial.of(Made(name, tuple(given), dtype))
+
+    def _calculate(
+        self, name: str, given: Sequence[Polynomial], dtype: DataType
+    ) -> Polynomial | None:
+        """What an operation comes to as a polynomial; None where it is none."""
+        is_float = dtype.is_float
+        match name, *given:
+            case "add", left, right:
+                return self._hold(left.plus(right))
+            case "sub", left, right:
+                return self._hold(left.plus(right, Fraction(-1)))
+            case "neg", value:
+                return ZERO.plus(value, Fraction(-1))
+            case "mul", left, right:
+                return self._multiply(left, right)
+            case "div", left, right if is_float and right != ZERO:
+                return self._multiply(left, _raise(right, Fraction(-1)))
+            case "sqrt", value if value != ZERO:
+                return _raise(value, Fraction(1, 2))
+            case "rsqrt", value if value != ZERO:
+                return _raise(value, Fraction(-1, 2))
+            case "exp", value:
+                return _exponential(value, dtype)
+            case _:
+                return None
+
+    def _multiply(self, left: Polynomial, right: Polynomial) -> Polynomial:
+        if not self._expands:
+            left, right = left.as_factor(), right.as_factor()
+        if len(left.terms) * len(right.terms) > _MOST_TERMS:
+            left, right = left.as_factor(), right.as_factor()
+        return left.times(right)
+
+    def _hold(self, made: Polynomial) -> Polynomial:
+        return made.as_factor() if len(made.terms) > _MOST_TERMS else made
+
+    def _read(self, tensor: str, places: Sequence[Polynomial], dtype: DataType) -> Polynomial:
+        stage = self._stages.get(tensor)
+        combiner = None if stage is None or stage.reduction is None else stage.reduction.combiner
+        plain = stage is not None and stage.dtype.is_float and not stage.dtype.is_storage_only
+        if stage is None or not plain or combiner not in (None, "sum"):
+            return Polynomial.of(Element(tensor, tuple(places), dtype))
+        key = (tensor, tuple(places))
+        if key not in self._done:
+            own = [ZERO if e == 1 else p for e, p in zip(stage.domain, places, strict=True)]
+            self._done[key] = self._compute(stage, own)
+        return self._done[key]
+
+
+def _add_up(
+    given: Polynomial,
+    guard: Polynomial | None,
+    depth: int,
+    extents: tuple[Extent, ...],
+    dtype: DataType,
+) -> Polynomial:
+    """A sum over the axes of a depth, with what does not vary along them before it."""
+    total = ZERO
+    for product, number in given.terms:
+        inside = Product(f for f in product.factors if _varies(f[0], depth))
+        outside = Product(f for f in product.factors if f not in inside.factors)
+        if guard is None and not inside.factors and all(isinstance(e, int) for e in extents):
+            for extent in extents:
+                number *= extent if isinstance(extent, int) else 1
+            total = total.plus(Polynomial([(outside, number)]))
+            continue
+        varying = Polynomial([(inside, Fraction(1))])
+        within = [varying] if guard is None else [varying, guard]
+        deepest = (a.depth for p in within for a in list_atoms(p) if isinstance(a, Total))
+        own = 1 + max(deepest, default=0)
+        varying, *held = (_rename(p, depth, own) for p in within)
+        atom = Total(varying, held[0] if held else None, own, extents, dtype)
+        found = outside.times(Product([(atom, Fraction(1))]))
+        total = total.plus(Polynomial([(found, number)]))
+    return total
+
+
+def _rename(given: Polynomial, depth: int, to: int) -> Polynomial:
+    """A polynomial with the axes of a sum under another depth."""
+
+    def rename(atom: Atom) -> Atom:
+        match atom:
+            case Bound(number=number) if atom.depth == depth:
+                return Bound(to, number)
+            case Element() | Made() | Total() | Whole() if not _varies(atom, depth):
+                return atom
+            case Element(places=places):
+                return dataclasses.replace(atom, places=tuple(map(whole, places)))
+            case Made(operands=operands):
+                return dataclasses.replace(atom, operands=tuple(map(whole, operands)))
+            case Total(given=given, guard=guard):
+                guard = None if guard is None else whole(guard)
+                return dataclasses.replace(atom, given=whole(given), guard=guard)
+            case Whole(given=given):
+                return Whole(whole(given))
+            case _:
+                return atom
+
+    def whole(given: Polynomial) -> Polynomial:
+        return Polynomial(
+            (Product((rename(a), power) for a, power in product.factors), number)
+            for product, number in given.terms
+        )
+
+    return whole(given)
+
+
+def _is_bound(atom: Atom, depth: int) -> bool:
+    return isinstance(atom, Bound) and atom.depth == depth
+
+
+def _varies(atom: Atom, depth: int) -> bool:
+    if _is_bound(atom, depth):
+        return True
+    return any(_is_bound(a, depth) for inner in list_inner(atom) for a in list_atoms(inner))
+
+
+def _raise(given: Polynomial, power: Fraction) -> Polynomial:
+    """A power of a polynomial. That of several terms is one of the whole of them."""
+    product, number = given.single or (Product([(Whole(given), Fraction(1))]), Fraction(1))
+    if power.denominator != 1 and number != 1:
+        product, number = Product([(Whole(given), Fraction(1))]), Fraction(1)
+    return Polynomial([(product.power(power), number ** int(power) if number != 1 else number)])
+
+
+def _exponential(given: Polynomial, dtype: DataType) -> Polynomial:
+    """`exp(a + n * log(b))` is `exp(a) * b ** n`."""
+    before, rest = Polynomial.number(Fraction(1)), ZERO
+    for product, number in given.terms:
+        match product.factors:
+            case ((Made(name="log", operands=(argument,)), power),) if power == 1:
+                before = before.times(_raise(argument, number))
+            case _:
+                rest = rest.plus(Polynomial([(product, number)]))
+    if rest == ZERO:
+        return before
+    return before.times(Polynomial.of(Made("exp", (rest,), dtype)))
+
+
+def is_zero(normal: Normal, stages: Sequence[Stage]) -> bool:
+    """Whether stages over one domain add up to 0."""
+    total = ZERO
+    try:
+        for stage in stages:
+            total = total.plus(normal.find(stage))
+    except TooLargeError:
+        return False
+    return total == ZERO

@@ -1,0 +1,249 @@
+"""The derivatives of scalar operations, one table.
+
+A rule is given the adjoint of an operation's result, and gives what each operand gets of it. It
+holds exactly, kinks included: `docs/gradients.md` publishes the choices, and a `Choice` says which
+of them a function makes. What is not in the table has no derivative: comparisons, roundings, signs,
+integers.
+
+A part may hold under conditions. These stay outside everything that is computed from it, so that
+the NaN of a value that was not chosen stays out of the gradient.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
+
+from dmlc.ir import Apply, Constant, Select, value_type
+from dmlc.ir.builder import Builder
+from dmlc.scalars import DataType
+
+Condition: TypeAlias = tuple[int, bool]
+"""A BOOL value of a body, and whether it is to hold or not."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Adjoint:
+    """The derivative of what is differentiated by a value: `value` where all conditions hold, and
+    0 elsewhere."""
+
+    value: int
+    conditions: tuple[Condition, ...] = ()
+
+    def under(self, conditions: tuple[Condition, ...]) -> Adjoint:
+        """The same under other conditions as well."""
+        new = tuple(c for c in conditions if c not in self.conditions)
+        return Adjoint(self.value, (*self.conditions, *new))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Point:
+    """An operation of a body at which its adjoint is known."""
+
+    builder: Builder
+    adjoint: int
+    operands: tuple[int, ...]
+    result: int
+    moving: tuple[bool, ...]
+    """Which operands depend on what is differentiated by."""
+
+    @property
+    def dtype(self) -> DataType:
+        return value_type(self.builder.instructions[self.result])
+
+    def number(self, value: float) -> int:
+        """A literal of the result's type."""
+        return self.builder.add(Constant(self.dtype, float(value)))
+
+    def apply(self, name: str, *given: int) -> int:
+        return self.builder.apply(name, *given)
+
+    def times(self, *factors: int) -> int:
+        """The adjoint times some values."""
+        product = self.adjoint
+        for factor in factors:
+            product = self.apply("mul", product, factor)
+        return product
+
+    def over(self, divisor: int) -> int:
+        """The adjoint by a value."""
+        return self.apply("div", self.adjoint, divisor)
+
+
+Part: TypeAlias = tuple[int, Adjoint]
+"""The number of an operand, and what it gets."""
+
+Rule: TypeAlias = Callable[[Point], Sequence[Part]]
+
+
+def _plain(*values: int) -> tuple[Part, ...]:
+    return tuple((operand, Adjoint(value)) for operand, value in enumerate(values))
+
+
+def _extreme(point: Point, before: str) -> Sequence[Part]:
+    """Of the larger or smaller of two values. Where one of them is fixed, the other gets the
+    adjoint only where it is beyond it; where both move, each gets half of it at a tie."""
+    a, b = point.operands
+    is_first = point.apply(before, a, b)
+    if not all(point.moving):
+        operand = point.moving.index(True)
+        is_chosen = is_first if operand == 0 else point.apply(before, b, a)
+        return ((operand, Adjoint(point.adjoint, ((is_chosen, True),))),)
+    tied = point.builder.add(
+        _select(point, point.apply("eq", a, b), point.times(point.number(0.5)))
+    )
+    parts: list[Part] = []
+    for operand, chosen in ((0, is_first), (1, point.apply(before, b, a))):
+        made = dataclasses.replace(_select(point, chosen, point.adjoint), otherwise=tied)
+        parts.append((operand, Adjoint(point.builder.add(made))))
+    return parts
+
+
+def _select(point: Point, condition: int, then: int) -> Select:
+    return Select(condition, then, point.number(0), point.dtype)
+
+
+def _pow(point: Point) -> Sequence[Part]:
+    """`pow(x, y)` moves with x by `y * pow(x, y - 1)`, nowhere with a y of 0; and with y by
+    `pow(x, y) * log(x)`, which is 0 where the power is 0."""
+    x, y = point.operands
+    one = point.apply("sub", y, point.number(1))
+    still = point.apply("ne", y, point.number(0))
+    risen = point.apply("ne", point.result, point.number(0))
+    return (
+        (0, Adjoint(point.times(y, point.apply("pow", x, one)), ((still, True),))),
+        (1, Adjoint(point.times(point.result, point.apply("log", x)), ((risen, True),))),
+    )
+
+
+def _atan2(point: Point) -> Sequence[Part]:
+    y, x = point.operands
+    square = point.apply("add", point.apply("mul", x, x), point.apply("mul", y, y))
+    unit = point.over(square)
+    return _plain(point.apply("mul", unit, x), point.apply("neg", point.apply("mul", unit, y)))
+
+
+def _one_minus_square(point: Point, value: int) -> int:
+    return point.apply("sub", point.number(1), point.apply("mul", value, value))
+
+
+def _one_plus_square(point: Point, value: int) -> int:
+    return point.apply("add", point.apply("mul", value, value), point.number(1))
+
+
+def _sigmoid(point: Point) -> Sequence[Part]:
+    rest = point.apply("sub", point.number(1), point.result)
+    return _plain(point.times(point.result, rest))
+
+
+def _rsqrt(point: Point) -> Sequence[Part]:
+    cube = point.apply("mul", point.result, point.apply("mul", point.result, point.result))
+    return _plain(point.times(point.number(-0.5), cube))
+
+
+def _erf(point: Point) -> Sequence[Part]:
+    (x,) = point.operands
+    bell = point.apply("exp", point.apply("neg", point.apply("mul", x, x)))
+    return _plain(point.times(point.number(2 / math.sqrt(math.pi)), bell))
+
+
+def _product(point: Point) -> Sequence[Part]:
+    """The adjoint times the other operand; of a square, times twice the operand."""
+    left, right = point.operands
+    if left == right:
+        return ((0, Adjoint(point.times(left, point.number(2)))),)
+    return _plain(point.times(right), point.times(left))
+
+
+def _quotient(point: Point) -> Sequence[Part]:
+    _, divisor = point.operands
+    unit = point.over(divisor)
+    return _plain(unit, point.apply("neg", point.apply("mul", unit, point.result)))
+
+
+def _remainder(point: Point) -> Sequence[Part]:
+    """`x % y` is `x - y * trunc(x / y)`."""
+    quotient = point.apply("trunc", point.apply("div", *point.operands))
+    return _plain(point.adjoint, point.apply("neg", point.times(quotient)))
+
+
+def _unary(derivative: Callable[[Point, int], int]) -> Rule:
+    """The rule of a function of one value, from its derivative there."""
+    return lambda point: _plain(point.times(derivative(point, point.operands[0])))
+
+
+def _by(divisor: Callable[[Point, int], int]) -> Rule:
+    """The same where one over the derivative is at hand."""
+    return lambda point: _plain(point.over(divisor(point, point.operands[0])))
+
+
+DERIVATIVES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "add": lambda p: _plain(p.adjoint, p.adjoint),
+        "sub": lambda p: _plain(p.adjoint, p.apply("neg", p.adjoint)),
+        "mul": _product,
+        "div": _quotient,
+        "mod": _remainder,
+        "neg": lambda p: _plain(p.apply("neg", p.adjoint)),
+        "abs": _unary(lambda p, x: p.apply("sign", x)),
+        "min": lambda p: _extreme(p, "lt"),
+        "max": lambda p: _extreme(p, "gt"),
+        "sqrt": lambda p: _plain(p.apply("div", p.times(p.number(0.5)), p.result)),
+        "rsqrt": _rsqrt,
+        "round_float16": lambda p: _plain(p.adjoint),
+        "round_bfloat16": lambda p: _plain(p.adjoint),
+        "exp": lambda p: _plain(p.times(p.result)),
+        "exp2": lambda p: _plain(p.times(p.result, p.number(math.log(2)))),
+        "expm1": lambda p: _plain(p.times(p.apply("exp", p.operands[0]))),
+        "log": lambda p: _plain(p.over(p.operands[0])),
+        "log2": _by(lambda p, x: p.apply("mul", x, p.number(math.log(2)))),
+        "log1p": _by(lambda p, x: p.apply("add", x, p.number(1))),
+        "pow": _pow,
+        "sin": _unary(lambda p, x: p.apply("cos", x)),
+        "cos": lambda p: _plain(p.apply("neg", p.times(p.apply("sin", p.operands[0])))),
+        "tan": lambda p: _plain(p.times(_one_plus_square(p, p.result))),
+        "asin": _by(lambda p, x: p.apply("sqrt", _one_minus_square(p, x))),
+        "acos": _by(lambda p, x: p.apply("neg", p.apply("sqrt", _one_minus_square(p, x)))),
+        "atan": _by(_one_plus_square),
+        "atan2": _atan2,
+        "sinh": _unary(lambda p, x: p.apply("cosh", x)),
+        "cosh": _unary(lambda p, x: p.apply("sinh", x)),
+        "tanh": lambda p: _plain(p.times(_one_minus_square(p, p.result))),
+        "asinh": _by(lambda p, x: p.apply("sqrt", _one_plus_square(p, x))),
+        "acosh": _by(
+            lambda p, x: p.apply(
+                "mul",
+                p.apply("sqrt", p.apply("sub", x, p.number(1))),
+                p.apply("sqrt", p.apply("add", x, p.number(1))),
+            )
+        ),
+        "atanh": _by(_one_minus_square),
+        "erf": _erf,
+        "sigmoid": _sigmoid,
+    }
+)
+"""By the name of an operation on floats. The others have no derivative."""
+
+
+KINKS: Mapping[str, str] = MappingProxyType(
+    {
+        "abs": "abs(x) has the derivative 0 at x = 0",
+        "max": "max(x, c) has the derivative 0 in x where x = c",
+        "min": "min(x, c) has the derivative 0 in x where x = c",
+        "mod": "x % c has the derivative 1 in x where x is a multiple of c",
+    }
+)
+"""What is chosen where an operation has no one derivative."""
+
+_TIE = "{}(a, b) has the derivative 1/2 in each where a = b"
+
+
+def find_kink(made: Apply, moving: Sequence[bool]) -> str | None:
+    """The choice that an operation makes where it has a kink."""
+    name = made.operation.name
+    if name in ("min", "max") and all(moving):
+        return _TIE.format(name)
+    return KINKS.get(name)

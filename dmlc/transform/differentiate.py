@@ -1,0 +1,588 @@
+"""Derives gradients: reverse mode over the stages of a function, in index notation.
+
+The adjoint of a stage is a tensor like the stage itself: the derivative of what is differentiated
+by each of its elements. Stages are taken from the last to the first. In each, the adjoint goes back
+through the body by the rules of `derivatives`, to every element that is read; and there it is the
+sum over the points that read an element, which `invert` finds. Nothing is ever scattered, so a
+gradient is a function like any other, has one fixed order of sums, and can be differentiated again.
+
+Element-wise stages are computed where they are read before that, so that what a choice leaves out
+stays out of all that is computed from it. Adjoints are of the compute types, and round once, where
+a result is stored. Whether what a gradient reads of the function is computed again or kept is
+fusion's choice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from dmlc.ir import (
+    Apply,
+    Body,
+    Cast,
+    Constant,
+    Extent,
+    Function,
+    Index,
+    Instruction,
+    Load,
+    Parameter,
+    Reduction,
+    Result,
+    Select,
+    Stage,
+    operands,
+    packed_strides,
+    value_type,
+    verify,
+    with_operands,
+)
+from dmlc.ir.builder import Builder
+from dmlc.ir.index import reach_back
+from dmlc.ir.naming import take_name
+from dmlc.ir.ranges import Ranges
+from dmlc.scalars import DataType
+from dmlc.source import DmlcError, Span, UnknownNameError, unknown_name
+from dmlc.transform.algebra import Normal, is_zero
+from dmlc.transform.derivatives import DERIVATIVES, Adjoint, Condition, Point, find_kink
+from dmlc.transform.inline import clamp_reads, inline_stages
+from dmlc.transform.invert import find_readers
+from dmlc.transform.simplify import is_inlinable, list_live, redirect_loads
+
+_MOST_SHARED = 24
+"""The most instructions of an element-wise stage that several stages compute where they read it."""
+
+_MOST_INLINED = 256
+"""The most instructions of a body that others are computed in."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """What a gradient is at a point that has no one derivative."""
+
+    text: str
+    span: Span | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gradient:
+    """A derived function, and what there is to say about it."""
+
+    function: Function
+    vanishing: tuple[str, ...]
+    """Those differentiated by whose gradient is 0 everywhere: nothing depends on them, or through
+    operations without a derivative only."""
+    choices: tuple[Choice, ...]
+
+
+def differentiate(
+    function: Function,
+    wrt: Sequence[str],
+    given: Mapping[str, str],
+    names: Mapping[str, str],
+    kept: Mapping[str, str] | None = None,
+) -> Gradient:
+    """The gradient of a function by some of its tensors, parameters or stages.
+
+    `given` names, for results of the function, the parameter that has the adjoint, of the result's
+    type and sizes. `names` names the result that the gradient by each tensor of `wrt` becomes, of
+    that tensor's type and sizes. `kept` names, for results or stages whose values are at hand, the
+    parameter that has them. Of the function's own parameters those are left that are needed.
+    Raises `DmlcError` for what is not there, or holds no floats.
+    """
+    tensors = function.tensors()
+    for name in (*wrt, *given, *(kept or {})):
+        if name not in tensors:
+            raise UnknownNameError(unknown_name("tensor", name, tensors))
+    for name in (*wrt, *given):
+        dtype = tensors[name].dtype
+        if not dtype.is_float:
+            raise DmlcError(f"'{name}' has no gradient: it holds {dtype.name}", tensors[name].span)
+    reverse = _Reverse(function, wrt, given, names, kept or {})
+    reverse.run()
+    return reverse.finish()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Part:
+    """What the adjoint of a tensor gets from one read of it: a body over the tensor, summed over
+    axes."""
+
+    body: Body
+    axes: tuple[tuple[int, Extent], ...]
+    span: Span | None
+
+
+class _Reverse:
+    def __init__(
+        self,
+        function: Function,
+        wrt: Sequence[str],
+        given: Mapping[str, str],
+        names: Mapping[str, str],
+        kept: Mapping[str, str],
+    ) -> None:
+        self.function = function
+        self.wrt = wrt
+        self.given = given
+        self.names = names
+        self.kept = kept
+        self.tensors = function.tensors()
+        self.taken = dict.fromkeys((*self.tensors, *given.values(), *kept.values()))
+        self.taken |= dict.fromkeys(names.values())
+        self.stages = _inline_elementwise(function, kept)
+        self.moving = self._find_moving()
+        self.parts: dict[str, list[_Part]] = {}
+        self.adjoints: dict[str, str] = {}
+        """The tensor that holds the adjoint of each result that is given one."""
+        self.made: list[Stage] = []
+        self.vanishing: list[str] = []
+        self.choices: dict[Choice, None] = {}
+
+    def _find_moving(self) -> set[str]:
+        """The tensors that depend on what is differentiated by."""
+        found = set(self.wrt)
+        for stage in self.stages:
+            combiner = None if stage.reduction is None else stage.reduction.combiner
+            if not stage.dtype.is_float or combiner not in (None, "sum", "product", "min", "max"):
+                continue
+            if _find_moving_values(stage.body, found)[stage.body.result]:
+                found.add(stage.name)
+        return found
+
+    def run(self) -> None:
+        for stage in reversed(self.stages):
+            if stage.name in self.moving:
+                adjoint = self._settle(stage)
+                if adjoint is not None:
+                    self._go_back(stage, adjoint)
+        for parameter in self.function.parameters:
+            if parameter.name in self.wrt:
+                self._settle(parameter)
+
+    # Adjoints -----------------------------------------------------------------------------
+
+    def _settle(self, tensor: Parameter | Stage) -> str | None:
+        """The tensor that holds the adjoint of another, all parts of which are known; None where
+        it is 0."""
+        name, parts = tensor.name, self._drop_zeros(tensor)
+        wanted, seed = name in self.wrt, self.given.get(name)
+        if not parts and seed is not None and not wanted:
+            return seed
+        if not parts and seed is None:
+            if not wanted:
+                return None
+            self.vanishing.append(name)
+        dtype = tensor.dtype.compute
+        own = take_name(f"d_{name}", self.taken)
+        if seed is not None:
+            parts.insert(0, self._read(seed, tensor, dtype))
+        if len(parts) > 1:
+            parts = [self._join(tensor, own, parts)]
+        if not parts:
+            parts = [_Part(Body.make([Constant(dtype, 0.0)], 0), (), tensor.span)]
+        (part,) = parts
+        if not wanted:
+            self._add(own, dtype, tensor, part)
+            return own
+        # What is stored rounds; what goes on does not.
+        result = self.names[name]
+        if isinstance(tensor, Stage) and tensor.dtype is not dtype:
+            self._add(own, dtype, tensor, part)
+            part = self._read(own, tensor, dtype)
+            self._add(result, tensor.dtype, tensor, part)
+            return own
+        self._add(result, tensor.dtype, tensor, part)
+        return result
+
+    def _drop_zeros(self, tensor: Parameter | Stage) -> list[_Part]:
+        """The parts of the adjoint of a tensor, without those that algebra says are 0, or none
+        where all are together."""
+        parts = self.parts.pop(tensor.name, [])
+        if tensor.name in self.given or not any(part.axes for part in parts):
+            return parts
+        normal = Normal({s.name: s for s in (*self.stages, *self.made)}, expands=True)
+        stages = {id(part): self._make_stage("", DataType.FLOAT32, tensor, part) for part in parts}
+        left = [part for part in parts if not is_zero(normal, [stages[id(part)]])]
+        return [] if is_zero(normal, [stages[id(part)] for part in left]) else left
+
+    def _read(self, name: str, tensor: Parameter | Stage, dtype: DataType) -> _Part:
+        builder = Builder()
+        value = _load_own(builder, name, len(tensor.extents), dtype)
+        return _Part(builder.make(value), (), tensor.span)
+
+    def _join(self, tensor: Parameter | Stage, own: str, parts: Sequence[_Part]) -> _Part:
+        """Several parts as one: those that are sums are stages first."""
+        builder, total = Builder(), -1
+        for part in parts:
+            if part.axes:
+                name = take_name(f"{own}_part", self.taken)
+                self._add(name, tensor.dtype.compute, tensor, part)
+                value = _load_own(builder, name, len(tensor.extents), tensor.dtype.compute)
+            else:
+                value = builder.copy(part.body)[part.body.result]
+            total = value if total < 0 else builder.apply("add", total, value)
+        return _Part(builder.make(total), (), tensor.span)
+
+    def _add(self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Part) -> None:
+        self.made.append(self._make_stage(name, dtype, tensor, part))
+
+    def _make_stage(
+        self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Part
+    ) -> Stage:
+        reduction = Reduction("sum", part.axes) if part.axes else None
+        span = part.span or tensor.span
+        return Stage(name, dtype, tensor.extents, part.body, reduction, span)
+
+    # A stage ------------------------------------------------------------------------------
+
+    def _go_back(self, stage: Stage, adjoint: str) -> None:
+        """Takes the adjoint of a stage to what its body reads."""
+        builder = Builder()
+        numbers = builder.copy(stage.body)
+        count = len(builder.instructions)
+        result = numbers[stage.body.result]
+        guard = None if stage.body.guard is None else numbers[stage.body.guard]
+        seed = _load_own(builder, adjoint, len(stage.domain), stage.dtype.compute)
+        pending: dict[int, list[Adjoint]] = {result: self._seed(stage, builder, seed, result)}
+        body = Body(tuple(builder.instructions[:count]), result)
+        moving = _find_moving_values(body, self.moving)
+        for value in range(count - 1, -1, -1):
+            if not moving[value] or value not in pending:
+                continue
+            instruction = builder.instructions[value]
+            total = _total(builder, pending.pop(value), value_type(instruction))
+            if isinstance(instruction, Load):
+                self._read_back(stage, builder, instruction, total, guard)
+                continue
+            for operand, part in self._spread(stage, builder, value, total, moving):
+                if moving[operand]:
+                    pending.setdefault(operand, []).append(part)
+
+    def _seed(self, stage: Stage, builder: Builder, seed: int, result: int) -> list[Adjoint]:
+        """The adjoint of one value of a reduction, from that of what they are reduced to."""
+        reduction = stage.reduction
+        match None if reduction is None else reduction.combiner:
+            case "min" | "max" if reduction is not None:
+                found = self._find_first(stage, reduction)
+                first = _load_own(builder, found.name, len(stage.domain), found.dtype)
+                place = builder.add(Cast(first, DataType.INDEX))
+                own = _number_point(builder, reduction)
+                text = f"{reduction.combiner} over an axis moves with the first index that has it"
+                self.choices[Choice(text, stage.span)] = None
+                return [Adjoint(seed, ((builder.apply("eq", own, place), True),))]
+            case "product":
+                return self._seed_product(stage, builder, seed, result)
+            case _:
+                return [Adjoint(seed)]
+
+    def _find_first(self, stage: Stage, reduction: Reduction) -> Stage:
+        """The stage of the number of the point that is the smallest or the largest."""
+        points = math.prod(e if isinstance(e, int) else math.inf for _, e in reduction.axes)
+        dtype = DataType.INT32 if points < 2**31 else DataType.INT64
+        made = dataclasses.replace(
+            stage,
+            name=take_name(f"{stage.name}_first", self.taken),
+            dtype=dtype,
+            reduction=dataclasses.replace(reduction, combiner=f"arg{reduction.combiner}"),
+        )
+        self.made.append(made)
+        return made
+
+    def _seed_product(
+        self, stage: Stage, builder: Builder, seed: int, result: int
+    ) -> list[Adjoint]:
+        """Each factor moves a product by the product of the others: by that of all, over itself,
+        where none is 0; by that of the others, where it alone is."""
+        dtype, body = stage.dtype.compute, stage.body
+        own = Builder()
+        numbers = own.copy(body)
+        factor = numbers[body.result]
+        zero = own.add(Constant(dtype, 0.0))
+        guard = [] if body.guard is None else [numbers[body.guard]]
+        is_zero = own.join([*guard, own.apply("eq", factor, zero)])
+        one = own.add(Constant(DataType.INT32, 1))
+        zeros = dataclasses.replace(
+            stage,
+            name=take_name(f"{stage.name}_zeros", self.taken),
+            dtype=DataType.INT32,
+            body=own.make(one, is_zero),
+            reduction=Reduction("sum", stage.reduction.axes if stage.reduction else ()),
+        )
+        others = dataclasses.replace(
+            stage,
+            name=take_name(f"{stage.name}_others", self.taken),
+            dtype=dtype,
+            body=own.make(factor, own.join([*guard, own.apply("ne", factor, zero)])),
+        )
+        self.made += [zeros, others]
+        rank = len(stage.domain)
+        count = _load_own(builder, zeros.name, rank, DataType.INT32)
+        product = builder.apply("mul", seed, _load_own(builder, others.name, rank, dtype))
+        none = builder.apply("eq", count, builder.constant(0, DataType.INT32))
+        single = builder.apply("eq", count, builder.constant(1, DataType.INT32))
+        own_zero = builder.apply("eq", result, builder.add(Constant(dtype, 0.0)))
+        return [
+            Adjoint(builder.apply("div", product, result), ((none, True),)),
+            Adjoint(product, ((none, False), (single, True), (own_zero, True))),
+        ]
+
+    def _spread(
+        self, stage: Stage, builder: Builder, value: int, total: Adjoint, moving: Sequence[bool]
+    ) -> Iterable[tuple[int, Adjoint]]:
+        """What the operands of a value get of its adjoint."""
+        instruction = builder.instructions[value]
+        match instruction:
+            case Apply(operation=operation, operands=given):
+                flags = tuple(moving[operand] for operand in given)
+                kink = find_kink(instruction, flags)
+                if kink is not None:
+                    self.choices[Choice(kink, stage.span)] = None
+                point = Point(builder, total.value, given, value, flags)
+                for operand, part in DERIVATIVES[operation.name](point):
+                    yield given[operand], part.under(total.conditions)
+            case Select(condition=condition, then=then, otherwise=otherwise):
+                yield then, total.under(((condition, True),))
+                yield otherwise, total.under(((condition, False),))
+            case Cast(operand=operand):
+                dtype = value_type(builder.instructions[operand])
+                yield operand, Adjoint(builder.add(Cast(total.value, dtype)), total.conditions)
+            case _:
+                pass
+
+    def _read_back(
+        self, stage: Stage, builder: Builder, load: Load, total: Adjoint, guard: int | None
+    ) -> None:
+        """Adds a part to the adjoint of a tensor: the sum over the points that read an element."""
+        tensor = self.tensors[load.tensor]
+        body = Body(tuple(builder.instructions), total.value)
+        reader = dataclasses.replace(stage, body=body)
+        asked = [] if guard is None else _list_joined(body, guard)
+        chosen = [(c, True) for c in asked]
+        for condition, holds in total.conditions:
+            joined = _list_joined(body, condition) if holds else [condition]
+            chosen += [(c, holds) for c in joined if (c, holds) not in chosen]
+        made = Builder()
+        known = [condition for condition, holds in chosen if holds]
+        readers = find_readers(reader, load, tensor.extents, known, made)
+        wanted = [total.value, *(c for c, _ in chosen), *(number for _, number in readers.left)]
+        numbers = _copy(body, wanted, readers.positions, made)
+        conditions = list(readers.conditions)
+        for axis, number in readers.left:
+            conditions.append(made.apply("eq", numbers[number], made.add(Index(axis))))
+        for condition, holds in chosen:
+            value = numbers[condition]
+            conditions.append(value if holds else made.apply("not", value))
+        value = numbers[total.value]
+        conditions = _drop_certain(made, conditions, tensor.extents, readers.axes)
+        if readers.axes:
+            part = made.make(value, made.join(conditions))
+        else:
+            part = made.make(_choose(made, [(c, True) for c in conditions], value))
+        self.parts.setdefault(load.tensor, []).append(_Part(part, readers.axes, stage.span))
+
+    # The function -------------------------------------------------------------------------
+
+    def finish(self) -> Gradient:
+        function, results = self.function, [self.names[name] for name in self.wrt]
+        stages = [redirect_loads(s, self.kept) for s in (*function.stages, *self.made)]
+        live = list_live(stages, set(results))
+        read = {load.tensor for stage in live for load in stage.body.loads()}
+        parameters = {p.name: p for p in function.parameters}
+        for names in (self.kept, self.given):
+            for name, own in names.items():
+                tensor = self.tensors[name]
+                parameters[own] = Parameter(own, tensor.dtype, tensor.extents, None, tensor.span)
+        made = dataclasses.replace(
+            function,
+            name=f"{function.name}_gradient",
+            parameters=tuple(p for p in parameters.values() if p.name in read),
+            stages=live,
+            results=tuple(Result(name) for name in results),
+            in_place=(),
+            tables=tuple(t for t in function.tables if t.name in read),
+        )
+        made = made.with_stages(clamp_reads(made, made.stages))
+        verify(made, "differentiate", function)
+        return Gradient(made, tuple(self.vanishing), tuple(self.choices))
+
+
+# Bodies -------------------------------------------------------------------------------------
+
+
+def _find_moving_values(body: Body, moving: Iterable[str]) -> list[bool]:
+    """Which values of a body depend on tensors that move, through what has a derivative."""
+    tensors, found = set(moving), list[bool]()
+    for instruction in body.instructions:
+        match instruction:
+            case Load(tensor=tensor):
+                moves = tensor in tensors
+            case Apply(operation=operation, operands=given):
+                moves = operation.name in DERIVATIVES and any(found[o] for o in given)
+            case Select(then=then, otherwise=otherwise):
+                moves = found[then] or found[otherwise]
+            case Cast(operand=operand):
+                moves = found[operand]
+            case _:
+                moves = False
+        found.append(moves and value_type(instruction).is_float)
+    return found
+
+
+def _load_own(builder: Builder, name: str, rank: int, dtype: DataType) -> int:
+    """The element of a tensor at the own place of a body over its axes."""
+    places = tuple(builder.add(Index(axis)) for axis in range(rank))
+    return builder.add(Load(name, places, dtype))
+
+
+def _number_point(builder: Builder, reduction: Reduction) -> int:
+    """The number of a point of a reduction, as `argmax` gives it."""
+    extents = tuple(e if isinstance(e, int) else 1 for _, e in reduction.axes)
+    total: int | None = None
+    for (label, _), stride in zip(reduction.axes, packed_strides(extents), strict=True):
+        place = builder.add(Index(label, reduced=True))
+        if stride != 1:
+            place = builder.apply("mul", place, builder.constant(stride))
+        total = place if total is None else builder.apply("add", total, place)
+    return builder.constant(0) if total is None else total
+
+
+def _total(builder: Builder, parts: Sequence[Adjoint], dtype: DataType) -> Adjoint:
+    """The sum of several adjoints, under the conditions that they share."""
+    sums: dict[tuple[Condition, ...], int] = {}
+    for part in parts:
+        before = sums.get(part.conditions)
+        value = part.value if before is None else builder.apply("add", before, part.value)
+        sums[part.conditions] = value
+    if len(sums) == 1:
+        ((conditions, value),) = sums.items()
+        return Adjoint(value, conditions)
+    shared = tuple(c for c in next(iter(sums)) if all(c in conditions for conditions in sums))
+    rests = [
+        (tuple(c for c in conditions if c not in shared), value)
+        for conditions, value in sums.items()
+    ]
+    if len(rests) == 2:
+        (one, then), (two, otherwise) = rests
+        if len(one) == len(two) == 1 and one[0] == (two[0][0], not two[0][1]):
+            condition, holds = one[0]
+            if not holds:
+                then, otherwise = otherwise, then
+            made = builder.add(Select(condition, then, otherwise, dtype))
+            return Adjoint(made, shared)
+    total: int | None = None
+    for conditions, value in rests:
+        chosen = _choose(builder, conditions, value)
+        total = chosen if total is None else builder.apply("add", total, chosen)
+    return Adjoint(builder.constant(0, dtype) if total is None else total, shared)
+
+
+def _choose(builder: Builder, conditions: Sequence[Condition], value: int) -> int:
+    """A value where conditions hold, and 0 elsewhere."""
+    held = [c if holds else builder.apply("not", c) for c, holds in conditions]
+    condition = builder.join(held)
+    if condition is None:
+        return value
+    dtype = value_type(builder.instructions[value])
+    zero = builder.add(Constant(dtype, 0.0))
+    return builder.add(Select(condition, value, zero, dtype))
+
+
+def _list_joined(body: Body, value: int) -> list[int]:
+    """The conditions that a condition joins by `and`, in order."""
+    match body.instructions[value]:
+        case Apply(operation=operation, operands=given) if operation.name == "and":
+            return [c for operand in given for c in _list_joined(body, operand)]
+        case _:
+            return [value]
+
+
+def _copy(
+    body: Body, wanted: Sequence[int], replaced: Mapping[int, int], builder: Builder
+) -> dict[int, int]:
+    """Some values of a body in another, with others in the place of some."""
+    numbers = dict(replaced)
+    for value in reach_back(body, wanted):
+        if value not in numbers:
+            instruction: Instruction = body.instructions[value]
+            given = tuple(numbers[o] for o in operands(instruction))
+            numbers[value] = builder.add(with_operands(instruction, given))
+    return numbers
+
+
+def _drop_certain(
+    builder: Builder,
+    conditions: Sequence[int],
+    domain: Sequence[Extent],
+    axes: tuple[tuple[int, Extent], ...],
+) -> list[int]:
+    """Conditions without those that hold at every place, by the extents of the axes."""
+    body = Body(tuple(builder.instructions), 0)
+    reduction = Reduction("sum", axes) if axes else None
+    ranges = Ranges(Stage("", DataType.FLOAT32, tuple(domain), body, reduction))
+    for instruction in body.instructions:
+        ranges.add(instruction)
+
+    def is_certain(condition: int) -> bool:
+        match body.instructions[condition]:
+            case Constant(value=value):
+                return bool(value)
+            case Apply(operation=operation, operands=(left, right)):
+                if value_type(body.instructions[left]) is not DataType.INDEX:
+                    return False
+                (low, high), (least, most) = ranges[left], ranges[right]
+                match operation.name:
+                    case "ge":
+                        return low >= most
+                    case "gt":
+                        return low > most
+                    case "le":
+                        return high <= least
+                    case "lt":
+                        return high < least
+                    case _:
+                        return False
+            case _:
+                return False
+
+    return [c for c in dict.fromkeys(conditions) if not is_certain(c)]
+
+
+# Element-wise stages ------------------------------------------------------------------------
+
+
+def _inline_elementwise(function: Function, kept: Mapping[str, str]) -> list[Stage]:
+    """The stages, with element-wise ones computed where each of their elements is read once."""
+    tensors, readers = function.tensors(), function.readers()
+    open_stages: dict[str, Stage] = {}
+    made: list[Stage] = []
+    for stage in function.stages:
+        whole = stage
+        for name in dict.fromkeys(load.tensor for load in stage.body.loads()):
+            loads = [load for load in whole.body.loads() if load.tensor == name]
+            if name not in open_stages:
+                continue
+            if all(_reads_each_once(whole, load, tensors[name].extents) for load in loads):
+                tried = inline_stages(whole, {name: open_stages[name]})
+                if len(tried.body.instructions) <= _MOST_INLINED:
+                    whole = tried
+        made.append(whole)
+        most = _MOST_SHARED if len(readers.get(stage.name, ())) > 1 else _MOST_INLINED
+        if is_inlinable(whole) and stage.name not in kept and len(whole.body.instructions) <= most:
+            open_stages[stage.name] = whole
+    return made
+
+
+def _reads_each_once(stage: Stage, load: Load, extents: Sequence[Extent]) -> bool:
+    """Whether a stage reads every element of a tensor at one of its points."""
+    found: list[Index] = []
+    for number, extent in zip(load.indices, extents, strict=True):
+        position = stage.body.instructions[number]
+        if isinstance(position, Index):
+            found.append(position)
+        elif extent != 1:
+            return False
+    long = {index for index in stage.indices if stage.extent(index) != 1}
+    return len(set(found)) == len(found) and long <= set(found)

@@ -1,0 +1,561 @@
+"""Finds the points of a stage that read a given element of a tensor.
+
+A read `T[p(i), q(i)]` is turned round: for the element at `t`, which indices `i` have `p(i) == t0`
+and `q(i) == t1`? An index that the equations settle becomes an expression of `t`; the others are to
+be summed over, and what the equations leave to ask is a condition. So a transposed read gives a
+transposed read, a window gives the outputs it lies in, a diagonal asks whether `t` is on it.
+
+Positions are sums of indices times constants, with quotients and remainders by constants: a reshape
+takes its indices apart into digits. What else a position may be, an element of a tensor among
+others, stays a condition: always right, and for later passes to make short.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
+
+from dmlc.ir import Apply, Body, Constant, Extent, Index, Load, Stage, Symbol
+from dmlc.ir.builder import Builder
+from dmlc.ir.ranges import Bound, Interval
+from dmlc.scalars import DataType
+
+_MOST_SPLITS = 32
+"""How often indices are taken apart for one read."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Digit:
+    """A part of an index of the stage that reads, of its own extent."""
+
+    number: int
+    extent: Extent
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """The position along an axis of the tensor that is read."""
+
+    axis: int
+    extent: Extent
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Quotient:
+    """The quotient or the remainder of a sum by a constant. The sum is not negative wherever this
+    counts."""
+
+    given: Sum
+    divisor: int
+    remains: bool
+
+
+Term: TypeAlias = "Digit | Place | Quotient"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sum:
+    """`constant + sum(term * factor)`."""
+
+    constant: int = 0
+    factors: tuple[tuple[Term, int], ...] = ()
+
+    def plus(self, other: Sum, times: int = 1) -> Sum:
+        factors = dict(self.factors)
+        for term, factor in other.factors:
+            factors[term] = factors.get(term, 0) + factor * times
+        kept = tuple((term, factor) for term, factor in factors.items() if factor)
+        return Sum(self.constant + other.constant * times, kept)
+
+    def times(self, factor: int) -> Sum:
+        return Sum().plus(self, factor)
+
+    @property
+    def interval(self) -> Interval:
+        low: Bound = self.constant
+        high: Bound = self.constant
+        for term, factor in self.factors:
+            ends = [bound * factor for bound in _find_interval(term)]
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def digits(self) -> list[tuple[Digit, int]]:
+        return [(term, factor) for term, factor in self.factors if isinstance(term, Digit)]
+
+    def replaced(self, digit: Digit, by: Sum) -> Sum:
+        """The sum with another in a digit's place, within quotients too."""
+        made = Sum(self.constant)
+        for term, factor in self.factors:
+            match term:
+                case Digit():
+                    one = by if term == digit else Sum(0, ((term, 1),))
+                case Quotient():
+                    given = term.given.replaced(digit, by)
+                    one = _take(given, term.divisor, remains=term.remains)
+                case Place():
+                    one = Sum(0, ((term, 1),))
+            made = made.plus(one, factor)
+        return made
+
+
+def _find_interval(term: Term) -> Interval:
+    if not isinstance(term, Quotient):
+        return 0, term.extent - 1 if isinstance(term.extent, int) else math.inf
+    low, high = term.given.interval
+    if term.remains:
+        return 0, min(high, term.divisor - 1)
+    return max(low // term.divisor, 0), high // term.divisor
+
+
+def _term(term: Term) -> Sum:
+    return Sum(0, ((term, 1),))
+
+
+def _divide(given: Sum, divisor: int, remains: bool) -> Sum | None:
+    """The quotient or the remainder of a sum that is not negative, where its terms fall into
+    multiples of the divisor and what stays below it."""
+    whole = Sum(
+        given.constant // divisor,
+        tuple((t, f // divisor) for t, f in given.factors if f % divisor == 0),
+    )
+    rest = given.plus(whole, -divisor)
+    low, high = rest.interval
+    if low < 0 or high >= divisor:
+        return None
+    return rest if remains else whole
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Readers:
+    """The points that read an element, for a body over the tensor that is read."""
+
+    positions: Mapping[int, int]
+    """Positions of the stage's body, its indices among them, as values of the body over the
+    tensor."""
+    axes: tuple[tuple[int, Extent], ...]
+    """Those to be summed over, as a reduction has them."""
+    conditions: tuple[int, ...]
+    """What has to hold there, as values of the body."""
+    left: tuple[tuple[int, int], ...]
+    """Positions of the stage that no index could be settled by, and the axes that they have to be
+    the place along."""
+
+
+def find_readers(
+    stage: Stage, load: Load, extents: Sequence[Extent], conditions: Sequence[int], builder: Builder
+) -> Readers:
+    """The points of a stage that read the element at a place of a tensor of those extents.
+    `conditions` are values of the stage's body that hold wherever the read counts. The builder
+    makes a body over the tensor."""
+    equations = _Equations(stage, load, extents, _find_bounds(stage.body, conditions))
+    equations.solve()
+    return equations.write(builder)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    """A condition on a sum: that it is not below 0, is below `extent`, or is 0."""
+
+    form: Sum
+    comparison: str
+    extent: Extent = 0
+
+    @property
+    def is_certain(self) -> bool:
+        low, high = self.form.interval
+        match self.comparison:
+            case "ge":
+                return low >= 0
+            case "lt" if isinstance(self.extent, int):
+                return high < self.extent
+            case "lt":
+                return self.form == _along(self.form, self.extent)
+            case _:
+                return self.form == Sum()
+
+
+def _along(form: Sum, extent: Extent) -> Sum | None:
+    """The place along an axis of that extent that a sum has, if it has one."""
+    found = (term for term, _ in form.factors if isinstance(term, Place) and term.extent == extent)
+    place = next(found, None)
+    return None if place is None else _term(place)
+
+
+class _Equations:
+    """What is known of the indices of one read, from one step to the next."""
+
+    def __init__(
+        self, stage: Stage, load: Load, extents: Sequence[Extent], bounds: Mapping[int, Interval]
+    ) -> None:
+        self._body = stage.body
+        self._extents = extents
+        self._bounds = bounds
+        self._digits = 0
+        self._indices: dict[Index, Sum] = {}
+        for index in stage.indices:
+            extent = stage.extent(index)
+            digit = None if extent is None or extent == 1 else self._digit(extent)
+            self._indices[index] = Sum() if digit is None else _term(digit)
+        self._open = [
+            (axis, number)
+            for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True))
+            if extent != 1
+        ]
+        self._asked: list[_Asked] = []
+        self._left: list[tuple[int, int]] = []
+
+    def _digit(self, extent: Extent) -> Digit:
+        self._digits += 1
+        return Digit(self._digits, extent)
+
+    def solve(self) -> None:
+        """Settles as many indices as the positions do."""
+        pending = self._join_digits()
+        splits = 0
+        while True:
+            forms = _Forms(self._body, self._indices, self._bounds)
+            found = [(axis, number, forms.find(number)) for axis, number in self._open]
+            if forms.split is None or splits == _MOST_SPLITS:
+                break
+            pending = self._split(*forms.split, pending)
+            splits += 1
+        for axis, number, form in found:
+            if form is None:
+                self._left.append((axis, number))
+            else:
+                pending.append(form.plus(_term(Place(axis, self._extents[axis])), -1))
+        while pending:
+            pending.sort(key=lambda form: len(form.digits()))
+            for digit, value in self._settle(pending.pop(0)):
+                pending = self._put(digit, value, pending)
+
+    def _put(self, digit: Digit, value: Sum, pending: Sequence[Sum]) -> list[Sum]:
+        """Puts a sum in a digit's place everywhere; gives what is still to be settled."""
+        self._asked = [
+            dataclasses.replace(asked, form=asked.form.replaced(digit, value))
+            for asked in self._asked
+        ]
+        self._indices = {i: form.replaced(digit, value) for i, form in self._indices.items()}
+        return [form.replaced(digit, value) for form in pending]
+
+    def _split(self, digit: Digit, step: int, extent: int, pending: Sequence[Sum]) -> list[Sum]:
+        """Takes a digit apart: into one below `step`, and how many steps there are."""
+        low, high = self._digit(step), self._digit(-(-extent // step))
+        value = Sum(0, ((low, 1), (high, step)))
+        if extent % step:
+            self._asked.append(_Asked(value, "lt", extent))
+        return self._put(digit, value, pending)
+
+    def _join_digits(self) -> list[Sum]:
+        """Puts together what a reshape takes apart: positions that are the digits of one number
+        say that number."""
+        forms = _Forms(self._body, self._indices, self._bounds)
+        parts: dict[int, list[tuple[int, int, int | None]]] = {}
+        for axis, number in self._open:
+            given, step, count = _find_part(self._body, number)
+            parts.setdefault(given, []).append((step, axis, count))
+        joined: list[Sum] = []
+        for given, found in parts.items():
+            form = forms.find(given)
+            found.sort()
+            starts = [step for step, _, _ in found]
+            ends = [math.inf if count is None else step * count for step, _, count in found]
+            if form is None or len(found) == 1 or starts[0] != 1 or ends[:-1] != starts[1:]:
+                continue
+            low, high = form.interval
+            if low < 0 or high >= ends[-1]:
+                continue
+            for step, axis, _ in found:
+                form = form.plus(_term(Place(axis, self._extents[axis])), -step)
+            joined.append(form)
+            gone = [axis for _, axis, _ in found]
+            self._open = [(axis, number) for axis, number in self._open if axis not in gone]
+        return joined
+
+    # Solutions ----------------------------------------------------------------------------
+
+    def _settle(self, form: Sum) -> list[tuple[Digit, Sum]]:
+        """The digits that `form == 0` settles, each with what is put in its place, in order."""
+        digits = form.digits()
+        known = Sum(form.constant, tuple(f for f in form.factors if f not in digits))
+        if not digits:
+            self._asked.append(_Asked(form, "eq"))
+            return []
+        if all(factor < 0 for _, factor in digits):
+            digits = [(digit, -factor) for digit, factor in digits]
+        else:
+            known = known.times(-1)
+        return self._settle_all(digits, known) or self._settle_one(digits, known)
+
+    def _settle_all(
+        self, digits: Sequence[tuple[Digit, int]], known: Sum
+    ) -> list[tuple[Digit, Sum]]:
+        """All digits of a number, where all are settled: what those of smaller steps come to stays
+        below the step of each. None elsewhere."""
+        ordered = sorted(digits, key=lambda item: item[1])
+        reach = 0
+        for digit, step in ordered:
+            if step <= reach or (not isinstance(digit.extent, int) and len(ordered) > 1):
+                return []
+            reach += step * (digit.extent - 1) if isinstance(digit.extent, int) else 0
+        settled: list[tuple[Digit, Sum]] = []
+        rest = known
+        self._asked.append(_Asked(rest, "ge"))
+        for digit, step in reversed(ordered):
+            value = _take(rest, step, remains=False)
+            self._asked.append(_Asked(value, "lt", digit.extent))
+            settled.append((digit, value))
+            rest = _take(rest, step, remains=True)
+        self._asked.append(_Asked(rest, "eq"))
+        return settled
+
+    def _settle_one(
+        self, digits: Sequence[tuple[Digit, int]], known: Sum
+    ) -> list[tuple[Digit, Sum]]:
+        """One digit in terms of the others: of those that move in the smallest steps the
+        longest."""
+
+        def rank(item: tuple[Digit, int]) -> tuple[int, float]:
+            digit, factor = item
+            return abs(factor), -digit.extent if isinstance(digit.extent, int) else -math.inf
+
+        digit, factor = min(digits, key=rank)
+        others = Sum(0, tuple((d, f) for d, f in digits if d != digit))
+        rest = known.plus(others, -1).times(1 if factor > 0 else -1)
+        value = _take(rest, abs(factor), remains=False)
+        self._asked += [
+            _Asked(rest, "ge"),
+            _Asked(value, "lt", digit.extent),
+            _Asked(_take(rest, abs(factor), remains=True), "eq"),
+        ]
+        return [(digit, value)]
+
+    # A body -------------------------------------------------------------------------------
+
+    def write(self, builder: Builder) -> Readers:
+        """What is found, in a body over the tensor."""
+        open_digits = dict.fromkeys(
+            digit for form in self._indices.values() for digit in _list_digits(form)
+        )
+        axes = {digit: label for label, digit in enumerate(open_digits)}
+        writer = _Writer(builder, axes)
+        forms = _Forms(self._body, self._indices, self._bounds)
+        found = ((number, forms.find(number)) for number in range(len(self._body.instructions)))
+        positions = {number: writer.write(form) for number, form in found if form is not None}
+        conditions = [writer.compare(asked) for asked in self._asked if not asked.is_certain]
+        return Readers(
+            positions,
+            tuple((label, digit.extent) for digit, label in axes.items()),
+            tuple(dict.fromkeys(conditions)),
+            tuple(self._left),
+        )
+
+
+def _take(given: Sum, divisor: int, *, remains: bool) -> Sum:
+    """The quotient or the remainder of a sum that is not negative wherever it counts."""
+    if divisor == 1:
+        return Sum() if remains else given
+    made = _divide(given, divisor, remains)
+    return _term(Quotient(given, divisor, remains)) if made is None else made
+
+
+def _list_digits(form: Sum) -> list[Digit]:
+    found: list[Digit] = []
+    for term, _ in form.factors:
+        if isinstance(term, Quotient):
+            found += _list_digits(term.given)
+        elif isinstance(term, Digit):
+            found.append(term)
+    return found
+
+
+class _Writer:
+    """Writes sums as values of a body."""
+
+    def __init__(self, builder: Builder, axes: Mapping[Digit, int]) -> None:
+        self._builder = builder
+        self._axes = axes
+
+    def write(self, form: Sum) -> int:
+        builder = self._builder
+        made: int | None = None
+        for term, factor in sorted(form.factors, key=lambda item: item[1] < 0):
+            value = self._write_term(term)
+            if abs(factor) != 1:
+                value = builder.apply("mul", value, builder.constant(abs(factor)))
+            if made is None:
+                made = builder.apply("neg", value) if factor < 0 else value
+            else:
+                made = builder.apply("sub" if factor < 0 else "add", made, value)
+        if made is None:
+            return builder.constant(form.constant)
+        if form.constant:
+            name = "sub" if form.constant < 0 else "add"
+            made = builder.apply(name, made, builder.constant(abs(form.constant)))
+        return made
+
+    def _write_term(self, term: Term) -> int:
+        match term:
+            case Digit():
+                return self._builder.add(Index(self._axes[term], reduced=True))
+            case Place():
+                return self._builder.add(Index(term.axis))
+            case Quotient():
+                name = "mod" if term.remains else "div"
+                divisor = self._builder.constant(term.divisor)
+                return self._builder.apply(name, self.write(term.given), divisor)
+
+    def compare(self, asked: _Asked) -> int:
+        if isinstance(asked.extent, str):
+            limit = self._builder.add(Symbol(asked.extent))
+        else:
+            limit = self._builder.constant(asked.extent)
+        if asked.comparison != "eq":
+            return self._builder.apply(asked.comparison, self.write(asked.form), limit)
+        # A place is compared with what it has to be.
+        places = tuple(f for f in asked.form.factors if abs(f[1]) == 1)
+        for term, factor in places[:1]:
+            rest = asked.form.plus(_term(term), -factor).times(-factor)
+            return self._builder.apply("eq", self.write(_term(term)), self.write(rest))
+        return self._builder.apply("eq", self.write(asked.form), limit)
+
+
+# Positions ----------------------------------------------------------------------------------
+
+
+class _Forms:
+    """The values of a body as sums of digits, where they are such."""
+
+    def __init__(
+        self, body: Body, indices: Mapping[Index, Sum], bounds: Mapping[int, Interval]
+    ) -> None:
+        self._body = body
+        self._indices = indices
+        self._bounds = bounds
+        self._found: dict[int, Sum | None] = {}
+        self.split: tuple[Digit, int, int] | None = None
+        """A digit that has to be taken apart for a quotient to be such a sum: at which step, and
+        its extent."""
+
+    def find(self, number: int) -> Sum | None:
+        if number not in self._found:
+            self._found[number] = self._make(number)
+        return self._found[number]
+
+    def _make(self, number: int) -> Sum | None:
+        match self._body.instructions[number]:
+            case Index() as index:
+                return self._indices[index]
+            case Constant(dtype=DataType.INDEX, value=value):
+                return Sum(int(value))
+            case Apply(operation=operation, operands=given, dtype=DataType.INDEX):
+                found = [self.find(value) for value in given]
+                known = [form for form in found if form is not None]
+                return self._combine(operation.name, given, known) if known == found else None
+            case _:
+                return None
+
+    def _combine(self, name: str, given: Sequence[int], forms: Sequence[Sum]) -> Sum | None:
+        match name, *forms:
+            case "add", left, right:
+                return left.plus(right)
+            case "sub", left, right:
+                return left.plus(right, -1)
+            case "neg", form:
+                return form.times(-1)
+            case ("mul", form, Sum(factors=()) as times) | ("mul", Sum(factors=()) as times, form):
+                return form.times(times.constant)
+            case (("div" | "mod"), form, Sum(constant=divisor, factors=())) if divisor > 0:
+                return self._divide(form, self._reach(given[0], form), divisor, name == "mod")
+            case (("min" | "max"), left, right):
+                reach = [self._reach(v, f) for v, f in zip(given, forms, strict=True)]
+                return _choose(name, (left, right), reach)
+            case _:
+                return None
+
+    def _reach(self, number: int, form: Sum) -> Interval:
+        """How far a value goes where the read counts."""
+        intervals = [form.interval, self._bounds.get(number, (-math.inf, math.inf))]
+        match self._body.instructions[number]:
+            case Apply(operation=operation, operands=given) if operation.name in ("min", "max"):
+                ends = [self._reach(v, f) for v in given if (f := self.find(v)) is not None]
+                if len(ends) == len(given):
+                    choose = min if operation.name == "min" else max
+                    lows, highs = zip(*ends, strict=True)
+                    intervals.append((choose(lows), choose(highs)))
+            case _:
+                pass
+        return max(low for low, _ in intervals), min(high for _, high in intervals)
+
+    def _divide(self, form: Sum, reach: Interval, divisor: int, remains: bool) -> Sum | None:
+        if reach[0] < 0:
+            return None
+        if reach[1] < divisor:
+            return form if remains else Sum()
+        made = _divide(form, divisor, remains)
+        if made is not None or self.split is not None:
+            return made
+        for digit, factor in form.digits():
+            step = divisor // factor if factor > 0 and divisor % factor == 0 else 0
+            if isinstance(digit.extent, int) and 1 < step < digit.extent:
+                self.split = digit, step, digit.extent
+        return None
+
+
+def _choose(name: str, forms: tuple[Sum, Sum], reach: Sequence[Interval]) -> Sum | None:
+    """The smaller or the larger of two sums, where it is always the same one."""
+    (a, b), (c, d) = reach
+    first_is_larger, second_is_larger = a >= d, c >= b
+    if first_is_larger or second_is_larger:
+        return forms[int(second_is_larger == (name == "max"))]
+    return None
+
+
+def _find_part(body: Body, number: int) -> tuple[int, int, int | None]:
+    """Which part of which value a value is, as `value / step % count`. Anything is the whole of
+    itself."""
+    match body.instructions[number]:
+        case Apply(operation=operation, operands=(given, by)) if operation.name in ("div", "mod"):
+            divisor = body.instructions[by]
+            if not isinstance(divisor, Constant) or divisor.dtype is not DataType.INDEX:
+                return number, 1, None
+            value, step, count = _find_part(body, given)
+            size = int(divisor.value)
+            if size <= 0 or (count is not None and count % size):
+                return number, 1, None
+            if operation.name == "mod":
+                return value, step, size
+            return value, step * size, None if count is None else count // size
+        case _:
+            return number, 1, None
+
+
+def _find_bounds(body: Body, conditions: Sequence[int]) -> dict[int, Interval]:
+    """The intervals that comparisons with constants hold values to."""
+    found: dict[int, Interval] = {}
+    for condition in conditions:
+        match body.instructions[condition]:
+            case Apply(operation=operation, operands=(left, right)):
+                name, limit = operation.name, body.instructions[right]
+            case _:
+                continue
+        if isinstance(limit, Constant) and limit.dtype is DataType.INDEX and name in _HELD:
+            low, high = found.get(left, (-math.inf, math.inf))
+            least, most = _HELD[name](int(limit.value))
+            found[left] = max(low, least), min(high, most)
+    return found
+
+
+_HELD: Mapping[str, Callable[[int], Interval]] = MappingProxyType(
+    {
+        "ge": lambda limit: (limit, math.inf),
+        "gt": lambda limit: (limit + 1, math.inf),
+        "le": lambda limit: (-math.inf, limit),
+        "lt": lambda limit: (-math.inf, limit - 1),
+        "eq": lambda limit: (limit, limit),
+    }
+)
+"""Where a position lies that is compared with a constant, by the comparison."""
