@@ -188,6 +188,29 @@ def make_function(
     return dataclasses.replace(function, checks=kept) if kept else function
 
 
+def make_bound(
+    binding: Binding, stages: Sequence[ir.Stage], checks: Iterable[str]
+) -> ir.Function:
+    """The function of an operator that is bound: its tensors that take part, in table order."""
+    parameters = [
+        ir.Parameter(
+            ir_name(t.name),
+            binding.dtype(t.name, t.definition.span),
+            binding.extents(t.name, t.definition.span),
+            t.strides,
+            t.definition.span,
+        )
+        for t in binding.tensors.values()
+        if not t.definition.output
+    ]
+    outputs = [t for t in binding.tensors.values() if t.definition.output]
+    results = [ir.Result(ir_name(t.name), t.strides) for t in outputs]
+    operator = binding.operator
+    return make_function(
+        operator.short_name, parameters, stages, results, operator.syntax.name.span, checks
+    )
+
+
 def list_counted(stages: Sequence[ir.Stage]) -> list[str]:
     """The conditions under which the places of extremes among points of open sizes have 32 bits."""
     reductions = [s.reduction for s in stages if s.reduction is not None]
