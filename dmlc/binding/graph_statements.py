@@ -12,6 +12,7 @@ float32 it gives FLOAT32. `cast` gives what it says.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
@@ -19,11 +20,12 @@ from typing import Any, TypeAlias, cast
 from dmlc import ir
 from dmlc.binding.attributes import any_member
 from dmlc.binding.builder import Builder
-from dmlc.binding.call_errors import explain_at_call
+from dmlc.binding.call_errors import explain_at_call, raise_mistakes
 from dmlc.binding.emission import Emission
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.gradient import lower
+from dmlc.binding.graph_gradients import Tensor, check_asked, derive_stages, make_one
 from dmlc.binding.nodes import Form, Node, Value, Weak
 from dmlc.binding.operator import Description, Operator
 from dmlc.binding.scope import Scope
@@ -31,14 +33,14 @@ from dmlc.binding.stages import StageMaker, drop_unread, make_function, rename_s
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import Given, TensorDesc, show_sizes
 from dmlc.binding.values import OpenSize, span_text, whole_number
-from dmlc.language import syntax
+from dmlc.language import builtins, syntax
 from dmlc.language.arrays import find_entry
 from dmlc.language.builtins import GRAPH_FUNCTIONS
 from dmlc.language.check_graph import as_tensor_type, called_name
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
-from dmlc.language.walk import Step, Visit, subexpressions
+from dmlc.language.walk import Step, Visit, expressions_of, subexpressions
 from dmlc.scalars import DataType, find_data_type
-from dmlc.source import DmlcError, Span
+from dmlc.source import Diagnostic, DmlcError, Span
 
 _Output: TypeAlias = Node | tuple[Node, ...]
 """What a call gives for a row of its tensor table: several for an array of outputs."""
@@ -77,11 +79,13 @@ class _GraphLowering(StageMaker):
         self.results: list[str] = []
         self.renamed: dict[str, str] = {}
         """The stages that are outputs under another name."""
-        self.kept = dict.fromkeys(s.name.text for s in self.graph.statements)
+        self.kept = dict.fromkeys(n.text for s in self.graph.statements for n in s.names)
         self.assigned = self.kept
         self.names = {**dict.fromkeys(inputs), **self.kept}
         self.bound: dict[object, ir.Function] = {}
         """The calls that are bound by now, by what they look like."""
+        self.warnings: list[Diagnostic] = []
+        self.evaluator.differentiate = self.differentiate_call
         for name, desc in inputs.items():
             self.types[name] = desc.data_type
             self.extents[name] = desc.sizes or ()
@@ -103,26 +107,26 @@ class _GraphLowering(StageMaker):
 
     def run(self) -> None:
         for statement in self.graph.statements:
-            self.define(statement.name.text, functools.partial(self.assign, statement))
+            names = [name.text for name in statement.names]
+            self.define_several(names, functools.partial(self.assign, statement))
 
-    def assign(self, statement: syntax.GraphStatement) -> Value:
-        """Computes a statement, and gives what reading its name means from here on."""
-        value = cast(_GraphEvaluator, self.evaluator).start(statement)
-        if statement.output:
-            return self.define_output(statement, value)
-        return self.define_tensor(statement.name.text, value, statement.span)
+    def assign(self, statement: syntax.GraphStatement) -> list[Value]:
+        """Computes a statement, and gives what reading each of its names means from here on."""
+        values = cast(_GraphEvaluator, self.evaluator).start(statement)
+        define = self.define_output if statement.output else self.define_tensor
+        pairs = zip(statement.names, values, strict=True)
+        return [define(name.text, value, statement.span) for name, value in pairs]
 
     # Values -------------------------------------------------------------------------------
 
-    def define_output(self, statement: syntax.GraphStatement, value: Value) -> Value:
-        name, span = statement.name.text, statement.value.span
+    def define_output(self, name: str, value: Value, span: Span) -> Value:
         if not isinstance(value, Node) or value.shape is None:
             raise DmlcError(f"output '{name}' is one value, and must be a tensor", span)
         tensor = self.builder.nodes.loaded(value)
         own = tensor is not None and tensor not in self.inputs and tensor not in self.results
         if tensor is None or (not own and tensor != name) or tensor in self.renamed:
             tensor = name
-            value = self.hold(name, value, statement.span)
+            value = self.hold(name, value, span)
         if tensor != name:
             self.renamed[tensor] = name
         self.results.append(name)
@@ -166,10 +170,7 @@ class _GraphLowering(StageMaker):
             own = stem if stage.name == single else f"{stem}_{stage.name}"
             kept = own == stem and stem in self.kept
             names[stage.name] = own if kept else self.fresh_name(own)
-        for stage in function.stages:
-            made = rename_stage(stage, names, span)
-            self.stages.append(made)
-            self.types[made.name], self.extents[made.name] = made.dtype, made.domain
+        self.add_made([rename_stage(stage, names, span) for stage in function.stages])
         found: dict[str, _Output] = {}
         results = [r.name for r in function.results]
         for output in outputs:
@@ -180,6 +181,83 @@ class _GraphLowering(StageMaker):
                 found[output.name] = tuple(self.load(names[r]) for r in entries)
         return found
 
+    # Gradients ----------------------------------------------------------------------------
+
+    def differentiate(self, gradient: syntax.Gradient, names: Sequence[str]) -> list[Value]:
+        """The gradients with respect to some tensors, in stages of these names."""
+        stem = names[0]
+        of = [self.find_tensor(e, f"{stem}_of") for e in gradient.of]
+        wrt = [self.find_tensor(e) for e in gradient.wrt]
+        given = [self.find_tensor(e) for e in gradient.given]
+        return [*self.derive(of, wrt, given, names, gradient.span)]
+
+    def differentiate_call(self, value: Node, wrt: Node, given: builtins.Given) -> Node:
+        """What `gradient(value, wrt: x)` gives."""
+        evaluator = cast(_GraphEvaluator, self.evaluator)
+        stem = evaluator.stem(given.span, "gradient")
+        of = self.as_tensor(value, f"{stem}_of", given.spans[0])
+        by = self.as_tensor(wrt, None, given.spans[1])
+        return self.derive([of], [by], [], [stem], given.span)[0]
+
+    def find_tensor(self, expression: syntax.Expression, name: str | None = None) -> Tensor:
+        """The tensor that an expression is; one of that name holds it, where it is none yet."""
+        value = self.evaluator.evaluate(expression)
+        if not isinstance(value, Node) or value.shape is None:
+            raise DmlcError(f"{span_text(expression.span)} is no tensor", expression.span)
+        return self.as_tensor(value, name, expression.span)
+
+    def as_tensor(self, value: Node, name: str | None, span: Span) -> Tensor:
+        found = self.builder.nodes.loaded(value)
+        if found is None and name is None:
+            raise DmlcError(
+                f"{span_text(span)} is computed here: give it a name, and read that below",
+                span,
+                ["a gradient is with respect to an input or a value that has a name"],
+            )
+        if found is None:
+            found = self.builder.nodes.loaded(self.hold(name or "", value, span)) or ""
+        return Tensor(found, self.types[found], self.extents[found], span)
+
+    def derive(
+        self,
+        of: Sequence[Tensor],
+        wrt: Sequence[Tensor],
+        given: Sequence[Tensor],
+        names: Sequence[str],
+        span: Span,
+    ) -> list[Node]:
+        """The gradients of some tensors by others, each in a stage; `names` are for those."""
+        raise_mistakes(check_asked(of, wrt, given))
+        sources: dict[str, str] = {}
+        for number, tensor in enumerate(of):
+            if tensor.name in sources:
+                raise DmlcError(f"{span_text(tensor.span)} is named twice", tensor.span)
+            if given:
+                sources[tensor.name] = given[number].name
+            else:
+                one = make_one(self.fresh_name("one"), tensor)
+                self.add_made([one])
+                sources[tensor.name] = one.name
+        wanted: dict[str, str] = {}
+        for tensor, name in zip(wrt, names, strict=True):
+            if tensor.name not in wanted:
+                taken = name in self.extents or name not in self.kept
+                wanted[tensor.name] = self.fresh_name(name) if taken else name
+        made, warnings = derive_stages(
+            self.parameters(), self.stages, sources, wanted, self.fresh_name, span
+        )
+        self.add_made(made)
+        self.warnings += warnings
+        return [self.load(wanted[tensor.name]) for tensor in wrt]
+
+    def add_made(self, stages: Sequence[ir.Stage]) -> None:
+        """Takes stages that are made already, and need no proof that their reads are inside."""
+        self.stages += stages
+        for stage in stages:
+            self.types[stage.name], self.extents[stage.name] = stage.dtype, stage.domain
+
+    # The function -------------------------------------------------------------------------
+
     def function(self, outputs: Mapping[str, Given]) -> ir.Function:
         stages = self.stages
         if self.renamed:
@@ -187,7 +265,16 @@ class _GraphLowering(StageMaker):
         stages = drop_unread(stages, self.results)
         made = {s.name: s for s in stages}
         results = [self.result(made[name], outputs.get(name, Given())) for name in self.results]
-        parameters = [
+        parameters = self.parameters()
+        name, span = self.definition.short_name, self.graph.name.span
+        checks = dict.fromkeys(check for made in self.bound.values() for check in made.checks)
+        checks |= self.binding.checks
+        function = make_function(name, parameters, stages, results, span, checks)
+        warnings = (w for made in self.bound.values() for w in made.warnings)
+        return dataclasses.replace(function, warnings=(*warnings, *self.warnings))
+
+    def parameters(self) -> list[ir.Parameter]:
+        return [
             ir.Parameter(
                 given.name.text,
                 desc.data_type,
@@ -198,10 +285,6 @@ class _GraphLowering(StageMaker):
             for given in self.graph.inputs
             for desc in (self.inputs[given.name.text],)
         ]
-        name, span = self.definition.short_name, self.graph.name.span
-        checks = dict.fromkeys(check for made in self.bound.values() for check in made.checks)
-        checks |= self.binding.checks
-        return make_function(name, parameters, stages, results, span, checks)
 
     def result(self, stage: ir.Stage, wanted: Given) -> ir.Result:
         """How a result is stored. Raises `DmlcError` where what is wanted is not what there is."""
@@ -258,18 +341,21 @@ class _GraphEvaluator(Evaluator):
         self.read = _read_outputs(lowering.graph)
         self.statement: syntax.GraphStatement | None = None
 
-    def start(self, statement: syntax.GraphStatement) -> Value:
-        """The value of a statement. Raises `DmlcError`."""
+    def start(self, statement: syntax.GraphStatement) -> list[Value]:
+        """The value of a statement for each of its names. Raises `DmlcError`."""
         self.statement = statement
-        return self.evaluate(statement.value)
+        if isinstance(statement.value, syntax.Gradient):
+            names = [name.text for name in statement.names]
+            return self.lowering.differentiate(statement.value, names)
+        return [self.evaluate(statement.value)]
 
-    def _stem(self, expression: syntax.Expression, part: str) -> str:
+    def stem(self, span: Span, part: str) -> str:
         """What stages of an expression are named after: the statement, and the part of it that
-        the expression is where it is not all of it."""
+        the expression at a place is where it is not all of it."""
         if self.statement is None:
             return part
         name = self.statement.name.text
-        return name if expression is self.statement.value else f"{name}_{part}"
+        return name if span == self.statement.value.span else f"{name}_{part}"
 
     # Outputs of calls -----------------------------------------------------------------------
 
@@ -322,7 +408,7 @@ class _GraphEvaluator(Evaluator):
         self, operator: OperatorDefinition, expression: syntax.Call, scope: Scope
     ) -> Step[Value]:
         lowering = self.lowering
-        stem = self._stem(expression, operator.short_name)
+        stem = self.stem(expression.span, operator.short_name)
         tensors: dict[str, str] = {}
         described: dict[str, Description | Sequence[Description]] = {}
         attributes: dict[str, object] = {}
@@ -413,7 +499,7 @@ def _read_outputs(graph: syntax.Graph) -> Mapping[str, Sequence[str]]:
     """The outputs of each call that some statement reads by name."""
     found: dict[str, dict[str, None]] = {}
     for statement in graph.statements:
-        for part in subexpressions(statement.value):
+        for part in (p for e in expressions_of(statement) for p in subexpressions(e)):
             if isinstance(part, syntax.Member) and isinstance(part.base, syntax.Reference):
                 found.setdefault(part.base.name, {})[part.member.text] = None
     return {name: tuple(members) for name, members in found.items()}

@@ -98,10 +98,14 @@ class StageMaker:
     def define(self, name: str, make: Callable[[], Value]) -> None:
         """Notes what a name stands for. Where that fails, whoever reads the name fails for the
         same reason, which is said once."""
+        self.define_several([name], lambda: [make()])
+
+    def define_several(self, names: Sequence[str], make: Callable[[], Sequence[Value]]) -> None:
+        """The same for names that are defined together."""
         try:
-            self.evaluator.locals[name] = make()
+            self.evaluator.locals.update(zip(names, make(), strict=True))
         except DmlcError as error:
-            self.evaluator.locals[name] = DmlcError(())
+            self.evaluator.locals.update({name: DmlcError(()) for name in names})
             self.errors.append(error)
 
     def raise_errors(self) -> None:

@@ -51,7 +51,7 @@ def list_statements(
 
 
 def _statement(name: str, value: syntax.Expression, output: bool) -> syntax.GraphStatement:
-    return syntax.GraphStatement(syntax.Name(name, span=NOWHERE), value, output, span=NOWHERE)
+    return syntax.GraphStatement((syntax.Name(name, span=NOWHERE),), value, output, span=NOWHERE)
 
 
 class _Writer:
