@@ -42,7 +42,8 @@ def derive(binding: Binding, gradient: GradientDefinition) -> Derived:
     forward = binding.forward
     if forward is None:
         raise InternalError("a gradient is bound with its forward operator", gradient.span)
-    inner = None if forward.operator.gradient is None else derive(forward, forward.operator.gradient)
+    outer = forward.operator.gradient
+    inner = None if outer is None else derive(forward, outer)
     lowered = lower_compute(forward) if inner is None else inner.function
     deriving = _Deriving(binding, gradient, forward, lowered)
     deriving.check_asked()
@@ -100,22 +101,19 @@ class _Deriving:
     def differentiate(self, kept: Mapping[str, str] | None = None) -> Gradient:
         """What is derived, where further results of the forward function are `kept`."""
         at_hand = {**(kept or {}), **self.kept}
-        return differentiate(
-            self.function, tuple(self.wanted), self.given, self.wanted, at_hand
-        )
+        return differentiate(self.function, tuple(self.wanted), self.given, self.wanted, at_hand)
 
     # What is said -------------------------------------------------------------------------
 
     def check_asked(self) -> None:
         """Refuses a binding without a gradient that is given, or without one that is wanted."""
-        rows = [t for t in self.binding.definitions.values()]
+        holding = self.gradient.gradients.values()
+        rows = [t for t in self.binding.definitions.values() if t.row in holding]
         diagnostics: list[Diagnostic] = []
-        for output, found in ((False, self.given), (True, self.wanted)):
-            names = [f"'{t.name}'" for t in rows
-                     if t.output == output and t.row in self.gradient.gradients.values()]  # fmt: skip
+        for what, output, found in (("given", False, self.given), ("wanted", True, self.wanted)):
             if not found:
-                what = "wanted" if output else "given"
-                message = f"no gradient is {what}: describe {join_words(names)}"
+                names = join_words(f"'{t.name}'" for t in rows if t.output == output)
+                message = f"no gradient is {what}: describe {names}"
                 diagnostics.append(Diagnostic(message, self.gradient.span))
         raise_mistakes(diagnostics)
 

@@ -15,32 +15,31 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from dmlc import ir
 from dmlc.binding.attributes import any_member
 from dmlc.binding.builder import Builder
-from dmlc.binding.call_errors import explain_at_call, raise_mistakes
-from dmlc.binding.emission import Emission
+from dmlc.binding.call_errors import explain_at_call
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.gradient import lower
-from dmlc.binding.graph_gradients import Tensor, check_asked, derive_stages, make_one
-from dmlc.binding.nodes import Form, Node, Value, Weak
+from dmlc.binding.graph_stages import GraphStages
+from dmlc.binding.nodes import Node, Value
 from dmlc.binding.operator import Description, Operator
 from dmlc.binding.scope import Scope
-from dmlc.binding.stages import StageMaker, drop_unread, make_function, rename_stage
+from dmlc.binding.stages import drop_unread, make_function, rename_stage
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import Given, TensorDesc, show_sizes
 from dmlc.binding.values import OpenSize, span_text, whole_number
-from dmlc.language import builtins, syntax
+from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
 from dmlc.language.builtins import GRAPH_FUNCTIONS
 from dmlc.language.check_graph import as_tensor_type, called_name
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
 from dmlc.language.walk import Step, Visit, expressions_of, subexpressions
-from dmlc.scalars import DataType, find_data_type
-from dmlc.source import Diagnostic, DmlcError, Span
+from dmlc.scalars import DataType
+from dmlc.source import DmlcError, Span
 
 _Output: TypeAlias = Node | tuple[Node, ...]
 """What a call gives for a row of its tensor table: several for an array of outputs."""
@@ -61,7 +60,7 @@ def lower_graph(
     return lowering.function(outputs)
 
 
-class _GraphLowering(StageMaker):
+class _GraphLowering(GraphStages):
     def __init__(
         self,
         definition: GraphDefinition,
@@ -69,27 +68,14 @@ class _GraphLowering(StageMaker):
         symbols: Symbols,
         inputs: Mapping[str, TensorDesc],
     ) -> None:
+        super().__init__(definition.syntax, surroundings, inputs)
         self.definition = definition
-        self.graph = definition.syntax
         self.symbols = symbols
-        self.inputs = inputs
-        self.types: dict[str, DataType] = {}
-        """The data type of every tensor there is by now."""
-        super().__init__(surroundings)
         self.results: list[str] = []
         self.renamed: dict[str, str] = {}
         """The stages that are outputs under another name."""
-        self.kept = dict.fromkeys(n.text for s in self.graph.statements for n in s.names)
-        self.assigned = self.kept
-        self.names = {**dict.fromkeys(inputs), **self.kept}
         self.bound: dict[object, ir.Function] = {}
         """The calls that are bound by now, by what they look like."""
-        self.warnings: list[Diagnostic] = []
-        self.evaluator.differentiate = self.differentiate_call
-        for name, desc in inputs.items():
-            self.types[name] = desc.data_type
-            self.extents[name] = desc.sizes or ()
-            self.evaluator.locals[name] = self.load(name)
         sizes = {n: k.size for n, k in symbols.known.items()}
         self.evaluator.locals.update(
             {n: OpenSize.of(s) if isinstance(s, str) else s for n, s in sizes.items()}
@@ -98,13 +84,6 @@ class _GraphLowering(StageMaker):
     def make_evaluator(self) -> Evaluator:
         return _GraphEvaluator(self.binding, self.builder, self)
 
-    def load(self, name: str) -> Node:
-        return self.builder.nodes.load(name, self.types[name], self.extents[name])
-
-    def append(self, stage: ir.Stage, emission: Emission) -> None:
-        super().append(stage, emission)
-        self.types[stage.name] = stage.dtype
-
     def run(self) -> None:
         for statement in self.graph.statements:
             names = [name.text for name in statement.names]
@@ -112,7 +91,11 @@ class _GraphLowering(StageMaker):
 
     def assign(self, statement: syntax.GraphStatement) -> list[Value]:
         """Computes a statement, and gives what reading each of its names means from here on."""
-        values = cast(_GraphEvaluator, self.evaluator).start(statement)
+        self.statement = statement
+        if isinstance(statement.value, syntax.Gradient):
+            values: list[Value] = [*self.differentiate(statement.value, statement.names)]
+        else:
+            values = [self.evaluator.evaluate(statement.value)]
         define = self.define_output if statement.output else self.define_tensor
         pairs = zip(statement.names, values, strict=True)
         return [define(name.text, value, statement.span) for name, value in pairs]
@@ -131,17 +114,6 @@ class _GraphLowering(StageMaker):
             self.renamed[tensor] = name
         self.results.append(name)
         return value
-
-    def storage(self, value: Node) -> DataType:
-        """The data type of a value as a tensor: that of the tensors it is computed from, where
-        they are stored alike; FLOAT32 where it is computed from several floating-point types."""
-        dtype = value.dtype
-        if dtype is Weak.INTEGER or dtype is DataType.INDEX:
-            return DataType.INT32
-        if isinstance(dtype, DataType) and dtype is not DataType.FLOAT32:
-            return dtype
-        found = [t for t in _list_types(value, self.types) if t.compute is DataType.FLOAT32]
-        return found[0] if len(found) == 1 else DataType.FLOAT32
 
     def describe(self, value: Node) -> tuple[str, TensorDesc]:
         """The tensor that holds a value, and its description."""
@@ -181,81 +153,6 @@ class _GraphLowering(StageMaker):
                 found[output.name] = tuple(self.load(names[r]) for r in entries)
         return found
 
-    # Gradients ----------------------------------------------------------------------------
-
-    def differentiate(self, gradient: syntax.Gradient, names: Sequence[str]) -> list[Value]:
-        """The gradients with respect to some tensors, in stages of these names."""
-        stem = names[0]
-        of = [self.find_tensor(e, f"{stem}_of") for e in gradient.of]
-        wrt = [self.find_tensor(e) for e in gradient.wrt]
-        given = [self.find_tensor(e) for e in gradient.given]
-        return [*self.derive(of, wrt, given, names, gradient.span)]
-
-    def differentiate_call(self, value: Node, wrt: Node, given: builtins.Given) -> Node:
-        """What `gradient(value, wrt: x)` gives."""
-        evaluator = cast(_GraphEvaluator, self.evaluator)
-        stem = evaluator.stem(given.span, "gradient")
-        of = self.as_tensor(value, f"{stem}_of", given.spans[0])
-        by = self.as_tensor(wrt, None, given.spans[1])
-        return self.derive([of], [by], [], [stem], given.span)[0]
-
-    def find_tensor(self, expression: syntax.Expression, name: str | None = None) -> Tensor:
-        """The tensor that an expression is; one of that name holds it, where it is none yet."""
-        value = self.evaluator.evaluate(expression)
-        if not isinstance(value, Node) or value.shape is None:
-            raise DmlcError(f"{span_text(expression.span)} is no tensor", expression.span)
-        return self.as_tensor(value, name, expression.span)
-
-    def as_tensor(self, value: Node, name: str | None, span: Span) -> Tensor:
-        found = self.builder.nodes.loaded(value)
-        if found is None and name is None:
-            raise DmlcError(
-                f"{span_text(span)} is computed here: give it a name, and read that below",
-                span,
-                ["a gradient is with respect to an input or a value that has a name"],
-            )
-        if found is None:
-            found = self.builder.nodes.loaded(self.hold(name or "", value, span)) or ""
-        return Tensor(found, self.types[found], self.extents[found], span)
-
-    def derive(
-        self,
-        of: Sequence[Tensor],
-        wrt: Sequence[Tensor],
-        given: Sequence[Tensor],
-        names: Sequence[str],
-        span: Span,
-    ) -> list[Node]:
-        """The gradients of some tensors by others, each in a stage; `names` are for those."""
-        raise_mistakes(check_asked(of, wrt, given))
-        sources: dict[str, str] = {}
-        for number, tensor in enumerate(of):
-            if tensor.name in sources:
-                raise DmlcError(f"{span_text(tensor.span)} is named twice", tensor.span)
-            if given:
-                sources[tensor.name] = given[number].name
-            else:
-                one = make_one(self.fresh_name("one"), tensor)
-                self.add_made([one])
-                sources[tensor.name] = one.name
-        wanted: dict[str, str] = {}
-        for tensor, name in zip(wrt, names, strict=True):
-            if tensor.name not in wanted:
-                taken = name in self.extents or name not in self.kept
-                wanted[tensor.name] = self.fresh_name(name) if taken else name
-        made, warnings = derive_stages(
-            self.parameters(), self.stages, sources, wanted, self.fresh_name, span
-        )
-        self.add_made(made)
-        self.warnings += warnings
-        return [self.load(wanted[tensor.name]) for tensor in wrt]
-
-    def add_made(self, stages: Sequence[ir.Stage]) -> None:
-        """Takes stages that are made already, and need no proof that their reads are inside."""
-        self.stages += stages
-        for stage in stages:
-            self.types[stage.name], self.extents[stage.name] = stage.dtype, stage.domain
-
     # The function -------------------------------------------------------------------------
 
     def function(self, outputs: Mapping[str, Given]) -> ir.Function:
@@ -272,19 +169,6 @@ class _GraphLowering(StageMaker):
         function = make_function(name, parameters, stages, results, span, checks)
         warnings = (w for made in self.bound.values() for w in made.warnings)
         return dataclasses.replace(function, warnings=(*warnings, *self.warnings))
-
-    def parameters(self) -> list[ir.Parameter]:
-        return [
-            ir.Parameter(
-                given.name.text,
-                desc.data_type,
-                desc.sizes or (),
-                desc.stored_strides,
-                given.span,
-            )
-            for given in self.graph.inputs
-            for desc in (self.inputs[given.name.text],)
-        ]
 
     def result(self, stage: ir.Stage, wanted: Given) -> ir.Result:
         """How a result is stored. Raises `DmlcError` where what is wanted is not what there is."""
@@ -303,28 +187,6 @@ class _GraphLowering(StageMaker):
         return ir.Result(stage.name, wanted.strides)
 
 
-def _list_types(value: Node, types: Mapping[str, DataType]) -> list[DataType]:
-    """The types that a value is computed from: those that casts name, and those of the tensors
-    whose elements are read, which `types` has. What only decides between values, or is compared,
-    is left out."""
-    found: dict[DataType, None] = {}
-    seen: set[Node] = set()
-    pending = [value]
-    while pending:
-        node = pending.pop()
-        if node in seen or node.dtype is DataType.BOOL:
-            continue
-        seen.add(node)
-        named = find_data_type(str(node.payload)) if node.form is Form.CAST else None
-        if node.form in (Form.LOAD, Form.READ):
-            named = types[str(node.payload)]
-        if named is not None:
-            found[named] = None
-            continue
-        pending.extend(reversed(node.operands))
-    return list(found)
-
-
 def _entry(name: str) -> str:
     """The number at the end of `OutputTensors_0`."""
     return name.rpartition("_")[2]
@@ -339,23 +201,6 @@ class _GraphEvaluator(Evaluator):
         self.outputs: dict[str, Mapping[str, _Output]] = {}
         """What each call with a name gives."""
         self.read = _read_outputs(lowering.graph)
-        self.statement: syntax.GraphStatement | None = None
-
-    def start(self, statement: syntax.GraphStatement) -> list[Value]:
-        """The value of a statement for each of its names. Raises `DmlcError`."""
-        self.statement = statement
-        if isinstance(statement.value, syntax.Gradient):
-            names = [name.text for name in statement.names]
-            return self.lowering.differentiate(statement.value, names)
-        return [self.evaluate(statement.value)]
-
-    def stem(self, span: Span, part: str) -> str:
-        """What stages of an expression are named after: the statement, and the part of it that
-        the expression at a place is where it is not all of it."""
-        if self.statement is None:
-            return part
-        name = self.statement.name.text
-        return name if span == self.statement.value.span else f"{name}_{part}"
 
     # Outputs of calls -----------------------------------------------------------------------
 
@@ -408,7 +253,7 @@ class _GraphEvaluator(Evaluator):
         self, operator: OperatorDefinition, expression: syntax.Call, scope: Scope
     ) -> Step[Value]:
         lowering = self.lowering
-        stem = self.stem(expression.span, operator.short_name)
+        stem = lowering.stem(expression.span, operator.short_name)
         tensors: dict[str, str] = {}
         described: dict[str, Description | Sequence[Description]] = {}
         attributes: dict[str, object] = {}
@@ -431,7 +276,7 @@ class _GraphEvaluator(Evaluator):
                     tensors[entry], desc = lowering.describe(held)
                     descs.append(desc)
                 described[label] = descs if listed else descs[0]
-        named = self.statement is not None and expression is self.statement.value
+        named = lowering.statement is not None and expression is lowering.statement.value
         declared = operator.newest.outputs
         wanted = self.read.get(stem, ()) if named else ()
         if len(declared) == 1:

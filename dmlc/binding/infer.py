@@ -140,9 +140,10 @@ def _same(binding: Binding, fact: str) -> list[list[str]]:
     said = _same_rows(binding.operator, fact)
     groups = [[t.name for row in group for t in binding.members(row)] for group in said]
     gradient = binding.operator.gradient
-    for tensor in () if gradient is None else gradient.forward.newest.tensors:
-        rows = () if gradient is None else gradient.rows(tensor.name)
-        members = [binding.members(row) for row in rows]
+    if gradient is None:
+        return groups
+    for tensor in gradient.forward.newest.tensors:
+        members = [binding.members(row) for row in gradient.rows(tensor.name)]
         groups += [[t.name for t in pair] for pair in zip(*members, strict=False)]
     return groups
 
@@ -156,9 +157,10 @@ def _same_rows(operator: OperatorDefinition, fact: str) -> list[list[str]]:
         and any(o.text == fact for o in c.objects)
     ]
     gradient = operator.gradient
-    for group in () if gradient is None else _same_rows(gradient.forward, fact):
-        groups.append([row for name in group for row in gradient.rows(name)])
-    return groups
+    if gradient is None:
+        return groups
+    theirs = _same_rows(gradient.forward, fact)
+    return groups + [[row for name in group for row in gradient.rows(name)] for group in theirs]
 
 
 def spread_sizes(binding: Binding) -> Binding:

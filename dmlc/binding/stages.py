@@ -192,9 +192,7 @@ def make_function(
     return dataclasses.replace(function, checks=kept) if kept else function
 
 
-def make_bound(
-    binding: Binding, stages: Sequence[ir.Stage], checks: Iterable[str]
-) -> ir.Function:
+def make_bound(binding: Binding, stages: Sequence[ir.Stage], checks: Iterable[str]) -> ir.Function:
     """The function of an operator that is bound: its tensors that take part, in table order."""
     parameters = [
         ir.Parameter(

@@ -1,4 +1,4 @@
-"""Checks `gradient of`: finds the forward operator, and what of it each row of the tables stands for.
+"""Checks `gradient of`: finds the forward operator, and what of it each row of a table stands for.
 
 What no line says is found by name: tensors and attributes by their own, gradients by the habits of
 DirectML and oneDNN (`OutputGradientTensor`, `diff_src`) and by those of everyone else (`d_x`, `dx`,

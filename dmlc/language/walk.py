@@ -93,9 +93,10 @@ def expressions_of(
             return (statement.body,)
         case syntax.Assignment():
             return (*_extents(statement.indices or ()), statement.value)
-        case syntax.GraphStatement(value=syntax.Gradient() as value):
-            return (*value.of, *value.wrt, *value.given)
-        case syntax.GraphStatement(value=value):
+        case syntax.GraphStatement():
+            value = statement.value
+            if isinstance(value, syntax.Gradient):
+                return (*value.of, *value.wrt, *value.given)
             return (value,)
 
 
