@@ -50,7 +50,8 @@ def derive(binding: Binding, gradient: GradientDefinition) -> Derived:
     found = deriving.differentiate()
     deriving.check_needed(found)
     choices = (*(() if inner is None else inner.choices), *found.choices)
-    function = make_bound(binding, found.function.stages, (*lowered.checks, *binding.checks))
+    stages = deriving.list_stages(found)
+    function = make_bound(binding, stages, (*lowered.checks, *binding.checks))
     warnings = (*lowered.warnings, *deriving.list_warnings(found))
     function = dataclasses.replace(function, tables=found.function.tables, warnings=warnings)
     return Derived(function, tuple(dict.fromkeys(choices)))
@@ -102,6 +103,15 @@ class _Deriving:
         """What is derived, where further results of the forward function are `kept`."""
         at_hand = {**(kept or {}), **self.kept}
         return differentiate(self.function, tuple(self.wanted), self.given, self.wanted, at_hand)
+
+    def list_stages(self, found: Gradient) -> list[ir.Stage]:
+        """The stages that are derived, none of them named as a row that is something else."""
+        rows = [ir_name(name) for name in self.binding.definitions]
+        stages = found.function.stages
+        clashing = [s.name for s in stages if s.name in rows and s.name not in self.wanted.values()]
+        taken = self.taken | dict.fromkeys(s.name for s in stages)
+        names = {name: take_name(name, taken) for name in clashing}
+        return [rename_stage(stage, names, None) for stage in stages]
 
     # What is said -------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from dmlc.binding.tensors import Given, TensorDesc
 from dmlc.collection import throttle_garbage_collection
 from dmlc.language import syntax
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
+from dmlc.language.format import format_graph
 from dmlc.language.walk import expressions_of
 from dmlc.parameters import expect, expect_integer, expect_mapping
 from dmlc.source import Diagnostic, DmlcError, Note, list_names, unknown_name
@@ -58,6 +59,10 @@ class Graph:
         symbols = f"[{list_names(self.symbols)}]" if self.symbols else ""
         given, found = list_names(self.inputs), list_names(self.outputs)
         return f"<graph {self.name}{symbols}: {given} -> {found}>"
+
+    def __str__(self) -> str:
+        """The graph in the language."""
+        return format_graph(self.definition.syntax)
 
     @throttle_garbage_collection()
     def bind(

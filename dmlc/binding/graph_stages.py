@@ -25,6 +25,8 @@ from dmlc.language.builtins import Given
 from dmlc.scalars import DataType, find_data_type
 from dmlc.source import Diagnostic, DmlcError, Note, Span
 from dmlc.transform.differentiate import differentiate
+from dmlc.transform.inline import inline_stages
+from dmlc.transform.simplify import simplify_stage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -144,16 +146,11 @@ class GraphStages(StageMaker):
     ) -> list[Node]:
         """The gradients of some tensors by others, each in a stage; `names` are for those."""
         raise_mistakes(_check_asked(of, wrt, given))
-        sources: dict[str, str] = {}
+        sources: dict[str, str | None] = {}
         for number, tensor in enumerate(of):
             if tensor.name in sources:
                 raise DmlcError(f"{span_text(tensor.span)} is named twice", tensor.span)
-            if given:
-                sources[tensor.name] = given[number].name
-            else:
-                one = _make_one(self.fresh_name("one"), tensor)
-                self.add_made([one])
-                sources[tensor.name] = one.name
+            sources[tensor.name] = given[number].name if given else None
         wanted: dict[str, str] = {}
         for tensor, name in zip(wrt, names, strict=True):
             if tensor.name not in wanted:
@@ -208,26 +205,20 @@ def _check_asked(
     return found
 
 
-def _make_one(name: str, tensor: Tensor) -> ir.Stage:
-    """The gradient of one value with respect to itself."""
-    body = ir.Body.make([ir.Constant(tensor.dtype.compute, 1.0)], 0)
-    return ir.Stage(name, tensor.dtype, tensor.extents, body, None, tensor.span)
-
-
 def _derive_stages(
     parameters: Sequence[ir.Parameter],
     stages: Sequence[ir.Stage],
-    given: Mapping[str, str],
+    given: Mapping[str, str | None],
     wanted: Mapping[str, str],
     fresh: Callable[[str], str],
     span: Span,
 ) -> tuple[list[ir.Stage], list[Diagnostic]]:
     """The stages of gradients, to stand behind those of the graph, and warnings.
 
-    `given` has the tensor that holds the gradient of each that is differentiated, and `wanted` the
-    name for the gradient by each that is differentiated by.
+    `given` has the tensor that holds the gradient of each that is differentiated, or None where
+    that is 1, and `wanted` the name for the gradient by each that is differentiated by.
     """
-    made = {s.name for s in stages}
+    made = {s.name: s for s in stages}
     needed = drop_unread(stages, [n for n in (*given, *wanted) if n in made])
     results = tuple(ir.Result(name) for name in given if name in made)
     function = ir.Function("forward", tuple(parameters), needed, results)
@@ -235,15 +226,27 @@ def _derive_stages(
     adjoints = {name: fresh(f"{name}_given") for name in given}
     kept = {name: fresh(f"{name}_kept") for name in wanted if name in made}
     found = differentiate(function, tuple(wanted), adjoints, wanted, kept)
-    names = {adjoints[name]: own for name, own in given.items()}
+    names = {adjoints[name]: own for name, own in given.items() if own is not None}
     names |= {own: name for name, own in kept.items()}
+    tensors = function.tensors()
+    ones = {a: _make_one(a, tensors[n]) for n, a in adjoints.items() if given[n] is None}
     derived: list[ir.Stage] = []
     for stage in found.function.stages:
         if stage.name not in made:
             names[stage.name] = stage.name if stage.name in wanted.values() else fresh(stage.name)
+            if any(load.tensor in ones for load in stage.body.loads()):
+                stage = simplify_stage(inline_stages(stage, ones))
             derived.append(rename_stage(stage, names, span))
     warnings = [warn_of_nothing(f"'{wanted[n]}'", f"'{n}'", span) for n in found.vanishing]
-    return derived, warnings
+    read = {load.tensor for stage in derived for load in stage.body.loads()}
+    return [*(one for name, one in ones.items() if name in read), *derived], warnings
+
+
+def _make_one(name: str, tensor: ir.Parameter | ir.Stage | ir.Table) -> ir.Stage:
+    """The gradient of one value with respect to itself."""
+    dtype = tensor.dtype.compute
+    body = ir.Body.make([ir.Constant(dtype, 1.0)], 0)
+    return ir.Stage(name, dtype, tensor.extents, body, None, tensor.span)
 
 
 # Types ------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from dmlc.language.definitions import (
     level_number,
     mistake,
 )
+from dmlc.language.format import format_operator
 from dmlc.parameters import (
     expect,
     expect_integer,
@@ -87,6 +88,10 @@ class Operator:
         rows = self.definition.newest.tensors
         given, found = ([t.name for t in rows if t.output == output] for output in (False, True))
         return f"<operator {self.name}: {list_names(given)} -> {list_names(found)}>"
+
+    def __str__(self) -> str:
+        """The operator in the language."""
+        return format_operator(self.definition.syntax)
 
     def bind(
         self,

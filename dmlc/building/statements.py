@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dmlc.building.values import NOWHERE, Role, Value
+from dmlc.building.values import NOWHERE, Derivation, Role, Value
 from dmlc.language import syntax
 
 _DEEPEST = 6
@@ -33,8 +33,18 @@ def list_statements(
     statements: list[syntax.GraphStatement] = []
     written: set[str] = set()
     for value in record:
+        if isinstance(value, Derivation):
+            found = [results.get(id(part)) for part in value.parts]
+            whole = all(found) and not any(id(part) in names for part in value.parts)
+            chosen = [
+                (name if whole else names.get(id(part))) or writer.fresh(part)
+                for name, part in zip(found, value.parts, strict=True)
+            ]
+            statements.append(writer.derive(value, chosen, whole))
+            written.update(chosen if whole else ())
+            continue
         result = results.get(id(value))
-        plain = value.role in (Role.LEAF, Role.OUTPUT)
+        plain = value.role in (Role.LEAF, Role.OUTPUT, Role.PART)
         given = names.get(id(value))
         single = value.role is Role.EXPRESSION and uses.get(id(value)) == 1
         if given is None and (plain or (single and result is None and writer.nests(value))):
@@ -87,6 +97,19 @@ class _Writer:
         self.references[id(value)] = syntax.Reference(name, span=NOWHERE)
         self.depths[id(value)] = 0
         return _statement(name, expression, output)
+
+    def derive(
+        self, value: Derivation, names: Sequence[str], output: bool
+    ) -> syntax.GraphStatement:
+        """The statement that defines gradients."""
+        of, wrt, given = (
+            tuple(self.express(v) for v in values) for values in (value.of, value.wrt, value.given)
+        )
+        for part, name in zip(value.parts, names, strict=True):
+            self.references[id(part)] = syntax.Reference(name, span=NOWHERE)
+        made = syntax.Gradient(of, wrt, given, span=NOWHERE)
+        targets = tuple(syntax.Name(name, span=NOWHERE) for name in names)
+        return syntax.GraphStatement(targets, made, output, span=NOWHERE)
 
     def express(self, value: Value) -> syntax.Expression:
         """A value where it is read."""
