@@ -42,7 +42,9 @@ def gradient(
     gives that of each X of `wrt` as `d_X`. `names` says other names: `{"Y": "dY", "X": "dX"}`.
     `str` of it is its text in the language. Raises `DmlcError`.
     """
-    found = find_operator(subject) if isinstance(subject, str) else subject
+    found: object = find_operator(subject) if isinstance(subject, str) else subject
+    if not isinstance(found, Operator | Graph):
+        raise wrong_kind("subject", "an operator, its name, or a graph", found)
     wanted = [expect_text("each of wrt", name) for name in expect_items("wrt", wrt, "names")]
     if not wanted:
         raise DmlcError("wrt names no input: say which to differentiate by")
@@ -50,9 +52,7 @@ def gradient(
     spelt = {name: check_name(expect_text(f"names['{name}']", n)) for name, n in stated.items()}
     if isinstance(found, Operator):
         return _of_operator(found, dict.fromkeys(wanted), spelt)
-    if isinstance(found, Graph):
-        return _of_graph(found, dict.fromkeys(wanted), spelt)
-    raise wrong_kind("subject", "an operator, its name, or a graph", found)
+    return _of_graph(found, dict.fromkeys(wanted), spelt)
 
 
 def _spell(

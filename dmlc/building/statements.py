@@ -36,6 +36,7 @@ def list_statements(
         if isinstance(value, Derivation):
             found = [results.get(id(part)) for part in value.parts]
             whole = all(found) and not any(id(part) in names for part in value.parts)
+            writer.name_parts(value)
             chosen = [
                 (name if whole else names.get(id(part))) or writer.fresh(part)
                 for name, part in zip(found, value.parts, strict=True)
@@ -97,6 +98,12 @@ class _Writer:
         self.references[id(value)] = syntax.Reference(name, span=NOWHERE)
         self.depths[id(value)] = 0
         return _statement(name, expression, output)
+
+    def name_parts(self, value: Derivation) -> None:
+        """Has gradients that have no names called after what they are with respect to."""
+        for part, target in zip(value.parts, value.wrt, strict=True):
+            named = self.express(target)
+            part.stem = f"d_{named.name}" if isinstance(named, syntax.Reference) else "gradient"
 
     def derive(
         self, value: Derivation, names: Sequence[str], output: bool

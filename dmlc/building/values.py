@@ -194,8 +194,6 @@ class Derivation(Value):
         self.parts = tuple(
             Value(record, Role.PART, _no_expression, (), w.shape, w.data_type) for w in wrt
         )
-        for part in self.parts:
-            part.stem = "gradient"
 
 
 def _no_expression(parts: Sequence[syntax.Expression]) -> syntax.Expression:
