@@ -13,7 +13,7 @@ otherwise, which multiplies and divides in another order, and expands no product
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -71,11 +71,14 @@ class Element:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Made:
-    """What an operation gives: one of the table, `select`, or `cast`."""
+    """What an operation gives: one of the table, `select`, or `cast`; or a number that no
+    polynomial has."""
 
     name: str
     operands: tuple[Polynomial, ...]
     dtype: DataType
+    source: DataType
+    """The type of what it is given; of a choice, that of its branches."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,6 +100,9 @@ class Whole:
 
 
 Atom: TypeAlias = "Place | Bound | Element | Made | Total | Whole | Symbol"
+
+
+Change: TypeAlias = "Callable[[Atom], Polynomial | None]"
 
 
 class Product:
@@ -250,7 +256,7 @@ class Normal:
         found = values[stage.body.result]
         if axes:
             guard = None if stage.body.guard is None else values[stage.body.guard]
-            found = _add_up(found, guard, depth, tuple(e for _, e in axes), stage.body.dtype)
+            found = add_up(found, guard, depth, tuple(e for _, e in axes), stage.body.dtype)
         return found
 
     def _make(
@@ -262,7 +268,7 @@ class Normal:
         match instruction:
             case Constant(value=value):
                 if value != value or value in (float("inf"), float("-inf")):
-                    return Polynomial.of(Made(f"{value}", (), instruction.dtype))
+                    return Polynomial.of(Made(f"{value}", (), instruction.dtype, instruction.dtype))
                 return Polynomial.number(Fraction(value))
             case Symbol():
                 return Polynomial.of(instruction)
@@ -272,12 +278,12 @@ class Normal:
                 given = (values[condition], values[then], values[otherwise])
                 if given[1] == given[2]:
                     return given[1]
-                return Polynomial.of(Made("select", given, dtype))
+                return Polynomial.of(Made("select", given, dtype, dtype))
             case Cast(operand=operand, dtype=dtype):
                 source = value_type(stage.body.instructions[operand])
                 if source is DataType.INDEX and not any(list_atoms(values[operand])):
                     return values[operand]  # A constant.
-                return Polynomial.of(Made("cast", (values[operand],), dtype))
+                return Polynomial.of(Made("cast", (values[operand],), dtype, source))
             case Apply(operation=operation, operands=operands, dtype=dtype):
                 given = [values[n] for n in operands]
                 source = value_type(stage.body.instructions[operands[0]])
@@ -290,7 +296,7 @@ class Normal:
             made = self._calculate(name, given, dtype)
             if made is not None:
                 return made
-        return Polynomial.of(Made(name, tuple(given), dtype))
+        return Polynomial.of(Made(name, tuple(given), dtype, source))
 
     def _calculate(
         self, name: str, given: Sequence[Polynomial], dtype: DataType
@@ -307,13 +313,13 @@ class Normal:
             case "mul", left, right:
                 return self._multiply(left, right)
             case "div", left, right if is_float and right != ZERO:
-                return self._multiply(left, _raise(right, Fraction(-1)))
+                return self._multiply(left, raise_power(right, Fraction(-1)))
             case "sqrt", value if value != ZERO:
-                return _raise(value, Fraction(1, 2))
+                return raise_power(value, Fraction(1, 2))
             case "rsqrt", value if value != ZERO:
-                return _raise(value, Fraction(-1, 2))
+                return raise_power(value, Fraction(-1, 2))
             case "exp", value:
-                return _exponential(value, dtype)
+                return exponential(value, dtype)
             case _:
                 return None
 
@@ -340,7 +346,7 @@ class Normal:
         return self._done[key]
 
 
-def _add_up(
+def add_up(
     given: Polynomial,
     guard: Polynomial | None,
     depth: int,
@@ -350,7 +356,7 @@ def _add_up(
     """A sum over the axes of a depth, with what does not vary along them before it."""
     total = ZERO
     for product, number in given.terms:
-        inside = Product(f for f in product.factors if _varies(f[0], depth))
+        inside = Product(f for f in product.factors if varies(f[0], depth))
         outside = Product(f for f in product.factors if f not in inside.factors)
         if guard is None and not inside.factors and all(isinstance(e, int) for e in extents):
             for extent in extents:
@@ -371,29 +377,44 @@ def _add_up(
 def _rename(given: Polynomial, depth: int, to: int) -> Polynomial:
     """A polynomial with the axes of a sum under another depth."""
 
-    def rename(atom: Atom) -> Atom:
+    def change(atom: Atom) -> Polynomial | None:
+        if isinstance(atom, Bound) and atom.depth == depth:
+            return Polynomial.of(Bound(to, atom.number))
+        return None
+
+    return replace_atoms(given, change)
+
+
+def replace_atoms(given: Polynomial, change: Change) -> Polynomial:
+    """A polynomial with some of what it is made of replaced, from the outside in: `change` gives
+    what stands for a thing, or None where that stays, with what it is made of changed."""
+
+    def replace(atom: Atom) -> Polynomial:
+        made = change(atom)
+        if made is not None:
+            return made
         match atom:
-            case Bound(number=number) if atom.depth == depth:
-                return Bound(to, number)
-            case Element() | Made() | Total() | Whole() if not _varies(atom, depth):
-                return atom
             case Element(places=places):
-                return dataclasses.replace(atom, places=tuple(map(whole, places)))
+                made = dataclasses.replace(atom, places=tuple(map(whole, places)))
             case Made(operands=operands):
-                return dataclasses.replace(atom, operands=tuple(map(whole, operands)))
+                made = dataclasses.replace(atom, operands=tuple(map(whole, operands)))
             case Total(given=given, guard=guard):
                 guard = None if guard is None else whole(guard)
-                return dataclasses.replace(atom, given=whole(given), guard=guard)
+                made = dataclasses.replace(atom, given=whole(given), guard=guard)
             case Whole(given=given):
-                return Whole(whole(given))
-            case _:
-                return atom
+                made = Whole(whole(given))
+            case Place() | Bound() | Symbol():
+                made = atom
+        return Polynomial.of(made)
 
     def whole(given: Polynomial) -> Polynomial:
-        return Polynomial(
-            (Product((rename(a), power) for a, power in product.factors), number)
-            for product, number in given.terms
-        )
+        total = ZERO
+        for product, number in given.terms:
+            term = Polynomial.number(number)
+            for atom, power in product.factors:
+                term = term.times(raise_power(replace(atom), power))
+            total = total.plus(term)
+        return total
 
     return whole(given)
 
@@ -402,13 +423,19 @@ def _is_bound(atom: Atom, depth: int) -> bool:
     return isinstance(atom, Bound) and atom.depth == depth
 
 
-def _varies(atom: Atom, depth: int) -> bool:
+def varies(atom: Atom, depth: int) -> bool:
+    """Whether something depends on an axis of the sum at a depth, that it stands in."""
+    if isinstance(atom, Total) and 0 < depth <= atom.depth:
+        return False  # Those are its own.
     if _is_bound(atom, depth):
         return True
-    return any(_is_bound(a, depth) for inner in list_inner(atom) for a in list_atoms(inner))
+    factors = (
+        a for inner in list_inner(atom) for product, _ in inner.terms for a in product.factors
+    )
+    return any(varies(factor, depth) for factor, _ in factors)
 
 
-def _raise(given: Polynomial, power: Fraction) -> Polynomial:
+def raise_power(given: Polynomial, power: Fraction) -> Polynomial:
     """A power of a polynomial. That of several terms is one of the whole of them."""
     product, number = given.single or (Product([(Whole(given), Fraction(1))]), Fraction(1))
     if power.denominator != 1 and number != 1:
@@ -416,18 +443,18 @@ def _raise(given: Polynomial, power: Fraction) -> Polynomial:
     return Polynomial([(product.power(power), number ** int(power) if number != 1 else number)])
 
 
-def _exponential(given: Polynomial, dtype: DataType) -> Polynomial:
+def exponential(given: Polynomial, dtype: DataType) -> Polynomial:
     """`exp(a + n * log(b))` is `exp(a) * b ** n`."""
     before, rest = Polynomial.number(Fraction(1)), ZERO
     for product, number in given.terms:
         match product.factors:
             case ((Made(name="log", operands=(argument,)), power),) if power == 1:
-                before = before.times(_raise(argument, number))
+                before = before.times(raise_power(argument, number))
             case _:
                 rest = rest.plus(Polynomial([(product, number)]))
     if rest == ZERO:
         return before
-    return before.times(Polynomial.of(Made("exp", (rest,), dtype)))
+    return before.times(Polynomial.of(Made("exp", (rest,), dtype, dtype)))
 
 
 def is_zero(normal: Normal, stages: Sequence[Stage]) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from dmlc.ir import (
     Apply,
@@ -49,6 +49,7 @@ from dmlc.transform.algebra import Normal, is_zero
 from dmlc.transform.derivatives import DERIVATIVES, Adjoint, Condition, Point, find_kink
 from dmlc.transform.inline import clamp_reads, inline_stages
 from dmlc.transform.invert import find_readers
+from dmlc.transform.reuse import Reuse
 from dmlc.transform.simplify import is_inlinable, list_live, redirect_loads
 
 _MOST_SHARED = 24
@@ -129,10 +130,13 @@ class _Reverse:
         self.given = given
         self.names = names
         self.kept = kept
+        self.copies = _find_copies(function, kept)
         self.tensors = function.tensors()
         self.taken = dict.fromkeys((*self.tensors, *given.values(), *kept.values()))
         self.taken |= dict.fromkeys(names.values())
-        self.stages = _inline_elementwise(function, kept)
+        self.stages = _inline_elementwise(function, {*kept, *self.copies})
+        forward = {stage.name: stage for stage in self.stages}
+        self.reuse = Reuse(forward, [name for name in kept if name in forward])
         self.moving = self._find_moving()
         self.parts: dict[str, list[_Part]] = {}
         self.adjoints: dict[str, str] = {}
@@ -158,7 +162,8 @@ class _Reverse:
                 adjoint = self._settle(stage)
                 if adjoint is not None:
                     self._go_back(stage, adjoint)
-        for parameter in self.function.parameters:
+        # What few values come to is at hand, for a kernel that goes on to many.
+        for parameter in sorted(self.function.parameters, key=_count_elements):
             if parameter.name in self.wrt:
                 self._settle(parameter)
 
@@ -227,7 +232,10 @@ class _Reverse:
         return _Part(builder.make(total), (), tensor.span)
 
     def _add(self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Part) -> None:
-        self.made.append(self._make_stage(name, dtype, tensor, part))
+        stage = self._make_stage(name, dtype, tensor, part)
+        stages = {s.name: s for s in (*self.stages, *self.made)}
+        known = self.reuse.rewrite(stages, stage, lambda: take_name(f"{name}_sum", self.taken))
+        self.made += (stage,) if known is None else known
 
     def _make_stage(
         self, name: str, dtype: DataType, tensor: Parameter | Stage, part: _Part
@@ -387,7 +395,8 @@ class _Reverse:
 
     def finish(self) -> Gradient:
         function, results = self.function, [self.names[name] for name in self.wrt]
-        stages = [redirect_loads(s, self.kept) for s in (*function.stages, *self.made)]
+        forward = [self.copies.get(stage.name, stage) for stage in function.stages]
+        stages = [redirect_loads(s, self.kept) for s in (*forward, *self.made)]
         live = list_live(stages, set(results))
         read = {load.tensor for stage in live for load in stage.body.loads()}
         parameters = {p.name: p for p in function.parameters}
@@ -429,6 +438,10 @@ def _find_moving_values(body: Body, moving: Iterable[str]) -> list[bool]:
                 moves = False
         found.append(moves and value_type(instruction).is_float)
     return found
+
+
+def _count_elements(tensor: Parameter) -> float:
+    return math.prod(e if isinstance(e, int) else math.inf for e in tensor.extents)
 
 
 def _load_own(builder: Builder, name: str, rank: int, dtype: DataType) -> int:
@@ -553,7 +566,32 @@ def _drop_certain(
 # Element-wise stages ------------------------------------------------------------------------
 
 
-def _inline_elementwise(function: Function, kept: Mapping[str, str]) -> list[Stage]:
+def _find_copies(function: Function, kept: Iterable[str]) -> dict[str, Stage]:
+    """The stages that kept tensors are copies of, in other sizes perhaps, as stages that read these
+    instead."""
+    found: dict[str, Stage] = {}
+    for name in kept:
+        copy = function.stage(name)
+        load = None if copy is None else copy.body.instructions[copy.body.result]
+        source = function.stage(load.tensor) if isinstance(load, Load) else None
+        if copy is None or source is None or not isinstance(load, Load) or copy.reduction:
+            continue
+        exact = copy.dtype is source.dtype and load.dtype is source.dtype
+        if exact and _reads_each_once(copy, load, source.extents):
+            axes = {copy.body.instructions[n]: axis for axis, n in enumerate(load.indices)}
+            builder = Builder()
+            at = tuple(
+                builder.add(Index(axes[Index(axis)])) if extent != 1 else builder.constant(0)
+                for axis, extent in enumerate(copy.domain)
+            )
+            value = builder.add(Load(name, at, load.dtype))
+            found[source.name] = dataclasses.replace(
+                source, body=builder.make(value), reduction=None
+            )
+    return found
+
+
+def _inline_elementwise(function: Function, kept: Container[str]) -> list[Stage]:
     """The stages, with element-wise ones computed where each of their elements is read once."""
     tensors, readers = function.tensors(), function.readers()
     open_stages: dict[str, Stage] = {}

@@ -1,0 +1,377 @@
+"""Writes derived formulas in terms of values that are at hand.
+
+The gradient of a softmax is derived from the exponentials and their sum, and needs neither where
+the softmax itself is in memory. What a function is given as a tensor is looked for in what it
+computes: as a factor, `e / s` of `dy * e / s`; in a sum, whose constant factors belong to it; as
+the argument of an exponential or of a comparison. What is found is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from dmlc.ir import (
+    Body,
+    Cast,
+    Constant,
+    Index,
+    Load,
+    Reduction,
+    Select,
+    Stage,
+    Symbol,
+)
+from dmlc.ir.builder import Builder
+from dmlc.scalars import OPERATIONS, DataType
+from dmlc.transform.algebra import (
+    ZERO,
+    Atom,
+    Bound,
+    Element,
+    Made,
+    Normal,
+    Place,
+    Polynomial,
+    Product,
+    TooLargeError,
+    Total,
+    Whole,
+    add_up,
+    exponential,
+    list_atoms,
+    list_inner,
+    replace_atoms,
+    varies,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Pattern:
+    """A product over the places of a tensor, and what it is in terms of the tensor."""
+
+    product: Product
+    meant: Polynomial
+    rank: int
+
+    def list_instances(self, given: Product) -> Iterator[tuple[Product, Polynomial]]:
+        """The pattern at every place at which a product may hold it."""
+        own = next(_list_elements(self.product, self.rank), None)
+        if own is None:
+            return
+        seen: set[tuple[Polynomial, ...]] = set()
+        for element in list_atoms(given):
+            if not isinstance(element, Element) or element.tensor != own.tensor:
+                continue
+            if element.places in seen:
+                continue
+            seen.add(element.places)
+            places = dict(zip(own.places, element.places, strict=True))
+            if _captures(self.product, places):
+                continue
+
+            def change(
+                atom: Atom, places: Mapping[Polynomial, Polynomial] = places
+            ) -> Polynomial | None:
+                return places[Polynomial.of(atom)] if isinstance(atom, Place) else None
+
+            found = replace_atoms(Polynomial([(self.product, Fraction(1))]), change).single
+            if found is not None:
+                yield found[0], replace_atoms(self.meant, change)
+
+
+def _list_elements(product: Product, rank: int) -> Iterator[Element]:
+    """The elements of a product that are read at each place of a tensor of that rank."""
+    for atom in list_atoms(product):
+        if isinstance(atom, Element):
+            axes = {place for place in atom.places if place != ZERO}
+            plain = all(
+                p.single is not None and isinstance(next(list_atoms(p), None), Place) for p in axes
+            )
+            if plain and len(axes) >= rank:
+                yield atom
+
+
+def _captures(product: Product, places: Mapping[Polynomial, Polynomial]) -> bool:
+    """Whether a place within a sum would become an axis of that very sum."""
+    for total in list_atoms(product):
+        if not isinstance(total, Total):
+            continue
+        inner = {Polynomial.of(a) for p in list_inner(total) for a in list_atoms(p)}
+        for place, meant in places.items():
+            bound = (a.depth for a in list_atoms(meant) if isinstance(a, Bound))
+            if place in inner and any(depth <= total.depth for depth in bound):
+                return True
+    return False
+
+
+class Reuse:
+    """Knows tensors that are at hand, by what they are computed from."""
+
+    def __init__(self, stages: Mapping[str, Stage], kept: Sequence[str]) -> None:
+        self._kept = kept
+        normal = Normal(stages, expands=False)
+        self._patterns: list[_Pattern] = []
+        for name in kept:
+            stage = stages[name]
+            try:
+                form = normal.find(stage)
+            except TooLargeError:
+                continue
+            self._patterns += _make_patterns(stage, form)
+
+    def rewrite(
+        self, stages: Mapping[str, Stage], stage: Stage, take_name: Callable[[], str]
+    ) -> tuple[Stage, ...] | None:
+        """A stage in terms of what is at hand, after the sums that it reads; None where it has
+        nothing of that. `take_name` names those."""
+        try:
+            form = Normal(stages, expands=False, opaque=self._kept).find(stage)
+        except TooLargeError:
+            return None
+        made = self._replace(form)
+        if made == form:
+            return None
+        return _Writer(stage, take_name).write(made)
+
+    def _replace(self, given: Polynomial) -> Polynomial:
+        inner = replace_atoms(given, self._replace_within)
+        total = ZERO
+        for product, number in inner.terms:
+            total = total.plus(self._replace_product(product), number)
+        return total
+
+    def _replace_within(self, atom: Atom) -> Polynomial | None:
+        match atom:
+            case Whole(given=given):
+                return Polynomial.of(Whole(self._replace(given)))
+            case Made(operands=operands):
+                made = dataclasses.replace(atom, operands=tuple(map(self._replace, operands)))
+                return self._replace_product(Product([(made, Fraction(1))]))
+            case Total(given=given, guard=guard, depth=depth, extents=extents, dtype=dtype):
+                guard = None if guard is None else self._replace(guard)
+                return add_up(self._replace(given), guard, depth, extents, dtype)
+            case _:
+                return None
+
+    def _replace_product(self, product: Product) -> Polynomial:
+        """A product in which every pattern is replaced, in what is summed as well."""
+        for _ in range(len(product.factors) * 4):
+            found = self._find(product)
+            if found is None:
+                break
+            if found.single is None or found.single[1] != 1:
+                return found
+            product = found.single[0]
+        return Polynomial([(product, Fraction(1))])
+
+    def _find(self, product: Product) -> Polynomial | None:
+        for pattern in self._patterns:
+            for wanted, meant in pattern.list_instances(product):
+                rest = _divide(product, wanted)
+                if rest is not None:
+                    return Polynomial([(rest, Fraction(1))]).times(meant)
+                found = _find_in_sum(product, wanted, meant)
+                if found is not None:
+                    return found
+        return None
+
+
+def _find_in_sum(product: Product, wanted: Product, meant: Polynomial) -> Polynomial | None:
+    """The same for a product of which some factors stand in a sum, and the others before it."""
+    for total, power in product.factors:
+        if not isinstance(total, Total) or power != 1:
+            continue
+        summed = total.given.single
+        if summed is None:
+            continue
+        inside = Product(f for f in wanted.factors if varies(f[0], total.depth))
+        outside = Product(f for f in wanted.factors if f not in inside.factors)
+        within = _divide(summed[0], inside) if inside.factors else None
+        others = Product(f for f in product.factors if f[0] != total)
+        before = None if within is None else _divide(others, outside)
+        if within is None or before is None:
+            continue
+        varying = Polynomial([(within, summed[1])]).times(meant)
+        made = add_up(varying, total.guard, total.depth, total.extents, total.dtype)
+        return Polynomial([(before, Fraction(1))]).times(made)
+    return None
+
+
+def _divide(product: Product, by: Product) -> Product | None:
+    """What is left of a product without the factors of another; None where it lacks some."""
+    powers = dict(product.factors)
+    for atom, power in by.factors:
+        left = powers.get(atom, Fraction()) / power
+        if left < 1:
+            return None
+    return product.times(by.power(Fraction(-1)))
+
+
+def _make_patterns(stage: Stage, form: Polynomial) -> Iterator[_Pattern]:
+    """What the elements of a tensor are, and what is known by them."""
+    rank = sum(extent != 1 for extent in stage.domain)
+    places = tuple(
+        ZERO if extent == 1 else Polynomial.of(Place(axis, extent))
+        for axis, extent in enumerate(stage.domain)
+    )
+    dtype = stage.dtype.compute
+    own = Polynomial.of(Element(stage.name, places, dtype))
+    product, number = form.as_factor().single or (Product(()), Fraction(0))
+    if number == 0 or all(isinstance(atom, Element) for atom, _ in product.factors):
+        return
+    yield _Pattern(product, own.times(Polynomial.number(1 / number)), rank)
+    powers = exponential(form, dtype).single
+    if powers is not None and powers[1] == 1:
+        yield _Pattern(powers[0], Polynomial.of(Made("exp", (own,), dtype, dtype)), rank)
+    match product.factors:
+        case ((Made(name="max" | "min", operands=operands, source=source), power),) if power == 1:
+            # Beyond a bound is what is still beyond it once it is held to it.
+            name = "gt" if product.factors[0][0].name == "max" else "lt"
+            for given, bound in (operands, operands[::-1]):
+                asked = Made(name, (given, bound), DataType.BOOL, source)
+                meant = Made(name, (own, bound), DataType.BOOL, source)
+                yield _Pattern(Product([(asked, Fraction(1))]), Polynomial.of(meant), rank)
+        case _:
+            pass
+
+
+# Stages -------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Writes a polynomial over the places of a stage as that stage."""
+
+    def __init__(self, stage: Stage, take_name: Callable[[], str]) -> None:
+        self._stage = stage
+        self._take_name = take_name
+        self._made: list[Stage] = []
+        self._sums: dict[Total, Stage] = {}
+
+    def write(self, form: Polynomial) -> tuple[Stage, ...] | None:
+        builder = Builder()
+        stage = self._stage
+        try:
+            result = self._sum(builder, form, stage.body.dtype)
+        except _UnwritableError:
+            return None
+        body = builder.make(result)
+        last = dataclasses.replace(stage, body=body, reduction=None)
+        return (*self._made, last)
+
+    def _sum(self, builder: Builder, form: Polynomial, dtype: DataType) -> int:
+        total: int | None = None
+        for product, number in sorted(form.terms, key=lambda term: term[1] < 0):
+            if total is None:
+                total = self._product(builder, product, number, dtype)
+                continue
+            value = self._product(builder, product, abs(number), dtype)
+            total = builder.apply("sub" if number < 0 else "add", total, value)
+        return _number(builder, Fraction(0), dtype) if total is None else total
+
+    def _product(
+        self, builder: Builder, product: Product, number: Fraction, dtype: DataType
+    ) -> int:
+        made: int | None = None
+        for atom, power in product.factors:
+            if power > 0:
+                value = self._power(builder, atom, power, dtype)
+                made = value if made is None else builder.apply("mul", made, value)
+        if abs(number.numerator) != 1 or made is None:
+            value = _number(builder, Fraction(abs(number.numerator)), dtype)
+            made = value if made is None else builder.apply("mul", made, value)
+        if number < 0:
+            made = builder.apply("neg", made)
+        if number.denominator != 1:
+            divisor = _number(builder, Fraction(number.denominator), dtype)
+            made = builder.apply("div", made, divisor)
+        for atom, power in product.factors:
+            if power < 0:
+                made = builder.apply("div", made, self._power(builder, atom, -power, dtype))
+        return made
+
+    def _power(self, builder: Builder, atom: Atom, power: Fraction, dtype: DataType) -> int:
+        value = self._atom(builder, atom, dtype)
+        if power.denominator == 2:
+            root = builder.apply("sqrt", value)
+            rest = power - Fraction(1, 2)
+            if not rest:
+                return root
+            return builder.apply("mul", root, self._power(builder, atom, rest, dtype))
+        if power.denominator != 1:
+            raise _UnwritableError
+        made = value
+        for _ in range(int(power) - 1):
+            made = builder.apply("mul", made, value)
+        return made
+
+    def _atom(self, builder: Builder, atom: Atom, dtype: DataType) -> int:
+        match atom:
+            case Place(axis=axis):
+                return builder.add(Index(axis))
+            case Bound(number=number):
+                return builder.add(Index(number, reduced=True))
+            case Symbol():
+                return builder.add(atom)
+            case Element(tensor=tensor, places=places, dtype=own):
+                at = tuple(self._sum(builder, place, DataType.INDEX) for place in places)
+                return builder.add(Load(tensor, at, own))
+            case Whole(given=given):
+                return self._sum(builder, given, dtype)
+            case Made():
+                return self._operation(builder, atom)
+            case Total():
+                return self._total(builder, atom)
+
+    def _operation(self, builder: Builder, made: Made) -> int:
+        if made.name == "select":
+            kinds = (DataType.BOOL, made.dtype, made.dtype)
+            condition, then, otherwise = (
+                self._sum(builder, p, kind) for p, kind in zip(made.operands, kinds, strict=True)
+            )
+            return builder.add(Select(condition, then, otherwise, made.dtype))
+        given = [self._sum(builder, p, made.source) for p in made.operands]
+        if made.name == "cast":
+            return builder.add(Cast(given[0], made.dtype))
+        if made.name in OPERATIONS:
+            return builder.apply(made.name, *given)
+        return builder.add(Constant(made.dtype, float(made.name)))
+
+    def _total(self, builder: Builder, total: Total) -> int:
+        """An element of a sum, which is a stage of its own over the places that it depends on."""
+        inner = [atom for p in list_inner(total) for atom in list_atoms(p)]
+        if any(isinstance(a, Bound) and a.depth > total.depth for a in inner):
+            raise _UnwritableError
+        used = {atom.axis for atom in inner if isinstance(atom, Place)}
+        if total not in self._sums:
+            own = Builder()
+            result = self._sum(own, total.given, total.dtype)
+            guard = None if total.guard is None else self._sum(own, total.guard, DataType.BOOL)
+            if any(isinstance(a, Total) for a in inner):
+                raise _UnwritableError
+            domain = tuple(e if axis in used else 1 for axis, e in enumerate(self._stage.domain))
+            axes = tuple(enumerate(total.extents))
+            body: Body = own.make(result, guard)
+            reduction = Reduction("sum", axes)
+            made = Stage(self._take_name(), total.dtype, domain, body, reduction, self._stage.span)
+            self._made.append(made)
+            self._sums[total] = made
+        stage = self._sums[total]
+        at = tuple(
+            builder.add(Index(axis)) if axis in used else builder.constant(0)
+            for axis in range(len(stage.domain))
+        )
+        return builder.add(Load(stage.name, at, stage.dtype))
+
+
+class _UnwritableError(Exception):
+    """A polynomial that no stage of one body and plain sums has."""
+
+
+def _number(builder: Builder, value: Fraction, dtype: DataType) -> int:
+    if dtype is DataType.BOOL:
+        return builder.add(Constant(dtype, bool(value)))
+    if dtype.is_float:
+        return builder.add(Constant(dtype, float(value)))
+    return builder.add(Constant(dtype, int(value)))
