@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -24,6 +24,7 @@ from dmlc.binding.tables import (
 )
 from dmlc.binding.tensors import Given, TensorDesc, is_symbol, read_open_sizes
 from dmlc.language.definitions import (
+    GradientDefinition,
     OperatorDefinition,
     TensorDefinition,
     TensorLevel,
@@ -90,8 +91,13 @@ class Operator:
         return f"<operator {self.name}: {list_names(given)} -> {list_names(found)}>"
 
     def __str__(self) -> str:
-        """The operator in the language."""
-        return format_operator(self.definition.syntax)
+        """The operator in the language, with the enums that its attributes are of."""
+        enums = {a.enum.name: a.enum for a in self.definition.attributes if a.enum is not None}
+        shown = [
+            f"enum {name} {{ {', '.join(f'{m} = {v}' for m, v in enum.members.items())} }}\n\n"
+            for name, enum in enums.items()
+        ]
+        return "".join([*shown, format_operator(self.definition.syntax)])
 
     def bind(
         self,
@@ -134,16 +140,20 @@ class Operator:
         describes them. Raises as `bind` does."""
         table = _find_level(self.definition, level)
         diagnostics: list[Diagnostic] = []
-        given, table = expand_arrays(table, tensors, diagnostics)
+        given, table = expand_arrays(table, tensors, diagnostics, self.definition.gradient)
         values = read_attributes(attributes)
         return resolve(self.definition, table, given, values, computed, diagnostics)
 
 
 def expand_arrays(
-    table: TensorLevel, given: object, diagnostics: list[Diagnostic]
+    table: TensorLevel,
+    given: object,
+    diagnostics: list[Diagnostic],
+    gradient: GradientDefinition | None = None,
 ) -> tuple[dict[str, Given], TensorLevel]:
     """The descriptions given, and the table, with the entries of each array of tensors in its
-    place. An array is given as a list, or entry by entry: `InputTensors[0]`, `InputTensors_0`."""
+    place. An array is given as a list, or entry by entry: `InputTensors[0]`, `InputTensors_0`.
+    That of the gradients of another may be left out."""
     arrays = {t.name: t for t in table.tensors if t.array}
     named = {t.name for t in table.tensors}
     found: dict[str, Given] = {}
@@ -158,14 +168,16 @@ def expand_arrays(
         spelt = f"{entry[1]}[{int(entry[2] or entry[3])}]" if entry is not None and known else name
         found[spelt] = read_description(name, value)
     rows: list[TensorDefinition] = []
+    values = {} if gradient is None else {
+        row: gradient.values.get(name) for name, row in gradient.gradients.items()
+    }  # fmt: skip
     for tensor in table.tensors:
         if not tensor.array:
             rows.append(tensor)
             continue
-        numbers = [
-            int(entry[2]) for entry in map(_ENTRY.fullmatch, found)
-            if entry is not None and entry[1] == tensor.name and entry[2]
-        ]  # fmt: skip
+        numbers = _list_numbers(found, tensor.name)
+        if not numbers and tensor.output:
+            numbers = _list_numbers(found, values.get(tensor.name))
         count = max(numbers, default=-1) + 1
         if count > MOST_ENTRIES:
             raise DmlcError(f"'{tensor.name}' has {count} tensors; {MOST_ENTRIES} at most")
@@ -175,6 +187,12 @@ def expand_arrays(
             diagnostics.append(mistake(tensor, f"{what}: describe '{tensor.name}[0]' and so on"))
         rows += [tensor.entry(number) for number in range(count)]
     return found, TensorLevel(table.level, tuple(rows))
+
+
+def _list_numbers(found: Iterable[str], array: str | None) -> list[int]:
+    """The numbers of the entries of an array that are given."""
+    entries = (_ENTRY.fullmatch(name) for name in found)
+    return [int(e[2]) for e in entries if e is not None and e[1] == array and e[2]]
 
 
 def read_descriptions(given: object) -> dict[str, object]:

@@ -42,9 +42,7 @@ def gradient(
     gives that of each X of `wrt` as `d_X`. `names` says other names: `{"Y": "dY", "X": "dX"}`.
     `str` of it is its text in the language. Raises `DmlcError`.
     """
-    found: object = find_operator(subject) if isinstance(subject, str) else subject
-    if not isinstance(found, Operator | Graph):
-        raise wrong_kind("subject", "an operator, its name, or a graph", found)
+    found = _find(subject)
     wanted = [expect_text("each of wrt", name) for name in expect_items("wrt", wrt, "names")]
     if not wanted:
         raise DmlcError("wrt names no input: say which to differentiate by")
@@ -53,6 +51,13 @@ def gradient(
     if isinstance(found, Operator):
         return _of_operator(found, dict.fromkeys(wanted), spelt)
     return _of_graph(found, dict.fromkeys(wanted), spelt)
+
+
+def _find(subject: object) -> Operator | Graph:
+    found = find_operator(subject) if isinstance(subject, str) else subject
+    if isinstance(found, Operator | Graph):
+        return found
+    raise wrong_kind("subject", "an operator, its name, or a graph", found)
 
 
 def _spell(
@@ -95,10 +100,10 @@ def _of_operator(subject: Operator, wanted: Iterable[str], spelt: Mapping[str, s
     for name in wanted:
         if name not in inputs:
             raise DmlcError(unknown_name(f"input of {forward.name}", name, inputs))
-        if not _floats(inputs[name]):
+        if not inputs[name].holds_floats:
             message = f"'{name}' of {forward.name} has no gradient: it holds no floats"
             raise DmlcError(message, inputs[name].span)
-    outputs = [t for t in forward.newest.outputs if _floats(t)]
+    outputs = [t for t in forward.newest.outputs if t.holds_floats]
     if not outputs:
         raise DmlcError(f"{forward.name} gives no floats, and has no gradient")
     attributes = [a for a in forward.attributes if not _asks_outputs(a, forward)]

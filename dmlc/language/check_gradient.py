@@ -135,7 +135,7 @@ class _Checker:
             self.check_line(line)
         wanted = self.list_wanted()
         self.find_values()
-        self.find_gradients([t for t in self.forward.newest.outputs if _is_float(t)], False)
+        self.find_gradients([t for t in self.forward.newest.outputs if t.holds_floats], False)
         self.find_gradients(wanted, True)
         self.find_attributes()
         if len(self.diagnostics) == before:
@@ -192,7 +192,7 @@ class _Checker:
                 of.span,
                 Note("declared here", other.span),
             )
-        elif not _is_float(other):
+        elif not other.holds_floats:
             self.fail_without(other, of.span)
         else:
             self.match(self.gradients, other, row, of)
@@ -238,7 +238,7 @@ class _Checker:
     def list_wanted(self) -> list[TensorDefinition]:
         """The inputs whose gradients may be wanted."""
         if not self.short:
-            return [t for t in self.forward.newest.inputs if _is_float(t)]
+            return [t for t in self.forward.newest.inputs if t.holds_floats]
         seen: dict[str, TensorDefinition] = {}
         for name in self.tensors:
             tensor = self.theirs.get(name.text)
@@ -249,7 +249,7 @@ class _Checker:
                 first = next(n for n in self.tensors if n.text == name.text)
                 note = Note("it is named here first", first.span)
                 self.fail(f"'{name.text}' is named twice", name.span, note)
-            elif not _is_float(tensor):
+            elif not tensor.holds_floats:
                 self.fail_without(tensor, name.span)
             else:
                 seen[name.text] = tensor
@@ -323,7 +323,7 @@ class _Checker:
                 notes = () if close is None else (Note(f"did you mean '{close}'?"),)
                 message = f"input '{row.name}' stands for nothing of {forward.name}"
                 self.warnings.append(Diagnostic(message, row.span, notes, warning=True))
-        outputs = [t for t in forward.newest.outputs if _is_float(t)]
+        outputs = [t for t in forward.newest.outputs if t.holds_floats]
         if outputs and not any(t.name in self.gradients for t in outputs):
             self.fail(
                 f"no input is the gradient of an output of {forward.name}",
@@ -355,10 +355,6 @@ def _count_orders(operator: OperatorDefinition) -> int:
     while operator.gradient is not None:
         operator, count = operator.gradient.forward, count + 1
     return count
-
-
-def _is_float(tensor: TensorDefinition) -> bool:
-    return any(t.is_float for t in tensor.dtypes)
 
 
 def _types(tensor: TensorDefinition) -> str:

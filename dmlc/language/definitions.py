@@ -86,6 +86,11 @@ class TensorDefinition:
         """The name in the table."""
         return self.name if self.array_name is None else self.array_name
 
+    @property
+    def holds_floats(self) -> bool:
+        """Whether it may hold floating-point numbers, and so have a gradient."""
+        return any(t.is_float for t in self.dtypes)
+
     def entry(self, number: int) -> TensorDefinition:
         """One tensor of an array."""
         name = f"{self.name}[{number}]"
@@ -227,6 +232,12 @@ class OperatorDefinition:
             )
         ]
         return [row for row in (*tensors, *attributes) if row.name not in given]
+
+
+def is_differentiable(operator: OperatorDefinition) -> bool:
+    """Whether an operator is given floating-point numbers and gives some."""
+    tensors = operator.newest
+    return all(any(t.holds_floats for t in some) for some in (tensors.inputs, tensors.outputs))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
