@@ -12,13 +12,13 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from dmlc import ir
-from dmlc.binding.call_errors import raise_mistakes
+from dmlc.binding.call_errors import explain_at, raise_mistakes
 from dmlc.binding.compute import lower_compute
 from dmlc.binding.facts import Binding, ir_name
 from dmlc.binding.stages import make_bound, rename_stage
 from dmlc.ir.naming import take_name
 from dmlc.language.definitions import GradientDefinition
-from dmlc.source import Diagnostic, InternalError, Note, Span, join_words
+from dmlc.source import Diagnostic, DmlcError, InternalError, Note, Span, join_words
 from dmlc.transform.differentiate import Choice, Gradient, differentiate
 
 
@@ -43,8 +43,11 @@ def derive(binding: Binding, gradient: GradientDefinition) -> Derived:
     if forward is None:
         raise InternalError("a gradient is bound with its forward operator", gradient.span)
     outer = forward.operator.gradient
-    inner = None if outer is None else derive(forward, outer)
-    lowered = lower_compute(forward) if inner is None else inner.function
+    try:
+        inner = None if outer is None else derive(forward, outer)
+        lowered = lower_compute(forward) if inner is None else inner.function
+    except DmlcError as error:
+        raise explain_at(error, forward.operator, gradient.span, {}) from None
     deriving = _Deriving(binding, gradient, forward, lowered)
     deriving.check_asked()
     found = deriving.differentiate()

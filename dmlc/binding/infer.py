@@ -185,11 +185,6 @@ def infer_sizes(
     wanted = [t.name for t in tensors.values() if t.sizes is None]
     if not wanted:
         return found
-    diagnostics += [
-        mistake(t.definition, f"the sizes of input '{t.name}' follow from no tensor that is given")
-        for t in tensors.values()
-        if t.sizes is None and not t.definition.output
-    ]
     check_shapes(found, diagnostics)
     if diagnostics:
         return found

@@ -80,7 +80,11 @@ def _settle(binding: Binding) -> Binding:
     if gradient is None:
         return binding
     try:
-        forward = _settle(_begin_forward(binding, gradient))
+        forward = _begin_forward(binding, gradient)
+        if not forward.symbolic:
+            forward = spread_sizes(forward)
+            _check_inputs(forward)
+        forward = _settle(forward)
     except DmlcError as error:
         raise _explain(error, gradient, binding) from None
     return dataclasses.replace(binding, forward=forward)
@@ -190,6 +194,18 @@ def _begin_forward(binding: Binding, gradient: GradientDefinition) -> Binding:
     raise_mistakes(diagnostics)
     table = TensorLevel(gradient.forward.newest.level, tuple(rows))
     return _begin(gradient.forward, table, given, attributes, (), diagnostics, inferred=True)
+
+
+def _check_inputs(forward: Binding) -> None:
+    """Refuses a forward operator with an input whose sizes nothing at hand says."""
+    diagnostics: list[Diagnostic] = []
+    for tensor in forward.tensors.values():
+        if tensor.sizes is None and not tensor.definition.output:
+            name = tensor.name
+            message = f"the sizes of '{name}' follow from no tensor that is given"
+            cure = Note(f"it is derived for known sizes: have an input '{name}' in the table too")
+            diagnostics.append(mistake(tensor.definition, message, cure))
+    raise_mistakes(diagnostics)
 
 
 def _describe(tensors: Sequence[BoundTensor], diagnostics: list[Diagnostic]) -> Given:

@@ -185,10 +185,10 @@ class _Checker:
             known = [t.name for t in self.theirs.values() if t.output != row.output]
             self.fail_unknown(f"{side} of {self.forward.name}", of, known)
         elif other.output == row.output:
-            role = "holds the gradient of an output" if kind == "input" else "is that of an input"
+            verb = "holds" if kind == "input" else "is"
             self.fail(
-                f"'{row.name}' is an {kind}, which {role} of {self.forward.name}, and '{of.text}' "
-                f"is an {kind} of it",
+                f"'{row.name}' is an {kind}: it {verb} the gradient of an {side} of "
+                f"{self.forward.name}, and '{of.text}' is an {kind}",
                 of.span,
                 Note("declared here", other.span),
             )
@@ -343,7 +343,7 @@ class _Checker:
 
     def cure(self, name: str, kind: str, row: str | None = None) -> tuple[str, ...]:
         """How to say what a row is the gradient of."""
-        line = f"{row or 'd' + name} = gradient of {name}"
+        line = f"{row or 'd_' + name} = gradient of {name}"
         stated = f"gradient of {self.forward.short_name} {{ {line} }}"
         called = "" if row is not None else f"call an {kind} 'd_{name}', or "
         return (f"{called}say which it is: '{stated}'",)
