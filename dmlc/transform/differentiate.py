@@ -40,7 +40,7 @@ from dmlc.ir import (
     with_operands,
 )
 from dmlc.ir.builder import Builder
-from dmlc.ir.index import reach_back
+from dmlc.ir.index import find_index_only, reach_back
 from dmlc.ir.naming import take_name
 from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
@@ -101,9 +101,35 @@ def differentiate(
         dtype = tensors[name].dtype
         if not dtype.is_float:
             raise DmlcError(f"'{name}' has no gradient: it holds {dtype.name}", tensors[name].span)
-    reverse = _Reverse(function, wrt, given, names, kept or {})
+    new = (*given.values(), *names.values(), *(kept or {}).values())
+    freed, own = _free_names(function, new)
+    reverse = _Reverse(
+        freed,
+        [own.get(name, name) for name in wrt],
+        {own.get(name, name): parameter for name, parameter in given.items()},
+        {own.get(name, name): result for name, result in names.items()},
+        {own.get(name, name): parameter for name, parameter in (kept or {}).items()},
+    )
     reverse.run()
-    return reverse.finish()
+    found = reverse.finish()
+    before = {made: name for name, made in own.items()}
+    return dataclasses.replace(
+        found, vanishing=tuple(before.get(name, name) for name in found.vanishing)
+    )
+
+
+def _free_names(function: Function, wanted: Sequence[str]) -> tuple[Function, dict[str, str]]:
+    """The function with other names for its stages that have some that are wanted; and these."""
+    taken = dict.fromkeys((*function.tensors(), *wanted))
+    own = {s.name: take_name(s.name, taken) for s in function.stages if s.name in wanted}
+    if not own:
+        return function, own
+    stages = tuple(
+        dataclasses.replace(redirect_loads(s, own), name=own.get(s.name, s.name))
+        for s in function.stages
+    )
+    results = tuple(dataclasses.replace(r, name=own.get(r.name, r.name)) for r in function.results)
+    return dataclasses.replace(function, stages=stages, results=results, in_place=()), own
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -380,10 +406,15 @@ class _Reverse:
         conditions = list(readers.conditions)
         for axis, number in readers.left:
             conditions.append(made.apply("eq", numbers[number], made.add(Index(axis))))
-        for condition, holds in chosen:
-            value = numbers[condition]
-            conditions.append(value if holds else made.apply("not", value))
         value = numbers[total.value]
+        placed = find_index_only(body)
+        for condition, holds in chosen:
+            held = numbers[condition] if holds else made.apply("not", numbers[condition])
+            if placed[condition] or not readers.axes:
+                conditions.append(held)
+            else:
+                # What elements say is no bound of a sum.
+                value = _choose(made, [(held, True)], value)
         conditions = _drop_certain(made, conditions, tensor.extents, readers.axes)
         if readers.axes:
             part = made.make(value, made.join(conditions))

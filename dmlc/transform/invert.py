@@ -381,8 +381,12 @@ class _Writer:
 
     def write(self, form: Sum) -> int:
         builder = self._builder
+        factors = sorted(form.factors, key=lambda item: -item[1])
         made: int | None = None
-        for term, factor in sorted(form.factors, key=lambda item: item[1] < 0):
+        constant = form.constant
+        if factors and factors[0][1] < 0 and constant > 0:
+            made, constant = builder.constant(constant), 0
+        for term, factor in factors:
             value = self._write_term(term)
             if abs(factor) != 1:
                 value = builder.apply("mul", value, builder.constant(abs(factor)))
@@ -391,10 +395,10 @@ class _Writer:
             else:
                 made = builder.apply("sub" if factor < 0 else "add", made, value)
         if made is None:
-            return builder.constant(form.constant)
-        if form.constant:
-            name = "sub" if form.constant < 0 else "add"
-            made = builder.apply(name, made, builder.constant(abs(form.constant)))
+            return builder.constant(constant)
+        if constant:
+            name = "sub" if constant < 0 else "add"
+            made = builder.apply(name, made, builder.constant(abs(constant)))
         return made
 
     def _write_term(self, term: Term) -> int:

@@ -126,6 +126,8 @@ class Reuse:
     ) -> tuple[Stage, ...] | None:
         """A stage in terms of what is at hand, after the sums that it reads; None where it has
         nothing of that. `take_name` names those."""
+        if not self._patterns:
+            return None
         try:
             form = Normal(stages, expands=False, opaque=self._kept).find(stage)
         except TooLargeError:

@@ -1,0 +1,180 @@
+"""Derived gradients: random formulas against differences, and what formulas come to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from dmlc import ir
+from dmlc.reference import evaluate
+from dmlc.source import DmlcError
+from dmlc.transform.differentiate import differentiate
+from tests.gradients import check_gradient, derive, functions, is_finite, make_inputs
+
+DATA = Path(__file__).parent.parent / "data" / "gradients.ir"
+
+
+def read_pairs() -> dict[str, tuple[str, str]]:
+    """Functions and their gradients, by the names of the functions."""
+    pairs: dict[str, tuple[str, str]] = {}
+    for text in DATA.read_text(encoding="utf-8").strip().split("\n\n"):
+        forward, _, gradient = text.partition("\n}\n")
+        pairs[ir.parse(f"{forward}\n}}").name] = (f"{forward}\n}}", gradient)
+    return pairs
+
+
+PAIRS = read_pairs()
+
+
+@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(functions())
+def test_random_formulas(function: ir.Function) -> None:
+    inputs = make_inputs(function)
+    assume(is_finite(function, inputs))
+    check_gradient(function, inputs)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_formulas(name: str) -> None:
+    forward, gradient = PAIRS[name]
+    assert str(derive(ir.parse(forward)).function) == gradient
+
+
+@pytest.mark.parametrize("name", [n for n in PAIRS if n not in ("open", "gathered")])
+def test_formulas_are_right(name: str) -> None:
+    function = ir.parse(PAIRS[name][0])
+    made = check_gradient(function, make_inputs(function))
+    # And again: the gradient has a gradient.
+    check_gradient(made, make_inputs(made))
+
+
+def test_gathered_rows_add_up() -> None:
+    function = derive(ir.parse(PAIRS["gathered"][0])).function
+    arriving = np.arange(15, dtype=np.float32).reshape(3, 5)
+    found = evaluate(function, {"I": np.array([2, 7, 2], np.int32), "d_Y_in": arriving})["g_X"]
+    expected = np.zeros((4, 5), np.float32)
+    np.add.at(expected, [2, 3, 2], arriving)
+    np.testing.assert_array_equal(found, expected)
+
+
+# What is at hand ----------------------------------------------------------------------------
+
+
+def test_a_softmax_is_all_that_its_gradient_reads() -> None:
+    function = ir.parse(PAIRS["softmax"][0])
+    made = derive(function, Y="softmax").function
+    assert [p.name for p in made.parameters] == ["softmax", "d_Y_in"]
+    assert [str(s.name) for s in made.stages] == ["g_X_sum", "g_X"]
+    check_gradient(function, make_inputs(function), {"Y": "softmax"})
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "tanh(%X[i0])",
+        "sigmoid(%X[i0])",
+        "exp(mul(%X[i0], 2.0))",
+        "sqrt(add(exp(%X[i0]), 1.0))",
+        "max(%X[i0], 0.25)",
+        "min(0.25, %X[i0])",
+        "div(1.0, sqrt(add(exp(%X[i0]), 1.0)))",
+    ],
+)
+def test_results_serve_in_place_of_inputs(formula: str) -> None:
+    text = f"func @f(%X: f32[8]) -> (%Y) {{\n  %Y: f32[i0 < 8] = {formula}\n}}"
+    function = ir.parse(text)
+    check_gradient(function, make_inputs(function), {"Y": "y"})
+    if "exp(%X" not in formula:
+        made = derive(function, Y="y").function
+        assert [p.name for p in made.parameters] == ["y", "d_Y_in"]
+
+
+def test_logarithms_of_a_softmax_serve_for_it() -> None:
+    text = PAIRS["softmax"][0].replace("div(%e[i0, i1], %s[i0])", "log(div(%e[i0, i1], %s[i0]))")
+    function = ir.parse(text)
+    made = check_gradient(function, make_inputs(function), {"Y": "logs"})
+    assert [p.name for p in made.parameters] == ["logs", "d_Y_in"]
+
+
+def test_copies_of_what_is_kept_are_kept() -> None:
+    """Layer normalization gives its mean in other sizes than it uses."""
+    function = ir.parse(
+        "func @f(%X: f32[3, 4]) -> (%Y, %mean) {\n"
+        "  %t: f32[i0 < 3, i1 < 1] = sum[r0 < 4] %X[i0, r0]\n"
+        "  %m: f32[i0 < 3, i1 < 1] = div(%t[i0, i1], 4.0)\n"
+        "  %mean: f32[i0 < 3] = %m[i0, 0]\n"
+        "  %Y: f32[i0 < 3, i1 < 4] = mul(%X[i0, i1], exp(%m[i0, 0]))\n"
+        "}"
+    )
+    made = check_gradient(function, make_inputs(function), {"mean": "at_hand"})
+    assert "at_hand" in [p.name for p in made.parameters]
+    assert made.stage("t") is None
+
+
+# What is said -------------------------------------------------------------------------------
+
+
+def test_a_gradient_that_is_none() -> None:
+    formula = "mul(floor(%X[i0]), %W[i0])"
+    text = f"func @f(%X: f32[4], %W: f32[4]) -> (%Y) {{\n  %Y: f32[i0 < 4] = {formula}\n}}"
+    made = derive(ir.parse(text))
+    assert made.vanishing == ("X",)
+    ones = np.ones(4, np.float32)
+    zeros = evaluate(made.function, {"X": ones, "d_Y_in": ones})["g_X"]
+    np.testing.assert_array_equal(zeros, np.zeros(4))
+
+
+@pytest.mark.parametrize(
+    ("formula", "choice"),
+    [
+        ("max(%X[i0], 0.0)", "max(x, c) has the derivative 0 in x where x = c"),
+        ("min(%X[i0], %W[i0])", "min(a, b) has the derivative 1/2 in each where a = b"),
+        ("abs(%X[i0])", "abs(x) has the derivative 0 at x = 0"),
+        ("add(%X[i0], %W[i0])", None),
+    ],
+)
+def test_choices(formula: str, choice: str | None) -> None:
+    text = f"func @f(%X: f32[4], %W: f32[4]) -> (%Y) {{\n  %Y: f32[i0 < 4] = {formula}\n}}"
+    assert [c.text for c in derive(ir.parse(text)).choices] == ([] if choice is None else [choice])
+
+
+def test_what_holds_no_floats_has_no_gradient() -> None:
+    text = "func @f(%X: f32[4], %I: s32[4]) -> (%Y) {\n  %Y: f32[i0 < 4] = %X[i0]\n}"
+    with pytest.raises(DmlcError, match="'I' has no gradient: it holds INT32"):
+        differentiate(ir.parse(text), ["I"], {"Y": "dy"}, {"I": "di"})
+    with pytest.raises(DmlcError, match="'Z'"):
+        differentiate(ir.parse(text), ["Z"], {"Y": "dy"}, {"Z": "dz"})
+
+
+# Kinks --------------------------------------------------------------------------------------
+
+
+KINKS = np.array([0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 0.5], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("formula", "slopes"),
+    [
+        ("max(%X[i0], 0.0)", [0, 0, 1, 0, 0, 1, 0, 1]),
+        ("max(0.0, %X[i0])", [0, 0, 1, 0, 0, 1, 0, 1]),
+        ("min(%X[i0], 0.5)", [1, 1, 0, 1, 0, 0, 1, 0]),
+        ("min(max(%X[i0], 0.0), 1.0)", [0, 0, 0, 0, 0, 0, 0, 1]),
+        ("abs(%X[i0])", [0, 0, 1, -1, np.nan, 1, -1, 1]),
+        ("floor(%X[i0])", [0] * 8),
+        ("select(gt(%X[i0], 0.0), log(%X[i0]), 0.0)", [0, 0, 1, 0, 0, 0, 0, 2]),
+        (
+            "select(gt(%X[i0], 0.0), %X[i0], mul(0.25, %X[i0]))",
+            [0.25, 0.25, 1, 0.25, 0.25, 1, 0.25, 1],
+        ),
+        ("sqrt(%X[i0])", [np.inf, -np.inf, 0.5, np.nan, np.nan, 0, np.nan, 0.5**0.5]),
+    ],
+)
+def test_kinks(formula: str, slopes: list[float]) -> None:
+    text = f"func @f(%X: f32[8]) -> (%Y) {{\n  %Y: f32[i0 < 8] = {formula}\n}}"
+    made = derive(ir.parse(text)).function
+    given = {"X": KINKS, "d_Y_in": np.ones(8, np.float32)}
+    found = evaluate(made, {p.name: given[p.name] for p in made.parameters})["g_X"]
+    np.testing.assert_allclose(found, np.array(slopes, np.float32), rtol=1e-6)
