@@ -157,7 +157,9 @@ class _Deriving:
     def list_missing(self, found: Gradient, kept: Iterable[str] = ()) -> list[str]:
         """What a formula reads of the forward operator's inputs that no input holds."""
         present = {ir_name(t.name) for t in self.binding.tensors.values()} | set(kept)
-        return [p.name for p in found.function.parameters if p.name not in present]
+        function = found.function
+        read = {load.tensor for stage in function.stages for load in stage.body.loads()}
+        return [p.name for p in function.parameters if p.name in read and p.name not in present]
 
     def list_warnings(self, found: Gradient) -> list[Diagnostic]:
         """Warnings of gradients that are 0 whatever is given."""
