@@ -91,10 +91,11 @@ def _choices(
     binding: Binding, tensors: dict[str, BoundTensor], tensor: BoundTensor
 ) -> tuple[DataType, ...]:
     """The types an open tensor may have beside the known ones, the table's order kept."""
-    permitted = tensor.definition.dtypes
+    operator = binding.operator
+    permitted = _list_permitted(operator, tensor.definition)
     for group in _same(binding, "DataType"):
         if tensor.name in group:
-            rows = [tensors[n].definition.dtypes for n in group if n in tensors]
+            rows = [_list_permitted(operator, tensors[n].definition) for n in group if n in tensors]
             permitted = tuple(t for t in permitted if all(t in row for row in rows)) or permitted
     known = {t.definition.row: t.dtype for t in tensors.values() if t.dtype is not None}
     listed: dict[DataType, None] = {}
@@ -105,6 +106,17 @@ def _choices(
     narrowed = tuple(t for t in listed if t in permitted)
     choices = narrowed or permitted or (DataType.FLOAT32,)
     return tuple(t for t in choices if _may_be(binding, tensors, tensor, t)) or choices
+
+
+def _list_permitted(operator: OperatorDefinition, tensor: TensorDefinition) -> tuple[DataType, ...]:
+    """The types that a table permits, of those that the forward operator does where there is one
+    for which the tensor stands."""
+    permitted, gradient = tensor.dtypes, operator.gradient
+    for theirs in () if gradient is None else gradient.forward.newest.tensors:
+        if gradient is not None and tensor.row in gradient.rows(theirs.name):
+            allowed = _list_permitted(gradient.forward, theirs)
+            permitted = tuple(t for t in permitted if t in allowed) or permitted
+    return permitted
 
 
 def _may_be(
