@@ -33,19 +33,15 @@ def list_statements(
     statements: list[syntax.GraphStatement] = []
     written: set[str] = set()
     for value in record:
+        if value.role is Role.PART:
+            continue
         if isinstance(value, Derivation):
-            found = [results.get(id(part)) for part in value.parts]
-            whole = all(found) and not any(id(part) in names for part in value.parts)
-            writer.name_parts(value)
-            chosen = [
-                (name if whole else names.get(id(part))) or writer.fresh(part)
-                for name, part in zip(found, value.parts, strict=True)
-            ]
-            statements.append(writer.derive(value, chosen, whole))
-            written.update(chosen if whole else ())
+            statement = writer.derive(value, names, results)
+            statements.append(statement)
+            written.update(name.text for name in statement.names if statement.output)
             continue
         result = results.get(id(value))
-        plain = value.role in (Role.LEAF, Role.OUTPUT, Role.PART)
+        plain = value.role in (Role.LEAF, Role.OUTPUT)
         given = names.get(id(value))
         single = value.role is Role.EXPRESSION and uses.get(id(value)) == 1
         if given is None and (plain or (single and result is None and writer.nests(value))):
@@ -99,24 +95,24 @@ class _Writer:
         self.depths[id(value)] = 0
         return _statement(name, expression, output)
 
-    def name_parts(self, value: Derivation) -> None:
-        """Has gradients that have no names called after what they are with respect to."""
-        for part, target in zip(value.parts, value.wrt, strict=True):
-            named = self.express(target)
-            part.stem = f"d_{named.name}" if isinstance(named, syntax.Reference) else "gradient"
-
     def derive(
-        self, value: Derivation, names: Sequence[str], output: bool
+        self, value: Derivation, names: Mapping[int, str], results: Mapping[int, str]
     ) -> syntax.GraphStatement:
-        """The statement that defines gradients."""
+        """The statement that defines gradients. Those without a name are called after what they are
+        with respect to."""
         of, wrt, given = (
             tuple(self.express(v) for v in values) for values in (value.of, value.wrt, value.given)
         )
-        for part, name in zip(value.parts, names, strict=True):
+        own = [results.get(id(part)) for part in value.parts]
+        output = all(own) and not any(id(part) in names for part in value.parts)
+        targets: list[syntax.Name] = []
+        for part, result, target in zip(value.parts, own, wrt, strict=True):
+            part.stem = f"d_{target.name}" if isinstance(target, syntax.Reference) else "gradient"
+            name = (result if output else names.get(id(part))) or self.fresh(part)
             self.references[id(part)] = syntax.Reference(name, span=NOWHERE)
+            targets.append(syntax.Name(name, span=NOWHERE))
         made = syntax.Gradient(of, wrt, given, span=NOWHERE)
-        targets = tuple(syntax.Name(name, span=NOWHERE) for name in names)
-        return syntax.GraphStatement(targets, made, output, span=NOWHERE)
+        return syntax.GraphStatement(tuple(targets), made, output, span=NOWHERE)
 
     def express(self, value: Value) -> syntax.Expression:
         """A value where it is read."""

@@ -3,7 +3,7 @@ in graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -434,7 +434,7 @@ def test_a_name_may_be_asked_for_twice_and_be_the_thing_itself() -> None:
     assert np.allclose(found["d"], np.sum(DY * X, axis=0, keepdims=True), rtol=1e-5)
 
 
-def bind_graph(body: str, **kinds: Sequence[str]) -> ir.Function:
+def bind_graph(body: str) -> ir.Function:
     inputs = "x: FLOAT32[N, 4], w: FLOAT32[1, 4], i: INT32[N, 4], h: FLOAT16[N, 4]"
     text = f"{OPERATORS}\ngraph g[N]({inputs}) {{ {body} }}"
     return dmlc.Graph(check_text(text, "g.dml").graphs["g"]).bind(dims={"N": 3})
