@@ -108,11 +108,15 @@ Change: TypeAlias = "Callable[[Atom], Polynomial | None]"
 class Product:
     """Powers of things: equal to another with the same, in any order."""
 
-    __slots__ = ("_set", "factors")
+    __slots__ = ("_set", "factors", "free", "height")
 
     def __init__(self, factors: Iterable[tuple[Atom, Fraction]]) -> None:
         self.factors = tuple(factors)
         self._set = frozenset(self.factors)
+        self.free: frozenset[int] = frozenset().union(*(find_free(a) for a, _ in self.factors))
+        """The depths of the sums that it stands in, and depends on axes of."""
+        self.height = max((_find_height(atom) for atom, _ in self.factors), default=0)
+        """The depth of the deepest sum in it."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Product) and self._set == other._set
@@ -130,17 +134,39 @@ class Product:
         return Product((atom, power * exponent) for atom, power in self.factors)
 
 
+def find_free(atom: Atom) -> frozenset[int]:
+    """The depths of the sums that something stands in, and depends on axes of."""
+    match atom:
+        case Bound(depth=depth):
+            return frozenset((depth,))
+        case Total(depth=depth):
+            return _join_free(atom) - {depth}
+        case _:
+            return _join_free(atom)
+
+
+def _join_free(atom: Atom) -> frozenset[int]:
+    return frozenset[int]().union(*(inner.free for inner in list_inner(atom)))
+
+
+def _find_height(atom: Atom) -> int:
+    own = atom.depth if isinstance(atom, Total) else 0
+    return own or max((inner.height for inner in list_inner(atom)), default=0)
+
+
 ONE = Product(())
 
 
 class Polynomial:
     """Products with coefficients: equal to another with the same, in any order."""
 
-    __slots__ = ("_set", "terms")
+    __slots__ = ("_set", "free", "height", "terms")
 
     def __init__(self, terms: Iterable[tuple[Product, Fraction]]) -> None:
         self.terms = tuple((product, number) for product, number in terms if number)
         self._set = frozenset(self.terms)
+        self.free: frozenset[int] = frozenset().union(*(product.free for product, _ in self.terms))
+        self.height = max((product.height for product, _ in self.terms), default=0)
 
     @staticmethod
     def of(atom: Atom) -> Polynomial:
@@ -184,15 +210,17 @@ ZERO = Polynomial(())
 
 
 def list_atoms(given: Polynomial | Product) -> Iterator[Atom]:
-    """What a polynomial is made of, what that is made of, and so on."""
-    if isinstance(given, Polynomial):
-        for product, _ in given.terms:
-            yield from list_atoms(product)
-        return
-    for atom, _ in given.factors:
-        yield atom
-        for inner in list_inner(atom):
-            yield from list_atoms(inner)
+    """What a polynomial is made of, what that is made of, and so on: each once."""
+    seen: dict[Atom, None] = {}
+    pending = [given]
+    while pending:
+        part = pending.pop()
+        products = [part] if isinstance(part, Product) else [p for p, _ in part.terms]
+        for atom in (atom for product in products for atom, _ in product.factors):
+            if atom not in seen:
+                seen[atom] = None
+                pending += list_inner(atom)
+                yield atom
 
 
 def list_inner(atom: Atom) -> tuple[Polynomial, ...]:
@@ -356,7 +384,7 @@ def add_up(
     """A sum over the axes of a depth, with what does not vary along them before it."""
     total = ZERO
     for product, number in given.terms:
-        inside = Product(f for f in product.factors if varies(f[0], depth))
+        inside = Product(f for f in product.factors if depth in find_free(f[0]))
         outside = Product(f for f in product.factors if f not in inside.factors)
         if guard is None and not inside.factors and all(isinstance(e, int) for e in extents):
             for extent in extents:
@@ -365,8 +393,7 @@ def add_up(
             continue
         varying = Polynomial([(inside, Fraction(1))])
         within = [varying] if guard is None else [varying, guard]
-        deepest = (a.depth for p in within for a in list_atoms(p) if isinstance(a, Total))
-        own = 1 + max(deepest, default=0)
+        own = 1 + max(part.height for part in within)
         varying, *held = (_rename(p, depth, own) for p in within)
         atom = Total(varying, held[0] if held else None, own, extents, dtype)
         found = outside.times(Product([(atom, Fraction(1))]))
@@ -380,7 +407,7 @@ def _rename(given: Polynomial, depth: int, to: int) -> Polynomial:
     def change(atom: Atom) -> Polynomial | None:
         if isinstance(atom, Bound) and atom.depth == depth:
             return Polynomial.of(Bound(to, atom.number))
-        return None
+        return None if depth in find_free(atom) else Polynomial.of(atom)
 
     return replace_atoms(given, change)
 
@@ -389,10 +416,17 @@ def replace_atoms(given: Polynomial, change: Change) -> Polynomial:
     """A polynomial with some of what it is made of replaced, from the outside in: `change` gives
     what stands for a thing, or None where that stays, with what it is made of changed."""
 
+    done: dict[Atom, Polynomial] = {}
+
     def replace(atom: Atom) -> Polynomial:
-        made = change(atom)
-        if made is not None:
-            return made
+        if atom not in done:
+            done[atom] = make(atom)
+        return done[atom]
+
+    def make(atom: Atom) -> Polynomial:
+        found = change(atom)
+        if found is not None:
+            return found
         match atom:
             case Element(places=places):
                 made = dataclasses.replace(atom, places=tuple(map(whole, places)))
@@ -417,22 +451,6 @@ def replace_atoms(given: Polynomial, change: Change) -> Polynomial:
         return total
 
     return whole(given)
-
-
-def _is_bound(atom: Atom, depth: int) -> bool:
-    return isinstance(atom, Bound) and atom.depth == depth
-
-
-def varies(atom: Atom, depth: int) -> bool:
-    """Whether something depends on an axis of the sum at a depth, that it stands in."""
-    if isinstance(atom, Total) and 0 < depth <= atom.depth:
-        return False  # Those are its own.
-    if _is_bound(atom, depth):
-        return True
-    factors = (
-        a for inner in list_inner(atom) for product, _ in inner.terms for a in product.factors
-    )
-    return any(varies(factor, depth) for factor, _ in factors)
 
 
 def raise_power(given: Polynomial, power: Fraction) -> Polynomial:

@@ -40,10 +40,10 @@ from dmlc.transform.algebra import (
     Whole,
     add_up,
     exponential,
+    find_free,
     list_atoms,
     list_inner,
     replace_atoms,
-    varies,
 )
 
 
@@ -188,7 +188,7 @@ def _find_in_sum(product: Product, wanted: Product, meant: Polynomial) -> Polyno
         summed = total.given.single
         if summed is None:
             continue
-        inside = Product(f for f in wanted.factors if varies(f[0], total.depth))
+        inside = Product(f for f in wanted.factors if total.depth in find_free(f[0]))
         outside = Product(f for f in wanted.factors if f not in inside.factors)
         within = _divide(summed[0], inside) if inside.factors else None
         others = Product(f for f in product.factors if f[0] != total)
@@ -343,15 +343,13 @@ class _Writer:
     def _total(self, builder: Builder, total: Total) -> int:
         """An element of a sum, which is a stage of its own over the places that it depends on."""
         inner = [atom for p in list_inner(total) for atom in list_atoms(p)]
-        if any(isinstance(a, Bound) and a.depth > total.depth for a in inner):
+        if find_free(total) or any(isinstance(a, Total) for a in inner):
             raise _UnwritableError
         used = {atom.axis for atom in inner if isinstance(atom, Place)}
         if total not in self._sums:
             own = Builder()
             result = self._sum(own, total.given, total.dtype)
             guard = None if total.guard is None else self._sum(own, total.guard, DataType.BOOL)
-            if any(isinstance(a, Total) for a in inner):
-                raise _UnwritableError
             domain = tuple(e if axis in used else 1 for axis, e in enumerate(self._stage.domain))
             axes = tuple(enumerate(total.extents))
             body: Body = own.make(result, guard)

@@ -13,7 +13,9 @@ import dmlc
 from dmlc.binding import TensorDesc
 from dmlc.ir import Function
 from dmlc.reference import evaluate
+from dmlc.testing.bounds import bound_errors
 from dmlc.testing.gradients import difference_gradient, widen_floats
+from dmlc.transform.differentiate import differentiate
 from tests.library.run import Array, normal
 
 
@@ -260,3 +262,107 @@ def test_gradients_are_those_of_the_forward_operator(pair: Pair) -> None:
     for output, name in pair.found.items():
         expected = difference_gradient(forward, inputs, {pair.result: arriving}, name)
         np.testing.assert_allclose(found[output], expected, rtol=1e-6, atol=1e-8)
+
+
+# Derived --------------------------------------------------------------------------------------
+
+
+def derive(pair: Pair) -> Function:
+    """The gradient of a pair, derived from its forward operator."""
+    forward_name = dmlc.operator(pair.gradient).definition.forward
+    assert forward_name is not None
+    forward = bind(forward_name, pair.inputs, pair.forward_attributes, pair.extra_results)
+    names = {name: output for output, name in pair.found.items()}
+    return differentiate(forward, list(names), {pair.result: "arriving"}, names).function
+
+
+def take_inputs(function: Function, known: dict[str, Array], dtype: type) -> dict[str, Array]:
+    return {p.name: np.asarray(known[p.name], dtype) for p in function.parameters}
+
+
+SPECIAL = {
+    "ties": [0.0, 0.0, 1.0, 1.0, -1.0],
+    "zeros of both signs": [0.0, -0.0],
+    "NaN": [1.0, 2.0, np.nan, 0.5, -1.0],
+    "infinity": [1.0, np.inf, -1.0, 2.0, 0.5],
+    "minus infinity": [1.0, -np.inf, 2.0, 0.5, 0.25],
+}
+"""What the data are made of where a gradient is a choice, or a special value."""
+
+
+def list_cases(pair: Pair) -> dict[str, dict[str, Array]]:
+    """The inputs of the forward operator: as they are, and with special data."""
+    data = next(iter(pair.inputs))
+    source = np.random.default_rng(3)
+    return {
+        "smooth": pair.inputs,
+        **{
+            label: {**pair.inputs, data: source.choice(values, pair.inputs[data].shape)}
+            for label, values in SPECIAL.items()
+        },
+    }
+
+
+def list_distinct(pairs: list[Pair]) -> list[Pair]:
+    """At most three pairs of each operator."""
+    counts: dict[str, int] = {}
+    found: list[Pair] = []
+    for pair in pairs:
+        counts[pair.gradient] = counts.get(pair.gradient, 0) + 1
+        if counts[pair.gradient] <= 3:
+            found.append(pair)
+    return found
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.id)
+def test_derived_gradients_are_those_of_the_library(pair: Pair) -> None:
+    check_derived(pair, "reference")
+
+
+@pytest.mark.parametrize("device", ["opencl", "vulkan"])
+@pytest.mark.parametrize("pair", list_distinct(PAIRS), ids=lambda pair: pair.id)
+def test_derived_gradients_on_devices(pair: Pair, device: str) -> None:
+    check_derived(pair, device)
+
+
+def check_derived(pair: Pair, device: str) -> None:
+    """Holds a derived gradient to the one that the library has: within what both may be off by,
+    and exactly in where it is 0, infinite or NaN."""
+    forward_name = dmlc.operator(pair.gradient).definition.forward
+    assert forward_name is not None
+    forward = bind(forward_name, pair.inputs, pair.forward_attributes, pair.extra_results)
+    derived, gradient = derive(pair), None
+    for label, inputs in list_cases(pair).items():
+        results = evaluate(forward, take_inputs(forward, inputs, np.float32))
+        arriving = normal(*results[pair.result].shape, seed=99)
+        given = pair.given({n: np.asarray(a, np.float32) for n, a in inputs.items()},
+                           results, arriving)  # fmt: skip
+        if gradient is None:
+            optional = {n: inputs[i].shape for n, i in pair.found.items()}
+            gradient = bind(pair.gradient, given, pair.attributes, optional)
+        found: list[dict[str, Array]] = []
+        allowed: list[dict[str, Array]] = []
+        for function, known in ((gradient, given), (derived, {**inputs, "arriving": arriving})):
+            own = take_inputs(function, known, np.float32)
+            found.append(dmlc.run(function, own, device=device))
+            with np.errstate(all="ignore"):
+                allowed.append(bound_errors(function, own))
+        for output in pair.found:
+            expected, actual = found[0][output], found[1][output]
+            for ask in (np.isnan, np.isposinf, np.isneginf):
+                np.testing.assert_array_equal(ask(actual), ask(expected), err_msg=label)
+            finite = np.isfinite(expected)
+            most = (allowed[0][output] + allowed[1][output])[finite]
+            assert (np.abs(expected[finite] - actual[finite]) <= most).all(), label
+            chosen = (expected == 0) | (actual == 0)
+            if pair.gradient in CHOOSING:
+                np.testing.assert_array_equal(expected[chosen], actual[chosen], err_msg=label)
+
+
+CHOOSING = (
+    "directml.ACTIVATION_RELU_GRAD",
+    "directml.MAX_POOLING_GRAD",
+    "onednn.MaxPoolBackward",
+    "onednn.ReLUBackward",
+)
+"""The operators that choose where a gradient goes: it is 0 elsewhere, exactly."""

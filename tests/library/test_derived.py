@@ -1,0 +1,87 @@
+"""The gradient of every operator of the library that has one, against differences in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dmlc
+from dmlc.binding import Operator, ir_name
+from dmlc.ir import Function
+from dmlc.reference import evaluate
+from dmlc.scalars import Array, DataType
+from dmlc.testing.examples import Case, read_cases
+from dmlc.testing.gradients import difference_gradient, widen_floats
+from dmlc.transform.differentiate import differentiate
+
+NOT_DIFFERENTIABLE = {"directml.DIAGONAL_MATRIX", "directml.ONE_HOT"}
+"""The operators of the library that read no floats, or only copy some that are attributes."""
+
+
+def list_cases(operator: Operator) -> list[tuple[Case, Function]]:
+    """The examples of an operator in FLOAT32, as far as it permits that."""
+    found: list[tuple[Case, Function]] = []
+    for example in operator.definition.examples:
+        for case in read_cases(operator.definition, example):
+            if case.data_type is DataType.FLOAT32:
+                try:
+                    found.append((case, operator.bind(case.descriptions(), case.attributes)))
+                except dmlc.DmlcError:
+                    continue
+    return found
+
+
+CASES = {
+    f"{name}: {case.title} ({number})": (case, function)
+    for name, operator in dmlc.operators().items()
+    for number, (case, function) in enumerate(list_cases(operator))
+    if any(p.dtype.is_float for p in function.parameters)
+    and any(function.tensors()[r.name].dtype.is_float for r in function.results)
+}
+
+
+def test_every_operator_is_differentiated() -> None:
+    names = {label.partition(":")[0] for label in CASES}
+    assert set(dmlc.operators()) - names <= NOT_DIFFERENTIABLE
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["inputs", "results at hand"])
+@pytest.mark.parametrize("label", CASES)
+def test_derived_gradients_are_differences(label: str, kept: bool) -> None:
+    case, function = CASES[label]
+    wide = widen_floats(function)
+    wrt = [p.name for p in wide.parameters if p.dtype.is_float]
+    results = [r.name for r in wide.results if wide.tensors()[r.name].dtype.is_float]
+    made = differentiate(
+        wide,
+        wrt,
+        {name: f"arriving_{name}" for name in results},
+        {name: f"gradient_{name}" for name in wrt},
+        {name: f"kept_{name}" for name in results} if kept else {},
+    ).function
+    known = make_smooth(case, wide)
+    source = np.random.default_rng(1)
+    values = evaluate(wide, known)
+    weights = {name: source.standard_normal(values[name].shape) for name in results}
+    given = {
+        **known,
+        **{f"arriving_{name}": weight for name, weight in weights.items()},
+        **{f"kept_{name}": values[name] for name in results},
+    }
+    found = evaluate(made, {p.name: given[p.name] for p in made.parameters})
+    for name in wrt:
+        expected = difference_gradient(function, known, weights, name)
+        np.testing.assert_allclose(found[f"gradient_{name}"], expected, rtol=1e-4, atol=1e-5)
+
+
+def make_smooth(case: Case, function: Function) -> dict[str, Array]:
+    """The inputs of an example, moved away from ties, bounds and zeros."""
+    source = np.random.default_rng(0)
+    known = {ir_name(name): array for name, array in case.inputs.items()}
+    for parameter in function.parameters:
+        array = known[parameter.name]
+        if parameter.dtype.is_float:
+            wide = array.astype(np.float64)
+            finite = np.where(np.isfinite(wide), wide, 1.0)
+            known[parameter.name] = finite + source.uniform(0.01, 0.2, wide.shape)
+    return known
