@@ -22,6 +22,7 @@ from dmlc.binding.tensors import TensorDesc, show_sizes
 from dmlc.binding.values import span_text
 from dmlc.language import syntax
 from dmlc.language.builtins import Given
+from dmlc.language.check_gradient import MOST_ORDERS, TOO_MANY_ORDERS
 from dmlc.scalars import DataType, find_data_type
 from dmlc.source import Diagnostic, DmlcError, Note, Span
 from dmlc.transform.differentiate import differentiate
@@ -54,6 +55,8 @@ class GraphStages(StageMaker):
         self.assigned = self.kept
         self.names = {**dict.fromkeys(inputs), **self.kept}
         self.warnings: list[Diagnostic] = []
+        self.orders: dict[str, int] = {}
+        """How many gradients were taken to get to stages that are of some."""
         self.statement: syntax.GraphStatement | None = None
         """The one at hand."""
         self.evaluator.differentiate = self.differentiate_call
@@ -156,18 +159,23 @@ class GraphStages(StageMaker):
             if tensor.name not in wanted:
                 taken = name in self.extents or name not in self.kept
                 wanted[tensor.name] = self.fresh_name(name) if taken else name
-        made, warnings = _derive_stages(
-            self.parameters(), self.stages, sources, wanted, self.fresh_name, span
-        )
-        self.add_made(made)
+        needed = drop_unread(self.stages, [*sources, *wanted])
+        order = 1 + max((self.orders.get(stage.name, 0) for stage in needed), default=0)
+        if order > MOST_ORDERS:
+            raise DmlcError(TOO_MANY_ORDERS, span)
+        parameters = self.parameters()
+        made, warnings = _derive_stages(parameters, needed, sources, wanted, self.fresh_name, span)
+        self.add_made(made, order)
         self.warnings += warnings
         return [self.load(wanted[tensor.name]) for tensor in wrt]
 
-    def add_made(self, stages: Sequence[ir.Stage]) -> None:
-        """Takes stages that are made already, and need no proof that their reads are inside."""
+    def add_made(self, stages: Sequence[ir.Stage], order: int) -> None:
+        """Takes stages that are made already, and need no proof that their reads are inside;
+        `order` is how many gradients were taken to get to them."""
         self.stages += stages
         for stage in stages:
             self.types[stage.name], self.extents[stage.name] = stage.dtype, stage.domain
+            self.orders[stage.name] = order
 
 
 # Gradients -----------------------------------------------------------------------------------
@@ -213,15 +221,15 @@ def _derive_stages(
     fresh: Callable[[str], str],
     span: Span,
 ) -> tuple[list[ir.Stage], list[Diagnostic]]:
-    """The stages of gradients, to stand behind those of the graph, and warnings.
+    """The stages of gradients, to stand behind those of the graph, and warnings. `stages` are those
+    that lead to what is differentiated, and by what.
 
     `given` has the tensor that holds the gradient of each that is differentiated, or None where
     that is 1, and `wanted` the name for the gradient by each that is differentiated by.
     """
-    made = {s.name: s for s in stages}
-    needed = drop_unread(stages, [n for n in (*given, *wanted) if n in made])
+    made = {s.name for s in stages}
     results = tuple(ir.Result(name) for name in given if name in made)
-    function = ir.Function("forward", tuple(parameters), needed, results)
+    function = ir.Function("forward", tuple(parameters), tuple(stages), results)
     # What is at hand comes in under names of its own, and is called again what it is.
     adjoints = {name: fresh(f"{name}_given") for name in given}
     kept = {name: fresh(f"{name}_kept") for name in wanted if name in made}

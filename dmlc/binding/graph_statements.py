@@ -142,7 +142,8 @@ class _GraphLowering(GraphStages):
             own = stem if stage.name == single else f"{stem}_{stage.name}"
             kept = own == stem and stem in self.kept
             names[stage.name] = own if kept else self.fresh_name(own)
-        self.add_made([rename_stage(stage, names, span) for stage in function.stages])
+        made = [rename_stage(stage, names, span) for stage in function.stages]
+        self.add_made(made, operator.order)
         found: dict[str, _Output] = {}
         results = [r.name for r in function.results]
         for output in outputs:

@@ -111,9 +111,12 @@ def _choices(
 def _list_permitted(operator: OperatorDefinition, tensor: TensorDefinition) -> tuple[DataType, ...]:
     """The types that a table permits, of those that the forward operator does where there is one
     for which the tensor stands."""
-    permitted, gradient = tensor.dtypes, operator.gradient
-    for theirs in () if gradient is None else gradient.forward.newest.tensors:
-        if gradient is not None and tensor.row in gradient.rows(theirs.name):
+    gradient = operator.gradient
+    if gradient is None:
+        return tensor.dtypes
+    permitted = tensor.dtypes
+    for theirs in gradient.forward.newest.tensors:
+        if tensor.row in gradient.rows(theirs.name):
             allowed = _list_permitted(gradient.forward, theirs)
             permitted = tuple(t for t in permitted if t in allowed) or permitted
     return permitted

@@ -21,8 +21,9 @@ from dmlc.language.definitions import (
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, Note, Span, join_words, nearest, unknown_name
 
-MOST_ORDERS = 8
-"""How often a gradient may be of a gradient."""
+MOST_ORDERS = 4
+"""How often a gradient may be of a gradient: each is several times as long as what it is of."""
+TOO_MANY_ORDERS = f"gradients of gradients go {MOST_ORDERS} deep at most"
 
 Find = Callable[[syntax.Name], OperatorDefinition | None]
 """The operator that a name means; notes a mistake where there is none."""
@@ -129,8 +130,8 @@ class _Checker:
             other = f"'forward' names '{self.operator.forward}'"
             message = f"{other}, but this is the gradient of '{self.forward.name}'"
             self.fail(message, self.target, Note("it is named here", declared.span))
-        if _count_orders(self.forward) >= MOST_ORDERS:
-            self.fail(f"gradients of gradients go {MOST_ORDERS} deep at most", self.target)
+        if self.forward.order >= MOST_ORDERS:
+            self.fail(TOO_MANY_ORDERS, self.target)
         for line in self.lines:
             self.check_line(line)
         wanted = self.list_wanted()
@@ -347,14 +348,6 @@ class _Checker:
         stated = f"gradient of {self.forward.short_name} {{ {line} }}"
         called = "" if row is not None else f"call an {kind} 'd_{name}', or "
         return (f"{called}say which it is: '{stated}'",)
-
-
-def _count_orders(operator: OperatorDefinition) -> int:
-    """How many gradients are taken to get to an operator."""
-    count = 0
-    while operator.gradient is not None:
-        operator, count = operator.gradient.forward, count + 1
-    return count
 
 
 def _types(tensor: TensorDefinition) -> str:

@@ -207,6 +207,14 @@ class OperatorDefinition:
         """The tensors of the newest feature level."""
         return self.levels[-1]
 
+    @property
+    def order(self) -> int:
+        """How many gradients are taken to get to it."""
+        count, gradient = 0, self.gradient
+        while gradient is not None:
+            count, gradient = count + 1, gradient.forward.gradient
+        return count
+
     def attribute(self, name: str) -> AttributeDefinition | None:
         return next((a for a in self.attributes if a.name == name), None)
 

@@ -123,8 +123,7 @@ def test_gradients_bind_or_are_refused(share: int) -> None:
         text = exchange(random_source)
         try:
             module = Module.of(check_text(text, "fuzz.dml"))
-        except DmlcError as error:
-            assert str(error)
+        except DmlcError:
             continue
         try:
             bound += sum(1 for function in bind(module) if function.results)

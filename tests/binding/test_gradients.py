@@ -12,6 +12,7 @@ import dmlc
 from dmlc import ir
 from dmlc.binding import Operator, TensorDesc
 from dmlc.language.check import check_text
+from dmlc.language.check_gradient import MOST_ORDERS
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError
 
@@ -432,6 +433,21 @@ def test_a_name_may_be_asked_for_twice_and_be_the_thing_itself() -> None:
     assert np.array_equal(found["b"], 2 * X)
     assert np.array_equal(found["c"], DY)
     assert np.allclose(found["d"], np.sum(DY * X, axis=0, keepdims=True), rtol=1e-5)
+
+
+def test_orders_are_bounded() -> None:
+    """Those of operators count."""
+    body = "y = exp(x * w)\nd0 = SCALE_GRAD_GRAD(x: x, w: w, dy: y, ddx: y)\nd2 = d0.dx\n"
+    for order in range(2, MOST_ORDERS):
+        body += f"d{order + 1} = gradient of sum(d{order}, axes: [0, 1]) with respect to x\n"
+    last = f"gradient(sum(d{MOST_ORDERS}, axes: [0, 1]), wrt: x)"
+    assert bind_graph(f"{body} output d = d{MOST_ORDERS} * 1")
+    with pytest.raises(DmlcError) as raised:
+        bind_graph(f"{body} output d = {last}")
+    (found,) = raised.value.diagnostics
+    assert found.message == f"gradients of gradients go {MOST_ORDERS} deep at most"
+    assert found.span is not None
+    assert found.span.text == last
 
 
 def bind_graph(body: str) -> ir.Function:

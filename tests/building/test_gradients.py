@@ -1,4 +1,4 @@
-"""`dmlc.gradient` and `GraphBuilder.gradient`: what they print, and that it means what it should."""
+"""`dmlc.gradient` and `GraphBuilder.gradient`: what they print, and what that means."""
 
 from __future__ import annotations
 
@@ -135,11 +135,11 @@ def test_mistakes_of_operators(given: tuple[list[str], dict[str, str]], message:
 
 
 def test_what_holds_no_floats_has_no_gradient() -> None:
-    with pytest.raises(DmlcError, match="'IndicesTensor' of directml.GATHER has no gradient"):
+    with pytest.raises(DmlcError, match=r"'IndicesTensor' of directml\.GATHER has no gradient"):
         dmlc.gradient("directml.GATHER", ["IndicesTensor"])
     with pytest.raises(dmlc.ArgumentError, match="subject must be an operator, its name, or a"):
         dmlc.gradient(cast("Any", 3), ["x"])
-    with pytest.raises(dmlc.UnknownNameError, match="unknown operator 'directml.RELU'"):
+    with pytest.raises(dmlc.UnknownNameError, match=r"unknown operator 'directml\.RELU'"):
         dmlc.gradient("directml.RELU", ["x"])
 
 
