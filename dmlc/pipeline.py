@@ -31,6 +31,7 @@ from dmlc.scalars import DataType
 from dmlc.transform.cost import Budget
 from dmlc.transform.factor import factor_separable, take_out_factors
 from dmlc.transform.fuse import Fusion, fuse
+from dmlc.transform.inverse_index import index_inverses
 from dmlc.transform.open_sizes import check_open
 from dmlc.transform.saturate import saturate_positions
 from dmlc.transform.simplify import simplify
@@ -169,8 +170,10 @@ def rewrite(function: Function, longest_row: int = 0) -> Function:
     verify(narrowed, "narrow", separated)
     simplified = simplify(narrowed, simplified)
     verify(simplified, "simplify", narrowed)
-    factored = simplify(take_out_factors(simplified), simplified)
-    verify(factored, "take_out_factors", simplified)
+    indexed = simplify(index_inverses(simplified), simplified)
+    verify(indexed, "index_inverses", simplified)
+    factored = simplify(take_out_factors(indexed), indexed)
+    verify(factored, "take_out_factors", indexed)
     saturated = saturate_positions(factored)
     verify(saturated, "saturate_positions", factored)
     return saturated
