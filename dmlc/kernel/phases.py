@@ -8,6 +8,7 @@ by point."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Container, Sequence
 
 from dmlc import ir
@@ -21,6 +22,8 @@ from dmlc.kernel.element import (
     Reduction,
     View,
     find_moving,
+    list_conditions,
+    reads_elements,
 )
 from dmlc.kernel.space import Space, arrange, keep_all
 from dmlc.scalars import OPERATIONS, DataType
@@ -69,6 +72,18 @@ class Phase:
         which may be reads that it protects. Other guards choose what a point adds."""
         return self.has_positions and any(f.guard is not None for f in self.elements.reductions)
 
+    @property
+    def points(self) -> int:
+        """The points that an output reduces, on average. Where elements of tensors say along an
+        axis where they begin and end, those of different outputs are taken to be others."""
+        count = self.space.inner_count
+        for axis, ends in find_segments(self).items():
+            size, moving = self.space.sizes[axis], [self.find_moving(a) for a in self.space.parallel]
+            sizes = zip(self.space.parallel_sizes, moving, strict=True)
+            shared = math.prod(n for n, moves in sizes if any(moves[end] for end in ends))
+            count = -(-count // size) * -(-size // shared) if size else 0
+        return count
+
     def find_moving(self, axis: int) -> tuple[bool, ...]:
         """For each value whether it changes along an axis."""
         return find_moving(self.elements, self.space.strides, axis)
@@ -91,6 +106,31 @@ class Phase:
     def is_parallel(self) -> bool:
         """Whether it runs over the parallel points alone."""
         return not self.space.inner
+
+
+_ORDERS = ("lt", "le", "gt", "ge")
+
+
+def find_segments(phase: Phase) -> dict[int, list[int]]:
+    """The inner axes along which an output reduces a stretch whose first or last point is read from
+    a tensor; for each, the values that say so."""
+    elements, space = phase.elements, phase.space
+    if len({reduction.guard for reduction in elements.reductions}) != 1:
+        return {}
+    moving = {axis: phase.find_moving(axis) for axis in space.inner}
+    found: dict[int, list[int]] = {}
+    for condition in list_conditions(elements):
+        match elements.values[condition]:
+            case ir.Apply(operation=operation, operands=(left, right)) if operation.name in _ORDERS:
+                for place, end in ((left, right), (right, left)):
+                    axes = [axis for axis in space.inner if moving[axis][place]]
+                    is_place = isinstance(elements.values[place], Place)
+                    stays = not any(moving[axis][end] for axis in space.inner)
+                    if is_place and len(axes) == 1 and stays and reads_elements(elements, end):
+                        found.setdefault(axes[0], []).append(end)
+            case _:
+                pass
+    return found
 
 
 def collect_phases(

@@ -41,6 +41,9 @@ _MOST_PASSES = 8
 _MOST_NAMES = 64
 """What is counted of the passes that want a stage, and of the stages that it is computed from."""
 
+_SHARED_OUTPUTS = 4096
+"""Outputs that go through what they reduce together, at most: those of a block or a tile."""
+
 _SHARED_SIZE = 12
 """Instructions from which on a stage that several of one kernel want is told apart from them."""
 
@@ -165,7 +168,7 @@ def _find_passes(function: Function) -> dict[str, _Pass]:
     return found
 
 
-def _count_points(*extents: Extent) -> int:
+def _count_points(*extents: Extent | None) -> int:
     return math.prod([e if isinstance(e, int) else _UNKNOWN for e in extents])
 
 
@@ -264,10 +267,21 @@ def _count_wanted(reader: Stage, own: int, loads: list[Load], wanted: _Pass, tim
         return count
     # The same values for all the points of a row or a reduction are computed once for it.
     if wanted.level or wanted.kept:
-        return own
+        again = times / max(1, _count_points(*map(reader.extent, reader.indices)))
+        return own * max(1, again * _count_blocks(reader, loads[0]))
     last = len(reader.domain) - 1
     moving = any(reader.body.instructions[i] == Index(last) for i in loads[0].indices)
     return count if moving or last < 0 else max(own, count / _count_points(reader.domain[last]))
+
+
+def _count_blocks(reader: Stage, load: Load) -> float:
+    """How often a reduction goes through what a load reads along the axes it reduces: for each
+    block of the outputs that share it."""
+    indices = [reader.body.instructions[i] for i in load.indices]
+    if not any(isinstance(index, Index) and index.reduced for index in indices):
+        return 1
+    others = (e for n, e in enumerate(reader.domain) if Index(n) not in indices)
+    return max(1, _count_points(*others) / _SHARED_OUTPUTS)
 
 
 def _is_repeated(reader: Stage, load: Load) -> bool:
