@@ -30,6 +30,7 @@ from dmlc.ir import (
     Stage,
     reads_own_place,
 )
+from dmlc.ir.index import find_index_only
 from dmlc.scalars import DataType
 from dmlc.transform.simplify import is_inlinable
 from dmlc.transform.traffic import count_bytes
@@ -77,9 +78,16 @@ _WEIGHTS = {
 """The time of operations, in additions, where it is not 1; other functions take 20."""
 
 
+_LOOKED_UP = 4
+"""The time of a read whose place is read itself, in additions: it waits for that."""
+
+
 def count_operations(body: Body) -> int:
-    """The time that a body's arithmetic takes, in additions; that of positions is free."""
-    count = 0
+    """The time that a body's arithmetic takes, in additions; that of positions is free, but for
+    those that are read themselves."""
+    loads = [load for load in body.loads() if load.indices]
+    known = find_index_only(body) if loads else ()
+    count = _LOOKED_UP * sum(not all(known[i] for i in load.indices) for load in loads)
     for instruction in body.instructions:
         if isinstance(instruction, Apply) and instruction.dtype is not DataType.INDEX:
             default = 20 if instruction.operation.transcendental else 1
@@ -152,6 +160,9 @@ class _Pass(NamedTuple):
     """The reductions on the longest way to them."""
     kept: int
     """The points that are left of a reduction, where they reduce; else 0."""
+    elsewhere: str = ""
+    """The stage that looks elsewhere than at its own points, if one does: what it finds there is
+    computed for it alone."""
 
 
 def _find_passes(function: Function) -> dict[str, _Pass]:
@@ -212,8 +223,10 @@ def _find_wants(
             if stage is None or not is_inlinable(stage):
                 continue
             want = wants.setdefault(name, _Want())
+            alone = not all(_is_repeated(reader, load) for load in loads)
             for wanted, times in counts.items():
                 again = _count_wanted(reader, points[name], loads, wanted, times)
+                wanted = wanted._replace(elsewhere=reader.name) if alone else wanted
                 if wanted in want.passes or len(want.passes) < _MOST_PASSES:
                     want.passes[wanted] = max(again, want.passes.get(wanted, 0))
             want.places = max(want.places, len(loads) * own.places)

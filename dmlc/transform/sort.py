@@ -89,10 +89,10 @@ def find_starts(numbers: Stage, most: int, name: str) -> Stage:
     own, found = body.number(body.place), body.constant(0)
     for step in _list_steps(count):
         further = body.apply("add", found, body.constant(step))
-        last = body.apply("sub", body.apply("min", further, body.constant(count)), body.constant(1))
-        inside = body.apply("le", further, body.constant(count))
+        further = body.apply("min", further, body.constant(count))
+        last = body.apply("sub", further, body.constant(1))
         less = body.apply("lt", body.read(numbers, last), own)
-        found = body.choose(body.apply("and", inside, less), further, found)
+        found = body.choose(less, further, found)
     return body.stage(name, body.number(found))
 
 
@@ -175,38 +175,31 @@ def _merge(numbers: Stage, width: int, name: str) -> Stage:
     `width` numbers, but for the last one, which may have fewer or be alone."""
     count = _count(numbers)
     body = _Body(numbers.domain)
-    size, both, end = (body.constant(n) for n in (width, 2 * width, count))
-    zero, one = body.constant(0), body.constant(1)
-    rank = body.apply("mod", body.place, both)
+    size, zero = body.constant(width), body.constant(0)
+    rank = body.apply("mod", body.place, body.constant(2 * width))
     left = body.apply("sub", body.place, rank)
     right = body.apply("add", left, size)
+
+    def measure(run: int) -> int:
+        rest = body.apply("sub", body.constant(count), run)
+        return body.apply("max", body.apply("min", rest, size), zero)
 
     def read(place: int) -> int:
         last = body.apply("min", place, body.constant(count - 1))
         return body.read(numbers, body.apply("max", last, zero))
 
-    def is_there(run: int, place: int) -> int:
-        """Whether a run has a number at a place of it."""
-        inside = body.apply("lt", place, size)
-        if count % (2 * width) == 0:
-            return inside
-        return body.apply("and", inside, body.apply("lt", body.apply("add", run, place), end))
-
-    def comes(own: int, other: int) -> int:
-        """Whether the left run's number at a place comes before the right one's at another."""
-        first, second = body.apply("add", left, own), body.apply("add", right, other)
-        less = body.apply("le", read(first), read(second))
-        return body.apply("or", body.apply("not", is_there(right, other)), less)
-
-    # How many of the left run come before this place.
-    found = zero
+    # As many of the left run come before this place as are no greater than what then is the first
+    # of the right run that does not.
+    on_left, on_right = measure(left), measure(right)
+    most = body.apply("min", rank, on_left)
+    found = body.apply("max", body.apply("sub", rank, on_right), zero)
     for step in _list_steps(width):
-        further = body.apply("add", found, body.constant(step))
-        last, rest = body.apply("sub", further, one), body.apply("sub", rank, further)
-        possible = body.apply("and", is_there(left, last), body.apply("le", further, rank))
-        taken = body.apply("and", possible, comes(last, rest))
-        found = body.choose(taken, further, found)
-    rest = body.apply("sub", rank, found)
-    from_left = body.apply("and", is_there(left, found), comes(found, rest))
-    place = body.choose(from_left, body.apply("add", left, found), body.apply("add", right, rest))
-    return body.stage(name, body.number(place))
+        further = body.apply("min", body.apply("add", found, body.constant(step)), most)
+        last = read(body.apply("sub", body.apply("add", left, further), body.constant(1)))
+        first = read(body.apply("sub", body.apply("add", right, rank), further))
+        found = body.choose(body.apply("le", last, first), further, found)
+    other = body.apply("sub", rank, found)
+    own, first = body.apply("add", left, found), body.apply("add", right, other)
+    is_less = body.apply("or", body.apply("ge", other, on_right), body.apply("le", read(own), read(first)))
+    from_left = body.apply("and", body.apply("lt", found, on_left), is_less)
+    return body.stage(name, body.number(body.choose(from_left, own, first)))
