@@ -10,16 +10,16 @@ those of its element alone, `start[e] <= k < start[e + 1]`, and reads the point 
 The points of an element keep their order, so that what is reduced is the same values in the same
 order, and no two points write to one place. Points whose data lie outside of every element have the
 largest key and fall to none. Several conditions, one for each axis of the element, make one key;
-what they read may depend on further axes of the result, for which there is an index each.
+what they read may depend on further axes of the result: each place along these has an index.
 
-Sizes alone say where it pays. Sums that stay as they are `slow` warns of, once they are compiled.
+Sizes alone say where it pays. Of long sums that stay as they are, compiled kernels warn.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -82,59 +82,12 @@ class Key:
     extent: int
 
 
-def find_keys(stage: Stage) -> tuple[Key, ...]:
-    """The conditions of a reduction's guard that make up the key of a point, each for an axis of
-    its own. What they read does not depend on these axes."""
-    if stage.reduction is None or any(isinstance(stage.extent(i), str) for i in stage.indices):
-        return ()
-    facts = IndexFacts(stage)
-    found: list[Key] = []
-    for condition in facts.conditions:
-        match stage.body.instructions[condition]:
-            case Apply(operation=operation, operands=(left, right)) if operation.name == "eq":
-                keys = (_find_key(facts, condition, *pair) for pair in ((left, right), (right, left)))
-                found += [key for key in keys if key is not None and _suits(facts, found, key)][:1]
-            case _:
-                pass
-    return tuple(found)
-
-
-def _find_key(facts: IndexFacts, condition: int, value: int, place: int) -> Key | None:
-    """What a condition says that compares a `value` of data with a `place`."""
-    over = facts.dependencies[place]
-    if facts.known[value] or not facts.known[place] or len(over) != 1 or over[0].reduced:
-        return None
-    if not any(index.reduced for index in facts.dependencies[value]):
-        return None
-    evaluated = facts.evaluate([place])
-    if evaluated is None or not evaluated[0].size:
-        return None
-    places = evaluated[0].ravel()
-    if value_type(facts.stage.body.instructions[place]) is DataType.BOOL:
-        return None
-    first = places[0].item()
-    steps = places.astype(np.float64) - first
-    if first != math.floor(first) or not np.array_equal(steps, np.arange(places.size)):
-        return None
-    return Key(condition, value, over[0], first, places.size)
-
-
-def _suits(facts: IndexFacts, others: Sequence[Key], key: Key) -> bool:
-    """Whether a key goes with others: each has an axis, on which none of them depends."""
-    every = [*others, key]
-    axes = [each.index for each in every]
-    read = {index for each in every for index in facts.dependencies[each.value]}
-    return len(set(axes)) == len(axes) and not read.intersection(axes)
-
-
-# Sizes ---------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Plan:
-    """A sum to be taken by an inverse index."""
+class Choice:
+    """A reduction over points of which elements say to what element of the result each belongs."""
 
     stage: Stage
+    """With all that leaves points out in its guard."""
     keys: tuple[Key, ...]
     batch: tuple[Index, ...]
     """The indices of the domain on which keys depend: each place of theirs has an index."""
@@ -151,42 +104,65 @@ class _Plan:
         return math.prod(key.extent for key in self.keys)
 
     @property
+    def dense_steps(self) -> int:
+        """The points that are gone through without an index."""
+        return self.count(self.stage.indices)
+
+    @property
+    def short_steps(self) -> int:
+        """About how many steps it takes to build an index, and to reduce by it."""
+        points, elements = self.count(self.points), self.elements
+        each = self.count(self.batch)
+        others = self.dense_steps // max(1, each * elements * points)
+        padded, depth = count_padded(points), points.bit_length()
+        ranks = padded * min(padded, BLOCK) // _NEIGHBOURS
+        sorting = _BISECTED * depth * (padded * count_merges(points) + elements)
+        return each * (ranks + sorting + (points + elements) * others)
+
+    @property
+    def suits(self) -> bool:
+        """Whether there can be an index: one for values, as positions would be other numbers; of
+        keys and places that 32 bits hold."""
+        reduction, most = self.stage.reduction, np.iinfo(NUMBER.dtype).max
+        if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
+            return False
+        return self.elements < most and count_padded(self.count(self.points)) < most
+
+    @property
     def is_worth_it(self) -> bool:
         """Whether the sum is long, and much shorter with an index."""
-        points, elements = self.count(self.points), self.elements
-        if elements >= np.iinfo(NUMBER.dtype).max or points >= 1 << 30:
-            return False
-        each = self.count(self.batch)
-        others = self.count(self.stage.indices) // (each * elements * points)
-        depth = max(1, points.bit_length())
-        padded, merges = count_padded(points), count_merges(points)
-        ranks = padded * min(padded, BLOCK) // _NEIGHBOURS
-        sorting = ranks + _BISECTED * depth * (padded * merges + elements)
-        dense, short = points * elements * others, sorting + (points + elements) * others
-        return each * dense >= _LEAST_STEPS and dense >= _GAIN * short
+        long = self.dense_steps >= _LEAST_STEPS
+        return long and self.dense_steps >= _GAIN * self.short_steps
 
 
-def _plan(stage: Stage) -> _Plan | None:
-    """How a stage is reduced by an inverse index; None where it is not, or had better not be."""
+def find_choice(stage: Stage) -> Choice | None:
+    """How elements choose what a stage reduces; None where they do not say it by conditions that
+    each hold for one place along an axis."""
     reduction = stage.reduction
-    if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
+    if reduction is None or not all(isinstance(stage.extent(i), int) for i in stage.indices):
+        return None
+    if 0 in (stage.extent(index) for index in stage.indices):
         return None
     stage = _guard_choices(stage, reduction)
-    keys = find_keys(stage)
-    if not keys or 0 in (stage.extent(index) for index in stage.indices):
-        return None
     facts = IndexFacts(stage)
+    keys: list[Key] = []
+    for condition in facts.conditions:
+        key = next(_find_keys(facts, condition), None)
+        if key is not None and _go_together(facts, [*keys, key]):
+            keys.append(key)
     read = facts.depends_on(key.value for key in keys)
+    if not keys:
+        return None
     batch = tuple(index for index in read if not index.reduced)
-    points = tuple(i for i in stage.indices if i.reduced and i in read)
-    plan = _Plan(stage, keys, batch, points)
-    return plan if plan.is_worth_it else None
+    return Choice(stage, tuple(keys), batch, tuple(index for index in read if index.reduced))
 
 
 def _guard_choices(stage: Stage, reduction: Reduction) -> Stage:
     """A reduction whose guard leaves out the points at which its body chooses what changes
     nothing."""
     body = stage.body
+    if reduction.combiner in POSITIONAL_COMBINERS:
+        return stage
     nothing = Constant(body.dtype, combiner_identity(reduction.combiner, body.dtype))
     result, conditions = body.result, [] if body.guard is None else [body.guard]
     while isinstance(choice := body.instructions[result], Select):
@@ -202,41 +178,89 @@ def _guard_choices(stage: Stage, reduction: Reduction) -> Stage:
     return dataclasses.replace(stage, body=builder.make(numbers[result], guard))
 
 
+def _find_keys(facts: IndexFacts, condition: int) -> Iterator[Key]:
+    """What a condition says that compares a value of data with a place."""
+    instructions = facts.stage.body.instructions
+    match instructions[condition]:
+        case Apply(operation=operation, operands=(left, right)) if operation.name == "eq":
+            pass
+        case _:
+            return
+    for value, place in ((left, right), (right, left)):
+        over, read = facts.dependencies[place], facts.dependencies[value]
+        if facts.known[value] or not any(index.reduced for index in read):
+            continue
+        if not facts.known[place] or len(over) != 1 or over[0].reduced:
+            continue
+        extent, first = facts.stage.extent(over[0]), _find_first(facts, place)
+        if first is not None and isinstance(extent, int):
+            yield Key(condition, value, over[0], first, extent)
+
+
+def _find_first(facts: IndexFacts, place: int) -> int | float | None:
+    """A whole number that a value is at the first place of its axis, where it goes up by one from
+    place to place."""
+    body, (index,) = facts.stage.body, facts.dependencies[place]
+    instruction, extent = body.instructions[place], facts.stage.extent(index)
+    match instruction:
+        case Cast(operand=operand, dtype=dtype) if body.instructions[operand] == index:
+            if dtype.is_integer and isinstance(extent, int):
+                return 0 if extent - 1 <= np.iinfo(dtype.dtype).max else None
+        case _ if instruction == index:
+            return 0
+        case _:
+            pass
+    found = None if value_type(instruction) is DataType.BOOL else facts.evaluate([place])
+    if found is None:
+        return None
+    places = found[0].ravel()
+    first = places[0].item()
+    rises = np.array_equal(places - places[0], np.arange(places.size))
+    return first if rises and float(first).is_integer() else None
+
+
+def _go_together(facts: IndexFacts, keys: Sequence[Key]) -> bool:
+    """Whether each key has an axis of its own, on which none of them depends."""
+    axes = [key.index for key in keys]
+    read = facts.depends_on(key.value for key in keys)
+    return len(set(axes)) == len(axes) and not set(axes).intersection(read)
+
+
 # Stages --------------------------------------------------------------------------------------
 
 
 def _index(stage: Stage, names: dict[str, None]) -> list[Stage]:
     """A stage that is reduced by an inverse index, after the stages that build that; or the stage
     as it is."""
-    plan = _plan(stage)
-    if plan is None:
+    choice = find_choice(stage)
+    if choice is None or not choice.suits or not choice.is_worth_it:
         return [stage]
-    keys = _make_keys(plan, take_name(f"{stage.name}_keys", names))
+    keys = _make_keys(choice, take_name(f"{stage.name}_keys", names))
     made = sort_rows(keys, stage.name, names)
-    starts = find_starts(made.numbers, plan.elements, take_name(f"{stage.name}_start", names))
-    return [keys, *made.stages, starts, _reduce(plan, made.places, starts)]
+    starts = find_starts(made.numbers, choice.elements, take_name(f"{stage.name}_start", names))
+    return [keys, *made.stages, starts, _reduce(choice, made.places, starts)]
 
 
-def _make_keys(plan: _Plan, name: str) -> Stage:
+def _make_keys(choice: Choice, name: str) -> Stage:
     """The key of each point, and of those that fill the last block."""
-    builder, body = Builder(), plan.stage.body
-    count = plan.count(plan.points)
-    own = builder.add(Index(len(plan.batch)))
+    builder, body = Builder(), choice.stage.body
+    count = choice.count(choice.points)
+    own = builder.add(Index(len(choice.batch)))
     number = builder.apply("min", own, builder.constant(count - 1))
-    moved = {index: builder.add(Index(axis)) for axis, index in enumerate(plan.batch)}
-    moved |= _part(plan, builder, number)
-    numbers = builder.copy(body, _find_indices(body, moved, builder))
+    moved = {index: builder.add(Index(axis)) for axis, index in enumerate(choice.batch)}
+    moved |= _part(choice, builder, number)
+    numbers = builder.copy(body, _find_indices(body, moved))
     total, conditions = builder.constant(0), [builder.apply("lt", own, builder.constant(count))]
-    strides = packed_strides(tuple(key.extent for key in plan.keys))
-    for key, stride in zip(plan.keys, strides, strict=True):
+    strides = packed_strides(tuple(key.extent for key in choice.keys))
+    for key, stride in zip(choice.keys, strides, strict=True):
         place, inside = _find_place(builder, numbers[key.value], key)
         total = builder.apply("add", total, builder.apply("mul", place, builder.constant(stride)))
         conditions += inside
-    outside = builder.constant(plan.elements, NUMBER)
+    outside = builder.constant(choice.elements, NUMBER)
     found = builder.add(Cast(total, NUMBER))
     for condition in conditions:
         found = builder.add(Select(condition, found, outside, NUMBER))
-    sizes = (plan.stage.extent(index) for index in plan.batch)
+    sizes = (choice.stage.extent(index) for index in choice.batch)
     domain = (*(size for size in sizes if size is not None), count_padded(count))
     return Stage(name, NUMBER, domain, builder.make(found))
 
@@ -257,26 +281,26 @@ def _find_place(builder: Builder, value: int, key: Key) -> tuple[int, list[int]]
     return builder.apply("sub", held, first), conditions
 
 
-def _reduce(plan: _Plan, places: Stage, starts: Stage) -> Stage:
+def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
     """The stage that reduces the points of each element, which lie side by side."""
-    stage, reduction, body, builder = plan.stage, plan.stage.reduction, plan.stage.body, Builder()
-    count, first = plan.count(plan.points), plan.points[0]
-    outer = tuple(builder.add(index) for index in plan.batch)
+    stage, reduction, body, builder = choice.stage, choice.stage.reduction, choice.stage.body, Builder()
+    count, first = choice.count(choice.points), choice.points[0]
+    outer = tuple(builder.add(index) for index in choice.batch)
     number = builder.add(first)
     found = builder.add(Load(places.name, (*outer, number), NUMBER))
     last = builder.apply("min", builder.add(Cast(found, DataType.INDEX)), builder.constant(count - 1))
     point = builder.apply("max", last, builder.constant(0))
-    numbers = builder.copy(body, _find_indices(body, _part(plan, builder, point), builder))
+    numbers = builder.copy(body, _find_indices(body, _part(choice, builder, point)))
     element = builder.constant(0)
-    strides = packed_strides(tuple(key.extent for key in plan.keys))
-    for key, stride in zip(plan.keys, strides, strict=True):
+    strides = packed_strides(tuple(key.extent for key in choice.keys))
+    for key, stride in zip(choice.keys, strides, strict=True):
         step = builder.apply("mul", builder.add(key.index), builder.constant(stride))
         element = builder.apply("add", element, step)
     ends: list[int] = []
     for place in (element, builder.apply("add", element, builder.constant(1))):
         start = builder.add(Load(starts.name, (*outer, place), NUMBER))
         ends.append(builder.add(Cast(start, DataType.INDEX)))
-    settled = {key.condition for key in plan.keys}
+    settled = {key.condition for key in choice.keys}
     left = [numbers[c] for c in IndexFacts(stage).conditions if c not in settled]
     inside = [builder.apply("ge", number, ends[0]), builder.apply("lt", number, ends[1])]
     made = builder.make(numbers[body.result], builder.join([*inside, *left]))
@@ -284,27 +308,25 @@ def _reduce(plan: _Plan, places: Stage, starts: Stage) -> Stage:
     kept = tuple(
         (label, count if label == first.axis else extent)
         for label, extent in axes
-        if label == first.axis or Index(label, reduced=True) not in plan.points
+        if label == first.axis or Index(label, reduced=True) not in choice.points
     )
     combiner = "" if reduction is None else reduction.combiner
     return dataclasses.replace(stage, body=made, reduction=Reduction(combiner, kept))
 
 
-def _part(plan: _Plan, builder: Builder, number: int) -> dict[Index, int]:
+def _part(choice: Choice, builder: Builder, number: int) -> dict[Index, int]:
     """Where a point lies along each axis, of those that number the points."""
-    sizes = tuple(plan.count([index]) for index in plan.points)
+    sizes = tuple(choice.count([index]) for index in choice.points)
     found: dict[Index, int] = {}
-    for index, size, stride in zip(plan.points, sizes, packed_strides(sizes), strict=True):
+    for index, size, stride in zip(choice.points, sizes, packed_strides(sizes), strict=True):
         place = builder.apply("div", number, builder.constant(stride)) if stride > 1 else number
-        if index is not plan.points[0]:
+        if index is not choice.points[0]:
             place = builder.apply("mod", place, builder.constant(size))
         found[index] = place
     return found
 
 
-def _find_indices(
-    body: Body, moved: Mapping[Index, int], builder: Builder
-) -> dict[int, int]:
+def _find_indices(body: Body, moved: Mapping[Index, int]) -> dict[int, int]:
     """The values of a body that are indices, and the values that stand for these."""
     return {
         number: moved[instruction]
