@@ -55,14 +55,14 @@ _BISECTED = 4
 """Steps that one of a bisection takes."""
 
 
-def index_inverses(function: Function) -> Function:
+def index_inverses(function: Function, *, always: bool = False) -> Function:
     """The function with an inverse index for each long sum over points that data choose by their
-    keys; the function itself where it has none. Results are equal bit for bit to those of sums in
-    the order of points."""
+    keys, or `always`, however short it is; the function itself where it has none. Results are equal
+    bit for bit to those of sums in the order of points."""
     names = dict.fromkeys(function.tensors())
     stages: list[Stage] = []
     for stage in function.stages:
-        made = _index(stage, names)
+        made = _index(stage, names, always)
         known = dataclasses.replace(function, stages=(*stages, *made))
         # What a condition may protect can be read no longer where points come from an index.
         sound = len(made) == 1 or all(find_stage_fault(known, each) is None for each in made)
@@ -229,11 +229,11 @@ def _go_together(facts: IndexFacts, keys: Sequence[Key]) -> bool:
 # Stages --------------------------------------------------------------------------------------
 
 
-def _index(stage: Stage, names: dict[str, None]) -> list[Stage]:
+def _index(stage: Stage, names: dict[str, None], always: bool) -> list[Stage]:
     """A stage that is reduced by an inverse index, after the stages that build that; or the stage
     as it is."""
     choice = find_choice(stage)
-    if choice is None or not choice.suits or not choice.is_worth_it:
+    if choice is None or not choice.suits or not (always or choice.is_worth_it):
         return [stage]
     keys = _make_keys(choice, take_name(f"{stage.name}_keys", names))
     made = sort_rows(keys, stage.name, names)
