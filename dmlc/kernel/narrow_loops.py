@@ -5,6 +5,11 @@ one that reduces a segment, whose ends are read from a tensor, would go through 
 few inside. Where the condition compares the loop's variable, and what stays as it is, the range
 says it once. Other loops that reduce keep their conditions: their turns are few, and as many for
 all.
+
+A segment may be all points there are, and its sum is one work item's. What it adds to a sum of
+floats it adds up in strips, from the segment's first point on: rounding errors then grow with the
+length of a strip and the number of strips. A segment that is no longer than one strip is added up
+point by point.
 """
 
 from __future__ import annotations
@@ -13,10 +18,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import add, guard, index, operate
-from dmlc.kernel.rewrite import NUMBER, find_body, replace_body, walk
+from dmlc.kernel.arithmetic import add, guard, index, operate, widen
+from dmlc.kernel.rewrite import NUMBER, find_body, replace_body, substitute, walk
 from dmlc.kernel.sums import Sum, add_up, join
 from dmlc.scalars import DataType
+
+_STRIP = 256
+"""Points of a segment that are added up in a row."""
 
 
 def narrow_loops(kernel: k.Kernel) -> k.Kernel:
@@ -101,8 +109,31 @@ class _Narrowing:
         first = self._name(made, "from", "max", starts)
         last = self._name(made, "to", "min", stops)
         body = (*before, *guard(rest, then))
-        rolled = loop.rolled or not fills
-        return [*made, dataclasses.replace(loop, start=first, stop=last, body=body, rolled=rolled)]
+        short = dataclasses.replace(loop, start=first, stop=last, body=body)
+        if fills:
+            return [*made, short]
+        is_long = not isinstance(loop.stop, k.Literal) or int(loop.stop.value) > _STRIP
+        sums = _list_sums(body) if is_long else []
+        short = dataclasses.replace(short, rolled=True)
+        return [*made, self._part(short, sums) if sums else short]
+
+    def _part(self, loop: k.For, sums: Sequence[k.Local]) -> k.For:
+        """A loop in strips, each of which has sums of its own."""
+        self._count += 1
+        strip = k.Local(f"strip{NUMBER}n{self._count}", k.INDEX)
+        end = k.Local(f"strip_end{NUMBER}n{self._count}", k.INDEX)
+        body: list[k.Statement] = []
+        last: list[k.Statement] = []
+        inner: k.Statement = dataclasses.replace(loop, start=strip, stop=end)
+        for each in sums:
+            name, _, _ = each.name.partition(NUMBER)
+            part = k.Local(f"{name}_part{NUMBER}n{self._count}", each.type)
+            zero = k.Literal(k.Type(each.type.dtype), 0.0)
+            body.append(k.Variable(part, widen(zero, each.type.lanes)))
+            inner = substitute(inner, each, part)
+            last.append(k.Assign(each, operate("add", each, part)))
+        body.append(k.Let(end, operate("min", add(strip, index(_STRIP)), loop.stop)))
+        return k.For(strip, loop.start, loop.stop, _STRIP, (*body, inner, *last), rolled=True)
 
     def _name(
         self, made: list[k.Statement], name: str, operation: str, values: Sequence[k.Expression]
@@ -116,6 +147,21 @@ class _Narrowing:
         local = k.Local(f"{name}{NUMBER}n{self._count}", k.INDEX)
         made.append(k.Let(local, found))
         return local
+
+
+def _list_sums(statements: Sequence[k.Statement]) -> list[k.Local]:
+    """The sums of floats that statements add to, each once."""
+    found: dict[k.Local, None] = {}
+    for statement in statements:
+        found.update(dict.fromkeys(_list_sums(find_body(statement))))
+        match statement:
+            case k.Assign(local=local, value=k.Operate(operation=operation, operands=operands)):
+                adds = operation.name == "add" and operands[0] == local
+                if adds and local.type.dtype.is_float:
+                    found[local] = None
+            case _:
+                pass
+    return list(found)
 
 
 def _settle(bound: _Bound, loop: k.For) -> k.Expression:

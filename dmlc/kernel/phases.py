@@ -108,29 +108,33 @@ class Phase:
         return not self.space.inner
 
 
-_ORDERS = ("lt", "le", "gt", "ge")
+_RISING, _FALLING = ("ge", "gt"), ("le", "lt")
 
 
 def find_segments(phase: Phase) -> dict[int, list[int]]:
-    """The inner axes along which an output reduces a stretch whose first or last point is read from
-    a tensor; for each, the values that say so."""
+    """The inner axes along which an output reduces a stretch whose first and last point are read
+    from tensors; for each, the values that say so."""
     elements, space = phase.elements, phase.space
     if len({reduction.guard for reduction in elements.reductions}) != 1:
         return {}
     moving = {axis: phase.find_moving(axis) for axis in space.inner}
-    found: dict[int, list[int]] = {}
+    starts: dict[int, list[int]] = {}
+    stops: dict[int, list[int]] = {}
     for condition in list_conditions(elements):
         match elements.values[condition]:
-            case ir.Apply(operation=operation, operands=(left, right)) if operation.name in _ORDERS:
-                for place, end in ((left, right), (right, left)):
-                    axes = [axis for axis in space.inner if moving[axis][place]]
-                    is_place = isinstance(elements.values[place], Place)
-                    stays = not any(moving[axis][end] for axis in space.inner)
-                    if is_place and len(axes) == 1 and stays and reads_elements(elements, end):
-                        found.setdefault(axes[0], []).append(end)
-            case _:
+            case ir.Apply(operation=operation, operands=(left, right)):
                 pass
-    return found
+            case _:
+                continue
+        for place, end, first in ((left, right, _RISING), (right, left, _FALLING)):
+            axes = [axis for axis in space.inner if moving[axis][place]]
+            stays = not any(moving[axis][end] for axis in space.inner)
+            is_place = isinstance(elements.values[place], Place) and len(axes) == 1
+            if is_place and stays and reads_elements(elements, end):
+                if operation.name in (*_RISING, *_FALLING):
+                    ends = starts if operation.name in first else stops
+                    ends.setdefault(axes[0], []).append(end)
+    return {axis: [*starts[axis], *stops[axis]] for axis in starts if axis in stops}
 
 
 def collect_phases(

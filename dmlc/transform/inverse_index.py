@@ -8,7 +8,8 @@ order of their keys (`sort`); and where each element's begin among them. The sum
 those of its element alone, `start[e] <= k < start[e + 1]`, and reads the point `order[k]`.
 
 The points of an element keep their order, so that what is reduced is the same values in the same
-order, and no two points write to one place. Points whose data lie outside of every element have the
+order on every device, and no two points write to one place. A kernel adds them up one after the
+other, those of an element with many in strips (`narrow_loops`). Points whose data lie outside of every element have the
 largest key and fall to none. Several conditions, one for each axis of the element, make one key;
 what they read may depend on further axes of the result: each place along these has an index.
 
@@ -45,6 +46,8 @@ from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import DataType, combiner_identity
 from dmlc.transform.sort import BLOCK, NUMBER, count_merges, count_padded, find_starts, sort_rows
 
+_MOST_POINTS = 1 << 30
+"""Points of one index, at most: positions a little beyond the last have 32 bits."""
 _LEAST_STEPS = 1 << 23
 """Steps of a sum that is worth the launches."""
 _GAIN = 4
@@ -57,8 +60,7 @@ _BISECTED = 4
 
 def index_inverses(function: Function, *, always: bool = False) -> Function:
     """The function with an inverse index for each long sum over points that data choose by their
-    keys, or `always`, however short it is; the function itself where it has none. Results are equal
-    bit for bit to those of sums in the order of points."""
+    keys, or `always`, however short it is; the function itself where it has none."""
     names = dict.fromkeys(function.tensors())
     stages: list[Stage] = []
     for stage in function.stages:
@@ -126,7 +128,7 @@ class Choice:
         reduction, most = self.stage.reduction, np.iinfo(NUMBER.dtype).max
         if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
             return False
-        return self.elements < most and count_padded(self.count(self.points)) < most
+        return self.elements < most and self.count(self.points) < _MOST_POINTS
 
     @property
     def is_worth_it(self) -> bool:
