@@ -78,10 +78,11 @@ class Phase:
         axis where they begin and end, those of different outputs are taken to be others."""
         count = self.space.inner_count
         for axis, ends in find_segments(self).items():
-            size, moving = self.space.sizes[axis], [self.find_moving(a) for a in self.space.parallel]
+            moving = (self.find_moving(each) for each in self.space.parallel)
             sizes = zip(self.space.parallel_sizes, moving, strict=True)
-            shared = math.prod(n for n, moves in sizes if any(moves[end] for end in ends))
-            count = -(-count // size) * -(-size // shared) if size else 0
+            segments = math.prod(n for n, moves in sizes if any(moves[end] for end in ends))
+            size = self.space.sizes[axis]
+            count = count // max(1, size) * -(-size // max(1, segments))
         return count
 
     def find_moving(self, axis: int) -> tuple[bool, ...]:
@@ -130,10 +131,10 @@ def find_segments(phase: Phase) -> dict[int, list[int]]:
             axes = [axis for axis in space.inner if moving[axis][place]]
             stays = not any(moving[axis][end] for axis in space.inner)
             is_place = isinstance(elements.values[place], Place) and len(axes) == 1
-            if is_place and stays and reads_elements(elements, end):
-                if operation.name in (*_RISING, *_FALLING):
-                    ends = starts if operation.name in first else stops
-                    ends.setdefault(axes[0], []).append(end)
+            is_read = stays and reads_elements(elements, end)
+            if is_place and is_read and operation.name in (*_RISING, *_FALLING):
+                ends = starts if operation.name in first else stops
+                ends.setdefault(axes[0], []).append(end)
     return {axis: [*starts[axis], *stops[axis]] for axis in starts if axis in stops}
 
 

@@ -60,8 +60,9 @@ def _judge(function: ir.Function, kernel: k.Kernel, steps: Steps | None) -> Iter
         loads = max(1, len(stage.body.loads()))
         if each > MANY_POSITIONS and each > _NEEDLESS * max(1, needed) * loads:
             yield _warn_of_dense(stage, needed)
+    tables = list_arrays(function.tables)
     for stage in stages:
-        choice = None if stage in thin else find_choice(stage)
+        choice = None if stage in thin else find_choice(stage, tables)
         if choice is not None and min(steps.total, choice.dense_steps) > MANY_STEPS:
             needed = count_reduced(stage) / choice.elements
             if count_reduced(stage) > max(MANY_POSITIONS, _NEEDLESS * needed):

@@ -9,9 +9,10 @@ those of its element alone, `start[e] <= k < start[e + 1]`, and reads the point 
 
 The points of an element keep their order, so that what is reduced is the same values in the same
 order on every device, and no two points write to one place. A kernel adds them up one after the
-other, those of an element with many in strips (`narrow_loops`). Points whose data lie outside of every element have the
-largest key and fall to none. Several conditions, one for each axis of the element, make one key;
-what they read may depend on further axes of the result: each place along these has an index.
+other, those of an element with many in strips (`narrow_loops`). Points whose data lie outside of
+every element have the largest key and fall to none. Several conditions, one for each axis of the
+element, make one key; what they read may depend on further axes of the result: each place along
+these has an index.
 
 Sizes alone say where it pays. Of long sums that stay as they are, compiled kernels warn.
 """
@@ -40,10 +41,10 @@ from dmlc.ir import (
     value_type,
 )
 from dmlc.ir.builder import Builder
-from dmlc.ir.index import IndexFacts
+from dmlc.ir.index import IndexFacts, list_arrays
 from dmlc.ir.naming import take_name
 from dmlc.ir.verify import find_stage_fault
-from dmlc.scalars import DataType, combiner_identity
+from dmlc.scalars import Array, DataType, combiner_identity
 from dmlc.transform.sort import BLOCK, NUMBER, count_merges, count_padded, find_starts, sort_rows
 
 _MOST_POINTS = 1 << 30
@@ -61,13 +62,17 @@ _BISECTED = 4
 def index_inverses(function: Function, *, always: bool = False) -> Function:
     """The function with an inverse index for each long sum over points that data choose by their
     keys, or `always`, however short it is; the function itself where it has none."""
-    names = dict.fromkeys(function.tensors())
+    names, tables = dict.fromkeys(function.tensors()), list_arrays(function.tables)
     stages: list[Stage] = []
     for stage in function.stages:
-        made = _index(stage, names, always)
+        choice = find_choice(stage, tables)
+        if choice is None or not choice.suits or not (always or choice.is_worth_it):
+            stages.append(stage)
+            continue
+        made = _index(choice, names)
         known = dataclasses.replace(function, stages=(*stages, *made))
         # What a condition may protect can be read no longer where points come from an index.
-        sound = len(made) == 1 or all(find_stage_fault(known, each) is None for each in made)
+        sound = all(find_stage_fault(known, each) is None for each in made)
         stages += made if sound else [stage]
     return function.with_stages(stages)
 
@@ -137,26 +142,25 @@ class Choice:
         return long and self.dense_steps >= _GAIN * self.short_steps
 
 
-def find_choice(stage: Stage) -> Choice | None:
+def find_choice(stage: Stage, tables: Mapping[str, Array]) -> Choice | None:
     """How elements choose what a stage reduces; None where they do not say it by conditions that
-    each hold for one place along an axis."""
+    each hold for one place along an axis. The elements of `tables` are known."""
     reduction = stage.reduction
     if reduction is None or not all(isinstance(stage.extent(i), int) for i in stage.indices):
         return None
     if 0 in (stage.extent(index) for index in stage.indices):
         return None
     stage = _guard_choices(stage, reduction)
-    facts = IndexFacts(stage)
+    facts = IndexFacts(stage, tables)
     keys: list[Key] = []
     for condition in facts.conditions:
         key = next(_find_keys(facts, condition), None)
         if key is not None and _go_together(facts, [*keys, key]):
             keys.append(key)
     read = facts.depends_on(key.value for key in keys)
-    if not keys:
-        return None
     batch = tuple(index for index in read if not index.reduced)
-    return Choice(stage, tuple(keys), batch, tuple(index for index in read if index.reduced))
+    points = tuple(index for index in stage.indices if index.reduced and index in read)
+    return Choice(stage, tuple(keys), batch, points) if keys else None
 
 
 def _guard_choices(stage: Stage, reduction: Reduction) -> Stage:
@@ -231,15 +235,12 @@ def _go_together(facts: IndexFacts, keys: Sequence[Key]) -> bool:
 # Stages --------------------------------------------------------------------------------------
 
 
-def _index(stage: Stage, names: dict[str, None], always: bool) -> list[Stage]:
-    """A stage that is reduced by an inverse index, after the stages that build that; or the stage
-    as it is."""
-    choice = find_choice(stage)
-    if choice is None or not choice.suits or not (always or choice.is_worth_it):
-        return [stage]
-    keys = _make_keys(choice, take_name(f"{stage.name}_keys", names))
-    made = sort_rows(keys, stage.name, names)
-    starts = find_starts(made.numbers, choice.elements, take_name(f"{stage.name}_start", names))
+def _index(choice: Choice, names: dict[str, None]) -> list[Stage]:
+    """A stage that is reduced by an inverse index, after the stages that build that."""
+    name = choice.stage.name
+    keys = _make_keys(choice, take_name(f"{name}_keys", names))
+    made = sort_rows(keys, name, names)
+    starts = find_starts(made.numbers, choice.elements, take_name(f"{name}_start", names))
     return [keys, *made.stages, starts, _reduce(choice, made.places, starts)]
 
 
@@ -285,13 +286,13 @@ def _find_place(builder: Builder, value: int, key: Key) -> tuple[int, list[int]]
 
 def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
     """The stage that reduces the points of each element, which lie side by side."""
-    stage, reduction, body, builder = choice.stage, choice.stage.reduction, choice.stage.body, Builder()
-    count, first = choice.count(choice.points), choice.points[0]
+    stage, reduction, body = choice.stage, choice.stage.reduction, choice.stage.body
+    count, first, builder = choice.count(choice.points), choice.points[0], Builder()
     outer = tuple(builder.add(index) for index in choice.batch)
     number = builder.add(first)
     found = builder.add(Load(places.name, (*outer, number), NUMBER))
-    last = builder.apply("min", builder.add(Cast(found, DataType.INDEX)), builder.constant(count - 1))
-    point = builder.apply("max", last, builder.constant(0))
+    place, last = builder.add(Cast(found, DataType.INDEX)), builder.constant(count - 1)
+    point = builder.apply("max", builder.apply("min", place, last), builder.constant(0))
     numbers = builder.copy(body, _find_indices(body, _part(choice, builder, point)))
     element = builder.constant(0)
     strides = packed_strides(tuple(key.extent for key in choice.keys))

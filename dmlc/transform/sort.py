@@ -55,7 +55,7 @@ def count_merges(count: int) -> int:
 def sort_rows(keys: Stage, wanted: str, names: dict[str, None]) -> Sorted:
     """The rows of a stage sorted, each by itself: INT32, a last axis of `count_padded` numbers. The
     stages are called after what is `wanted`."""
-    count, outer = _count(keys), keys.domain[:-1]
+    count = _count(keys)
     block = min(count, BLOCK)
 
     def name(what: str) -> str:
@@ -188,7 +188,7 @@ def _merge(numbers: Stage, width: int, name: str) -> Stage:
         last = body.apply("min", place, body.constant(count - 1))
         return body.read(numbers, body.apply("max", last, zero))
 
-    # As many of the left run come before this place as are no greater than what then is the first
+    # How many of the left run come before this place: the last of them is no greater than the first
     # of the right run that does not.
     on_left, on_right = measure(left), measure(right)
     most = body.apply("min", rank, on_left)
@@ -200,6 +200,7 @@ def _merge(numbers: Stage, width: int, name: str) -> Stage:
         found = body.choose(body.apply("le", last, first), further, found)
     other = body.apply("sub", rank, found)
     own, first = body.apply("add", left, found), body.apply("add", right, other)
-    is_less = body.apply("or", body.apply("ge", other, on_right), body.apply("le", read(own), read(first)))
-    from_left = body.apply("and", body.apply("lt", found, on_left), is_less)
+    comes_first = body.apply("le", read(own), read(first))
+    is_first = body.apply("or", body.apply("ge", other, on_right), comes_first)
+    from_left = body.apply("and", body.apply("lt", found, on_left), is_first)
     return body.stage(name, body.number(body.choose(from_left, own, first)))

@@ -136,9 +136,8 @@ def test_rows_are_sorted_and_equal_numbers_keep_their_order(
 
 
 def test_stages_grow_with_the_logarithm() -> None:
-    assert [count_merges(n) for n in (1, BLOCK, BLOCK + 1, 2 * BLOCK, 8 * BLOCK, 8 * BLOCK + 1)] == [
-        0, 0, 1, 1, 3, 4,
-    ]  # fmt: skip
+    counts = (1, BLOCK, BLOCK + 1, 2 * BLOCK, 8 * BLOCK, 8 * BLOCK + 1)
+    assert [count_merges(count) for count in counts] == [0, 0, 1, 1, 3, 4]
     assert count_padded(BLOCK + 1) == 2 * BLOCK
 
 
@@ -174,6 +173,20 @@ def test_devices(form: str, n: int, target: str, profile: str, device: str) -> N
     assert np.array_equal(interpret(made, inputs, target, profile)["dX"], wanted)
     text = "".join(kernel.source for kernel in program.kernels).lower()
     assert not any(word in text for word in ATOMICS)
+
+
+def test_points_are_numbered_as_they_are_reduced() -> None:
+    function = ir.parse(
+        "func @f(%I: s32[5, 7], %X: f32[5, 7]) -> (%Y) {\n"
+        "  %Y: f32[i0 < 3] = sum[r2 < 7, r1 < 5 where eq(%I[r1, r2], cast(i0, s32))] %X[r1, r2]\n}"
+    )
+    choice = find_choice(function.stages[0], {})
+    assert choice is not None
+    assert choice.points == (ir.Index(2, reduced=True), ir.Index(1, reduced=True))
+    inputs = {"I": np.resize([0, 2, 1, 5], (5, 7)).astype(np.int32)}
+    inputs["X"] = np.arange(35).reshape(5, 7).astype(np.float32)
+    (got,), (wanted,) = (evaluate(f, inputs).values() for f in (indexed(function), function))
+    assert np.array_equal(got, wanted)
 
 
 def test_no_points_and_no_elements() -> None:
@@ -214,10 +227,10 @@ def test_floats_are_added_in_the_order_of_points(target: str, profile: str, devi
 
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
 def test_bits_are_those_of_the_dense_kernel(profile: str) -> None:
-    function = read("rows", 900, 300, c=16)
+    function = read("rows", 800, 330, c=16)
     random = np.random.default_rng(2)
-    inputs = make_inputs(function, 300)
-    inputs["dY"] = random.standard_normal((900, 16)).astype(np.float32)
+    inputs = make_inputs(function, 330)
+    inputs["dY"] = random.standard_normal((800, 16)).astype(np.float32)
     dense = compile(function, "opencl", profile)
     assert len(dense.kernels) == 1
     short = compile(indexed(function), "opencl", profile)
@@ -237,7 +250,7 @@ def test_long_sums_alone_are_indexed() -> None:
 
 
 def test_the_index_is_built_once_for_each_place_that_keys_depend_on() -> None:
-    choice = find_choice(read("clamped", 100, 50).stages[0])
+    choice = find_choice(read("clamped", 100, 50).stages[0], {})
     assert choice is not None
     assert choice.batch == (ir.Index(0),)
     assert choice.points == (ir.Index(0, reduced=True),)
@@ -259,6 +272,8 @@ def test_the_index_is_built_once_for_each_place_that_keys_depend_on() -> None:
         "eq(%I[r0], cast(mul(i0, 2), s32))",
         # Nothing of it is read.
         "eq(r0, i0)",
+        # Elements that are known when it is compiled.
+        "eq(%T[r0], cast(i0, s32))",
         # The same for all points.
         "eq(%I[3], cast(i0, s32))",
         "eq(%I[r0], cast(r0, s32))",
@@ -267,6 +282,7 @@ def test_the_index_is_built_once_for_each_place_that_keys_depend_on() -> None:
 def test_other_conditions_stay(condition: str) -> None:
     function = ir.parse(
         "func @f(%I: s32[9], %X: f32[9]) -> (%Y) {\n"
+        "  table %T: s32[9] = {0, 4, 1, 2, 3, 0, 0, 1, 5}\n"
         f"  %Y: f32[i0 < 5] = sum[r0 < 9 where {condition}] %X[r0]\n}}"
     )
     assert index_inverses(function, always=True) is function
@@ -292,21 +308,21 @@ def test_reads_that_a_condition_protects_stay() -> None:
 
 def test_a_choice_of_zero_is_a_condition() -> None:
     stage = read("rows", 9, 5).stages[0]
-    choice = find_choice(stage)
+    choice = find_choice(stage, {})
     assert choice is not None
     assert choice.stage.body.guard is not None
     # What else is chosen changes the sum.
     ones = str(read("rows", 9, 5)).replace("0.0)", "1.0)")
-    assert find_choice(ir.parse(ones).stages[0]) is None
+    assert find_choice(ir.parse(ones).stages[0], {}) is None
 
 
 def test_elements_beyond_those_that_are_evaluated() -> None:
     stage = read("rows", 9, 1 << 24, t="s32").stages[0]
-    choice = find_choice(stage)
+    choice = find_choice(stage, {})
     assert choice is not None
     assert choice.elements == 1 << 24
     # A FLOAT32 does not tell so many apart.
-    assert find_choice(read("rows", 9, (1 << 24) + 2, t="f32").stages[0]) is None
-    assert find_choice(read("rows", 9, 300, t="u8").stages[0]) is None
+    assert find_choice(read("rows", 9, (1 << 24) + 2, t="f32").stages[0], {}) is None
+    assert find_choice(read("rows", 9, 300, t="u8").stages[0], {}) is None
     huge = dataclasses.replace(choice, keys=(*choice.keys, *choice.keys))
     assert not huge.suits
