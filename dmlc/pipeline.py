@@ -1,7 +1,7 @@
 """The compiler in one line: from a bound function to a program.
 
-tensor IR -> simplify -> narrow -> take out factors -> saturate positions -> fuse -> kernel IR
-(lower, per group of stages) -> render -> Program
+tensor IR -> simplify -> narrow -> index inverses -> take out factors -> saturate positions -> fuse
+-> kernel IR (lower, per group of stages) -> render -> Program
 """
 
 from __future__ import annotations
@@ -158,8 +158,8 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
 
 def rewrite(function: Function, longest_row: int = 0) -> Function:
     """The passes before fusion, of a verified function: simplified, with sums over rows of at most
-    `longest_row` elements taken by themselves, with short reductions, with factors taken out of
-    sums, and with positions of 32 bits."""
+    `longest_row` elements taken by themselves, with short reductions, by an inverse index where
+    elements choose what they take, with factors taken out of sums, and with positions of 32 bits."""
     simplified = simplify(function)
     verify(simplified, "simplify", function)
     settled = settle(simplified)

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dmlc
 from dmlc import ir
 from dmlc.api import load_program
 from dmlc.ir.builder import Builder
@@ -18,6 +21,7 @@ from dmlc.pipeline import compile, rewrite
 from dmlc.reference import evaluate
 from dmlc.runtime.interface import AnyExecutable
 from dmlc.scalars import Array, DataType
+from dmlc.testing.examples import run_examples
 from dmlc.transform.inverse_index import find_choice, index_inverses
 from dmlc.transform.simplify import simplify
 from dmlc.transform.sort import BLOCK, count_merges, count_padded, find_starts, sort_rows
@@ -236,6 +240,18 @@ def test_bits_are_those_of_the_dense_kernel(profile: str) -> None:
     short = compile(indexed(function), "opencl", profile)
     results = [load_program(program)(inputs)["dX"].tobytes() for program in (dense, short)]
     assert results[0] == results[1]
+
+
+def test_the_page_shows_what_is_short() -> None:
+    page = Path(__file__).parents[2] / "docs/inverse-index.md"
+    rows, sequences = re.findall(r"```dml\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    (operator,) = dmlc.parse(rows, "page.dml").operators.values()
+    given = {"I": dmlc.TensorDesc("INT32", (8192,)), "dY": dmlc.TensorDesc("FLOAT32", (8192, 64))}
+    function = operator.bind({**given, "dX": (50000, 64)})
+    assert "dX_start" in str(rewrite(function))
+    (operator,) = dmlc.parse(sequences, "page.dml").operators.values()
+    (run,) = run_examples(operator)
+    assert run.holds
 
 
 # Where it pays -------------------------------------------------------------------------------
