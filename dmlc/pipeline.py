@@ -158,8 +158,8 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
 
 def rewrite(function: Function, longest_row: int = 0) -> Function:
     """The passes before fusion, of a verified function: simplified, with sums over rows of at most
-    `longest_row` elements taken by themselves, with short reductions, by an inverse index where
-    elements choose what they take, with factors taken out of sums, and with positions of 32 bits."""
+    `longest_row` elements taken by themselves, with short reductions, those whose points elements
+    choose by an inverse index, with factors taken out of sums, and with positions of 32 bits."""
     simplified = simplify(function)
     verify(simplified, "simplify", function)
     settled = settle(simplified)

@@ -46,27 +46,23 @@ def _judge(function: ir.Function, kernel: k.Kernel, steps: Steps | None) -> Iter
     if steps is None or not steps.total or not steps.longest:
         return
     stages = [s for s in map(function.stage, kernel.stages) if s and s.reduction is not None]
-    thin = [
-        s for s in stages if count_reduced(s) > MANY_POSITIONS and find_density(function, s) < 1
-    ]
     threads = steps.threads
     if threads < FEW_THREADS and steps.total > MANY_STEPS:
         stage = max(stages, key=count_points, default=function.stage(kernel.stages[0]))
         yield _warn_of_serial(stage, steps, threads)
-    for stage in thin:
-        outputs = max(1, count_points(stage) // count_reduced(stage))
-        each = steps.total / outputs
-        needed = find_density(function, stage) * count_reduced(stage)
-        loads = max(1, len(stage.body.loads()))
-        if each > MANY_POSITIONS and each > _NEEDLESS * max(1, needed) * loads:
-            yield _warn_of_dense(stage, needed)
     tables = list_arrays(function.tables)
     for stage in stages:
-        choice = None if stage in thin else find_choice(stage, tables)
-        if choice is not None and min(steps.total, choice.dense_steps) > MANY_STEPS:
-            needed = count_reduced(stage) / choice.elements
-            if count_reduced(stage) > max(MANY_POSITIONS, _NEEDLESS * needed):
-                yield _warn_of_choice(stage, choice, needed)
+        reduced = count_reduced(stage)
+        each = steps.total / max(1, count_points(stage) // max(1, reduced))
+        if min(each, reduced) <= MANY_POSITIONS:
+            continue
+        density, choice = find_density(function, stage), find_choice(stage, tables)
+        loads = max(1, len(stage.body.loads()))
+        if density < 1 and each > _NEEDLESS * max(1, density * reduced) * loads:
+            yield _warn_of_dense(stage, density * reduced)
+        elif choice is not None and min(steps.total, choice.dense_steps) > MANY_STEPS:
+            if choice.elements > _NEEDLESS:
+                yield _warn_of_choice(stage, choice, reduced / choice.elements)
 
 
 def _warn_of_serial(stage: ir.Stage | None, steps: Steps, threads: int) -> Diagnostic:

@@ -97,9 +97,9 @@ def test_a_sum_over_points_that_elements_choose_is_short() -> None:
 def test_what_is_dense_where_elements_choose_is_warned_of(text: str, dtype: str, why: str) -> None:
     (warning,) = warn_of_choice(text, dtype)
     first, *_, note = warning.splitlines()
+    assert "warning: 'Y' goes through " in first
     assert first.endswith(
-        "'Y' goes through 9,000 positions for each element that it gives, of which elements of "
-        "tensors choose about 2"
+        " for each element that it gives, of which elements of tensors choose about 2"
     )
     assert note == f"  note: {why}"
 
