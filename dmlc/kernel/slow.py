@@ -52,17 +52,17 @@ def _judge(function: ir.Function, kernel: k.Kernel, steps: Steps | None) -> Iter
         yield _warn_of_serial(stage, steps, threads)
     tables = list_arrays(function.tables)
     for stage in stages:
-        reduced = count_reduced(stage)
-        each = steps.total / max(1, count_points(stage) // max(1, reduced))
+        points, reduced = count_points(stage), count_reduced(stage)
+        each = steps.total / max(1, points // max(1, reduced))
         if min(each, reduced) <= MANY_POSITIONS:
             continue
-        density, choice = find_density(function, stage), find_choice(stage, tables)
-        loads = max(1, len(stage.body.loads()))
-        if density < 1 and each > _NEEDLESS * max(1, density * reduced) * loads:
-            yield _warn_of_dense(stage, density * reduced)
-        elif choice is not None and min(steps.total, choice.dense_steps) > MANY_STEPS:
-            if choice.elements > _NEEDLESS:
-                yield _warn_of_choice(stage, choice, reduced / choice.elements)
+        needed, loads = find_density(function, stage) * reduced, max(1, len(stage.body.loads()))
+        if needed < reduced and each > _NEEDLESS * max(1, needed) * loads:
+            yield _warn_of_dense(stage, needed)
+            continue
+        choice = find_choice(stage, tables) if min(steps.total, points) > MANY_STEPS else None
+        if choice is not None and choice.elements > _NEEDLESS:
+            yield _warn_of_choice(stage, choice, reduced / choice.elements)
 
 
 def _warn_of_serial(stage: ir.Stage | None, steps: Steps, threads: int) -> Diagnostic:
