@@ -10,9 +10,9 @@ those of its element alone, `start[e] <= k < start[e + 1]`, and reads the point 
 The points of an element keep their order, so that what is reduced is the same values in the same
 order on every device, and no two points write to one place. A kernel adds them up one after the
 other, those of an element with many in strips (`narrow_loops`). Points whose data lie outside of
-every element have the largest key and fall to none. Several conditions, one for each axis of the
-element, make one key; what they read may depend on further axes of the result: each place along
-these has an index.
+every element, or which another condition leaves out, have the largest key and fall to none. Several
+conditions, one for each axis of the element, make one key; what they read may depend on further
+axes of the result: each place along these has an index.
 
 Sizes alone say where it pays. Of long sums that stay as they are, compiled kernels warn.
 """
@@ -100,6 +100,8 @@ class Choice:
     """The indices of the domain on which keys depend: each place of theirs has an index."""
     points: tuple[Index, ...]
     """Those of the reduction that number the points."""
+    conditions: tuple[int, ...]
+    """What else leaves out a point, wherever it is read: it then belongs to no element."""
 
     def count(self, indices: Sequence[Index]) -> int:
         extents = (self.stage.extent(index) for index in indices)
@@ -160,7 +162,10 @@ def find_choice(stage: Stage, tables: Mapping[str, Array]) -> Choice | None:
     read = facts.depends_on(key.value for key in keys)
     batch = tuple(index for index in read if not index.reduced)
     points = tuple(index for index in stage.indices if index.reduced and index in read)
-    return Choice(stage, tuple(keys), batch, points) if keys else None
+    settled = {key.condition for key in keys}
+    others = (c for c in facts.conditions if c not in settled)
+    own = tuple(c for c in others if set(facts.dependencies[c]) <= set(read))
+    return Choice(stage, tuple(keys), batch, points, own) if keys else None
 
 
 def _guard_choices(stage: Stage, reduction: Reduction) -> Stage:
@@ -259,6 +264,7 @@ def _make_keys(choice: Choice, name: str) -> Stage:
         place, inside = _find_place(builder, numbers[key.value], key)
         total = builder.apply("add", total, builder.apply("mul", place, builder.constant(stride)))
         conditions += inside
+    conditions += (numbers[condition] for condition in choice.conditions)
     outside = builder.constant(choice.elements, NUMBER)
     found = builder.add(Cast(total, NUMBER))
     for condition in conditions:
@@ -303,7 +309,7 @@ def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
     for place in (element, builder.apply("add", element, builder.constant(1))):
         start = builder.add(Load(starts.name, (*outer, place), NUMBER))
         ends.append(builder.add(Cast(start, DataType.INDEX)))
-    settled = {key.condition for key in choice.keys}
+    settled = {*choice.conditions, *(key.condition for key in choice.keys)}
     left = [numbers[c] for c in IndexFacts(stage).conditions if c not in settled]
     inside = [builder.apply("ge", number, ends[0]), builder.apply("lt", number, ends[1])]
     made = builder.make(numbers[body.result], builder.join([*inside, *left]))

@@ -49,7 +49,14 @@ POINTS = """func @points(%I: u64[{n}, 6], %dY: f32[{n}, 5, 6]) -> (%dX) {{
   %dX: f32[i0 < {e}] = max[r0 < {n}, r1 < 5, r2 < 6 where and(
       eq(add(i0, 3), add(cast(%I[r0, r2], index), mul(r0, 2))), ne(r1, 3))] %dY[r0, r1, r2]
 }}"""
-FORMS = {"rows": ROWS, "clamped": CLAMPED, "grid": GRID, "points": POINTS}
+MASKED = """func @masked(%I: s32[{n}], %dY: s32[{n}, 3]) -> (%dX) {{
+  %dX: s32[i0 < {e}, i1 < 3] = sum[r0 < {n}] {{
+    v0 = cast(%I[r0], index)
+    where eq(min(max(v0, 0), {last}), i0)
+    select(le(v0, {last}), select(ge(v0, 0), %dY[r0, i1], 0:s32), 0:s32)
+  }}
+}}"""
+FORMS = {"rows": ROWS, "clamped": CLAMPED, "grid": GRID, "points": POINTS, "masked": MASKED}
 DEVICES = [("opencl", "cpu", "opencl"), ("opencl", "gpu", "opencl"), ("hlsl", "gpu", "vulkan")]
 STRIP = 256
 """Points of one element that are added up in a row."""
@@ -177,6 +184,17 @@ def test_devices(form: str, n: int, target: str, profile: str, device: str) -> N
     assert np.array_equal(interpret(made, inputs, target, profile)["dX"], wanted)
     text = "".join(kernel.source for kernel in program.kernels).lower()
     assert not any(word in text for word in ATOMICS)
+
+
+def test_what_else_leaves_out_a_point_is_asked_once() -> None:
+    """No element has points whose data lie outside, so that none has many of them."""
+    function = read("masked", 100, 20)
+    choice = find_choice(function.stages[0], {})
+    assert choice is not None
+    assert len(choice.conditions) == 2
+    keys, *_, total = indexed(function).stages
+    assert "I" in {load.tensor for load in keys.body.loads()}
+    assert {load.tensor for load in total.body.loads()} == {"dX_order", "dX_start", "dY"}
 
 
 def test_points_are_numbered_as_they_are_reduced() -> None:
