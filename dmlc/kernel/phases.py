@@ -116,7 +116,8 @@ def find_segments(phase: Phase) -> dict[int, list[int]]:
     """The inner axes along which an output reduces a stretch whose first and last point are read
     from tensors; for each, the values that say so."""
     elements, space = phase.elements, phase.space
-    if len({reduction.guard for reduction in elements.reductions}) != 1:
+    guards = {reduction.guard for reduction in elements.reductions}
+    if len(guards) != 1 or None in guards:
         return {}
     moving = {axis: phase.find_moving(axis) for axis in space.inner}
     starts: dict[int, list[int]] = {}

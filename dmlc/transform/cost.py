@@ -85,9 +85,9 @@ _LOOKED_UP = 4
 def count_operations(body: Body) -> int:
     """The time that a body's arithmetic takes, in additions; that of positions is free, but for
     those that are read themselves."""
-    loads = [load for load in body.loads() if load.indices]
-    known = find_index_only(body) if loads else ()
-    count = _LOOKED_UP * sum(not all(known[i] for i in load.indices) for load in loads)
+    known = find_index_only(body)
+    waiting = [load for load in body.loads() if not all(known[i] for i in load.indices)]
+    count = _LOOKED_UP * len(waiting)
     for instruction in body.instructions:
         if isinstance(instruction, Apply) and instruction.dtype is not DataType.INDEX:
             default = 20 if instruction.operation.transcendental else 1
@@ -161,8 +161,8 @@ class _Pass(NamedTuple):
     kept: int
     """The points that are left of a reduction, where they reduce; else 0."""
     elsewhere: str = ""
-    """The stage that looks elsewhere than at its own points, if one does: what it finds there is
-    computed for it alone."""
+    """The stage that looks where elements say, if one does: what it finds there is computed for it
+    alone."""
 
 
 def _find_passes(function: Function) -> dict[str, _Pass]:
@@ -218,12 +218,13 @@ def _find_wants(
         if kept:
             counts[passes[reader.name]] = count
         owners = {reader.name: None} if kept else own.owners
+        known = find_index_only(reader.body)
         for name, loads in _group_loads(reader).items():
             stage = function.stage(name)
             if stage is None or not is_inlinable(stage):
                 continue
             want = wants.setdefault(name, _Want())
-            alone = not all(_is_repeated(reader, load) for load in loads)
+            alone = not all(known[index] for load in loads for index in load.indices)
             for wanted, times in counts.items():
                 again = _count_wanted(reader, points[name], loads, wanted, times)
                 wanted = wanted._replace(elsewhere=reader.name) if alone else wanted

@@ -17,7 +17,7 @@ import dmlc
 from dmlc import ir
 from dmlc.api import load_program
 from dmlc.ir.builder import Builder
-from dmlc.pipeline import compile, rewrite
+from dmlc.pipeline import compile, find_fusion, rewrite
 from dmlc.reference import evaluate
 from dmlc.runtime.interface import AnyExecutable
 from dmlc.scalars import Array, DataType
@@ -220,17 +220,17 @@ def test_no_points_and_no_elements() -> None:
         assert not got.any()
 
 
-LONG = ROWS.format(t="s64", n=3000, e=5000, c=40)
+LONG = ROWS.format(t="s32", n=3000, e=5000, c=40)
 
 
-@pytest.mark.parametrize(("target", "profile", "device"), DEVICES)
+@pytest.mark.parametrize(("target", "profile", "device"), [*DEVICES, ("wgsl", "gpu", "wgpu")])
 def test_floats_are_added_in_the_order_of_points(target: str, profile: str, device: str) -> None:
     random = np.random.default_rng(1)
     index = random.integers(0, 5000, 3000)
     index[::7] = 17  # That are 429 points.
     index[5], index[6] = -1, 5000
     gradient = random.standard_normal((3000, 40)) * 10.0 ** random.integers(-3, 4, (3000, 1))
-    inputs = {"I": index, "dY": gradient.astype(np.float32)}
+    inputs = {"I": index.astype(np.int32), "dY": gradient.astype(np.float32)}
     wanted = np.zeros((5000, 40), np.float32)
     for element in range(5000):
         points = np.flatnonzero(index == element)
@@ -281,6 +281,18 @@ def test_long_sums_alone_are_indexed() -> None:
     assert len(rewrite(long).stages) > 9
     few = read("rows", 100000, 10, c=8)
     assert len(rewrite(few).stages) == 1
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_each_step_of_sorting_is_stored(profile: str) -> None:
+    """What a merge finds serves numbers and places, and what comes of all of them every column."""
+    fusion = find_fusion(read("rows", 8192, 50000, c=512), "opencl", profile)
+    *before, total = fusion.function.stages
+    assert [s.name for s in before if "merge" in s.name] == [
+        "dX_merge", "dX_merge_2", "dX_merge_3", "dX_merge_4",
+    ]  # fmt: skip
+    assert {load.tensor for load in total.body.loads()} == {"dX_order_5", "dX_start", "dY"}
+    assert len(fusion.groups) == 9
 
 
 def test_the_index_is_built_once_for_each_place_that_keys_depend_on() -> None:

@@ -10,12 +10,13 @@ over the outermost dimension backwards: what was read last is still in the cache
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
-from dmlc.kernel.element import list_conditions
+from dmlc.kernel.element import Gather, list_conditions
 from dmlc.kernel.hoist import hoist
 from dmlc.kernel.permute import LANES
 from dmlc.kernel.phases import Phase, find_segments
@@ -41,6 +42,9 @@ from dmlc.kernel.schedule.nest import (
 from dmlc.kernel.schedule.verbs import ScheduleError, chain, interleave
 from dmlc.kernel.streaming import CACHE_LINE, Streaming
 from dmlc.kernel.vectorize import Vectorization, vectorize_reads
+
+_MANY_READS = 12
+"""Reads at computed places of one element, from which on work items have fewer elements."""
 
 _TILE = 256, 8
 """The rows and columns of a tile. Tall, since each column of it lies on pages of its own, and
@@ -98,15 +102,26 @@ def choose(
     `count` stands for it, or reductions, which work items make output by output (`serial`) or in
     vectors."""
     if count is not None:
-        return _choose_run(phases[0], count, p)
+        return _choose_run(phases[0], count, _share_reads(phases[0], p))
     if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators:
-        return _choose_rows(function, phases[0], p, large=streaming.is_large())
+        shared = _share_reads(phases[0], p)
+        return _choose_rows(function, phases[0], shared, large=streaming.is_large())
     if serial:
         return _choose_serial(function, phases, p)
     return _choose_shared(phases, p, large=streaming.is_large(3))
 
 
 # Element-wise work ---------------------------------------------------------------------------
+
+
+def _share_reads(phase: Phase, p: Profile) -> Profile:
+    """The profile with fewer elements for a work item, where each takes many reads at computed
+    places: such as bisect wait for one another."""
+    reads = sum(isinstance(value, Gather) for value in phase.elements.values)
+    if reads < _MANY_READS:
+        return p
+    share = max(p.lanes, p.per_item // reads)
+    return dataclasses.replace(p, per_item=1 << share.bit_length() - 1)
 
 
 def _choose_run(phase: Phase, count: k.Scalar, p: Profile) -> Nest:
