@@ -20,6 +20,7 @@ Sizes alone say where it pays. Of long sums that stay as they are, compiled kern
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -47,6 +48,8 @@ from dmlc.ir.verify import find_stage_fault
 from dmlc.scalars import Array, DataType, combiner_identity
 from dmlc.transform.sort import BLOCK, NUMBER, count_merges, count_padded, find_starts, sort_rows
 
+_MOST_ELEMENTS = int(np.iinfo(NUMBER.dtype).max)
+"""Elements of one index, at most: a key is a number."""
 _MOST_POINTS = 1 << 30
 """Points of one index, at most: positions a little beyond the last have 32 bits."""
 _LEAST_STEPS = 1 << 23
@@ -132,10 +135,10 @@ class Choice:
     def suits(self) -> bool:
         """Whether there can be an index: one for values, as positions would be other numbers; of
         keys and places that 32 bits hold."""
-        reduction, most = self.stage.reduction, np.iinfo(NUMBER.dtype).max
+        reduction = self.stage.reduction
         if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
             return False
-        return self.elements < most and self.count(self.points) < _MOST_POINTS
+        return self.elements < _MOST_ELEMENTS and self.count(self.points) < _MOST_POINTS
 
     @property
     def is_worth_it(self) -> bool:
@@ -156,9 +159,10 @@ def find_choice(stage: Stage, tables: Mapping[str, Array]) -> Choice | None:
     facts = IndexFacts(stage, tables)
     keys: list[Key] = []
     for condition in facts.conditions:
-        key = next(_find_keys(facts, condition), None)
-        if key is not None and _go_together(facts, [*keys, key]):
-            keys.append(key)
+        made = [*keys, *itertools.islice(_find_keys(facts, condition), 1)]
+        few = math.prod(key.extent for key in made) < _MOST_ELEMENTS
+        if _go_together(facts, made) and (few or len(made) == 1):
+            keys = made
     read = facts.depends_on(key.value for key in keys)
     batch = tuple(index for index in read if not index.reduced)
     points = tuple(index for index in stage.indices if index.reduced and index in read)

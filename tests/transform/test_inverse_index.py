@@ -362,6 +362,19 @@ def test_a_choice_of_zero_is_a_condition() -> None:
     assert find_choice(ir.parse(ones).stages[0], {}) is None
 
 
+def test_keys_that_numbers_do_not_hold_together() -> None:
+    text = (
+        "func @f(%I: s32[9], %J: s32[9], %X: f32[9]) -> (%Y) {\n"
+        "  %Y: f32[i0 < {0}, i1 < {0}] = sum[r0 < 9 where and("
+        "eq(%I[r0], cast(i0, s32)), eq(cast(i1, s32), %J[r0]))] %X[r0]\n}"
+    )
+    for size, count in ((46340, 2), (46341, 1)):
+        choice = find_choice(ir.parse(text.replace("{0}", str(size))).stages[0], {})
+        assert choice is not None
+        assert len(choice.keys) == count
+        assert choice.suits
+
+
 def test_elements_beyond_those_that_are_evaluated() -> None:
     stage = read("rows", 9, 1 << 24, t="s32").stages[0]
     choice = find_choice(stage, {})
