@@ -186,6 +186,16 @@ def test_devices(form: str, n: int, target: str, profile: str, device: str) -> N
     assert not any(word in text for word in ATOMICS)
 
 
+def test_sums_by_the_same_keys_share_an_index() -> None:
+    function = ir.parse(
+        "func @f(%I: s32[300], %A: f32[300, 7], %B: f32[300]) -> (%X, %Y) {\n"
+        "  %X: f32[i0 < 20, i1 < 7] = sum[r0 < 300 where eq(%I[r0], cast(i0, s32))] %A[r0, i1]\n"
+        "  %Y: f32[i0 < 20] = max[r0 < 300 where eq(cast(i0, s32), %I[r0])] %B[r0]\n}"
+    )
+    names = [stage.name for stage in indexed(function).stages]
+    assert names == ["X_keys", "X_rank", "X_order", "X_sorted", "X_start", "X", "Y"]
+
+
 def test_what_else_leaves_out_a_point_is_asked_once() -> None:
     """No element has points whose data lie outside, so that none has many of them."""
     function = read("masked", 100, 20)
