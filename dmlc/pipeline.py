@@ -1,7 +1,7 @@
 """The compiler in one line: from a bound function to a program.
 
-tensor IR -> simplify -> narrow -> take out factors -> saturate positions -> fuse -> kernel IR
-(lower, per group of stages) -> render -> Program
+tensor IR -> simplify -> narrow -> index inverses -> take out factors -> saturate positions -> fuse
+-> kernel IR (lower, per group of stages) -> render -> Program
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from dmlc.scalars import DataType
 from dmlc.transform.cost import Budget
 from dmlc.transform.factor import factor_separable, take_out_factors
 from dmlc.transform.fuse import Fusion, fuse
+from dmlc.transform.inverse_index import index_inverses
 from dmlc.transform.open_sizes import check_open
 from dmlc.transform.saturate import saturate_positions
 from dmlc.transform.simplify import simplify
@@ -157,8 +158,8 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
 
 def rewrite(function: Function, longest_row: int = 0) -> Function:
     """The passes before fusion, of a verified function: simplified, with sums over rows of at most
-    `longest_row` elements taken by themselves, with short reductions, with factors taken out of
-    sums, and with positions of 32 bits."""
+    `longest_row` elements taken by themselves, with short reductions, those whose points elements
+    choose by an inverse index, with factors taken out of sums, and with positions of 32 bits."""
     simplified = simplify(function)
     verify(simplified, "simplify", function)
     settled = settle(simplified)
@@ -169,8 +170,10 @@ def rewrite(function: Function, longest_row: int = 0) -> Function:
     verify(narrowed, "narrow", separated)
     simplified = simplify(narrowed, simplified)
     verify(simplified, "simplify", narrowed)
-    factored = simplify(take_out_factors(simplified), simplified)
-    verify(factored, "take_out_factors", simplified)
+    indexed = simplify(index_inverses(simplified), simplified)
+    verify(indexed, "index_inverses", simplified)
+    factored = simplify(take_out_factors(indexed), indexed)
+    verify(factored, "take_out_factors", indexed)
     saturated = saturate_positions(factored)
     verify(saturated, "saturate_positions", factored)
     return saturated

@@ -31,8 +31,8 @@ differ as sums of so many do."""
 
 PLACED = {
     "average_pool", "flip_rows", "gather", "max_pool_place", "pad", "resample_grad_linear",
-    "resample_grad_nearest", "resample_grad_thirds", "resample_linear", "slice", "space_to_depth",
-    "upsample_grad_of_mean",
+    "resample_grad_nearest", "resample_grad_thirds", "resample_linear", "segments", "slice",
+    "space_to_depth", "upsample_grad_of_mean",
 }  # fmt: skip
 """Cases that compute with positions: they are given whole numbers, and come out exactly."""
 

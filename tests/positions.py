@@ -313,6 +313,31 @@ FUNCTIONS = {
           %Y: f32[i0 < 4] = sum[r0 < 2]
             mul(%even[min(max(cast(%J[i0], index), 0), 7), r0], %Z[r0])
         }""",
+    "segments": """
+        func @segments(%Starts: s32[6], %X: f32[12, 20]) -> (%Y) {
+          %Y: f32[i0 < 5, i1 < 20] = sum[r0 < 12 where and(
+              ge(r0, cast(%Starts[i0], index)), lt(r0, cast(%Starts[add(i0, 1)], index)))]
+            %X[r0, i1]
+        }""",
+    "segments_by_length": """
+        func @segments_by_length(%First: s32[7], %Length: s32[7], %X: f32[3, 12]) -> (%Y) {
+          %Y: f32[i0 < 7] = max[r0 < 3, r1 < 12 where and(and(
+              le(cast(%First[i0], index), r1),
+              lt(r1, add(cast(%First[i0], index), cast(%Length[i0], index)))), ne(r0, 1))]
+            %X[r0, r1]
+        }""",
+    "segments_unsigned": """
+        func @segments_unsigned(%Before: u32[4], %Last: u32[4], %X: s32[9, 30]) -> (%Y, %Z) {
+          %Y: s32[i0 < 4, i1 < 30] = sum[r0 < 9 where and(
+              gt(r0, cast(%Before[i0], index)), ge(cast(%Last[sub(3, i0)], index), r0))]
+            %X[r0, i1]
+          %Z: s32[i0 < 30] = argmin[r0 < 9 where le(r0, cast(%Last[1], index))] %X[r0, i0]
+        }""",
+    "chosen_points": """
+        func @chosen_points(%I: s32[9], %dY: f32[9, 5]) -> (%dX) {
+          %dX: f32[i0 < 4, i1 < 5] = sum[r0 < 9]
+            select(eq(%I[r0], cast(i0, s32)), %dY[r0, i1], 0.0)
+        }""",
     "operations": """
         func @operations(%Input: f32[40]) -> (%Output) {
           %Output: s32[i0 < 9, i1 < 7] = add(

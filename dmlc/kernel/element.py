@@ -158,12 +158,12 @@ def list_conditions(elements: Elements) -> tuple[int, ...]:
         raise InternalError("folds under different guards share their loops")
     _, found = _part_guard(elements)
 
-    def reads(number: int) -> bool:
-        return any(
-            isinstance(elements.values[n], Read | Gather) for n in list_needed(elements, number)
-        )
+    return tuple(sorted(found, key=lambda number: reads_elements(elements, number)))
 
-    return tuple(sorted(found, key=reads))
+
+def reads_elements(elements: Elements, number: int) -> bool:
+    """Whether a value comes from elements of tensors."""
+    return any(isinstance(elements.values[n], Read | Gather) for n in list_needed(elements, number))
 
 
 def list_stored(elements: Elements) -> frozenset[int]:

@@ -1,37 +1,62 @@
-"""Has loops that fill arrays start and stop where their conditions begin and cease to hold.
+"""Has loops start and stop where their conditions begin and cease to hold.
 
-A loop that packs a window into a panel would test at each point whether it lies in the padding.
-Where the condition compares the loop's variable, and what stays as it is, the range says it once,
-and what is left is a plain copy.
+A loop that packs a window into a panel would test at each point whether it lies in the padding, and
+one that reduces a segment, whose ends are read from a tensor, would go through all points for the
+few inside. Where the condition compares the loop's variable, and what stays as it is, the range
+says it once. Other loops that reduce keep their conditions: their turns are few, and as many for
+all.
+
+A segment may be all points there are, and its sum is one work item's. What it adds to a sum of
+floats it adds up in strips, from the segment's first point on: rounding errors then grow with the
+length of a strip and the number of strips. A segment that is no longer than one strip is added up
+point by point.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dmlc.kernel import nodes as k
-from dmlc.kernel.arithmetic import guard, operate
-from dmlc.kernel.rewrite import NUMBER, find_body, replace_body
+from dmlc.kernel.arithmetic import add, guard, index, operate, widen
+from dmlc.kernel.rewrite import NUMBER, find_body, replace_body, substitute, walk
 from dmlc.kernel.sums import Sum, add_up, join
 from dmlc.scalars import DataType
 
+_STRIP = 256
+"""Points of a segment that are added up in a row."""
+
 
 def narrow_loops(kernel: k.Kernel) -> k.Kernel:
-    """The same kernel with shorter loops. As it is, where positions have no sign: bounds may lie
-    before the first point."""
-    if not kernel.index_signed:
-        return kernel
-    return dataclasses.replace(kernel, body=tuple(_Narrowing().write(kernel.body)))
+    """The same kernel with shorter loops."""
+    body = _Narrowing(is_signed=kernel.index_signed).write(kernel.body)
+    return dataclasses.replace(kernel, body=tuple(body))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Bound:
+    """What a condition says of where a loop starts, or else stops."""
+
+    starts: bool
+    place: Sum
+    further: bool
+    """Whether it is the place after that one."""
+    is_plain: bool
+    """Whether the condition compares the loop's variable itself with the place."""
 
 
 class _Narrowing:
-    def __init__(self) -> None:
+    def __init__(self, *, is_signed: bool) -> None:
+        self._is_signed = is_signed
         self._count = 0
+        self._read: set[str] = set()
+        """The locals that come from elements of buffers."""
 
     def write(self, statements: Sequence[k.Statement]) -> list[k.Statement]:
         made: list[k.Statement] = []
         for statement in statements:
+            if isinstance(statement, k.Let) and self._reads(statement.value):
+                self._read.add(statement.local.name)
             body = find_body(statement)
             if body:
                 statement = replace_body(statement, self.write(body))
@@ -41,6 +66,13 @@ class _Narrowing:
                 made.append(statement)
         return made
 
+    def _reads(self, value: k.Expression) -> bool:
+        """Whether a value comes from elements of buffers."""
+        return any(
+            isinstance(part, k.Load) or (isinstance(part, k.Local) and part.name in self._read)
+            for part in walk(value)
+        )
+
     def _narrow(self, loop: k.For) -> list[k.Statement]:
         """A loop, after what its range is computed from."""
         match loop.body:
@@ -49,7 +81,7 @@ class _Narrowing:
             case _:
                 return [loop]
         lets = [s for s in before if isinstance(s, k.Let) and _is_free(s.value)]
-        if len(lets) < len(before) or not all(isinstance(s, k.Let | k.StoreLocal) for s in then):
+        if len(lets) < len(before):
             return [loop]
         known: dict[str, Sum] = {}
         conditions = {let.local.name: let.value for let in lets}
@@ -57,20 +89,51 @@ class _Narrowing:
             if let.local.type == k.INDEX:
                 known[let.local.name] = add_up(let.value, known)
         inside = {let.local for let in lets}
+        fills = all(isinstance(s, k.Let | k.StoreLocal) for s in then)
         starts, stops, rest = [loop.start], [loop.stop], list[k.Expression]()
         for part in _part(condition, conditions):
             bound = _find_bound(part, loop.variable, known)
-            if bound is None or inside & bound[1].terms.keys():
+            if bound is None or inside & bound.place.terms.keys():
                 rest.append(part)
+            elif bound.is_plain and any(map(self._reads, bound.place.terms)):
+                (starts if bound.starts else stops).append(_settle(bound, loop))
+            elif fills and self._is_signed and not bound.further:
+                (starts if bound.starts else stops).append(bound.place.express())
             else:
-                (starts if bound[0] else stops).append(bound[1].express())
+                rest.append(part)
         if len(starts) + len(stops) == 2:
             return [loop]
+        if not self._is_signed and starts[0] == index(0) and len(starts) > 1:
+            del starts[0]
         made: list[k.Statement] = []
         first = self._name(made, "from", "max", starts)
         last = self._name(made, "to", "min", stops)
         body = (*before, *guard(rest, then))
-        return [*made, dataclasses.replace(loop, start=first, stop=last, body=body)]
+        short = dataclasses.replace(loop, start=first, stop=last, body=body)
+        if fills:
+            return [*made, short]
+        is_long = not isinstance(loop.stop, k.Literal) or int(loop.stop.value) > _STRIP
+        sums = _list_sums(body) if is_long else []
+        short = dataclasses.replace(short, rolled=True)
+        return [*made, self._part(short, sums) if sums else short]
+
+    def _part(self, loop: k.For, sums: Sequence[k.Local]) -> k.For:
+        """A loop in strips, each of which has sums of its own."""
+        self._count += 1
+        strip = k.Local(f"strip{NUMBER}n{self._count}", k.INDEX)
+        end = k.Local(f"strip_end{NUMBER}n{self._count}", k.INDEX)
+        body: list[k.Statement] = []
+        last: list[k.Statement] = []
+        inner: k.Statement = dataclasses.replace(loop, start=strip, stop=end)
+        for each in sums:
+            name, _, _ = each.name.partition(NUMBER)
+            part = k.Local(f"{name}_part{NUMBER}n{self._count}", each.type)
+            zero = k.Literal(k.Type(each.type.dtype), 0.0)
+            body.append(k.Variable(part, widen(zero, each.type.lanes)))
+            inner = substitute(inner, each, part)
+            last.append(k.Assign(each, operate("add", each, part)))
+        body.append(k.Let(end, operate("min", add(strip, index(_STRIP)), loop.stop)))
+        return k.For(strip, loop.start, loop.stop, _STRIP, (*body, inner, *last), rolled=True)
 
     def _name(
         self, made: list[k.Statement], name: str, operation: str, values: Sequence[k.Expression]
@@ -86,6 +149,31 @@ class _Narrowing:
         return local
 
 
+def _list_sums(statements: Sequence[k.Statement]) -> list[k.Local]:
+    """The sums of floats that statements add to, each once."""
+    found: dict[k.Local, None] = {}
+    for statement in statements:
+        found.update(dict.fromkeys(_list_sums(find_body(statement))))
+        match statement:
+            case k.Assign(local=local, value=k.Operate(operation=operation, operands=operands)):
+                adds = operation.name == "add" and operands[0] == local
+                if adds and local.type.dtype.is_float:
+                    found[local] = None
+            case _:
+                pass
+    return list(found)
+
+
+def _settle(bound: _Bound, loop: k.For) -> k.Expression:
+    """Where a loop starts or stops by a bound: the place after one that lies beyond the loop may
+    be none that there is."""
+    place = bound.place.express()
+    if not bound.further:
+        return place
+    last = operate("sub", loop.stop, index(1))
+    return add(operate("min", place, last), index(1))
+
+
 def _is_free(value: k.Expression) -> bool:
     """Whether a value is arithmetic on positions alone, or what is true of them."""
     match value:
@@ -99,7 +187,7 @@ def _is_free(value: k.Expression) -> bool:
             return False
 
 
-def _part(condition: k.Expression, named: dict[str, k.Expression]) -> list[k.Expression]:
+def _part(condition: k.Expression, named: Mapping[str, k.Expression]) -> list[k.Expression]:
     """The conditions that one joins by `and`."""
     match condition:
         case k.Local(name=name) if name in named:
@@ -111,26 +199,32 @@ def _part(condition: k.Expression, named: dict[str, k.Expression]) -> list[k.Exp
 
 
 def _find_bound(
-    condition: k.Expression, variable: k.Local, known: dict[str, Sum]
-) -> tuple[bool, Sum] | None:
-    """Whether a condition says where a loop starts, and where it starts or stops by it; None where
-    it says neither."""
+    condition: k.Expression, variable: k.Local, known: Mapping[str, Sum]
+) -> _Bound | None:
+    """What a condition says of where a loop starts or stops; None where it says neither."""
     match condition:
         case k.Operate(operation=operation, operands=(left, right)) if left.type == k.INDEX:
-            gone = join(add_up(right, known), add_up(left, known), -1)
+            pass
         case _:
             return None
-    # What is 0 or more by the condition, or more than 0, goes down by one from point to point.
-    if operation.name not in ("lt", "ge") or abs(gone.terms.get(variable, 0)) != 1:
+    name = operation.name
+    if name in _TURNED:
+        name, left, right = _TURNED[name], right, left
+    # What is 0 or less by the condition, or more than 0.
+    gone = join(add_up(right, known), add_up(left, known), -1)
+    if name not in ("lt", "ge") or abs(gone.terms.get(variable, 0)) != 1:
         return None
-    if any(_reads(term, variable) for term in gone.terms if term != variable):
+    if any(_mentions(term, variable) for term in gone.terms if term != variable):
         return None
     others, rises = gone.without(variable), gone.terms[variable] > 0
     if rises:
-        return None
-    return operation.name == "ge", others
+        others = join(Sum({}, 0), others, -1)
+    return _Bound((name == "ge") is not rises, others, rises, variable in (left, right))
 
 
-def _reads(expression: k.Expression, variable: k.Local) -> bool:
+_TURNED = {"le": "ge", "gt": "lt"}
+
+
+def _mentions(expression: k.Expression, variable: k.Local) -> bool:
     operands = expression.operands if isinstance(expression, k.Operate) else ()
-    return expression == variable or any(_reads(o, variable) for o in operands)
+    return expression == variable or any(_mentions(o, variable) for o in operands)

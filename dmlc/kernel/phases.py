@@ -8,6 +8,7 @@ by point."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Container, Sequence
 
 from dmlc import ir
@@ -21,6 +22,8 @@ from dmlc.kernel.element import (
     Reduction,
     View,
     find_moving,
+    list_conditions,
+    reads_elements,
 )
 from dmlc.kernel.space import Space, arrange, keep_all
 from dmlc.scalars import OPERATIONS, DataType
@@ -69,6 +72,19 @@ class Phase:
         which may be reads that it protects. Other guards choose what a point adds."""
         return self.has_positions and any(f.guard is not None for f in self.elements.reductions)
 
+    @property
+    def points(self) -> int:
+        """The points that an output reduces, on average. Where elements of tensors say along an
+        axis where they begin and end, those of different outputs are taken to be others."""
+        count = self.space.inner_count
+        for axis, ends in find_segments(self).items():
+            moving = (self.find_moving(each) for each in self.space.parallel)
+            sizes = zip(self.space.parallel_sizes, moving, strict=True)
+            segments = math.prod(n for n, moves in sizes if any(moves[end] for end in ends))
+            size = self.space.sizes[axis]
+            count = count // max(1, size) * -(-size // max(1, segments))
+        return count
+
     def find_moving(self, axis: int) -> tuple[bool, ...]:
         """For each value whether it changes along an axis."""
         return find_moving(self.elements, self.space.strides, axis)
@@ -91,6 +107,36 @@ class Phase:
     def is_parallel(self) -> bool:
         """Whether it runs over the parallel points alone."""
         return not self.space.inner
+
+
+_RISING, _FALLING = ("ge", "gt"), ("le", "lt")
+
+
+def find_segments(phase: Phase) -> dict[int, list[int]]:
+    """The inner axes along which an output reduces a stretch whose first and last point are read
+    from tensors; for each, the values that say so."""
+    elements, space = phase.elements, phase.space
+    guards = {reduction.guard for reduction in elements.reductions}
+    if len(guards) != 1 or None in guards:
+        return {}
+    moving = {axis: phase.find_moving(axis) for axis in space.inner}
+    starts: dict[int, list[int]] = {}
+    stops: dict[int, list[int]] = {}
+    for condition in list_conditions(elements):
+        match elements.values[condition]:
+            case ir.Apply(operation=operation, operands=(left, right)):
+                pass
+            case _:
+                continue
+        for place, end, first in ((left, right, _RISING), (right, left, _FALLING)):
+            axes = [axis for axis in space.inner if moving[axis][place]]
+            stays = not any(moving[axis][end] for axis in space.inner)
+            is_place = isinstance(elements.values[place], Place) and len(axes) == 1
+            is_read = stays and reads_elements(elements, end)
+            if is_place and is_read and operation.name in (*_RISING, *_FALLING):
+                ends = starts if operation.name in first else stops
+                ends.setdefault(axes[0], []).append(end)
+    return {axis: [*starts[axis], *stops[axis]] for axis in starts if axis in stops}
 
 
 def collect_phases(

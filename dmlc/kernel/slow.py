@@ -2,7 +2,8 @@
 
 A *serial* kernel does many steps, and few of them at once. A *dense* one goes through many
 positions for each element that it gives, most of which do not count, as positions alone say: that
-is known before it runs, and yet its loop is not bounded by it. Each warning says what the writer of
+is known before it runs, and yet its loop is not bounded by it. Or elements of tensors choose those
+that count, and no index of them was built (`inverse_index`). Each warning says what the writer of
 the formula can change; what a schedule could have done better is no concern here.
 """
 
@@ -19,6 +20,7 @@ from dmlc.kernel import nodes as k
 from dmlc.kernel.counts import Steps
 from dmlc.scalars import Array
 from dmlc.source import Diagnostic, Note
+from dmlc.transform.inverse_index import Choice, find_choice
 
 FEW_THREADS = 1024
 MANY_STEPS = 1 << 20
@@ -44,20 +46,23 @@ def _judge(function: ir.Function, kernel: k.Kernel, steps: Steps | None) -> Iter
     if steps is None or not steps.total or not steps.longest:
         return
     stages = [s for s in map(function.stage, kernel.stages) if s and s.reduction is not None]
-    thin = [
-        s for s in stages if count_reduced(s) > MANY_POSITIONS and find_density(function, s) < 1
-    ]
     threads = steps.threads
     if threads < FEW_THREADS and steps.total > MANY_STEPS:
         stage = max(stages, key=count_points, default=function.stage(kernel.stages[0]))
         yield _warn_of_serial(stage, steps, threads)
-    for stage in thin:
-        outputs = max(1, count_points(stage) // count_reduced(stage))
-        each = steps.total / outputs
-        needed = find_density(function, stage) * count_reduced(stage)
-        loads = max(1, len(stage.body.loads()))
-        if each > MANY_POSITIONS and each > _NEEDLESS * max(1, needed) * loads:
+    tables = list_arrays(function.tables)
+    for stage in stages:
+        points, reduced = count_points(stage), count_reduced(stage)
+        each = steps.total / max(1, points // max(1, reduced))
+        if min(each, reduced) <= MANY_POSITIONS:
+            continue
+        needed, loads = find_density(function, stage) * reduced, max(1, len(stage.body.loads()))
+        if needed < reduced and each > _NEEDLESS * max(1, needed) * loads:
             yield _warn_of_dense(stage, needed)
+            continue
+        choice = find_choice(stage, tables) if min(steps.total, points) > MANY_STEPS else None
+        if choice is not None and choice.elements > _NEEDLESS:
+            yield _warn_of_choice(stage, choice, reduced / choice.elements)
 
 
 def _warn_of_serial(stage: ir.Stage | None, steps: Steps, threads: int) -> Diagnostic:
@@ -87,6 +92,28 @@ def _warn_of_dense(stage: ir.Stage, needed: float) -> Diagnostic:
                 "sum[k : 5] (x[i + k - 2] else 0)"
             ),
         ),
+        warning=True,
+    )
+
+
+def _warn_of_choice(stage: ir.Stage, choice: Choice, needed: float) -> Diagnostic:
+    if choice.suits and not choice.is_worth_it:
+        why = (
+            f"an index of the points of each would take about {choice.short_steps:,} steps, "
+            f"and without it there are {choice.dense_steps:,}"
+        )
+    elif choice.suits:
+        why = "it reads what its condition protects: clamp the positions of what it reads"
+    else:
+        why = (
+            "an index of the points of each is built for sums, products, extremes, 'any' and "
+            "'all', and for up to 2 ** 31 elements and points"
+        )
+    return Diagnostic(
+        f"'{stage.name}' goes through {count_reduced(stage):,} positions for each element that it "
+        f"gives, of which elements of tensors choose about {math.ceil(needed):,}",
+        stage.span,
+        (Note(why),),
         warning=True,
     )
 

@@ -31,6 +31,7 @@ from dmlc.ir import (
     reads_own_place,
     value_type,
 )
+from dmlc.ir.index import find_index_only
 from dmlc.scalars import DataType
 from dmlc.transform.simplify import is_inlinable
 from dmlc.transform.traffic import count_bytes
@@ -41,6 +42,9 @@ _UNKNOWN = 1 << 20
 _MOST_PASSES = 8
 _MOST_NAMES = 64
 """What is counted of the passes that want a stage, and of the stages that it is computed from."""
+
+_SHARED_OUTPUTS = 4096
+"""Outputs that go through what they reduce together, at most: those of a block or a tile."""
 
 _SHARED_SIZE = 12
 """Instructions from which on a stage that several of one kernel want is told apart from them."""
@@ -75,9 +79,16 @@ _WEIGHTS = {
 """The time of operations, in additions, where it is not 1; other functions take 20."""
 
 
+_LOOKED_UP = 4
+"""The time of a read whose place is read itself, in additions: it waits for that."""
+
+
 def count_operations(body: Body) -> int:
-    """The time that a body's arithmetic takes, in additions; that of positions is free."""
-    count = 0
+    """The time that a body's arithmetic takes, in additions; that of positions is free, but for
+    those that are read themselves."""
+    known = find_index_only(body)
+    waiting = [load for load in body.loads() if not all(known[i] for i in load.indices)]
+    count = _LOOKED_UP * len(waiting)
     for instruction in body.instructions:
         if isinstance(instruction, Apply) and instruction.dtype is not DataType.INDEX:
             default = 20 if instruction.operation.transcendental else 1
@@ -154,6 +165,9 @@ class _Pass(NamedTuple):
     """The reductions on the longest way to them."""
     kept: int
     """The points that are left of a reduction, where they reduce; else 0."""
+    elsewhere: str = ""
+    """The stage that looks where elements say, if one does: what it finds there is computed for it
+    alone."""
 
 
 def _find_passes(function: Function) -> dict[str, _Pass]:
@@ -170,7 +184,7 @@ def _find_passes(function: Function) -> dict[str, _Pass]:
     return found
 
 
-def _count_points(*extents: Extent) -> int:
+def _count_points(*extents: Extent | None) -> int:
     return math.prod([e if isinstance(e, int) else _UNKNOWN for e in extents])
 
 
@@ -209,13 +223,16 @@ def _find_wants(
         if kept:
             counts[passes[reader.name]] = count
         owners = {reader.name: None} if kept else own.owners
+        known = find_index_only(reader.body)
         for name, loads in _group_loads(reader).items():
             stage = function.stage(name)
             if stage is None or not is_inlinable(stage):
                 continue
             want = wants.setdefault(name, _Want())
+            alone = not all(known[index] for load in loads for index in load.indices)
             for wanted, times in counts.items():
                 again = _count_wanted(reader, points[name], loads, wanted, times)
+                wanted = wanted._replace(elsewhere=reader.name) if alone else wanted
                 if wanted in want.passes or len(want.passes) < _MOST_PASSES:
                     want.passes[wanted] = max(again, want.passes.get(wanted, 0))
             want.places = max(want.places, len(loads) * own.places)
@@ -269,10 +286,21 @@ def _count_wanted(reader: Stage, own: int, loads: list[Load], wanted: _Pass, tim
         return count
     # The same values for all the points of a row or a reduction are computed once for it.
     if wanted.level or wanted.kept:
-        return own
+        again = times / max(1, _count_points(*map(reader.extent, reader.indices)))
+        return own * max(1, again * _count_blocks(reader, loads[0]))
     last = len(reader.domain) - 1
     moving = any(reader.body.instructions[i] == Index(last) for i in loads[0].indices)
     return count if moving or last < 0 else max(own, count / _count_points(reader.domain[last]))
+
+
+def _count_blocks(reader: Stage, load: Load) -> float:
+    """How often a reduction goes through what a load reads along the axes it reduces: for each
+    block of the outputs that share it."""
+    indices = [reader.body.instructions[i] for i in load.indices]
+    if not any(isinstance(index, Index) and index.reduced for index in indices):
+        return 1
+    others = (e for n, e in enumerate(reader.domain) if Index(n) not in indices)
+    return max(1, _count_points(*others) / _SHARED_OUTPUTS)
 
 
 def _is_repeated(reader: Stage, load: Load) -> bool:

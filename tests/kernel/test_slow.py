@@ -60,6 +60,71 @@ def test_a_dense_kernel_is_warned_of_where_it_is_written(formula: str, count: st
     )
 
 
+CONDITION = "eq(%I[r0], cast(i0, s32))"
+
+
+def warn_of_choice(text: str, dtype: str = "f32") -> list[str]:
+    """What is said of a reduction of 9,000 points, of which elements choose about two for each of
+    4,500 elements."""
+    function = ir.parse(
+        "func @f(%I: s32[9000], %X: f32[9000, 8]) -> (%Y) {\n"
+        f"  %Y: {dtype}[i0 < 4500, i1 < 8] = {text}\n}}"
+    )
+    return [w.render() for w in dmlc.compile(function, "hlsl").warnings]
+
+
+def test_a_sum_over_points_that_elements_choose_is_short() -> None:
+    assert warn_of_choice(f"sum[r0 < 9000 where {CONDITION}] %X[r0, i1]") == []
+    assert warn_of_choice(f"sum[r0 < 9000] select({CONDITION}, %X[r0, i1], 0.0)") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "why"),
+    [
+        (
+            f"sum[r0 < 9000 where and(ne(mod(r0, 3), 2), {CONDITION})] %X[add(r0, mod(r0, 3)), i1]",
+            "f32",
+            "it reads what its condition protects: clamp the positions of what it reads",
+        ),
+        (
+            f"argmax[r0 < 9000 where {CONDITION}] %X[r0, i1]",
+            "s32",
+            "an index of the points of each is built for sums, products, extremes, 'any' and "
+            "'all', and for up to 2 ** 31 elements and points",
+        ),
+    ],
+)
+def test_what_is_dense_where_elements_choose_is_warned_of(text: str, dtype: str, why: str) -> None:
+    (warning,) = warn_of_choice(text, dtype)
+    first, *_, note = warning.splitlines()
+    assert "warning: 'Y' goes through " in first
+    assert first.endswith(
+        " for each element that it gives, of which elements of tensors choose about 2"
+    )
+    assert note == f"  note: {why}"
+
+
+def test_a_sum_that_an_index_would_not_shorten_much_is_warned_of_with_both_costs() -> None:
+    function = ir.parse(
+        "func @f(%I: s32[100000], %X: f32[100000]) -> (%Y) {\n"
+        f"  %Y: f32[i0 < 40] = sum[r0 < 100000 where {CONDITION}] %X[r0]\n}}"
+    )
+    (warning,) = [w.render() for w in dmlc.compile(function, "hlsl").warnings]
+    assert "goes through 100,000 positions" in warning
+    assert "choose about 2,500" in warning
+    note = warning.splitlines()[-1]
+    assert note.startswith("  note: an index of the points of each would take about ")
+    assert note.endswith(" steps, and without it there are 4,000,000")
+
+
+def test_short_sums_over_points_that_elements_choose_are_not_warned_of() -> None:
+    function = ir.parse(
+        "func @f(%I: s32[900], %X: f32[900]) -> (%Y) {\n"
+        f"  %Y: f32[i0 < 900] = sum[r0 < 900 where {CONDITION}] %X[r0]\n}}"
+    )
+    assert dmlc.compile(function, "hlsl").warnings == ()
+
+
 @pytest.mark.parametrize(
     "formula",
     [

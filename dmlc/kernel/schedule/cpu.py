@@ -10,14 +10,16 @@ over the outermost dimension backwards: what was read last is still in the cache
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Sequence
 
 from dmlc import ir
 from dmlc.kernel import nodes as k
+from dmlc.kernel.element import Gather, list_conditions
 from dmlc.kernel.hoist import hoist
 from dmlc.kernel.permute import LANES
-from dmlc.kernel.phases import Phase
+from dmlc.kernel.phases import Phase, find_segments
 from dmlc.kernel.schedule import Profile
 from dmlc.kernel.schedule.nest import (
     SHORT_VECTOR,
@@ -40,6 +42,9 @@ from dmlc.kernel.schedule.nest import (
 from dmlc.kernel.schedule.verbs import ScheduleError, chain, interleave
 from dmlc.kernel.streaming import CACHE_LINE, Streaming
 from dmlc.kernel.vectorize import Vectorization, vectorize_reads
+
+_MANY_READS = 12
+"""Reads at computed places of one element, from which on work items have fewer elements."""
 
 _TILE = 256, 8
 """The rows and columns of a tile. Tall, since each column of it lies on pages of its own, and
@@ -97,15 +102,26 @@ def choose(
     `count` stands for it, or reductions, which work items make output by output (`serial`) or in
     vectors."""
     if count is not None:
-        return _choose_run(phases[0], count, p)
+        return _choose_run(phases[0], count, _share_reads(phases[0], p))
     if len(phases) == 1 and phases[0].is_parallel and not phases[0].accumulators:
-        return _choose_rows(function, phases[0], p, large=streaming.is_large())
+        shared = _share_reads(phases[0], p)
+        return _choose_rows(function, phases[0], shared, large=streaming.is_large())
     if serial:
         return _choose_serial(function, phases, p)
     return _choose_shared(phases, p, large=streaming.is_large(3))
 
 
 # Element-wise work ---------------------------------------------------------------------------
+
+
+def _share_reads(phase: Phase, p: Profile) -> Profile:
+    """The profile with fewer elements for a work item, where each takes many reads at computed
+    places: such as bisect wait for one another."""
+    reads = sum(isinstance(value, Gather) for value in phase.elements.values)
+    if reads < _MANY_READS:
+        return p
+    share = max(p.lanes, p.per_item // reads)
+    return dataclasses.replace(p, per_item=1 << share.bit_length() - 1)
 
 
 def _choose_run(phase: Phase, count: k.Scalar, p: Profile) -> Nest:
@@ -245,6 +261,14 @@ def _choose_serial(function: ir.Function, phases: Sequence[Phase], p: Profile) -
     outputs = name_parallel(phases[0])
     dims, nodes = nest_serial(phases, outputs)
     share = _share_outputs(phases, p)
+    if _lies_across(phases, p):
+        # Work items take a stretch of the innermost axis at least, however long an output takes.
+        width = min(parallel[-1], max(share // p.lanes, 1) * p.lanes)
+        parts = [*((dim, 1) for dim in outputs[:-1]), (outputs[-1], width)]
+        row = in_vectors(outputs[-1], p.lanes, nodes)
+        body, run = share_blocks(parts, share // width, (row,))
+        words = f"each computes {run * width:,} outputs"
+        return Nest(tuple(phases), dims, body, words=words)
     split = _part(parallel, share, len(parallel))
     vectorization = _find_together(function, phases, p)
     for axis in reversed(range(split, len(parallel))):
@@ -286,7 +310,7 @@ def arrange(
 def _has_few_outputs(first: Phase, p: Profile) -> bool:
     """Whether it has more points than one group is worth, and too few outputs to share out."""
     outputs = math.prod(first.space.parallel_sizes)
-    return outputs < p.groups and outputs * first.space.inner_count > p.piece
+    return outputs < p.groups and outputs * first.points > p.piece
 
 
 def reduces_small_windows(function: ir.Function, phases: Sequence[Phase], p: Profile) -> bool:
@@ -313,10 +337,24 @@ def _find_together(
     return vectorize_reads(function, [(phase, phase.space.parallel[-1]) for phase in phases])
 
 
+def _lies_across(phases: Sequence[Phase], p: Profile) -> bool:
+    """Whether vectors run across outputs of which each reduces a stretch of points that elements
+    choose, the same for all of a vector."""
+    axes = {phase.space.parallel[-1] for phase in phases if phase.space.parallel}
+    if not axes or not find_segments(phases[0]) or phases[0].space.parallel_sizes[-1] < p.lanes:
+        return False
+    for phase in phases:
+        axis = phase.space.parallel[-1]
+        moving = phase.find_moving(axis)
+        if not phase.lies_together(axis) or any(moving[c] for c in list_conditions(phase.elements)):
+            return False
+    return True
+
+
 def _share_outputs(phases: Sequence[Phase], p: Profile) -> int:
     """The outputs that a work item computes: enough to be worth it, few enough that all work
     items have some."""
-    work = max(1, *(phase.space.inner_count for phase in phases))
+    work = max(1, *(phase.points for phase in phases))
     outputs = math.prod(phases[0].space.parallel_sizes)
     return max(1, min(p.per_item // work, -(-outputs // p.groups)))
 

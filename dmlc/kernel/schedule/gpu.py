@@ -102,7 +102,7 @@ def _list_paired(phase: Phase, limits: Limits) -> list[str]:
 def suits_serial(first: Phase, p: Profile) -> bool:
     """Whether nothing is won where work items share the points of an output: there are outputs
     enough, or no more points than these."""
-    outputs, points = math.prod(first.space.parallel_sizes), first.space.inner_count
+    outputs, points = math.prod(first.space.parallel_sizes), first.points
     return outputs >= _SERIAL_GROUPS * p.group_size or points <= max(outputs, _SERIAL_POINTS)
 
 

@@ -1,0 +1,348 @@
+"""Makes sums over the points that read an element short, where elements of a tensor say which.
+
+The gradient of a read at positions that come from data, `Y[p] = X[I[p]]`, is a sum over all points
+with the condition that a point reads this element: `dX[e] = sum[p : n where I[p] == e](dY[p])`. As
+it stands it goes through every point for each element. Where that is long, stages first build the
+inverse index: each point's key, which is the number of the element it reads; the points in the
+order of their keys (`sort`); and where each element's begin among them. The sum then goes through
+those of its element alone, `start[e] <= k < start[e + 1]`, and reads the point `order[k]`.
+
+The points of an element keep their order, so that what is reduced is the same values in the same
+order on every device, and no two points write to one place. A kernel adds them up one after the
+other, those of an element with many in strips (`narrow_loops`). Points whose data lie outside of
+every element, or which another condition leaves out, have the largest key and fall to none. Several
+conditions, one for each axis of the element, make one key; what they read may depend on further
+axes of the result: each place along these has an index.
+
+Sizes alone say where it pays. Of long sums that stay as they are, compiled kernels warn.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from dmlc.ir import (
+    POSITIONAL_COMBINERS,
+    Apply,
+    Body,
+    Cast,
+    Constant,
+    Function,
+    Index,
+    Load,
+    Reduction,
+    Select,
+    Stage,
+    packed_strides,
+    value_type,
+)
+from dmlc.ir.builder import Builder
+from dmlc.ir.index import IndexFacts, list_arrays
+from dmlc.ir.naming import take_name
+from dmlc.ir.verify import find_stage_fault
+from dmlc.scalars import Array, DataType, combiner_identity
+from dmlc.transform.sort import BLOCK, NUMBER, count_merges, count_padded, find_starts, sort_rows
+
+_MOST_ELEMENTS = int(np.iinfo(NUMBER.dtype).max)
+"""Elements of one index, at most: a key is a number."""
+_MOST_POINTS = 1 << 30
+"""Points of one index, at most: positions a little beyond the last have 32 bits."""
+_LEAST_STEPS = 1 << 23
+"""Steps of a sum that is worth the launches."""
+_GAIN = 4
+"""How many times the steps there are to be without an index."""
+_NEIGHBOURS = 4
+"""Points of a rank that take as long as one step that reads somewhere."""
+_BISECTED = 4
+"""Steps that one of a bisection takes."""
+
+
+def index_inverses(function: Function, *, always: bool = False) -> Function:
+    """The function with an inverse index for each long sum over points that data choose by their
+    keys, or `always`, however short it is; the function itself where it has none."""
+    names, tables = dict.fromkeys(function.tensors()), list_arrays(function.tables)
+    stages: list[Stage] = []
+    for stage in function.stages:
+        choice = find_choice(stage, tables)
+        if choice is None or not choice.suits or not (always or choice.is_worth_it):
+            stages.append(stage)
+            continue
+        made = _index(choice, names)
+        known = dataclasses.replace(function, stages=(*stages, *made))
+        # What a condition may protect can be read no longer where points come from an index.
+        sound = all(find_stage_fault(known, each) is None for each in made)
+        stages += made if sound else [stage]
+    return function.with_stages(stages)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Key:
+    """A condition of a sum's guard that holds for one place along an axis of the domain, which
+    data say: where `value` is `first`, it is the place 0, and so on."""
+
+    condition: int
+    value: int
+    index: Index
+    first: int | float
+    extent: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """A reduction over points of which elements say to what element of the result each belongs."""
+
+    stage: Stage
+    """With all that leaves points out in its guard."""
+    keys: tuple[Key, ...]
+    batch: tuple[Index, ...]
+    """The indices of the domain on which keys depend: each place of theirs has an index."""
+    points: tuple[Index, ...]
+    """Those of the reduction that number the points."""
+    conditions: tuple[int, ...]
+    """What else leaves out a point, wherever it is read: it then belongs to no element."""
+
+    def count(self, indices: Sequence[Index]) -> int:
+        extents = (self.stage.extent(index) for index in indices)
+        return math.prod(e for e in extents if isinstance(e, int))
+
+    @property
+    def elements(self) -> int:
+        """The keys that a point may have, without that of those outside."""
+        return math.prod(key.extent for key in self.keys)
+
+    @property
+    def dense_steps(self) -> int:
+        """The points that are gone through without an index."""
+        return self.count(self.stage.indices)
+
+    @property
+    def short_steps(self) -> int:
+        """About how many steps it takes to build an index, and to reduce by it."""
+        points, elements = self.count(self.points), self.elements
+        each = self.count(self.batch)
+        others = self.dense_steps // max(1, each * elements * points)
+        padded, depth = count_padded(points), points.bit_length()
+        ranks = padded * min(padded, BLOCK) // _NEIGHBOURS
+        sorting = _BISECTED * depth * (padded * count_merges(points) + elements)
+        return each * (ranks + sorting + (points + elements) * others)
+
+    @property
+    def suits(self) -> bool:
+        """Whether there can be an index: one for values, as positions would be other numbers; of
+        keys and places that 32 bits hold."""
+        reduction = self.stage.reduction
+        if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
+            return False
+        return self.elements < _MOST_ELEMENTS and self.count(self.points) < _MOST_POINTS
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether the sum is long, and much shorter with an index."""
+        long = self.dense_steps >= _LEAST_STEPS
+        return long and self.dense_steps >= _GAIN * self.short_steps
+
+
+def find_choice(stage: Stage, tables: Mapping[str, Array]) -> Choice | None:
+    """How elements choose what a stage reduces; None where they do not say it by conditions that
+    each hold for one place along an axis. The elements of `tables` are known."""
+    reduction = stage.reduction
+    if reduction is None or not all(isinstance(stage.extent(i), int) for i in stage.indices):
+        return None
+    if 0 in (stage.extent(index) for index in stage.indices):
+        return None
+    stage = _guard_choices(stage, reduction)
+    facts = IndexFacts(stage, tables)
+    keys: list[Key] = []
+    for condition in facts.conditions:
+        made = [*keys, *itertools.islice(_find_keys(facts, condition), 1)]
+        few = math.prod(key.extent for key in made) < _MOST_ELEMENTS
+        if _go_together(facts, made) and (few or len(made) == 1):
+            keys = made
+    read = facts.depends_on(key.value for key in keys)
+    batch = tuple(index for index in read if not index.reduced)
+    points = tuple(index for index in stage.indices if index.reduced and index in read)
+    settled = {key.condition for key in keys}
+    others = (c for c in facts.conditions if c not in settled)
+    own = tuple(c for c in others if set(facts.dependencies[c]) <= set(read))
+    return Choice(stage, tuple(keys), batch, points, own) if keys else None
+
+
+def _guard_choices(stage: Stage, reduction: Reduction) -> Stage:
+    """A reduction whose guard leaves out the points at which its body chooses what changes
+    nothing."""
+    body = stage.body
+    if reduction.combiner in POSITIONAL_COMBINERS:
+        return stage
+    nothing = Constant(body.dtype, combiner_identity(reduction.combiner, body.dtype))
+    result, conditions = body.result, [] if body.guard is None else [body.guard]
+    while isinstance(choice := body.instructions[result], Select):
+        if body.instructions[choice.otherwise] != nothing:
+            break
+        conditions.append(choice.condition)
+        result = choice.then
+    if result == body.result:
+        return stage
+    builder = Builder()
+    numbers = builder.copy(body)
+    guard = builder.join(numbers[c] for c in conditions)
+    return dataclasses.replace(stage, body=builder.make(numbers[result], guard))
+
+
+def _find_keys(facts: IndexFacts, condition: int) -> Iterator[Key]:
+    """What a condition says that compares a value of data with a place."""
+    instructions = facts.stage.body.instructions
+    match instructions[condition]:
+        case Apply(operation=operation, operands=(left, right)) if operation.name == "eq":
+            pass
+        case _:
+            return
+    for value, place in ((left, right), (right, left)):
+        over, read = facts.dependencies[place], facts.dependencies[value]
+        if facts.known[value] or not any(index.reduced for index in read):
+            continue
+        if not facts.known[place] or len(over) != 1 or over[0].reduced:
+            continue
+        extent, first = facts.stage.extent(over[0]), _find_first(facts, place)
+        if first is not None and isinstance(extent, int):
+            yield Key(condition, value, over[0], first, extent)
+
+
+def _find_first(facts: IndexFacts, place: int) -> int | float | None:
+    """A whole number that a value is at the first place of its axis, where it goes up by one from
+    place to place."""
+    body, (index,) = facts.stage.body, facts.dependencies[place]
+    instruction, extent = body.instructions[place], facts.stage.extent(index)
+    match instruction:
+        case Cast(operand=operand, dtype=dtype) if body.instructions[operand] == index:
+            if dtype.is_integer and isinstance(extent, int):
+                return 0 if extent - 1 <= np.iinfo(dtype.dtype).max else None
+        case _ if instruction == index:
+            return 0
+        case _:
+            pass
+    found = None if value_type(instruction) is DataType.BOOL else facts.evaluate([place])
+    if found is None:
+        return None
+    places = found[0].ravel()
+    first = places[0].item()
+    rises = np.array_equal(places - places[0], np.arange(places.size))
+    return first if rises and float(first).is_integer() else None
+
+
+def _go_together(facts: IndexFacts, keys: Sequence[Key]) -> bool:
+    """Whether each key has an axis of its own, on which none of them depends."""
+    axes = [key.index for key in keys]
+    read = facts.depends_on(key.value for key in keys)
+    return len(set(axes)) == len(axes) and not set(axes).intersection(read)
+
+
+# Stages --------------------------------------------------------------------------------------
+
+
+def _index(choice: Choice, names: dict[str, None]) -> list[Stage]:
+    """A stage that is reduced by an inverse index, after the stages that build that."""
+    name = choice.stage.name
+    keys = _make_keys(choice, take_name(f"{name}_keys", names))
+    made = sort_rows(keys, name, names)
+    starts = find_starts(made.numbers, choice.elements, take_name(f"{name}_start", names))
+    return [keys, *made.stages, starts, _reduce(choice, made.places, starts)]
+
+
+def _make_keys(choice: Choice, name: str) -> Stage:
+    """The key of each point, and of those that fill the last block."""
+    builder, body = Builder(), choice.stage.body
+    count = choice.count(choice.points)
+    own = builder.add(Index(len(choice.batch)))
+    number = builder.apply("min", own, builder.constant(count - 1))
+    moved = {index: builder.add(Index(axis)) for axis, index in enumerate(choice.batch)}
+    moved |= _part(choice, builder, number)
+    numbers = builder.copy(body, _find_indices(body, moved))
+    total, conditions = builder.constant(0), [builder.apply("lt", own, builder.constant(count))]
+    strides = packed_strides(tuple(key.extent for key in choice.keys))
+    for key, stride in zip(choice.keys, strides, strict=True):
+        place, inside = _find_place(builder, numbers[key.value], key)
+        total = builder.apply("add", total, builder.apply("mul", place, builder.constant(stride)))
+        conditions += inside
+    conditions += (numbers[condition] for condition in choice.conditions)
+    outside = builder.constant(choice.elements, NUMBER)
+    found = builder.add(Cast(total, NUMBER))
+    for condition in conditions:
+        found = builder.add(Select(condition, found, outside, NUMBER))
+    sizes = (choice.stage.extent(index) for index in choice.batch)
+    domain = (*(size for size in sizes if size is not None), count_padded(count))
+    return Stage(name, NUMBER, domain, builder.make(found))
+
+
+def _find_place(builder: Builder, value: int, key: Key) -> tuple[int, list[int]]:
+    """The place along its axis that a value of data says, and the conditions that it is one."""
+    dtype = value_type(builder.instructions[value])
+    last = key.first + key.extent - 1
+    ends = (builder.add(Constant(dtype, end)) for end in (key.first, last))
+    conditions = [
+        builder.apply(name, value, end) for name, end in zip(("ge", "le"), ends, strict=True)
+    ]
+    if dtype.is_float:
+        conditions.append(builder.apply("eq", value, builder.apply("floor", value)))
+    position = value if dtype is DataType.INDEX else builder.add(Cast(value, DataType.INDEX))
+    first, end = builder.constant(int(key.first)), builder.constant(int(last))
+    held = builder.apply("max", builder.apply("min", position, end), first)
+    return builder.apply("sub", held, first), conditions
+
+
+def _reduce(choice: Choice, places: Stage, starts: Stage) -> Stage:
+    """The stage that reduces the points of each element, which lie side by side."""
+    stage, reduction, body = choice.stage, choice.stage.reduction, choice.stage.body
+    count, first, builder = choice.count(choice.points), choice.points[0], Builder()
+    outer = tuple(builder.add(index) for index in choice.batch)
+    number = builder.add(first)
+    found = builder.add(Load(places.name, (*outer, number), NUMBER))
+    place, last = builder.add(Cast(found, DataType.INDEX)), builder.constant(count - 1)
+    point = builder.apply("max", builder.apply("min", place, last), builder.constant(0))
+    numbers = builder.copy(body, _find_indices(body, _part(choice, builder, point)))
+    element = builder.constant(0)
+    strides = packed_strides(tuple(key.extent for key in choice.keys))
+    for key, stride in zip(choice.keys, strides, strict=True):
+        step = builder.apply("mul", builder.add(key.index), builder.constant(stride))
+        element = builder.apply("add", element, step)
+    ends: list[int] = []
+    for place in (element, builder.apply("add", element, builder.constant(1))):
+        start = builder.add(Load(starts.name, (*outer, place), NUMBER))
+        ends.append(builder.add(Cast(start, DataType.INDEX)))
+    settled = {*choice.conditions, *(key.condition for key in choice.keys)}
+    left = [numbers[c] for c in IndexFacts(stage).conditions if c not in settled]
+    inside = [builder.apply("ge", number, ends[0]), builder.apply("lt", number, ends[1])]
+    made = builder.make(numbers[body.result], builder.join([*inside, *left]))
+    axes = () if reduction is None else reduction.axes
+    kept = tuple(
+        (label, count if label == first.axis else extent)
+        for label, extent in axes
+        if label == first.axis or Index(label, reduced=True) not in choice.points
+    )
+    combiner = "" if reduction is None else reduction.combiner
+    return dataclasses.replace(stage, body=made, reduction=Reduction(combiner, kept))
+
+
+def _part(choice: Choice, builder: Builder, number: int) -> dict[Index, int]:
+    """Where a point lies along each axis, of those that number the points."""
+    sizes = tuple(choice.count([index]) for index in choice.points)
+    found: dict[Index, int] = {}
+    for index, size, stride in zip(choice.points, sizes, packed_strides(sizes), strict=True):
+        place = builder.apply("div", number, builder.constant(stride)) if stride > 1 else number
+        if index is not choice.points[0]:
+            place = builder.apply("mod", place, builder.constant(size))
+        found[index] = place
+    return found
+
+
+def _find_indices(body: Body, moved: Mapping[Index, int]) -> dict[int, int]:
+    """The values of a body that are indices, and the values that stand for these."""
+    return {
+        number: moved[instruction]
+        for number, instruction in enumerate(body.instructions)
+        if isinstance(instruction, Index) and instruction in moved
+    }
