@@ -381,10 +381,7 @@ def join_items(
     along each this work item is."""
     if not state.accumulators:
         return []
-    steps = {
-        name: math.prod(side for _, side in lanes[number + 1 :])
-        for number, (name, _) in enumerate(lanes)
-    }
+    steps = _find_steps(lanes)
     step, extent = steps[axis], dict(lanes)[axis]
     lane = k.Position(k.Geometry.LANE)
     (states,) = state.registers.values()
@@ -411,6 +408,49 @@ def join_items(
     for _, own, arrays in shared:
         body += map(k.Assign, own, arrays.read(first))
     return [*body, combine(first, step, left)]
+
+
+def _find_steps(lanes: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """How far apart the work items of a group are that are neighbours along each axis."""
+    return {
+        name: math.prod(side for _, side in lanes[number + 1 :])
+        for number, (name, _) in enumerate(lanes)
+    }
+
+
+def join_tiles(
+    frame: Frame,
+    state: Accumulators,
+    lanes: Sequence[tuple[str, int]],
+    numbers: Mapping[str, k.Expression],
+    axis: str,
+) -> list[k.Statement]:
+    """The tiles of the work items of a group that stand along an axis become one in shared memory,
+    vector by vector, so that it takes little memory; each gets it."""
+    tile, steps = _find_tile(state), _find_steps(lanes)
+    side, width = dict(lanes)[axis], tile.lanes
+    lane = multiply(k.Position(k.Geometry.LANE), width)
+    first = add(*[multiply(numbers[n], step * width) for n, step in steps.items() if n != axis])
+    size = math.prod(extent for _, extent in lanes) * width
+    taken: dict[DataType, str] = {}
+    for each in state.accumulators:
+        for slot in each.slots:
+            if slot.dtype not in taken:
+                taken[slot.dtype] = frame.array("tiles", slot.dtype, size, shared=True)
+    made: list[k.Statement] = []
+    for each, own in state.pair():
+        shared = Arrays(each.slots, tuple(taken[slot.dtype] for slot in each.slots))
+        if len(set(shared.names)) < len(shared.names):
+            raise InternalError(f"the parts of {each.name} share an array")
+        place = frame.variable("j")
+        body = [k.Barrier(), *shared.write(lane, own.read(place, width)), k.Barrier()]
+        body += own.write(place, shared.read(first, width))
+        for part in range(1, side):
+            other = shared.read(add(first, index(part * steps[axis] * width)), width)
+            body += _enter_arrays(frame, each, own, place, other)
+        last = index(tile.rows * tile.pitch)
+        made.append(k.For(place, index(0), last, width, tuple(body), unroll=tile.registers))
+    return made
 
 
 def join_vectors(frame: Frame, state: Accumulators) -> tuple[Accumulators, list[k.Statement]]:

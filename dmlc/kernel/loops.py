@@ -453,8 +453,9 @@ class Loops:
         if not any(isinstance(n, Reduce) and find_shared(n) for n in walk(node.body)):
             return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, dim, place)))]
         # All work items meet the barriers inside: those beyond the end repeat the last point.
-        last = operate("sub", dim.count, index(1))
-        last = index(int(dim.size) - 1) if isinstance(dim.size, int) else last
+        stop = scope.span(dim).stop or dim.count
+        last = operate("sub", stop, index(1))
+        last = index(int(stop.value) - 1) if isinstance(stop, k.Literal) else last
         place = self._frame.name(body, "at", operate("min", place, last))
         scope = dataclasses.replace(scope, is_own=is_inside)
         return body + self._settle_parts(node, scope, dim, place)

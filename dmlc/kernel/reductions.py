@@ -23,6 +23,7 @@ from dmlc.kernel.accumulators import (
     have_at_hand,
     join_items,
     join_lanes,
+    join_tiles,
     join_vectors,
     keep,
     keep_tile,
@@ -56,6 +57,7 @@ class Reductions:
         self._write = write
         self._begun: dict[int, Accumulators] = {}
         """The accumulators of reductions that one node begins and another ends."""
+        self._repeated = _find_repeated(nest.body)
 
     def write(self, node: Reduce, scope: Scope) -> list[k.Statement]:
         """A reduction and all that is inside."""
@@ -125,6 +127,12 @@ class Reductions:
             state, joined = join_vectors(frame, state)
             body += joined
         for axis in shared:
+            if state.tile is not None:
+                body += join_tiles(frame, state, self._nest.lanes, self._items, axis)
+                continue
+            if node.phase in self._repeated:
+                # Others may still read what this one has shared before.
+                body.append(k.Barrier())
             body += join_items(frame, state, self._nest.lanes, self._items, axis)
         if node.into is not None:
             ((each, own),) = zip(
@@ -182,6 +190,8 @@ class Reductions:
             guard: k.Expression | None = None
             if reduction.guard is not None and not self._values.tests(number):
                 guard = emitter.value(reduction.guard, lanes)
+            if self._nest.phases[number].is_across and scope.is_own is not None:
+                guard = scope.is_own
             for mask in masks:
                 holds = emitter.value(mask, lanes)
                 if guard is not None:
@@ -194,3 +204,9 @@ class Reductions:
         if state.tile is not None:
             return enter_tile(self._frame, state, scope.output, points)
         return enter(self._frame, state, lanes, points)
+
+
+def _find_repeated(nodes: Sequence[Node]) -> set[int]:
+    """The phases that work items reduce again and again, in a loop around."""
+    loops = [n for n in walk(nodes) if isinstance(n, Loop) and n.kind is Kind.LOOP]
+    return {n.phase for loop in loops for n in walk(loop.body) if isinstance(n, Reduce)}

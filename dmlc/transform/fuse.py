@@ -16,7 +16,7 @@ from dmlc.ir import Extent, Function, Stage
 from dmlc.transform.cost import Budget, decide_stored
 from dmlc.transform.grouping import Grouping, Plain, group_stages
 from dmlc.transform.inline import Drawn, inline_producers
-from dmlc.transform.passes import Draft, Pass
+from dmlc.transform.passes import Crossed, Draft, Pass
 from dmlc.transform.simplify import replace_stages, simplify_stage
 from dmlc.transform.storage import carry_rounding, read_results, store_rounded
 from dmlc.transform.traffic import Move, add_moves, list_moves, total
@@ -46,6 +46,8 @@ class Group:
     row: str | None = None
     """The first stage, where it is a reduction that the second alone reads, along its last axis
     only: then a kernel keeps no more than one row of it at a time."""
+    crossed: Crossed | None = None
+    """What some of its passes reduce `across`, as a group of its own."""
 
     @property
     def reason(self) -> str:
@@ -68,7 +70,10 @@ class Fusion:
     def list_moves(self, group: Group) -> tuple[Move, ...]:
         """The bytes a group reads and writes, by tensor. What several of its passes read counts
         for each; a reduction that only the group itself reads takes no memory."""
-        passes = [[m.stage for m in p.members] for p in group.passes] or [list(group.stages)]
+        passes = [[m.stage for m in (*p.members, *p.across)] for p in group.passes]
+        derived = () if group.crossed is None else group.crossed.passes[1:]
+        passes += [[m.stage for m in p.members] for p in derived]
+        passes = passes or [list(group.stages)]
         moves: list[Move] = []
         for members in passes:
             others = [n for n in group.stages if n not in members]
@@ -146,17 +151,21 @@ def _describe_groups(
             n for n in whole if n not in results and _find_readers(fused, n, homes) == {place}
         )
         passes, parallel, elementwise = tuple[Pass, ...](), tuple[Extent, ...](), list[str]()
+        crossed: Crossed | None = None
         if isinstance(made_of, Draft):
             passes, parallel, elementwise = (
                 made_of.passes(),
                 made_of.parallel,
                 made_of.list_elementwise(),
             )
+            crossed = made_of.crossed
         reasons = _explain(found, homes, inlined, local, why, results, elementwise)
+        across = [m.stage for each in passes for m in each.across]
+        reasons += tuple(_say(across, "added up over its rows, which it reads once for all"))
         if row is not None:
             passes = (*Draft(stages[row]).passes(), *passes)
             reasons = (*reasons, f"a row of %{row} at a time is kept for it in a line buffer")
-        groups.append(Group(whole, reasons, parallel, passes, inlined, local, row))
+        groups.append(Group(whole, reasons, parallel, passes, inlined, local, row, crossed))
     return tuple(groups)
 
 

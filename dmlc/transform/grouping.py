@@ -16,10 +16,13 @@ from dmlc.ir import Function, Index, Stage, reads_own_place
 from dmlc.ir.index import find_dependencies
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.transform.cost import Budget
+from dmlc.transform.crossing import cross
 from dmlc.transform.passes import Draft, Streams
 
 _MOST_TRIED = 16
 """Groups that a stage is offered to: those after the first which might take it."""
+_MOST_BETWEEN = 32
+"""Groups between two that become one, at most."""
 
 
 class Plain:
@@ -79,6 +82,13 @@ class _Room:
         self._stages[stage.name] = None
         self._tensors |= self._list_tensors(stage)
 
+    def has_all(self, other: _Room) -> bool:
+        """Whether there is room for what another group has."""
+        instructions = self._instructions + other._instructions
+        tensors = len(self._tensors | other._tensors)
+        most = self._budget.most_instructions, self._budget.most_buffers
+        return instructions <= most[0] and tensors <= most[1]
+
     def _list_tensors(self, stage: Stage) -> dict[str, None]:
         """What a stage reads and writes."""
         return {stage.name: None} | dict.fromkeys(self._reads[stage.name])
@@ -91,6 +101,8 @@ def group_stages(function: Function, longest_row: int, budget: Budget) -> Groupi
     grouping = Grouping(function, _find_rows(function, longest_row, budget), budget)
     for stage in _order(function, grouping.rows):
         grouping.place(stage)
+    if budget.held:
+        grouping.cross()
     return grouping
 
 
@@ -189,6 +201,55 @@ class Grouping:
         self._homes[stage.name] = place
         self._note(place, stage)
 
+    def cross(self) -> None:
+        """Has groups that reduce the inner axes of tensors take in those that reduce their outer
+        ones."""
+        left: list[Members | None] = list(self.members)
+        noted: dict[str, list[int]] = {}
+        """By what they read at each of their points, the groups with reductions."""
+        for place, found in enumerate(self.members):
+            if not isinstance(found, Draft) or not self._with_rows.isdisjoint(found.stages):
+                continue
+            names = sorted(set[str]().union(*(made.whole for made in found.opened)))
+            others = dict.fromkeys(p for name in names for p in noted.get(name, [])[-_MOST_TRIED:])
+            for other in others:
+                if self._cross_pair(place, other, left) or self._cross_pair(other, place, left):
+                    break
+            for name in names:
+                noted.setdefault(name, []).append(place)
+        numbers = {place: number for number, place in enumerate(_list_there(left))}
+        self.members = [found for found in left if found is not None]
+        self._homes = {name: numbers[place] for name, place in self._homes.items()}
+
+    def _cross_pair(self, rows: int, columns: int, left: list[Members | None]) -> bool:
+        """Has a group take in another, whose place is left empty or taken: it runs where the later
+        one did, unless a group between them reads what the earlier one computes."""
+        first, last = sorted((rows, columns))
+        early, late, taking, taken = (left[place] for place in (first, last, rows, columns))
+        between = [left[place] for place in range(first + 1, min(last, first + 1 + _MOST_BETWEEN))]
+        if not isinstance(taking, Draft) or not isinstance(taken, Draft):
+            return False
+        if last - first > _MOST_BETWEEN or early is None or late is None:
+            return False
+        others = [group for group in between if group is not None]
+        if not any(self._reads_of(group, early) for group in others):
+            place = last
+        elif not any(self._reads_of(late, group) for group in others):
+            place = first
+        else:
+            return False
+        room = self._rooms[rows].has_all(self._rooms[columns])
+        if not room or not cross(taking, taken, self._budget):
+            return False
+        left[first] = left[last] = None
+        left[place] = taking
+        self._homes |= dict.fromkeys(taking.stages, place)
+        return True
+
+    def _reads_of(self, reader: Members, group: Members) -> bool:
+        """Whether a group reads what another computes."""
+        return any(name in group.stages for each in reader.stages for name in self._reads[each])
+
     def find_homes(self) -> dict[str, tuple[int, int]]:
         """Each stage's group and pass."""
         placed = {name: (place, 0) for name, place in self._homes.items()}
@@ -253,6 +314,11 @@ class Grouping:
         if first.name in self._with_rows and not derives:
             return False
         return self._rooms[place].has(stage) and self.members[place].join(stage)
+
+
+def _list_there(left: Sequence[Members | None]) -> list[int]:
+    """The places where there is a group."""
+    return [place for place, found in enumerate(left) if found is not None]
 
 
 def _order(function: Function, rows: Mapping[str, str]) -> list[Stage]:

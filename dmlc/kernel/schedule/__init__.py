@@ -38,6 +38,9 @@ class Profile:
     """Bytes that memory moves in the time it takes to launch one more kernel."""
     cached_bytes: int
     """Bytes that a work group can read again without going to memory."""
+    held: int
+    """Elements that a work group holds in registers, at most, from one pass over a row to the next,
+    and from row to row; 0: none."""
 
     @property
     def per_group(self) -> int:
@@ -57,6 +60,7 @@ CPU = Profile(
     bytes_per_operation=0.4,
     launch_bytes=1 << 18,
     cached_bytes=1 << 18,
+    held=0,
 )
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
 last-level cache still holds the result of a kernel that touches less than 24 MiB, so that writing
@@ -74,6 +78,7 @@ GPU = Profile(
     bytes_per_operation=0.15,
     launch_bytes=1 << 22,
     cached_bytes=1 << 16,
+    held=1 << 15,
 )
 """Neighbouring work items on neighbouring elements, four each, 256 apart."""
 
