@@ -68,7 +68,7 @@ def _place(rows: Draft, columns: Draft, inner: tuple[Extent, ...]) -> Mapping[in
     first, *derived = columns.opened
     if not first.reduces or first.order is None or any(p.reduces or p.inner for p in derived):
         return None
-    if not any(made.whole & first.whole for made in rows.opened if made.inner):
+    if rows.list_whole().isdisjoint(first.whole):
         return None
     sizes = (*columns.parallel, *first.inner)
     if tuple(sizes[dimension] for dimension in first.order) != (*rows.parallel, *inner):

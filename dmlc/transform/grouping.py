@@ -9,7 +9,7 @@ What is inlined before is `fuse`'s to decide.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc.ir import Function, Index, Stage, reads_own_place
@@ -62,32 +62,35 @@ class _Room:
 
     def has(self, stage: Stage) -> bool:
         """Whether there is room for a stage."""
-        if self._instructions + len(stage.body.instructions) > self._budget.most_instructions:
+        instructions = len(stage.body.instructions)
+        return self._has(instructions, [stage.name], self._list_tensors(stage))
+
+    def has_all(self, other: _Room, parts: int) -> bool:
+        """Whether there is room for what another group has, and so many tensors between them."""
+        return self._has(other._instructions, other._stages, other._tensors, parts)
+
+    def _has(
+        self, instructions: int, names: Iterable[str], tensors: Mapping[str, None], parts: int = 0
+    ) -> bool:
+        if self._instructions + instructions > self._budget.most_instructions:
             return False
-        tensors = self._tensors | self._list_tensors(stage)
-        if len(tensors) <= self._budget.most_buffers:
+        whole = len(self._tensors | tensors) + parts
+        if whole <= self._budget.most_buffers:
             return True
         # What the group alone reads takes no memory.
-        stages, readers = self._stages | {stage.name: None}, self._function.readers()
+        stages, readers = self._stages | dict.fromkeys(names), self._function.readers()
         near = [
             name
             for name in stages
             if self._function.result(name) is None
             and all(reader in stages for reader in readers.get(name, ()))
         ]
-        return len(tensors) - len(near) <= self._budget.most_buffers
+        return whole - len(near) <= self._budget.most_buffers
 
     def take(self, stage: Stage) -> None:
         self._instructions += len(stage.body.instructions)
         self._stages[stage.name] = None
         self._tensors |= self._list_tensors(stage)
-
-    def has_all(self, other: _Room) -> bool:
-        """Whether there is room for what another group has."""
-        instructions = self._instructions + other._instructions
-        tensors = len(self._tensors | other._tensors)
-        most = self._budget.most_instructions, self._budget.most_buffers
-        return instructions <= most[0] and tensors <= most[1]
 
     def _list_tensors(self, stage: Stage) -> dict[str, None]:
         """What a stage reads and writes."""
@@ -210,7 +213,7 @@ class Grouping:
         for place, found in enumerate(self.members):
             if not isinstance(found, Draft) or not self._with_rows.isdisjoint(found.stages):
                 continue
-            names = sorted(set[str]().union(*(made.whole for made in found.opened)))
+            names = sorted(found.list_whole())
             others = dict.fromkeys(p for name in names for p in noted.get(name, [])[-_MOST_TRIED:])
             for other in others:
                 if self._cross_pair(place, other, left) or self._cross_pair(other, place, left):
@@ -238,7 +241,8 @@ class Grouping:
             place = first
         else:
             return False
-        room = self._rooms[rows].has_all(self._rooms[columns])
+        parts = sum(stage.reduction is not None for stage in taken.stages.values())
+        room = self._rooms[rows].has_all(self._rooms[columns], parts)
         if not room or not cross(taking, taken, self._budget):
             return False
         left[first] = left[last] = None

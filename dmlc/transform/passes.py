@@ -136,6 +136,14 @@ class Draft:
         """Those that it has, in the order they run."""
         return tuple(made.close() for made in self.opened)
 
+    def list_whole(self) -> set[str]:
+        """The tensors that it reads, or computes, one element at every point of a pass."""
+        whole = set[str]().union(*(made.whole for made in self.opened))
+        for made in self.opened:
+            if made.inner:
+                whole.update(name for name in made.axes if self.stages[name].reduction is None)
+        return whole
+
     def list_elementwise(self) -> list[str]:
         """The element-wise stages in passes that reduce."""
         reducing = {name for made in self.opened if made.reduces for name in made.axes}

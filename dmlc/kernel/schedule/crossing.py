@@ -123,7 +123,8 @@ def choose_crossing(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest
     *body, store = nodes
     across = next(number for number, phase in enumerate(phases) if phase.is_across)
     several = Loop(rows, Kind.LANE, 1, tuple(body), "column", beside)
-    each = Loop(rows, Kind.LOOP, beside, (several,), "rows")
+    steps = rows.count_steps(beside)
+    each = Loop(rows, Kind.LOOP, beside, (several,), "step", steps)
     width = min(unit, VECTOR)
     tile = Tile(count, unit, unit, width, registers=True)
     joins = "column" if beside > 1 else ""
