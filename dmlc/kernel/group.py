@@ -27,6 +27,7 @@ from dmlc.kernel.schedule.choose import (
     takes_neighbours,
 )
 from dmlc.kernel.schedule.crossing import choose_crossing, cut_rows
+from dmlc.kernel.schedule.gpu import choose_combining
 from dmlc.kernel.schedule.line_buffer import choose_line_buffer
 from dmlc.kernel.space import collapse
 from dmlc.kernel.windows import write_windows
@@ -236,17 +237,16 @@ def _lower_crossed(
     (across,) = (phase for phase in phases if phase.is_across)
     pieces = phases[-1].space.sizes[0]
     first, *derived = collect_phases(function, crossed.parallel, crossed.passes, stored)
-    sizes = (pieces, *first.space.parallel_sizes)
-    combined = combine_partials(across, sizes)
+    second = (combine_partials(across, (pieces, *first.space.parallel_sizes)), *derived)
     names = _name_members(group.passes)
     own = tuple(dict.fromkeys(name for each in names for name in each))
     added = [m.stage for each in group.passes for m in each.across]
     after = _name_members(crossed.passes[1:])
     rest = (*added, *(name for each in after for name in each))
-    nest = choose_crossing(phases, profile, limits)
+    nests = choose_crossing(phases, profile, limits), choose_combining(second, profile, limits)
     return (
-        make_kernel(function, phases, own, names, profile, limits, nest=nest),
-        make_kernel(function, (combined, *derived), rest, after, profile, limits),
+        make_kernel(function, phases, own, names, profile, limits, nest=nests[0]),
+        make_kernel(function, second, rest, after, profile, limits, nest=nests[1]),
     )
 
 

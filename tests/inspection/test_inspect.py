@@ -88,6 +88,25 @@ def test_batch_normalization_keeps_to_its_budget() -> None:
     assert found.find_share(GPU, "h100") > 0.9
 
 
+def test_a_layer_normalization_reads_its_tensors_once_for_all_its_gradients() -> None:
+    rows, columns = 8192, 1024
+    sizes = {"src": (rows, columns), "diff_dst": (rows, columns), "mean": (rows,),
+             "variance": (rows,), "gamma": (columns,), "beta": (columns,),
+             "diff_gamma": (columns,), "diff_beta": (columns,)}  # fmt: skip
+    tensors = {name: dmlc.TensorDesc("FLOAT32", s) for name, s in sizes.items()}
+    found = inspect("onednn.LayerNormBackward", tensors)
+    assert [kernel.groups for kernel in found.kernels] == [512, 128]
+    (first, second) = (compiled for kernel in found.kernels for compiled in kernel.compiled)
+    assert (first.spilled_registers, second.spilled_registers) == (0, 0)
+    assert (first.instructions_per_output or 1e9) <= 30
+    # 32 of them hold what the columns have come to, and 48 a row.
+    assert (first.registers or 1e9) <= 128
+    assert first.loads[16] == 12
+    assert first.bytes_in_flight >= 128
+    assert second.bytes_in_flight >= 64
+    assert found.find_share(GPU, "h100") >= 0.85
+
+
 WINDOW = {"Strides": [2, 2], "WindowSize": [3, 3], "StartPadding": [1, 1], "EndPadding": [0, 0]}
 RESAMPLE = {
     "InterpolationMode": "LINEAR", "RoundingDirection": "DECREASING",

@@ -50,6 +50,8 @@ _FUNCTION = 16
 _COLUMNS = 32
 """Neighbouring outputs in a group, where they are neighbours in memory: a cache line of floats, or
 two."""
+_FEW_COLUMNS = 8
+"""The same where there are few outputs: what memory moves at once, which is less than a line."""
 _POINTS = 4
 """Points, or vectors of them, that a work item reduces at least before more of them share an
 output; and those it reads before it adds the first."""
@@ -236,12 +238,19 @@ def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
     return Nest(tuple(phases), dims, (groups,), (("lane", p.group_size),), words=words)
 
 
-def _choose_shared(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
+def choose_combining(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
+    """The nest of phases the first of which combines many parts of a few outputs."""
+    return _choose_shared(phases, p, limits, is_narrow=True)
+
+
+def _choose_shared(
+    phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = False
+) -> Nest:
     """The work items of a group share the points of a few neighbouring outputs. Each takes several
     of them, or of vectors, a row of work items apart, and has read them all before it adds the
     first. Where outputs are cut into pieces, what reduces partial results is done for each piece
     again, and what derives from them is stored once."""
-    rows, columns = choose_tile(phases, p, limits)
+    rows, columns = choose_tile(phases, p, limits, is_narrow=is_narrow)
     unit = find_unit(phases, limits)
     parallel = name_parallel(_find_widest(phases))
     output = merge_dims("output", parallel)
@@ -300,8 +309,11 @@ def find_unit(phases: Sequence[Phase], limits: Limits) -> int:
     return unit if all(phase.space.sizes[-1] % unit == 0 for phase in shared) else VECTOR
 
 
-def choose_tile(phases: Sequence[Phase], p: Profile, limits: Limits) -> tuple[int, int]:
-    """The rows and columns of a group: powers of two, `group_size` work items in all."""
+def choose_tile(
+    phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = False
+) -> tuple[int, int]:
+    """The rows and columns of a group: powers of two, `group_size` work items in all. Few outputs
+    of many points each are worth groups so `is_narrow` that neighbours fill no cache line."""
     first = _find_widest(phases).space
     wide = [phase.space for phase in phases if len(phase.space.parallel) == len(first.parallel)]
     most = max(space.inner_count for space in wide) // find_unit(phases, limits)
@@ -310,6 +322,8 @@ def choose_tile(phases: Sequence[Phase], p: Profile, limits: Limits) -> tuple[in
     outputs = math.prod(first.parallel_sizes)
     if first.parallel and last == first.parallel[-1]:
         widest = min(_COLUMNS, round_up(outputs))
+        while is_narrow and widest > _FEW_COLUMNS and outputs < p.groups * widest:
+            widest //= 2
         rows = min(rows, p.group_size // widest)
     else:
         while rows < most and outputs * rows < _GROUPS * p.group_size:
