@@ -151,6 +151,7 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
         shape.cached_bytes,
         limits.buffers,
         lanes=shape.lanes,
+        has_positions=shape.lanes == 1,
         held=shape.held,
         paired_types=limits.word_types,
     )

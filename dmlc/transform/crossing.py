@@ -82,7 +82,9 @@ def _place(rows: Draft, columns: Draft, inner: tuple[Extent, ...]) -> Mapping[in
 def _holds(rows: Draft, columns: Draft, inner: tuple[Extent, ...], budget: Budget) -> bool:
     """Whether a work group holds a row of all tensors, and its part of the sums of the columns."""
     first = columns.opened[0]
-    row, many = (math.prod(n for n in sizes if isinstance(n, int)) for sizes in (inner, first.inner))
+    row, many = (
+        math.prod(n for n in sizes if isinstance(n, int)) for sizes in (inner, first.inner)
+    )
     whole = set[str]().union(first.whole, *(made.whole for made in rows.opened))
     sums = sum(columns.stages[name].reduction is not None for name in first.axes)
     enough = row >= _LEAST_ROW and many >= _LEAST_ROWS

@@ -18,6 +18,7 @@ from dmlc.transform.grouping import Grouping, Plain, group_stages
 from dmlc.transform.inline import Drawn, inline_producers
 from dmlc.transform.passes import Crossed, Draft, Pass
 from dmlc.transform.simplify import replace_stages, simplify_stage
+from dmlc.transform.stepwise import reduce_stepwise
 from dmlc.transform.storage import carry_rounding, read_results, store_rounded
 from dmlc.transform.traffic import Move, add_moves, list_moves, total
 
@@ -92,6 +93,8 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     dropped. Takes time in proportion to the function's size.
     """
     function = carry_rounding(function)
+    if budget.held:
+        function = reduce_stepwise(function)
     drawn, grouping = _part(function, longest_row, budget)
     left = function.with_stages(map(simplify_stage, drawn.stages))
     homes = grouping.find_homes()

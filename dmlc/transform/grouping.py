@@ -286,8 +286,7 @@ class Grouping:
         """Keeps where later stages that may join a group look for it."""
         kind = type(self.members[place])
         keys: list[object] = [*self._reads[stage.name], stage.name] if kind is Draft else []
-        if stage.reduction is None:
-            keys.append(stage.domain)
+        keys.append(_measure(stage))
         for key in dict.fromkeys(keys):
             noted = self._noted.setdefault((kind, key), [])
             at = bisect.bisect_left(noted, place)
@@ -298,7 +297,7 @@ class Grouping:
         """The groups that might take a stage, those with reductions first; what it reads is in
         groups up to `latest`."""
         if stage.name not in self._with_rows:
-            keys = dict.fromkeys((*self._reads[stage.name], stage.domain))
+            keys = dict.fromkeys((*self._reads[stage.name], _measure(stage)))
             found = {place for key in keys for place in self._list_noted(Draft, key, latest)}
             yield from sorted(found)[:_MOST_TRIED]
         if stage.reduction is None:
@@ -318,6 +317,13 @@ class Grouping:
         if first.name in self._with_rows and not derives:
             return False
         return self._rooms[place].has(stage) and self.members[place].join(stage)
+
+
+def _measure(stage: Stage) -> object:
+    """The sizes of a stage's domain, and of what it reduces."""
+    if stage.reduction is None:
+        return stage.domain
+    return stage.domain, tuple(extent for _, extent in stage.reduction.axes)
 
 
 def _list_there(left: Sequence[Members | None]) -> list[int]:

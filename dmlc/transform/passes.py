@@ -172,11 +172,18 @@ class Draft:
             beside = made.reduces and made.inner == inner
             if beside and self.reads_at_hand(stage, axes, number):
                 suits = not made.stores or self._find_order(stage, axes) == made.order
-                if suits and (own or reads & made.reads):
+                if suits and (own or reads & made.reads or self._is_little(stage)):
                     return self._take(stage, axes, number)
         if not own or not self.reads_at_hand(stage, axes, len(self.opened)):
             return False
         return self._take(stage, axes, len(self.opened))
+
+    def _is_little(self, stage: Stage) -> bool:
+        """Whether reading all that a reduction reads takes less than to launch a kernel."""
+        if self._streams is None:
+            return False
+        points = math.prod(estimate(e) for e in (stage.extent(i) for i in stage.indices) if e)
+        return points * stage.body.dtype.bytes <= self._streams.launch_bytes
 
     def _join_applied(self, stage: Stage) -> bool:
         """Takes an element-wise stage that reads reductions of the group."""
@@ -358,6 +365,8 @@ class Streams:
     def __init__(self, function: Function, budget: Budget) -> None:
         self._tensors = function.tensors()
         self._budget = budget
+        # A CPU launches kernels in next to no time, and has few that are so small.
+        self.launch_bytes = budget.launch_bytes if budget.held else 0
         self._courses: dict[str, Course | None] = {}
         strides = {p.name: p.strides for p in function.parameters}
         strides |= {r.name: r.strides for r in function.results}
@@ -377,7 +386,9 @@ class Streams:
         return self._courses[stage.name]
 
     def _make_course(self, stage: Stage) -> Course | None:
-        if stage.body.guard is not None or has_positions(stage):
+        if stage.body.guard is not None:
+            return None
+        if has_positions(stage) and not self._budget.has_positions:
             return None
         reads = [(load.tensor, self._locate(stage, load)) for load in stage.body.loads()]
         located = [(tensor, found) for tensor, found in reads if found is not None]

@@ -44,4 +44,3 @@ def test_rows_and_columns_are_reduced_in_one_pass(device: str, name: str, kind: 
         near = np.abs(values.astype(np.float64) - expected) <= allowed[result]
         assert near.all(), f"{result}: {values[~near][0]} where {expected[~near][0]} must be"
         assert values.tobytes() == again[result].tobytes()
-

@@ -67,9 +67,7 @@ def cut_rows(phases: Sequence[Phase], p: Profile, limits: Limits) -> list[Phase]
         for view, _ in phase.elements.results if phase is parts else ():
             # Each piece has parts of its own, which lie packed.
             strides[view] = (space.count_steps(view) or 1, *strides[view][1:])
-        divided.append(
-            dataclasses.replace(phase, space=dataclasses.replace(made, strides=strides))
-        )
+        divided.append(dataclasses.replace(phase, space=dataclasses.replace(made, strides=strides)))
     return divided
 
 
@@ -78,7 +76,9 @@ def _part_parallel(parts: Phase) -> tuple[list[int], list[int]]:
     space = parts.space
     views = [view for view, _ in parts.elements.results]
     moves = {axis: any(space.strides[v][axis] for v in views) for axis in space.parallel}
-    return [a for a, moved in moves.items() if not moved], [a for a, moved in moves.items() if moved]
+    return [a for a, moved in moves.items() if not moved], [
+        a for a, moved in moves.items() if moved
+    ]
 
 
 def _choose_sides(phases: Sequence[Phase], p: Profile, limits: Limits) -> tuple[int, int]:
