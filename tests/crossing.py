@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 from dmlc import ir
 
-
 _TEXTS = {
     "layer_norm": """\
 func @layer_norm(%x: {t}[{whole}], %dy: {t}[{whole}], %scale: f32[{wide}]) -> (%dx, %db, %ds) {{

@@ -263,6 +263,7 @@ HLSL_6_2 = Dialect(
         index_bits=32,
         row=65535,
         vector_lanes=4,
+        group_size=1024,
         precise=_PRECISE,
     ),
     types=TYPES,

@@ -20,7 +20,9 @@ from dmlc.scalars import DataType
 from dmlc.source import InternalError
 
 _JOINED = 16
-"""Work items whose accumulators one of them combines, at most."""
+"""Work items whose accumulators one of them combines, at most, in groups of the usual size."""
+_LARGE = 512
+"""Work items from which on that is twice as many."""
 
 
 class Frame:
@@ -400,7 +402,7 @@ def join_items(
         return k.For(number, index(1), index(count), 1, tuple(body))
 
     body = [*write, k.Barrier()]
-    left = min(extent, _JOINED)
+    left = min(extent, _JOINED if extent < _LARGE else 2 * _JOINED)
     if left < extent:
         some = (combine(lane, left * step, extent // left), *write)
         body += [k.If(operate("lt", numbers[axis], index(left)), some), k.Barrier()]

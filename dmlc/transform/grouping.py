@@ -70,7 +70,7 @@ class _Room:
         return self._has(other._instructions, other._stages, other._tensors, parts)
 
     def _has(
-        self, instructions: int, names: Iterable[str], tensors: Mapping[str, None], parts: int = 0
+        self, instructions: int, names: Iterable[str], tensors: dict[str, None], parts: int = 0
     ) -> bool:
         if self._instructions + instructions > self._budget.most_instructions:
             return False

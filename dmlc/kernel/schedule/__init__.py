@@ -113,6 +113,8 @@ class Limits:
     vector_lanes: int = 0
     """The lanes of the vectors that buffers are made of where they are accessed in vectors: 1 where
     a language is given none, 0 where vectors of any size lie anywhere."""
+    group_size: int = 256
+    """Work items of a group, at most: devices are not asked."""
     has_wide_positions: bool = True
     """Whether signed positions may have 64 bits."""
     precise: frozenset[str] | None = None

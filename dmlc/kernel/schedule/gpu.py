@@ -142,8 +142,12 @@ def _takes_vectors(phase: Phase, limits: Limits) -> bool:
 
 
 def _weigh(phase: Phase) -> int:
-    """About how many operations a point takes."""
-    operations = [v.operation for v in phase.elements.values if isinstance(v, ir.Apply)]
+    """About how many operations a point takes, without what is the same for all points of an
+    output."""
+    axes = phase.space.inner or range(len(phase.space.extents))
+    moving = [any(each) for each in zip(*map(phase.find_moving, axes), strict=True)]
+    values = zip(phase.elements.values, moving, strict=True)
+    operations = [v.operation for v, moves in values if moves and isinstance(v, ir.Apply)]
     return sum(_FUNCTION if each.transcendental or each.name == "mod" else 1 for each in operations)
 
 
@@ -312,8 +316,8 @@ def find_unit(phases: Sequence[Phase], limits: Limits) -> int:
 def choose_tile(
     phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = False
 ) -> tuple[int, int]:
-    """The rows and columns of a group: powers of two, `group_size` work items in all. Few outputs
-    of many points each are worth groups so `is_narrow` that neighbours fill no cache line."""
+    """The rows and columns of a group: powers of two. Few outputs of many points each are worth
+    groups so `is_narrow` that neighbours fill no cache line."""
     first = _find_widest(phases).space
     wide = [phase.space for phase in phases if len(phase.space.parallel) == len(first.parallel)]
     most = max(space.inner_count for space in wide) // find_unit(phases, limits)
@@ -330,7 +334,10 @@ def choose_tile(
             rows = max(1, 2 * rows)
     rows = max(rows, p.group_size // round_up(outputs), 1)
     rows = min(rows, p.group_size)
-    return rows, p.group_size // rows
+    if outputs == 1:
+        # There is one group: it may be as large as any.
+        rows = limits.group_size
+    return rows, max(1, p.group_size // rows)
 
 
 def count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
