@@ -95,6 +95,7 @@ class Rows:
 
 ROWS = {
     "vectors": Rows((512, 256)),
+    "a square": Rows((256, 256)),
     "several steps": Rows((4096, 128)),
     "halves": Rows((300, 256), dtype="f16"),
     "pieces of several lengths": Rows((301, 200)),

@@ -162,9 +162,8 @@ def _describe_groups(
                 made_of.list_elementwise(),
             )
             crossed = made_of.crossed
-        reasons = _explain(found, homes, inlined, local, why, results, elementwise)
         across = [m.stage for each in passes for m in each.across]
-        reasons += tuple(_say(across, "added up over its rows, which it reads once for all"))
+        reasons = _explain(found, homes, inlined, local, why, results, elementwise, across)
         if row is not None:
             passes = (*Draft(stages[row]).passes(), *passes)
             reasons = (*reasons, f"a row of %{row} at a time is kept for it in a line buffer")
@@ -207,11 +206,12 @@ def _explain(
     reasons: Mapping[str, str],
     results: set[str],
     elementwise: Sequence[str] = (),
+    across: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Why these stages are a group, clause by clause. `homes` has every stage that belongs to a
     group, `inlined` names what they compute where they read it, and `local` those of them that take
-    no memory; `elementwise` are those computed in passes that reduce. `reasons` says why some
-    stages are stored."""
+    no memory; `elementwise` are those computed in passes that reduce, and `across` what is reduced
+    over the rows of the group. `reasons` says why some stages are stored."""
     first = next((s for s in stages if s.reduction is not None), stages[0])
     clauses: list[str] = []
     if first.reduction is not None:
@@ -229,7 +229,7 @@ def _explain(
     plain = {first.name, *local, *results.intersection(elementwise)}
     clauses += [reasons[s.name] for s in stages if s.name in reasons and s.name not in plain]
     own = [s.name for s in stages]
-    given = set(own).difference(elementwise)
+    given = set(own).difference(elementwise, across)
     read = {s.name: dict.fromkeys(load.tensor for load in s.body.loads()) for s in stages}
     after = [n for n in own if n in given and not given.isdisjoint(read[n])]
     beside = [n for n in own if n in given and n not in after and n != first.name]
@@ -238,6 +238,7 @@ def _explain(
     clauses += _say([n for n in elementwise if n not in local], "stored in the same loops")
     clauses += _say(beside, "computed beside it")
     clauses += _say(after, "computed from it at once")
+    clauses += _say(across, "reduced over its rows, which it goes through once for all")
     waits = [n for n in waits if n in homes and n not in own and n not in local]
     clauses += [f"the kernel runs after {clause}" for clause in _say(waits, "stored")]
     clauses += _say(inlined, "computed where read")

@@ -171,7 +171,9 @@ class Draft:
         for number, made in enumerate(self.opened):
             beside = made.reduces and made.inner == inner
             if beside and self.reads_at_hand(stage, axes, number):
-                suits = not made.stores or self._find_order(stage, axes) == made.order
+                orders = {self._find_order(stage, axes), made.order}
+                # Rows and columns of a square have the same sizes.
+                suits = len(orders) == 1 or (None in orders and not made.stores)
                 if suits and (own or reads & made.reads or self._is_little(stage)):
                     return self._take(stage, axes, number)
         if not own or not self.reads_at_hand(stage, axes, len(self.opened)):

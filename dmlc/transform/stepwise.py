@@ -16,7 +16,18 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from dmlc.ir import POSITIONAL_COMBINERS, Body, Constant, Function, Index, Load, Reduction, Stage
+from dmlc.ir import (
+    POSITIONAL_COMBINERS,
+    Body,
+    Constant,
+    Function,
+    Index,
+    Load,
+    Parameter,
+    Reduction,
+    Stage,
+    Table,
+)
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
 from dmlc.transform.simplify import is_inlinable
@@ -32,6 +43,8 @@ _MOST_TRIED = 8
 _MOST_WAITED = 256
 """Stages that are looked through for one that others wait for, at most."""
 
+_Tensor: TypeAlias = Parameter | Table | Stage
+
 _Places: TypeAlias = Mapping[str, tuple[Index | None, ...]]
 """By the tensors that a stage is made of, point by point: the index along each axis; None along an
 axis of one place."""
@@ -40,16 +53,19 @@ axis of one place."""
 def reduce_stepwise(function: Function) -> Function:
     """The function with every such reduction in two stages; itself, where there is none."""
     known: dict[str, _Places] = {}
+    tensors = function.tensors()
     noted: dict[str, list[Stage]] = {}
     for stage in function.stages:
-        known[stage.name] = _trace(function, stage, known)
+        known[stage.name] = _trace(stage, tensors, known)
         if _is_plain(stage):
             for name in known[stage.name]:
                 noted.setdefault(name, []).append(stage)
     names = {t.name: None for t in (*function.parameters, *function.tables, *function.stages)}
     made: list[Stage] = []
     for stage in function.stages:
-        rows = _find_rows(function, stage, known, noted) if _is_plain(stage) else None
+        rows = None
+        if _is_plain(stage) and stage.reduction is not None and len(stage.reduction.axes) > 1:
+            rows = _find_rows(stage, tensors, known, noted)
         made += [stage] if rows is None else _part(stage, rows, names)
     return function if len(made) == len(function.stages) else function.with_stages(made)
 
@@ -63,10 +79,9 @@ def _is_plain(stage: Stage) -> bool:
     return stage.body.dtype is not DataType.BOOL and all(isinstance(e, int) and e for e in extents)
 
 
-def _trace(function: Function, stage: Stage, known: Mapping[str, _Places]) -> _Places:
+def _trace(stage: Stage, tensors: Mapping[str, _Tensor], known: Mapping[str, _Places]) -> _Places:
     """What a stage is made of, through stages that are computed where they are read."""
     found: dict[str, tuple[Index | None, ...]] = {}
-    tensors = function.tensors()
     for load in dict.fromkeys(stage.body.loads()):
         places: list[Index | None] = []
         for extent, number in zip(tensors[load.tensor].extents, load.indices, strict=True):
@@ -79,21 +94,19 @@ def _trace(function: Function, stage: Stage, known: Mapping[str, _Places]) -> _P
                     break
         if len(places) < len(load.indices):
             continue
-        source = function.stage(load.tensor)
-        if source is None or not is_inlinable(source):
+        source = tensors[load.tensor]
+        if not isinstance(source, Stage) or not is_inlinable(source):
             found.setdefault(load.tensor, tuple(places))
             continue
         for name, inner in known[source.name].items():
             there = (None if i is None else places[i.axis] for i in inner)
             found.setdefault(name, tuple(there))
-        if len(found) > _MOST_LEAVES:
-            break
-    return found
+    return dict(list(found.items())[:_MOST_LEAVES])
 
 
 def _find_rows(
-    function: Function,
     stage: Stage,
+    tensors: Mapping[str, _Tensor],
     known: Mapping[str, _Places],
     noted: Mapping[str, list[Stage]],
 ) -> dict[Index, int] | None:
@@ -102,7 +115,7 @@ def _find_rows(
     for name, places in known[stage.name].items():
         for other in noted[name][:_MOST_TRIED]:
             rows = _match(stage, places, other, known[other.name][name])
-            if rows is not None and not _waits(function, other, stage):
+            if rows is not None and not _waits(other, stage, tensors):
                 return rows
     return None
 
@@ -140,14 +153,14 @@ def _measure(stage: Stage, index: Index) -> int:
     return extent if isinstance(extent, int) else 1
 
 
-def _waits(function: Function, stage: Stage, other: Stage) -> bool:
+def _waits(stage: Stage, other: Stage, tensors: Mapping[str, _Tensor]) -> bool:
     """Whether a stage reads what is made of another, as far as that is looked into."""
     seen: dict[str, None] = {}
     pending = [stage]
     while pending:
         for load in pending.pop().body.loads():
-            source = function.stage(load.tensor)
-            if source is None or source.name in seen:
+            source = tensors[load.tensor]
+            if not isinstance(source, Stage) or source.name in seen:
                 continue
             if source is other or len(seen) >= _MOST_WAITED:
                 return True

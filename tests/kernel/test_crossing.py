@@ -98,7 +98,7 @@ def test_the_report_counts_every_tensor_once_in_each_pass() -> None:
     assert moved["x"] == moved["dy"] == (2 * size, 0)
     assert moved["dx"] == (0, size)
     assert moved["db"] == moved["ds"] == (0, 1024)
-    assert "%sum and %product are added up over its rows" in work.reason
+    assert "%sum and %product are reduced over its rows" in work.reason
 
 
 _CHAIN = """\
