@@ -264,6 +264,7 @@ HLSL_6_2 = Dialect(
         row=65535,
         vector_lanes=4,
         group_size=1024,
+        shared_bytes=1 << 15,
         precise=_PRECISE,
     ),
     types=TYPES,

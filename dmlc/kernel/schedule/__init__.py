@@ -115,6 +115,8 @@ class Limits:
     a language is given none, 0 where vectors of any size lie anywhere."""
     group_size: int = 256
     """Work items of a group, at most: devices are not asked."""
+    shared_bytes: int = 1 << 14
+    """Memory of a group, at most, of one that is larger than the profile has them."""
     has_wide_positions: bool = True
     """Whether signed positions may have 64 bits."""
     precise: frozenset[str] | None = None

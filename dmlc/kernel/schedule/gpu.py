@@ -335,8 +335,10 @@ def choose_tile(
     rows = max(rows, p.group_size // round_up(outputs), 1)
     rows = min(rows, p.group_size)
     if outputs == 1:
-        # There is one group: it may be as large as any.
-        rows = limits.group_size
+        # There is one group: it may be as large as any whose sums fit into shared memory.
+        slots = [slot for phase in phases for each in phase.accumulators for slot in each.slots]
+        most = limits.shared_bytes // max(1, sum(slot.dtype.bytes for slot in slots))
+        rows = max(rows, min(limits.group_size, round_up(most + 1) // 2))
     return rows, max(1, p.group_size // rows)
 
 
