@@ -152,7 +152,7 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
         limits.buffers,
         lanes=shape.lanes,
         has_positions=shape.lanes == 1,
-        held=shape.held,
+        held=shape.held * min(shape.holding, limits.group_size),
         paired_types=limits.word_types,
     )
 

@@ -458,14 +458,19 @@ class Loops:
         if len(dim.parts) == 1:
             part, step = dim.parts[0]
             is_inside = operate("lt", multiply(place, step), part.count)
-        if not any(isinstance(n, Reduce) and find_shared(n) for n in walk(node.body)):
+        meets = any(isinstance(n, Reduce) and find_shared(n) for n in walk(node.body))
+        if not meets and not node.clamps:
             return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, dim, place)))]
         # All work items meet the barriers inside: those beyond the end repeat the last point.
         stop = scope.span(dim).stop or dim.count
-        last = operate("sub", stop, index(1))
-        last = index(int(stop.value) - 1) if isinstance(stop, k.Literal) else last
+        last = operate("sub", stop, index(scope.lanes))
+        last = index(int(stop.value) - scope.lanes) if isinstance(stop, k.Literal) else last
         place = self._frame.name(body, "at", operate("min", place, last))
-        scope = dataclasses.replace(scope, is_own=is_inside)
+        if not meets:
+            is_inside = self._frame.name(body, "inside", is_inside)
+        is_own = is_inside if scope.is_own is None else both(scope.is_own, is_inside)
+        there = scope.is_there if meets else is_inside
+        scope = dataclasses.replace(scope, is_own=is_own, is_there=there)
         return body + self._settle_parts(node, scope, dim, place)
 
     def _settle_tile(

@@ -190,8 +190,10 @@ class Reductions:
             guard: k.Expression | None = None
             if reduction.guard is not None and not self._values.tests(number):
                 guard = emitter.value(reduction.guard, lanes)
-            if self._nest.phases[number].is_across and scope.is_own is not None:
-                guard = scope.is_own
+            # Rows beyond the end come to nothing that is stored, but in the columns.
+            beyond = scope.is_own if self._nest.phases[number].is_across else scope.is_there
+            if beyond is not None:
+                guard = beyond if guard is None else both(guard, beyond)
             for mask in masks:
                 holds = emitter.value(mask, lanes)
                 if guard is not None:

@@ -39,8 +39,10 @@ class Profile:
     cached_bytes: int
     """Bytes that a work group can read again without going to memory."""
     held: int
-    """Elements that a work group holds in registers, at most, from one pass over a row to the next,
+    """Elements that a work item holds in registers, at most, from one pass over a row to the next,
     and from row to row; 0: none."""
+    holding: int
+    """Work items of a group, at most, where they hold rows."""
 
     @property
     def per_group(self) -> int:
@@ -61,6 +63,7 @@ CPU = Profile(
     launch_bytes=1 << 18,
     cached_bytes=1 << 18,
     held=0,
+    holding=1,
 )
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
 last-level cache still holds the result of a kernel that touches less than 24 MiB, so that writing
@@ -78,7 +81,8 @@ GPU = Profile(
     bytes_per_operation=0.15,
     launch_bytes=1 << 22,
     cached_bytes=1 << 16,
-    held=1 << 15,
+    held=80,
+    holding=512,
 )
 """Neighbouring work items on neighbouring elements, four each, 256 apart."""
 

@@ -35,13 +35,15 @@ _LEAST_LANES = 32
 """Work items that share a row, at least."""
 _VECTORS = 4
 """Vectors, or elements, of a row that each of them has, as long as there are rows enough beside."""
+_ELEMENTS = 16
+"""Elements of a row that each has, at most, in a group of the usual size."""
 _GROUPS = 1024
 """Groups that fill a large GPU."""
 _FEW_GROUPS = 256
 """Groups that are worth more parts to combine."""
-_ROWS, _FEW_ROWS = 16, 4
-"""Rows of a group, at least: what it stores of its columns is then little beside what it reads; and
-where there are few groups."""
+_COLUMN_BYTES, _FEW_ROWS = 64, 4
+"""What a group reads of a column, at least: what it stores of it is then little beside that; and
+rows where there are few groups."""
 
 
 def cut_rows(phases: Sequence[Phase], p: Profile, limits: Limits) -> list[Phase]:
@@ -53,7 +55,10 @@ def cut_rows(phases: Sequence[Phase], p: Profile, limits: Limits) -> list[Phase]
     outer = reduced[0]
     size = space.sizes[outer]
     within = rows // size
-    wanted = max(1, min(_GROUPS // others, rows // _ROWS))
+    (across,) = (phase for phase in phases if phase.is_across)
+    reads = [v for v in across.elements.buffers() if across.space.count_steps(v) == space.count]
+    least = _COLUMN_BYTES // max((view.dtype.bytes for view in reads), default=4)
+    wanted = max(1, min(_GROUPS // others, rows // least))
     if wanted * others < _FEW_GROUPS:
         wanted = max(wanted, min(_FEW_GROUPS // others, rows // _FEW_ROWS))
     _, beside = _choose_sides(phases, p, limits)
@@ -82,11 +87,18 @@ def _part_parallel(parts: Phase) -> tuple[list[int], list[int]]:
 
 
 def _choose_sides(phases: Sequence[Phase], p: Profile, limits: Limits) -> tuple[int, int]:
-    """The work items that share a row, and the rows side by side."""
+    """The work items that share a row, and the rows side by side: more of the former than a group
+    has elsewhere, where each would have many elements."""
     unit = find_unit(phases, limits)
-    vectors = max(phase.space.inner_count for phase in phases) // unit
-    lanes = min(p.group_size, max(_LEAST_LANES, round_up(vectors) // _VECTORS))
-    return lanes, p.group_size // lanes
+    row = max(phase.space.inner_count for phase in phases)
+    slots = [(slot, p.is_across) for p in phases for each in p.accumulators for slot in each.slots]
+    shared = sum(slot.dtype.bytes for slot, is_across in slots if not is_across)
+    shared += unit * max(slot.dtype.bytes for slot, _ in slots)
+    size, most = p.group_size, min(p.holding, limits.group_size, limits.shared_bytes // shared)
+    while 2 * size <= most and row > size * _ELEMENTS:
+        size *= 2
+    lanes = min(size, max(_LEAST_LANES, round_up(row // unit) // _VECTORS))
+    return lanes, size // lanes
 
 
 def choose_crossing(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
@@ -113,7 +125,9 @@ def choose_crossing(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest
         point: tuple[Node, ...] = (Point(number),)
         if unit > 1:
             point = take_unit(element, unit, Point(number), in_tile=True)
-        each = Loop(element, Kind.UNROLL, lanes * unit, point, "k", count, output=unit)
+        each = Loop(
+            element, Kind.UNROLL, lanes * unit, point, "k", count, output=unit, clamps=unit == 1
+        )
         made: Node = Loop(element, Kind.LANE, unit, (each,), "row", lanes)
         if phase.space.inner_count == lanes * unit * count:
             # There is nothing beyond the end.
@@ -132,7 +146,7 @@ def choose_crossing(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest
     groups = Loop(whole, Kind.GROUP, 1, (sums, store), "part")
     words = f"a group takes {rows.size} rows, {beside} at a time, with {lanes} lanes on each"
     sides = (("row", lanes), ("column", beside))
-    return Nest(tuple(phases), tuple(dims), (groups,), sides, words=words)
+    return Nest(tuple(phases), tuple(dims), (groups,), sides, words=words, holds=True)
 
 
 def _merge(name: str, dims: Sequence[Dim]) -> Dim:

@@ -186,8 +186,9 @@ def _measure_unit(phases: Sequence[Phase]) -> int:
 
 
 def take_unit(dim: Dim, unit: int, point: Point, *, in_tile: bool = False) -> tuple[Node, ...]:
-    """A work item's neighbouring elements: a vector or two, whose sums may lie in a tile."""
-    vector = Loop(dim, Kind.VECTOR, VECTOR, (point,), "i", 1)
+    """A work item's neighbouring elements: a vector or two, whose sums may lie in a tile; what is
+    beyond the end is read there too."""
+    vector = Loop(dim, Kind.VECTOR, VECTOR, (point,), "i", 1, clamps=in_tile)
     if unit == VECTOR:
         return (vector,)
     output = VECTOR if in_tile else 0

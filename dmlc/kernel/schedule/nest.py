@@ -142,6 +142,9 @@ class Loop:
     output: int = 0
     """How far apart the outputs of neighbouring points lie among the accumulators of a tile; of
     LANE, UNROLL and counted loops, those of neighbouring steps."""
+    clamps: bool = False
+    """Whether points beyond the end are read as the last one, and count for nothing; else nothing
+    is done there."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -303,6 +306,8 @@ class Nest:
     """For a person: what each work item does."""
     staging: tuple[tuple[tuple[str, int], ...], ...] = ()
     """Other axes along which the same work items stand where they fill buffers."""
+    holds: bool = False
+    """Whether work items hold what one phase reads until the others have read it, too."""
 
     def __str__(self) -> str:
         return "\n".join(_describe(self.body, self, 0))
