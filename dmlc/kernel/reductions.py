@@ -21,9 +21,7 @@ from dmlc.kernel.accumulators import (
     fill_tile,
     flush,
     have_at_hand,
-    join_items,
     join_lanes,
-    join_tiles,
     join_vectors,
     keep,
     keep_tile,
@@ -34,6 +32,7 @@ from dmlc.kernel.accumulators import (
 )
 from dmlc.kernel.arithmetic import ZERO, both
 from dmlc.kernel.element import list_conditions
+from dmlc.kernel.joins import join_items, join_tiles
 from dmlc.kernel.schedule.nest import Kind, Loop, Nest, Node, Reduce, find_shared, walk
 from dmlc.kernel.scope import Scope
 from dmlc.kernel.values import Values
