@@ -152,6 +152,8 @@ def make_budget(shape: Profile, limits: Limits) -> Budget:
         shape.cached_bytes,
         limits.buffers,
         lanes=shape.lanes,
+        has_positions=shape.lanes == 1,
+        held=shape.held * min(shape.holding, limits.group_size),
         paired_types=limits.word_types,
     )
 

@@ -23,6 +23,7 @@ FOLDED = {
     "batch_norm_training_grad_columns": 50,
     "batch_norm_training_grad_f16": 196,
     "batch_norm_training_grad_f16_planes": 6400,
+    "layer_norm_grad": 512,
     "softmax_rows": 200,
     "sum_of_everything": 150_000,
 }

@@ -263,6 +263,8 @@ HLSL_6_2 = Dialect(
         index_bits=32,
         row=65535,
         vector_lanes=4,
+        group_size=1024,
+        shared_bytes=1 << 15,
         precise=_PRECISE,
     ),
     types=TYPES,

@@ -6,21 +6,17 @@ What enters them, and how two become one, `accumulate` says; which ones a kernel
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.accumulate import Slot, begin, finish, merge, start
-from dmlc.kernel.arithmetic import add, index, multiply, operate
+from dmlc.kernel.arithmetic import add, index, multiply
 from dmlc.kernel.emit import Near
 from dmlc.kernel.names import Names, local_name, split_words
 from dmlc.kernel.phases import Accumulator
 from dmlc.kernel.schedule.nest import Tile
 from dmlc.scalars import DataType
 from dmlc.source import InternalError
-
-_JOINED = 16
-"""Work items whose accumulators one of them combines, at most."""
 
 
 class Frame:
@@ -132,7 +128,7 @@ def _name(frame: Frame, each: Accumulator, lanes: int, ending: str = "") -> tupl
     )
 
 
-def _make_arrays(
+def name_arrays(
     frame: Frame,
     accumulators: Sequence[Accumulator],
     ending: str,
@@ -157,7 +153,7 @@ def make_arrays(
 ) -> Accumulators:
     """Accumulators for so many outputs, each of so many lanes."""
     return Accumulators(
-        accumulators, {}, _make_arrays(frame, accumulators, suffix, size * lanes), lanes
+        accumulators, {}, name_arrays(frame, accumulators, suffix, size * lanes), lanes
     )
 
 
@@ -182,7 +178,7 @@ def make_tile(frame: Frame, accumulators: Sequence[Accumulator], tile: Tile) -> 
 
 def fill_tile(frame: Frame, state: Accumulators) -> list[k.Statement]:
     """Sets a tile to what it is before any point."""
-    tile, place = _find_tile(state), frame.variable("j")
+    tile, place = find_tile(state), frame.variable("j")
     body = [
         put
         for each, own in state.pair()
@@ -192,7 +188,7 @@ def fill_tile(frame: Frame, state: Accumulators) -> list[k.Statement]:
     return [k.For(place, index(0), last, tile.lanes, tuple(body), unroll=tile.registers)]
 
 
-def _find_tile(state: Accumulators) -> Tile:
+def find_tile(state: Accumulators) -> Tile:
     if state.tile is None:
         raise InternalError("accumulators are taken for a tile that are none")
     return state.tile
@@ -202,12 +198,12 @@ def resume_tile(
     state: Accumulators, whole: Accumulators, output: k.Expression
 ) -> list[k.Statement]:
     """Has a tile go on from what a larger one has, from an output on."""
-    return _copy_tile(_find_tile(state), whole, output, state.arrays, whole.arrays, back=False)
+    return _copy_tile(find_tile(state), whole, output, state.arrays, whole.arrays, back=False)
 
 
 def keep_tile(state: Accumulators, whole: Accumulators, output: k.Expression) -> list[k.Statement]:
     """Puts back what a tile has come to that goes on from a larger one."""
-    return _copy_tile(_find_tile(state), whole, output, state.arrays, whole.arrays, back=True)
+    return _copy_tile(find_tile(state), whole, output, state.arrays, whole.arrays, back=True)
 
 
 def _copy_tile(
@@ -220,7 +216,7 @@ def _copy_tile(
     back: bool,
 ) -> list[k.Statement]:
     made: list[k.Statement] = []
-    pitch = _find_tile(whole).pitch
+    pitch = find_tile(whole).pitch
     for mine, other in zip(own, others, strict=True):
         for row in range(tile.rows):
             for column in range(0, tile.columns, tile.lanes):
@@ -243,7 +239,7 @@ def enter_tile(
     return [
         made
         for (each, own), other in zip(state.pair(), points, strict=True)
-        for made in _enter_arrays(frame, each, own, output, other)
+        for made in enter_arrays(frame, each, own, output, other)
     ]
 
 
@@ -301,7 +297,7 @@ def enter(
     return made
 
 
-def _enter_arrays(
+def enter_arrays(
     frame: Frame, each: Accumulator, own: Arrays, place: k.Expression, other: Sequence[k.Expression]
 ) -> list[k.Statement]:
     """A state enters arrays at a place."""
@@ -318,7 +314,7 @@ def flush(
         return _walk_arrays(
             frame,
             whole,
-            lambda number, each, own, at, lanes: _enter_arrays(
+            lambda number, each, own, at, lanes: enter_arrays(
                 frame, each, own, at, part.arrays[number].read(at, lanes)
             ),
         )
@@ -329,7 +325,7 @@ def flush(
             continue
         at = multiply(output, whole.lanes)
         for (each, own), state in zip(whole.pair(), states, strict=True):
-            made += _enter_arrays(frame, each, own, at, state)
+            made += enter_arrays(frame, each, own, at, state)
     return made
 
 
@@ -350,7 +346,7 @@ def join_lanes(
     while half:
         for each, own in state.pair():
             other = own.read(add(first, index(half)), half)
-            body += _enter_arrays(frame, each, own, first, other)
+            body += enter_arrays(frame, each, own, first, other)
         half //= 2
     if count is None:
         made: list[tuple[k.Local, ...]] = []
@@ -366,51 +362,6 @@ def join_lanes(
     if body and isinstance(number, k.Local):
         body = [k.For(number, index(0), count, 1, tuple(body))]
     return packed, body
-
-
-def join_items(
-    frame: Frame,
-    state: Accumulators,
-    lanes: Sequence[tuple[str, int]],
-    numbers: Mapping[str, k.Expression],
-    axis: str,
-) -> list[k.Statement]:
-    """The accumulators of the work items of a group that stand along an axis become one in shared
-    memory; each gets it. Where they are many, a few combine the others first, an equal number
-    each: that takes two barriers. `lanes` are all axes with their extents, and `numbers` says where
-    along each this work item is."""
-    if not state.accumulators:
-        return []
-    steps = {
-        name: math.prod(side for _, side in lanes[number + 1 :])
-        for number, (name, _) in enumerate(lanes)
-    }
-    step, extent = steps[axis], dict(lanes)[axis]
-    lane = k.Position(k.Geometry.LANE)
-    (states,) = state.registers.values()
-    size = math.prod(side for _, side in lanes)
-    taken = _make_arrays(frame, state.accumulators, "_lanes", size, shared=True)
-    shared = list(zip(state.accumulators, states, taken, strict=True))
-    write = [put for _, own, to in shared for put in to.write(lane, own)]
-
-    def combine(first: k.Expression, step: int, count: int) -> k.For:
-        number = frame.variable("part")
-        body: list[k.Statement] = []
-        for each, own, arrays in shared:
-            other = arrays.read(add(first, multiply(number, step)))
-            before, merged = merge(each.reduction, own, other, frame.names.take)
-            body += [*before, *map(k.Assign, own, merged)]
-        return k.For(number, index(1), index(count), 1, tuple(body))
-
-    body = [*write, k.Barrier()]
-    left = min(extent, _JOINED)
-    if left < extent:
-        some = (combine(lane, left * step, extent // left), *write)
-        body += [k.If(operate("lt", numbers[axis], index(left)), some), k.Barrier()]
-    first = add(*[multiply(numbers[name], step) for name, step in steps.items() if name != axis])
-    for _, own, arrays in shared:
-        body += map(k.Assign, own, arrays.read(first))
-    return [*body, combine(first, step, left)]
 
 
 def join_vectors(frame: Frame, state: Accumulators) -> tuple[Accumulators, list[k.Statement]]:

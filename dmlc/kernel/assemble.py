@@ -63,6 +63,8 @@ def make_kernel(
     streaming = Streaming(buffers, profile.streaming_bytes)
     if nest is None:
         nest = choose(function, phases, profile, limits, streaming, serial=serial, count=given)
+    if nest.holds:
+        passes = (tuple(dict.fromkeys(name for each in passes for name in each)),)
     launch = _find_launch(nest, limits)
     if scalars:
         launch = dataclasses.replace(launch, count=scalars[0][1])

@@ -26,12 +26,14 @@ from dmlc.kernel.schedule.choose import (
     suits_serial,
     takes_neighbours,
 )
+from dmlc.kernel.schedule.crossing import choose_crossing, cut_rows
+from dmlc.kernel.schedule.gpu import choose_combining
 from dmlc.kernel.schedule.line_buffer import choose_line_buffer
 from dmlc.kernel.space import collapse
 from dmlc.kernel.windows import write_windows
 from dmlc.source import UnsupportedError
 from dmlc.transform.fuse import Group
-from dmlc.transform.passes import Pass
+from dmlc.transform.passes import Crossed, Pass
 
 
 def lower_group(
@@ -53,6 +55,8 @@ def lower_group(
                 nest=nest, effort=effort,
             ),
         )  # fmt: skip
+    if group.crossed is not None:
+        return _lower_crossed(function, group, group.crossed, profile, limits)
     phases, alone = _arrange(function, group.parallel, group.passes, group.stages, profile)
     passes: Sequence[Pass] = group.passes
     if any(p.tests_guard for p in phases):
@@ -114,7 +118,7 @@ def _find_obstacle(
 
 def _name_members(passes: Sequence[Pass]) -> tuple[tuple[str, ...], ...]:
     """The stages of each pass."""
-    return tuple(tuple(member.stage for member in each.members) for each in passes)
+    return tuple(tuple(m.stage for m in (*each.members, *each.across)) for each in passes)
 
 
 def _arrange(
@@ -199,7 +203,7 @@ def _lower_step(
     divided = None if alone else cut_up(phases, profile, limits)
     made = [phases]
     if divided is not None:
-        second = (combine_partials(phases[0], divided), *phases[1:])
+        second = (combine_partials(phases[0], divided.parallel_sizes), *phases[1:])
         made = [store_partials(phases[0], divided), second]
     if max(map(count_buffers, made)) > limits.buffers and len(stages) > 1:
         halves = _halve(function, steps)
@@ -219,6 +223,31 @@ def _lower_step(
         make_kernel(function, first, names, (names,), profile, limits, pieces=pieces),
         make_kernel(function, second, rest, after, profile, limits, serial=alone),
     ]
+
+
+def _lower_crossed(
+    function: ir.Function, group: Group, crossed: Crossed, profile: Profile, limits: Limits
+) -> tuple[k.Kernel, ...]:
+    """The kernels of a group that reduces over its rows, too: one that goes through all of them and
+    stores what each piece of them comes to, and one that combines the pieces."""
+    stored = _list_stored(function, group.stages)
+    phases = cut_rows(
+        collect_phases(function, group.parallel, group.passes, stored), profile, limits
+    )
+    (across,) = (phase for phase in phases if phase.is_across)
+    pieces = phases[-1].space.sizes[0]
+    first, *derived = collect_phases(function, crossed.parallel, crossed.passes, stored)
+    second = (combine_partials(across, (pieces, *first.space.parallel_sizes)), *derived)
+    names = _name_members(group.passes)
+    own = tuple(dict.fromkeys(name for each in names for name in each))
+    added = [m.stage for each in group.passes for m in each.across]
+    after = _name_members(crossed.passes[1:])
+    rest = (*added, *(name for each in after for name in each))
+    nests = choose_crossing(phases, profile, limits), choose_combining(second, profile, limits)
+    return (
+        make_kernel(function, phases, own, names, profile, limits, nest=nests[0]),
+        make_kernel(function, second, rest, after, profile, limits, nest=nests[1]),
+    )
 
 
 def _lower_again(
@@ -272,7 +301,7 @@ def _lower_again(
             continue
         if divided is None or not make(store_partials(main, divided), own, divided.sizes[0]):
             return []
-        partial = combine_partials(main, divided)
+        partial = combine_partials(main, divided.parallel_sizes)
         combined.update({n: partial for each in main.accumulators for n, _ in each.stages})
         _, reductions = part_members(function, steps[0])
         derived, combining, after = rest, tuple(m.stage for m in reductions), names

@@ -150,7 +150,7 @@ class Loops:
         scope = dataclasses.replace(scope, used=scope.used | {node.name})
         if node.extent == 1:
             return self._settle(node, scope, scope.start(dim), body)
-        scope = self._note_end(node, scope)
+        scope = self._note_end(node, scope, body)
         start = add(scope.start(dim), multiply(self._items[node.name], node.step))
         inner = list_loops(node.body, dim)
         if any(n.step <= node.step or n.kind is Kind.VECTOR for n in inner if not n.extent):
@@ -161,10 +161,16 @@ class Loops:
             scope = scope.narrow(dim, stop=self._frame.name(body, f"end_{dim.name}", end))
         return self._settle(node, scope, start, body)
 
-    def _note_end(self, node: Loop, scope: Scope) -> Scope:
-        """Notes where so many steps from its start may take a loop beyond its dimension."""
+    def _note_end(self, node: Loop, scope: Scope, body: list[k.Statement]) -> Scope:
+        """Notes where so many steps from its start may take a loop beyond its dimension, or a piece
+        of one that ends sooner than others."""
         dim = node.dim
-        if scope.span(dim).start is not None or dim.size == node.extent * node.step:
+        if scope.span(dim).start is not None:
+            return scope
+        first = dim.parts[0][0] if dim.parts else dim
+        if self._find_rest(first, scope) is not None:
+            return scope.narrow(dim, stop=self._find_end(dim, scope, body), is_loose=True)
+        if dim.size == node.extent * node.step:
             return scope
         return scope.narrow(dim, is_loose=True)
 
@@ -172,11 +178,11 @@ class Loops:
 
     def _write_counted(self, node: Loop, scope: Scope) -> list[k.Statement]:
         """A loop over so many steps, all of which there are."""
-        dim, unroll = node.dim, node.kind is Kind.UNROLL
-        scope = self._note_end(node, scope)
+        dim, unroll, body = node.dim, node.kind is Kind.UNROLL, list[k.Statement]()
+        scope = self._note_end(node, scope, body)
         start = scope.start(dim)
         if node.extent == 1:
-            return self._settle(node, scope, start, [])
+            return self._settle(node, scope, start, body)
         number = self._frame.variable(node.name)
         counted = any(buffer.rows is node.dim for buffer in self._nest.buffers)
         if counted:
@@ -187,12 +193,14 @@ class Loops:
         if node.step == 1 and not scope.packs and not counted:
             made = self._settle(node, scope, number, [])
             last = add(start, index(node.extent))
-            return [k.For(number, start, last, 1, tuple(made), unroll=unroll, rolled=not unroll)]
+            each = k.For(number, start, last, 1, tuple(made), unroll=unroll, rolled=not unroll)
+            return [*body, each]
         packs = {buffer: (into, number) for buffer, (into, _) in scope.packs.items()}
         scope = dataclasses.replace(scope, packs=packs)
         made = self._settle(node, scope, add(start, multiply(number, node.step)), [])
         last = index(node.extent)
-        return [k.For(number, index(0), last, 1, tuple(made), unroll=unroll, rolled=not unroll)]
+        each = k.For(number, index(0), last, 1, tuple(made), unroll=unroll, rolled=not unroll)
+        return [*body, each]
 
     def _write_range(self, node: Loop, scope: Scope) -> list[k.Statement]:
         """A loop over what is left of a dimension; what its steps do not come out even with, in
@@ -450,13 +458,19 @@ class Loops:
         if len(dim.parts) == 1:
             part, step = dim.parts[0]
             is_inside = operate("lt", multiply(place, step), part.count)
-        if not any(isinstance(n, Reduce) and find_shared(n) for n in walk(node.body)):
+        meets = any(isinstance(n, Reduce) and find_shared(n) for n in walk(node.body))
+        if not meets and not node.clamps:
             return [*body, k.If(is_inside, tuple(self._settle_parts(node, scope, dim, place)))]
         # All work items meet the barriers inside: those beyond the end repeat the last point.
-        last = operate("sub", dim.count, index(1))
-        last = index(int(dim.size) - 1) if isinstance(dim.size, int) else last
+        stop = scope.span(dim).stop or dim.count
+        last = operate("sub", stop, index(scope.lanes))
+        last = index(int(stop.value) - scope.lanes) if isinstance(stop, k.Literal) else last
         place = self._frame.name(body, "at", operate("min", place, last))
-        scope = dataclasses.replace(scope, is_own=is_inside)
+        if not meets:
+            is_inside = self._frame.name(body, "inside", is_inside)
+        is_own = is_inside if scope.is_own is None else both(scope.is_own, is_inside)
+        there = scope.is_there if meets else is_inside
+        scope = dataclasses.replace(scope, is_own=is_own, is_there=there)
         return body + self._settle_parts(node, scope, dim, place)
 
     def _settle_tile(

@@ -3,7 +3,10 @@
 A phase is a pass of the group as scalar work (`Elements`) over a `Space`. One that reduces may
 store as well, each of its points once. Right after a reducing pass comes a phase over the parallel
 points alone, which stores the reductions that need memory and whatever else derives from them point
-by point."""
+by point.
+
+What a pass reduces over the parallel dimensions is the state of a phase of its own, too, which
+applies the others' reductions; what that has come to is stored by a last phase."""
 
 from __future__ import annotations
 
@@ -25,8 +28,9 @@ from dmlc.kernel.element import (
     list_conditions,
     reads_elements,
 )
-from dmlc.kernel.space import Space, arrange, keep_all
+from dmlc.kernel.space import Space, arrange, keep_all, permute
 from dmlc.scalars import OPERATIONS, DataType
+from dmlc.sizes import known, measure
 from dmlc.transform.passes import Member, Pass
 
 
@@ -55,6 +59,8 @@ class Phase:
     accumulators: tuple[Accumulator, ...] = ()
     is_hoisted: bool = False
     """Whether its values are those of another phase that stand still along inner axes."""
+    is_across: bool = False
+    """Whether it reduces over parallel dimensions, and keeps the inner ones."""
 
     @property
     def has_positions(self) -> bool:
@@ -152,6 +158,17 @@ def collect_phases(
     local: dict[str, DataType] = {}
     made: list[tuple[Elements, tuple[Accumulator, ...]]] = []
     pending: Collector | None = None
+    parts: Elements | None = None
+
+    def reduce(collector: Collector, members: Sequence[Member]) -> None:
+        numbers = [collector.add_reduction(m.stage, dict(m.axes)) for m in members]
+        elements = collector.elements()
+        reductions = [
+            (m.stage, tensors[m.stage].dtype, number)
+            for m, number in zip(members, numbers, strict=True)
+        ]
+        made.append((elements, make_accumulators(elements, reductions)))
+
     for each in passes:
         if each.inner == () and not each.reduces:
             pending = pending or Collector(function, parallel, local, len(parallel))
@@ -164,20 +181,16 @@ def collect_phases(
         collector = Collector(function, (*parallel, *each.inner), local, len(parallel))
         if not each.reduces:
             for member in each.members:
-                collector.add_stage(member.stage, dict(member.axes))
-            made.append((collector.elements(), ()))
+                leaves = not each.across or member.stage in stored
+                collector.add_stage(member.stage, dict(member.axes), leaves=leaves)
+            reduce(collector, each.across)
+            parts = parts or _store_across(*made[-1], each.across)
             continue
         elementwise, members = part_members(function, each)
         for member in elementwise:
             axes = dict(member.axes)
             collector.add_stage(member.stage, axes, leaves=member.stage in stored)
-        numbers = [collector.add_reduction(m.stage, dict(m.axes)) for m in members]
-        elements = collector.elements()
-        reductions = [
-            (m.stage, tensors[m.stage].dtype, number)
-            for m, number in zip(members, numbers, strict=True)
-        ]
-        made.append((elements, make_accumulators(elements, reductions)))
+        reduce(collector, members)
         local = local | {m.stage: tensors[m.stage].dtype for m in members}
         stores = [m for m in members if m.stage in stored]
         if stores:
@@ -187,11 +200,33 @@ def collect_phases(
                 pending.add_copy(member.stage, axes)
     if pending is not None:
         made.append((pending.elements(), ()))
-    spaces = arrange([elements for elements, _ in made], len(parallel), as_written)
+    if parts is not None:
+        made.append((parts, ()))
+    spaces = list(arrange([elements for elements, _ in made], len(parallel), as_written))
+    if parts is not None:
+        # Along what was reduced it stands still, which has it come last.
+        spaces[-1] = permute(spaces[-1], (*spaces[-1].parallel, *spaces[-1].inner))
+    across = {m.stage for each in passes for m in each.across}
     return tuple(
-        Phase(elements, space, accumulators)
-        for (elements, accumulators), space in zip(made, spaces, strict=True)
+        Phase(elements, space, states, is_across=any(each.name in across for each in states))
+        for (elements, states), space in zip(made, spaces, strict=True)
     )
+
+
+def _store_across(
+    elements: Elements, accumulators: Sequence[Accumulator], members: Sequence[Member]
+) -> Elements | None:
+    """What stores the state of reductions over parallel dimensions, packed over those that they
+    keep; nothing where there are none."""
+    if not accumulators:
+        return None
+    kept = [dimension for index, dimension in members[0].axes if not index.reduced]
+    sizes = known(measure(elements.domain[dimension]) for dimension in kept)
+    steps = dict(zip(kept, ir.packed_strides(sizes), strict=True))
+    strides = tuple(steps.get(axis, 0) for axis in range(len(elements.domain)))
+    local = tuple(int(step > 0) for step in strides)
+    values, results = _store_states(accumulators, strides, local)
+    return Elements(elements.domain, values, results)
 
 
 def part_members(function: ir.Function, reducing: Pass) -> tuple[list[Member], list[Member]]:
@@ -229,25 +264,33 @@ def store_partials(phase: Phase, divided: Space) -> tuple[Phase, ...]:
     """The phases of a first kernel, which stores a partial result for each piece of the points:
     `divided` is the phase's space with an inner axis cut into pieces."""
     sizes = divided.parallel_sizes
-    local = tuple(1 for _ in sizes)
+    values, results = _store_states(phase.accumulators, ir.packed_strides(sizes), (1,) * len(sizes))
+    store = Elements(sizes, values, results)
+    return Phase(phase.elements, divided, phase.accumulators), Phase(store, keep_all(store))
+
+
+def _store_states(
+    accumulators: Sequence[Accumulator], strides: tuple[int, ...], local: tuple[int, ...]
+) -> tuple[tuple[Read, ...], tuple[tuple[View, int], ...]]:
+    """The values that are the parts of some states, and where they are stored; `local` says along
+    which dimensions they change."""
     values: list[Read] = []
     results: list[tuple[View, int]] = []
-    for accumulator, views in zip(phase.accumulators, _list_parts(phase, sizes), strict=True):
+    for accumulator, views in zip(accumulators, _list_parts(accumulators, strides), strict=True):
         for number, (slot, view) in enumerate(zip(accumulator.slots, views, strict=True)):
             results.append((view, len(values)))
             at_hand = View(accumulator.slot_name(number), slot.dtype, local, local=True)
             values.append(Read(at_hand, slot.dtype))
-    store = Elements(sizes, tuple(values), tuple(results))
-    return Phase(phase.elements, divided, phase.accumulators), Phase(store, keep_all(store))
+    return tuple(values), tuple(results)
 
 
-def combine_partials(phase: Phase, divided: Space) -> Phase:
+def combine_partials(phase: Phase, sizes: tuple[int, ...]) -> Phase:
     """The phase of a second kernel, which combines the partial results that the first has
-    stored."""
-    sizes = divided.parallel_sizes
+    stored: packed over their number and the dimensions that are kept, which have these sizes."""
     values: list[ir.Constant | Read | ir.Apply] = []
     accumulators: list[Accumulator] = []
-    for each, views in zip(phase.accumulators, _list_parts(phase, sizes), strict=True):
+    parts = _list_parts(phase.accumulators, ir.packed_strides(sizes))
+    for each, views in zip(phase.accumulators, parts, strict=True):
         numbers: list[int] = []
         for view in views:
             numbers.append(len(values))
@@ -265,11 +308,11 @@ def combine_partials(phase: Phase, divided: Space) -> Phase:
     return Phase(elements, space, tuple(accumulators))
 
 
-def _list_parts(phase: Phase, sizes: tuple[int, ...]) -> list[tuple[View, ...]]:
-    """The buffers between two kernels: for each reduction, those of its state's parts. They are
-    packed over the number of the piece and the parallel dimensions."""
-    strides = ir.packed_strides(sizes)
+def _list_parts(
+    accumulators: Sequence[Accumulator], strides: tuple[int, ...]
+) -> list[tuple[View, ...]]:
+    """The buffers between two kernels: for each reduction, those of its state's parts."""
     return [
         tuple(View(f"{g.name}_parts{s.suffix}", s.dtype, strides) for s in g.slots)
-        for g in phase.accumulators
+        for g in accumulators
     ]

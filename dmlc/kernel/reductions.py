@@ -21,7 +21,6 @@ from dmlc.kernel.accumulators import (
     fill_tile,
     flush,
     have_at_hand,
-    join_items,
     join_lanes,
     join_vectors,
     keep,
@@ -33,6 +32,7 @@ from dmlc.kernel.accumulators import (
 )
 from dmlc.kernel.arithmetic import ZERO, both
 from dmlc.kernel.element import list_conditions
+from dmlc.kernel.joins import join_items, join_tiles
 from dmlc.kernel.schedule.nest import Kind, Loop, Nest, Node, Reduce, find_shared, walk
 from dmlc.kernel.scope import Scope
 from dmlc.kernel.values import Values
@@ -56,6 +56,7 @@ class Reductions:
         self._write = write
         self._begun: dict[int, Accumulators] = {}
         """The accumulators of reductions that one node begins and another ends."""
+        self._repeated = _find_repeated(nest.body)
 
     def write(self, node: Reduce, scope: Scope) -> list[k.Statement]:
         """A reduction and all that is inside."""
@@ -125,6 +126,12 @@ class Reductions:
             state, joined = join_vectors(frame, state)
             body += joined
         for axis in shared:
+            if state.tile is not None:
+                body += join_tiles(frame, state, self._nest.lanes, self._items, axis)
+                continue
+            if node.phase in self._repeated:
+                # Others may still read what this one has shared before.
+                body.append(k.Barrier())
             body += join_items(frame, state, self._nest.lanes, self._items, axis)
         if node.into is not None:
             ((each, own),) = zip(
@@ -182,6 +189,10 @@ class Reductions:
             guard: k.Expression | None = None
             if reduction.guard is not None and not self._values.tests(number):
                 guard = emitter.value(reduction.guard, lanes)
+            # Rows beyond the end come to nothing that is stored, but in the columns.
+            beyond = scope.is_own if self._nest.phases[number].is_across else scope.is_there
+            if beyond is not None:
+                guard = beyond if guard is None else both(guard, beyond)
             for mask in masks:
                 holds = emitter.value(mask, lanes)
                 if guard is not None:
@@ -194,3 +205,9 @@ class Reductions:
         if state.tile is not None:
             return enter_tile(self._frame, state, scope.output, points)
         return enter(self._frame, state, lanes, points)
+
+
+def _find_repeated(nodes: Sequence[Node]) -> set[int]:
+    """The phases that work items reduce again and again, in a loop around."""
+    loops = [n for n in walk(nodes) if isinstance(n, Loop) and n.kind is Kind.LOOP]
+    return {n.phase for loop in loops for n in walk(loop.body) if isinstance(n, Reduce)}

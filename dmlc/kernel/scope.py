@@ -67,6 +67,8 @@ class Scope:
     is_own: k.Expression | None = None
     """Whether what is computed is this work item's to store; None where all is. Of a tile, whether
     it is there at all."""
+    is_there: k.Expression | None = None
+    """Whether the point is one, and not beyond the end; None where all are."""
     origins: Mapping[Dim, k.Expression] | None = None
     """Where a tile starts that is put into a buffer."""
     packs: Mapping[str, tuple[k.Local | str, k.Expression]] = dataclasses.field(

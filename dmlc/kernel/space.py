@@ -171,6 +171,15 @@ def arrange_rows(passes: Sequence[Elements], lead: int, apart: bool) -> tuple[Sp
     return tuple(spaces)
 
 
+def permute(space: Space, order: Sequence[int]) -> Space:
+    """The space with its axes in another order; none is a piece of a longer one."""
+    return Space(
+        tuple(space.extents[axis] for axis in order),
+        {v: tuple(steps[axis] for axis in order) for v, steps in space.strides.items()},
+        tuple(order.index(axis) for axis in space.parallel),
+    )
+
+
 def cut(space: Space, axis: int, length: Measure, pieces: int | None = None) -> Space:
     """The space with an inner axis cut into pieces of `length`, whose number is the first of the
     parallel dimensions. How many they are follows where sizes are known."""
@@ -183,6 +192,16 @@ def cut(space: Space, axis: int, length: Measure, pieces: int | None = None) -> 
     sizes[axis] = length
     parallel = (0, *(k + 1 for k in space.parallel))
     return Space((pieces, *sizes), strides, parallel, {axis + 1: Piece(0, length, size)})
+
+
+def find_length(size: int, pieces: int, line: int) -> int:
+    """The length of about so many pieces: one that all have, where there is one, of whole lines."""
+    counts = sorted(range(-(-pieces // 2), 2 * pieces), key=lambda count: abs(count - pieces))
+    for count in counts:
+        if size % (count * line) == 0:
+            return size // count
+    length = -(-size // pieces)
+    return -(-length // line) * line
 
 
 Ranked: TypeAlias = list[tuple[View, tuple[Measure, ...]]]

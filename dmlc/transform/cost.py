@@ -68,6 +68,12 @@ class Budget:
     """Instructions of the stages of one kernel, at most; a single stage may have more."""
     lanes: int = 1
     """Neighbouring elements that are computed at once."""
+    has_positions: bool = False
+    """Whether a reduction's loops may compute positions: vectors along rows of any length do not
+    come by them."""
+    held: int = 0
+    """Elements that a work group holds in registers, at most, from one pass over a row to the
+    next, and from row to row; 0 where none are held."""
     paired_types: tuple[DataType, ...] = ()
     """Types that are stored two elements at a time."""
 

@@ -16,8 +16,9 @@ from dmlc.ir import Extent, Function, Stage
 from dmlc.transform.cost import Budget, decide_stored
 from dmlc.transform.grouping import Grouping, Plain, group_stages
 from dmlc.transform.inline import Drawn, inline_producers
-from dmlc.transform.passes import Draft, Pass
+from dmlc.transform.passes import Crossed, Draft, Pass
 from dmlc.transform.simplify import replace_stages, simplify_stage
+from dmlc.transform.stepwise import reduce_stepwise
 from dmlc.transform.storage import carry_rounding, read_results, store_rounded
 from dmlc.transform.traffic import Move, add_moves, list_moves, total
 
@@ -46,6 +47,8 @@ class Group:
     row: str | None = None
     """The first stage, where it is a reduction that the second alone reads, along its last axis
     only: then a kernel keeps no more than one row of it at a time."""
+    crossed: Crossed | None = None
+    """What some of its passes reduce `across`, as a group of its own."""
 
     @property
     def reason(self) -> str:
@@ -68,7 +71,10 @@ class Fusion:
     def list_moves(self, group: Group) -> tuple[Move, ...]:
         """The bytes a group reads and writes, by tensor. What several of its passes read counts
         for each; a reduction that only the group itself reads takes no memory."""
-        passes = [[m.stage for m in p.members] for p in group.passes] or [list(group.stages)]
+        passes = [[m.stage for m in (*p.members, *p.across)] for p in group.passes]
+        derived = () if group.crossed is None else group.crossed.passes[1:]
+        passes += [[m.stage for m in p.members] for p in derived]
+        passes = passes or [list(group.stages)]
         moves: list[Move] = []
         for members in passes:
             others = [n for n in group.stages if n not in members]
@@ -87,6 +93,8 @@ def fuse(function: Function, longest_row: int = 0, budget: Budget = _USUAL) -> F
     dropped. Takes time in proportion to the function's size.
     """
     function = carry_rounding(function)
+    if budget.held:
+        function = reduce_stepwise(function)
     drawn, grouping = _part(function, longest_row, budget)
     left = function.with_stages(map(simplify_stage, drawn.stages))
     homes = grouping.find_homes()
@@ -146,17 +154,20 @@ def _describe_groups(
             n for n in whole if n not in results and _find_readers(fused, n, homes) == {place}
         )
         passes, parallel, elementwise = tuple[Pass, ...](), tuple[Extent, ...](), list[str]()
+        crossed: Crossed | None = None
         if isinstance(made_of, Draft):
             passes, parallel, elementwise = (
                 made_of.passes(),
                 made_of.parallel,
                 made_of.list_elementwise(),
             )
-        reasons = _explain(found, homes, inlined, local, why, results, elementwise)
+            crossed = made_of.crossed
+        across = [m.stage for each in passes for m in each.across]
+        reasons = _explain(found, homes, inlined, local, why, results, elementwise, across)
         if row is not None:
             passes = (*Draft(stages[row]).passes(), *passes)
             reasons = (*reasons, f"a row of %{row} at a time is kept for it in a line buffer")
-        groups.append(Group(whole, reasons, parallel, passes, inlined, local, row))
+        groups.append(Group(whole, reasons, parallel, passes, inlined, local, row, crossed))
     return tuple(groups)
 
 
@@ -195,11 +206,12 @@ def _explain(
     reasons: Mapping[str, str],
     results: set[str],
     elementwise: Sequence[str] = (),
+    across: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Why these stages are a group, clause by clause. `homes` has every stage that belongs to a
     group, `inlined` names what they compute where they read it, and `local` those of them that take
-    no memory; `elementwise` are those computed in passes that reduce. `reasons` says why some
-    stages are stored."""
+    no memory; `elementwise` are those computed in passes that reduce, and `across` what is reduced
+    over the rows of the group. `reasons` says why some stages are stored."""
     first = next((s for s in stages if s.reduction is not None), stages[0])
     clauses: list[str] = []
     if first.reduction is not None:
@@ -217,7 +229,7 @@ def _explain(
     plain = {first.name, *local, *results.intersection(elementwise)}
     clauses += [reasons[s.name] for s in stages if s.name in reasons and s.name not in plain]
     own = [s.name for s in stages]
-    given = set(own).difference(elementwise)
+    given = set(own).difference(elementwise, across)
     read = {s.name: dict.fromkeys(load.tensor for load in s.body.loads()) for s in stages}
     after = [n for n in own if n in given and not given.isdisjoint(read[n])]
     beside = [n for n in own if n in given and n not in after and n != first.name]
@@ -226,6 +238,7 @@ def _explain(
     clauses += _say([n for n in elementwise if n not in local], "stored in the same loops")
     clauses += _say(beside, "computed beside it")
     clauses += _say(after, "computed from it at once")
+    clauses += _say(across, "reduced over its rows, which it goes through once for all")
     waits = [n for n in waits if n in homes and n not in own and n not in local]
     clauses += [f"the kernel runs after {clause}" for clause in _say(waits, "stored")]
     clauses += _say(inlined, "computed where read")

@@ -9,17 +9,20 @@ What is inlined before is `fuse`'s to decide.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc.ir import Function, Index, Stage, reads_own_place
 from dmlc.ir.index import find_dependencies
 from dmlc.scalars import COMBINERS, DataType
 from dmlc.transform.cost import Budget
+from dmlc.transform.crossing import cross
 from dmlc.transform.passes import Draft, Streams
 
 _MOST_TRIED = 16
 """Groups that a stage is offered to: those after the first which might take it."""
+_MOST_BETWEEN = 32
+"""Groups between two that become one, at most."""
 
 
 class Plain:
@@ -59,20 +62,30 @@ class _Room:
 
     def has(self, stage: Stage) -> bool:
         """Whether there is room for a stage."""
-        if self._instructions + len(stage.body.instructions) > self._budget.most_instructions:
+        instructions = len(stage.body.instructions)
+        return self._has(instructions, [stage.name], self._list_tensors(stage))
+
+    def has_all(self, other: _Room, parts: int) -> bool:
+        """Whether there is room for what another group has, and so many tensors between them."""
+        return self._has(other._instructions, other._stages, other._tensors, parts)
+
+    def _has(
+        self, instructions: int, names: Iterable[str], tensors: dict[str, None], parts: int = 0
+    ) -> bool:
+        if self._instructions + instructions > self._budget.most_instructions:
             return False
-        tensors = self._tensors | self._list_tensors(stage)
-        if len(tensors) <= self._budget.most_buffers:
+        whole = len(self._tensors | tensors) + parts
+        if whole <= self._budget.most_buffers:
             return True
         # What the group alone reads takes no memory.
-        stages, readers = self._stages | {stage.name: None}, self._function.readers()
+        stages, readers = self._stages | dict.fromkeys(names), self._function.readers()
         near = [
             name
             for name in stages
             if self._function.result(name) is None
             and all(reader in stages for reader in readers.get(name, ()))
         ]
-        return len(tensors) - len(near) <= self._budget.most_buffers
+        return whole - len(near) <= self._budget.most_buffers
 
     def take(self, stage: Stage) -> None:
         self._instructions += len(stage.body.instructions)
@@ -91,6 +104,8 @@ def group_stages(function: Function, longest_row: int, budget: Budget) -> Groupi
     grouping = Grouping(function, _find_rows(function, longest_row, budget), budget)
     for stage in _order(function, grouping.rows):
         grouping.place(stage)
+    if budget.held:
+        grouping.cross()
     return grouping
 
 
@@ -189,6 +204,56 @@ class Grouping:
         self._homes[stage.name] = place
         self._note(place, stage)
 
+    def cross(self) -> None:
+        """Has groups that reduce the inner axes of tensors take in those that reduce their outer
+        ones."""
+        left: list[Members | None] = list(self.members)
+        noted: dict[str, list[int]] = {}
+        """By what they read at each of their points, the groups with reductions."""
+        for place, found in enumerate(self.members):
+            if not isinstance(found, Draft) or not self._with_rows.isdisjoint(found.stages):
+                continue
+            names = sorted(found.list_whole())
+            others = dict.fromkeys(p for name in names for p in noted.get(name, [])[-_MOST_TRIED:])
+            for other in others:
+                if self._cross_pair(place, other, left) or self._cross_pair(other, place, left):
+                    break
+            for name in names:
+                noted.setdefault(name, []).append(place)
+        numbers = {place: number for number, place in enumerate(_list_there(left))}
+        self.members = [found for found in left if found is not None]
+        self._homes = {name: numbers[place] for name, place in self._homes.items()}
+
+    def _cross_pair(self, rows: int, columns: int, left: list[Members | None]) -> bool:
+        """Has a group take in another, whose place is left empty or taken: it runs where the later
+        one did, unless a group between them reads what the earlier one computes."""
+        first, last = sorted((rows, columns))
+        early, late, taking, taken = (left[place] for place in (first, last, rows, columns))
+        between = [left[place] for place in range(first + 1, min(last, first + 1 + _MOST_BETWEEN))]
+        if not isinstance(taking, Draft) or not isinstance(taken, Draft):
+            return False
+        if last - first > _MOST_BETWEEN or early is None or late is None:
+            return False
+        others = [group for group in between if group is not None]
+        if not any(self._reads_of(group, early) for group in others):
+            place = last
+        elif not any(self._reads_of(late, group) for group in others):
+            place = first
+        else:
+            return False
+        parts = sum(stage.reduction is not None for stage in taken.stages.values())
+        room = self._rooms[rows].has_all(self._rooms[columns], parts)
+        if not room or not cross(taking, taken, self._budget):
+            return False
+        left[first] = left[last] = None
+        left[place] = taking
+        self._homes |= dict.fromkeys(taking.stages, place)
+        return True
+
+    def _reads_of(self, reader: Members, group: Members) -> bool:
+        """Whether a group reads what another computes."""
+        return any(name in group.stages for each in reader.stages for name in self._reads[each])
+
     def find_homes(self) -> dict[str, tuple[int, int]]:
         """Each stage's group and pass."""
         placed = {name: (place, 0) for name, place in self._homes.items()}
@@ -221,8 +286,7 @@ class Grouping:
         """Keeps where later stages that may join a group look for it."""
         kind = type(self.members[place])
         keys: list[object] = [*self._reads[stage.name], stage.name] if kind is Draft else []
-        if stage.reduction is None:
-            keys.append(stage.domain)
+        keys.append(_measure(stage))
         for key in dict.fromkeys(keys):
             noted = self._noted.setdefault((kind, key), [])
             at = bisect.bisect_left(noted, place)
@@ -233,7 +297,7 @@ class Grouping:
         """The groups that might take a stage, those with reductions first; what it reads is in
         groups up to `latest`."""
         if stage.name not in self._with_rows:
-            keys = dict.fromkeys((*self._reads[stage.name], stage.domain))
+            keys = dict.fromkeys((*self._reads[stage.name], _measure(stage)))
             found = {place for key in keys for place in self._list_noted(Draft, key, latest)}
             yield from sorted(found)[:_MOST_TRIED]
         if stage.reduction is None:
@@ -253,6 +317,18 @@ class Grouping:
         if first.name in self._with_rows and not derives:
             return False
         return self._rooms[place].has(stage) and self.members[place].join(stage)
+
+
+def _measure(stage: Stage) -> object:
+    """The sizes of a stage's domain, and of what it reduces."""
+    if stage.reduction is None:
+        return stage.domain
+    return stage.domain, tuple(extent for _, extent in stage.reduction.axes)
+
+
+def _list_there(left: Sequence[Members | None]) -> list[int]:
+    """The places where there is a group."""
+    return [place for place, found in enumerate(left) if found is not None]
 
 
 def _order(function: Function, rows: Mapping[str, str]) -> list[Stage]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from dmlc.ir import POSITIONAL_COMBINERS, Apply, Constant, Extent, Function, Index, Load, Stage
@@ -56,30 +56,47 @@ class Pass:
     members: tuple[Member, ...]
     inner: tuple[Extent, ...]
     reduces: bool
+    across: tuple[Member, ...] = ()
+    """Reductions over parallel dimensions, which keep the inner ones: see `crossing`."""
 
 
-_Axes: TypeAlias = dict[Index, int]
+@dataclasses.dataclass(frozen=True, slots=True)
+class Crossed:
+    """Reductions over the parallel dimensions of a group, as a group of their own has them."""
+
+    parallel: tuple[Extent, ...]
+    """What they keep."""
+    passes: tuple[Pass, ...]
+    """First they are reduced; what else there is derives from them point by point."""
+
+
+Axes: TypeAlias = dict[Index, int]
 """The dimension of a pass that each of a stage's axes is."""
 
 
 @dataclasses.dataclass(slots=True)
-class _Open:
+class OpenPass:
     """A pass that takes more stages. `axes` has its stages, as `Member` has each."""
 
     inner: tuple[Extent, ...]
     reduces: bool
     order: tuple[int, ...] | None
     """The dimensions from the outermost in, where all that it reads suits that."""
-    axes: dict[str, _Axes] = dataclasses.field(default_factory=dict[str, _Axes])
+    axes: dict[str, Axes] = dataclasses.field(default_factory=dict[str, Axes])
     reads: set[str] = dataclasses.field(default_factory=set[str])
     whole: set[str] = dataclasses.field(default_factory=set[str])
     """What it reads, or stores beside its reductions, one element at every point."""
     stores: bool = False
     """Whether it reduces, and stores element-wise stages as well."""
+    across: dict[str, Axes] = dataclasses.field(default_factory=dict[str, Axes])
+    """The reductions over parallel dimensions, likewise."""
 
     def close(self) -> Pass:
-        members = (Member(name, tuple(axes.items())) for name, axes in self.axes.items())
-        return Pass(tuple(members), self.inner, self.reduces)
+        members, across = (
+            tuple(Member(name, tuple(axes.items())) for name, axes in found.items())
+            for found in (self.axes, self.across)
+        )
+        return Pass(members, self.inner, self.reduces, across)
 
 
 class Draft:
@@ -90,7 +107,8 @@ class Draft:
         self.stages: dict[str, Stage] = {}
         self.homes: dict[str, int] = {}
         """The number of each stage's pass."""
-        self._passes: list[_Open] = []
+        self.crossed: Crossed | None = None
+        self.opened: list[OpenPass] = []
         self._streams = streams
         axes = _map_reduction(first)
         if axes is None:
@@ -107,24 +125,30 @@ class Draft:
         draft = cls(total, streams)
         if not all(draft._join_on_way(stage, is_new=True) for stage in stages):
             return None
-        if not draft._reads_at_hand(total, draft._passes[0].axes[total.name], 0):
+        if not draft.reads_at_hand(total, draft.opened[0].axes[total.name], 0):
             return None
         draft.stages = {s.name: s for s in (*stages, total)}
-        order = draft._passes[0].order or ()
+        order = draft.opened[0].order or ()
         refusals = [streams.refuse(stage, order, len(draft.parallel)) for stage in stages]
         return draft, next(filter(None, refusals), None)
 
     def passes(self) -> tuple[Pass, ...]:
         """Those that it has, in the order they run."""
-        return tuple(made.close() for made in self._passes)
+        return tuple(made.close() for made in self.opened)
+
+    def list_whole(self) -> set[str]:
+        """The tensors that it reads, or computes, one element at every point of a pass."""
+        whole = set[str]().union(*(made.whole for made in self.opened))
+        for made in self.opened:
+            if made.inner:
+                whole.update(name for name in made.axes if self.stages[name].reduction is None)
+        return whole
 
     def list_elementwise(self) -> list[str]:
         """The element-wise stages in passes that reduce."""
-        return [
-            name
-            for name, stage in self.stages.items()
-            if stage.reduction is None and self._passes[self.homes[name]].reduces
-        ]
+        reducing = {name for made in self.opened if made.reduces for name in made.axes}
+        stages = self.stages.items()
+        return [name for name, stage in stages if stage.reduction is None and name in reducing]
 
     def join(self, stage: Stage) -> bool:
         """Adds a stage, if the group can compute it beside or after what it has.
@@ -144,15 +168,24 @@ class Draft:
             return False
         own, inner = self._own_loads(stage), self._inner(stage, axes)
         reads = {load.tensor for load in stage.body.loads()}
-        for number, made in enumerate(self._passes):
+        for number, made in enumerate(self.opened):
             beside = made.reduces and made.inner == inner
-            if beside and self._reads_at_hand(stage, axes, number):
-                suits = not made.stores or self._find_order(stage, axes) == made.order
-                if suits and (own or reads & made.reads):
+            if beside and self.reads_at_hand(stage, axes, number):
+                orders = {self._find_order(stage, axes), made.order}
+                # Rows and columns of a square have the same sizes.
+                suits = len(orders) == 1 or (None in orders and not made.stores)
+                if suits and (own or reads & made.reads or self._is_little(stage)):
                     return self._take(stage, axes, number)
-        if not own or not self._reads_at_hand(stage, axes, len(self._passes)):
+        if not own or not self.reads_at_hand(stage, axes, len(self.opened)):
             return False
-        return self._take(stage, axes, len(self._passes))
+        return self._take(stage, axes, len(self.opened))
+
+    def _is_little(self, stage: Stage) -> bool:
+        """Whether reading all that a reduction reads takes less than to launch a kernel."""
+        if self._streams is None:
+            return False
+        points = math.prod(estimate(e) for e in (stage.extent(i) for i in stage.indices) if e)
+        return points * stage.body.dtype.bytes <= self._streams.launch_bytes
 
     def _join_applied(self, stage: Stage) -> bool:
         """Takes an element-wise stage that reads reductions of the group."""
@@ -165,10 +198,10 @@ class Draft:
             if stage.extent(index) != 1 and index not in axes:
                 axes[index] = len(axes)
         latest, inner = max(self.homes[load.tensor] for load in own), self._inner(stage, axes)
-        for number, made in enumerate(self._passes):
+        for number, made in enumerate(self.opened):
             if not made.reduces and made.inner == inner and number > latest:
                 return self._take(stage, axes, number)
-        return self._join_on_way(stage) or self._take(stage, axes, len(self._passes))
+        return self._join_on_way(stage) or self._take(stage, axes, len(self.opened))
 
     def _join_beside(self, stage: Stage) -> bool:
         """Takes an element-wise stage that reads nothing of the group, beside one over the very
@@ -176,7 +209,7 @@ class Draft:
         if self._own_loads(stage):
             return False
         for name, other in self.stages.items():
-            made = self._passes[self.homes[name]]
+            made = self.opened[self.homes[name]]
             applies = other.reduction is None and not made.reduces
             if applies and other.domain == stage.domain and made.inner:
                 return self._take(stage, dict(made.axes[name]), self.homes[name])
@@ -190,12 +223,12 @@ class Draft:
         if streams is None or course is None or stage.reduction is not None:
             return False
         sizes = [stage.extent(index) for index in course.indices]
-        for number, made in enumerate(self._passes):
+        for number, made in enumerate(self.opened):
             order = made.order if made.reduces and made.inner else None
             if order is None or [(*self.parallel, *made.inner)[d] for d in order] != sizes:
                 continue
             axes = dict(zip(course.indices, order, strict=True))
-            if not self._reads_at_hand(stage, axes, number):
+            if not self.reads_at_hand(stage, axes, number):
                 continue
             shares = is_new or course.whole & made.whole
             if shares and (is_new or streams.refuse(stage, order, len(self.parallel)) is None):
@@ -205,12 +238,12 @@ class Draft:
     def _find_course(self, stage: Stage) -> Course | None:
         return None if self._streams is None else self._streams.find_course(stage)
 
-    def _find_order(self, stage: Stage, axes: _Axes) -> tuple[int, ...] | None:
+    def _find_order(self, stage: Stage, axes: Axes) -> tuple[int, ...] | None:
         """The dimensions of a pass as a stage would go through them, from the outermost in."""
         course = self._find_course(stage)
         return None if course is None else tuple(axes[index] for index in course.indices)
 
-    def _reads_at_hand(self, stage: Stage, axes: _Axes, number: int) -> bool:
+    def reads_at_hand(self, stage: Stage, axes: Axes, number: int) -> bool:
         """Whether what a stage in a pass reads of the group is known there: reductions of passes
         before, and what the pass itself stores, at the point itself."""
         for load in self._own_loads(stage):
@@ -222,7 +255,7 @@ class Draft:
                 if any(axes.get(index) != dimension for index, dimension in found.items()):
                     return False
                 continue
-            own = self._passes[home].axes[load.tensor]
+            own = self.opened[home].axes[load.tensor]
             places = [stage.body.instructions[i] for i in load.indices]
             found = [axes.get(p) if isinstance(p, Index) else None for p in places]
             if home != number or found != [own.get(Index(axis)) for axis in range(len(places))]:
@@ -232,12 +265,12 @@ class Draft:
     def _own_loads(self, stage: Stage) -> list[Load]:
         return [load for load in stage.body.loads() if load.tensor in self.homes]
 
-    def _take(self, stage: Stage, axes: _Axes, number: int) -> bool:
+    def _take(self, stage: Stage, axes: Axes, number: int) -> bool:
         order = self._find_order(stage, axes)
-        if number == len(self._passes):
+        if number == len(self.opened):
             reduces = stage.reduction is not None
-            self._passes.append(_Open(self._inner(stage, axes), reduces, order))
-        made, course = self._passes[number], self._find_course(stage)
+            self.opened.append(OpenPass(self._inner(stage, axes), reduces, order))
+        made, course = self.opened[number], self._find_course(stage)
         made.axes[stage.name] = axes
         made.reads.update(load.tensor for load in stage.body.loads())
         if course is None or order != made.order:
@@ -251,25 +284,47 @@ class Draft:
         self.homes[stage.name] = number
         return True
 
-    def _inner(self, stage: Stage, axes: _Axes) -> tuple[Extent, ...]:
+    def take_across(
+        self,
+        number: int,
+        inner: tuple[Extent, ...],
+        axes: Mapping[str, Axes],
+        columns: Draft,
+        crossed: Crossed,
+    ) -> None:
+        """Takes what another group has: what it reduces, and stores meanwhile, in a pass over so
+        many inner points, which may be new; what derives from that comes after all passes."""
+        if number == len(self.opened):
+            self.opened.append(OpenPass(inner, False, None))
+        for name, own in axes.items():
+            self._take(columns.stages[name], own, number)
+        self.crossed = crossed
+        made, last = self.opened[number], len(self.opened)
+        for name, stage in columns.stages.items():
+            if name in axes and stage.reduction is not None:
+                made.across[name] = made.axes.pop(name)
+            elif name not in axes:
+                self.stages[name], self.homes[name] = stage, last
+
+    def _inner(self, stage: Stage, axes: Axes) -> tuple[Extent, ...]:
         found = {dimension: stage.extent(index) for index, dimension in axes.items()}
         inner = (found[dimension] for dimension in sorted(found) if dimension >= len(self.parallel))
         return tuple(size for size in inner if size is not None)
 
-    def _map_load(self, stage: Stage, load: Load) -> _Axes | None:
+    def _map_load(self, stage: Stage, load: Load) -> Axes | None:
         """Which parallel dimension each axis of a reader is, where it reads a reduction of the
         group at its own point; None where it reads anything else, or elsewhere."""
         source = self.stages[load.tensor]
         if source.reduction is None or source.dtype.is_storage_only:
             return None
-        axes = self._passes[self.homes[source.name]].axes[source.name]
-        found: _Axes = {}
+        axes = self.opened[self.homes[source.name]].axes[source.name]
+        found: Axes = {}
         for axis, number in enumerate(load.indices):
             dimension = axes.get(Index(axis))
             if dimension is None:
                 continue  # An axis of size 1: there is one place to read.
             index = stage.body.instructions[number]
-            if not isinstance(index, Index) or index.reduced or index in found:
+            if not isinstance(index, Index) or index in found:
                 return None
             if stage.extent(index) != self.parallel[dimension]:
                 return None
@@ -283,7 +338,7 @@ def _list_long(stage: Stage) -> tuple[Extent, ...]:
     return tuple(extent for extent in stage.domain if extent != 1)
 
 
-def _map_reduction(stage: Stage) -> _Axes | None:
+def _map_reduction(stage: Stage) -> Axes | None:
     """The dimensions of a reduction's axes: its parallel axes in order, then those it reduces."""
     reduction = stage.reduction
     if reduction is None:
@@ -312,6 +367,8 @@ class Streams:
     def __init__(self, function: Function, budget: Budget) -> None:
         self._tensors = function.tensors()
         self._budget = budget
+        # A CPU launches kernels in next to no time, and has few that are so small.
+        self.launch_bytes = budget.launch_bytes if budget.held else 0
         self._courses: dict[str, Course | None] = {}
         strides = {p.name: p.strides for p in function.parameters}
         strides |= {r.name: r.strides for r in function.results}
@@ -331,7 +388,9 @@ class Streams:
         return self._courses[stage.name]
 
     def _make_course(self, stage: Stage) -> Course | None:
-        if stage.body.guard is not None or has_positions(stage):
+        if stage.body.guard is not None:
+            return None
+        if has_positions(stage) and not self._budget.has_positions:
             return None
         reads = [(load.tensor, self._locate(stage, load)) for load in stage.body.loads()]
         located = [(tensor, found) for tensor, found in reads if found is not None]

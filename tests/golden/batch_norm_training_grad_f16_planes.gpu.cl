@@ -22,9 +22,9 @@
 //                 vector element: 4
 //                   add to dy_sum, dy_centered_sum
 //       store dbias, dscale
-//       loop element (i0, i2): 0..6,400 by 4,096
+//       loop element (i0, i2): 0..6,400 by 6,144
 //         lane element: 256 by 8
-//           unroll element: 2 by 2,048
+//           unroll element: 3 by 2,048
 //             unroll element: 2 by 4
 //               vector element: 4
 //                 store dx
@@ -168,37 +168,25 @@ __kernel void batch_norm_training_grad(
     const float4 dx_value_3 = value_1
         * (dy_value_3 - value_2 - ((x_value_3 - mean_value) * value_3) / value);
     vstore_half4_rte(dx_value_3, 0, dx + offset_3);
-    const uint first_2 = 4096 + row * 8;
-    const uint i0_6 = first_2 / 1600;
-    const uint i2_6 = first_2 % 1600;
-    const uint offset_6 = i0_6 * 12800 + output * 1600 + i2_6;
-    const float4 dy_value_6 = vload_half4(0, dy + offset_6);
-    const float4 x_value_6 = vload_half4(0, x + offset_6);
-    const uint element_5 = first_2 + 4;
-    const uint i0_7 = element_5 / 1600;
-    const uint i2_7 = element_5 % 1600;
-    const uint offset_7 = i0_7 * 12800 + output * 1600 + i2_7;
-    const float4 dy_value_7 = vload_half4(0, dy + offset_7);
-    const float4 x_value_7 = vload_half4(0, x + offset_7);
     const float4 dx_value_4 = value_1
-        * (dy_value_6 - value_2 - ((x_value_6 - mean_value) * value_3) / value);
-    vstore_half4_rte(dx_value_4, 0, dx + offset_6);
+        * (dy_value_4 - value_2 - ((x_value_4 - mean_value) * value_3) / value);
+    vstore_half4_rte(dx_value_4, 0, dx + offset_4);
     const float4 dx_value_5 = value_1
-        * (dy_value_7 - value_2 - ((x_value_7 - mean_value) * value_3) / value);
-    vstore_half4_rte(dx_value_5, 0, dx + offset_7);
+        * (dy_value_5 - value_2 - ((x_value_5 - mean_value) * value_3) / value);
+    vstore_half4_rte(dx_value_5, 0, dx + offset_5);
 
     #pragma unroll
     for (uint part = 0; part < 2; ++part) {
-        const uint element_6 = first_1 + part * 4;
-        if (element_6 < 6400) {
-            const uint i0_8 = element_6 / 1600;
-            const uint i2_8 = element_6 % 1600;
-            const uint offset_8 = i0_8 * 12800 + output * 1600 + i2_8;
-            const float4 dy_value_8 = vload_half4(0, dy + offset_8);
-            const float4 x_value_8 = vload_half4(0, x + offset_8);
+        const uint element_5 = first_1 + part * 4;
+        if (element_5 < 6400) {
+            const uint i0_6 = element_5 / 1600;
+            const uint i2_6 = element_5 % 1600;
+            const uint offset_6 = i0_6 * 12800 + output * 1600 + i2_6;
+            const float4 dy_value_6 = vload_half4(0, dy + offset_6);
+            const float4 x_value_6 = vload_half4(0, x + offset_6);
             const float4 dx_value_6 = value_1
-                * (dy_value_8 - value_2 - ((x_value_8 - mean_value) * value_3) / value);
-            vstore_half4_rte(dx_value_6, 0, dx + offset_8);
+                * (dy_value_6 - value_2 - ((x_value_6 - mean_value) * value_3) / value);
+            vstore_half4_rte(dx_value_6, 0, dx + offset_6);
         }
     }
 }

@@ -2,10 +2,10 @@
 //
 //     OutputTensor[i0, i1] = InputTensor[i0, i1] * exp(-ScaleTensor[0, 0])
 //
-// Launch ceil(n / 2,048) groups of 256 work items; each computes 2 times 4 neighbouring elements.
-//     group i: 0..n by 2,048
+// Launch ceil(n / 4,096) groups of 256 work items; each computes 4 times 4 neighbouring elements.
+//     group i: 0..n by 4,096
 //       lane i: 256 by 4
-//         unroll i: 2 by 1,024
+//         unroll i: 4 by 1,024
 //           vector i: 4
 //             store OutputTensor
 //   argument 0: InputTensor, float32, read
@@ -26,19 +26,27 @@ __kernel void SCALE(
 {
     const float scale = ScaleTensor[0];
     const float value = exp(-scale);
-    const uint begin = (uint)get_group_id(0) * 2048;
-    const bool whole = begin + 2048 <= n;
+    const uint begin = (uint)get_group_id(0) * 4096;
+    const bool whole = begin + 4096 <= n;
     if (whole) {
         const uint first = begin + (uint)get_local_id(0) * 4;
         const float4 input = vload4(0, InputTensor + first);
         const uint i = first + 1024;
         const float4 input_1 = vload4(0, InputTensor + i);
+        const uint i_1 = first + 2048;
+        const float4 input_2 = vload4(0, InputTensor + i_1);
+        const uint i_2 = first + 3072;
+        const float4 input_3 = vload4(0, InputTensor + i_2);
         const float4 output = input * value;
         vstore4(output, 0, OutputTensor + first);
         const float4 output_1 = input_1 * value;
         vstore4(output_1, 0, OutputTensor + i);
+        const float4 output_2 = input_2 * value;
+        vstore4(output_2, 0, OutputTensor + i_1);
+        const float4 output_3 = input_3 * value;
+        vstore4(output_3, 0, OutputTensor + i_2);
     } else {
-        for (uint k = 0; k < 8; ++k) {
+        for (uint k = 0; k < 16; ++k) {
             const uint i = begin + (uint)get_local_id(0) + k * 256;
             if (i < n) {
                 const float input = InputTensor[i];

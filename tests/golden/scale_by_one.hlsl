@@ -2,11 +2,11 @@
 //
 //     OutputTensor[i0, i1] = InputTensor[i0, i1] * exp(-ScaleTensor[0, 0])
 //
-// Dispatch ceil(n / 2,048) groups of 256 threads; each computes 2 times 4 neighbouring elements.
+// Dispatch ceil(n / 4,096) groups of 256 threads; each computes 4 times 4 neighbouring elements.
 // More than 65,535 groups go out in rows: (65,535, rows, 1).
-//     group i: 0..n by 2,048
+//     group i: 0..n by 4,096
 //       lane i: 256 by 4
-//         unroll i: 2 by 1,024
+//         unroll i: 4 by 1,024
 //           vector i: 4
 //             store OutputTensor
 //   t0: InputTensor, float32, read
@@ -72,19 +72,25 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     precise const float scale = ScaleTensor[0];
     precise const float value = -scale;
     precise const float value_1 = portable_exp(value);
-    const uint begin = (group_id.y * 65535 + group_id.x) * 2048;
-    const bool whole = begin + 2048 <= n;
+    const uint begin = (group_id.y * 65535 + group_id.x) * 4096;
+    const bool whole = begin + 4096 <= n;
     if (whole) {
         const uint first = begin + lane_id * 4;
         precise const float4 input = InputTensor[first / 4];
         precise const float4 input_1 = InputTensor[first / 4 + 256];
+        precise const float4 input_2 = InputTensor[first / 4 + 512];
+        precise const float4 input_3 = InputTensor[first / 4 + 768];
         precise const float4 output = input * value_1;
         OutputTensor[first / 4] = output;
         precise const float4 output_1 = input_1 * value_1;
         OutputTensor[first / 4 + 256] = output_1;
+        precise const float4 output_2 = input_2 * value_1;
+        OutputTensor[first / 4 + 512] = output_2;
+        precise const float4 output_3 = input_3 * value_1;
+        OutputTensor[first / 4 + 768] = output_3;
     } else {
         [loop]
-        for (uint k = 0; k < 8; ++k) {
+        for (uint k = 0; k < 16; ++k) {
             const uint i = begin + lane_id + k * 256;
             if (i < n) {
                 precise const float input = InputTensor[i / 4][i % 4];

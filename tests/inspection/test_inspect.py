@@ -18,6 +18,7 @@ from tests.cli.conftest import dmlc as command
 __all__ = ["command"]
 
 GPU = "gfx1100"
+GRAPHS = Path(__file__).resolve().parents[2] / "examples" / "graphs"
 WHOLE = (4096, 4096)
 RELU_GRAD = "directml.ACTIVATION_RELU_GRAD"
 SIZES = ("--tensor", "InputTensor=FLOAT32[64,64]", "--tensor", "InputGradientTensor=FLOAT32[64,64]")
@@ -86,6 +87,55 @@ def test_batch_normalization_keeps_to_its_budget() -> None:
         assert compiled.bytes_in_flight >= 64
     assert [compiled.barriers for _, compiled in made] == [2, 0]
     assert found.find_share(GPU, "h100") > 0.9
+
+
+def test_a_layer_normalization_reads_its_tensors_once_for_all_its_gradients() -> None:
+    rows, columns = 8192, 1024
+    sizes = {"src": (rows, columns), "diff_dst": (rows, columns), "mean": (rows,),
+             "variance": (rows,), "gamma": (columns,), "beta": (columns,),
+             "diff_gamma": (columns,), "diff_beta": (columns,)}  # fmt: skip
+    tensors = {name: dmlc.TensorDesc("FLOAT32", s) for name, s in sizes.items()}
+    found = inspect("onednn.LayerNormBackward", tensors)
+    assert [kernel.groups for kernel in found.kernels] == [512, 128]
+    (first, second) = (compiled for kernel in found.kernels for compiled in kernel.compiled)
+    assert (first.spilled_registers, second.spilled_registers) == (0, 0)
+    assert (first.instructions_per_output or 1e9) <= 30
+    # 32 of them hold what the columns have come to, and 48 a row.
+    assert (first.registers or 1e9) <= 128
+    assert first.loads[16] == 12
+    assert first.bytes_in_flight >= 128
+    assert second.bytes_in_flight >= 64
+    assert found.find_share(GPU, "h100") >= 0.85
+
+
+def test_a_loss_over_many_classes_goes_through_its_logits_in_one_kernel() -> None:
+    (graph,) = dmlc.load(GRAPHS / "softmax_cross_entropy_backward.dml").graphs.values()
+    found = dmlc.inspect(graph.bind(dims={"N": 128, "K": 32000}), [GPU])
+    rows, total = found.kernels
+    assert (rows.groups, total.groups, total.group_size) == (128, 1, 1024)
+    assert all(kernel.threads >= 1024 for kernel in found.kernels)
+    # A number a row.
+    assert total.bytes_read == 128 * 4
+    (compiled,) = rows.compiled
+    assert compiled.spilled_registers == 0
+    assert (compiled.instructions_per_output or 1e9) <= 110
+    assert max(compiled.loads, key=compiled.loads.__getitem__) == 16
+    assert compiled.bytes_in_flight >= 40
+    assert found.find_share(GPU, "h100") >= 0.5
+    assert found.find_share(GPU, "rtx4070") >= 0.9
+
+
+def test_a_softmax_gradient_of_few_rows_is_shared_out_in_pieces() -> None:
+    sizes = dmlc.TensorDesc("FLOAT32", (4, 128256))
+    found = inspect("onednn.SoftMaxBackward", {"diff_dst": sizes, "dst": sizes}, axis=1)
+    assert [kernel.groups for kernel in found.kernels] == [124, 124]
+    for kernel in found.kernels:
+        (compiled,) = kernel.compiled
+        assert compiled.spilled_registers == 0
+        assert (compiled.instructions_per_point or 1e9) <= 12
+        assert max(compiled.loads, key=compiled.loads.__getitem__) == 16
+    # Two launches take 4 of 6.5 microseconds.
+    assert found.find_share(GPU, "h100") >= 0.6
 
 
 WINDOW = {"Strides": [2, 2], "WindowSize": [3, 3], "StartPadding": [1, 1], "EndPadding": [0, 0]}

@@ -248,6 +248,15 @@ def test_what_reads_a_reduction_elsewhere_waits_for_its_memory() -> None:
     assert len(fused(across.format("f16", "i0")).groups) == 1
 
 
+def test_rows_and_columns_of_a_square_stay_apart() -> None:
+    fusion = fused("""func @f(%X: f32[6, 6]) -> (%A, %B, %C) {
+      %A: f32[i0 < 6] = sum[r1 < 6] %X[i0, r1]
+      %B: f32[i0 < 6] = sum[r0 < 6] %X[r0, i0]
+      %C: f32[i0 < 6] = max[r1 < 6] %X[i0, r1]
+    }""")
+    assert [g.stages for g in fusion.groups] == [("A", "C"), ("B",)]
+
+
 def test_reductions_of_other_tensors_or_axes_stay_apart() -> None:
     fusion = fused("""func @f(%X: f32[5, 6], %Z: f32[5, 6]) -> (%A, %B, %C) {
       %A: f32[i0 < 5] = sum[r1 < 6] %X[i0, r1]

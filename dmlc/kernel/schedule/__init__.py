@@ -38,6 +38,11 @@ class Profile:
     """Bytes that memory moves in the time it takes to launch one more kernel."""
     cached_bytes: int
     """Bytes that a work group can read again without going to memory."""
+    held: int
+    """Elements that a work item holds in registers, at most, from one pass over a row to the next,
+    and from row to row; 0: none."""
+    holding: int
+    """Work items of a group, at most, where they hold rows."""
 
     @property
     def per_group(self) -> int:
@@ -57,6 +62,8 @@ CPU = Profile(
     bytes_per_operation=0.4,
     launch_bytes=1 << 18,
     cached_bytes=1 << 18,
+    held=0,
+    holding=1,
 )
 """One work item per contiguous run of elements, and a loop over 16-lane vectors inside. The
 last-level cache still holds the result of a kernel that touches less than 24 MiB, so that writing
@@ -74,6 +81,8 @@ GPU = Profile(
     bytes_per_operation=0.15,
     launch_bytes=1 << 22,
     cached_bytes=1 << 16,
+    held=80,
+    holding=512,
 )
 """Neighbouring work items on neighbouring elements, four each, 256 apart."""
 
@@ -108,6 +117,10 @@ class Limits:
     vector_lanes: int = 0
     """The lanes of the vectors that buffers are made of where they are accessed in vectors: 1 where
     a language is given none, 0 where vectors of any size lie anywhere."""
+    group_size: int = 256
+    """Work items of a group, at most: devices are not asked."""
+    shared_bytes: int = 1 << 14
+    """Memory of a group, at most, of one that is larger than the profile has them."""
     has_wide_positions: bool = True
     """Whether signed positions may have 64 bits."""
     precise: frozenset[str] | None = None

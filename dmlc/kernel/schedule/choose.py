@@ -17,7 +17,7 @@ from dmlc.kernel.schedule import Limits, Profile, cpu, gpu, open_sizes
 from dmlc.kernel.schedule.nest import Nest
 from dmlc.kernel.schedule.panels import choose_panels, count_panels
 from dmlc.kernel.schedule.tiles import choose_tiles, count_tiles
-from dmlc.kernel.space import Space, cut
+from dmlc.kernel.space import Space, cut, find_length
 from dmlc.kernel.streaming import CACHE_LINE, Streaming
 
 _PIECES = {True: 8, False: 4}
@@ -144,21 +144,11 @@ def cut_up(phases: Sequence[Phase], p: Profile, limits: Limits) -> Space | None:
     # Pieces of what lies side by side start on cache lines.
     line = CACHE_LINE if axis == len(space.sizes) - 1 else 1
     if _is_gpu(p):
-        return cut(space, axis, _find_length(size, pieces, line))
+        return cut(space, axis, find_length(size, pieces, line))
     length = -(-size // pieces)
     if phases[0].elements.results:
         length = -(-length // line) * line
     return cut(space, axis, length)
-
-
-def _find_length(size: int, pieces: int, line: int) -> int:
-    """The length of about so many pieces: one that all have, where there is one, of whole lines."""
-    counts = sorted(range(-(-pieces // 2), 2 * pieces), key=lambda count: abs(count - pieces))
-    for count in counts:
-        if size % (count * line) == 0:
-            return size // count
-    length = -(-size // pieces)
-    return -(-length // line) * line
 
 
 def takes_neighbours(phases: Sequence[Phase], p: Profile, *, alone: bool) -> bool:

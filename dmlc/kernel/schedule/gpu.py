@@ -35,7 +35,7 @@ from dmlc.kernel.schedule.nest import (
 from dmlc.sizes import known
 from dmlc.source import UnsupportedError
 
-_VECTOR = 4
+VECTOR = 4
 """Elements of a vector, which is what languages have."""
 _BYTES = 16
 """What a work item loads at once: a vector of floats, or two of halves, side by side."""
@@ -50,6 +50,8 @@ _FUNCTION = 16
 _COLUMNS = 32
 """Neighbouring outputs in a group, where they are neighbours in memory: a cache line of floats, or
 two."""
+_FEW_COLUMNS = 8
+"""The same where there are few outputs: what memory moves at once, which is less than a line."""
 _POINTS = 4
 """Points, or vectors of them, that a work item reduces at least before more of them share an
 output; and those it reads before it adds the first."""
@@ -123,7 +125,7 @@ def _takes_vectors(phase: Phase, limits: Limits) -> bool:
     # What is left over goes element by element where a group has one run of elements.
     piece = phase.space.pieces.get(axis)
     lengths = sizes[-1:] if piece is None else known((piece.length, piece.size))
-    if (inner or len(sizes) > 1) and any(length % _VECTOR for length in lengths):
+    if (inner or len(sizes) > 1) and any(length % VECTOR for length in lengths):
         return False
     steps: dict[View, list[int]] = {
         view: [view.offset, *known(strides[view][:-1])] for view in phase.elements.buffers()
@@ -134,14 +136,18 @@ def _takes_vectors(phase: Phase, limits: Limits) -> bool:
     for view, own in steps.items():
         if view.dtype.bytes > 4 or view.dtype in limits.word_types:
             return False
-        if strides[view][axis] and any(step % _VECTOR for step in own):
+        if strides[view][axis] and any(step % VECTOR for step in own):
             return False
     return any(strides[view][axis] for view in steps)
 
 
 def _weigh(phase: Phase) -> int:
-    """About how many operations a point takes."""
-    operations = [v.operation for v in phase.elements.values if isinstance(v, ir.Apply)]
+    """About how many operations a point takes, without what is the same for all points of an
+    output."""
+    axes = phase.space.inner or range(len(phase.space.extents))
+    moving = [any(each) for each in zip(*map(phase.find_moving, axes), strict=True)]
+    values = zip(phase.elements.values, moving, strict=True)
+    operations = [v.operation for v, moves in values if moves and isinstance(v, ir.Apply)]
     return sum(_FUNCTION if each.transcendental or each.name == "mod" else 1 for each in operations)
 
 
@@ -155,12 +161,12 @@ def _choose_vectors(phase: Phase, count: k.Scalar | None, p: Profile) -> Nest:
         whole = merge_dims("i", dims)
     else:
         dims = (whole,)
-    unit = _find_unit((phase,))
+    unit = _measure_unit((phase,))
     once = p.group_size * unit
     many = _count_written(phase, _MOST_VECTORS, unit)
     while many > 1 and isinstance(whole.size, int) and whole.size < many * once * p.groups:
         many //= 2
-    each = Loop(whole, Kind.UNROLL, once, _take_unit(whole, unit, Point(0)), "k", many)
+    each = Loop(whole, Kind.UNROLL, once, take_unit(whole, unit, Point(0)), "k", many)
     lanes = Loop(whole, Kind.LANE, unit, (each,), "lane", p.group_size)
     groups = Loop(whole, Kind.GROUP, once * many, (lanes,), "group")
     several = f"{many} times {unit} neighbouring elements"
@@ -168,7 +174,7 @@ def _choose_vectors(phase: Phase, count: k.Scalar | None, p: Profile) -> Nest:
     return Nest((phase,), (dims,), (groups,), (("lane", p.group_size),), words=words)
 
 
-def _find_unit(phases: Sequence[Phase]) -> int:
+def _measure_unit(phases: Sequence[Phase]) -> int:
     """The neighbouring elements that a work item takes: 16 bytes of what is stored in fewest."""
     sizes = [
         view.dtype.bytes
@@ -176,20 +182,22 @@ def _find_unit(phases: Sequence[Phase]) -> int:
         for view in phase.elements.buffers()
         if phase.space.strides[view][-1]
     ]
-    return max(_VECTOR, _BYTES // max(sizes, default=4))
+    return max(VECTOR, _BYTES // max(sizes, default=4))
 
 
-def _take_unit(dim: Dim, unit: int, point: Point) -> tuple[Node, ...]:
-    """A work item's neighbouring elements: a vector or two."""
-    vector = Loop(dim, Kind.VECTOR, _VECTOR, (point,), "i", 1)
-    if unit == _VECTOR:
+def take_unit(dim: Dim, unit: int, point: Point, *, in_tile: bool = False) -> tuple[Node, ...]:
+    """A work item's neighbouring elements: a vector or two, whose sums may lie in a tile; what is
+    beyond the end is read there too."""
+    vector = Loop(dim, Kind.VECTOR, VECTOR, (point,), "i", 1, clamps=in_tile)
+    if unit == VECTOR:
         return (vector,)
-    return (Loop(dim, Kind.UNROLL, _VECTOR, (vector,), "part", unit // _VECTOR),)
+    output = VECTOR if in_tile else 0
+    return (Loop(dim, Kind.UNROLL, VECTOR, (vector,), "part", unit // VECTOR, output=output),)
 
 
 def _count_written(phase: Phase, most: int, unit: int) -> int:
     """The steps that are written out, at most: fewer where much is computed in each."""
-    weight = max(1, unit // _VECTOR) * _weigh(phase)
+    weight = max(1, unit // VECTOR) * _weigh(phase)
     while most > 1 and most * weight > _MOST_WRITTEN:
         most //= 2
     return most
@@ -235,13 +243,20 @@ def _choose_serial(phases: Sequence[Phase], p: Profile) -> Nest:
     return Nest(tuple(phases), dims, (groups,), (("lane", p.group_size),), words=words)
 
 
-def _choose_shared(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
+def choose_combining(phases: Sequence[Phase], p: Profile, limits: Limits) -> Nest:
+    """The nest of phases the first of which combines many parts of a few outputs."""
+    return _choose_shared(phases, p, limits, is_narrow=True)
+
+
+def _choose_shared(
+    phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = False
+) -> Nest:
     """The work items of a group share the points of a few neighbouring outputs. Each takes several
     of them, or of vectors, a row of work items apart, and has read them all before it adds the
     first. Where outputs are cut into pieces, what reduces partial results is done for each piece
     again, and what derives from them is stored once."""
-    rows, columns = choose_tile(phases, p, limits)
-    unit = _find_shared_unit(phases, limits)
+    rows, columns = choose_tile(phases, p, limits, is_narrow=is_narrow)
+    unit = find_unit(phases, limits)
     parallel = name_parallel(_find_widest(phases))
     output = merge_dims("output", parallel)
     dims: list[tuple[Dim, ...]] = []
@@ -277,7 +292,7 @@ def _find_widest(phases: Sequence[Phase]) -> Phase:
 def _share_points(phase: Phase, number: int, element: Dim, rows: int, unit: int) -> Loop:
     """The loop over the points of an output, which so many work items share."""
     point = Point(number)
-    body = _take_unit(element, unit, point) if unit > 1 else (point,)
+    body = take_unit(element, unit, point) if unit > 1 else (point,)
     width = rows * unit
     many = 1
     if not phase.tests_guard:
@@ -289,33 +304,43 @@ def _share_points(phase: Phase, number: int, element: Dim, rows: int, unit: int)
     return Loop(element, Kind.LOOP, width * many, (lanes,), "strip")
 
 
-def _find_shared_unit(phases: Sequence[Phase], limits: Limits) -> int:
+def find_unit(phases: Sequence[Phase], limits: Limits) -> int:
     """The points that a work item takes at once."""
     widest = len(_find_widest(phases).space.parallel)
     shared = [p for p in phases if not p.is_parallel and len(p.space.parallel) == widest]
     if not all(_takes_vectors(phase, limits) for phase in shared):
         return 1
-    unit = _find_unit(shared)
-    return unit if all(phase.space.sizes[-1] % unit == 0 for phase in shared) else _VECTOR
+    unit = _measure_unit(shared)
+    return unit if all(phase.space.sizes[-1] % unit == 0 for phase in shared) else VECTOR
 
 
-def choose_tile(phases: Sequence[Phase], p: Profile, limits: Limits) -> tuple[int, int]:
-    """The rows and columns of a group: powers of two, `group_size` work items in all."""
+def choose_tile(
+    phases: Sequence[Phase], p: Profile, limits: Limits, *, is_narrow: bool = False
+) -> tuple[int, int]:
+    """The rows and columns of a group: powers of two. Few outputs of many points each are worth
+    groups so `is_narrow` that neighbours fill no cache line."""
     first = _find_widest(phases).space
     wide = [phase.space for phase in phases if len(phase.space.parallel) == len(first.parallel)]
-    most = max(space.inner_count for space in wide) // _find_shared_unit(phases, limits)
-    rows = _round_up(most) // _POINTS
+    most = max(space.inner_count for space in wide) // find_unit(phases, limits)
+    rows = round_up(most) // _POINTS
     last = len(first.extents) - 1
     outputs = math.prod(first.parallel_sizes)
     if first.parallel and last == first.parallel[-1]:
-        widest = min(_COLUMNS, _round_up(outputs))
+        widest = min(_COLUMNS, round_up(outputs))
+        while is_narrow and widest > _FEW_COLUMNS and outputs < p.groups * widest:
+            widest //= 2
         rows = min(rows, p.group_size // widest)
     else:
         while rows < most and outputs * rows < _GROUPS * p.group_size:
             rows = max(1, 2 * rows)
-    rows = max(rows, p.group_size // _round_up(outputs), 1)
+    rows = max(rows, p.group_size // round_up(outputs), 1)
     rows = min(rows, p.group_size)
-    return rows, p.group_size // rows
+    if outputs == 1:
+        # There is one group: it may be as large as any whose sums fit into shared memory.
+        slots = [slot for phase in phases for each in phase.accumulators for slot in each.slots]
+        most = limits.shared_bytes // max(1, sum(slot.dtype.bytes for slot in slots))
+        rows = max(rows, min(limits.group_size, round_up(most + 1) // 2))
+    return rows, max(1, p.group_size // rows)
 
 
 def count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
@@ -324,7 +349,7 @@ def count_groups(phases: Sequence[Phase], p: Profile, limits: Limits) -> int:
     return -(-math.prod(_find_widest(phases).space.parallel_sizes) // columns)
 
 
-def _round_up(count: int) -> int:
+def round_up(count: int) -> int:
     """The power of two that is not below."""
     return 1 << max(0, count - 1).bit_length()
 

@@ -142,6 +142,9 @@ class Loop:
     output: int = 0
     """How far apart the outputs of neighbouring points lie among the accumulators of a tile; of
     LANE, UNROLL and counted loops, those of neighbouring steps."""
+    clamps: bool = False
+    """Whether points beyond the end are read as the last one, and count for nothing; else nothing
+    is done there."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -177,6 +180,8 @@ class Reduce:
     """Whether the outcome is known after it; else a second node, with nothing inside, ends it."""
     tile: Tile | None = None
     """The accumulators that lie in arrays, where loops have an `output`."""
+    joins: str = ""
+    """Of a tile: the axis of the work items whose tiles become one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -301,6 +306,8 @@ class Nest:
     """For a person: what each work item does."""
     staging: tuple[tuple[tuple[str, int], ...], ...] = ()
     """Other axes along which the same work items stand where they fill buffers."""
+    holds: bool = False
+    """Whether work items hold what one phase reads until the others have read it, too."""
 
     def __str__(self) -> str:
         return "\n".join(_describe(self.body, self, 0))
@@ -339,7 +346,7 @@ def list_loops(nodes: Sequence[Node], dim: Dim) -> list[Loop]:
 def find_shared(node: Reduce) -> list[str]:
     """The axes along which work items share what they reduce."""
     if node.tile is not None:
-        return []
+        return [node.joins] if node.joins else []
     loops = [n for n in walk(node.body) if isinstance(n, Loop) and n.kind is Kind.LANE]
     return [loop.name for loop in loops if loop.extent > 1]
 
@@ -408,9 +415,17 @@ def in_vectors(
 
 def name_parallel(phase: Phase, numbers: Sequence[int] | None = None) -> tuple[Dim, ...]:
     """The dimensions that all phases share, by these numbers or their own."""
-    sizes = phase.space.parallel_sizes
-    named = zip(range(len(sizes)) if numbers is None else numbers, sizes, strict=True)
-    return tuple(Dim(f"i{number}", size) for number, size in named)
+    space = phase.space
+    sizes, dims = space.parallel_sizes, list[Dim]()
+    named = range(len(sizes)) if numbers is None else numbers
+    for axis, number, size in zip(space.parallel, named, sizes, strict=True):
+        found = space.pieces.get(axis)
+        # Which piece it is, a dimension before it says.
+        piece = None
+        if found is not None:
+            piece = (dims[space.parallel.index(found.number)], make_size(found.size))
+        dims.append(Dim(f"i{number}", size, piece=piece))
+    return tuple(dims)
 
 
 def name_inner(phase: Phase, parallel: Sequence[Dim], name: str) -> tuple[Dim, ...]:

@@ -1,0 +1,114 @@
+"""What work items of a group have reduced, put together in the memory that they share.
+
+Which of them it is that stand along an axis, and in which order theirs is added, depends on their
+number alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from dmlc.kernel import nodes as k
+from dmlc.kernel.accumulate import merge
+from dmlc.kernel.accumulators import (
+    Accumulators,
+    Arrays,
+    Frame,
+    enter_arrays,
+    find_tile,
+    name_arrays,
+)
+from dmlc.kernel.arithmetic import add, index, multiply, operate
+from dmlc.scalars import DataType
+from dmlc.source import InternalError
+
+_JOINED = 16
+"""Work items whose accumulators one of them combines, at most, in groups of the usual size."""
+_LARGE = 512
+"""Work items from which on that is twice as many."""
+
+
+def join_items(
+    frame: Frame,
+    state: Accumulators,
+    lanes: Sequence[tuple[str, int]],
+    numbers: Mapping[str, k.Expression],
+    axis: str,
+) -> list[k.Statement]:
+    """The accumulators of the work items of a group that stand along an axis become one in shared
+    memory; each gets it. Where they are many, a few combine the others first, an equal number
+    each: that takes two barriers. `lanes` are all axes with their extents, and `numbers` says where
+    along each this work item is."""
+    if not state.accumulators:
+        return []
+    steps = _find_steps(lanes)
+    step, extent = steps[axis], dict(lanes)[axis]
+    lane = k.Position(k.Geometry.LANE)
+    (states,) = state.registers.values()
+    size = math.prod(side for _, side in lanes)
+    taken = name_arrays(frame, state.accumulators, "_lanes", size, shared=True)
+    shared = list(zip(state.accumulators, states, taken, strict=True))
+    write = [put for _, own, to in shared for put in to.write(lane, own)]
+
+    def combine(first: k.Expression, step: int, count: int) -> k.For:
+        number = frame.variable("part")
+        body: list[k.Statement] = []
+        for each, own, arrays in shared:
+            other = arrays.read(add(first, multiply(number, step)))
+            before, merged = merge(each.reduction, own, other, frame.names.take)
+            body += [*before, *map(k.Assign, own, merged)]
+        return k.For(number, index(1), index(count), 1, tuple(body))
+
+    body = [*write, k.Barrier()]
+    left = min(extent, _JOINED if extent < _LARGE else 2 * _JOINED)
+    if left < extent:
+        some = (combine(lane, left * step, extent // left), *write)
+        body += [k.If(operate("lt", numbers[axis], index(left)), some), k.Barrier()]
+    first = add(*[multiply(numbers[name], step) for name, step in steps.items() if name != axis])
+    for _, own, arrays in shared:
+        body += map(k.Assign, own, arrays.read(first))
+    return [*body, combine(first, step, left)]
+
+
+def join_tiles(
+    frame: Frame,
+    state: Accumulators,
+    lanes: Sequence[tuple[str, int]],
+    numbers: Mapping[str, k.Expression],
+    axis: str,
+) -> list[k.Statement]:
+    """The tiles of the work items of a group that stand along an axis become one in shared memory,
+    vector by vector, so that it takes little memory; each gets it."""
+    tile, steps = find_tile(state), _find_steps(lanes)
+    side, width = dict(lanes)[axis], tile.lanes
+    lane = multiply(k.Position(k.Geometry.LANE), width)
+    first = add(*[multiply(numbers[n], step * width) for n, step in steps.items() if n != axis])
+    size = math.prod(extent for _, extent in lanes) * width
+    taken: dict[DataType, str] = {}
+    for each in state.accumulators:
+        for slot in each.slots:
+            if slot.dtype not in taken:
+                taken[slot.dtype] = frame.array("tiles", slot.dtype, size, shared=True)
+    made: list[k.Statement] = []
+    for each, own in state.pair():
+        shared = Arrays(each.slots, tuple(taken[slot.dtype] for slot in each.slots))
+        if len(set(shared.names)) < len(shared.names):
+            raise InternalError(f"the parts of {each.name} share an array")
+        place = frame.variable("j")
+        body = [k.Barrier(), *shared.write(lane, own.read(place, width)), k.Barrier()]
+        body += own.write(place, shared.read(first, width))
+        for part in range(1, side):
+            other = shared.read(add(first, index(part * steps[axis] * width)), width)
+            body += enter_arrays(frame, each, own, place, other)
+        last = index(tile.rows * tile.pitch)
+        made.append(k.For(place, index(0), last, width, tuple(body), unroll=tile.registers))
+    return made
+
+
+def _find_steps(lanes: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """How far apart the work items of a group are that are neighbours along each axis."""
+    return {
+        name: math.prod(side for _, side in lanes[number + 1 :])
+        for number, (name, _) in enumerate(lanes)
+    }

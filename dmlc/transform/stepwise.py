@@ -1,0 +1,191 @@
+"""Reduces along rows first what is reduced along rows and down columns, where rows are reduced too.
+
+The loss of a classifier adds up what each row comes to, which takes the largest logit of the row
+and the sum of its exponentials. The gradient of an instance normalization by its scale adds up over
+instances what each channel of one comes to. In two steps, the first is one more reduction along the
+rows that are reduced anyway, in the pass that goes through them; and the second reads a number a
+row. By itself it would go through memory once more.
+
+Sums round by their order, which this changes; `fuse` decides for which devices it is worth it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from dmlc.ir import (
+    POSITIONAL_COMBINERS,
+    Body,
+    Constant,
+    Function,
+    Index,
+    Load,
+    Parameter,
+    Reduction,
+    Stage,
+    Table,
+)
+from dmlc.ir.naming import take_name
+from dmlc.scalars import DataType
+from dmlc.transform.simplify import is_inlinable
+
+_LEAST_ROW = 128
+"""Elements of a row, at least: there are fewer rows than elements, by that much."""
+_LEAST_ROWS = 128
+"""Rows, at least: fewer are reduced in pieces, each by many work groups."""
+_MOST_LEAVES = 16
+"""Tensors that a stage is found to be made of, at most."""
+_MOST_TRIED = 8
+"""Reductions of one tensor that another is held against, at most."""
+_MOST_WAITED = 256
+"""Stages that are looked through for one that others wait for, at most."""
+
+_Tensor: TypeAlias = Parameter | Table | Stage
+
+_Places: TypeAlias = Mapping[str, tuple[Index | None, ...]]
+"""By the tensors that a stage is made of, point by point: the index along each axis; None along an
+axis of one place."""
+
+
+def reduce_stepwise(function: Function) -> Function:
+    """The function with every such reduction in two stages; itself, where there is none."""
+    known: dict[str, _Places] = {}
+    tensors = function.tensors()
+    noted: dict[str, list[Stage]] = {}
+    for stage in function.stages:
+        known[stage.name] = _trace(stage, tensors, known)
+        if _is_plain(stage):
+            for name in known[stage.name]:
+                noted.setdefault(name, []).append(stage)
+    names = {t.name: None for t in (*function.parameters, *function.tables, *function.stages)}
+    made: list[Stage] = []
+    for stage in function.stages:
+        rows = None
+        if _is_plain(stage) and stage.reduction is not None and len(stage.reduction.axes) > 1:
+            rows = _find_rows(stage, tensors, known, noted)
+        made += [stage] if rows is None else _part(stage, rows, names)
+    return function if len(made) == len(function.stages) else function.with_stages(made)
+
+
+def _is_plain(stage: Stage) -> bool:
+    """Whether a stage is a reduction of known sizes that may be taken in steps."""
+    reduction = stage.reduction
+    if reduction is None or reduction.combiner in POSITIONAL_COMBINERS:
+        return False
+    extents = (*stage.domain, *(extent for _, extent in reduction.axes))
+    return stage.body.dtype is not DataType.BOOL and all(isinstance(e, int) and e for e in extents)
+
+
+def _trace(stage: Stage, tensors: Mapping[str, _Tensor], known: Mapping[str, _Places]) -> _Places:
+    """What a stage is made of, through stages that are computed where they are read."""
+    found: dict[str, tuple[Index | None, ...]] = {}
+    for load in dict.fromkeys(stage.body.loads()):
+        places: list[Index | None] = []
+        for extent, number in zip(tensors[load.tensor].extents, load.indices, strict=True):
+            match stage.body.instructions[number]:
+                case Index() as index if stage.extent(index) == extent != 1:
+                    places.append(index)
+                case Index() | Constant() if extent == 1:
+                    places.append(None)
+                case _:
+                    break
+        if len(places) < len(load.indices):
+            continue
+        source = tensors[load.tensor]
+        if not isinstance(source, Stage) or not is_inlinable(source):
+            found.setdefault(load.tensor, tuple(places))
+            continue
+        for name, inner in known[source.name].items():
+            there = (None if i is None else places[i.axis] for i in inner)
+            found.setdefault(name, tuple(there))
+    return dict(list(found.items())[:_MOST_LEAVES])
+
+
+def _find_rows(
+    stage: Stage,
+    tensors: Mapping[str, _Tensor],
+    known: Mapping[str, _Places],
+    noted: Mapping[str, list[Stage]],
+) -> dict[Index, int] | None:
+    """The index of a reduction that is each dimension of rows that another reduces, which do not
+    wait for it; None where there are no such rows."""
+    for name, places in known[stage.name].items():
+        for other in noted[name][:_MOST_TRIED]:
+            rows = _match(stage, places, other, known[other.name][name])
+            if rows is not None and not _waits(other, stage, tensors):
+                return rows
+    return None
+
+
+def _match(
+    stage: Stage,
+    places: tuple[Index | None, ...],
+    other: Stage,
+    along: tuple[Index | None, ...],
+) -> dict[Index, int] | None:
+    """The dimensions of the rows of a tensor that another reduction reduces, where one reduces
+    these as well, and each row whole. Both read every element of the tensor once."""
+    pairs = [(a, b) for a, b in zip(places, along, strict=True) if a is not None or b is not None]
+    own, its = ([pair[side] for pair in pairs] for side in (0, 1))
+    for indices, reader in ((own, stage), (its, other)):
+        if None in indices or len(set(indices)) < len(indices):
+            return None
+        if {i for i in reader.indices if reader.extent(i) != 1} != set(indices):
+            return None
+    rows = {a: b for a, b in pairs if a is not None and b is not None and not b.reduced}
+    inner = [a for a, b in pairs if a is not None and b is not None and b.reduced]
+    is_whole = all(index.reduced for index in inner)
+    if not inner or not is_whole or not any(index.reduced for index in rows):
+        return None
+    if list(rows.values()) != sorted(rows.values(), key=lambda index: index.axis):
+        return None
+    row, many = (math.prod(_measure(stage, i) for i in indices) for indices in (inner, rows))
+    if row < _LEAST_ROW or many < _LEAST_ROWS:
+        return None
+    return {index: number for number, index in enumerate(rows)}
+
+
+def _measure(stage: Stage, index: Index) -> int:
+    extent = stage.extent(index)
+    return extent if isinstance(extent, int) else 1
+
+
+def _waits(stage: Stage, other: Stage, tensors: Mapping[str, _Tensor]) -> bool:
+    """Whether a stage reads what is made of another, as far as that is looked into."""
+    seen: dict[str, None] = {}
+    pending = [stage]
+    while pending:
+        for load in pending.pop().body.loads():
+            source = tensors[load.tensor]
+            if not isinstance(source, Stage) or source.name in seen:
+                continue
+            if source is other or len(seen) >= _MOST_WAITED:
+                return True
+            seen[source.name] = None
+            pending.append(source)
+    return False
+
+
+def _part(stage: Stage, rows: Mapping[Index, int], names: dict[str, None]) -> Iterator[Stage]:
+    """A reduction as two: along rows, and then over these."""
+    reduction = stage.reduction
+    if reduction is None:
+        return
+    name = take_name(f"{stage.name}_rows", names)
+    body = stage.body
+    moved = [Index(rows[i]) if isinstance(i, Index) and i in rows else i for i in body.instructions]
+    inner = [(n, e) for n, e in reduction.axes if Index(n, reduced=True) not in rows]
+    outer = [(n, e) for n, e in reduction.axes if Index(n, reduced=True) in rows]
+    domain = tuple(_measure(stage, index) for index in rows)
+    first = Body.make(moved, body.result, body.guard)
+    yield Stage(
+        name, first.dtype, domain, first, Reduction(reduction.combiner, tuple(inner)), stage.span
+    )
+    load = Load(name, tuple(range(len(rows))), first.dtype)
+    second = Body.make((*rows, load), len(rows))
+    yield dataclasses.replace(
+        stage, body=second, reduction=Reduction(reduction.combiner, tuple(outer))
+    )
