@@ -16,116 +16,25 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeAlias
 
 from dmlc.ir import Apply, Body, Constant, Extent, Index, Load, Stage, Symbol
 from dmlc.ir.builder import Builder
-from dmlc.ir.ranges import Bound, Interval
+from dmlc.ir.ranges import Interval
 from dmlc.scalars import DataType
+from dmlc.transform.digits import (
+    Digit,
+    Place,
+    Quotient,
+    Sum,
+    Term,
+    as_sum,
+    divide,
+    list_digits,
+    take_part,
+)
 
 _MOST_SPLITS = 32
 """How often indices are taken apart for one read."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Digit:
-    """A part of an index of the stage that reads, of its own extent."""
-
-    number: int
-    extent: Extent
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """The position along an axis of the tensor that is read."""
-
-    axis: int
-    extent: Extent
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Quotient:
-    """The quotient or the remainder of a sum by a constant. The sum is not negative wherever this
-    counts."""
-
-    given: Sum
-    divisor: int
-    remains: bool
-
-
-Term: TypeAlias = "Digit | Place | Quotient"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sum:
-    """`constant + sum(term * factor)`."""
-
-    constant: int = 0
-    factors: tuple[tuple[Term, int], ...] = ()
-
-    def plus(self, other: Sum, times: int = 1) -> Sum:
-        factors = dict(self.factors)
-        for term, factor in other.factors:
-            factors[term] = factors.get(term, 0) + factor * times
-        kept = tuple((term, factor) for term, factor in factors.items() if factor)
-        return Sum(self.constant + other.constant * times, kept)
-
-    def times(self, factor: int) -> Sum:
-        return Sum().plus(self, factor)
-
-    @property
-    def interval(self) -> Interval:
-        low: Bound = self.constant
-        high: Bound = self.constant
-        for term, factor in self.factors:
-            ends = [bound * factor for bound in _find_interval(term)]
-            low, high = low + min(ends), high + max(ends)
-        return low, high
-
-    def digits(self) -> list[tuple[Digit, int]]:
-        return [(term, factor) for term, factor in self.factors if isinstance(term, Digit)]
-
-    def replaced(self, digit: Digit, by: Sum) -> Sum:
-        """The sum with another in a digit's place, within quotients too."""
-        made = Sum(self.constant)
-        for term, factor in self.factors:
-            match term:
-                case Digit():
-                    one = by if term == digit else Sum(0, ((term, 1),))
-                case Quotient():
-                    given = term.given.replaced(digit, by)
-                    one = _take(given, term.divisor, remains=term.remains)
-                case Place():
-                    one = Sum(0, ((term, 1),))
-            made = made.plus(one, factor)
-        return made
-
-
-def _find_interval(term: Term) -> Interval:
-    if not isinstance(term, Quotient):
-        return 0, term.extent - 1 if isinstance(term.extent, int) else math.inf
-    low, high = term.given.interval
-    if term.remains:
-        return 0, min(high, term.divisor - 1)
-    return max(low // term.divisor, 0), high // term.divisor
-
-
-def _term(term: Term) -> Sum:
-    return Sum(0, ((term, 1),))
-
-
-def _divide(given: Sum, divisor: int, remains: bool) -> Sum | None:
-    """The quotient or the remainder of a sum that is not negative, where its terms fall into
-    multiples of the divisor and what stays below it."""
-    whole = Sum(
-        given.constant // divisor,
-        tuple((t, f // divisor) for t, f in given.factors if f % divisor == 0),
-    )
-    rest = given.plus(whole, -divisor)
-    low, high = rest.interval
-    if low < 0 or high >= divisor:
-        return None
-    return rest if remains else whole
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -181,7 +90,7 @@ def _along(form: Sum, extent: Extent) -> Sum | None:
     """The place along an axis of that extent that a sum has, if it has one."""
     found = (term for term, _ in form.factors if isinstance(term, Place) and term.extent == extent)
     place = next(found, None)
-    return None if place is None else _term(place)
+    return None if place is None else as_sum(place)
 
 
 class _Equations:
@@ -198,7 +107,7 @@ class _Equations:
         for index in stage.indices:
             extent = stage.extent(index)
             digit = None if extent is None or extent == 1 else self._digit(extent)
-            self._indices[index] = Sum() if digit is None else _term(digit)
+            self._indices[index] = Sum() if digit is None else as_sum(digit)
         self._open = [
             (axis, number)
             for axis, (number, extent) in enumerate(zip(load.indices, extents, strict=True))
@@ -226,7 +135,7 @@ class _Equations:
             if form is None:
                 self._left.append((axis, number))
             else:
-                pending.append(form.plus(_term(Place(axis, self._extents[axis])), -1))
+                pending.append(form.plus(as_sum(Place(axis, self._extents[axis])), -1))
         while pending:
             pending.sort(key=lambda form: len(form.digits()))
             for digit, value in self._settle(pending.pop(0)):
@@ -269,7 +178,7 @@ class _Equations:
             if low < 0 or high >= ends[-1]:
                 continue
             for step, axis, _ in found:
-                form = form.plus(_term(Place(axis, self._extents[axis])), -step)
+                form = form.plus(as_sum(Place(axis, self._extents[axis])), -step)
             joined.append(form)
             gone = [axis for _, axis, _ in found]
             self._open = [(axis, number) for axis, number in self._open if axis not in gone]
@@ -305,10 +214,10 @@ class _Equations:
         rest = known
         self._asked.append(_Asked(rest, "ge"))
         for digit, step in reversed(ordered):
-            value = _take(rest, step, remains=False)
+            value = take_part(rest, step, remains=False)
             self._asked.append(_Asked(value, "lt", digit.extent))
             settled.append((digit, value))
-            rest = _take(rest, step, remains=True)
+            rest = take_part(rest, step, remains=True)
         self._asked.append(_Asked(rest, "eq"))
         return settled
 
@@ -325,11 +234,11 @@ class _Equations:
         digit, factor = min(digits, key=rank)
         others = Sum(0, tuple((d, f) for d, f in digits if d != digit))
         rest = known.plus(others, -1).times(1 if factor > 0 else -1)
-        value = _take(rest, abs(factor), remains=False)
+        value = take_part(rest, abs(factor), remains=False)
         self._asked += [
             _Asked(rest, "ge"),
             _Asked(value, "lt", digit.extent),
-            _Asked(_take(rest, abs(factor), remains=True), "eq"),
+            _Asked(take_part(rest, abs(factor), remains=True), "eq"),
         ]
         return [(digit, value)]
 
@@ -338,7 +247,7 @@ class _Equations:
     def write(self, builder: Builder) -> Readers:
         """What is found, in a body over the tensor."""
         open_digits = dict.fromkeys(
-            digit for form in self._indices.values() for digit in _list_digits(form)
+            digit for form in self._indices.values() for digit in list_digits(form)
         )
         axes = {digit: label for label, digit in enumerate(open_digits)}
         writer = _Writer(builder, axes)
@@ -352,24 +261,6 @@ class _Equations:
             tuple(dict.fromkeys(conditions)),
             tuple(self._left),
         )
-
-
-def _take(given: Sum, divisor: int, *, remains: bool) -> Sum:
-    """The quotient or the remainder of a sum that is not negative wherever it counts."""
-    if divisor == 1:
-        return Sum() if remains else given
-    made = _divide(given, divisor, remains)
-    return _term(Quotient(given, divisor, remains)) if made is None else made
-
-
-def _list_digits(form: Sum) -> list[Digit]:
-    found: list[Digit] = []
-    for term, _ in form.factors:
-        if isinstance(term, Quotient):
-            found += _list_digits(term.given)
-        elif isinstance(term, Digit):
-            found.append(term)
-    return found
 
 
 class _Writer:
@@ -422,8 +313,8 @@ class _Writer:
         # A place is compared with what it has to be.
         places = tuple(f for f in asked.form.factors if abs(f[1]) == 1)
         for term, factor in places[:1]:
-            rest = asked.form.plus(_term(term), -factor).times(-factor)
-            return self._builder.apply("eq", self.write(_term(term)), self.write(rest))
+            rest = asked.form.plus(as_sum(term), -factor).times(-factor)
+            return self._builder.apply("eq", self.write(as_sum(term)), self.write(rest))
         return self._builder.apply("eq", self.write(asked.form), limit)
 
 
@@ -473,7 +364,7 @@ class _Forms:
             case ("mul", form, Sum(factors=()) as times) | ("mul", Sum(factors=()) as times, form):
                 return form.times(times.constant)
             case (("div" | "mod"), form, Sum(constant=divisor, factors=())) if divisor > 0:
-                return self._divide(form, self._reach(given[0], form), divisor, name == "mod")
+                return self._part(form, self._reach(given[0], form), divisor, name == "mod")
             case (("min" | "max"), left, right):
                 reach = [self._reach(v, f) for v, f in zip(given, forms, strict=True)]
                 return _choose(name, (left, right), reach)
@@ -494,12 +385,12 @@ class _Forms:
                 pass
         return max(low for low, _ in intervals), min(high for _, high in intervals)
 
-    def _divide(self, form: Sum, reach: Interval, divisor: int, remains: bool) -> Sum | None:
+    def _part(self, form: Sum, reach: Interval, divisor: int, remains: bool) -> Sum | None:
         if reach[0] < 0:
             return None
         if reach[1] < divisor:
             return form if remains else Sum()
-        made = _divide(form, divisor, remains)
+        made = divide(form, divisor, remains)
         if made is not None or self.split is not None:
             return made
         for digit, factor in form.digits():

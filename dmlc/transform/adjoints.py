@@ -1,0 +1,169 @@
+"""What the bodies of gradients are made of: values at an own place, sums of adjoints, conditions.
+
+`differentiate` says what goes where; here are the values themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from dmlc.ir import (
+    Apply,
+    Body,
+    Cast,
+    Constant,
+    Extent,
+    Index,
+    Instruction,
+    Load,
+    Reduction,
+    Select,
+    Stage,
+    operands,
+    packed_strides,
+    value_type,
+    with_operands,
+)
+from dmlc.ir.builder import Builder
+from dmlc.ir.index import reach_back
+from dmlc.ir.ranges import Ranges
+from dmlc.scalars import DataType
+from dmlc.transform.derivatives import DERIVATIVES, Adjoint, Condition
+
+
+def find_moving(body: Body, moving: Iterable[str]) -> list[bool]:
+    """Which values of a body depend on tensors that move, through what has a derivative."""
+    tensors, found = set(moving), list[bool]()
+    for instruction in body.instructions:
+        match instruction:
+            case Load(tensor=tensor):
+                moves = tensor in tensors
+            case Apply(operation=operation, operands=given):
+                moves = operation.name in DERIVATIVES and any(found[o] for o in given)
+            case Select(then=then, otherwise=otherwise):
+                moves = found[then] or found[otherwise]
+            case Cast(operand=operand):
+                moves = found[operand]
+            case _:
+                moves = False
+        found.append(moves and value_type(instruction).is_float)
+    return found
+
+
+def load_own(builder: Builder, name: str, rank: int, dtype: DataType) -> int:
+    """The element of a tensor at the own place of a body over its axes."""
+    places = tuple(builder.add(Index(axis)) for axis in range(rank))
+    return builder.add(Load(name, places, dtype))
+
+
+def number_point(builder: Builder, reduction: Reduction) -> int:
+    """The number of a point of a reduction, as `argmax` gives it."""
+    extents = tuple(e if isinstance(e, int) else 1 for _, e in reduction.axes)
+    total: int | None = None
+    for (label, _), stride in zip(reduction.axes, packed_strides(extents), strict=True):
+        place = builder.add(Index(label, reduced=True))
+        if stride != 1:
+            place = builder.apply("mul", place, builder.constant(stride))
+        total = place if total is None else builder.apply("add", total, place)
+    return builder.constant(0) if total is None else total
+
+
+def add_adjoints(builder: Builder, parts: Sequence[Adjoint], dtype: DataType) -> Adjoint:
+    """The sum of several adjoints, under the conditions that they share."""
+    sums: dict[tuple[Condition, ...], int] = {}
+    for part in parts:
+        before = sums.get(part.conditions)
+        value = part.value if before is None else builder.apply("add", before, part.value)
+        sums[part.conditions] = value
+    if len(sums) == 1:
+        ((conditions, value),) = sums.items()
+        return Adjoint(value, conditions)
+    shared = tuple(c for c in next(iter(sums)) if all(c in conditions for conditions in sums))
+    rests = [
+        (tuple(c for c in conditions if c not in shared), value)
+        for conditions, value in sums.items()
+    ]
+    if len(rests) == 2:
+        (one, then), (two, otherwise) = rests
+        if len(one) == len(two) == 1 and one[0] == (two[0][0], not two[0][1]):
+            condition, holds = one[0]
+            if not holds:
+                then, otherwise = otherwise, then
+            made = builder.add(Select(condition, then, otherwise, dtype))
+            return Adjoint(made, shared)
+    total: int | None = None
+    for conditions, value in rests:
+        chosen = choose(builder, conditions, value)
+        total = chosen if total is None else builder.apply("add", total, chosen)
+    return Adjoint(builder.constant(0, dtype) if total is None else total, shared)
+
+
+def choose(builder: Builder, conditions: Sequence[Condition], value: int) -> int:
+    """A value where conditions hold, and 0 elsewhere."""
+    held = [c if holds else builder.apply("not", c) for c, holds in conditions]
+    condition = builder.join(held)
+    if condition is None:
+        return value
+    dtype = value_type(builder.instructions[value])
+    zero = builder.add(Constant(dtype, 0.0))
+    return builder.add(Select(condition, value, zero, dtype))
+
+
+def list_joined(body: Body, value: int) -> list[int]:
+    """The conditions that a condition joins by `and`, in order."""
+    match body.instructions[value]:
+        case Apply(operation=operation, operands=given) if operation.name == "and":
+            return [c for operand in given for c in list_joined(body, operand)]
+        case _:
+            return [value]
+
+
+def copy_values(
+    body: Body, wanted: Sequence[int], replaced: Mapping[int, int], builder: Builder
+) -> dict[int, int]:
+    """Some values of a body in another, with others in the place of some."""
+    numbers = dict(replaced)
+    for value in reach_back(body, wanted):
+        if value not in numbers:
+            instruction: Instruction = body.instructions[value]
+            given = tuple(numbers[o] for o in operands(instruction))
+            numbers[value] = builder.add(with_operands(instruction, given))
+    return numbers
+
+
+def drop_certain(
+    builder: Builder,
+    conditions: Sequence[int],
+    domain: Sequence[Extent],
+    axes: tuple[tuple[int, Extent], ...],
+) -> list[int]:
+    """Conditions without those that hold at every place, by the extents of the axes."""
+    body = Body(tuple(builder.instructions), 0)
+    reduction = Reduction("sum", axes) if axes else None
+    ranges = Ranges(Stage("", DataType.FLOAT32, tuple(domain), body, reduction))
+    for instruction in body.instructions:
+        ranges.add(instruction)
+
+    def is_certain(condition: int) -> bool:
+        match body.instructions[condition]:
+            case Constant(value=value):
+                return bool(value)
+            case Apply(operation=operation, operands=(left, right)):
+                if value_type(body.instructions[left]) is not DataType.INDEX:
+                    return False
+                (low, high), (least, most) = ranges[left], ranges[right]
+                match operation.name:
+                    case "ge":
+                        return low >= most
+                    case "gt":
+                        return low > most
+                    case "le":
+                        return high <= least
+                    case "lt":
+                        return high < least
+                    case _:
+                        return False
+            case _:
+                return False
+
+    return [c for c in dict.fromkeys(conditions) if not is_certain(c)]

@@ -1,0 +1,132 @@
+"""Positions as sums of digits: parts of indices, places along axes, quotients and remainders.
+
+A digit is an index, or a part of one that a reshape takes apart. `invert` solves for them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TypeAlias
+
+from dmlc.ir import Extent
+from dmlc.ir.ranges import Bound, Interval
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Digit:
+    """A part of an index of the stage that reads, of its own extent."""
+
+    number: int
+    extent: Extent
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """The position along an axis of the tensor that is read."""
+
+    axis: int
+    extent: Extent
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Quotient:
+    """The quotient or the remainder of a sum by a constant. The sum is not negative wherever this
+    counts."""
+
+    given: Sum
+    divisor: int
+    remains: bool
+
+
+Term: TypeAlias = "Digit | Place | Quotient"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sum:
+    """`constant + sum(term * factor)`."""
+
+    constant: int = 0
+    factors: tuple[tuple[Term, int], ...] = ()
+
+    def plus(self, other: Sum, times: int = 1) -> Sum:
+        factors = dict(self.factors)
+        for term, factor in other.factors:
+            factors[term] = factors.get(term, 0) + factor * times
+        kept = tuple((term, factor) for term, factor in factors.items() if factor)
+        return Sum(self.constant + other.constant * times, kept)
+
+    def times(self, factor: int) -> Sum:
+        return Sum().plus(self, factor)
+
+    @property
+    def interval(self) -> Interval:
+        low: Bound = self.constant
+        high: Bound = self.constant
+        for term, factor in self.factors:
+            ends = [bound * factor for bound in _find_interval(term)]
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def digits(self) -> list[tuple[Digit, int]]:
+        return [(term, factor) for term, factor in self.factors if isinstance(term, Digit)]
+
+    def replaced(self, digit: Digit, by: Sum) -> Sum:
+        """The sum with another in a digit's place, within quotients too."""
+        made = Sum(self.constant)
+        for term, factor in self.factors:
+            match term:
+                case Digit():
+                    one = by if term == digit else Sum(0, ((term, 1),))
+                case Quotient():
+                    given = term.given.replaced(digit, by)
+                    one = take_part(given, term.divisor, remains=term.remains)
+                case Place():
+                    one = Sum(0, ((term, 1),))
+            made = made.plus(one, factor)
+        return made
+
+
+def _find_interval(term: Term) -> Interval:
+    if not isinstance(term, Quotient):
+        return 0, term.extent - 1 if isinstance(term.extent, int) else math.inf
+    low, high = term.given.interval
+    if term.remains:
+        return 0, min(high, term.divisor - 1)
+    return max(low // term.divisor, 0), high // term.divisor
+
+
+def as_sum(term: Term) -> Sum:
+    return Sum(0, ((term, 1),))
+
+
+def divide(given: Sum, divisor: int, remains: bool) -> Sum | None:
+    """The quotient or the remainder of a sum that is not negative, where its terms fall into
+    multiples of the divisor and what stays below it."""
+    whole = Sum(
+        given.constant // divisor,
+        tuple((t, f // divisor) for t, f in given.factors if f % divisor == 0),
+    )
+    rest = given.plus(whole, -divisor)
+    low, high = rest.interval
+    if low < 0 or high >= divisor:
+        return None
+    return rest if remains else whole
+
+
+def take_part(given: Sum, divisor: int, *, remains: bool) -> Sum:
+    """The quotient or the remainder of a sum that is not negative wherever it counts."""
+    if divisor == 1:
+        return Sum() if remains else given
+    made = divide(given, divisor, remains)
+    return as_sum(Quotient(given, divisor, remains)) if made is None else made
+
+
+def list_digits(form: Sum) -> list[Digit]:
+    found: list[Digit] = []
+    for term, _ in form.factors:
+        if isinstance(term, Quotient):
+            found += list_digits(term.given)
+        elif isinstance(term, Digit):
+            found.append(term)
+    return found
