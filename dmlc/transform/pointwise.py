@@ -23,8 +23,8 @@ _MOST_INLINED = 256
 
 
 def find_copies(function: Function, kept: Iterable[str]) -> dict[str, Stage]:
-    """The stages that kept tensors are copies of, in other sizes perhaps, as stages that read these
-    instead."""
+    """The stages that kept tensors are copies of, in other sizes perhaps, or rounded when they were
+    stored, as stages that read these instead."""
     found: dict[str, Stage] = {}
     for name in kept:
         copy = function.stage(name)
@@ -32,8 +32,8 @@ def find_copies(function: Function, kept: Iterable[str]) -> dict[str, Stage]:
         source = function.stage(load.tensor) if isinstance(load, Load) else None
         if copy is None or source is None or not isinstance(load, Load) or copy.reduction:
             continue
-        exact = copy.dtype is source.dtype and load.dtype is source.dtype
-        if exact and _reads_each_once(copy, load, source.extents):
+        alike = copy.dtype.compute is source.dtype.compute
+        if alike and _reads_each_once(copy, load, source.extents):
             axes = {copy.body.instructions[n]: axis for axis, n in enumerate(load.indices)}
             builder = Builder()
             at = tuple(

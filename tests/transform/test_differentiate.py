@@ -178,3 +178,18 @@ def test_kinks(formula: str, slopes: list[float]) -> None:
     given = {"X": KINKS, "d_Y_in": np.ones(8, np.float32)}
     found = evaluate(made, {p.name: given[p.name] for p in made.parameters})["g_X"]
     np.testing.assert_allclose(found, np.array(slopes, np.float32), rtol=1e-6)
+
+
+def test_what_is_kept_may_have_been_rounded() -> None:
+    """A mean that is stored in halves is the mean that its gradient is given."""
+    function = ir.parse(
+        "func @f(%X: f16[3, 4]) -> (%Y, %mean) {\n"
+        "  %t: f32[i0 < 3] = sum[r0 < 4] %X[i0, r0]\n"
+        "  %m: f32[i0 < 3] = div(%t[i0], 4.0)\n"
+        "  %mean: f16[i0 < 3] = %m[i0]\n"
+        "  %Y: f16[i0 < 3, i1 < 4] = mul(%X[i0, i1], exp(%m[i0]))\n"
+        "}"
+    )
+    made = derive(function, mean="at_hand").function
+    assert "at_hand" in [p.name for p in made.parameters]
+    assert made.stage("t") is None
