@@ -27,6 +27,8 @@ _JOINED = 16
 """Work items whose accumulators one of them combines, at most, in groups of the usual size."""
 _LARGE = 512
 """Work items from which on that is twice as many."""
+_TILES_BYTES = 1 << 13
+"""Shared memory for vectors of tiles, at most, where it holds one of each work item."""
 
 
 def join_items(
@@ -79,30 +81,37 @@ def join_tiles(
     axis: str,
 ) -> list[k.Statement]:
     """The tiles of the work items of a group that stand along an axis become one in shared memory,
-    vector by vector, so that it takes little memory; each gets it."""
+    a few vectors at a time, so that it takes little memory; each gets it."""
     tile, steps = find_tile(state), _find_steps(lanes)
     side, width = dict(lanes)[axis], tile.lanes
     lane = multiply(k.Position(k.Geometry.LANE), width)
     first = add(*[multiply(numbers[n], step * width) for n, step in steps.items() if n != axis])
     size = math.prod(extent for _, extent in lanes) * width
+    widest = max(slot.dtype.bytes for each in state.accumulators for slot in each.slots)
+    places = range(0, tile.rows * tile.pitch, width)
+    many = min(len(places), max(1, _TILES_BYTES // (size * widest)))
     taken: dict[DataType, str] = {}
     for each in state.accumulators:
         for slot in each.slots:
             if slot.dtype not in taken:
-                taken[slot.dtype] = frame.array("tiles", slot.dtype, size, shared=True)
+                taken[slot.dtype] = frame.array("tiles", slot.dtype, many * size, shared=True)
     made: list[k.Statement] = []
     for each, own in state.pair():
         shared = Arrays(each.slots, tuple(taken[slot.dtype] for slot in each.slots))
         if len(set(shared.names)) < len(shared.names):
             raise InternalError(f"the parts of {each.name} share an array")
-        place = frame.variable("j")
-        body = [k.Barrier(), *shared.write(lane, own.read(place, width)), k.Barrier()]
-        body += own.write(place, shared.read(first, width))
-        for part in range(1, side):
-            other = shared.read(add(first, index(part * steps[axis] * width)), width)
-            body += enter_arrays(frame, each, own, place, other)
-        last = index(tile.rows * tile.pitch)
-        made.append(k.For(place, index(0), last, width, tuple(body), unroll=tile.registers))
+        for start in range(0, len(places), many):
+            some = [(n * size, index(p)) for n, p in enumerate(places[start : start + many])]
+            made.append(k.Barrier())
+            for offset, place in some:
+                made += shared.write(add(lane, index(offset)), own.read(place, width))
+            made.append(k.Barrier())
+            for offset, place in some:
+                begin = add(first, index(offset))
+                made += own.write(place, shared.read(begin, width))
+                for part in range(1, side):
+                    other = shared.read(add(begin, index(part * steps[axis] * width)), width)
+                    made += enter_arrays(frame, each, own, place, other)
     return made
 
 

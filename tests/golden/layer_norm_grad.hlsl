@@ -43,7 +43,7 @@ RWStructuredBuffer<float4> dbias_parts : register(u2);
 
 groupshared float sum_lanes[256];
 groupshared float moment_lanes[256];
-groupshared float4 tiles[256];
+groupshared float4 tiles[512];
 
 [RootSignature("SRV(t0), SRV(t1), SRV(t2), UAV(u0), UAV(u1), UAV(u2)")]
 [numthreads(256, 1, 1)]
@@ -109,6 +109,7 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     dx[(row_start + i2) / 4] = dx_value_1;
     GroupMemoryBarrierWithGroupSync();
     tiles[lane_id] = dscale_part;
+    tiles[lane_id + 256] = dscale_part_1;
     GroupMemoryBarrierWithGroupSync();
     dscale_part = tiles[row * 8];
     dscale_part += tiles[row * 8 + 1];
@@ -118,19 +119,17 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     dscale_part += tiles[row * 8 + 5];
     dscale_part += tiles[row * 8 + 6];
     dscale_part += tiles[row * 8 + 7];
-    GroupMemoryBarrierWithGroupSync();
-    tiles[lane_id] = dscale_part_1;
-    GroupMemoryBarrierWithGroupSync();
-    dscale_part_1 = tiles[row * 8];
-    dscale_part_1 += tiles[row * 8 + 1];
-    dscale_part_1 += tiles[row * 8 + 2];
-    dscale_part_1 += tiles[row * 8 + 3];
-    dscale_part_1 += tiles[row * 8 + 4];
-    dscale_part_1 += tiles[row * 8 + 5];
-    dscale_part_1 += tiles[row * 8 + 6];
-    dscale_part_1 += tiles[row * 8 + 7];
+    dscale_part_1 = tiles[row * 8 + 256];
+    dscale_part_1 += tiles[row * 8 + 256 + 1];
+    dscale_part_1 += tiles[row * 8 + 256 + 2];
+    dscale_part_1 += tiles[row * 8 + 256 + 3];
+    dscale_part_1 += tiles[row * 8 + 256 + 4];
+    dscale_part_1 += tiles[row * 8 + 256 + 5];
+    dscale_part_1 += tiles[row * 8 + 256 + 6];
+    dscale_part_1 += tiles[row * 8 + 256 + 7];
     GroupMemoryBarrierWithGroupSync();
     tiles[lane_id] = dbias_part;
+    tiles[lane_id + 256] = dbias_part_1;
     GroupMemoryBarrierWithGroupSync();
     dbias_part = tiles[row * 8];
     dbias_part += tiles[row * 8 + 1];
@@ -140,17 +139,14 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     dbias_part += tiles[row * 8 + 5];
     dbias_part += tiles[row * 8 + 6];
     dbias_part += tiles[row * 8 + 7];
-    GroupMemoryBarrierWithGroupSync();
-    tiles[lane_id] = dbias_part_1;
-    GroupMemoryBarrierWithGroupSync();
-    dbias_part_1 = tiles[row * 8];
-    dbias_part_1 += tiles[row * 8 + 1];
-    dbias_part_1 += tiles[row * 8 + 2];
-    dbias_part_1 += tiles[row * 8 + 3];
-    dbias_part_1 += tiles[row * 8 + 4];
-    dbias_part_1 += tiles[row * 8 + 5];
-    dbias_part_1 += tiles[row * 8 + 6];
-    dbias_part_1 += tiles[row * 8 + 7];
+    dbias_part_1 = tiles[row * 8 + 256];
+    dbias_part_1 += tiles[row * 8 + 256 + 1];
+    dbias_part_1 += tiles[row * 8 + 256 + 2];
+    dbias_part_1 += tiles[row * 8 + 256 + 3];
+    dbias_part_1 += tiles[row * 8 + 256 + 4];
+    dbias_part_1 += tiles[row * 8 + 256 + 5];
+    dbias_part_1 += tiles[row * 8 + 256 + 6];
+    dbias_part_1 += tiles[row * 8 + 256 + 7];
     if (column == 0) {
         const uint row_start_1 = i0 * 256;
         precise const float4 dscale = dscale_part;

@@ -246,6 +246,22 @@ def test_a_row_and_what_reads_it_share_a_kernel_that_has_buffers_enough() -> Non
         assert all(len(kernel.buffers) <= most for kernel in kernels)
 
 
+def test_one_group_is_as_large_as_any_whose_sums_fit_into_shared_memory() -> None:
+    sizes: list[int] = []
+    for target, dtype, combiners in (
+        ("hlsl", DataType.FLOAT32, ["sum"]),
+        ("opencl", DataType.FLOAT32, ["sum"]),
+        ("hlsl", DataType.FLOAT64, ["sum", "max", "min", "product", "argmax"]),
+    ):
+        function = every_combiner(dtype, Shape((40, 50), ()), combiners)
+        kernel = lower(function, GPU, target)[-1]
+        assert kernel.launch.count == 1
+        held = sum(a.size * a.dtype.bytes for a in kernel.arrays if a.shared)
+        assert held <= (1 << 15 if target == "hlsl" else 1 << 14)
+        sizes.append(kernel.launch.group_size)
+    assert sizes == [1024, 256, 512]
+
+
 @pytest.mark.parametrize(
     ("sizes", "kept", "rows", "columns"),
     [

@@ -335,7 +335,7 @@ def choose_tile(
             rows = max(1, 2 * rows)
     rows = max(rows, p.group_size // round_up(outputs), 1)
     rows = min(rows, p.group_size)
-    if outputs == 1:
+    if outputs == 1 and max(space.inner_count for space in wide) > _SERIAL_POINTS:
         # There is one group: it may be as large as any whose sums fit into shared memory.
         slots = [slot for phase in phases for each in phase.accumulators for slot in each.slots]
         most = limits.shared_bytes // max(1, sum(slot.dtype.bytes for slot in slots))
