@@ -69,6 +69,15 @@ def test_other_conditions_stay(target: str, profile: str) -> None:
         assert has_conditions(loop.body)
 
 
+@pytest.mark.parametrize(("target", "profile"), PROFILES)
+def test_ends_come_before_what_is_read_point_by_point(target: str, profile: str) -> None:
+    function = read(40, 100, 32, f"and(gt(%X[r0, 0], 0.5), and({HALF_OPEN})), le(r0, 90)")
+    for loop in reduce_loops(function, target, profile):
+        assert not isinstance(loop.start, k.Literal)
+        assert not isinstance(loop.stop, k.Literal)
+        assert has_conditions(loop.body)
+
+
 ENDS: Mapping[str, list[int]] = {
     "in order": [0, 2, 2, 3, 9, 60],
     "beyond": [-70000, -1, 61, 2**31 - 1, -(2**31), 2**31 - 1],
