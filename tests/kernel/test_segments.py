@@ -164,6 +164,31 @@ def test_sums_of_floats_alone_are_added_up_in_strips(target: str, profile: str) 
         assert not any(loop.step == 256 for loop in _all_loops(other, target, profile))
 
 
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_stretches_within_stretches(profile: str) -> None:
+    function = ir.parse(
+        "func @blocks(%S: s32[21], %T: s32[21], %X: f32[300, 400]) -> (%Y) {\n"
+        "  %Y: f32[i0 < 20] = sum[r0 < 300, r1 < 400 where and(and("
+        "ge(r0, cast(%S[i0], index)), lt(r0, cast(%S[add(i0, 1)], index))), and("
+        "ge(r1, cast(%T[i0], index)), lt(r1, cast(%T[add(i0, 1)], index))))] %X[r0, r1]\n}"
+    )
+    random = np.random.default_rng(0)
+    inputs: dict[str, Array] = {
+        "S": np.sort(random.integers(0, 301, 21)).astype(np.int32),
+        "T": np.sort(random.integers(0, 401, 21)).astype(np.int32),
+        "X": random.integers(-9, 10, (300, 400)).astype(np.float32),
+    }
+    inputs["S"][:2], inputs["T"][:2] = (0, 299), (0, 399)
+    wanted = evaluate(function, inputs)
+    if profile == "cpu":
+        for loop in _all_loops(function, "opencl", profile):
+            assert not has_conditions(loop.body)
+    got = opencl.load(compile(function, "opencl", profile))(inputs)
+    assert positions.find_differences(got, wanted) == []
+    got = interpret(function, inputs, "opencl", profile)
+    assert positions.find_differences(got, wanted) == []
+
+
 def _all_loops(function: ir.Function, target: str, profile: str) -> list[k.For]:
     _, (kernel,) = make_kernels(function, target, profile)
     return [loop for loop in list_loops(kernel.body) if not isinstance(loop.stop, k.Literal)]
