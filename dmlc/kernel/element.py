@@ -152,13 +152,20 @@ def list_needed(elements: Elements, root: int) -> frozenset[int]:
 
 def list_conditions(elements: Elements) -> tuple[int, ...]:
     """What the guard of the reductions joins by `and`: first what depends on positions alone, and
-    so may protect the reads of the others. The reductions have the same guard."""
+    so may protect the reads of the others; then what says where a stretch of points begins or ends,
+    which need not be gone through outside. The reductions have the same guard."""
     guards = dict.fromkeys(f.guard for f in elements.reductions)
     if len(guards) > 1:
         raise InternalError("folds under different guards share their loops")
     _, found = _part_guard(elements)
 
-    return tuple(sorted(found, key=lambda number: reads_elements(elements, number)))
+    def rank(number: int) -> int:
+        if not reads_elements(elements, number):
+            return 0
+        compared = operands(elements.values[number])
+        return 1 if any(isinstance(elements.values[o], Place) for o in compared) else 2
+
+    return tuple(sorted(found, key=rank))
 
 
 def reads_elements(elements: Elements, number: int) -> bool:

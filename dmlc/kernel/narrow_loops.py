@@ -15,7 +15,7 @@ point by point.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dmlc.kernel import nodes as k
 from dmlc.kernel.arithmetic import add, guard, index, operate, widen
@@ -88,17 +88,15 @@ class _Narrowing:
         for let in lets:
             if let.local.type == k.INDEX:
                 known[let.local.name] = add_up(let.value, known)
-        inside = {let.local for let in lets}
+        changing = {*_list_variables(then), *(let.local for let in lets)}
         fills = all(isinstance(s, k.Let | k.StoreLocal) for s in then)
         starts, stops, rest = [loop.start], [loop.stop], list[k.Expression]()
         for part in _part(condition, conditions):
             bound = _find_bound(part, loop.variable, known)
-            if bound is None or inside & bound.place.terms.keys():
+            if bound is None or changing & bound.place.terms.keys():
                 rest.append(part)
-            elif bound.is_plain and any(map(self._reads, bound.place.terms)):
+            elif self._is_end(bound) or (fills and self._is_signed and not bound.further):
                 (starts if bound.starts else stops).append(_settle(bound, loop))
-            elif fills and self._is_signed and not bound.further:
-                (starts if bound.starts else stops).append(bound.place.express())
             else:
                 rest.append(part)
         if len(starts) + len(stops) == 2:
@@ -110,15 +108,20 @@ class _Narrowing:
         last = self._name(made, "to", "min", stops)
         body = (*before, *guard(rest, then))
         short = dataclasses.replace(loop, start=first, stop=last, body=body)
-        if fills:
-            return [*made, short]
-        is_long = not isinstance(loop.stop, k.Literal) or int(loop.stop.value) > _STRIP
-        sums = _list_sums(body) if is_long else []
-        short = dataclasses.replace(short, rolled=True)
-        return [*made, self._part(short, sums) if sums else short]
+        return [*made, short if fills else self._add_up(short, loop.stop)]
 
-    def _part(self, loop: k.For, sums: Sequence[k.Local]) -> k.For:
-        """A loop in strips, each of which has sums of its own."""
+    def _is_end(self, bound: _Bound) -> bool:
+        """Whether elements say where a stretch begins or ends."""
+        return bound.is_plain and any(map(self._reads, bound.place.terms))
+
+    def _add_up(self, loop: k.For, most: k.Expression) -> k.For:
+        """A loop over a segment, which ends before `most`. What it adds to sums of floats it adds
+        up in strips."""
+        loop = dataclasses.replace(loop, rolled=True)
+        is_short = isinstance(most, k.Literal) and int(most.value) <= _STRIP
+        sums = [] if is_short else _list_sums(loop.body)
+        if not sums:
+            return loop
         self._count += 1
         strip = k.Local(f"strip{NUMBER}n{self._count}", k.INDEX)
         end = k.Local(f"strip_end{NUMBER}n{self._count}", k.INDEX)
@@ -150,18 +153,31 @@ class _Narrowing:
 
 
 def _list_sums(statements: Sequence[k.Statement]) -> list[k.Local]:
-    """The sums of floats that statements add to, each once."""
+    """The sums of floats, of what is there before some statements, that these add to."""
     found: dict[k.Local, None] = {}
-    for statement in statements:
-        found.update(dict.fromkeys(_list_sums(find_body(statement))))
+    own: set[k.Local] = set()
+    for statement in _walk(statements):
         match statement:
+            case k.Variable(local=local):
+                own.add(local)
             case k.Assign(local=local, value=k.Operate(operation=operation, operands=operands)):
                 adds = operation.name == "add" and operands[0] == local
                 if adds and local.type.dtype.is_float:
                     found[local] = None
             case _:
                 pass
-    return list(found)
+    return [local for local in found if local not in own]
+
+
+def _list_variables(statements: Sequence[k.Statement]) -> set[k.Local]:
+    """The variables that some statements assign to."""
+    return {s.local for s in _walk(statements) if isinstance(s, k.Assign)}
+
+
+def _walk(statements: Sequence[k.Statement]) -> Iterator[k.Statement]:
+    for statement in statements:
+        yield statement
+        yield from _walk(find_body(statement))
 
 
 def _settle(bound: _Bound, loop: k.For) -> k.Expression:

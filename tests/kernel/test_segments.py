@@ -69,6 +69,15 @@ def test_other_conditions_stay(target: str, profile: str) -> None:
         assert has_conditions(loop.body)
 
 
+@pytest.mark.parametrize(("target", "profile"), PROFILES)
+def test_ends_come_before_what_is_read_point_by_point(target: str, profile: str) -> None:
+    function = read(40, 100, 32, f"and(gt(%X[r0, 0], 0.5), and({HALF_OPEN})), le(r0, 90)")
+    for loop in reduce_loops(function, target, profile):
+        assert not isinstance(loop.start, k.Literal)
+        assert not isinstance(loop.stop, k.Literal)
+        assert has_conditions(loop.body)
+
+
 ENDS: Mapping[str, list[int]] = {
     "in order": [0, 2, 2, 3, 9, 60],
     "beyond": [-70000, -1, 61, 2**31 - 1, -(2**31), 2**31 - 1],
@@ -153,6 +162,31 @@ def test_sums_of_floats_alone_are_added_up_in_strips(target: str, profile: str) 
     assert any(loop.step == 256 for loop in _all_loops(function, target, profile))
     for other in (read(3000, 256, 16), _with_combiner(function, "max")):
         assert not any(loop.step == 256 for loop in _all_loops(other, target, profile))
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_stretches_within_stretches(profile: str) -> None:
+    function = ir.parse(
+        "func @blocks(%S: s32[21], %T: s32[21], %X: f32[300, 400]) -> (%Y) {\n"
+        "  %Y: f32[i0 < 20] = sum[r0 < 300, r1 < 400 where and(and("
+        "ge(r0, cast(%S[i0], index)), lt(r0, cast(%S[add(i0, 1)], index))), and("
+        "ge(r1, cast(%T[i0], index)), lt(r1, cast(%T[add(i0, 1)], index))))] %X[r0, r1]\n}"
+    )
+    random = np.random.default_rng(0)
+    inputs: dict[str, Array] = {
+        "S": np.sort(random.integers(0, 301, 21)).astype(np.int32),
+        "T": np.sort(random.integers(0, 401, 21)).astype(np.int32),
+        "X": random.integers(-9, 10, (300, 400)).astype(np.float32),
+    }
+    inputs["S"][:2], inputs["T"][:2] = (0, 299), (0, 399)
+    wanted = evaluate(function, inputs)
+    if profile == "cpu":
+        for loop in _all_loops(function, "opencl", profile):
+            assert not has_conditions(loop.body)
+    got = opencl.load(compile(function, "opencl", profile))(inputs)
+    assert positions.find_differences(got, wanted) == []
+    got = interpret(function, inputs, "opencl", profile)
+    assert positions.find_differences(got, wanted) == []
 
 
 def _all_loops(function: ir.Function, target: str, profile: str) -> list[k.For]:
