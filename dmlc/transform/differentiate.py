@@ -458,7 +458,7 @@ class _Reverse:
         made = dataclasses.replace(
             function,
             name=f"{function.name}_gradient",
-            parameters=tuple(p for p in parameters.values() if p.name in read),
+            parameters=_list_needed(tuple(parameters.values()), live, read),
             stages=live,
             results=tuple(Result(name) for name in results),
             in_place=(),
@@ -467,6 +467,23 @@ class _Reverse:
         made = made.with_stages(clamp_reads(made, made.stages))
         verify(made, "differentiate", function)
         return Gradient(made, tuple(self.vanishing), tuple(self.choices))
+
+
+def _list_needed(
+    parameters: Sequence[Parameter], stages: Sequence[Stage], read: Iterable[str]
+) -> tuple[Parameter, ...]:
+    """The parameters that are read, and those without which nothing says an open size. What is at
+    hand says it before what has to be computed again, and stands last."""
+    needed = {p.name: p for p in parameters if p.name in set(read)}
+    said = {e for p in needed.values() for e in p.extents if isinstance(e, str)}
+    axes = (a for s in stages if s.reduction is not None for a in s.reduction.axes)
+    extents = [*(e for s in stages for e in s.domain), *(extent for _, extent in axes)]
+    for symbol in dict.fromkeys(e for e in extents if isinstance(e, str)):
+        having = [p for p in parameters if symbol in p.extents]
+        if symbol not in said and having:
+            needed[having[-1].name] = having[-1]
+            said.update(e for e in having[-1].extents if isinstance(e, str))
+    return tuple(p for p in parameters if p.name in needed)
 
 
 # Bodies -------------------------------------------------------------------------------------
