@@ -215,7 +215,7 @@ def _render(
         contract=contract,
     )
     slow = find_slow(fusion.function, made, counted) if counted else ()
-    return dataclasses.replace(program, warnings=slow) if slow else program
+    return dataclasses.replace(program, warnings=(*function.warnings, *slow))
 
 
 def _fuse(rewritten: Function, dialect: Dialect, shape: Profile) -> Fusion:

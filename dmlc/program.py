@@ -246,7 +246,8 @@ class Program:
     contract: bool = False
     """Whether sums of products may be rounded once for each product and addition."""
     warnings: tuple[Diagnostic, ...] = dataclasses.field(default=(), compare=False, repr=False)
-    """What its kernels do slowly, with the place in the source and a cure."""
+    """What may not be meant, and what its kernels do slowly, with the place in the source and a
+    cure."""
 
     @property
     def target(self) -> str:

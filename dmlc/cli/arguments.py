@@ -75,7 +75,7 @@ def bindings(function: F) -> F:
 
 
 def show_warnings(warnings: Iterable[Diagnostic]) -> None:
-    """Says what kernels do slowly; of several programs for one function, once."""
+    """Says what may not be meant or is slow; of several programs for one function, once."""
     for warning in dict.fromkeys(warning.render() for warning in warnings):
         click.echo(warning, err=True)
 

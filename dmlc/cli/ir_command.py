@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dmlc import ir
-from dmlc.cli.arguments import bind_subject, bindings, target_option
+from dmlc.cli.arguments import bind_subject, bindings, show_warnings, target_option
 from dmlc.pipeline import describe_kernels, describe_schedules, find_fusion, rewrite
 from dmlc.transform.fuse import Fusion
 from dmlc.transform.simplify import simplify
@@ -45,6 +45,7 @@ def command(
     if schedule and as_json:
         raise click.UsageError("--schedule has no JSON: --kernel has")
     function = bind_subject(operator, tensors, attributes, dimensions, folders)
+    show_warnings(function.warnings)
     if kernel:
         click.echo(describe_kernels(function, target, as_json=as_json))
         return

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dmlc.ir.nodes import Parameter, Result, Stage, Table
 from dmlc.ir.print import print_fields
 from dmlc.parameters import expect
-from dmlc.source import Span, UnknownNameError, list_names, unknown_name
+from dmlc.source import Diagnostic, Span, UnknownNameError, list_names, unknown_name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,6 +29,8 @@ class Function:
     checks: tuple[str, ...] = ()
     """What it takes to hold of its symbols, as conditions in C such as `N != 1`: checked where they
     get their sizes."""
+    warnings: tuple[Diagnostic, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    """What may not be meant, of what it was bound from."""
     _tensors: dict[str, Parameter | Table | Stage] = dataclasses.field(
         default_factory=dict[str, "Parameter | Table | Stage"],
         init=False,
