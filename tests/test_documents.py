@@ -40,8 +40,8 @@ def test_what_pages_take_from_the_program_is_current() -> None:
 
 
 def test_a_page_is_refreshed_below_its_marks() -> None:
-    text = "<!-- file: examples/not_yet.dml -->\n```dml\nold\n```\nkept\n```\nkept too\n```\n"
-    content = (ROOT / "examples/not_yet.dml").read_text("utf-8")
+    text = "<!-- file: examples/silu.dml -->\n```dml\nold\n```\nkept\n```\nkept too\n```\n"
+    content = (ROOT / "examples/silu.dml").read_text("utf-8")
     assert build.refresh(text) == text.replace("old\n", content)
     with pytest.raises(ValueError, match="'ls' is no dmlc command"):
         build.refresh("<!-- output: ls -->\n```\n```\n")

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "dmlc"
 
 ORDER = (
     "collection", "source", "parameters", "resources", "files", "sizes", "scalars", "language",
-    "library", "ir", "binding", "catalog", "building", "transform", "reference", "oracle", "kernel",
+    "library", "ir", "transform", "binding", "catalog", "building", "reference", "oracle", "kernel",
     "shader_model", "buffer_plan", "program", "report", "codegen", "pipeline", "picture", "runtime",
     "inspection", "devices", "known_answers", "api", "testing", "interop", "cli", "__main__",
 )  # fmt: skip

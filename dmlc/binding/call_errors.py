@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition
-from dmlc.source import Diagnostic, DmlcError, Note
+from dmlc.source import Diagnostic, DmlcError, Note, Span
 
 _OPEN = re.compile(r"the sizes of (?:output )?'(\w+)'")
 """How messages begin of sizes that a caller of `bind` has to give."""
@@ -27,24 +27,35 @@ def raise_mistakes(diagnostics: Iterable[Diagnostic], kind: type[DmlcError] = Dm
 def explain_at_call(error: DmlcError, operator: OperatorDefinition, call: syntax.Call) -> DmlcError:
     """The error of a bound operator as one of the call: it stands at the argument that is wrong,
     or at the operator's name, and the operator's own line is a note."""
-    declared = {t.span: t.name for level in operator.levels for t in level.tensors}
-    declared |= {a.span: a.name for a in operator.attributes}
     given = {a.name.text: a.value.span for a in call.arguments if a.name is not None}
     outputs = [t.name for t in operator.newest.outputs]
     made: list[Diagnostic] = []
     for found in error.diagnostics:
-        labels = [
-            declared[n.span] for n in found.notes if n.span is not None and n.span in declared
-        ]
-        place = next((given[label] for label in labels if label in given), call.function.span)
-        notes = found.notes
         opened = _OPEN.match(found.message)
         if opened is not None and opened[1] in outputs and opened[1] not in given:
             message = (
                 f"the sizes of '{opened[1]}' do not follow from this call: state them, as in "
                 f"'{opened[1]}: FLOAT32[...]'"
             )
-            notes, found = (), dataclasses.replace(found, message=message)
+            found = dataclasses.replace(found, message=message, notes=())
+        made.append(found)
+    return explain_at(type(error)(made), operator, call.function.span, given)
+
+
+def explain_at(
+    error: DmlcError, operator: OperatorDefinition, span: Span, given: Mapping[str, Span]
+) -> DmlcError:
+    """The error of a bound operator as one of the place that it is bound for: it stands where what
+    is wrong is `given`, or else there, and the operator's own line is a note."""
+    declared = {t.span: t.name for level in operator.levels for t in level.tensors}
+    declared |= {a.span: a.name for a in operator.attributes}
+    made: list[Diagnostic] = []
+    for found in error.diagnostics:
+        labels = [
+            declared[n.span] for n in found.notes if n.span is not None and n.span in declared
+        ]
+        place = next((given[label] for label in labels if label in given), span)
+        notes = found.notes
         if found.span is not None:
             notes = (Note(f"in {operator.name}", found.span), *notes)
         made.append(Diagnostic(f"{operator.name}: {found.message}", place, notes))

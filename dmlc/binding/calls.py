@@ -32,7 +32,7 @@ from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import Step
 from dmlc.scalars import COMBINERS, DataType, combiner_identity
 from dmlc.sizes import Measure
-from dmlc.source import Diagnostic, DmlcError, Note, Span
+from dmlc.source import Diagnostic, DmlcError, InternalError, Note, Span
 
 _MOST_CALLS = 20_000
 
@@ -167,6 +167,15 @@ class Calls:
 
     def split(self, given: Given) -> Value:
         return self._arrays.split(given)
+
+    def gradient(self, given: Given) -> Value:
+        one, other = given.values
+        for value, span in zip(given.values, given.spans, strict=True):
+            if shape_of(value) is None:
+                raise DmlcError(f"'gradient' takes tensors, but {span_text(span)} is none", span)
+        if self._on.differentiate is None:
+            raise InternalError("only a graph takes gradients of its values", given.span)
+        return self._on.differentiate(one, other, given)
 
     # Reductions ---------------------------------------------------------------------------
 

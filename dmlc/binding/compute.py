@@ -23,13 +23,13 @@ from dmlc.binding.conversions import type_name
 from dmlc.binding.facts import Binding, BoundTensor, ir_name
 from dmlc.binding.nodes import Node, Shape, Value, Variable, shape_of
 from dmlc.binding.scope import TOP, Scope
-from dmlc.binding.stages import StageMaker, make_function
+from dmlc.binding.stages import StageMaker, make_bound
 from dmlc.binding.tensors import MAXIMUM_RANK, show_sizes
 from dmlc.binding.values import span_text
 from dmlc.language import syntax
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import expressions_of, subexpressions, walk
-from dmlc.source import DmlcError, Span, UnsupportedError, counted
+from dmlc.source import DmlcError, Span, counted, unknown_name
 
 
 def lower_compute(binding: Binding) -> ir.Function:
@@ -64,15 +64,10 @@ class _Lowering(StageMaker):
 
     def run(self) -> None:
         operator = self.binding.operator
-        if operator.gradient_of is not None:
-            gradient = operator.gradient_of
-            self.errors.append(
-                UnsupportedError(
-                    f"'gradient of {gradient.operator.text}' cannot be bound yet: this version "
-                    "binds operators with 'compute'",
-                    gradient.span,
-                )
-            )
+        if operator.compute is None and operator.syntax.gradient_of is not None:
+            # It was checked without the library that has the operator.
+            name = operator.syntax.gradient_of.operator
+            self.errors.append(DmlcError(unknown_name("operator", name.text, (), name.span)))
         for number, statement in enumerate(operator.compute or ()):
             if isinstance(statement, syntax.ScalarFunction):
                 own = FunctionDefinition.of(statement)
@@ -243,24 +238,7 @@ class _Lowering(StageMaker):
         return value
 
     def function(self) -> ir.Function:
-        binding = self.binding
-        parameters = [
-            ir.Parameter(
-                ir_name(t.name),
-                binding.dtype(t.name, t.definition.span),
-                binding.extents(t.name, t.definition.span),
-                t.strides,
-                t.definition.span,
-            )
-            for t in binding.tensors.values()
-            if not t.definition.output
-        ]
-        outputs = [t for t in binding.tensors.values() if t.definition.output]
-        results = [ir.Result(ir_name(t.name), t.strides) for t in outputs]
-        operator = binding.operator
-        span = operator.syntax.name.span
-        name = operator.short_name
-        return make_function(name, parameters, self.stages, results, span, binding.checks)
+        return make_bound(self.binding, self.stages, self.binding.checks)
 
 
 def _head(statement: syntax.Assignment) -> Span:

@@ -58,6 +58,8 @@ class Binding:
         default_factory=dict[str, tuple[DataType, ...]]
     )
     """The data types that each input which does not take part might have."""
+    forward: Binding | None = None
+    """Of an operator with `gradient of`: what its gradient is derived from, for the same sizes."""
     checks: dict[str, None] = dataclasses.field(default_factory=dict[str, None])
     """What has been taken to hold of sizes that are left open, as conditions in C: checked when
     kernels run."""

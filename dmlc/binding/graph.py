@@ -18,6 +18,8 @@ from dmlc.binding.tensors import Given, TensorDesc
 from dmlc.collection import throttle_garbage_collection
 from dmlc.language import syntax
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
+from dmlc.language.format import format_graph
+from dmlc.language.walk import expressions_of
 from dmlc.parameters import expect, expect_integer, expect_mapping
 from dmlc.source import Diagnostic, DmlcError, Note, list_names, unknown_name
 
@@ -45,7 +47,8 @@ class Graph:
     @property
     def outputs(self) -> tuple[str, ...]:
         """The names of its outputs, in the order declared."""
-        return tuple(s.name.text for s in self.definition.syntax.statements if s.output)
+        statements = self.definition.syntax.statements
+        return tuple(name.text for s in statements if s.output for name in s.names)
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -56,6 +59,10 @@ class Graph:
         symbols = f"[{list_names(self.symbols)}]" if self.symbols else ""
         given, found = list_names(self.inputs), list_names(self.outputs)
         return f"<graph {self.name}{symbols}: {given} -> {found}>"
+
+    def __str__(self) -> str:
+        """The graph in the language."""
+        return format_graph(self.definition.syntax)
 
     @throttle_garbage_collection()
     def bind(
@@ -137,7 +144,7 @@ def read_dims(given: object) -> dict[str, int]:
 def _declared_sizes(graph: syntax.Graph) -> list[syntax.Expression]:
     """Everything that may name a symbol: the sizes of inputs, then what statements say."""
     sizes = [size for given in graph.inputs for size in given.type.sizes]
-    return [*sizes, *(s.value for s in graph.statements)]
+    return [*sizes, *(e for s in graph.statements for e in expressions_of(s))]
 
 
 def _surroundings(definition: GraphDefinition) -> Binding:

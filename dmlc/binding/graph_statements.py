@@ -12,22 +12,23 @@ float32 it gives FLOAT32. `cast` gives what it says.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from dmlc import ir
 from dmlc.binding.attributes import any_member
 from dmlc.binding.builder import Builder
 from dmlc.binding.call_errors import explain_at_call
-from dmlc.binding.compute import lower_compute
-from dmlc.binding.emission import Emission
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, ir_name
-from dmlc.binding.nodes import Form, Node, Value, Weak
+from dmlc.binding.gradient import lower
+from dmlc.binding.graph_stages import GraphStages
+from dmlc.binding.nodes import Node, Value
 from dmlc.binding.operator import Description, Operator
 from dmlc.binding.scope import Scope
-from dmlc.binding.stages import StageMaker, drop_unread, make_function, rename_stage
+from dmlc.binding.stages import drop_unread, make_function, rename_stage
 from dmlc.binding.symbols import Symbols
 from dmlc.binding.tensors import Given, TensorDesc, show_sizes
 from dmlc.binding.values import OpenSize, span_text, whole_number
@@ -36,8 +37,8 @@ from dmlc.language.arrays import find_entry
 from dmlc.language.builtins import GRAPH_FUNCTIONS
 from dmlc.language.check_graph import as_tensor_type, called_name
 from dmlc.language.definitions import GraphDefinition, OperatorDefinition
-from dmlc.language.walk import Step, Visit, subexpressions
-from dmlc.scalars import DataType, find_data_type
+from dmlc.language.walk import Step, Visit, expressions_of, subexpressions
+from dmlc.scalars import DataType
 from dmlc.source import DmlcError, Span
 
 _Output: TypeAlias = Node | tuple[Node, ...]
@@ -59,7 +60,7 @@ def lower_graph(
     return lowering.function(outputs)
 
 
-class _GraphLowering(StageMaker):
+class _GraphLowering(GraphStages):
     def __init__(
         self,
         definition: GraphDefinition,
@@ -67,25 +68,14 @@ class _GraphLowering(StageMaker):
         symbols: Symbols,
         inputs: Mapping[str, TensorDesc],
     ) -> None:
+        super().__init__(definition.syntax, surroundings, inputs)
         self.definition = definition
-        self.graph = definition.syntax
         self.symbols = symbols
-        self.inputs = inputs
-        self.types: dict[str, DataType] = {}
-        """The data type of every tensor there is by now."""
-        super().__init__(surroundings)
         self.results: list[str] = []
         self.renamed: dict[str, str] = {}
         """The stages that are outputs under another name."""
-        self.kept = dict.fromkeys(s.name.text for s in self.graph.statements)
-        self.assigned = self.kept
-        self.names = {**dict.fromkeys(inputs), **self.kept}
         self.bound: dict[object, ir.Function] = {}
         """The calls that are bound by now, by what they look like."""
-        for name, desc in inputs.items():
-            self.types[name] = desc.data_type
-            self.extents[name] = desc.sizes or ()
-            self.evaluator.locals[name] = self.load(name)
         sizes = {n: k.size for n, k in symbols.known.items()}
         self.evaluator.locals.update(
             {n: OpenSize.of(s) if isinstance(s, str) else s for n, s in sizes.items()}
@@ -94,50 +84,36 @@ class _GraphLowering(StageMaker):
     def make_evaluator(self) -> Evaluator:
         return _GraphEvaluator(self.binding, self.builder, self)
 
-    def load(self, name: str) -> Node:
-        return self.builder.nodes.load(name, self.types[name], self.extents[name])
-
-    def append(self, stage: ir.Stage, emission: Emission) -> None:
-        super().append(stage, emission)
-        self.types[stage.name] = stage.dtype
-
     def run(self) -> None:
         for statement in self.graph.statements:
-            self.define(statement.name.text, functools.partial(self.assign, statement))
+            names = [name.text for name in statement.names]
+            self.define_several(names, functools.partial(self.assign, statement))
 
-    def assign(self, statement: syntax.GraphStatement) -> Value:
-        """Computes a statement, and gives what reading its name means from here on."""
-        value = cast(_GraphEvaluator, self.evaluator).start(statement)
-        if statement.output:
-            return self.define_output(statement, value)
-        return self.define_tensor(statement.name.text, value, statement.span)
+    def assign(self, statement: syntax.GraphStatement) -> list[Value]:
+        """Computes a statement, and gives what reading each of its names means from here on."""
+        self.statement = statement
+        if isinstance(statement.value, syntax.Gradient):
+            values: list[Value] = [*self.differentiate(statement.value, statement.names)]
+        else:
+            values = [self.evaluator.evaluate(statement.value)]
+        define = self.define_output if statement.output else self.define_tensor
+        pairs = zip(statement.names, values, strict=True)
+        return [define(name.text, value, statement.span) for name, value in pairs]
 
     # Values -------------------------------------------------------------------------------
 
-    def define_output(self, statement: syntax.GraphStatement, value: Value) -> Value:
-        name, span = statement.name.text, statement.value.span
+    def define_output(self, name: str, value: Value, span: Span) -> Value:
         if not isinstance(value, Node) or value.shape is None:
             raise DmlcError(f"output '{name}' is one value, and must be a tensor", span)
         tensor = self.builder.nodes.loaded(value)
         own = tensor is not None and tensor not in self.inputs and tensor not in self.results
         if tensor is None or (not own and tensor != name) or tensor in self.renamed:
             tensor = name
-            value = self.hold(name, value, statement.span)
+            value = self.hold(name, value, span)
         if tensor != name:
             self.renamed[tensor] = name
         self.results.append(name)
         return value
-
-    def storage(self, value: Node) -> DataType:
-        """The data type of a value as a tensor: that of the tensors it is computed from, where
-        they are stored alike; FLOAT32 where it is computed from several floating-point types."""
-        dtype = value.dtype
-        if dtype is Weak.INTEGER or dtype is DataType.INDEX:
-            return DataType.INT32
-        if isinstance(dtype, DataType) and dtype is not DataType.FLOAT32:
-            return dtype
-        found = [t for t in _list_types(value, self.types) if t.compute is DataType.FLOAT32]
-        return found[0] if len(found) == 1 else DataType.FLOAT32
 
     def describe(self, value: Node) -> tuple[str, TensorDesc]:
         """The tensor that holds a value, and its description."""
@@ -166,10 +142,8 @@ class _GraphLowering(StageMaker):
             own = stem if stage.name == single else f"{stem}_{stage.name}"
             kept = own == stem and stem in self.kept
             names[stage.name] = own if kept else self.fresh_name(own)
-        for stage in function.stages:
-            made = rename_stage(stage, names, span)
-            self.stages.append(made)
-            self.types[made.name], self.extents[made.name] = made.dtype, made.domain
+        made = [rename_stage(stage, names, span) for stage in function.stages]
+        self.add_made(made, operator.order)
         found: dict[str, _Output] = {}
         results = [r.name for r in function.results]
         for output in outputs:
@@ -180,6 +154,8 @@ class _GraphLowering(StageMaker):
                 found[output.name] = tuple(self.load(names[r]) for r in entries)
         return found
 
+    # The function -------------------------------------------------------------------------
+
     def function(self, outputs: Mapping[str, Given]) -> ir.Function:
         stages = self.stages
         if self.renamed:
@@ -187,21 +163,13 @@ class _GraphLowering(StageMaker):
         stages = drop_unread(stages, self.results)
         made = {s.name: s for s in stages}
         results = [self.result(made[name], outputs.get(name, Given())) for name in self.results]
-        parameters = [
-            ir.Parameter(
-                given.name.text,
-                desc.data_type,
-                desc.sizes or (),
-                desc.stored_strides,
-                given.span,
-            )
-            for given in self.graph.inputs
-            for desc in (self.inputs[given.name.text],)
-        ]
+        parameters = self.parameters()
         name, span = self.definition.short_name, self.graph.name.span
         checks = dict.fromkeys(check for made in self.bound.values() for check in made.checks)
         checks |= self.binding.checks
-        return make_function(name, parameters, stages, results, span, checks)
+        function = make_function(name, parameters, stages, results, span, checks)
+        warnings = (w for made in self.bound.values() for w in made.warnings)
+        return dataclasses.replace(function, warnings=(*warnings, *self.warnings))
 
     def result(self, stage: ir.Stage, wanted: Given) -> ir.Result:
         """How a result is stored. Raises `DmlcError` where what is wanted is not what there is."""
@@ -220,28 +188,6 @@ class _GraphLowering(StageMaker):
         return ir.Result(stage.name, wanted.strides)
 
 
-def _list_types(value: Node, types: Mapping[str, DataType]) -> list[DataType]:
-    """The types that a value is computed from: those that casts name, and those of the tensors
-    whose elements are read, which `types` has. What only decides between values, or is compared,
-    is left out."""
-    found: dict[DataType, None] = {}
-    seen: set[Node] = set()
-    pending = [value]
-    while pending:
-        node = pending.pop()
-        if node in seen or node.dtype is DataType.BOOL:
-            continue
-        seen.add(node)
-        named = find_data_type(str(node.payload)) if node.form is Form.CAST else None
-        if node.form in (Form.LOAD, Form.READ):
-            named = types[str(node.payload)]
-        if named is not None:
-            found[named] = None
-            continue
-        pending.extend(reversed(node.operands))
-    return list(found)
-
-
 def _entry(name: str) -> str:
     """The number at the end of `OutputTensors_0`."""
     return name.rpartition("_")[2]
@@ -256,20 +202,6 @@ class _GraphEvaluator(Evaluator):
         self.outputs: dict[str, Mapping[str, _Output]] = {}
         """What each call with a name gives."""
         self.read = _read_outputs(lowering.graph)
-        self.statement: syntax.GraphStatement | None = None
-
-    def start(self, statement: syntax.GraphStatement) -> Value:
-        """The value of a statement. Raises `DmlcError`."""
-        self.statement = statement
-        return self.evaluate(statement.value)
-
-    def _stem(self, expression: syntax.Expression, part: str) -> str:
-        """What stages of an expression are named after: the statement, and the part of it that
-        the expression is where it is not all of it."""
-        if self.statement is None:
-            return part
-        name = self.statement.name.text
-        return name if expression is self.statement.value else f"{name}_{part}"
 
     # Outputs of calls -----------------------------------------------------------------------
 
@@ -322,7 +254,7 @@ class _GraphEvaluator(Evaluator):
         self, operator: OperatorDefinition, expression: syntax.Call, scope: Scope
     ) -> Step[Value]:
         lowering = self.lowering
-        stem = self._stem(expression, operator.short_name)
+        stem = lowering.stem(expression.span, operator.short_name)
         tensors: dict[str, str] = {}
         described: dict[str, Description | Sequence[Description]] = {}
         attributes: dict[str, object] = {}
@@ -345,7 +277,7 @@ class _GraphEvaluator(Evaluator):
                     tensors[entry], desc = lowering.describe(held)
                     descs.append(desc)
                 described[label] = descs if listed else descs[0]
-        named = self.statement is not None and expression is self.statement.value
+        named = lowering.statement is not None and expression is lowering.statement.value
         declared = operator.newest.outputs
         wanted = self.read.get(stem, ()) if named else ()
         if len(declared) == 1:
@@ -374,9 +306,7 @@ class _GraphEvaluator(Evaluator):
         values = tuple((n, repr(v)) for n, v in attributes.items())
         key = (operator.name, described, values, tuple(wanted))
         if key not in bound:
-            bound[key] = lower_compute(
-                Operator(operator).resolve(tensors, attributes, computed=wanted)
-            )
+            bound[key] = lower(Operator(operator).resolve(tensors, attributes, computed=wanted))
         return bound[key]
 
     def _stated(self, value: syntax.Expression) -> Any:
@@ -415,7 +345,7 @@ def _read_outputs(graph: syntax.Graph) -> Mapping[str, Sequence[str]]:
     """The outputs of each call that some statement reads by name."""
     found: dict[str, dict[str, None]] = {}
     for statement in graph.statements:
-        for part in subexpressions(statement.value):
+        for part in (p for e in expressions_of(statement) for p in subexpressions(e)):
             if isinstance(part, syntax.Member) and isinstance(part.base, syntax.Reference):
                 found.setdefault(part.base.name, {})[part.member.text] = None
     return {name: tuple(members) for name, members in found.items()}

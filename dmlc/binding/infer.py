@@ -9,17 +9,18 @@ the first that is; what breaks a `require` on data types is not permitted.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from dmlc.binding.compute import infer_outputs
 from dmlc.binding.constraints import check_shapes, holds
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding, BoundTensor, name_sizes
+from dmlc.binding.nodes import Shape
 from dmlc.binding.tensors import MAXIMUM_RANK, refuse_excess
 from dmlc.binding.values import Constant, OpenSize, expect_symbol, show, whole_number
 from dmlc.ir import Extent
 from dmlc.language import syntax
-from dmlc.language.definitions import TensorDefinition, mistake
+from dmlc.language.definitions import OperatorDefinition, TensorDefinition, mistake
 from dmlc.language.walk import subexpressions
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, DmlcError, Span
@@ -90,10 +91,11 @@ def _choices(
     binding: Binding, tensors: dict[str, BoundTensor], tensor: BoundTensor
 ) -> tuple[DataType, ...]:
     """The types an open tensor may have beside the known ones, the table's order kept."""
-    permitted = tensor.definition.dtypes
+    operator = binding.operator
+    permitted = _list_permitted(operator, tensor.definition)
     for group in _same(binding, "DataType"):
         if tensor.name in group:
-            rows = [tensors[n].definition.dtypes for n in group if n in tensors]
+            rows = [_list_permitted(operator, tensors[n].definition) for n in group if n in tensors]
             permitted = tuple(t for t in permitted if all(t in row for row in rows)) or permitted
     known = {t.definition.row: t.dtype for t in tensors.values() if t.dtype is not None}
     listed: dict[DataType, None] = {}
@@ -104,6 +106,20 @@ def _choices(
     narrowed = tuple(t for t in listed if t in permitted)
     choices = narrowed or permitted or (DataType.FLOAT32,)
     return tuple(t for t in choices if _may_be(binding, tensors, tensor, t)) or choices
+
+
+def _list_permitted(operator: OperatorDefinition, tensor: TensorDefinition) -> tuple[DataType, ...]:
+    """The types that a table permits, of those that the forward operator does where there is one
+    for which the tensor stands."""
+    gradient = operator.gradient
+    if gradient is None:
+        return tensor.dtypes
+    permitted: tuple[DataType, ...] = tensor.dtypes
+    for theirs in gradient.forward.newest.tensors:
+        if tensor.row in gradient.rows(theirs.name):
+            allowed = _list_permitted(gradient.forward, theirs)
+            permitted = tuple(t for t in permitted if t in allowed) or permitted
+    return permitted
 
 
 def _may_be(
@@ -134,31 +150,60 @@ def _asks_type(constraint: syntax.Require, name: str) -> bool:
 
 
 def _same(binding: Binding, fact: str) -> list[list[str]]:
-    """The groups of tensors that the sentences say have the same of something."""
-    return [
-        [t.name for s in c.subjects for t in binding.members(s.text)]
-        for c in binding.operator.constraints
+    """The groups of tensors that the sentences say have the same of something; and, where they are
+    tensors of a forward operator or gradients of those, the sentences of that operator."""
+    said = _same_rows(binding.operator, fact)
+    groups = [[t.name for row in group for t in binding.members(row)] for group in said]
+    gradient = binding.operator.gradient
+    if gradient is None:
+        return groups
+    for tensor in gradient.forward.newest.tensors:
+        members = [binding.members(row) for row in gradient.rows(tensor.name)]
+        groups += [[t.name for t in pair] for pair in zip(*members, strict=False)]
+    return groups
+
+
+def _same_rows(operator: OperatorDefinition, fact: str) -> list[list[str]]:
+    groups = [
+        [s.text for s in c.subjects]
+        for c in operator.constraints
         if isinstance(c, syntax.Sentence)
         and c.kind == "same"
         and any(o.text == fact for o in c.objects)
     ]
+    gradient = operator.gradient
+    if gradient is None:
+        return groups
+    theirs = _same_rows(gradient.forward, fact)
+    return groups + [[row for name in group for row in gradient.rows(name)] for group in theirs]
 
 
-def infer_sizes(binding: Binding, diagnostics: list[Diagnostic]) -> Binding:
-    """The binding with the sizes of every output that leaves them open; adds a diagnostic for
-    each that nothing decides. Raises `DmlcError` for a mistake that is in the way."""
+def spread_sizes(binding: Binding) -> Binding:
+    """The binding with the sizes that the constraints decide."""
     tensors = dict(binding.tensors)
     _spread_sizes(binding, tensors)
     while _solve_requirements(binding, tensors):
         _spread_sizes(binding, tensors)
-    found = dataclasses.replace(binding, tensors=tensors)
+    return dataclasses.replace(binding, tensors=tensors)
+
+
+def infer_sizes(
+    binding: Binding,
+    diagnostics: list[Diagnostic],
+    infer: Callable[[Binding, Sequence[str]], Mapping[str, Shape]] = infer_outputs,
+) -> Binding:
+    """The binding with the sizes of every output that leaves them open: those that the constraints
+    decide, and those that `infer` finds. Adds a diagnostic for each that nothing decides. Raises
+    `DmlcError` for a mistake that is in the way."""
+    found = spread_sizes(binding)
+    tensors = dict(found.tensors)
     wanted = [t.name for t in tensors.values() if t.sizes is None]
     if not wanted:
         return found
     check_shapes(found, diagnostics)
     if diagnostics:
         return found
-    computed = infer_outputs(found, wanted)
+    computed = infer(found, wanted)
     for name in wanted:
         shape = computed.get(name)
         if shape is None:

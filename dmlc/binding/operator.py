@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, cast
 
 import numpy as np
 
 from dmlc import ir
-from dmlc.binding.attributes import MOST_ENTRIES, complete_attributes, given_attributes
+from dmlc.binding.attributes import MOST_ENTRIES
 from dmlc.binding.call_errors import raise_mistakes
-from dmlc.binding.compute import lower_compute
-from dmlc.binding.constraints import check_constraints, check_tensor
-from dmlc.binding.facts import Binding, BoundTensor
-from dmlc.binding.infer import infer_sizes, infer_types
+from dmlc.binding.facts import Binding
+from dmlc.binding.gradient import lower
+from dmlc.binding.resolve import resolve
 from dmlc.binding.tables import (
     AttributeRow,
     TensorRow,
@@ -23,15 +22,16 @@ from dmlc.binding.tables import (
     list_tensors,
     list_types,
 )
-from dmlc.binding.tensors import MAXIMUM_RANK, Given, TensorDesc, is_symbol, read_open_sizes
-from dmlc.language import syntax
+from dmlc.binding.tensors import Given, TensorDesc, is_symbol, read_open_sizes
 from dmlc.language.definitions import (
+    GradientDefinition,
     OperatorDefinition,
     TensorDefinition,
     TensorLevel,
     level_number,
     mistake,
 )
+from dmlc.language.format import format_operator
 from dmlc.parameters import (
     expect,
     expect_integer,
@@ -90,6 +90,15 @@ class Operator:
         given, found = ([t.name for t in rows if t.output == output] for output in (False, True))
         return f"<operator {self.name}: {list_names(given)} -> {list_names(found)}>"
 
+    def __str__(self) -> str:
+        """The operator in the language, with the enums that its attributes are of."""
+        enums = {a.enum.name: a.enum for a in self.definition.attributes if a.enum is not None}
+        shown = [
+            f"enum {name} {{ {', '.join(f'{m} = {v}' for m, v in enum.members.items())} }}\n\n"
+            for name, enum in enums.items()
+        ]
+        return "".join([*shown, format_operator(self.definition.syntax)])
+
     def bind(
         self,
         tensors: Mapping[str, Description | Sequence[Description]] | None = None,
@@ -114,7 +123,7 @@ class Operator:
         """
         binding = self.resolve(tensors, attributes, level=level)
         _check_open(binding)
-        function = lower_compute(binding)
+        function = lower(binding)
         ir.verify(function, "bind")
         return function
 
@@ -131,32 +140,20 @@ class Operator:
         describes them. Raises as `bind` does."""
         table = _find_level(self.definition, level)
         diagnostics: list[Diagnostic] = []
-        given, table = expand_arrays(table, tensors, diagnostics)
+        given, table = expand_arrays(table, tensors, diagnostics, self.definition.gradient)
         values = read_attributes(attributes)
-        binding = _start(self.definition, table, given, values, computed, diagnostics)
-        refused = set(values) - set(binding.attributes)
-        if not diagnostics:
-            binding = infer_types(binding)
-        completed = complete_attributes(binding, refused, diagnostics)
-        raise_mistakes(diagnostics)
-        binding = dataclasses.replace(binding, attributes=completed)
-        if binding.symbolic:
-            _check_symbolic(binding)
-        else:
-            binding = infer_sizes(binding, diagnostics)
-            raise_mistakes(diagnostics)
-            for tensor in binding.tensors.values():
-                check_tensor(tensor, diagnostics)
-        check_constraints(binding, diagnostics)
-        raise_mistakes(diagnostics)
-        return binding
+        return resolve(self.definition, table, given, values, computed, diagnostics)
 
 
 def expand_arrays(
-    table: TensorLevel, given: object, diagnostics: list[Diagnostic]
+    table: TensorLevel,
+    given: object,
+    diagnostics: list[Diagnostic],
+    gradient: GradientDefinition | None = None,
 ) -> tuple[dict[str, Given], TensorLevel]:
     """The descriptions given, and the table, with the entries of each array of tensors in its
-    place. An array is given as a list, or entry by entry: `InputTensors[0]`, `InputTensors_0`."""
+    place. An array is given as a list, or entry by entry: `InputTensors[0]`, `InputTensors_0`.
+    That of the gradients of another may be left out."""
     arrays = {t.name: t for t in table.tensors if t.array}
     named = {t.name for t in table.tensors}
     found: dict[str, Given] = {}
@@ -171,14 +168,16 @@ def expand_arrays(
         spelt = f"{entry[1]}[{int(entry[2] or entry[3])}]" if entry is not None and known else name
         found[spelt] = read_description(name, value)
     rows: list[TensorDefinition] = []
+    values = {} if gradient is None else {
+        row: gradient.values.get(name) for name, row in gradient.gradients.items()
+    }  # fmt: skip
     for tensor in table.tensors:
         if not tensor.array:
             rows.append(tensor)
             continue
-        numbers = [
-            int(entry[2]) for entry in map(_ENTRY.fullmatch, found)
-            if entry is not None and entry[1] == tensor.name and entry[2]
-        ]  # fmt: skip
+        numbers = _list_numbers(found, tensor.name)
+        if not numbers and tensor.output:
+            numbers = _list_numbers(found, values.get(tensor.name))
         count = max(numbers, default=-1) + 1
         if count > MOST_ENTRIES:
             raise DmlcError(f"'{tensor.name}' has {count} tensors; {MOST_ENTRIES} at most")
@@ -188,6 +187,12 @@ def expand_arrays(
             diagnostics.append(mistake(tensor, f"{what}: describe '{tensor.name}[0]' and so on"))
         rows += [tensor.entry(number) for number in range(count)]
     return found, TensorLevel(table.level, tuple(rows))
+
+
+def _list_numbers(found: Iterable[str], array: str | None) -> list[int]:
+    """The numbers of the entries of an array that are given."""
+    entries = (_ENTRY.fullmatch(name) for name in found)
+    return [int(e[2]) for e in entries if e is not None and e[1] == array and e[2]]
 
 
 def read_descriptions(given: object) -> dict[str, object]:
@@ -248,39 +253,6 @@ def _find_level(definition: OperatorDefinition, level: str | None) -> TensorLeve
     return older[-1]
 
 
-def _start(
-    definition: OperatorDefinition,
-    table: TensorLevel,
-    given: Mapping[str, Given],
-    attributes: Mapping[str, object],
-    computed: Sequence[str],
-    diagnostics: list[Diagnostic],
-) -> Binding:
-    """The tensors that take part, with what the caller says about them."""
-    definitions = {t.name: t for t in table.tensors}
-    diagnostics += [
-        unknown_name("tensor", name, definitions) for name in given if name not in definitions
-    ]
-    symbolic = all(found.sizes is None for found in given.values())
-    bound: dict[str, BoundTensor] = {}
-    for tensor in table.tensors:
-        name, found = tensor.name, given.get(tensor.name)
-        if found is None and tensor.optional and name not in computed:
-            continue
-        if not symbolic and not tensor.output and (found is None or found.sizes is None):
-            message = f"required tensor '{name}' is not given"
-            if found is not None:
-                message = f"input '{name}' has no sizes, but other tensors have"
-            diagnostics.append(mistake(tensor, message))
-        known = Given() if found is None else found
-        bound[name] = BoundTensor(
-            tensor, known.dtype, known.sizes, known.strides, found is not None
-        )
-        check_tensor(bound[name], diagnostics)
-    values = given_attributes(definition, attributes, diagnostics)
-    return Binding(definition, bound, values, definitions, symbolic)
-
-
 def _check_open(binding: Binding) -> None:
     """Refuses sizes that are left open and that no input has: nothing would say them."""
     diagnostics: list[Diagnostic] = []
@@ -295,30 +267,3 @@ def _check_open(binding: Binding) -> None:
                 )
                 diagnostics.append(mistake(tensor.definition, message))
     raise_mistakes(diagnostics)
-
-
-def _check_symbolic(binding: Binding) -> None:
-    """Refuses a binding without sizes where the tables do not say that all shapes are one."""
-    operator = binding.operator
-    patterns = {t.definition.dimensions for t in binding.tensors.values()}
-    fixed = any(d.size is not None for p in patterns if p is not None for d in p)
-    ranks = frozenset(range(1, MAXIMUM_RANK + 1))
-    for tensor in binding.tensors.values():
-        ranks &= frozenset(tensor.definition.ranks)
-    no_input = all(t.definition.output for t in binding.tensors.values())
-    scalar = next(
-        (
-            c
-            for c in operator.constraints
-            if isinstance(c, syntax.Sentence)
-            and c.kind == "scalar"
-            and any(s.text in binding.tensors for s in c.subjects)
-        ),
-        None,
-    )
-    if len(patterns) > 1 or fixed or not ranks or no_input or scalar is not None:
-        raise DmlcError(
-            f"'{operator.name}' needs the sizes of its tensors: they are not all the same",
-            None if scalar is None else scalar.span,
-            ["give a description with sizes for each input"],
-        )

@@ -28,6 +28,7 @@ from dmlc.binding.values import (
     span_text,
 )
 from dmlc.language import syntax
+from dmlc.language.builtins import Given
 from dmlc.language.definitions import FunctionDefinition
 from dmlc.language.walk import Visit
 from dmlc.scalars import OPERATIONS, DataType
@@ -145,6 +146,8 @@ class Evaluating(abc.ABC):
         """Has a tensor hold a computation on whole tensors, so that its elements can be read."""
         self.place: Callable[[tuple[ir.Extent, ...], _Maker, Span], Node] | None = None
         """Makes a tensor of some sizes from what gives its element at each position."""
+        self.differentiate: Callable[[Node, Node, Given], Node] | None = None
+        """Gives the gradient of a tensor by another, for the call that asks for it."""
         self.requires = False
         """Whether what is evaluated is what a constraint demands."""
         self.targets: list[tuple[ir.Extent, ...]] | None = None

@@ -98,10 +98,14 @@ class StageMaker:
     def define(self, name: str, make: Callable[[], Value]) -> None:
         """Notes what a name stands for. Where that fails, whoever reads the name fails for the
         same reason, which is said once."""
+        self.define_several([name], lambda: [make()])
+
+    def define_several(self, names: Sequence[str], make: Callable[[], Sequence[Value]]) -> None:
+        """The same for names that are defined together."""
         try:
-            self.evaluator.locals[name] = make()
+            self.evaluator.locals.update(zip(names, make(), strict=True))
         except DmlcError as error:
-            self.evaluator.locals[name] = DmlcError(())
+            self.evaluator.locals.update({name: DmlcError(()) for name in names})
             self.errors.append(error)
 
     def raise_errors(self) -> None:
@@ -186,6 +190,27 @@ def make_function(
     checks = dict.fromkeys((*checks, *list_counted(stages)))
     kept = tuple(c for c in checks if all(s in symbols for s in list_symbols(c)))
     return dataclasses.replace(function, checks=kept) if kept else function
+
+
+def make_bound(binding: Binding, stages: Sequence[ir.Stage], checks: Iterable[str]) -> ir.Function:
+    """The function of an operator that is bound: its tensors that take part, in table order."""
+    parameters = [
+        ir.Parameter(
+            ir_name(t.name),
+            binding.dtype(t.name, t.definition.span),
+            binding.extents(t.name, t.definition.span),
+            t.strides,
+            t.definition.span,
+        )
+        for t in binding.tensors.values()
+        if not t.definition.output
+    ]
+    outputs = [t for t in binding.tensors.values() if t.definition.output]
+    results = [ir.Result(ir_name(t.name), t.strides) for t in outputs]
+    operator = binding.operator
+    return make_function(
+        operator.short_name, parameters, stages, results, operator.syntax.name.span, checks
+    )
 
 
 def list_counted(stages: Sequence[ir.Stage]) -> list[str]:

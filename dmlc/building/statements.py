@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dmlc.building.values import NOWHERE, Role, Value
+from dmlc.building.values import NOWHERE, Derivation, Role, Value
 from dmlc.language import syntax
 
 _DEEPEST = 6
@@ -33,6 +33,13 @@ def list_statements(
     statements: list[syntax.GraphStatement] = []
     written: set[str] = set()
     for value in record:
+        if value.role is Role.PART:
+            continue
+        if isinstance(value, Derivation):
+            statement = writer.derive(value, names, results)
+            statements.append(statement)
+            written.update(name.text for name in statement.names if statement.output)
+            continue
         result = results.get(id(value))
         plain = value.role in (Role.LEAF, Role.OUTPUT)
         given = names.get(id(value))
@@ -51,7 +58,7 @@ def list_statements(
 
 
 def _statement(name: str, value: syntax.Expression, output: bool) -> syntax.GraphStatement:
-    return syntax.GraphStatement(syntax.Name(name, span=NOWHERE), value, output, span=NOWHERE)
+    return syntax.GraphStatement((syntax.Name(name, span=NOWHERE),), value, output, span=NOWHERE)
 
 
 class _Writer:
@@ -87,6 +94,25 @@ class _Writer:
         self.references[id(value)] = syntax.Reference(name, span=NOWHERE)
         self.depths[id(value)] = 0
         return _statement(name, expression, output)
+
+    def derive(
+        self, value: Derivation, names: Mapping[int, str], results: Mapping[int, str]
+    ) -> syntax.GraphStatement:
+        """The statement that defines gradients. Those without a name are called after what they are
+        with respect to."""
+        of, wrt, given = (
+            tuple(self.express(v) for v in values) for values in (value.of, value.wrt, value.given)
+        )
+        own = [results.get(id(part)) for part in value.parts]
+        output = all(own) and not any(id(part) in names for part in value.parts)
+        targets: list[syntax.Name] = []
+        for part, result, target in zip(value.parts, own, wrt, strict=True):
+            part.stem = f"d_{target.name}" if isinstance(target, syntax.Reference) else "gradient"
+            name = (result if output else names.get(id(part))) or self.fresh(part)
+            self.references[id(part)] = syntax.Reference(name, span=NOWHERE)
+            targets.append(syntax.Name(name, span=NOWHERE))
+        made = syntax.Gradient(of, wrt, given, span=NOWHERE)
+        return syntax.GraphStatement(tuple(targets), made, output, span=NOWHERE)
 
     def express(self, value: Value) -> syntax.Expression:
         """A value where it is read."""

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import enum
 import numbers
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from dmlc.language import syntax
 from dmlc.language.limits import LARGEST_INTEGER
+from dmlc.parameters import expect_text
 from dmlc.scalars import OPERATIONS, DataType
-from dmlc.source import DmlcError, Source, Span
+from dmlc.source import DmlcError, InternalError, Source, Span, unknown_name
 
 NOWHERE = Span(Source("<graph>", ""), 0, 0)
 """Where the syntax of a graph built in Python stands, until it is printed."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_LITERALS = ("inf", "nan", "true", "false")
 
 Shape: TypeAlias = tuple[int | str, ...] | None
 """Sizes, as numbers or as expressions of symbols; empty for one value, None where not known."""
@@ -33,6 +38,8 @@ class Role(enum.Enum):
     EXPRESSION = "where it is read, unless it is read more than once"
     CALL = "in a statement of its own"
     OUTPUT = "as an output of a call: always where it is read"
+    GRADIENT = "in a statement of its own, which defines its parts"
+    PART = "as a name that such a statement defines: always where it is read"
 
 
 class Value:
@@ -152,6 +159,45 @@ class Value:
 
     def __abs__(self) -> Value:
         return call_function("abs", [self])
+
+
+class Outputs:
+    """The outputs of a call that has several, as attributes; an array of outputs is a tuple."""
+
+    def __init__(self, operator: str, found: Mapping[str, Value | tuple[Value, ...]]) -> None:
+        self._operator = operator
+        self._found = found
+
+    def __getattr__(self, name: str) -> Value | tuple[Value, ...]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in self._found:
+            raise DmlcError(unknown_name(f"output of {self._operator}", name, self._found))
+        return self._found[name]
+
+    def __dir__(self) -> list[str]:
+        return list(self._found)
+
+
+class Derivation(Value):
+    """`dx, dw = gradient of y with respect to x, w from dy`; its `parts` are what it defines."""
+
+    def __init__(
+        self,
+        record: list[Value],
+        of: Sequence[Value],
+        wrt: Sequence[Value],
+        given: Sequence[Value],
+    ) -> None:
+        super().__init__(record, Role.GRADIENT, _no_expression, (*of, *wrt, *given))
+        self.of, self.wrt, self.given = tuple(of), tuple(wrt), tuple(given)
+        self.parts = tuple(
+            Value(record, Role.PART, _no_expression, (), w.shape, w.data_type) for w in wrt
+        )
+
+
+def _no_expression(parts: Sequence[syntax.Expression]) -> syntax.Expression:
+    raise InternalError("a statement defines this by name")
 
 
 # Making values ----------------------------------------------------------------------------------
@@ -301,3 +347,11 @@ def join_shapes(left: Shape, right: Shape) -> Shape:
             "number of dimensions, and each size the same or 1"
         )
     return None if unequal else tuple(b if a == 1 else a for a, b in pairs)
+
+
+def check_name(name: str) -> str:
+    """A name, where the language takes it for one. Raises `DmlcError`."""
+    expect_text("name", name)
+    if not _NAME.fullmatch(name) or name in _LITERALS:
+        raise DmlcError(f"'{name}' is no name: letters, digits and underscores, and no digit first")
+    return name

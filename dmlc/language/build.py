@@ -199,6 +199,17 @@ class Builder:
         self.rows.append((span.start, span.end))
         return syntax.Row(tuple(cells), span=span)
 
+    def make_graph_statement(self, children: list[_Node], span: Span) -> syntax.GraphStatement:
+        output, names, value = children
+        if len(names) > 1 and not isinstance(value, syntax.Gradient):
+            self.fail(
+                f"'{names[0].text}' and '{names[1].text}' are two names for one value",
+                names[0].span.to(names[-1].span),
+                "several stand before '= gradient of ...', one for each tensor after "
+                "'with respect to'",
+            )
+        return syntax.GraphStatement(tuple(names), value, output is not None, span=span)
+
     # Constraints and statements -----------------------------------------------------------
 
     def make_names(self, children: list[_Node], span: Span) -> list[syntax.Name]:
@@ -370,7 +381,11 @@ def _whole(node: Callable[..., _Node]) -> Callable[[list[_Node], Span], _Node]:
 
 _MAKERS: Mapping[str, Callable[[list[_Node], Span], _Node]] = {
     **dict.fromkeys(("module_name", "group"), lambda parts, span: parts[0]),
-    **dict.fromkeys(("items", "parameters", "symbols", "graph_inputs"), lambda parts, span: parts),
+    **dict.fromkeys(
+        ("items", "parameters", "symbols", "graph_inputs", "targets", "expressions",
+         "tensors_read"),
+        lambda parts, span: parts,
+    ),
     **{kind: _section(kind) for kind in ("introduced", "forward", "attributes", "types")},
     "dotted": lambda parts, span: syntax.Name(".".join(p.text for p in parts), span=span),
     "import_file": lambda parts, span: syntax.Import(_unquote(parts[0]), span=span),
@@ -387,8 +402,14 @@ _MAKERS: Mapping[str, Callable[[list[_Node], Span], _Node]] = {
     ),
     "constraints": lambda parts, span: ("constraints", tuple(parts), span),
     "compute": lambda parts, span: ("compute", tuple(parts), span),
-    "gradient_of": lambda parts, span: (
-        "gradient of", syntax.GradientOf(parts[0], tuple(parts[1]), span=span), span,
+    "gradient_by_names": lambda parts, span: (
+        "gradient of", syntax.GradientOf(parts[0], tuple(parts[1]), None, span=span), span,
+    ),
+    "gradient_by_lines": lambda parts, span: (
+        "gradient of", syntax.GradientOf(parts[0], (), tuple(parts[1:]), span=span), span,
+    ),
+    "gradient_line": lambda parts, span: syntax.GradientLine(
+        parts[0], parts[2], parts[1] is not None, span=span
     ),
     "example": lambda parts, span: (
         "example", syntax.Example(_unquote(parts[0]), tuple(parts[1:]), span=span), span,
@@ -409,8 +430,8 @@ _MAKERS: Mapping[str, Callable[[list[_Node], Span], _Node]] = {
     ),
     "graph_input": _whole(syntax.GraphInput),
     "tensor_type": lambda parts, span: syntax.TensorType(parts[0], tuple(parts[1:]), span=span),
-    "graph_statement": lambda parts, span: syntax.GraphStatement(
-        parts[1], parts[2], parts[0] is not None, span=span
+    "gradient": lambda parts, span: syntax.Gradient(
+        tuple(parts[1]), tuple(parts[3]), tuple(parts[5] or ()), span=span
     ),
     "string": lambda parts, span: syntax.String(_unquote(parts[0]), span=span),
     "reference": lambda parts, span: syntax.Reference(parts[0].text, span=span),

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from dmlc.language.arrays import axes_array, invert_order, list_range, other_axes
 from dmlc.language.kinds import BOOL, NUMBER, NUMBERS, TYPE, Form, Kind, What
 from dmlc.scalars import OPERATIONS, DataType, Operation, find_data_type
-from dmlc.source import DmlcError, Span, UnsupportedError
+from dmlc.source import DmlcError, Span
 
 Value: TypeAlias = Any
 """A value of the binder: a constant, an element of a computation, or an array of them."""
@@ -57,6 +57,10 @@ class Evaluation(Protocol):
     def join(self, given: Given) -> Value: ...
 
     def split(self, given: Given) -> Value: ...
+
+    def gradient(self, given: Given) -> Value:
+        """The gradient of a value of a graph by a tensor."""
+        ...
 
 
 class Takes(enum.Enum):
@@ -167,14 +171,6 @@ _CAST = (
 
 
 # Tensors ---------------------------------------------------------------------------------------
-
-
-def _refuse_gradient(on: Evaluation, given: Given) -> Value:
-    raise UnsupportedError(
-        "'gradient' cannot be bound yet: this version runs the gradients that are operators",
-        given.span,
-        ["call the gradient's operator, such as directml.ACTIVATION_RELU_GRAD"],
-    )
 
 
 def _tensor(name: str) -> Parameter:
@@ -310,9 +306,9 @@ _OF_TENSORS = (
 )
 _GRADIENT = Builtin(
     "gradient",
-    (Parameter(Takes.VALUE), Parameter(Takes.VALUE, label="wrt")),
-    Kind(What.NUMBER, Form.TENSOR),
-    _refuse_gradient,
+    (_tensor("gradient"), dataclasses.replace(_tensor("gradient"), label="wrt")),
+    lambda given: Kind(What.NUMBER, Form.TENSOR, ranks=given.values[1].ranks),
+    lambda on, given: on.gradient(given),
     ("'gradient' takes a value and what to differentiate by", "as in gradient(loss, wrt: x)"),
 )
 

@@ -13,6 +13,7 @@ from dmlc.language import syntax
 from dmlc.language.builtins import BUILT_IN
 from dmlc.language.check_expressions import ExpressionChecker
 from dmlc.language.check_functions import order_functions
+from dmlc.language.check_gradient import check_gradients
 from dmlc.language.check_graph import Operators, check_graph
 from dmlc.language.check_operator import check_operator
 from dmlc.language.definitions import (
@@ -112,8 +113,11 @@ class _Checker:
             self.warn_unread(made)
             own.append(made)
         known = Operators(module, self.operators, self.library)
-        for operator in own:
-            self.check_partners(operator, known)
+
+        def find(name: syntax.Name) -> OperatorDefinition | None:
+            return known.find(name, self.diagnostics)
+
+        self.operators |= check_gradients(own, find, self.diagnostics, self.warnings)
         for graph in graphs:
             name = qualify(module, graph.name.text)
             self.declare("operator or graph", graph.name, name)
@@ -181,20 +185,3 @@ class _Checker:
                 self.warnings.append(
                     Diagnostic(f"'{name.text}' is never read", name.span, warning=True)
                 )
-
-    def check_partners(self, operator: OperatorDefinition, known: Operators) -> None:
-        """The operator that an operator is the gradient of. Its `forward` may be in any file."""
-        gradient = operator.gradient_of
-        if gradient is None:
-            return
-        target = known.find(gradient.operator, self.diagnostics)
-        seen: dict[str, Span] = {}
-        for tensor in gradient.tensors:
-            message = f"'{tensor.text}' is named twice"
-            self.checker.hold_once(tensor, seen, message, "it is named here first")
-            if target is None:
-                continue
-            inputs = [t.name for t in target.newest.tensors if not t.output]
-            if tensor.text not in inputs:
-                what = f"input of {target.name}"
-                self.checker.fail_unknown(what, tensor.text, inputs, tensor.span)

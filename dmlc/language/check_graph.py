@@ -21,9 +21,9 @@ from dmlc.language.definitions import (
     qualify,
 )
 from dmlc.language.kinds import NUMBER, UNKNOWN, Form, Kind, Names, What, attribute_kind
-from dmlc.language.walk import find_chain, names_read
+from dmlc.language.walk import expressions_of, find_chain, names_read
 from dmlc.scalars import DataType, data_type_names, find_data_type
-from dmlc.source import Diagnostic, Note, Span, unknown_name
+from dmlc.source import Diagnostic, Note, Span, counted, unknown_name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,11 +72,13 @@ def check_graph(
         checker.hold_once(given.name, places, *_twice("input", given.name))
         checker.check_type(given.type)
         names.locals[given.name.text] = _tensor_of(given.type)
-    names.later.update({s.name.text: s.name.span for s in reversed(graph.statements)})
+    defined = [name for statement in graph.statements for name in statement.names]
+    names.later.update({name.text: name.span for name in reversed(defined)})
     outputs = 0
     for statement in graph.statements:
         what = "output" if statement.output else "name"
-        checker.hold_once(statement.name, places, *_twice(what, statement.name))
+        for name in statement.names:
+            checker.hold_once(name, places, *_twice(what, name))
         checker.check_statement(statement)
         outputs += statement.output
     if not outputs:
@@ -98,9 +100,10 @@ def _find_unused(graph: syntax.Graph, reads: Mapping[str, Iterable[str]]) -> lis
     cure = "remove it: a run has to give it all the same"
     declared += [("input", given.name, cure) for given in graph.inputs]
     declared += [
-        ("the value", s.name, f"remove it, or write 'output {s.name.text} = ...'")
+        ("the value", name, f"remove it, or write 'output {name.text} = ...'")
         for s in graph.statements
         if not s.output
+        for name in s.names
     ]
     return [
         Diagnostic(f"{what} '{name.text}' is never read", name.span, (Note(cure),), warning=True)
@@ -132,7 +135,7 @@ class _GraphChecker(ExpressionChecker):
         self.called: dict[str, OperatorDefinition | None] = {}
         """The operator whose call each name stands for; None where it is not known."""
         self.last: OperatorDefinition | None = None
-        self.reads = {s.name.text: names_read(s.value) for s in statements}
+        self.reads = {n.text: names_read(*expressions_of(s)) for s in statements for n in s.names}
         """The names that each statement reads."""
         self.current: syntax.GraphStatement | None = None
         self.cyclic: set[str] = set()
@@ -152,6 +155,9 @@ class _GraphChecker(ExpressionChecker):
     def check_statement(self, statement: syntax.GraphStatement) -> None:
         name, value = statement.name.text, statement.value
         self.current = statement
+        if isinstance(value, syntax.Gradient):
+            self.check_gradient(value, statement.names)
+            return
         kind = self.check(value)
         if isinstance(value, syntax.Call) and self._operator_name(value) is not None:
             self.called[name] = self.last
@@ -159,6 +165,36 @@ class _GraphChecker(ExpressionChecker):
             self.fail(f"output '{name}' is {kind.form.value}, and must be a tensor", value.span)
         self.names.later.pop(name, None)
         self.names.locals[name] = kind if kind.form is Form.TENSOR else UNKNOWN
+
+    def check_gradient(self, gradient: syntax.Gradient, names: Sequence[syntax.Name]) -> None:
+        """`dx, dw = gradient of y with respect to x, w from dy`"""
+        for given in (*gradient.of, *gradient.given):
+            kind = self.check(given)
+            if kind.what is What.BOOL:
+                self.fail("a gradient is of numbers, and these are booleans", given.span)
+            self._expect_tensor(kind, given.span)
+        kinds = [self.check(tensor) for tensor in gradient.wrt]
+        for tensor, kind in zip(gradient.wrt, kinds, strict=True):
+            self._expect_tensor(kind, tensor.span)
+        if len(names) != len(kinds):
+            self.fail(
+                f"{counted(len(names), 'name')} for the gradients with respect to "
+                f"{counted(len(kinds), 'tensor')}",
+                names[0].span.to(names[-1].span),
+            )
+        of, given = len(gradient.of), len(gradient.given)
+        if given not in (0, of):
+            message = f"this is the gradient of {counted(of, 'tensor')} from {given}"
+            self.fail(message, gradient.given[0].span.to(gradient.given[-1].span))
+        for number, name in enumerate(names):
+            ranks = kinds[number].ranks if number < len(kinds) else None
+            self.names.later.pop(name.text, None)
+            self.names.locals[name.text] = Kind(What.NUMBER, Form.TENSOR, ranks=ranks)
+
+    def _expect_tensor(self, kind: Kind, span: Span) -> None:
+        if kind.form in (Form.SCALAR, Form.ARRAY) and not kind.is_unknown:
+            self.fail(f"a gradient is of and with respect to tensors, and this is "
+                      f"{kind.form.value}", span)  # fmt: skip
 
     # Names --------------------------------------------------------------------------------
 
@@ -177,8 +213,9 @@ class _GraphChecker(ExpressionChecker):
         name, span = expression.name, expression.span
         if name not in self.names.later:
             return False
-        current = "" if self.current is None else self.current.name.text
-        if name == current:
+        own = () if self.current is None else tuple(n.text for n in self.current.names)
+        current = own[0] if own else ""
+        if name in own:
             self.fail(f"'{name}' is read by its own definition", span)
             return True
         defined = Note("it is defined here", self.names.later[name])

@@ -84,7 +84,7 @@ class _OperatorChecker(ExpressionChecker):
             combinations=combinations,
             constraints=operator.constraints or (),
             compute=operator.compute,
-            gradient_of=operator.gradient_of,
+            gradient=None,
             examples=operator.examples,
             functions=self.functions,
             enums=self.names.enums,

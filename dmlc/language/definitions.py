@@ -86,6 +86,11 @@ class TensorDefinition:
         """The name in the table."""
         return self.name if self.array_name is None else self.array_name
 
+    @property
+    def holds_floats(self) -> bool:
+        """Whether it may hold floating-point numbers, and so have a gradient."""
+        return any(t.is_float for t in self.dtypes)
+
     def entry(self, number: int) -> TensorDefinition:
         """One tensor of an array."""
         name = f"{self.name}[{number}]"
@@ -129,6 +134,10 @@ class TensorLevel:
     def outputs(self) -> tuple[TensorDefinition, ...]:
         return tuple(t for t in self.tensors if t.output)
 
+    @property
+    def inputs(self) -> tuple[TensorDefinition, ...]:
+        return tuple(t for t in self.tensors if not t.output)
+
     def tensor(self, name: str) -> TensorDefinition | None:
         return next((t for t in self.tensors if t.name == name), None)
 
@@ -148,6 +157,25 @@ class TypeCombination:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class GradientDefinition:
+    """What an operator with `gradient of` is derived from, and what its own tables call that."""
+
+    forward: OperatorDefinition
+    gradients: Mapping[str, str]
+    """Of tensors of the forward operator, the row that holds the gradient: an input of its outputs,
+    an output of its inputs."""
+    values: Mapping[str, str]
+    """Of tensors of the forward operator, the input that holds the value."""
+    attributes: Mapping[str, str]
+    """Of attributes of the forward operator, the attribute that says it."""
+    span: Span
+
+    def rows(self, name: str) -> tuple[str, ...]:
+        """The rows that stand for a tensor of the forward operator, its value first."""
+        return tuple(found[name] for found in (self.values, self.gradients) if name in found)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class OperatorDefinition:
     name: str
     """Qualified: `directml.ACTIVATION_RELU_GRAD`."""
@@ -161,7 +189,9 @@ class OperatorDefinition:
     combinations: tuple[TypeCombination, ...]
     constraints: tuple[syntax.Constraint, ...]
     compute: tuple[syntax.Statement, ...] | None
-    gradient_of: syntax.GradientOf | None
+    gradient: GradientDefinition | None
+    """In place of `compute`; None too where a file is checked without the library that has the
+    operator it names."""
     examples: tuple[syntax.Example, ...]
     functions: Mapping[str, FunctionDefinition]
     """Declared in the file or its imports; the functions of `compute` are among its statements."""
@@ -176,6 +206,14 @@ class OperatorDefinition:
     def newest(self) -> TensorLevel:
         """The tensors of the newest feature level."""
         return self.levels[-1]
+
+    @property
+    def order(self) -> int:
+        """How many gradients are taken to get to it."""
+        count, gradient = 0, self.gradient
+        while gradient is not None:
+            count, gradient = count + 1, gradient.forward.gradient
+        return count
 
     def attribute(self, name: str) -> AttributeDefinition | None:
         return next((a for a in self.attributes if a.name == name), None)
@@ -202,6 +240,12 @@ class OperatorDefinition:
             )
         ]
         return [row for row in (*tensors, *attributes) if row.name not in given]
+
+
+def is_differentiable(operator: OperatorDefinition) -> bool:
+    """Whether an operator is given floating-point numbers and gives some."""
+    tensors = operator.newest
+    return all(any(t.holds_floats for t in some) for some in (tensors.inputs, tensors.outputs))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

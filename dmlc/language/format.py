@@ -186,6 +186,20 @@ def _ternary(node: syntax.Ternary) -> Document:
     return Group((Indent((*parts, _document(last, _LEVELS["?"]))),))
 
 
+def _gradient(node: syntax.Gradient) -> Document:
+    """`gradient of y with respect to x, w from dy`"""
+    parts: list[Document] = ["gradient of ", *_listed(node.of)]
+    parts += [Break(), "with respect to ", *_listed(node.wrt)]
+    if node.given:
+        parts += [Break(), "from ", *_listed(node.given)]
+    return Group((Indent(tuple(parts)),))
+
+
+def _listed(nodes: Sequence[syntax.Expression]) -> list[Document]:
+    """Expressions with a comma after each but the last."""
+    return [part for node in nodes for part in (", ", _document(node))][1:]
+
+
 def quote(text: str) -> str:
     """A text in double quotes, as the language reads it back."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -356,9 +370,10 @@ class _Printer:
             self.item(text + ("," if number < len(members) - 1 else ""), member.span)
         self.close(node.span)
 
-    def statement_text(self, head: str, value: syntax.Expression) -> str:
+    def statement_text(self, head: str, value: syntax.Expression | syntax.Gradient) -> str:
         indent = _INDENT * self.level
-        return head + lay_out(_document(value), WIDTH, indent + len(head), indent)
+        made = _gradient(value) if isinstance(value, syntax.Gradient) else _document(value)
+        return head + lay_out(made, WIDTH, indent + len(head), indent)
 
     def operator(self, node: syntax.Operator) -> None:
         self.open(f"operator {node.name.text} {{", node.span, forced=True)
@@ -387,9 +402,7 @@ class _Printer:
                     self.equations([_head(statement) for statement in statements], statements)
                     self.close(span)
                 case "gradient of" if gradient is not None:
-                    inputs = join_names(n.text for n in gradient.tensors)
-                    head = f"gradient of {gradient.operator.text}"
-                    self.item(f"{head} with respect to {inputs}", span)
+                    self.gradient_of(gradient, span)
                 case _ if table is not None:
                     self.table(f"{kind} {{", table, span)
                 case _ if name is not None:
@@ -397,6 +410,18 @@ class _Printer:
                 case _:
                     raise InternalError(f"operator {node.name.text} has no section {kind!r}")
         self.close(node.span)
+
+    def gradient_of(self, node: syntax.GradientOf, span: Span) -> None:
+        head = f"gradient of {node.operator.text}"
+        if node.lines is None:
+            inputs = join_names(n.text for n in node.tensors)
+            self.item(f"{head} with respect to {inputs}", span)
+            return
+        self.open(f"{head} {{", span)
+        padded = self.align([n.name.text for n in node.lines], [n.span for n in node.lines])
+        for line, name in zip(node.lines, padded, strict=True):
+            self.item(f"{name} = {'gradient of ' * line.gradient}{line.of.text}", line.span)
+        self.close(span)
 
     def table(self, head: str, table: syntax.Table, span: Span) -> None:
         self.open(head, span)
@@ -478,7 +503,10 @@ class _Printer:
             self.level -= 1
             self.line(") {")
             self.level += 1
-        heads = [("output " if s.output else "") + s.name.text for s in node.statements]
+        heads = [
+            ("output " if s.output else "") + ", ".join(n.text for n in s.names)
+            for s in node.statements
+        ]
         self.equations(heads, node.statements)
         self.close(node.span)
 

@@ -28,6 +28,9 @@ _WORDS = {
     "REQUIRE": "'require'",
     "EXPECT": "'expect'",
     "OUTPUT": "'output'",
+    "GRADIENT_OF": "'gradient of'",
+    "WITH_RESPECT_TO": "'with respect to'",
+    "FROM": "'from'",
     "EQUALITY": "'=='",
     "COMPARISON": "'<'",
     "$END": "the end of the file",
@@ -38,6 +41,7 @@ _OPERATORS = {
 }
 _EXPRESSION = {
     *("INTEGER", "FLOAT", "CONSTANT", "STRING", "NAME", "LPAR", "LSQB", "MINUS", "NOT"),
+    "GRADIENT_OF",
 }
 _BEHIND = re.compile(r"\s*(\w+|\S|$)")
 _WORD = re.compile(r"\w[\w.]*")
@@ -161,7 +165,8 @@ _PIECE = re.compile(
         |constraints|compute|gradient|example|introduced|forward)\b(?![ \t]*=) )
     | (?P<statement> ^[ \t]*+(?:
         (?:(?:output|expect|function)[ \t]+)?
-            [A-Za-z_]\w*(?:[ \t]*(?:\[[^\]\n]*\]|\([^()\n]*\)))?[ \t]*=(?!=)
+            [A-Za-z_]\w*(?:[ \t]*(?:\[[^\]\n]*\]|\([^()\n]*\)|(?:,[ \t]*[A-Za-z_]\w*)+))?
+            [ \t]*=(?!=)
         | require\b | [^\n"{}=|/]*\bmust\b) )
     | (?P<strange> ^[ \t]*+[A-Za-z_]\w*[ \t]+[A-Za-z_]\w*[ \t]*=(?!=) )
     | (?P<unknown> ^[ \t]*+[A-Za-z]\w*+(?:[ \t]+\w+)?[ \t]*(?=\{) )

@@ -238,11 +238,23 @@ Statement: TypeAlias = Assignment | ScalarFunction
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class GradientLine(Node):
+    """`dY = gradient of Y`, or `X = InputTensor`: what the tables at hand call the gradient of a
+    tensor of the forward operator, or something of that operator itself."""
+
+    name: Name
+    of: Name
+    gradient: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class GradientOf(Node):
-    """`gradient of NAME with respect to TENSORS`."""
+    """`gradient of NAME with respect to TENSORS`, or `gradient of NAME { ... }`."""
 
     operator: Name
     tensors: tuple[Name, ...]
+    lines: tuple[GradientLine, ...] | None
+    """None where the tensors are named instead."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -304,12 +316,29 @@ class GraphInput(Node):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class GraphStatement(Node):
-    """`name = e`, or `output name = e`."""
+class Gradient(Node):
+    """`gradient of y with respect to x, w from dy`, of a graph."""
 
-    name: Name
-    value: Expression
+    of: tuple[Expression, ...]
+    wrt: tuple[Expression, ...]
+    """Names, or outputs of calls."""
+    given: tuple[Expression, ...]
+    """The gradient of each of `of`; none where those are one value each."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GraphStatement(Node):
+    """`name = e`, or `output name = e`; of a gradient, a name for each that it is with respect
+    to."""
+
+    names: tuple[Name, ...]
+    value: Expression | Gradient
     output: bool
+
+    @property
+    def name(self) -> Name:
+        """The first name: but of a gradient, the only one."""
+        return self.names[0]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -84,11 +84,20 @@ def subexpressions(expression: syntax.Expression) -> Iterator[syntax.Expression]
         pending.extend(reversed(parts(found)))
 
 
-def expressions_of(statement: syntax.Statement) -> tuple[syntax.Expression, ...]:
+def expressions_of(
+    statement: syntax.Statement | syntax.GraphStatement,
+) -> tuple[syntax.Expression, ...]:
     """The expressions of a statement: what its indices run over, and what it says."""
-    if isinstance(statement, syntax.ScalarFunction):
-        return (statement.body,)
-    return (*_extents(statement.indices or ()), statement.value)
+    match statement:
+        case syntax.ScalarFunction():
+            return (statement.body,)
+        case syntax.Assignment():
+            return (*_extents(statement.indices or ()), statement.value)
+        case syntax.GraphStatement():
+            value = statement.value
+            if isinstance(value, syntax.Gradient):
+                return (*value.of, *value.wrt, *value.given)
+            return (value,)
 
 
 def _extents(bindings: Iterable[syntax.Binding]) -> Iterator[syntax.Expression]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.binding import Graph
 from dmlc.ir import Function, Parameter, Stage, Table
-from dmlc.language.syntax import Call
+from dmlc.language.syntax import Call, Gradient
 from dmlc.picture.formula import summarize
 from dmlc.picture.lettering import TIMES, show_bytes
 from dmlc.program import Figures
@@ -127,8 +127,8 @@ class View:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GraphCall:
-    """A call of an operator in a graph: the name its statement gives it, the operator's name
-    without its module, and where it stands."""
+    """A call of an operator in a graph, or a gradient: the name its statement gives it, the
+    operator's name without its module, and where it stands."""
 
     name: str
     operator: str
@@ -183,7 +183,7 @@ def make_diagram(report: Report, calls: Sequence[GraphCall] = ()) -> Diagram:
 
 
 def list_calls(graph: Graph) -> tuple[GraphCall, ...]:
-    """The calls of operators in a graph, in order."""
+    """The calls of operators in a graph, and its gradients, in order."""
     known = graph.definition.operators
     found: list[GraphCall] = []
     for statement in graph.definition.syntax.statements:
@@ -192,6 +192,9 @@ def list_calls(graph: Graph) -> tuple[GraphCall, ...]:
             if called in known:
                 short = known[called].name.rpartition(".")[2]
                 found.append(GraphCall(statement.name.text, short, statement.value.span))
+        elif isinstance(statement.value, Gradient):
+            names = ", ".join(name.text for name in statement.names)
+            found.append(GraphCall(names, "gradient", statement.value.span))
     return tuple(found)
 
 

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import pytest
-
 from dmlc.binding import TensorDesc
 from dmlc.language.check import check_text
-from dmlc.source import UnsupportedError
 from tests.binding.declare import X, Y, Z, declare, f32, refusal, refusals, says
 
 SAME = "X, Z and Y must have the same DataType, DimensionCount, and Sizes."
@@ -196,14 +193,3 @@ def test_feature_levels() -> None:
     assert refusal(leveled, {"X": f32(2)}, level="newest").message == (
         "unknown feature level 'newest'"
     )
-
-
-def test_gradients_cannot_be_bound_yet() -> None:
-    op = declare("Y = X", X, Y)
-    text = op.definition.syntax.span.source.text
-    gradient = text.replace("operator OP", "operator GRAD")
-    body = gradient[gradient.index("compute {") :]
-    gradient = gradient.replace(body, "gradient of OP with respect to X }")
-    module = check_text(text + gradient.replace("enum MODE { LOW = 0, HIGH = 1 }", ""), "op.dml")
-    with pytest.raises(UnsupportedError, match="'gradient of OP' cannot be bound yet"):
-        type(op)(module.operators["GRAD"]).bind({"X": f32(2), "Y": f32(2)})

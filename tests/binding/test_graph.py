@@ -14,7 +14,7 @@ from dmlc import ir
 from dmlc.binding import Graph, TensorDesc
 from dmlc.oracle import find_expected
 from dmlc.scalars import DataType
-from dmlc.source import DmlcError, UnsupportedError
+from dmlc.source import DmlcError
 
 OPERATORS = """
 operator SQUARE {
@@ -359,11 +359,6 @@ def test_an_entry_that_is_not_there() -> None:
         "output z = @s.OutputTensors[2]",
         "'s.OutputTensors' has 2 tensors: pick one by its number, 0 to 1",
     )
-
-
-def test_gradients_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="'gradient' cannot be bound yet"):
-        bind("output z = gradient(x, wrt: y)")
 
 
 def test_a_mistake_is_said_once_however_often_its_value_is_read() -> None:

@@ -152,6 +152,21 @@ tensor_sections = st.builds(
 )
 
 
+gradient_lines = st.builds(
+    syntax.GradientLine, name_nodes, name_nodes, st.booleans(), span=st.just(NOWHERE)
+)
+gradients_of = st.one_of(
+    st.builds(syntax.GradientOf, dotted_nodes, name_lists, st.none(), span=st.just(NOWHERE)),
+    st.builds(
+        syntax.GradientOf,
+        dotted_nodes,
+        st.just(()),
+        st.lists(gradient_lines, max_size=3).map(tuple),
+        span=st.just(NOWHERE),
+    ),
+)
+
+
 @st.composite
 def operators(draw: st.DrawFn) -> syntax.Operator:
     doc = draw(st.none() | texts)
@@ -163,11 +178,7 @@ def operators(draw: st.DrawFn) -> syntax.Operator:
     statement = st.one_of(assignments, local_functions)
     derived = draw(st.booleans())
     compute = None if derived else draw(st.lists(statement, max_size=3).map(tuple))
-    gradient = (
-        draw(st.builds(syntax.GradientOf, dotted_nodes, name_lists, span=st.just(NOWHERE)))
-        if derived
-        else None
-    )
+    gradient = draw(gradients_of) if derived else None
     shown = draw(st.lists(examples, max_size=2).map(tuple))
     sections = [
         (kind, NOWHERE)
@@ -206,6 +217,19 @@ tensor_types = st.builds(
     st.lists(expressions, max_size=3).map(tuple),
     span=st.just(NOWHERE),
 )
+tensors_read: st.SearchStrategy[syntax.Expression] = st.recursive(
+    references,
+    lambda base: st.builds(syntax.Member, base, name_nodes, span=st.just(NOWHERE)),
+    max_leaves=2,
+)
+some_read = st.lists(tensors_read, min_size=1, max_size=2).map(tuple)
+gradients = st.builds(
+    syntax.Gradient,
+    st.lists(expressions, min_size=1, max_size=2).map(tuple),
+    some_read,
+    st.just(()) | some_read,
+    span=st.just(NOWHERE),
+)
 graphs = st.builds(
     syntax.Graph,
     name_nodes,
@@ -215,7 +239,14 @@ graphs = st.builds(
     ).map(tuple),
     st.lists(
         st.builds(
-            syntax.GraphStatement, name_nodes, expressions, st.booleans(), span=st.just(NOWHERE)
+            syntax.GraphStatement,
+            name_nodes.map(lambda name: (name,)),
+            expressions,
+            st.booleans(),
+            span=st.just(NOWHERE),
+        )
+        | st.builds(
+            syntax.GraphStatement, name_lists, gradients, st.booleans(), span=st.just(NOWHERE)
         ),
         max_size=3,
     ).map(tuple),

@@ -1,0 +1,282 @@
+"""The tensors of a graph: its inputs and stages, each with a data type of its own, and what derives
+gradients of them.
+
+The stages of a gradient stand beside the graph's own and read those where they need a value, so
+that nothing is computed twice because it is differentiated. Fusion decides what is kept and what is
+computed again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from dmlc import ir
+from dmlc.binding.call_errors import raise_mistakes
+from dmlc.binding.emission import Emission
+from dmlc.binding.facts import Binding
+from dmlc.binding.gradient import warn_of_nothing
+from dmlc.binding.nodes import Form, Node, Weak
+from dmlc.binding.stages import StageMaker, drop_unread, rename_stage
+from dmlc.binding.tensors import TensorDesc, show_sizes
+from dmlc.binding.values import span_text
+from dmlc.language import syntax
+from dmlc.language.builtins import Given
+from dmlc.language.check_gradient import MOST_ORDERS, TOO_MANY_ORDERS
+from dmlc.scalars import DataType, find_data_type
+from dmlc.source import Diagnostic, DmlcError, Note, Span
+from dmlc.transform.differentiate import differentiate
+from dmlc.transform.inline import inline_stages
+from dmlc.transform.simplify import simplify_stage
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of the graph, and where it is named."""
+
+    name: str
+    dtype: DataType
+    extents: tuple[ir.Extent, ...]
+    span: Span
+
+
+class GraphStages(StageMaker):
+    """The stages of a graph: each is a tensor with a data type of its own."""
+
+    def __init__(
+        self, graph: syntax.Graph, surroundings: Binding, inputs: Mapping[str, TensorDesc]
+    ) -> None:
+        self.graph = graph
+        self.inputs = inputs
+        self.types: dict[str, DataType] = {}
+        """The data type of every tensor there is by now."""
+        super().__init__(surroundings)
+        self.kept = dict.fromkeys(n.text for s in self.graph.statements for n in s.names)
+        self.assigned = self.kept
+        self.names = {**dict.fromkeys(inputs), **self.kept}
+        self.warnings: list[Diagnostic] = []
+        self.orders: dict[str, int] = {}
+        """How many gradients were taken to get to stages that are of some."""
+        self.statement: syntax.GraphStatement | None = None
+        """The one at hand."""
+        self.evaluator.differentiate = self.differentiate_call
+        for name, desc in inputs.items():
+            self.types[name] = desc.data_type
+            self.extents[name] = desc.sizes or ()
+            self.evaluator.locals[name] = self.load(name)
+
+    def load(self, name: str) -> Node:
+        return self.builder.nodes.load(name, self.types[name], self.extents[name])
+
+    def append(self, stage: ir.Stage, emission: Emission) -> None:
+        super().append(stage, emission)
+        self.types[stage.name] = stage.dtype
+
+    def parameters(self) -> list[ir.Parameter]:
+        return [
+            ir.Parameter(
+                given.name.text,
+                desc.data_type,
+                desc.sizes or (),
+                desc.stored_strides,
+                given.span,
+            )
+            for given in self.graph.inputs
+            for desc in (self.inputs[given.name.text],)
+        ]
+
+    def stem(self, span: Span, part: str) -> str:
+        """What stages of the expression at a place are named after: the statement, and the part of
+        it that the expression is where it is not all of it."""
+        if self.statement is None:
+            return part
+        name = self.statement.name.text
+        return name if span == self.statement.value.span else f"{name}_{part}"
+
+    def storage(self, value: Node) -> DataType:
+        """The data type of a value as a tensor: that of the tensors it is computed from, where
+        they are stored alike; FLOAT32 where it is computed from several floating-point types."""
+        dtype = value.dtype
+        if dtype is Weak.INTEGER or dtype is DataType.INDEX:
+            return DataType.INT32
+        if isinstance(dtype, DataType) and dtype is not DataType.FLOAT32:
+            return dtype
+        found = [t for t in _list_types(value, self.types) if t.compute is DataType.FLOAT32]
+        return found[0] if len(found) == 1 else DataType.FLOAT32
+
+    # Gradients ----------------------------------------------------------------------------
+
+    def differentiate(self, gradient: syntax.Gradient, names: Sequence[syntax.Name]) -> list[Node]:
+        """The gradients with respect to some tensors, in stages of these names."""
+        of = [self.find_tensor(e, f"{names[0].text}_of") for e in gradient.of]
+        wrt = [self.find_tensor(e) for e in gradient.wrt]
+        given = [self.find_tensor(e) for e in gradient.given]
+        return self.derive(of, wrt, given, [name.text for name in names], gradient.span)
+
+    def differentiate_call(self, value: Node, wrt: Node, given: Given) -> Node:
+        """What `gradient(value, wrt: x)` gives."""
+        stem = self.stem(given.span, "gradient")
+        of = self.as_tensor(value, f"{stem}_of", given.spans[0])
+        by = self.as_tensor(wrt, None, given.spans[1])
+        return self.derive([of], [by], [], [stem], given.span)[0]
+
+    def find_tensor(self, expression: syntax.Expression, name: str | None = None) -> Tensor:
+        """The tensor that an expression is; one of that name holds it, where it is none yet."""
+        value = self.evaluator.evaluate(expression)
+        if not isinstance(value, Node) or value.shape is None:
+            raise DmlcError(f"{span_text(expression.span)} is no tensor", expression.span)
+        return self.as_tensor(value, name, expression.span)
+
+    def as_tensor(self, value: Node, name: str | None, span: Span) -> Tensor:
+        found = self.builder.nodes.loaded(value)
+        if found is None and name is None:
+            raise DmlcError(
+                f"{span_text(span)} is computed here: give it a name, and read that below",
+                span,
+                ["a gradient is with respect to an input or a value that has a name"],
+            )
+        if found is None:
+            found = self.builder.nodes.loaded(self.hold(name or "", value, span)) or ""
+        return Tensor(found, self.types[found], self.extents[found], span)
+
+    def derive(
+        self,
+        of: Sequence[Tensor],
+        wrt: Sequence[Tensor],
+        given: Sequence[Tensor],
+        names: Sequence[str],
+        span: Span,
+    ) -> list[Node]:
+        """The gradients of some tensors by others, each in a stage; `names` are for those."""
+        raise_mistakes(_check_asked(of, wrt, given))
+        sources: dict[str, str | None] = {}
+        for number, tensor in enumerate(of):
+            if tensor.name in sources:
+                raise DmlcError(f"{span_text(tensor.span)} is named twice", tensor.span)
+            sources[tensor.name] = given[number].name if given else None
+        wanted: dict[str, str] = {}
+        for tensor, name in zip(wrt, names, strict=True):
+            if tensor.name not in wanted:
+                taken = name in self.extents or name not in self.kept
+                wanted[tensor.name] = self.fresh_name(name) if taken else name
+        needed = drop_unread(self.stages, [*sources, *wanted])
+        order = 1 + max((self.orders.get(stage.name, 0) for stage in needed), default=0)
+        if order > MOST_ORDERS:
+            raise DmlcError(TOO_MANY_ORDERS, span)
+        parameters = self.parameters()
+        made, warnings = _derive_stages(parameters, needed, sources, wanted, self.fresh_name, span)
+        self.add_made(made, order)
+        self.warnings += warnings
+        return [self.load(wanted[tensor.name]) for tensor in wrt]
+
+    def add_made(self, stages: Sequence[ir.Stage], order: int) -> None:
+        """Takes stages that are made already, and need no proof that their reads are inside;
+        `order` is how many gradients were taken to get to them."""
+        self.stages += stages
+        for stage in stages:
+            self.types[stage.name], self.extents[stage.name] = stage.dtype, stage.domain
+            self.orders[stage.name] = order
+
+
+# Gradients -----------------------------------------------------------------------------------
+
+
+def _check_asked(
+    of: Sequence[Tensor], wrt: Sequence[Tensor], given: Sequence[Tensor]
+) -> list[Diagnostic]:
+    """What is wrong with gradients of some tensors, from the gradients of those if they are
+    given."""
+    found: list[Diagnostic] = []
+    for tensor in (*of, *wrt):
+        if not tensor.dtype.is_float:
+            message = f"{span_text(tensor.span)} is {tensor.dtype.name}, and has no gradient"
+            found.append(Diagnostic(message, tensor.span))
+    for tensor in () if given else of:
+        if any(extent != 1 for extent in tensor.extents):
+            cure = "say from which gradient of it, as in 'from dy', or reduce it to one value"
+            sizes = show_sizes(tensor.extents)
+            message = f"{span_text(tensor.span)} has sizes {sizes}, and a gradient is of one value"
+            found.append(Diagnostic(message, tensor.span, (Note(cure),)))
+    for tensor, own in zip(of, given, strict=False):
+        for what, one, two in (
+            ("", own.dtype.name, tensor.dtype.name),
+            ("sizes ", show_sizes(own.extents), show_sizes(tensor.extents)),
+        ):
+            if one != two:
+                has = "has" if what else "is"
+                message = (
+                    f"{span_text(own.span)} {has} {what}{one}, but what it is the gradient of "
+                    f"{has} {what}{two}"
+                )
+                note = Note("a gradient has the type and the sizes of its tensor", tensor.span)
+                found.append(Diagnostic(message, own.span, (note,)))
+    return found
+
+
+def _derive_stages(
+    parameters: Sequence[ir.Parameter],
+    stages: Sequence[ir.Stage],
+    given: Mapping[str, str | None],
+    wanted: Mapping[str, str],
+    fresh: Callable[[str], str],
+    span: Span,
+) -> tuple[list[ir.Stage], list[Diagnostic]]:
+    """The stages of gradients, to stand behind those of the graph, and warnings. `stages` are those
+    that lead to what is differentiated, and by what.
+
+    `given` has the tensor that holds the gradient of each that is differentiated, or None where
+    that is 1, and `wanted` the name for the gradient by each that is differentiated by.
+    """
+    made = {s.name for s in stages}
+    results = tuple(ir.Result(name) for name in given if name in made)
+    function = ir.Function("forward", tuple(parameters), tuple(stages), results)
+    # What is at hand comes in under names of its own, and is called again what it is.
+    adjoints = {name: fresh(f"{name}_given") for name in given}
+    kept = {name: fresh(f"{name}_kept") for name in wanted if name in made}
+    found = differentiate(function, tuple(wanted), adjoints, wanted, kept)
+    names = {adjoints[name]: own for name, own in given.items() if own is not None}
+    names |= {own: name for name, own in kept.items()}
+    tensors = function.tensors()
+    ones = {a: _make_one(a, tensors[n]) for n, a in adjoints.items() if given[n] is None}
+    derived: list[ir.Stage] = []
+    for stage in found.function.stages:
+        if stage.name not in made:
+            names[stage.name] = stage.name if stage.name in wanted.values() else fresh(stage.name)
+            if any(load.tensor in ones for load in stage.body.loads()):
+                stage = simplify_stage(inline_stages(stage, ones))
+            derived.append(rename_stage(stage, names, span))
+    warnings = [warn_of_nothing(f"'{wanted[n]}'", f"'{n}'", span) for n in found.vanishing]
+    read = {load.tensor for stage in derived for load in stage.body.loads()}
+    return [*(one for name, one in ones.items() if name in read), *derived], warnings
+
+
+def _make_one(name: str, tensor: ir.Parameter | ir.Stage | ir.Table) -> ir.Stage:
+    """The gradient of one value with respect to itself."""
+    dtype = tensor.dtype.compute
+    body = ir.Body.make([ir.Constant(dtype, 1.0)], 0)
+    return ir.Stage(name, dtype, tensor.extents, body, None, tensor.span)
+
+
+# Types ------------------------------------------------------------------------------------------
+
+
+def _list_types(value: Node, types: Mapping[str, DataType]) -> list[DataType]:
+    """The types that a value is computed from: those that casts name, and those of the tensors
+    whose elements are read, which `types` has. What only decides between values, or is compared,
+    is left out."""
+    found: dict[DataType, None] = {}
+    seen: set[Node] = set()
+    pending = [value]
+    while pending:
+        node = pending.pop()
+        if node in seen or node.dtype is DataType.BOOL:
+            continue
+        seen.add(node)
+        named = find_data_type(str(node.payload)) if node.form is Form.CAST else None
+        if node.form in (Form.LOAD, Form.READ):
+            named = types[str(node.payload)]
+        if named is not None:
+            found[named] = None
+            continue
+        pending.extend(reversed(node.operands))
+    return list(found)

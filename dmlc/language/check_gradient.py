@@ -1,0 +1,363 @@
+"""Checks `gradient of`: finds the forward operator, and what of it each row of a table stands for.
+
+What no line says is found by name: tensors and attributes by their own, gradients by the habits of
+DirectML and oneDNN (`OutputGradientTensor`, `diff_src`) and by those of everyone else (`d_x`, `dx`,
+`xGradient`). Which values the derived formula needs is for binding to find out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from types import MappingProxyType
+
+from dmlc.language import syntax
+from dmlc.language.definitions import (
+    AttributeDefinition,
+    GradientDefinition,
+    OperatorDefinition,
+    TensorDefinition,
+)
+from dmlc.scalars import DataType
+from dmlc.source import Diagnostic, Note, Span, join_words, nearest, unknown_name
+
+MOST_ORDERS = 4
+"""How often a gradient may be of a gradient: each is several times as long as what it is of."""
+TOO_MANY_ORDERS = f"gradients of gradients go {MOST_ORDERS} deep at most"
+
+Find = Callable[[syntax.Name], OperatorDefinition | None]
+"""The operator that a name means; notes a mistake where there is none."""
+
+
+def check_gradients(
+    operators: Sequence[OperatorDefinition],
+    find: Find,
+    diagnostics: list[Diagnostic],
+    warnings: list[Diagnostic],
+) -> dict[str, OperatorDefinition]:
+    """The operators that have `gradient of`, complete, each after the one that it is of. `warnings`
+    takes the inputs that stand for nothing."""
+    targets: dict[str, OperatorDefinition | None] = {}
+    for operator in operators:
+        gradient = operator.syntax.gradient_of
+        if gradient is not None:
+            targets[operator.name] = find(gradient.operator)
+    waiting = {o.name: o for o in operators if o.name in targets}
+    found: dict[str, OperatorDefinition] = {}
+    for start in operators:
+        chain: dict[str, OperatorDefinition] = {}
+        name: str | None = start.name
+        while name is not None and name in waiting and name not in chain:
+            chain[name] = waiting[name]
+            target = targets[name]
+            name = None if target is None else target.name
+        if name is not None and name in chain:
+            cycle = list(chain)[list(chain).index(name) :]
+            _fail_cycle([chain[n] for n in cycle], diagnostics)
+            for each in cycle:
+                del chain[each], waiting[each]
+        for operator in reversed(chain.values()):
+            del waiting[operator.name]
+            target = targets[operator.name]
+            if target is not None:
+                forward = found.get(target.name, target)
+                found[operator.name] = _Checker(operator, forward, diagnostics, warnings).run()
+    return found
+
+
+def _fail_cycle(operators: Sequence[OperatorDefinition], diagnostics: list[Diagnostic]) -> None:
+    first = operators[0]
+    shown = ", which is that of ".join(f"'{o.name}'" for o in (*operators[1:], first))
+    notes = tuple(Note("declared here", o.syntax.name.span) for o in operators[1:4])
+    gradient = first.syntax.gradient_of
+    span = first.syntax.name.span if gradient is None else gradient.operator.span
+    message = f"'{first.name}' is derived from itself: it is the gradient of {shown}"
+    diagnostics.append(Diagnostic(message, span, notes))
+
+
+def spell_gradient(tensor: TensorDefinition) -> list[str]:
+    """What tables call the gradient of a tensor of a forward operator."""
+    name = tensor.name
+    stem = name.removesuffix("Tensor")
+    own, other = ("Output", "Input") if tensor.output else ("Input", "Output")
+    spelt = [f"d_{name}", f"diff_{name}", f"d{name}", f"{name}Gradient"]
+    if stem != name:
+        # DirectML's gradient operators are given InputGradientTensor, that of OutputTensor, and
+        # give OutputGradientTensor, and OutputScaleGradientTensor of ScaleTensor.
+        spelt += [f"{other}{stem.removeprefix(own)}GradientTensor", f"{stem}GradientTensor"]
+    return spelt
+
+
+class _Checker:
+    """Matches the tables of one operator with those of the operator it is the gradient of."""
+
+    def __init__(
+        self,
+        operator: OperatorDefinition,
+        forward: OperatorDefinition,
+        diagnostics: list[Diagnostic],
+        warnings: list[Diagnostic],
+    ) -> None:
+        gradient = operator.syntax.gradient_of
+        self.operator = operator
+        self.forward = forward
+        self.short = gradient is not None and gradient.lines is None
+        self.tensors = () if gradient is None else gradient.tensors
+        self.lines = () if gradient is None or gradient.lines is None else gradient.lines
+        self.span = operator.syntax.name.span if gradient is None else gradient.span
+        self.target = self.span if gradient is None else gradient.operator.span
+        self.diagnostics = diagnostics
+        self.warnings = warnings
+        self.rows = {t.name: t for level in operator.levels for t in level.tensors}
+        self.theirs = {t.name: t for t in forward.newest.tensors}
+        self.left = dict(self.rows)
+        """The rows that stand for nothing yet."""
+        self.gradients: dict[str, str] = {}
+        self.values: dict[str, str] = {}
+        self.attributes: dict[str, str] = {}
+
+    def fail(self, message: str, span: Span, *notes: str | Note) -> None:
+        made = tuple(n if isinstance(n, Note) else Note(n) for n in notes)
+        self.diagnostics.append(Diagnostic(message, span, made))
+
+    def fail_unknown(self, what: str, name: syntax.Name, known: Iterable[str]) -> None:
+        self.diagnostics.append(unknown_name(what, name.text, known, name.span))
+
+    def run(self) -> OperatorDefinition:
+        before = len(self.diagnostics)
+        declared = self.operator.syntax.forward
+        if declared is not None and self.operator.forward != self.forward.name:
+            other = f"'forward' names '{self.operator.forward}'"
+            message = f"{other}, but this is the gradient of '{self.forward.name}'"
+            self.fail(message, self.target, Note("it is named here", declared.span))
+        if self.forward.order >= MOST_ORDERS:
+            self.fail(TOO_MANY_ORDERS, self.target)
+        for line in self.lines:
+            self.check_line(line)
+        wanted = self.list_wanted()
+        self.find_values()
+        self.find_gradients([t for t in self.forward.newest.outputs if t.holds_floats], False)
+        self.find_gradients(wanted, True)
+        self.find_attributes()
+        if len(self.diagnostics) == before:
+            self.check_complete(wanted)
+        made = GradientDefinition(
+            self.forward,
+            MappingProxyType(self.gradients),
+            MappingProxyType(self.values),
+            MappingProxyType(self.attributes),
+            self.span,
+        )
+        return dataclasses.replace(self.operator, gradient=made, forward=self.forward.name)
+
+    # What is written ----------------------------------------------------------------------
+
+    def check_line(self, line: syntax.GradientLine) -> None:
+        name, of = line.name, line.of
+        row = self.rows.get(name.text)
+        if row is None and not line.gradient and self.operator.attribute(name.text) is not None:
+            self.check_attribute_line(line)
+        elif row is None:
+            attributes = () if line.gradient else (a.name for a in self.operator.attributes)
+            what = "tensor" if line.gradient else "tensor or attribute"
+            self.fail_unknown(what, name, [*self.rows, *attributes])
+        elif name.text not in self.left:
+            self.fail(f"'{name.text}' stands before two '='", name.span)
+        elif line.gradient:
+            self.check_gradient_line(line, row)
+        elif row.output:
+            self.fail(
+                f"'{name.text}' is an output, and this gives the gradients of inputs of "
+                f"{self.forward.name}",
+                name.span,
+                f"say of which: '{name.text} = gradient of X'",
+            )
+        elif of.text not in self.theirs:
+            self.fail_unknown(f"tensor of {self.forward.name}", of, self.theirs)
+        else:
+            self.match(self.values, self.theirs[of.text], row, of)
+
+    def check_gradient_line(self, line: syntax.GradientLine, row: TensorDefinition) -> None:
+        """An input is given the gradient of an output, and an output is that of an input."""
+        of = line.of
+        other = self.theirs.get(of.text)
+        kind, side = ("output", "input") if row.output else ("input", "output")
+        if other is None:
+            known = [t.name for t in self.theirs.values() if t.output != row.output]
+            self.fail_unknown(f"{side} of {self.forward.name}", of, known)
+        elif other.output == row.output:
+            verb = "holds" if kind == "input" else "is"
+            self.fail(
+                f"'{row.name}' is an {kind}: it {verb} the gradient of an {side} of "
+                f"{self.forward.name}, and '{of.text}' is an {kind}",
+                of.span,
+                Note("declared here", other.span),
+            )
+        elif not other.holds_floats:
+            self.fail_without(other, of.span)
+        else:
+            self.match(self.gradients, other, row, of)
+
+    def check_attribute_line(self, line: syntax.GradientLine) -> None:
+        name, of = line.name, line.of
+        theirs = self.forward.attribute(of.text)
+        if theirs is None:
+            known = [a.name for a in self.forward.attributes]
+            self.fail_unknown(f"attribute of {self.forward.name}", of, known)
+        elif of.text in self.attributes:
+            self.fail(f"'{of.text}' stands behind two '='", of.span)
+        else:
+            self.attributes[of.text] = name.text
+
+    def match(
+        self,
+        found: dict[str, str],
+        theirs: TensorDefinition,
+        row: TensorDefinition,
+        place: syntax.Name | None = None,
+    ) -> None:
+        """Notes that a row stands for a tensor of the forward operator, or for its gradient."""
+        span = row.span if place is None else place.span
+        del self.left[row.name]
+        if theirs.name in found:
+            kind = "the gradient of " if found is self.gradients else ""
+            message = f"'{found[theirs.name]}' stands for {kind}'{theirs.name}' already"
+            self.fail(message, span)
+            return
+        found[theirs.name] = row.name
+        kind = "the gradient of " if found is self.gradients else ""
+        both = f"'{row.name}' stands for {kind}'{theirs.name}' of {self.forward.name}"
+        notes = (Note("declared here", theirs.span),)
+        if row.array != theirs.array:
+            self.fail(f"{both}: either both are arrays of tensors, or none is", span, *notes)
+        elif not set(row.dtypes) & set(theirs.dtypes):
+            message = f"{both}, and one is {_types(row)} and the other {_types(theirs)}"
+            self.fail(message, span, *notes)
+        elif not set(row.ranks) & set(theirs.ranks):
+            self.fail(f"{both}, and they have no dimension count in common", span, *notes)
+
+    def list_wanted(self) -> list[TensorDefinition]:
+        """The inputs whose gradients may be wanted."""
+        if not self.short:
+            return [t for t in self.forward.newest.inputs if t.holds_floats]
+        seen: dict[str, TensorDefinition] = {}
+        for name in self.tensors:
+            tensor = self.theirs.get(name.text)
+            if tensor is None or tensor.output:
+                known = [t.name for t in self.forward.newest.inputs]
+                self.fail_unknown(f"input of {self.forward.name}", name, known)
+            elif name.text in seen:
+                first = next(n for n in self.tensors if n.text == name.text)
+                note = Note("it is named here first", first.span)
+                self.fail(f"'{name.text}' is named twice", name.span, note)
+            elif not tensor.holds_floats:
+                self.fail_without(tensor, name.span)
+            else:
+                seen[name.text] = tensor
+        return list(seen.values())
+
+    def fail_without(self, tensor: TensorDefinition, span: Span) -> None:
+        self.fail(
+            f"'{tensor.name}' of {self.forward.name} has no gradient: it holds no floating-point "
+            "numbers",
+            span,
+            Note("declared here", tensor.span),
+        )
+
+    # What is found by name ----------------------------------------------------------------
+
+    def find_values(self) -> None:
+        for row in [r for r in self.left.values() if not r.output]:
+            if row.name in self.theirs and row.name not in self.values:
+                self.match(self.values, self.theirs[row.name], row)
+
+    def find_gradients(self, candidates: Sequence[TensorDefinition], output: bool) -> None:
+        """The rows of a kind that hold gradients of some tensors: by name, or the only ones."""
+        missing = [t for t in candidates if t.name not in self.gradients]
+        for tensor in missing:
+            spelt = (self.left.get(name) for name in spell_gradient(tensor))
+            row = next((r for r in spelt if r is not None and r.output == output), None)
+            if row is not None:
+                self.match(self.gradients, tensor, row)
+        missing = [t for t in missing if t.name not in self.gradients]
+        rows = [r for r in self.left.values() if r.output == output]
+        alone = output or len(missing) == len(candidates)
+        if len(rows) == len(missing) == 1 and alone:
+            self.match(self.gradients, missing[0], rows[0])
+
+    def find_attributes(self) -> None:
+        for theirs in self.forward.attributes:
+            own = self.operator.attribute(self.attributes.get(theirs.name, theirs.name))
+            if own is None:
+                continue
+            self.attributes[theirs.name] = own.name
+            if _kind_of(own) != _kind_of(theirs):
+                self.fail(
+                    f"attribute '{own.name}' is {_kind_of(own)}, but '{theirs.name}' of "
+                    f"{self.forward.name} is {_kind_of(theirs)}",
+                    own.span,
+                    Note("declared here", theirs.span),
+                )
+
+    # What has to be there -----------------------------------------------------------------
+
+    def check_complete(self, wanted: Sequence[TensorDefinition]) -> None:
+        forward = self.forward
+        for name in self.tensors:
+            if name.text not in self.gradients:
+                self.fail(
+                    f"no output is the gradient with respect to '{name.text}'",
+                    name.span,
+                    *self.cure(name.text, "output"),
+                )
+        known = join_words([f"'{t.name}'" for t in wanted])
+        for row in self.left.values():
+            if row.output:
+                self.fail(
+                    f"output '{row.name}' is the gradient of no input of {forward.name}",
+                    row.span,
+                    *((f"it may be that of {known}",) if wanted else ()),
+                    *self.cure("X", "output", row.name),
+                )
+            else:
+                close = nearest(row.name, self.theirs)
+                notes = () if close is None else (Note(f"did you mean '{close}'?"),)
+                message = f"input '{row.name}' stands for nothing of {forward.name}"
+                self.warnings.append(Diagnostic(message, row.span, notes, warning=True))
+        outputs = [t for t in forward.newest.outputs if t.holds_floats]
+        if outputs and not any(t.name in self.gradients for t in outputs):
+            self.fail(
+                f"no input is the gradient of an output of {forward.name}",
+                self.target,
+                *self.cure(outputs[0].name, "input"),
+            )
+        elif not outputs:
+            self.fail(f"{forward.name} has no floating-point output, and no gradient", self.target)
+        for theirs in forward.attributes:
+            lengths = (a.name in self.attributes for a in forward.arrays_of_length(theirs.name))
+            if theirs.name not in self.attributes and theirs.default is None and not any(lengths):
+                self.fail(
+                    f"there is no attribute '{theirs.name}', which {forward.name} needs",
+                    self.target,
+                    Note("declared here", theirs.span),
+                )
+
+    def cure(self, name: str, kind: str, row: str | None = None) -> tuple[str, ...]:
+        """How to say what a row is the gradient of."""
+        line = f"{row or 'd_' + name} = gradient of {name}"
+        stated = f"gradient of {self.forward.short_name} {{ {line} }}"
+        called = "" if row is not None else f"call an {kind} 'd_{name}', or "
+        return (f"{called}say which it is: '{stated}'",)
+
+
+def _types(tensor: TensorDefinition) -> str:
+    return join_words(_short(tensor.dtypes))
+
+
+def _short(types: Sequence[DataType]) -> list[str]:
+    return [t.name for t in types[:4]] + (["others"] if len(types) > 4 else [])
+
+
+def _kind_of(attribute: AttributeDefinition) -> str:
+    base = attribute.base if attribute.enum is None else attribute.enum.name
+    return f"an array of {base}" if attribute.is_array else base
