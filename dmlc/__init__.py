@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dmlc import ir
     from dmlc.api import Results, load_program, run
     from dmlc.binding import Graph, Module, Operator, TensorDesc
-    from dmlc.building import GraphBuilder
+    from dmlc.building import GraphBuilder, gradient
     from dmlc.catalog import load, operator, operators, parse
     from dmlc.inspection import Inspection, inspect
     from dmlc.pipeline import compile
@@ -52,6 +52,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "compile",
+    "gradient",
     "inspect",
     "ir",
     "load",
@@ -81,6 +82,7 @@ _PLACES = {
     "UnknownNameError": "dmlc.source",
     "UnsupportedError": "dmlc.source",
     "compile": "dmlc.pipeline",
+    "gradient": "dmlc.building",
     "inspect": "dmlc.inspection",
     "load": "dmlc.catalog",
     "load_program": "dmlc.api",

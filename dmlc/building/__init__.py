@@ -1,6 +1,8 @@
-"""Graphs built in Python: values with NumPy's arithmetic, printed and checked as the language."""
+"""Graphs built in Python: values with NumPy's arithmetic, printed and checked as the language; and
+gradients of operators and graphs."""
 
 from dmlc.building.builder import GraphBuilder
+from dmlc.building.gradient import gradient
 from dmlc.building.values import Value
 
-__all__ = ["GraphBuilder", "Value"]
+__all__ = ["GraphBuilder", "Value", "gradient"]

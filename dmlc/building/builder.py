@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, cast
@@ -20,11 +19,14 @@ from dmlc.building.shapes import infer_output
 from dmlc.building.statements import list_statements
 from dmlc.building.values import (
     NOWHERE,
+    Derivation,
+    Outputs,
     Role,
     Value,
     as_value,
     call_expression,
     call_function,
+    check_name,
     choose,
     literal,
 )
@@ -53,27 +55,6 @@ Size: TypeAlias = int | str | Value
 """A number, the name of a symbol, or an expression of symbols."""
 OutputType: TypeAlias = TensorDesc | tuple[DataType | str, Sequence[Size]]
 """What states an output's type and sizes: a description, or `("FLOAT32", ["N", 64])`."""
-
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_LITERALS = ("inf", "nan", "true", "false")
-
-
-class Outputs:
-    """The outputs of a call that has several, as attributes; an array of outputs is a tuple."""
-
-    def __init__(self, operator: str, found: Mapping[str, Value | tuple[Value, ...]]) -> None:
-        self._operator = operator
-        self._found = found
-
-    def __getattr__(self, name: str) -> Value | tuple[Value, ...]:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if name not in self._found:
-            raise DmlcError(unknown_name(f"output of {self._operator}", name, self._found))
-        return self._found[name]
-
-    def __dir__(self) -> list[str]:
-        return list(self._found)
 
 
 class Family:
@@ -105,7 +86,7 @@ class GraphBuilder:
     """
 
     def __init__(self, name: str, import_folders: Sequence[str | os.PathLike[str]] = ()) -> None:
-        self._name = _check_name(name)
+        self._name = check_name(name)
         self._folders = expect_folders("import_folders", import_folders)
         self._taken: dict[str, None] = {}
         self._symbols: dict[str, Value] = {}
@@ -249,10 +230,7 @@ class GraphBuilder:
         operand = as_value(value, self._record)
         dtype = DataType.INT32 if combiner.startswith("arg") else operand.data_type
         if like is not None:
-            other = as_value(like, self._record)
-            if other.role in (Role.EXPRESSION, Role.OUTPUT) and id(other) not in self._names:
-                # Only a name may stand there.
-                self._names[id(other)] = take_name("like", self._taken)
+            other = self._named(like, "like")
             return Value(
                 self._record,
                 Role.EXPRESSION,
@@ -274,6 +252,27 @@ class GraphBuilder:
             _fold_shape(operand, folded),
             dtype,
         )
+
+    def gradient(
+        self,
+        of: Value | Sequence[Value],
+        wrt: Value | Sequence[Value],
+        *,
+        given: Value | Sequence[Value] | None = None,
+    ) -> Value | tuple[Value, ...]:
+        """The gradient of a value with respect to another, or to each of several. What it is of is
+        one value, unless the gradient of that is `given`; of several, it is that of their sum, or
+        each has its own that is given."""
+        sources = self._values("of", of)
+        targets = self._values("wrt", wrt)
+        seeds = [] if given is None else self._values("given", given)
+        if len(seeds) not in (0, len(sources)):
+            raise DmlcError(f"'of' has {len(sources)} values and 'given' {len(seeds)}")
+        # Only names may stand there.
+        by = [self._named(value, "by") for value in targets]
+        seeds = [self._named(value, "given") for value in seeds]
+        made = Derivation(self._record, sources, by, seeds)
+        return made.parts[0] if isinstance(wrt, Value) else made.parts
 
     def __getattr__(self, name: str) -> Callable[..., Value]:
         """`graph.exp` and the language's other functions."""
@@ -326,7 +325,7 @@ class GraphBuilder:
     # Parts --------------------------------------------------------------------------------
 
     def _take(self, name: str) -> None:
-        if _check_name(name) in self._taken:
+        if check_name(name) in self._taken:
             raise DmlcError(f"the name '{name}' is taken in this graph")
         self._taken[name] = None
 
@@ -336,6 +335,22 @@ class GraphBuilder:
             reference = syntax.Reference(name, span=NOWHERE)
             self._symbols[name] = Value(self._record, Role.LEAF, lambda _: reference, (), ())
         return self._symbols[name]
+
+    def _values(self, what: str, given: Value | Sequence[Value]) -> list[Value]:
+        """Tensors of the graph; one may stand for a list of it."""
+        expected = "a value of the graph, or a list of them"
+        items = [given] if isinstance(given, Value) else expect_items(what, given, expected)
+        found = [as_value(item, self._record) for item in items]
+        if not found or any(value.shape == () for value in found):
+            raise DmlcError(f"'{what}' takes tensors of the graph")
+        return found
+
+    def _named(self, given: Value, stem: str) -> Value:
+        """A value that a statement of its own defines, where it is read by a name alone."""
+        value = as_value(given, self._record)
+        if value.role in (Role.EXPRESSION, Role.OUTPUT) and id(value) not in self._names:
+            self._names[id(value)] = take_name(stem, self._taken)
+        return value
 
     def _type(
         self, data_type: DataType | str, sizes: Sequence[Size]
@@ -495,10 +510,3 @@ def _fold_shape(operand: Value, axes: Sequence[int]) -> tuple[int | str, ...] | 
 
 def _name(text: str) -> syntax.Name:
     return syntax.Name(text, span=NOWHERE)
-
-
-def _check_name(name: str) -> str:
-    expect_text("name", name)
-    if not _NAME.fullmatch(name) or name in _LITERALS:
-        raise DmlcError(f"'{name}' is no name: letters, digits and underscores, and no digit first")
-    return name

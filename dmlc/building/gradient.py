@@ -1,0 +1,294 @@
+"""`dmlc.gradient`: the gradient of an operator or a graph, as one of its own.
+
+It makes the text that a person would write, with `gradient of` in it, and reads that: what comes
+out prints as the language.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from dmlc import ir
+from dmlc.binding import Graph, Operator
+from dmlc.building.values import NOWHERE, check_name
+from dmlc.catalog import operator as find_operator
+from dmlc.language import syntax
+from dmlc.language.check_gradient import check_gradients
+from dmlc.language.check_operator import check_operator
+from dmlc.language.definitions import (
+    AttributeDefinition,
+    OperatorDefinition,
+    TensorDefinition,
+)
+from dmlc.language.format import format_file, join_names
+from dmlc.language.kinds import Names
+from dmlc.language.parse import parse
+from dmlc.language.walk import names_read
+from dmlc.parameters import expect_items, expect_mapping, expect_text, wrong_kind
+from dmlc.scalars import TENSOR_TYPES, DataType
+from dmlc.source import Diagnostic, DmlcError, InternalError, Note, Source, unknown_name
+
+
+def gradient(
+    subject: str | Operator | Graph,
+    wrt: Sequence[str],
+    names: Mapping[str, str] | None = None,
+) -> Operator | Graph:
+    """The gradient of an operator or a graph with respect to some of its inputs; of a graph also
+    with respect to values that have names in it.
+
+    It is given what the operator or graph is given, and the gradient of each output Y as `d_Y`; it
+    gives that of each X of `wrt` as `d_X`. `names` says other names: `{"Y": "dY", "X": "dX"}`.
+    `str` of it is its text in the language. Raises `DmlcError`.
+    """
+    found = _find(subject)
+    listed = expect_items("wrt", wrt, "a list of inputs' names")
+    wanted = [expect_text("each of wrt", name) for name in listed]
+    if not wanted:
+        raise DmlcError("wrt names no input: say which to differentiate by")
+    expected = "a mapping of tensors' names to names"
+    stated = expect_mapping("names", {} if names is None else names, expected)
+    spelt = {name: check_name(expect_text(f"names['{name}']", n)) for name, n in stated.items()}
+    if isinstance(found, Operator):
+        return _of_operator(found, dict.fromkeys(wanted), spelt)
+    return _of_graph(found, dict.fromkeys(wanted), spelt)
+
+
+def _find(subject: object) -> Operator | Graph:
+    found = find_operator(subject) if isinstance(subject, str) else subject
+    if isinstance(found, Operator | Graph):
+        return found
+    raise wrong_kind("subject", "an operator, its name, or a graph", found)
+
+
+def _spell(
+    of: Iterable[str], spelt: Mapping[str, str], taken: Iterable[str], whose: str
+) -> dict[str, str]:
+    """The name of each gradient."""
+    known = list(of)
+    for name in spelt:
+        if name not in known:
+            raise DmlcError(unknown_name(f"tensor with a gradient in {whose}", name, known))
+    found: dict[str, str] = {}
+    used = dict.fromkeys(taken)
+    for name in known:
+        own = spelt.get(name, f"d_{name}")
+        if own in used:
+            cure = f"say another for that of '{name}': names={{'{name}': ...}}"
+            raise DmlcError(f"the name '{own}' is taken in {whose}", notes=[cure])
+        used[own] = None
+        found[name] = own
+    return found
+
+
+def _name(text: str) -> syntax.Name:
+    return syntax.Name(text, span=NOWHERE)
+
+
+def _read(declaration: syntax.Operator | syntax.Graph, of: str) -> syntax.Declaration:
+    """A declaration with its places, in a text of its own."""
+    text = format_file(syntax.File(None, (declaration,), (), NOWHERE.source))
+    (made,) = parse(Source(f"<gradient of {of}>", text)).declarations
+    return made
+
+
+# Operators -------------------------------------------------------------------------------------
+
+
+def _of_operator(subject: Operator, wanted: Iterable[str], spelt: Mapping[str, str]) -> Operator:
+    forward = subject.definition
+    inputs = {t.name: t for t in forward.newest.inputs}
+    for name in wanted:
+        if name not in inputs:
+            raise DmlcError(unknown_name(f"input of {forward.name}", name, inputs))
+        if not inputs[name].holds_floats:
+            message = f"'{name}' of {forward.name} has no gradient: it holds no floats"
+            raise DmlcError(message, inputs[name].span)
+    outputs = [t for t in forward.newest.outputs if t.holds_floats]
+    if not outputs:
+        raise DmlcError(f"{forward.name} gives no floats, and has no gradient")
+    attributes = [a for a in forward.attributes if not _asks_outputs(a, forward)]
+    taken = (*inputs, *(a.name for a in attributes))
+    names = _spell([*(t.name for t in outputs), *wanted], spelt, taken, f"'{forward.name}'")
+    rows = [_row(t.name, t, optional=t.optional) for t in inputs.values()]
+    alone = len(outputs) == 1 and not outputs[0].optional
+    rows += [_row(names[t.name], t, output=False, optional=not alone) for t in outputs]
+    rows += [
+        _row(names[name], inputs[name], output=True, optional=inputs[name].optional)
+        for name in wanted
+    ]
+    lines = [
+        syntax.GradientLine(_name(own), _name(name), True, span=NOWHERE)
+        for name, own in names.items()
+    ]
+    short = forward.short_name
+    of = syntax.GradientOf(_name(forward.name), (), tuple(lines), span=NOWHERE)
+    sections = ["doc string", "tensors", "gradient of"]
+    if attributes:
+        sections.insert(1, "attributes")
+    declared = syntax.Operator(
+        name=_name(f"{short}_{'GRADIENT' if short.isupper() else 'gradient'}"),
+        doc=f"The gradient of {forward.name} with respect to {join_names(wanted)}.",
+        introduced=None,
+        forward=None,
+        attributes=_attribute_table(forward, attributes),
+        tensors=(syntax.TensorsSection(None, _tensor_table(rows), span=NOWHERE),),
+        types=None,
+        constraints=None,
+        compute=None,
+        gradient_of=of,
+        examples=(),
+        sections=tuple((kind, NOWHERE) for kind in sections),
+        span=NOWHERE,
+    )
+    read = _read(declared, forward.name)
+    if not isinstance(read, syntax.Operator):
+        raise InternalError("an operator reads back as one")
+    diagnostics: list[Diagnostic] = []
+    environment = Names(forward.enums, forward.functions, {})
+    made = check_operator(read, None, environment, diagnostics)
+    completed = check_gradients([made], lambda _: forward, diagnostics, [])
+    if diagnostics:
+        raise DmlcError(diagnostics)
+    return Operator(completed[made.name])
+
+
+def _floats(tensor: TensorDefinition) -> tuple[DataType, ...]:
+    return tuple(t for t in tensor.dtypes if t.is_float)
+
+
+def _asks_outputs(attribute: AttributeDefinition, forward: OperatorDefinition) -> bool:
+    """Whether a default asks for an output, which the gradient has not: the forward operator works
+    it out."""
+    expressions = [e for e in (attribute.default, attribute.length) if e is not None]
+    outputs = [t.name for t in forward.newest.outputs]
+    return any(name in outputs for name in names_read(*expressions))
+
+
+def _row(
+    name: str, tensor: TensorDefinition, *, output: bool | None = None, optional: bool
+) -> list[str]:
+    """The cells of a tensor, or, where `output` says whether it is one, of its gradient."""
+    kind = "output" if output else "input"
+    if tensor.array:
+        kind = f"array of {kind}s"
+    elif optional:
+        kind = f"optional {kind}"
+    dtypes = tensor.dtypes if output is None else _floats(tensor)
+    ranks = tensor.ranks
+    shown = ", ".join(map(str, ranks))
+    if len(ranks) > 1 and ranks == tuple(range(ranks[0], ranks[-1] + 1)):
+        shown = f"{ranks[0]} to {ranks[-1]}"
+    types = "" if dtypes == TENSOR_TYPES else ", ".join(t.name for t in dtypes)
+    return [name, kind.capitalize(), _dimensions(tensor), shown, types]
+
+
+def _dimensions(tensor: TensorDefinition) -> str:
+    if tensor.shape_name is not None:
+        return f"{{ {tensor.shape_name}[] }}"
+    if tensor.dimensions is None:
+        return ""
+    parts = (
+        f"[{d.name or d.size}]" if d.optional else str(d.name or d.size) for d in tensor.dimensions
+    )
+    return f"{{ {', '.join(parts)} }}"
+
+
+def _tensor_table(rows: Sequence[Sequence[str]]) -> syntax.Table:
+    header = ("Tensor", "Kind", "Dimensions", "Supported dimension counts", "Supported data types")
+    filled = [n for n in range(len(header)) if n < 2 or any(row[n] for row in rows)]
+    return _table([header[n] for n in filled], [[row[n] for n in filled] for row in rows])
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> syntax.Table:
+    made = [
+        syntax.Row(tuple(syntax.Cell(text, span=NOWHERE) for text in cells), span=NOWHERE)
+        for cells in (header, *rows)
+    ]
+    return syntax.Table(made[0], tuple(made[1:]), True, span=NOWHERE)
+
+
+def _attribute_table(
+    forward: OperatorDefinition, attributes: Sequence[AttributeDefinition]
+) -> syntax.Table | None:
+    """The rows of some attributes, as the forward operator has them."""
+    table = forward.syntax.attributes
+    if table is None or not attributes:
+        return None
+    spans = [a.span for a in attributes]
+    rows = [row for row in table.rows if any(cell.span in spans for cell in row.cells)]
+    return dataclasses.replace(table, rows=tuple(rows))
+
+
+# Graphs ----------------------------------------------------------------------------------------
+
+
+def _of_graph(subject: Graph, wanted: Iterable[str], spelt: Mapping[str, str]) -> Graph:
+    graph = subject.definition.syntax
+    named = [n.text for s in graph.statements for n in s.names]
+    for name in wanted:
+        if name not in (*subject.inputs, *named):
+            known = [*subject.inputs, *named]
+            raise DmlcError(unknown_name(f"tensor of graph '{subject.name}'", name, known))
+    function = _bind_open(subject)
+    outputs = [s for s in map(function.stage, subject.outputs) if s is not None]
+    outputs = [s for s in outputs if s.dtype.is_float]
+    if not outputs:
+        raise DmlcError(f"graph '{subject.name}' gives no floats, and has no gradient")
+    of = [s.name for s in outputs]
+    both = [name for name in wanted if name in of]
+    if both:
+        message = f"'{both[0]}' is an output of graph '{subject.name}': its gradient is given"
+        raise DmlcError(message)
+    taken = (*subject.symbols, *subject.inputs, *named)
+    names = _spell([*of, *wanted], spelt, taken, f"graph '{subject.name}'")
+    given = [syntax.GraphInput(_name(names[s.name]), _type(s), span=NOWHERE) for s in outputs]
+    derived = syntax.Gradient(
+        tuple(_reference(name) for name in of),
+        tuple(_reference(name) for name in wanted),
+        tuple(_reference(names[name]) for name in of),
+        span=NOWHERE,
+    )
+    results = tuple(_name(names[name]) for name in wanted)
+    made = dataclasses.replace(
+        graph,
+        name=_name(f"{graph.name.text}_gradient"),
+        inputs=(*graph.inputs, *given),
+        statements=(
+            *(dataclasses.replace(s, output=False) for s in graph.statements),
+            syntax.GraphStatement(results, derived, True, span=NOWHERE),
+        ),
+    )
+    read = _read(made, subject.name)
+    if not isinstance(read, syntax.Graph):
+        raise InternalError("a graph reads back as one")
+    definition = subject.definition
+    return Graph(dataclasses.replace(definition, name=made.name.text, syntax=read))
+
+
+def _bind_open(subject: Graph) -> ir.Function:
+    """The graph with its symbols open, which says the types and sizes of its outputs."""
+    try:
+        return subject.bind()
+    except DmlcError as error:
+        note = Note(
+            "the gradients that are given have the types and sizes of the outputs, and those have "
+            "to follow from the symbols; a gradient can also be written in the graph itself, as in "
+            "'output dx = gradient of loss with respect to x'"
+        )
+        first, *rest = error.diagnostics
+        made = dataclasses.replace(first, notes=(*first.notes, note))
+        raise type(error)([made, *rest]) from None
+
+
+def _reference(name: str) -> syntax.Reference:
+    return syntax.Reference(name, span=NOWHERE)
+
+
+def _type(stage: ir.Stage) -> syntax.TensorType:
+    sizes = tuple(
+        _reference(e) if isinstance(e, str) else syntax.Literal(str(e), e, span=NOWHERE)
+        for e in stage.domain
+    )
+    return syntax.TensorType(_name(stage.dtype.name), sizes, span=NOWHERE)

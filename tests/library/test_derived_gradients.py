@@ -1,0 +1,118 @@
+"""`gradient of` over the library: the tables of its own gradient operators are matched by name, and
+what is derived for them gives their examples; every other operator has a gradient too."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import dmlc
+from dmlc.binding import Operator, TensorDesc, ir_name
+from dmlc.binding.operator import Description
+from dmlc.language import syntax
+from dmlc.language.check_gradient import check_gradients
+from dmlc.language.definitions import is_differentiable
+from dmlc.source import Diagnostic, DmlcError
+from dmlc.testing.examples import Case, read_cases
+
+LIBRARY = dmlc.operators()
+PAIRED = [n for n, o in LIBRARY.items() if o.definition.forward is not None]
+OTHERS = [n for n, o in LIBRARY.items() if o.definition.forward is None]
+RENAMED = {
+    "directml.BATCH_NORMALIZATION_TRAINING_GRAD": {
+        "MeanTensor": "OutputMeanTensor",
+        "VarianceTensor": "OutputVarianceTensor",
+    },
+    "onednn.BatchNormTrainingBackward": {"mean": "batch_mean", "variance": "batch_variance"},
+}
+"""What the pages call otherwise than their forward pages do."""
+WITHOUT = ("directml.DIAGONAL_MATRIX",)
+"""What is given no tensor."""
+
+
+def derive(name: str) -> Operator:
+    """An operator of the library with `gradient of` in place of its formula."""
+    definition = LIBRARY[name].definition
+    span = definition.syntax.name.span
+    forward = LIBRARY[definition.forward or ""].definition
+
+    def named(text: str) -> syntax.Name:
+        return syntax.Name(text, span=span)
+
+    lines = tuple(
+        syntax.GradientLine(named(own), named(theirs), False, span=span)
+        for own, theirs in RENAMED.get(name, {}).items()
+    )
+    section = syntax.GradientOf(named(forward.name), (), lines, span=span)
+    made = dataclasses.replace(
+        definition,
+        compute=None,
+        syntax=dataclasses.replace(definition.syntax, compute=None, gradient_of=section),
+    )
+    diagnostics: list[Diagnostic] = []
+    found = check_gradients([made], lambda _: forward, diagnostics, diagnostics)
+    assert diagnostics == []
+    return Operator(found[name])
+
+
+def list_cases(operator: Operator) -> Iterator[Case]:
+    """Each example, with the first data types that bind."""
+    for example in operator.definition.examples:
+        for case in read_cases(operator.definition, example):
+            try:
+                operator.resolve(case.descriptions(), case.attributes)
+            except DmlcError:
+                continue
+            yield case
+            break
+
+
+@pytest.mark.parametrize("name", PAIRED)
+def test_the_tables_of_gradients_are_matched_by_name(name: str) -> None:
+    derived, cases = derive(name), list(list_cases(LIBRARY[name]))
+    assert cases
+    for case in cases:
+        sizes = {output: array.shape for output, array in case.expected.items()}
+        found = dmlc.run(derived, case.inputs, case.attributes, sizes, device="reference")
+        for output, exact in case.expected.items():
+            close = np.isclose(found[output].astype(np.float64), exact, 1e-3, equal_nan=True)
+            assert close.all(), case.title
+
+
+@pytest.mark.parametrize("name", [n for n in OTHERS if n not in WITHOUT])
+def test_every_other_operator_has_a_gradient(name: str) -> None:
+    operator = LIBRARY[name]
+    assert is_differentiable(operator.definition)
+    for case in list_cases(operator):
+        binding = operator.resolve(case.descriptions(), case.attributes)
+        present = list(binding.tensors.values())
+        wanted = dict.fromkeys(
+            t.definition.row
+            for t in present
+            if not t.definition.output and t.dtype is not None and t.dtype.is_float
+        )
+        given: dict[str, Description] = {}
+        for tensor in present:
+            if tensor.dtype is not None and tensor.definition.output and tensor.dtype.is_float:
+                given[f"d_{tensor.name}"] = TensorDesc(tensor.dtype, tensor.sizes)
+            elif tensor.dtype is not None and not tensor.definition.output:
+                given[tensor.name] = TensorDesc(tensor.dtype, tensor.sizes)
+        if not wanted or not any(n.startswith("d_") for n in given):
+            continue
+        derived = dmlc.gradient(operator, list(wanted))
+        assert isinstance(derived, Operator)
+        assert list(dmlc.parse(str(derived)).operators.values())
+        function = derived.bind(given, case.attributes)
+        assert [r.name for r in function.results] == [
+            ir_name(f"d_{t.name}")
+            for t in present
+            if t.definition.row in wanted and not t.definition.optional
+        ], case.title
+
+
+def test_what_has_no_input_has_no_gradient() -> None:
+    for name in WITHOUT:
+        assert not is_differentiable(LIBRARY[name].definition)
