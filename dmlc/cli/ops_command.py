@@ -10,6 +10,7 @@ import click
 
 import dmlc
 from dmlc.binding import Operator
+from dmlc.language.definitions import is_differentiable
 
 _COLUMNS = ("name", "family", "types", "ranks", "gradient")
 
@@ -19,7 +20,8 @@ _COLUMNS = ("name", "family", "types", "ranks", "gradient")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(pattern: str | None, as_json: bool) -> int:
     """List operators: name, family, types, ranks, and gradient: what an operator is the
-    gradient of, or which operators are its gradients.
+    gradient of, or which operators are its gradients; of others, whether theirs can be derived
+    ('gradient of', dmlc.gradient) or there is none.
 
     PATTERN is part of a name, or has '*' and '?' in it; case does not matter.
     """
@@ -61,6 +63,7 @@ def _describe(operator: Operator, gradients: dict[str, list[str]]) -> dict[str, 
         "ranks": sorted({rank for tensor in tensors for rank in tensor.ranks}),
         "forward": definition.forward,
         "gradients": gradients.get(operator.name, []),
+        "differentiable": is_differentiable(definition),
     }
 
 
@@ -74,6 +77,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
 def _cells(row: dict[str, Any]) -> dict[str, str]:
     ranks = row["ranks"]
     partner = [f"of {row['forward']}"] if row["forward"] else row["gradients"]
+    partner = partner or ["derived" if row["differentiable"] else "none"]
     together = ranks == list(range(ranks[0], ranks[-1] + 1)) and len(ranks) > 2
     return {
         "name": row["name"],

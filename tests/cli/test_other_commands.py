@@ -59,6 +59,10 @@ def test_ops_lists_the_library(dmlc: Dmlc) -> None:
     row = next(line for line in lines if line.startswith(f"{GRAD} "))
     assert "  directml  FLOAT32, FLOAT16" in row
     assert row.split()[-5:] == ["1", "to", "8", "of", "directml.ACTIVATION_RELU"]
+    last = {line.split()[0]: line.split()[-1] for line in lines}
+    assert last["directml.ACTIVATION_RELU"] == GRAD
+    assert last["directml.PADDING"] == "derived"
+    assert last["directml.DIAGONAL_MATRIX"] == "none"
 
 
 @pytest.mark.parametrize(
@@ -79,6 +83,7 @@ def test_ops_as_json(dmlc: Dmlc) -> None:
         "ranks": list(range(1, 9)),
         "forward": None,
         "gradients": ["onednn.ReLUBackward"],
+        "differentiable": True,
     }
     assert json.loads(dmlc("ops", "nothing", "--json").out) == []
 
@@ -284,11 +289,56 @@ def test_a_folder_that_cannot_be_written(dmlc: Dmlc) -> None:
     assert found.err.startswith("error: cannot write 'file/out': Not a directory\n")
 
 
-def test_what_cannot_be_bound_yet(dmlc: Dmlc) -> None:
-    found = dmlc("compile", f"{EXAMPLES / 'not_yet.dml'}:SQUARE_GRAD", "-o", "out")
-    assert found.status == 1
-    assert "not_yet.dml:29:5: error: 'gradient of SQUARE' cannot be bound yet" in found.err
-    assert not Path("out").exists()
+def test_derived_gradients_are_compiled(dmlc: Dmlc) -> None:
+    found = dmlc("compile", f"{EXAMPLES / 'silu.dml'}:SILU_GRAD", "-o", "out")
+    assert (found.status, found.err) == (0, "")
+    assert "sigmoid" in Path("out/SILU_GRAD.cl").read_text("utf-8")
+
+
+FLAT = """operator FLOOR {
+    tensors {
+        | Tensor | Kind   | Types |
+        | x      | Input  | f32   |
+        | y      | Output | f32   |
+    }
+    constraints {
+        x and y must have the same Sizes.
+    }
+    compute {
+        y = floor(x) + max(x, 0) * 0
+    }
+}
+
+operator FLOOR_GRAD {
+    tensors {
+        | Tensor | Kind   | Types |
+        | x      | Input  | f32   |
+        | dy     | Input  | f32   |
+        | dx     | Output | f32   |
+    }
+    gradient of FLOOR with respect to x
+}
+"""
+
+
+@pytest.mark.parametrize("command", [("ir",), ("compile", "-o", "out"), ("check", "--bind")])
+def test_gradients_that_are_0_are_warned_of(command: tuple[str, ...], dmlc: Dmlc) -> None:
+    Path("flat.dml").write_text(FLAT.replace(" + max(x, 0) * 0", ""), "utf-8")
+    found = dmlc(command[0], "flat.dml:FLOOR_GRAD", *command[1:], "--tensor", "x=f32[4]",
+                 "--tensor", "dy=f32[4]")  # fmt: skip
+    assert found.status == 0
+    assert "flat.dml:22:5: warning: 'dx' is 0 everywhere" in found.err
+
+
+def test_show_says_what_a_gradient_is_where_there_is_none(dmlc: Dmlc) -> None:
+    Path("flat.dml").write_text(FLAT, "utf-8")
+    found = dmlc("show", "flat.dml:FLOOR_GRAD")
+    name, choice, first, *_ = found.out.splitlines()
+    assert name == "// FLOOR_GRAD"
+    assert choice.startswith("// max(x, c) ")
+    assert choice.endswith(": y = floor(x) + max(x, 0) * 0")
+    assert first == "operator FLOOR_GRAD {"
+    assert "//" not in dmlc("show", "flat.dml:FLOOR").out.partition("\n")[2]
 
 
 def test_index_notation_is_printed(dmlc: Dmlc) -> None:

@@ -1,0 +1,66 @@
+"""Where a derived gradient is a choice: what `dmlc show` says of an operator with `gradient of`.
+
+What is derived depends on what is bound, on attributes above all, so each example is tried: those
+of the operator, or, where it has none, those of its forward operator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from dmlc.binding import Operator, TensorDesc
+from dmlc.binding.facts import Binding
+from dmlc.binding.gradient import derive
+from dmlc.binding.operator import Description
+from dmlc.source import DmlcError
+from dmlc.testing.examples import read_cases
+from dmlc.transform.differentiate import Choice
+
+
+def find_choices(operator: Operator) -> tuple[Choice, ...]:
+    """What an operator with `gradient of` gives at points that have no one derivative, in any of
+    the examples."""
+    gradient = operator.definition.gradient
+    if gradient is None:
+        return ()
+    found: dict[Choice, None] = {}
+    for binding in _list_bindings(operator):
+        try:
+            found.update(dict.fromkeys(derive(binding, gradient).choices))
+        except DmlcError:
+            continue  # To bind it says why.
+    return tuple(found)
+
+
+def _list_bindings(operator: Operator) -> Iterator[Binding]:
+    """The operator as its examples have it, or as those of its forward operator imply."""
+    definition = operator.definition
+    for example in definition.examples:
+        for case in read_cases(definition, example):
+            try:
+                yield operator.resolve(case.descriptions(), case.attributes)
+            except DmlcError:
+                continue  # With other data types, perhaps.
+            break
+    gradient = definition.gradient
+    if definition.examples:
+        return
+    if gradient is None:
+        with contextlib.suppress(DmlcError):
+            yield operator.resolve()
+        return
+    for forward in _list_bindings(Operator(gradient.forward)):
+        described: dict[str, Description] = {}
+        for name, tensor in forward.tensors.items():
+            row = tensor.definition.row
+            if tensor.dtype is None or tensor.sizes is None:
+                continue
+            for own in gradient.rows(row):
+                described[name.replace(row, own, 1)] = TensorDesc(tensor.dtype, tensor.sizes)
+        attributes = {own: forward.attributes[n] for n, own in gradient.attributes.items()
+                      if n in forward.attributes}  # fmt: skip
+        try:
+            yield operator.resolve(described, attributes)
+        except DmlcError:
+            continue  # It does not take what its forward operator takes there.
