@@ -1,6 +1,6 @@
 """The front end under random edits of valid files and random text: `DmlcError` or success, soon.
 
-8,000 cases from fixed seeds, in shares that can run side by side.
+10,000 cases from fixed seeds, in shares that can run side by side.
 """
 
 from __future__ import annotations
@@ -27,16 +27,25 @@ SMALL = [
     " tensors { | Tensor | Kind | Types |\n | A | Input | f32, s8 |\n | B | Output | f32 | }\n"
     " compute { B[i...] = sum[j : k[0], l... : A.Sizes where j < 1](A[l...] else 0) } }\n",
     "graph g[N](x: FLOAT32[N, 2]) { y = directml.R(X: x) output z = y + 1 }\n",
+    "operator F { tensors { | Tensor | Kind |\n | x | Input |\n | y | Output |\n }\n"
+    " compute { y = x * x } }\noperator G { tensors { | Tensor | Kind |\n | x | Input |\n"
+    " | d | Input |\n | dx | Output |\n }\n gradient of F { d = gradient of y x = x } }\n"
+    "operator H { tensors { | Tensor | Kind |\n | x | Input |\n | d_y | Input |\n"
+    " | d_x | Output |\n }\n gradient of F with respect to x }\n",
+    "graph g(x: FLOAT32[1, 2], d: FLOAT32[1, 2]) { y = exp(x)\n"
+    " output a, b = gradient of y, x with respect to x, y from d, d\n"
+    " output c = gradient(sum(y, axes: [0, 1]), wrt: x) }\n",
 ]  # fmt: skip
 _PIECES = (
     '{ } ( ) [ ] | || & && = == ! != < <= > >= + - * / % ? : , . ... " // /* */ \\ ` ~ @ # $ ^ \n '
     "\t \r \0 é 漢 \u2028 \ud800 operator tensors compute constraints attributes types example "
     "function graph enum import module require must have the same as be a scalar broadcastable to "
     "and else where inf nan true 0 1 1.5 1e9 99999999999999999999 sum( mean[ max( X Y InputTensor "
-    "FLOAT32 .Sizes .DataType i... [k : 3] | Tensor | Kind | Input | Output | --- |"
+    "FLOAT32 .Sizes .DataType i... [k : 3] | Tensor | Kind | Input | Output | --- | gradient of "
+    "with respect to from gradient(x, wrt:"
 )
 PIECES = _PIECES.split(" ")
-CASES, SHARES = 8_000, 8
+CASES, SHARES = 10_000, 10
 LIMIT = 1.0
 """Seconds of processor time that one case may take."""
 
