@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast
 
@@ -304,6 +305,9 @@ class _Call:
             function = self._bind_graph(subject)
         else:
             function = self._bind(subject)
+        for warning in function.warnings:
+            # For whoever calls `dmlc.run`.
+            warnings.warn(f"{function.name}: {warning.message}", UserWarning, stacklevel=4)
         if self.device is None:
             return _Plan(subject, function, None)
         if isinstance(subject, Operator):

@@ -111,6 +111,9 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
                                "root_signature": True, "shader_model": None}),
     "compile for hlsl": (dmlc.compile, {"function": FUNCTION, "target": "hlsl", "profile": None,
                                         "root_signature": True, "shader_model": "6.2"}),
+    "gradient": (dmlc.gradient, {"subject": RELU, "wrt": ["InputTensor"], "names": None}),
+    "gradient of a graph": (dmlc.gradient, {"subject": TWICE, "wrt": ["x"], "names": {"y": "d"}}),
+    "gradient name": (lambda value: dmlc.gradient(TWICE, ["x"], {"x": value}), {"value": "dx"}),
     "inspect": (dmlc.inspect, {"function": FUNCTION, "gpus": ["gfx1100"], "shader_model": "6.2"}),
     "load": (dmlc.load, {"path": "nowhere.dml", "import_folders": ()}),
     "load_program": (dmlc.load_program, {"program": PROGRAM, "device": "opencl"}),
@@ -155,6 +158,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
                                                    "axes": [0], "like": None}),
     "GraphBuilder.reduce like": (in_builder("reduce"), {"combiner": "sum", "value": GRAPH_X,
                                                         "axes": None, "like": GRAPH_X}),
+    "GraphBuilder.gradient": (in_builder("gradient"),
+                              {"of": GRAPH_X, "wrt": GRAPH_X, "given": GRAPH_X}),
     "GraphBuilder.exp": (lambda value: builder()[0].exp(value), {"value": 1}),
     "GraphBuilder.call": (
         lambda operator, name, **given: builder()[0].call(operator, name=name, **given),
@@ -241,6 +246,10 @@ def test_wrong_kinds_are_refused_in_words(name: str) -> None:
     [
         (lambda: dmlc.compile(5), "function must be an ir.Function, an operator, its name, or a "
          "graph, not 5"),
+        (lambda: dmlc.gradient(RELU, "InputTensor"),
+         "wrt must be a list of inputs' names, not 'InputTensor'"),
+        (lambda: dmlc.gradient(RELU, ["InputTensor"], names=["dX"]),
+         "names must be a mapping of tensors' names to names, not a list"),
         (lambda: dmlc.compile(FUNCTION, 5), "target must be the name of a target, not 5"),
         (lambda: dmlc.compile(FUNCTION, root_signature="no"),
          "root_signature must be True or False, not 'no'"),

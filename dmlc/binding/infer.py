@@ -114,7 +114,7 @@ def _list_permitted(operator: OperatorDefinition, tensor: TensorDefinition) -> t
     gradient = operator.gradient
     if gradient is None:
         return tensor.dtypes
-    permitted = tensor.dtypes
+    permitted: tuple[DataType, ...] = tensor.dtypes
     for theirs in gradient.forward.newest.tensors:
         if tensor.row in gradient.rows(theirs.name):
             allowed = _list_permitted(gradient.forward, theirs)

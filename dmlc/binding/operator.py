@@ -31,7 +31,7 @@ from dmlc.language.definitions import (
     level_number,
     mistake,
 )
-from dmlc.language.format import format_operator
+from dmlc.language.format import format_enum, format_operator
 from dmlc.parameters import (
     expect,
     expect_integer,
@@ -93,11 +93,8 @@ class Operator:
     def __str__(self) -> str:
         """The operator in the language, with the enums that its attributes are of."""
         enums = {a.enum.name: a.enum for a in self.definition.attributes if a.enum is not None}
-        shown = [
-            f"enum {name} {{ {', '.join(f'{m} = {v}' for m, v in enum.members.items())} }}\n\n"
-            for name, enum in enums.items()
-        ]
-        return "".join([*shown, format_operator(self.definition.syntax)])
+        shown = [format_enum(enum.name, enum.members) for enum in enums.values()]
+        return "\n".join([*shown, format_operator(self.definition.syntax)])
 
     def bind(
         self,

@@ -110,9 +110,8 @@ def _start(
         name, found = tensor.name, given.get(tensor.name)
         if found is None and tensor.optional and name not in computed:
             continue
-        if inferred or symbolic or tensor.output:
-            pass
-        elif found is None or found.sizes is None:
+        expected = not (inferred or symbolic or tensor.output)
+        if expected and (found is None or found.sizes is None):
             message = f"required tensor '{name}' is not given"
             if found is not None:
                 message = f"input '{name}' has no sizes, but other tensors have"
@@ -185,7 +184,9 @@ def _begin_forward(binding: Binding, gradient: GradientDefinition) -> Binding:
         for number in range(count):
             name = tensor.entry(number).name if tensor.array else tensor.name
             own = [members[number] for members in standing if number < len(members)]
-            given[name] = _describe(own, diagnostics)
+            # A gradient is laid out in a way of its own.
+            strides = own[0].strides if own[0].definition.row in gradient.values.values() else None
+            given[name] = dataclasses.replace(_describe(own, diagnostics), strides=strides)
     attributes = {
         theirs: binding.attributes[own]
         for theirs, own in gradient.attributes.items()

@@ -338,7 +338,8 @@ class GraphBuilder:
 
     def _values(self, what: str, given: Value | Sequence[Value]) -> list[Value]:
         """Tensors of the graph; one may stand for a list of it."""
-        items = [given] if isinstance(given, Value) else expect_items(what, given, "values")
+        expected = "a value of the graph, or a list of them"
+        items = [given] if isinstance(given, Value) else expect_items(what, given, expected)
         found = [as_value(item, self._record) for item in items]
         if not found or any(value.shape == () for value in found):
             raise DmlcError(f"'{what}' takes tensors of the graph")

@@ -43,10 +43,12 @@ def gradient(
     `str` of it is its text in the language. Raises `DmlcError`.
     """
     found = _find(subject)
-    wanted = [expect_text("each of wrt", name) for name in expect_items("wrt", wrt, "names")]
+    listed = expect_items("wrt", wrt, "a list of inputs' names")
+    wanted = [expect_text("each of wrt", name) for name in listed]
     if not wanted:
         raise DmlcError("wrt names no input: say which to differentiate by")
-    stated = expect_mapping("names", names or {}, "a mapping of tensors' names to names")
+    expected = "a mapping of tensors' names to names"
+    stated = expect_mapping("names", {} if names is None else names, expected)
     spelt = {name: check_name(expect_text(f"names['{name}']", n)) for name, n in stated.items()}
     if isinstance(found, Operator):
         return _of_operator(found, dict.fromkeys(wanted), spelt)

@@ -7,12 +7,12 @@ grouping, literals their spelling.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.language import syntax
 from dmlc.language.layout import Break, Document, Group, Indent, lay_out
 from dmlc.language.parse import parse
-from dmlc.source import InternalError, Span
+from dmlc.source import InternalError, Source, Span
 
 WIDTH = 100
 _INDENT = 4
@@ -34,6 +34,17 @@ def format_operator(node: syntax.Operator) -> str:
 def format_graph(node: syntax.Graph) -> str:
     """The text of one graph, without what stands around it in its file."""
     return _format_alone(node)
+
+
+def format_enum(name: str, members: Mapping[str, int]) -> str:
+    """The text of an enum."""
+    nowhere = Span(Source("<enum>", ""), 0, 0)
+    made = tuple(
+        syntax.EnumMember(syntax.Name(member, span=nowhere), value, span=nowhere)
+        for member, value in members.items()
+    )
+    enum = syntax.Enum(syntax.Name(name, span=nowhere), made, span=nowhere)
+    return format_file(syntax.File(None, (enum,), (), nowhere.source))
 
 
 def _format_alone(node: syntax.Operator | syntax.Graph) -> str:

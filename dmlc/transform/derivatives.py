@@ -55,8 +55,8 @@ class Point:
         return value_type(self.builder.instructions[self.result])
 
     def number(self, value: float) -> int:
-        """A literal of the result's type."""
-        return self.builder.add(Constant(self.dtype, float(value)))
+        """The nearest literal of the result's type."""
+        return self.builder.add(Constant(self.dtype, float(self.dtype.dtype.type(value))))
 
     def apply(self, name: str, *given: int) -> int:
         return self.builder.apply(name, *given)

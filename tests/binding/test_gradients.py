@@ -4,6 +4,7 @@ in graphs."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from dmlc import ir
 from dmlc.binding import Operator, TensorDesc
 from dmlc.language.check import check_text
 from dmlc.language.check_gradient import MOST_ORDERS
-from dmlc.scalars import Array, DataType
+from dmlc.scalars import OPERATIONS, Array, DataType, Operation
 from dmlc.source import DmlcError
 
 OPERATORS = """
@@ -334,7 +335,9 @@ def test_a_gradient_that_is_0_everywhere_is_a_warning() -> None:
     assert dmlc.compile(function).warnings == (warning,)
     assert dmlc.compile(function, target="hlsl").warnings == (warning,)
     assert not find("SCALE_GRAD").bind(given).warnings
-    zeros = dmlc.run(found, {"x": X, "w": W, "dy": DY}, device="reference")
+    with pytest.warns(UserWarning, match=f"^G: {NONE_MESSAGE}$") as said:
+        zeros = dmlc.run(found, {"x": X, "w": W, "dy": DY}, device="reference")
+    assert said[0].filename == __file__
     assert not zeros["dx"].any()
 
 
@@ -467,6 +470,38 @@ def test_stages_of_the_graph_are_shared_with_its_gradients() -> None:
     assert [s.name for s in function.stages if s.name.startswith("x")] == []
 
 
+def test_the_result_of_a_call_with_a_reduction_is_at_hand() -> None:
+    """The gradient of a softmax is simplest in what it gives."""
+    text = """graph g[N](x: FLOAT32[N, 4], dy: FLOAT32[N, 4]) {
+        output p = onednn.SoftMax(src: x, axis: 1)
+        output d = gradient of p with respect to x from dy
+    }"""
+    graph = dmlc.parse(text).graphs["g"]
+    function = graph.bind()
+    made = function.stage("d")
+    assert made is not None
+    assert "exp" not in str(made.body)
+    assert {load.tensor for load in made.body.loads()} == {"dy", "p", "d_sum"}
+    found = dmlc.run(graph, {"x": X, "dy": DY}, device="reference")
+    p = np.exp(X) / np.sum(np.exp(X), axis=1, keepdims=True)
+    exact = p * (DY - np.sum(DY * p, axis=1, keepdims=True))
+    assert np.allclose(found["d"], exact, atol=1e-6)
+
+
+def test_what_a_choice_leaves_out_stays_out_of_values_with_names() -> None:
+    body = """
+        length = sum(abs(x), like: w)
+        unit   = x / length
+        y      = length > 0 ? unit : 0
+        output dx = gradient of sum(y * v, axes: [0, 1]) with respect to x
+    """
+    zero = X.copy()
+    zero[:, 1] = 0
+    found = run_graph(body, x=zero, w=W, v=DY)
+    assert np.isfinite(found["dx"]).all()
+    assert not found["dx"][:, 1].any()
+
+
 def test_a_gradient_has_the_type_of_its_tensor() -> None:
     function = bind_graph(
         "output dh, dx = gradient of sum(h * x, axes: [0, 1]) with respect to h, x"
@@ -500,3 +535,40 @@ def test_what_has_no_gradient(body: str, message: str) -> None:
 def test_what_reads_a_gradient_that_failed_says_nothing_more() -> None:
     body = "a, b = gradient of x with respect to x, w\noutput c = a + b\noutput d = b * 2"
     assert len(refuse(lambda: bind_graph(body))) == 2
+
+
+def test_the_forward_operator_sees_the_strides_of_its_tensors() -> None:
+    rows = ("x | Input", "w | Input", "dy | Input", "dx | Output")
+    found = gradient("gradient of SCALE { }", *rows, compute="y = x * w * x.Strides[0]")
+    strided = TensorDesc("FLOAT32", (3, 4), (8, 1))
+    given = {"x": strided, "w": f32(1, 4), "dy": f32(3, 4), "dx": TensorDesc("f32", (3, 4), (6, 1))}
+    assert "8.0" in str(found.bind(given))
+    assert "6.0" not in str(found.bind(given))
+
+
+FUNCTIONS = [
+    o for o in OPERATIONS.values()
+    if o.symbol is None and o.rounds_to is None and not o.gives_bool and o.arity < 3
+    and not o.name.startswith(("bit_", "shift_"))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
+def test_every_function_has_its_derivative_in_float32(function: Operation) -> None:
+    start = 1.2 if function.name == "acosh" else 0.2
+    x = np.linspace(start, start + 0.6, 12, dtype=np.float32).reshape(3, 4)
+    second = ", 1.5" if function.arity == 2 else ""
+    flat = function.name in ("sign", "floor", "ceil", "round", "trunc")
+    said = pytest.warns(UserWarning, match="'dx' is 0 everywhere") if flat else nullcontext()
+    with said:
+        found = run_graph(
+            f"y = {function.name}(x{second})\noutput dx = gradient of y with respect to x from dy",
+            x=x,
+            dy=DY,
+        )
+
+    def weighed(x: Array) -> float:
+        given = (x,) if function.arity == 1 else (x, np.full_like(x, 1.5))
+        return float(np.sum(DY * function.evaluate(*given)))
+
+    assert np.allclose(found["dx"], differences(weighed, x), rtol=1e-4, atol=1e-5)

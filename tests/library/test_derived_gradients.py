@@ -1,26 +1,30 @@
-"""`gradient of` over the library: the tables of its own gradient operators are matched by name, and
-what is derived for them gives their examples; every other operator has a gradient too."""
+"""`gradient of` over the library and the examples: the tables of the library's own gradient
+operators are matched by name, and what is derived for them gives their examples; every operator has
+a gradient, and every graph."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dmlc
-from dmlc.binding import Operator, TensorDesc, ir_name
+from dmlc.binding import Graph, Operator, TensorDesc, ir_name
 from dmlc.binding.operator import Description
 from dmlc.language import syntax
 from dmlc.language.check_gradient import check_gradients
 from dmlc.language.definitions import is_differentiable
-from dmlc.source import Diagnostic, DmlcError
+from dmlc.language.format import format_file
+from dmlc.language.parse import parse
+from dmlc.source import Diagnostic, DmlcError, Source
 from dmlc.testing.examples import Case, read_cases
 
+ROOT = Path(__file__).parents[2]
 LIBRARY = dmlc.operators()
 PAIRED = [n for n, o in LIBRARY.items() if o.definition.forward is not None]
-OTHERS = [n for n, o in LIBRARY.items() if o.definition.forward is None]
 RENAMED = {
     "directml.BATCH_NORMALIZATION_TRAINING_GRAD": {
         "MeanTensor": "OutputMeanTensor",
@@ -82,8 +86,15 @@ def test_the_tables_of_gradients_are_matched_by_name(name: str) -> None:
             assert close.all(), case.title
 
 
-@pytest.mark.parametrize("name", [n for n in OTHERS if n not in WITHOUT])
-def test_every_other_operator_has_a_gradient(name: str) -> None:
+def check_layout(subject: Operator | Graph) -> str:
+    """What a gradient prints as, which nothing has to be done to."""
+    text = str(subject)
+    assert format_file(parse(Source("g.dml", text))) == text
+    return text
+
+
+@pytest.mark.parametrize("name", [n for n in LIBRARY if n not in WITHOUT])
+def test_every_operator_has_a_gradient(name: str) -> None:
     operator = LIBRARY[name]
     assert is_differentiable(operator.definition)
     for case in list_cases(operator):
@@ -104,13 +115,34 @@ def test_every_other_operator_has_a_gradient(name: str) -> None:
             continue
         derived = dmlc.gradient(operator, list(wanted))
         assert isinstance(derived, Operator)
-        assert list(dmlc.parse(str(derived)).operators.values())
+        assert len(dmlc.parse(check_layout(derived)).operators) == 1
         function = derived.bind(given, case.attributes)
         assert [r.name for r in function.results] == [
             ir_name(f"d_{t.name}")
             for t in present
             if t.definition.row in wanted and not t.definition.optional
         ], case.title
+
+
+GRAPHS = sorted((ROOT / "examples" / "graphs").glob("*.dml"))
+COMPUTED_SIZES = ("unet_decoder_backward",)
+"""Graphs whose outputs have sizes that are expressions: their types cannot be said beforehand."""
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in GRAPHS if p.stem not in COMPUTED_SIZES], ids=lambda path: path.stem
+)
+def test_every_graph_has_a_gradient(path: Path) -> None:
+    (graph,) = dmlc.load(path).graphs.values()
+    inputs = [i for i in graph.definition.syntax.inputs if i.type.dtype.text.startswith("FLOAT")]
+    derived = dmlc.gradient(graph, [i.name.text for i in inputs])
+    assert isinstance(derived, Graph)
+    function = derived.bind()
+    assert [r.name for r in function.results] == [f"d_{i.name.text}" for i in inputs]
+    # In the place of the graph in its file it means the same.
+    whole = path.read_text("utf-8").partition("graph ")[0] + check_layout(derived)
+    (read,) = dmlc.parse(whole, str(path)).graphs.values()
+    assert read.bind() == function
 
 
 def test_what_has_no_input_has_no_gradient() -> None:

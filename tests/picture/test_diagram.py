@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import dmlc
 from dmlc import ir
 from dmlc.picture import draw
 from dmlc.picture.diagram import Kernel, Transfer, Wire, find_peak, list_calls, make_diagram
@@ -75,6 +76,19 @@ def test_calls_are_those_of_operators() -> None:
     assert [c.name for c in calls["softmax_cross_entropy_backward"]] == ["target", "log_odds"]
     assert calls["softmax_cross_entropy_backward"][0].operator == "ROW_LABELS"
     assert calls["sgd_momentum"] == ()
+
+
+def test_stages_of_gradients_are_those_of_their_statement() -> None:
+    text = """graph g(x: FLOAT32[8, 8], w: FLOAT32[1, 8]) {
+        output y = exp(x * w)
+        output dx, dw = gradient of sum(y * y, axes: [0, 1]) with respect to x, w
+    }"""
+    graph = dmlc.parse(text).graphs["g"]
+    (call,) = list_calls(graph)
+    assert (call.name, call.operator) == ("dx, dw", "gradient")
+    diagram = make_diagram(explain(graph.bind()), [call])
+    steps = {s.name: s.call for kernel in diagram.before.kernels for s in kernel.steps}
+    assert steps == {"y": None, "dx": "dx, dw", "dw": "dx, dw"}
 
 
 def test_sizes_known_at_run_time_only() -> None:
