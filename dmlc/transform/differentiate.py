@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.ir import (
     Apply,
@@ -26,38 +26,38 @@ from dmlc.ir import (
     Extent,
     Function,
     Index,
-    Instruction,
     Load,
     Parameter,
     Reduction,
     Result,
     Select,
     Stage,
-    operands,
-    packed_strides,
     reads_own_place,
     value_type,
     verify,
-    with_operands,
 )
 from dmlc.ir.builder import Builder
-from dmlc.ir.index import find_index_only, reach_back
+from dmlc.ir.index import find_index_only
 from dmlc.ir.naming import take_name
-from dmlc.ir.ranges import Ranges
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, Span, UnknownNameError, unknown_name
+from dmlc.transform.adjoints import (
+    add_adjoints,
+    choose,
+    copy_values,
+    drop_certain,
+    find_moving,
+    list_joined,
+    load_own,
+    number_point,
+)
 from dmlc.transform.algebra import Normal, is_zero
-from dmlc.transform.derivatives import DERIVATIVES, Adjoint, Condition, Point, find_kink
-from dmlc.transform.inline import clamp_reads, inline_stages
+from dmlc.transform.derivatives import DERIVATIVES, Adjoint, Point, find_kink
+from dmlc.transform.inline import clamp_reads
 from dmlc.transform.invert import find_readers
+from dmlc.transform.pointwise import find_copies, find_shifting, inline_pointwise
 from dmlc.transform.reuse import Reuse
-from dmlc.transform.simplify import is_inlinable, list_live, redirect_loads
-
-_MOST_SHARED = 24
-"""The most instructions of an element-wise stage that several stages compute where they read it."""
-
-_MOST_INLINED = 256
-"""The most instructions of a body that others are computed in."""
+from dmlc.transform.simplify import list_live, redirect_loads
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -157,15 +157,15 @@ class _Reverse:
         self.given = given
         self.names = names
         self.kept = kept
-        self.copies = _find_copies(function, kept)
+        self.copies = find_copies(function, kept)
         self.tensors = function.tensors()
         self.taken = dict.fromkeys((*self.tensors, *given.values(), *kept.values()))
         self.taken |= dict.fromkeys(names.values())
-        self.stages = _inline_elementwise(function, {*kept, *self.copies})
+        self.stages = inline_pointwise(function, {*kept, *self.copies})
         forward = {stage.name: stage for stage in self.stages}
         self.reuse = Reuse(forward, [name for name in kept if name in forward])
         self.moving = self._find_moving()
-        self.shifting = _find_shifting(self.stages)
+        self.shifting = find_shifting(self.stages)
         self.parts: dict[str, list[_Part]] = {}
         self.adjoints: dict[str, str] = {}
         """The tensor that holds the adjoint of each result that is given one."""
@@ -180,7 +180,7 @@ class _Reverse:
             combiner = None if stage.reduction is None else stage.reduction.combiner
             if not stage.dtype.is_float or combiner not in (None, "sum", "product", "min", "max"):
                 continue
-            if _find_moving_values(stage.body, found)[stage.body.result]:
+            if find_moving(stage.body, found)[stage.body.result]:
                 found.add(stage.name)
         return found
 
@@ -257,7 +257,7 @@ class _Reverse:
 
     def _read(self, name: str, tensor: Parameter | Stage, dtype: DataType) -> _Part:
         builder = Builder()
-        value = _load_own(builder, name, len(tensor.extents), dtype)
+        value = load_own(builder, name, len(tensor.extents), dtype)
         return _Part(builder.make(value), (), tensor.span)
 
     def _join(self, tensor: Parameter | Stage, own: str, parts: Sequence[_Part]) -> _Part:
@@ -267,7 +267,7 @@ class _Reverse:
             if part.axes:
                 name = take_name(f"{own}_part", self.taken)
                 self._add(name, tensor.dtype.compute, tensor, part)
-                value = _load_own(builder, name, len(tensor.extents), tensor.dtype.compute)
+                value = load_own(builder, name, len(tensor.extents), tensor.dtype.compute)
             else:
                 value = builder.copy(part.body)[part.body.result]
             total = value if total < 0 else builder.apply("add", total, value)
@@ -299,15 +299,15 @@ class _Reverse:
         count = len(builder.instructions)
         result = numbers[stage.body.result]
         guard = None if stage.body.guard is None else numbers[stage.body.guard]
-        seed = _load_own(builder, adjoint, len(stage.domain), stage.dtype.compute)
+        seed = load_own(builder, adjoint, len(stage.domain), stage.dtype.compute)
         pending: dict[int, list[Adjoint]] = {result: self._seed(stage, builder, seed, result)}
         body = Body(tuple(builder.instructions[:count]), result)
-        moving = _find_moving_values(body, self.moving)
+        moving = find_moving(body, self.moving)
         for value in range(count - 1, -1, -1):
             if not moving[value] or value not in pending:
                 continue
             instruction = builder.instructions[value]
-            total = _total(builder, pending.pop(value), value_type(instruction))
+            total = add_adjoints(builder, pending.pop(value), value_type(instruction))
             if isinstance(instruction, Load):
                 self._read_back(stage, builder, instruction, total, guard)
                 continue
@@ -321,9 +321,9 @@ class _Reverse:
         match None if reduction is None else reduction.combiner:
             case "min" | "max" if reduction is not None:
                 found = self._find_first(stage, reduction)
-                first = _load_own(builder, found.name, len(stage.domain), found.dtype)
+                first = load_own(builder, found.name, len(stage.domain), found.dtype)
                 place = builder.add(Cast(first, DataType.INDEX))
-                own = _number_point(builder, reduction)
+                own = number_point(builder, reduction)
                 text = f"{reduction.combiner} over an axis moves with the first index that has it"
                 self.choices[Choice(text, stage.span)] = None
                 return [Adjoint(seed, ((builder.apply("eq", own, place), True),))]
@@ -373,8 +373,8 @@ class _Reverse:
         )
         self.made += [zeros, others]
         rank = len(stage.domain)
-        count = _load_own(builder, zeros.name, rank, DataType.INT32)
-        product = builder.apply("mul", seed, _load_own(builder, others.name, rank, dtype))
+        count = load_own(builder, zeros.name, rank, DataType.INT32)
+        product = builder.apply("mul", seed, load_own(builder, others.name, rank, dtype))
         none = builder.apply("eq", count, builder.constant(0, DataType.INT32))
         single = builder.apply("eq", count, builder.constant(1, DataType.INT32))
         own_zero = builder.apply("eq", result, builder.add(Constant(dtype, 0.0)))
@@ -413,16 +413,16 @@ class _Reverse:
         tensor = self.tensors[load.tensor]
         body = Body(tuple(builder.instructions), total.value)
         reader = dataclasses.replace(stage, body=body)
-        asked = [] if guard is None else _list_joined(body, guard)
+        asked = [] if guard is None else list_joined(body, guard)
         chosen = [(c, True) for c in asked]
         for condition, holds in total.conditions:
-            joined = _list_joined(body, condition) if holds else [condition]
+            joined = list_joined(body, condition) if holds else [condition]
             chosen += [(c, holds) for c in joined if (c, holds) not in chosen]
         made = Builder()
         known = [condition for condition, holds in chosen if holds]
         readers = find_readers(reader, load, tensor.extents, known, made)
         wanted = [total.value, *(c for c, _ in chosen), *(number for _, number in readers.left)]
-        numbers = _copy(body, wanted, readers.positions, made)
+        numbers = copy_values(body, wanted, readers.positions, made)
         conditions = list(readers.conditions)
         for axis, number in readers.left:
             conditions.append(made.apply("eq", numbers[number], made.add(Index(axis))))
@@ -434,12 +434,12 @@ class _Reverse:
                 conditions.append(held)
             else:
                 # What elements say is no bound of a sum.
-                value = _choose(made, [(held, True)], value)
-        conditions = _drop_certain(made, conditions, tensor.extents, readers.axes)
+                value = choose(made, [(held, True)], value)
+        conditions = drop_certain(made, conditions, tensor.extents, readers.axes)
         if readers.axes:
             part = made.make(value, made.join(conditions))
         else:
-            part = made.make(_choose(made, [(c, True) for c in conditions], value))
+            part = made.make(choose(made, [(c, True) for c in conditions], value))
         self.parts.setdefault(load.tensor, []).append(_Part(part, readers.axes, stage.span))
 
     # The function -------------------------------------------------------------------------
@@ -486,231 +486,5 @@ def _list_needed(
     return tuple(p for p in parameters if p.name in needed)
 
 
-# Bodies -------------------------------------------------------------------------------------
-
-
-def _find_moving_values(body: Body, moving: Iterable[str]) -> list[bool]:
-    """Which values of a body depend on tensors that move, through what has a derivative."""
-    tensors, found = set(moving), list[bool]()
-    for instruction in body.instructions:
-        match instruction:
-            case Load(tensor=tensor):
-                moves = tensor in tensors
-            case Apply(operation=operation, operands=given):
-                moves = operation.name in DERIVATIVES and any(found[o] for o in given)
-            case Select(then=then, otherwise=otherwise):
-                moves = found[then] or found[otherwise]
-            case Cast(operand=operand):
-                moves = found[operand]
-            case _:
-                moves = False
-        found.append(moves and value_type(instruction).is_float)
-    return found
-
-
-def _find_shifting(stages: Iterable[Stage]) -> set[str]:
-    """The stages that others add, subtract or divide by, the same one at several points: a mean, or
-    a maximum. These may cancel."""
-    known = {stage.name: stage for stage in stages}
-    found: set[str] = set()
-    for stage in known.values():
-        values = stage.body.instructions
-        shifts = {
-            operand
-            for value in values
-            if isinstance(value, Apply) and value.operation.name in ("add", "sub", "div")
-            for operand in value.operands
-        }
-        for number in shifts:
-            load = values[number]
-            if isinstance(load, Load) and load.tensor in known:
-                source = known[load.tensor]
-                if not _reads_each_once(stage, load, source.extents):
-                    found.add(load.tensor)
-    return found
-
-
 def _count_elements(tensor: Parameter) -> float:
     return math.prod(e if isinstance(e, int) else math.inf for e in tensor.extents)
-
-
-def _load_own(builder: Builder, name: str, rank: int, dtype: DataType) -> int:
-    """The element of a tensor at the own place of a body over its axes."""
-    places = tuple(builder.add(Index(axis)) for axis in range(rank))
-    return builder.add(Load(name, places, dtype))
-
-
-def _number_point(builder: Builder, reduction: Reduction) -> int:
-    """The number of a point of a reduction, as `argmax` gives it."""
-    extents = tuple(e if isinstance(e, int) else 1 for _, e in reduction.axes)
-    total: int | None = None
-    for (label, _), stride in zip(reduction.axes, packed_strides(extents), strict=True):
-        place = builder.add(Index(label, reduced=True))
-        if stride != 1:
-            place = builder.apply("mul", place, builder.constant(stride))
-        total = place if total is None else builder.apply("add", total, place)
-    return builder.constant(0) if total is None else total
-
-
-def _total(builder: Builder, parts: Sequence[Adjoint], dtype: DataType) -> Adjoint:
-    """The sum of several adjoints, under the conditions that they share."""
-    sums: dict[tuple[Condition, ...], int] = {}
-    for part in parts:
-        before = sums.get(part.conditions)
-        value = part.value if before is None else builder.apply("add", before, part.value)
-        sums[part.conditions] = value
-    if len(sums) == 1:
-        ((conditions, value),) = sums.items()
-        return Adjoint(value, conditions)
-    shared = tuple(c for c in next(iter(sums)) if all(c in conditions for conditions in sums))
-    rests = [
-        (tuple(c for c in conditions if c not in shared), value)
-        for conditions, value in sums.items()
-    ]
-    if len(rests) == 2:
-        (one, then), (two, otherwise) = rests
-        if len(one) == len(two) == 1 and one[0] == (two[0][0], not two[0][1]):
-            condition, holds = one[0]
-            if not holds:
-                then, otherwise = otherwise, then
-            made = builder.add(Select(condition, then, otherwise, dtype))
-            return Adjoint(made, shared)
-    total: int | None = None
-    for conditions, value in rests:
-        chosen = _choose(builder, conditions, value)
-        total = chosen if total is None else builder.apply("add", total, chosen)
-    return Adjoint(builder.constant(0, dtype) if total is None else total, shared)
-
-
-def _choose(builder: Builder, conditions: Sequence[Condition], value: int) -> int:
-    """A value where conditions hold, and 0 elsewhere."""
-    held = [c if holds else builder.apply("not", c) for c, holds in conditions]
-    condition = builder.join(held)
-    if condition is None:
-        return value
-    dtype = value_type(builder.instructions[value])
-    zero = builder.add(Constant(dtype, 0.0))
-    return builder.add(Select(condition, value, zero, dtype))
-
-
-def _list_joined(body: Body, value: int) -> list[int]:
-    """The conditions that a condition joins by `and`, in order."""
-    match body.instructions[value]:
-        case Apply(operation=operation, operands=given) if operation.name == "and":
-            return [c for operand in given for c in _list_joined(body, operand)]
-        case _:
-            return [value]
-
-
-def _copy(
-    body: Body, wanted: Sequence[int], replaced: Mapping[int, int], builder: Builder
-) -> dict[int, int]:
-    """Some values of a body in another, with others in the place of some."""
-    numbers = dict(replaced)
-    for value in reach_back(body, wanted):
-        if value not in numbers:
-            instruction: Instruction = body.instructions[value]
-            given = tuple(numbers[o] for o in operands(instruction))
-            numbers[value] = builder.add(with_operands(instruction, given))
-    return numbers
-
-
-def _drop_certain(
-    builder: Builder,
-    conditions: Sequence[int],
-    domain: Sequence[Extent],
-    axes: tuple[tuple[int, Extent], ...],
-) -> list[int]:
-    """Conditions without those that hold at every place, by the extents of the axes."""
-    body = Body(tuple(builder.instructions), 0)
-    reduction = Reduction("sum", axes) if axes else None
-    ranges = Ranges(Stage("", DataType.FLOAT32, tuple(domain), body, reduction))
-    for instruction in body.instructions:
-        ranges.add(instruction)
-
-    def is_certain(condition: int) -> bool:
-        match body.instructions[condition]:
-            case Constant(value=value):
-                return bool(value)
-            case Apply(operation=operation, operands=(left, right)):
-                if value_type(body.instructions[left]) is not DataType.INDEX:
-                    return False
-                (low, high), (least, most) = ranges[left], ranges[right]
-                match operation.name:
-                    case "ge":
-                        return low >= most
-                    case "gt":
-                        return low > most
-                    case "le":
-                        return high <= least
-                    case "lt":
-                        return high < least
-                    case _:
-                        return False
-            case _:
-                return False
-
-    return [c for c in dict.fromkeys(conditions) if not is_certain(c)]
-
-
-# Element-wise stages ------------------------------------------------------------------------
-
-
-def _find_copies(function: Function, kept: Iterable[str]) -> dict[str, Stage]:
-    """The stages that kept tensors are copies of, in other sizes perhaps, as stages that read these
-    instead."""
-    found: dict[str, Stage] = {}
-    for name in kept:
-        copy = function.stage(name)
-        load = None if copy is None else copy.body.instructions[copy.body.result]
-        source = function.stage(load.tensor) if isinstance(load, Load) else None
-        if copy is None or source is None or not isinstance(load, Load) or copy.reduction:
-            continue
-        exact = copy.dtype is source.dtype and load.dtype is source.dtype
-        if exact and _reads_each_once(copy, load, source.extents):
-            axes = {copy.body.instructions[n]: axis for axis, n in enumerate(load.indices)}
-            builder = Builder()
-            at = tuple(
-                builder.add(Index(axes[Index(axis)])) if extent != 1 else builder.constant(0)
-                for axis, extent in enumerate(copy.domain)
-            )
-            value = builder.add(Load(name, at, load.dtype))
-            found[source.name] = dataclasses.replace(
-                source, body=builder.make(value), reduction=None
-            )
-    return found
-
-
-def _inline_elementwise(function: Function, kept: Container[str]) -> list[Stage]:
-    """The stages, with element-wise ones computed where each of their elements is read once."""
-    tensors, readers = function.tensors(), function.readers()
-    open_stages: dict[str, Stage] = {}
-    made: list[Stage] = []
-    for stage in function.stages:
-        whole = stage
-        for name in dict.fromkeys(load.tensor for load in stage.body.loads()):
-            loads = [load for load in whole.body.loads() if load.tensor == name]
-            if name not in open_stages:
-                continue
-            if all(_reads_each_once(whole, load, tensors[name].extents) for load in loads):
-                tried = inline_stages(whole, {name: open_stages[name]})
-                if len(tried.body.instructions) <= _MOST_INLINED:
-                    whole = tried
-        made.append(whole)
-        most = _MOST_SHARED if len(readers.get(stage.name, ())) > 1 else _MOST_INLINED
-        if is_inlinable(whole) and stage.name not in kept and len(whole.body.instructions) <= most:
-            open_stages[stage.name] = whole
-    return made
-
-
-def _reads_each_once(stage: Stage, load: Load, extents: Sequence[Extent]) -> bool:
-    """Whether a stage reads every element of a tensor at one of its points."""
-    found: list[Index] = []
-    for number, extent in zip(load.indices, extents, strict=True):
-        position = stage.body.instructions[number]
-        if isinstance(position, Index):
-            found.append(position)
-        elif extent != 1:
-            return False
-    long = {index for index in stage.indices if stage.extent(index) != 1}
-    return len(set(found)) == len(found) and long <= set(found)
