@@ -188,7 +188,10 @@ class _Equations:
 
     def _settle(self, form: Sum) -> list[tuple[Digit, Sum]]:
         """The digits that `form == 0` settles, each with what is put in its place, in order."""
-        digits = form.digits()
+        # What is divided as well is no sum of that digit.
+        inner = {d for term, _ in form.factors if isinstance(term, Quotient)
+                 for d in list_digits(term.given)}  # fmt: skip
+        digits = [(digit, factor) for digit, factor in form.digits() if digit not in inner]
         known = Sum(form.constant, tuple(f for f in form.factors if f not in digits))
         if not digits:
             self._asked.append(_Asked(form, "eq"))
