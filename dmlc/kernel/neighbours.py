@@ -26,6 +26,11 @@ from dmlc.kernel.terms import MOST_TERMS, Line, Terms, find_nothing, list_terms,
 from dmlc.scalars import COMBINERS, Array, combiner_identity
 from dmlc.transform.factor import list_factors
 
+_MOST_TERMS = 256
+"""Points of all outputs of a work item that are written out, at most, where all of them are."""
+_MOST_PLACES = 128
+"""The same of extremes whose places are looked for: each point takes a condition and a value."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Block:
@@ -99,7 +104,11 @@ def write_reductions(
     inner = tuple(axes) if whole else tuple(windows[-1])
     extents = [axes[index] for index in inner]
     points = math.prod(e for e in extents if isinstance(e, int))
-    if not all(windows) or any(not isinstance(e, int) for e in extents) or points > MOST_TERMS:
+    most = MOST_TERMS
+    if len(along) > 1:
+        every = _MOST_PLACES if is_positional(stage) else _MOST_TERMS
+        most = every // math.prod(block.counts.values())
+    if not all(windows) or any(not isinstance(e, int) for e in extents) or points > most:
         return None
     terms: dict[int, Terms] = {}
     conditions = [c for c in facts.conditions if {*along, *inner} & {*facts.dependencies[c]}]

@@ -37,7 +37,8 @@ from dmlc.transform.fuse import Group
 _COLUMNS = 4
 """Neighbours of a work item along the last axis: a vector, where they are stored."""
 _ROWS = 2
-"""Neighbours along the axis before it, where windows go along it as well."""
+"""Neighbours along the axis before it, where windows go along it as well, and that is not too much
+to be written out."""
 
 
 def write_windows(
@@ -88,7 +89,11 @@ class _Windows:
         """The blocks that work items may take, the largest first."""
         domain = self.reductions[0].domain
         last = len(domain) - 1
-        for counts in ({last - 1: _ROWS, last: _COLUMNS}, {last: _COLUMNS}):
+        for counts in (
+            {last - 1: _ROWS, last: _COLUMNS},
+            {last - 1: 1, last: _COLUMNS},
+            {last: _COLUMNS},
+        ):
             if min(counts) >= 0 and all(
                 isinstance(size := domain[axis], int) and not size % count
                 for axis, count in counts.items()

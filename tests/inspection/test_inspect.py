@@ -100,6 +100,7 @@ WINDOWS: list[tuple[str, dict[str, Any], dict[str, tuple[int, ...]], list[float]
      {"InputGradientTensor": (8, 64, 56, 56), "OutputGradientTensor": (8, 64, 112, 112)}, [12]),
     ("MAX_POOLING_GRAD", WINDOW | {"Dilations": [1, 1]},
      {"InputTensor": (8, 64, 112, 112), "InputGradientTensor": (8, 64, 56, 56)}, [60, 20]),
+    ("MAX_POOLING2", WINDOW | {"Dilations": [1, 1]}, {"InputTensor": (8, 64, 112, 112)}, [52]),
     ("RESAMPLE_GRAD1", RESAMPLE,
      {"InputGradientTensor": (8, 64, 112, 112), "OutputGradientTensor": (8, 64, 56, 56)}, [50]),
 ]  # fmt: skip

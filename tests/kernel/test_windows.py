@@ -93,14 +93,35 @@ def test_neighbours_read_in_common_once() -> None:
     assert len(stores) == 8
 
 
-def test_rows_that_cannot_be_written_out_stay_a_loop() -> None:
-    function = write(dtype="f32", rows=7, size=64, outputs=64, combiner="sum", window=3, step=1,
-                     gap=1, pad=1)  # fmt: skip
-    _, (kernel,) = make_kernels(function, "hlsl")
+def test_rows_at_unequal_steps_stay_a_loop() -> None:
+    row = "add(div(mul(i1, 2), 3), r0)"
+    function = write(row=row, dtype="f32", rows=8, size=64, outputs=64, combiner="sum", window=3,
+                     step=1, gap=1, pad=1)  # fmt: skip
+    lowered, (kernel,) = make_kernels(function, "hlsl")
     assert kernel.walk == "each computes 4 neighbouring outputs"
     assert any(isinstance(s, k.For) for s in walk(kernel.body))
     # Four outputs need six columns of a row; one by one they would read twelve.
     assert count_loads(kernel, "X") == 6
+    run(lowered, (kernel,))
+
+
+@pytest.mark.parametrize(
+    ("rows", "window", "words"),
+    [
+        (8, 9, "8 neighbouring outputs"),
+        (8, 11, "4 neighbouring outputs"),
+        (7, 9, "4 neighbouring outputs"),
+        (8, 23, "1 output"),
+    ],
+)
+def test_the_more_points_the_fewer_rows(rows: int, window: int, words: str) -> None:
+    function = write(dtype="f32", rows=rows, size=64, outputs=32, combiner="sum", window=window,
+                     step=1, gap=1, pad=1)  # fmt: skip
+    lowered, (kernel,) = make_kernels(function, "hlsl")
+    assert kernel.walk == f"each computes {words}"
+    is_loop = any(isinstance(s, k.For) for s in walk(kernel.body))
+    assert is_loop is (words == "1 output")
+    run(lowered, (kernel,))
 
 
 def test_points_that_always_take_part_have_no_condition() -> None:
