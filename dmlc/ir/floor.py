@@ -35,22 +35,11 @@ class FloorForm:
             values = np.maximum(values, self.low)
         return values if self.high is None else np.minimum(values, self.high)
 
-    def clamp(self, places: Array, values: Array) -> FloorForm | None:
-        """The same, held within the smallest and the largest value where it goes beyond them; None
-        where it does not give the values then."""
-        low, high = int(values.min()), int(values.max())
-        own = self.evaluate(places)
-        clamped = dataclasses.replace(
-            self,
-            low=low if int(own.min()) < low else None,
-            high=high if int(own.max()) > high else None,
-        )
-        return clamped if bool((clamped.evaluate(places) == values).all()) else None
-
     def write(self, builder: Builder, place: int) -> int:
         """The formula as an INDEX value of a body; `place` is the value `i`, which is not
         negative."""
-        # Quotients of positions round towards zero: whole multiples of the divisor come after.
+        # Quotients of positions round towards zero: whole multiples of the divisor come after. So
+        # that no value is negative on the way, bounds come before.
         whole, rest = divmod(self.offset, self.divisor)
         if self.scale < 0:
             whole, rest = 0, self.offset
@@ -58,9 +47,9 @@ class FloorForm:
             ("mul", self.scale),
             ("add", rest),
             ("div", self.divisor),
+            ("max", None if self.low is None else self.low - whole),
+            ("min", None if self.high is None else self.high - whole),
             ("add" if whole >= 0 else "sub", abs(whole)),
-            ("max", self.low),
-            ("min", self.high),
         ]
         value = place
         for name, by in steps:
@@ -101,19 +90,31 @@ def _fit_offset(places: Array, values: Array, scale: int, divisor: int) -> Floor
 
 def fit_clamped(places: Array, values: Array) -> FloorForm | None:
     """The same, where the ends of the sequence may be held at its smallest and largest value if
-    that makes a formula, or one with a smaller divisor."""
+    that makes a formula, one without a division, or one with a smaller divisor than any tried."""
     whole = fit_floor(places, values)
-    if values.size == 0 or (whole is not None and whole.divisor <= _MOST_DIVISOR):
+    if values.size == 0 or (whole is not None and whole.divisor == 1):
         return whole
-    held = _fit_held(places, values)
-    if whole is None or (held is not None and held.divisor < whole.divisor):
-        return held
-    return whole
+    forms = [form for form in (whole, _fit_held(places, values)) if form is not None]
+    return min(forms, key=_rank, default=None)
+
+
+def _rank(form: FloorForm) -> tuple[bool, int]:
+    """How little there is to divide."""
+    return form.divisor > 1, form.divisor if form.divisor > _MOST_DIVISOR else 0
 
 
 def _fit_held(places: Array, values: Array) -> FloorForm | None:
-    """A formula for what lies between the smallest and the largest value, held at these."""
+    """A formula for what lies between the smallest and the largest value, held at these where it
+    goes beyond them."""
     low, high = int(values.min()), int(values.max())
     free = (values > low) & (values < high)
     form = fit_floor(places[free], values[free])
-    return None if form is None else form.clamp(places, values)
+    if form is None:
+        return None
+    own = form.evaluate(places)
+    held = dataclasses.replace(
+        form,
+        low=low if int(own.min()) < low else None,
+        high=high if int(own.max()) > high else None,
+    )
+    return held if bool((held.evaluate(places) == values).all()) else None

@@ -16,7 +16,8 @@ import numpy as np
 
 from dmlc.ir import Function, Load, Stage
 from dmlc.ir.index import find_longest
-from dmlc.kernel.unroll import Terms, list_terms
+from dmlc.kernel.terms import Terms
+from dmlc.kernel.unroll import find_terms
 from dmlc.scalars import Array
 from dmlc.transform.factor import list_factors
 
@@ -104,7 +105,7 @@ def find_permutation(function: Function, stage: Stage, row: str) -> Permutation 
     """How a reduction along the last axis of `row` goes in vectors; None where it is not the same
     over most of the row, or its values are not of 32 bits."""
     axis = len(stage.domain) - 1
-    terms = list_terms(function, stage, axis)
+    terms = find_terms(function, stage, axis)
     if terms is None or stage.body.dtype.bytes != 4 or len(terms.holds) < 2 * LANES:
         return None
     body, made = stage.body.instructions, function.stage(row)

@@ -6,9 +6,6 @@
 // Dispatch 1 group of 256 threads; each computes 4 neighbouring outputs.
 //     group output (i0, i1, i2): 0..30 by 256
 //       lane output: 256
-//         reduce Output
-//           loop k: 0..3
-//             add to Output
 //         store Output
 //   t0: Input, float32, read
 //   u0: Output, float32, written
@@ -24,36 +21,58 @@ void main(const uint3 group_id : SV_GroupID, const uint lane_id : SV_GroupIndex)
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     precise const float zero = asfloat(group_id.z);
 
-    const int output = lane_id;
+    const uint output = lane_id;
     if (output < 30) {
-        const int i0 = output / 5;
-        const int i1 = output % 5;
-        const int position = i1 * 2;
-        precise float output_1 = zero;
-        precise float output_2 = zero;
-        precise float output_3 = zero;
-        precise float output_4 = zero;
-        for (int k = 0; k < 3; ++k) {
-            const int position_1 = position + k - 1;
-            if (position_1 >= 0 && position_1 < 9) {
-                precise const float input = Input[position_1 * 8 + i0 * 72];
-                precise const float input_1 = Input[position_1 * 8 + (i0 * 72 + 1)];
-                precise const float input_2 = Input[position_1 * 8 + (i0 * 72 + 2)];
-                precise const float input_3 = Input[position_1 * 8 + (i0 * 72 + 3)];
-                precise const float input_4 = Input[position_1 * 8 + (i0 * 72 + 4)];
-                precise const float input_5 = Input[position_1 * 8 + (i0 * 72 + 5)];
-                precise const float input_6 = Input[position_1 * 8 + (i0 * 72 + 6)];
-                precise const float input_7 = Input[position_1 * 8 + (i0 * 72 + 7)];
-                output_1 += (input + input_1);
-                output_2 += (input_2 + input_3);
-                output_3 += (input_4 + input_5);
-                output_4 += (input_6 + input_7);
-            }
-        }
-        const int offset = i0 * 20 + i1 * 4;
-        Output[offset] = output_1;
-        Output[offset + 1] = output_2;
-        Output[offset + 2] = output_3;
-        Output[offset + 3] = output_4;
+        const uint i0 = output / 5;
+        const uint i1 = output % 5;
+        const bool holds = i1 >= 1;
+        const uint position = max(i1, 1u) * 2 - 1;
+        precise const float input = Input[position * 8 + i0 * 72];
+        const uint offset = i0 * 72 + i1 * 16;
+        precise const float input_1 = Input[offset];
+        const bool holds_1 = i1 <= 3;
+        const uint position_1 = min(i1, 3u) * 2 + 1;
+        precise const float input_2 = Input[position_1 * 8 + i0 * 72];
+        const uint offset_1 = i0 * 72 + 1;
+        precise const float input_3 = Input[position * 8 + offset_1];
+        precise const float input_4 = Input[offset + 1];
+        precise const float input_5 = Input[position_1 * 8 + offset_1];
+        precise const float output_1 = zero + ((holds ? input : (-0.0f)) + input_1 + (holds_1 ? input_2 : (-0.0f)))
+            + ((holds ? input_3 : (-0.0f)) + input_4 + (holds_1 ? input_5 : (-0.0f)));
+        const uint offset_2 = i0 * 72 + 2;
+        precise const float input_6 = Input[position * 8 + offset_2];
+        precise const float input_7 = Input[offset + 2];
+        precise const float input_8 = Input[position_1 * 8 + offset_2];
+        const uint offset_3 = i0 * 72 + 3;
+        precise const float input_9 = Input[position * 8 + offset_3];
+        precise const float input_10 = Input[offset + 3];
+        precise const float input_11 = Input[position_1 * 8 + offset_3];
+        precise const float output_2 = zero + ((holds ? input_6 : (-0.0f)) + input_7 + (holds_1 ? input_8 : (-0.0f)))
+            + ((holds ? input_9 : (-0.0f)) + input_10 + (holds_1 ? input_11 : (-0.0f)));
+        const uint offset_4 = i0 * 72 + 4;
+        precise const float input_12 = Input[position * 8 + offset_4];
+        precise const float input_13 = Input[offset + 4];
+        precise const float input_14 = Input[position_1 * 8 + offset_4];
+        const uint offset_5 = i0 * 72 + 5;
+        precise const float input_15 = Input[position * 8 + offset_5];
+        precise const float input_16 = Input[offset + 5];
+        precise const float input_17 = Input[position_1 * 8 + offset_5];
+        precise const float output_3 = zero + ((holds ? input_12 : (-0.0f)) + input_13 + (holds_1 ? input_14 : (-0.0f)))
+            + ((holds ? input_15 : (-0.0f)) + input_16 + (holds_1 ? input_17 : (-0.0f)));
+        const uint offset_6 = i0 * 72 + 6;
+        precise const float input_18 = Input[position * 8 + offset_6];
+        precise const float input_19 = Input[offset + 6];
+        precise const float input_20 = Input[position_1 * 8 + offset_6];
+        const uint offset_7 = i0 * 72 + 7;
+        precise const float input_21 = Input[position * 8 + offset_7];
+        precise const float input_22 = Input[offset + 7];
+        precise const float input_23 = Input[position_1 * 8 + offset_7];
+        precise const float output_4 = zero + ((holds ? input_18 : (-0.0f)) + input_19 + (holds_1 ? input_20 : (-0.0f)))
+            + ((holds ? input_21 : (-0.0f)) + input_22 + (holds_1 ? input_23 : (-0.0f)));
+        const uint offset_8 = i0 * 20 + i1 * 4;
+        Output[offset_8] = output_1;
+        Output[offset_8 + 1] = output_2;
+        Output[offset_8 + 2] = output_3;
+        Output[offset_8 + 3] = output_4;
     }
 }

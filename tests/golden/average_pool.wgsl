@@ -6,9 +6,6 @@
 // Dispatch 1 group of 256 invocations; each computes 4 neighbouring outputs.
 //     group output (i0, i1, i2): 0..30 by 256
 //       lane output: 256
-//         reduce Output
-//           loop k: 0..3
-//             add to Output
 //         store Output
 //   binding 0: Input, float32, read
 //   binding 1: Output, float32, written
@@ -34,36 +31,58 @@ fn main(
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     let zero: f32 = bitcast<f32>(zero_bits);
 
-    let output: i32 = i32(lane_id);
+    let output: u32 = lane_id;
     if (output < 30) {
-        let i0: i32 = output / 5;
-        let i1: i32 = output % 5;
-        let position: i32 = i1 * 2;
-        var output_1: f32 = zero;
-        var output_2: f32 = zero;
-        var output_3: f32 = zero;
-        var output_4: f32 = zero;
-        for (var k: i32 = 0; k < 3; k++) {
-            let position_1: i32 = position + k - 1;
-            if (position_1 >= 0 && position_1 < 9) {
-                let input: f32 = Input[position_1 * 8 + i0 * 72];
-                let input_1: f32 = Input[position_1 * 8 + (i0 * 72 + 1)];
-                let input_2: f32 = Input[position_1 * 8 + (i0 * 72 + 2)];
-                let input_3: f32 = Input[position_1 * 8 + (i0 * 72 + 3)];
-                let input_4: f32 = Input[position_1 * 8 + (i0 * 72 + 4)];
-                let input_5: f32 = Input[position_1 * 8 + (i0 * 72 + 5)];
-                let input_6: f32 = Input[position_1 * 8 + (i0 * 72 + 6)];
-                let input_7: f32 = Input[position_1 * 8 + (i0 * 72 + 7)];
-                output_1 += pin(input + input_1);
-                output_2 += pin(input_2 + input_3);
-                output_3 += pin(input_4 + input_5);
-                output_4 += pin(input_6 + input_7);
-            }
-        }
-        let offset: i32 = i0 * 20 + i1 * 4;
-        Output[offset] = output_1;
-        Output[offset + 1] = output_2;
-        Output[offset + 2] = output_3;
-        Output[offset + 3] = output_4;
+        let i0: u32 = output / 5;
+        let i1: u32 = output % 5;
+        let holds: bool = i1 >= 1;
+        let position: u32 = max(i1, 1u) * 2 - 1;
+        let input: f32 = Input[position * 8 + i0 * 72];
+        let offset: u32 = i0 * 72 + i1 * 16;
+        let input_1: f32 = Input[offset];
+        let holds_1: bool = i1 <= 3;
+        let position_1: u32 = min(i1, 3u) * 2 + 1;
+        let input_2: f32 = Input[position_1 * 8 + i0 * 72];
+        let offset_1: u32 = i0 * 72 + 1;
+        let input_3: f32 = Input[position * 8 + offset_1];
+        let input_4: f32 = Input[offset + 1];
+        let input_5: f32 = Input[position_1 * 8 + offset_1];
+        let output_1: f32 = pin(zero + pin(pin(select((-0.0f), input, holds) + input_1) + select((-0.0f), input_2, holds_1)))
+            + pin(pin(select((-0.0f), input_3, holds) + input_4) + select((-0.0f), input_5, holds_1));
+        let offset_2: u32 = i0 * 72 + 2;
+        let input_6: f32 = Input[position * 8 + offset_2];
+        let input_7: f32 = Input[offset + 2];
+        let input_8: f32 = Input[position_1 * 8 + offset_2];
+        let offset_3: u32 = i0 * 72 + 3;
+        let input_9: f32 = Input[position * 8 + offset_3];
+        let input_10: f32 = Input[offset + 3];
+        let input_11: f32 = Input[position_1 * 8 + offset_3];
+        let output_2: f32 = pin(zero + pin(pin(select((-0.0f), input_6, holds) + input_7) + select((-0.0f), input_8, holds_1)))
+            + pin(pin(select((-0.0f), input_9, holds) + input_10) + select((-0.0f), input_11, holds_1));
+        let offset_4: u32 = i0 * 72 + 4;
+        let input_12: f32 = Input[position * 8 + offset_4];
+        let input_13: f32 = Input[offset + 4];
+        let input_14: f32 = Input[position_1 * 8 + offset_4];
+        let offset_5: u32 = i0 * 72 + 5;
+        let input_15: f32 = Input[position * 8 + offset_5];
+        let input_16: f32 = Input[offset + 5];
+        let input_17: f32 = Input[position_1 * 8 + offset_5];
+        let output_3: f32 = pin(zero + pin(pin(select((-0.0f), input_12, holds) + input_13) + select((-0.0f), input_14, holds_1)))
+            + pin(pin(select((-0.0f), input_15, holds) + input_16) + select((-0.0f), input_17, holds_1));
+        let offset_6: u32 = i0 * 72 + 6;
+        let input_18: f32 = Input[position * 8 + offset_6];
+        let input_19: f32 = Input[offset + 6];
+        let input_20: f32 = Input[position_1 * 8 + offset_6];
+        let offset_7: u32 = i0 * 72 + 7;
+        let input_21: f32 = Input[position * 8 + offset_7];
+        let input_22: f32 = Input[offset + 7];
+        let input_23: f32 = Input[position_1 * 8 + offset_7];
+        let output_4: f32 = pin(zero + pin(pin(select((-0.0f), input_18, holds) + input_19) + select((-0.0f), input_20, holds_1)))
+            + pin(pin(select((-0.0f), input_21, holds) + input_22) + select((-0.0f), input_23, holds_1));
+        let offset_8: u32 = i0 * 20 + i1 * 4;
+        Output[offset_8] = output_1;
+        Output[offset_8 + 1] = output_2;
+        Output[offset_8 + 2] = output_3;
+        Output[offset_8 + 3] = output_4;
     }
 }

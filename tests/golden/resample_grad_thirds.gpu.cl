@@ -4,12 +4,9 @@
 //         (i2 * 3 + 1) / 2 + r0 <= (i2 * 3) / 2 +
 //         1](dY[i0, i1, (i2 * 3 + 1) / 2 + r0, (i3 * 3 + 1) / 2 + r1])
 //
-// Launch 2 groups of 256 work items; each computes 4 neighbouring outputs.
-//     group output (i0, i1, i2): 0..512 by 256
+// Launch 1 group of 256 work items; each computes 8 neighbouring outputs.
+//     group output (i0, i1): 0..256 by 256
 //       lane output: 256
-//         reduce dX
-//           loop k: 0..2
-//             add to dX
 //         store dX
 //   argument 0: dY, float16, read
 //   argument 1: dX, float16, written
@@ -22,39 +19,43 @@ __kernel void resample_grad_thirds(
     __global half *dX
 )
 {
-    const uint group = (uint)get_group_id(0);
-    const uint output = group * 256 + (uint)get_local_id(0);
-    const uint i0 = output / 128;
-    const uint i1 = (output / 8) % 16;
-    const uint i2 = output % 8;
-    const uint position = i1 * 3;
-    const uint position_1 = (position + 1) / 2;
-    const uint position_2 = position / 2 + 1;
-    float d_x = 0.0f;
-    float d_x_1 = 0.0f;
-    float d_x_2 = 0.0f;
-    float d_x_3 = 0.0f;
-    const uint offset = i0 * 1152 + i2 * 6;
-
-    for (uint k = 0; k < 2; ++k) {
-        const uint position_3 = position_1 + k;
-        const bool holds = position_3 <= position_2;
-        if (holds) {
-            const float d_y = vload_half(position_3 * 48 + offset, dY);
-            const float d_y_1 = vload_half(position_3 * 48 + (offset + 1), dY);
-            const float d_y_2 = vload_half(position_3 * 48 + (offset + 2), dY);
-            const float d_y_3 = vload_half(position_3 * 48 + (offset + 3), dY);
-            const float d_y_4 = vload_half(position_3 * 48 + (offset + 4), dY);
-            const float d_y_5 = vload_half(position_3 * 48 + (offset + 5), dY);
-            d_x += (d_y + d_y_1);
-            d_x_1 += d_y_2;
-            d_x_2 += (d_y_3 + d_y_4);
-            d_x_3 += d_y_5;
-        }
-    }
-    const uint offset_1 = i0 * 512 + i1 * 32 + i2 * 4;
+    const uint output = (uint)get_local_id(0);
+    const uint i0 = output / 8;
+    const uint i1 = output % 8;
+    const uint offset = i0 * 144 + i1 * 6;
+    const float d_y = vload_half(offset, dY);
+    const float d_y_1 = vload_half(offset + 48, dY);
+    const float d_y_2 = vload_half(offset + 1, dY);
+    const float d_y_3 = vload_half(offset + 49, dY);
+    const float d_x = 0.0f + (d_y + d_y_1) + (d_y_2 + d_y_3);
+    const float d_y_4 = vload_half(offset + 2, dY);
+    const float d_y_5 = vload_half(offset + 50, dY);
+    const float d_x_1 = 0.0f + (d_y_4 + d_y_5);
+    const float d_y_6 = vload_half(offset + 3, dY);
+    const float d_y_7 = vload_half(offset + 51, dY);
+    const float d_y_8 = vload_half(offset + 4, dY);
+    const float d_y_9 = vload_half(offset + 52, dY);
+    const float d_x_2 = 0.0f + (d_y_6 + d_y_7) + (d_y_8 + d_y_9);
+    const float d_y_10 = vload_half(offset + 5, dY);
+    const float d_y_11 = vload_half(offset + 53, dY);
+    const float d_x_3 = 0.0f + (d_y_10 + d_y_11);
+    const float d_y_12 = vload_half(offset + 96, dY);
+    const float d_y_13 = vload_half(offset + 97, dY);
+    const float d_x_4 = 0.0f + d_y_12 + d_y_13;
+    const float d_y_14 = vload_half(offset + 98, dY);
+    const float d_x_5 = 0.0f + d_y_14;
+    const float d_y_15 = vload_half(offset + 99, dY);
+    const float d_y_16 = vload_half(offset + 100, dY);
+    const float d_x_6 = 0.0f + d_y_15 + d_y_16;
+    const float d_y_17 = vload_half(offset + 101, dY);
+    const float d_x_7 = 0.0f + d_y_17;
+    const uint offset_1 = i0 * 64 + i1 * 4;
     vstore_half_rte(d_x, offset_1, dX);
     vstore_half_rte(d_x_1, offset_1 + 1, dX);
     vstore_half_rte(d_x_2, offset_1 + 2, dX);
     vstore_half_rte(d_x_3, offset_1 + 3, dX);
+    vstore_half_rte(d_x_4, offset_1 + 32, dX);
+    vstore_half_rte(d_x_5, offset_1 + 33, dX);
+    vstore_half_rte(d_x_6, offset_1 + 34, dX);
+    vstore_half_rte(d_x_7, offset_1 + 35, dX);
 }

@@ -4,12 +4,9 @@
 //         (i2 * 3 + 1) / 2 + r0 <= (i2 * 3) / 2 +
 //         1](dY[i0, i1, (i2 * 3 + 1) / 2 + r0, (i3 * 3 + 1) / 2 + r1])
 //
-// Dispatch 2 groups of 256 invocations; each computes 4 neighbouring outputs.
-//     group output (i0, i1, i2): 0..512 by 256
+// Dispatch 1 group of 256 invocations; each computes 8 neighbouring outputs.
+//     group output (i0, i1): 0..256 by 256
 //       lane output: 256
-//         reduce dX
-//           loop k: 0..2
-//             add to dX
 //         store dX
 //   binding 0: dY, float16, read
 //   binding 1: dX, float16, written
@@ -49,39 +46,43 @@ fn main(
     // Always 0: drivers take a literal's product for 0, whatever the other factor.
     let zero: f32 = bitcast<f32>(zero_bits);
 
-    let group: u32 = group_id.x;
-    let output: u32 = group * 256 + lane_id;
-    let i0: u32 = output / 128;
-    let i1: u32 = (output / 8) % 16;
-    let i2: u32 = output % 8;
-    let position: u32 = i1 * 3;
-    let position_1: u32 = (position + 1) / 2;
-    let position_2: u32 = position / 2 + 1;
-    var d_x: f32 = zero;
-    var d_x_1: f32 = zero;
-    var d_x_2: f32 = zero;
-    var d_x_3: f32 = zero;
-    let offset: u32 = i0 * 1152 + i2 * 6;
-
-    for (var k: u32 = 0; k < 2; k++) {
-        let position_3: u32 = position_1 + k;
-        let holds: bool = position_3 <= position_2;
-        if (holds) {
-            let d_y: f32 = f32(dY[position_3 * 48 + offset]);
-            let d_y_1: f32 = f32(dY[position_3 * 48 + (offset + 1)]);
-            let d_y_2: f32 = f32(dY[position_3 * 48 + (offset + 2)]);
-            let d_y_3: f32 = f32(dY[position_3 * 48 + (offset + 3)]);
-            let d_y_4: f32 = f32(dY[position_3 * 48 + (offset + 4)]);
-            let d_y_5: f32 = f32(dY[position_3 * 48 + (offset + 5)]);
-            d_x += pin(d_y + d_y_1);
-            d_x_1 += d_y_2;
-            d_x_2 += pin(d_y_3 + d_y_4);
-            d_x_3 += d_y_5;
-        }
-    }
-    let offset_1: u32 = i0 * 512 + i1 * 32 + i2 * 4;
+    let output: u32 = lane_id;
+    let i0: u32 = output / 8;
+    let i1: u32 = output % 8;
+    let offset: u32 = i0 * 144 + i1 * 6;
+    let d_y: f32 = f32(dY[offset]);
+    let d_y_1: f32 = f32(dY[offset + 48]);
+    let d_y_2: f32 = f32(dY[offset + 1]);
+    let d_y_3: f32 = f32(dY[offset + 49]);
+    let d_x: f32 = pin(zero + pin(d_y + d_y_1)) + pin(d_y_2 + d_y_3);
+    let d_y_4: f32 = f32(dY[offset + 2]);
+    let d_y_5: f32 = f32(dY[offset + 50]);
+    let d_x_1: f32 = zero + pin(d_y_4 + d_y_5);
+    let d_y_6: f32 = f32(dY[offset + 3]);
+    let d_y_7: f32 = f32(dY[offset + 51]);
+    let d_y_8: f32 = f32(dY[offset + 4]);
+    let d_y_9: f32 = f32(dY[offset + 52]);
+    let d_x_2: f32 = pin(zero + pin(d_y_6 + d_y_7)) + pin(d_y_8 + d_y_9);
+    let d_y_10: f32 = f32(dY[offset + 5]);
+    let d_y_11: f32 = f32(dY[offset + 53]);
+    let d_x_3: f32 = zero + pin(d_y_10 + d_y_11);
+    let d_y_12: f32 = f32(dY[offset + 96]);
+    let d_y_13: f32 = f32(dY[offset + 97]);
+    let d_x_4: f32 = pin(zero + d_y_12) + d_y_13;
+    let d_y_14: f32 = f32(dY[offset + 98]);
+    let d_x_5: f32 = zero + d_y_14;
+    let d_y_15: f32 = f32(dY[offset + 99]);
+    let d_y_16: f32 = f32(dY[offset + 100]);
+    let d_x_6: f32 = pin(zero + d_y_15) + d_y_16;
+    let d_y_17: f32 = f32(dY[offset + 101]);
+    let d_x_7: f32 = zero + d_y_17;
+    let offset_1: u32 = i0 * 64 + i1 * 4;
     dX[offset_1] = f16(round_f16(d_x));
     dX[offset_1 + 1] = f16(round_f16(d_x_1));
     dX[offset_1 + 2] = f16(round_f16(d_x_2));
     dX[offset_1 + 3] = f16(round_f16(d_x_3));
+    dX[offset_1 + 32] = f16(round_f16(d_x_4));
+    dX[offset_1 + 33] = f16(round_f16(d_x_5));
+    dX[offset_1 + 34] = f16(round_f16(d_x_6));
+    dX[offset_1 + 35] = f16(round_f16(d_x_7));
 }

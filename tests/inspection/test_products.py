@@ -22,7 +22,7 @@ def inspect(function: ir.Function) -> Compiled:
 @pytest.mark.parametrize(
     ("a_transposed", "b_transposed"), [(False, False), (False, True), (True, False), (True, True)]
 )
-def test_a_product_takes_three_instructions_a_point_at_most(
+def test_a_product_takes_two_instructions_a_point_and_little_more(
     a_transposed: bool, b_transposed: bool
 ) -> None:
     product = Product(
@@ -30,19 +30,22 @@ def test_a_product_takes_three_instructions_a_point_at_most(
     )
     compiled = inspect(product.make())
     assert compiled.instructions_per_point is not None
-    assert compiled.instructions_per_point <= 3
+    assert compiled.instructions_per_point <= 2.4
     assert min(compiled.loads) == 16
+    # Of these 64 are sums, four times as many as those of smaller products that have 48 registers.
     assert compiled.registers is not None
-    assert compiled.registers <= 64
+    assert compiled.registers <= 132
 
 
 def test_what_comes_after_a_product_takes_little() -> None:
     compiled = inspect(Product(512, 512, 512, before=True).make())
     assert compiled.instructions_per_point is not None
-    assert compiled.instructions_per_point <= 3
+    assert compiled.instructions_per_point <= 2.6
+    assert compiled.registers is not None
+    assert compiled.registers <= 64
 
 
-@pytest.mark.parametrize(("kind", "most"), [("forward", 4.5), ("data", 4.5)])
+@pytest.mark.parametrize(("kind", "most"), [("forward", 3), ("data", 3)])
 def test_a_convolution_reads_its_windows_where_they_lie(kind: str, most: float) -> None:
     compiled = inspect(Windows(8, 64, 56, 56, 64, 3, 1, 1).make(kind))
     assert compiled.instructions_per_point is not None

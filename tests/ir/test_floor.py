@@ -71,6 +71,21 @@ def test_forms(values: Array, form: FloorForm) -> None:
     assert fit_clamped(PLACES, values) == form
 
 
+def test_ends_are_held_rather_than_divided() -> None:
+    # (103 * i) / 13 comes to the same.
+    places = np.arange(14)
+    assert fit_clamped(places, np.maximum(8 * places - 1, 0)) == FloorForm(8, -1, 1, 0)
+
+
+def test_a_position_that_is_held_is_never_negative_on_the_way() -> None:
+    builder = Builder()
+    value = FloorForm(8, -1, 1, 0).write(builder, builder.add(ir.Index(0)))
+    body = ir.Body.make(builder.instructions, value)
+    stage = ir.Stage("y", DataType.INT32, (len(PLACES),), body)
+    found = evaluate_positions(stage, range(len(body.instructions)), (ir.Index(0),))
+    assert min(int(values.min()) for values in found) == 0
+
+
 def test_no_formula() -> None:
     assert fit_floor(np.arange(0), np.arange(0)) is None
     assert fit_clamped(np.arange(4), np.array([0, 9, 1, 7])) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dmlc import ir
+from dmlc.kernel import schedule
 from dmlc.kernel.contraction import Contraction, find_contraction, part_axes
 from dmlc.kernel.interpret import KernelFault, run_kernels
 from dmlc.kernel.nodes import Kernel
@@ -204,6 +206,47 @@ def test_windows_are_those_of_the_reference(
         return
     fused, kernels = make_kernels(windows.make(kind), *which)
     run(fused, kernels)
+
+
+@pytest.fixture
+def small_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that one work group keeps busy, so that small products have large tiles."""
+    profiles = (schedule.CPU, dataclasses.replace(schedule.GPU, groups=1))
+    monkeypatch.setattr(schedule, "PROFILES", profiles)
+
+
+LARGE: dict[str, tuple[ir.Function, int]] = {
+    # The rows, and columns, of outputs that a work item has.
+    "one tile": (Product(63, 33, 17).make(), 4),
+    "a part of a tile": (Product(65, 30, 17, before=True).make(), 8),
+    "a batch": (Product(64, 64, 32, 2, b_transposed=True).make(), 8),
+    "a factor that all share": (Product(40, 68, 33, 3, "b", a_transposed=True).make(), 8),
+    "transposed outputs": (Product(68, 33, 3, y_transposed=True, dtype="f16").make(), 8),
+    "a convolution": (Windows(2, 4, 9, 7, 36, 3, 1, 2, 2, 2).make("forward"), 8),
+    "a gradient": (Windows(2, 16, 9, 9, 17, 3, 2, 1).make("data"), 8),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+@pytest.mark.parametrize("target", ["hlsl", "opencl"])
+@pytest.mark.usefixtures("small_gpu")
+def test_large_tiles_are_those_of_the_reference(kind: str, target: str) -> None:
+    function, each = LARGE[kind]
+    fused, kernels = make_kernels(function, target, "gpu")
+    words = f"a group computes a tile of 64 by 64 outputs, and each {each} by {each}"
+    assert words in [kernel.walk for kernel in kernels]
+    run(fused, kernels)
+
+
+@pytest.mark.usefixtures("small_gpu")
+def test_an_output_of_a_large_tile_that_is_nan_is_computed_again() -> None:
+    function = Windows(2, 16, 8, 8, 17, 3, 1, 1).make("forward")
+    inputs = {name: values.copy() for name, values in make_inputs(function, 1).items()}
+    inputs["weights"][5, 3, 0, 0] = np.inf
+    found, wanted = interpret(function, inputs, "hlsl", "gpu"), evaluate(function, inputs)
+    for name, values in wanted.items():
+        assert not np.isfinite(values).all()
+        np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("target", "profile"), PROFILES[:2])

@@ -26,7 +26,8 @@ WORDS = ("relu_grad_f16", "hlsl", None, "6.0")
 TREE = ("softmax_rows", "opencl", "gpu", None)
 PIECES = ("sum_of_everything", "opencl", "gpu", None)
 PLACES = ("argmax_of_rows", "opencl", "gpu", None)
-WINDOW = ("average_pool", "opencl", "gpu", None)
+WINDOW = ("resample_grad_linear", "opencl", "gpu", None)
+NEIGHBOURS = ("average_pool", "opencl", "gpu", None)
 BORDER = ("pad", "opencl", "cpu", None)
 GATHER = ("gather", "opencl", "gpu", None)
 LANES = ("resample_grad_thirds", "opencl", "cpu", None)
@@ -47,7 +48,7 @@ CAUGHT = {
     "a store goes one on": (GATHER, {VERIFIER}),
     "a write to an array is missing": (PLACES, {FAULT, RESULT}),
     "a write to an array goes one on": (PLACES, {VERIFIER, FAULT}),
-    "a loop goes one too far": (WINDOW, {RESULT}),
+    "a loop goes one too far": (WINDOW, {FAULT}),
     "a loop ends one early": (WORDS, {FAULT, RESULT}),
     "a loop starts one late": (PLACES, {RESULT}),
     "a loop's bounds are swapped": (WORDS, {FAULT, RESULT}),
@@ -68,7 +69,7 @@ CAUGHT = {
     "a limit is the other one": (BORDER, {VERIFIER}),
     "a difference is turned": (PIECES, {FAULT, RESULT}),
     "a quotient is turned": (GATHER, {RESULT}),
-    "a number is one more": (WINDOW, {FAULT, RESULT}),
+    "a number is one more": (NEIGHBOURS, {FAULT, RESULT}),
     "a choice is the other way": (PLACES, {RESULT}),
     "a group's number is a lane's": (PIECES, {VERIFIER, FAULT}),
     "a conversion is missing": (PLACES, {VERIFIER}),

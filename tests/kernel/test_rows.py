@@ -95,7 +95,7 @@ def test_what_derives_from_the_outputs_is_computed_with_them() -> None:
 def test_a_gpu_folds_all_points_of_an_output_at_once() -> None:
     (kernel,) = lower(make_windows(20, 40, 4, (2, 1), 1), GPU)
     assert kernel.arrays == ()
-    assert "each computes 4 neighbouring outputs" in kernel.walk
+    assert "each computes 8 neighbouring outputs" in kernel.walk
 
 
 def test_the_reason_names_the_row() -> None:

@@ -56,6 +56,8 @@ def check(function: ir.Function, way: tuple[str, str], *, contract: bool = False
 @example(product=Product(130, 130, 65, 2, "b"), way=WAYS[1], contract=True)
 @example(product=Product(130, 130, 65, 2, "b"), way=WAYS[2], contract=True)
 @example(product=Product(128, 64, 64, before=True, dtype="f16"), way=WAYS[2], contract=False)
+@example(product=Product(65, 33, 20, 128), way=WAYS[1], contract=False)
+@example(product=Product(65, 33, 20, 128), way=WAYS[2], contract=False)
 def test_products_on_devices(product: Product, way: tuple[str, str], contract: bool) -> None:
     check(product.make(), way, contract=contract)
 
@@ -82,8 +84,13 @@ def test_repeated_runs_give_the_same_bits(way: tuple[str, str]) -> None:
     np.testing.assert_array_equal(first, second)
 
 
-def test_tiles_give_the_same_bits_on_every_device() -> None:
-    function = Product(130, 65, 300, 2, b_transposed=True).make()
+@pytest.mark.parametrize(
+    "product",
+    # The second has tiles enough for work items of eight by eight outputs.
+    [Product(130, 65, 300, 2, b_transposed=True), Product(130, 65, 30, 48, b_transposed=True)],
+)
+def test_tiles_give_the_same_bits_on_every_device(product: Product) -> None:
+    function = product.make()
     inputs = make_inputs(function)
     on_opencl, on_vulkan = (run(function, inputs, way)["y"] for way in WAYS[1:])
     np.testing.assert_array_equal(on_opencl, on_vulkan)

@@ -2,8 +2,8 @@
 all outputs of a row or a column.
 
 On a GPU the work items of a group share two tiles, and each has four rows by four columns of
-outputs in registers. Sizes alone decide how large tiles are. Every output is one sum, whose points
-are added in their order.
+outputs in registers, or eight by eight. Sizes alone decide how large tiles are. Every output is one
+sum, whose points are added in their order.
 """
 
 from __future__ import annotations
@@ -47,8 +47,13 @@ _DEPTH = 16
 _AT_ONCE = 4
 """Points whose factors are read before any of them is added. More take registers, and no fewer
 instructions."""
-_EACH = 4
-"""Rows, and columns, of outputs that one work item has."""
+_MANY, _FEW = 8, 4
+"""Rows, and columns, of outputs that one work item has: many where there are tiles enough, for a
+group has fewer work items then. Each takes fewer reads of shared memory, and all more registers."""
+_WRITTEN = 256
+"""Products of a work item that are written out, at most."""
+_VECTOR = 4
+"""Elements that are read and stored at once."""
 _PAD = 4
 """Elements between the rows of a tile in shared memory, so that those of a column lie in several
 banks, and vectors still begin where vectors do."""
@@ -56,7 +61,7 @@ banks, and vectors still begin where vectors do."""
 
 def count_tiles(found: Contraction, p: Profile) -> int:
     """The groups that tiles take."""
-    side = _choose_side(found, p)
+    side, _ = _choose_sides(found, p)
     return found.batches * -(-found.rows // side) * -(-found.columns // side)
 
 
@@ -65,9 +70,11 @@ def choose_tiles(found: Contraction, after: Phase, p: Profile, limits: Limits) -
     return _Shared(found, after, p, limits).choose()
 
 
-def _choose_side(found: Contraction, p: Profile) -> int:
+def _choose_sides(found: Contraction, p: Profile) -> tuple[int, int]:
+    """The rows, and columns, of a tile, and those of a work item in it."""
     many = found.batches * -(-found.rows // _LARGE) * -(-found.columns // _LARGE)
-    return _LARGE if many >= p.groups else _SMALL
+    side = _LARGE if many >= p.groups else _SMALL
+    return side, _MANY if many >= 2 * p.groups else _FEW
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,8 +98,8 @@ class _Shared:
         self._found = found
         self._after = after
         self._limits = limits
-        self._side = _choose_side(found, p)
-        self._across = self._side // _EACH
+        self._side, self._each = _choose_sides(found, p)
+        self._across = self._side // self._each
         """Work items along the rows, and along the columns, of a tile."""
         self._parallel = name_parallel(found.phase)
         self._own = name_inner(found.phase, self._parallel, "k")
@@ -125,15 +132,20 @@ class _Shared:
         )
         after = name_inner(self._after, self._parallel, "i")
         dims = (self._own, self._own, (row, column, point), after)
-        each = self._go_over(row, column, Point(2), wide=False)
-        some = Loop(point, Kind.UNROLL, 1, (each,), "point", _AT_ONCE)
-        multiply = Loop(point, Kind.UNROLL, _AT_ONCE, (some,), "points", _DEPTH // _AT_ONCE)
+        add = self._go_over(row, column, Kind.UNROLL, Point(2))
+        some: Node = Loop(point, Kind.UNROLL, 1, (add,), "point", _AT_ONCE)
+        some = self._part(column, some, Kind.UNROLL, 1)
+        is_little = self._each**2 * _DEPTH <= _WRITTEN
+        kind = Kind.UNROLL if is_little else Kind.LOOP
+        multiply = Loop(point, kind, _AT_ONCE, (some,), "points", _DEPTH // _AT_ONCE)
         buffers = (left.buffer, right.buffer)
         stage = Stage(buffers, (left.body, right.body))
         strips = Loop(self._points, Kind.LOOP, _DEPTH, (stage, multiply), "strip")
-        tile = Tile(_EACH, _EACH, _EACH, 1, registers=True)
+        tile = Tile(self._each, self._each, self._each, 1, registers=True)
         wide = self._takes_vectors(self._after, found.right.axes)
-        body: tuple[Node, ...] = (self._go_over(row, column, Point(3), wide=wide),)
+        last = Kind.VECTOR if wide else Kind.UNROLL
+        every = self._go_over(row, column, last, Point(3))
+        body: tuple[Node, ...] = (self._part(column, every, Kind.UNROLL, 1),)
         if found.has_holes:
             phases += (found.phase, self._after)
             own = name_inner(found.phase, self._parallel, "k")
@@ -141,28 +153,40 @@ class _Shared:
             node: Node = Point(4)
             for axis in reversed(found.inner):
                 node = Loop(own[axis], Kind.LOOP, 1, (node,), own[axis].name)
-            again: tuple[Node, ...] = (Reduce(4, (node,), serial=True), Point(5))
-            for dim in (column, row):
-                again = (Loop(dim, Kind.LOOP, 1, again, dim.name, _EACH),)
-            body = (Numbers(2, body, again),)
+            again = Reduce(4, (node,), serial=True)
+            others = self._go_over(row, column, Kind.LOOP, again, Point(5))
+            body = (Numbers(2, body, (self._part(column, others, Kind.LOOP, 1),)),)
         body = (Reduce(2, (strips,), array=True, tile=tile), *body)
         for dim in (column, row):
-            body = (Loop(dim, Kind.LANE, _EACH, body, dim.name, self._across),)
+            body = (Loop(dim, Kind.LANE, _VECTOR, body, dim.name, self._across),)
         parts = [(self._own[axis], 1) for axis in found.batch]
         parts += [(self._rows, side), (self._columns, side)]
         whole = Dim("tile", math.prod(d.count_steps(step) for d, step in parts), tuple(parts))
         groups = Loop(whole, Kind.GROUP, 1, body, "tile")
-        words = f"a group computes a tile of {side} by {side} outputs, and each {_EACH} by {_EACH}"
+        each = f"{self._each} by {self._each}"
+        words = f"a group computes a tile of {side} by {side} outputs, and each {each}"
         lanes = (("row", self._across), ("column", self._across))
         staging = (left.axes, right.axes)
         return Nest(phases, dims, (groups,), lanes, buffers, words=words, staging=staging)
 
-    def _go_over(self, row: Dim, column: Dim, point: Node, *, wide: bool) -> Node:
-        """The outputs of one work item."""
-        across = Loop(column, Kind.UNROLL, 1, (point,), "across", _EACH, output=1)
-        if wide:
-            across = Loop(column, Kind.VECTOR, _EACH, (point,), "across", 1)
-        return Loop(row, Kind.UNROLL, 1, (across,), "down", _EACH, output=_EACH)
+    def _go_over(self, row: Dim, column: Dim, kind: Kind, *body: Node) -> Node:
+        """The outputs of one work item in a few of its columns: those of a vector."""
+        several = Kind.LOOP if kind is Kind.LOOP else Kind.UNROLL
+        if kind is Kind.VECTOR:
+            few = Loop(column, kind, _VECTOR, body, "lane", 1)
+        else:
+            few = Loop(column, kind, 1, body, "lane", _VECTOR, output=1)
+        line = Loop(row, several, 1, (few,), "line", _VECTOR, output=self._each)
+        return self._part(row, line, several, self._each)
+
+    def _part(self, dim: Dim, body: Node, kind: Kind, output: int) -> Node:
+        """What a work item does with a few rows or columns, for all that it has: between these few
+        lie those of others, so that neighbours read side by side."""
+        few = self._each // _VECTOR
+        if few == 1:
+            return body
+        step = self._across * _VECTOR
+        return Loop(dim, kind, step, (body,), "part", few, output=output * _VECTOR)
 
     def _fill(self, number: int, factor: Factor, whole: Dim, name: str) -> _Filled:
         """How the work items fill the tile of a factor: neighbours read side by side, four elements
@@ -183,7 +207,7 @@ class _Shared:
         steps = {inner: 1, outer: pitch}
         tile = tuple(steps.items())
         into = Into(buffer, whole, tile=tile, lane=steps[along], in_vectors=wide)
-        width, items = _EACH if wide else 1, self._across**2
+        width, items = _VECTOR if wide else 1, self._across**2
         across = min(_count(along) // width, items)
         down = items // across
         axes = ((f"{name}_row", down), (f"{name}_column", across))
@@ -208,7 +232,7 @@ class _Shared:
         last, space = axes[-1], phase.space
         piece, strides = space.pieces.get(last), space.known_strides
         lengths = (space.sizes[last],) if piece is None else known((piece.length, piece.size))
-        if any(length % _EACH for length in lengths):
+        if any(length % _VECTOR for length in lengths):
             return False
         views = phase.elements.buffers()
         return all(_begins_evenly(view, strides[view], last) for view in views) and any(
@@ -221,7 +245,7 @@ def _begins_evenly(view: View, strides: Sequence[int], last: int) -> bool:
     if strides[last] not in (0, 1) or view.dtype.bytes > 4:
         return False
     others = [step for axis, step in enumerate(strides) if axis != last]
-    return strides[last] == 0 or not any(step % _EACH for step in (view.offset, *others))
+    return strides[last] == 0 or not any(step % _VECTOR for step in (view.offset, *others))
 
 
 def lies_along(phase: Phase, first: int, second: int) -> bool:

@@ -1,0 +1,184 @@
+"""What the points of a reduction are at the places along an axis, for them to be written out.
+
+Which points the guard lets through is known at compile time, and so is what positions and tables
+give there. Written out, a position goes up by equal steps from place to place, and what is the same
+at all of them is a constant. Which places go together is the callers' business.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+
+from dmlc.ir import Apply, Body, Constant, Index, Instruction, Load, Stage, value_type
+from dmlc.ir.builder import Builder
+from dmlc.ir.floor import FloorForm, fit_clamped
+from dmlc.ir.index import IndexFacts
+from dmlc.scalars import COMBINERS, Array, DataType, combiner_identity, find_same
+
+MOST_TERMS = 16
+"""Points written out, at most."""
+
+Line: TypeAlias = Constant | FloorForm
+"""What a value is from place to place: the same, or a position that goes up by equal steps, perhaps
+held at its ends."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Terms:
+    """The points of a reduction, as they are known at each place along an axis."""
+
+    facts: IndexFacts
+    over: tuple[Index, ...]
+    """The axis, and those of the points."""
+    holds: Array
+    """Whether a point is reduced: an axis for each of `over`."""
+    steady: Mapping[int, Array]
+    """What each position is, and each load of a table gives, at every place and point; those that
+    depend on other axes are left out."""
+
+    @property
+    def stage(self) -> Stage:
+        return self.facts.stage
+
+    @property
+    def points(self) -> list[tuple[int, ...]]:
+        """Those that are reduced anywhere."""
+        every = itertools.product(*(range(n) for n in self.holds.shape[1:]))
+        return [point for point in every if self.holds[(..., *point)].any()]
+
+    def find_first(self, *, signed_zeros: bool) -> bool | int | float:
+        """What the reduction starts from; without `signed_zeros` a sum may start from a negative
+        one, which no addition shows."""
+        reduction = self.stage.reduction
+        combiner = "sum" if reduction is None else reduction.combiner
+        if signed_zeros:
+            return combiner_identity(combiner, self.stage.body.dtype)
+        return find_nothing(combiner, self.stage.body.dtype)
+
+    def fit(self, places: Array, point: Sequence[int], passes: Array) -> dict[int, Line | None]:
+        """What the steady values are at a point, from place to place where it `passes`; None for
+        one that goes up by unequal steps."""
+        (turns,) = np.nonzero(passes)
+        body = self.stage.body.instructions
+        return {
+            number: _fit_line(body[number], turns, values[(places[turns], *point)])
+            for number, values in self.steady.items()
+        }
+
+    def write(
+        self,
+        places: range,
+        first: bool | int | float,
+        at_hand: Mapping[tuple[int, tuple[int, ...]], str] = MappingProxyType({}),
+    ) -> tuple[Stage, int]:
+        """The stage without its reduction, right at some places, where the same points pass; and
+        the number of tables and positions that do not go up by equal steps from place to place.
+        The number of the place is the position along the axis.
+
+        A load that is `at_hand`, by its number and the point, has for each place an element of the
+        tensor named there; then a point needs to pass at one of the places only, and only where it
+        does are the others right.
+        """
+        stage, reduction, body = self.stage, self.stage.reduction, self.stage.body
+        if reduction is None:
+            return stage, 0
+        builder = Builder()
+        total = builder.add(Constant(body.dtype, first))
+        turn = builder.add(self.over[0])
+        rows = np.asarray(places)
+        positions = {i for load in body.loads() for i in load.indices}
+        uneven = 0
+        for point in self.points:
+            passes = self.holds[(rows, *point)]
+            if not passes.any():
+                continue
+            fixed = dict(zip(self.over[1:], point, strict=True))
+            known: dict[int, int | Load] = {}
+            for number, instruction in enumerate(body.instructions):
+                if isinstance(instruction, Load) and (number, point) in at_hand:
+                    known[number] = Load(at_hand[number, point], (turn,), instruction.dtype)
+            lines = {
+                number: (line, turn)
+                for number, line in self.fit(rows, point, passes).items()
+                if number not in known
+            }
+            for number, (line, _) in lines.items():
+                may_step = number in positions or isinstance(body.instructions[number], Load)
+                uneven += line is None and may_step
+            numbers = write_values(builder, body, lines, fixed, known)
+            term = numbers[body.result]
+            total = builder.add(Apply(COMBINERS[reduction.combiner], (total, term), body.dtype))
+        axis = self.over[0].axis
+        domain = (*stage.domain[:axis], len(places), *stage.domain[axis + 1 :])
+        made = dataclasses.replace(
+            stage, dtype=body.dtype, domain=domain, body=builder.make(total), reduction=None
+        )
+        return made, uneven
+
+
+def list_terms(
+    facts: IndexFacts, over: tuple[Index, ...], conditions: Sequence[int]
+) -> Terms | None:
+    """The points that some conditions let through along an axis, the first of `over`; None where
+    they depend on more than these indices."""
+    holds = facts.find_passing(conditions, over)
+    if holds is None:
+        return None
+    wanted = [
+        number
+        for number, instruction in enumerate(facts.stage.body.instructions)
+        if facts.is_over(number, over)
+        and over[0] in facts.dependencies[number]
+        and (isinstance(instruction, Load) or value_type(instruction) is DataType.INDEX)
+    ]
+    found = facts.evaluate(wanted, over) or ()
+    steady = {n: np.broadcast_to(v, holds.shape) for n, v in zip(wanted, found, strict=True)}
+    return Terms(facts, over, holds, steady)
+
+
+def write_values(
+    builder: Builder,
+    body: Body,
+    lines: Mapping[int, tuple[Line | None, int]],
+    fixed: Mapping[Index, int] = MappingProxyType({}),
+    known: Mapping[int, int | Load] = MappingProxyType({}),
+) -> list[int]:
+    """The values of a body where indices are `fixed`, `lines` say what values are in a turn, whose
+    number stands beside them, and others are `known`."""
+    replaced: dict[int, int] = {}
+    for number, instruction in enumerate(body.instructions):
+        line, turn = lines.get(number, (None, 0))
+        own = known.get(number)
+        if own is not None:
+            replaced[number] = own if isinstance(own, int) else builder.add(own)
+        elif isinstance(instruction, Index) and instruction in fixed:
+            replaced[number] = builder.constant(fixed[instruction])
+        elif isinstance(line, FloorForm):
+            replaced[number] = line.write(builder, turn)
+        elif line is not None:
+            replaced[number] = builder.add(line)
+    return builder.copy(body, replaced)
+
+
+def _fit_line(instruction: Instruction, turns: Array, values: Array) -> Line | None:
+    """A value that is the same in every turn, or a position that goes up by equal steps."""
+    dtype = value_type(instruction)
+    if find_same(values, values[:1]).all():
+        return Constant(dtype, values[0].item())
+    if dtype is not DataType.INDEX:
+        return None
+    form = fit_clamped(turns, values)
+    return form if form is not None and form.divisor == 1 else None
+
+
+def find_nothing(combiner: str, dtype: DataType) -> bool | int | float:
+    """What changes nothing that it is combined with: of sums, a zero that is negative."""
+    if combiner == "sum" and dtype.is_float:
+        return -0.0
+    return combiner_identity(combiner, dtype)
