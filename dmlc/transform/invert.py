@@ -249,15 +249,16 @@ class _Equations:
 
     def write(self, builder: Builder) -> Readers:
         """What is found, in a body over the tensor."""
-        open_digits = dict.fromkeys(
-            digit for form in self._indices.values() for digit in list_digits(form)
-        )
+        asked = [each for each in self._asked if not each.is_certain]
+        # A digit that an index no longer depends on may still say which of its values there is.
+        forms = [*self._indices.values(), *(each.form for each in asked)]
+        open_digits = dict.fromkeys(digit for form in forms for digit in list_digits(form))
         axes = {digit: label for label, digit in enumerate(open_digits)}
         writer = _Writer(builder, axes)
-        forms = _Forms(self._body, self._indices, self._bounds)
-        found = ((number, forms.find(number)) for number in range(len(self._body.instructions)))
+        known = _Forms(self._body, self._indices, self._bounds)
+        found = ((number, known.find(number)) for number in range(len(self._body.instructions)))
         positions = {number: writer.write(form) for number, form in found if form is not None}
-        conditions = [writer.compare(asked) for asked in self._asked if not asked.is_certain]
+        conditions = [writer.compare(each) for each in asked]
         return Readers(
             positions,
             tuple((label, digit.extent) for digit, label in axes.items()),
