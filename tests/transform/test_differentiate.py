@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from dmlc import ir
 from dmlc.reference import evaluate
+from dmlc.scalars import OPERATIONS
 from dmlc.source import DmlcError
+from dmlc.transform.derivatives import DERIVATIVES
 from dmlc.transform.differentiate import differentiate
 from tests.gradients import check_gradient, derive, functions, is_finite, make_inputs
 
@@ -49,6 +51,26 @@ def test_formulas_are_right(name: str) -> None:
     made = check_gradient(function, make_inputs(function))
     # And again: the gradient has a gradient.
     check_gradient(made, make_inputs(made))
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_rules_give_values_of_their_type(name: str) -> None:
+    values = ", ".join(["%X[i0]", "%W[i0]"][: OPERATIONS[name].arity])
+    text = "func @one(%X: f32[3], %W: f32[3]) -> (%Y) {\n"
+    derive(ir.parse(f"{text}  %Y: f32[i0 < 3] = {name}({values})\n}}"))
+
+
+def test_products_of_numbers_are_rounded() -> None:
+    """Numbers that algebra multiplies exactly, as 0.3 by 0.1, are values of their type again."""
+    function = ir.parse("""func @scaled(%X: f32[5]) -> (%Y) {
+      %T: f32[i0 < 5] = mul(%X[i0], 0.1)
+      %E: f32[i0 < 5] = exp(mul(%T[i0], 0.3))
+      %S: f32[i0 < 1] = sum[r0 < 5] %E[r0]
+      %Y: f32[i0 < 5] = div(%E[i0], %S[0])
+    }""")
+    check_gradient(function, make_inputs(function), {"Y": "Y_kept"})
+    text = str(derive(function, Y="Y_kept").function)
+    assert "mul(mul(%d_Y_in[i0], %Y_kept[i0]), 0.030000001)" in text
 
 
 def test_gathered_rows_add_up() -> None:
