@@ -52,6 +52,7 @@ from dmlc.transform.inline import clamp_reads, inline_stages
 from dmlc.transform.invert import find_readers
 from dmlc.transform.reuse import Reuse
 from dmlc.transform.simplify import is_inlinable, list_live, redirect_loads
+from dmlc.transform.weigh import sum_weights
 
 _MOST_SHARED = 24
 """The most instructions of an element-wise stage that several stages compute where they read it."""
@@ -278,7 +279,8 @@ class _Reverse:
         known = self.reuse.rewrite(
             self._list_stages, stage, lambda: take_name(f"{name}_sum", self.taken)
         )
-        self.made += (stage,) if known is None else known
+        for one in (stage,) if known is None else known:
+            self.made += sum_weights(one, lambda: take_name(f"{name}_weight", self.taken))
 
     def _list_stages(self) -> dict[str, Stage]:
         return {stage.name: stage for stage in (*self.stages, *self.made)}
