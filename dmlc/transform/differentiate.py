@@ -15,6 +15,7 @@ fusion's choice.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 
@@ -309,7 +310,7 @@ class _Reverse:
             if not moving[value] or value not in pending:
                 continue
             instruction = builder.instructions[value]
-            total = _total(builder, pending.pop(value), value_type(instruction))
+            total = _total(builder, pending.pop(value), instruction)
             if isinstance(instruction, Load):
                 self._read_back(stage, builder, instruction, total, guard)
                 continue
@@ -554,8 +555,10 @@ def _number_point(builder: Builder, reduction: Reduction) -> int:
     return builder.constant(0) if total is None else total
 
 
-def _total(builder: Builder, parts: Sequence[Adjoint], dtype: DataType) -> Adjoint:
-    """The sum of several adjoints, under the conditions that they share."""
+def _total(builder: Builder, parts: Sequence[Adjoint], given: Instruction) -> Adjoint:
+    """The sum of several adjoints of a value, under the conditions that they share; and that one of
+    the others holds, where there is more to compute from it: what none chose may be infinite."""
+    dtype = value_type(given)
     sums: dict[tuple[Condition, ...], int] = {}
     for part in parts:
         before = sums.get(part.conditions)
@@ -581,13 +584,22 @@ def _total(builder: Builder, parts: Sequence[Adjoint], dtype: DataType) -> Adjoi
     for conditions, value in rests:
         chosen = _choose(builder, conditions, value)
         total = chosen if total is None else builder.apply("add", total, chosen)
+    held = [_hold(builder, conditions) for conditions, _ in rests]
+    known = [condition for condition in held if condition is not None]
+    if known and len(known) == len(held) and not isinstance(given, Load):
+        any_holds = functools.reduce(lambda a, b: builder.apply("or", a, b), known)
+        shared = (*shared, (any_holds, True))
     return Adjoint(builder.constant(0, dtype) if total is None else total, shared)
+
+
+def _hold(builder: Builder, conditions: Sequence[Condition]) -> int | None:
+    """Whether all conditions hold; None where there are none."""
+    return builder.join(c if holds else builder.apply("not", c) for c, holds in conditions)
 
 
 def _choose(builder: Builder, conditions: Sequence[Condition], value: int) -> int:
     """A value where conditions hold, and 0 elsewhere."""
-    held = [c if holds else builder.apply("not", c) for c, holds in conditions]
-    condition = builder.join(held)
+    condition = _hold(builder, conditions)
     if condition is None:
         return value
     dtype = value_type(builder.instructions[value])

@@ -60,6 +60,21 @@ def test_rules_give_values_of_their_type(name: str) -> None:
     derive(ir.parse(f"{text}  %Y: f32[i0 < 3] = {name}({values})\n}}"))
 
 
+def test_what_no_arm_chooses_stays_out() -> None:
+    """Two arms read what overflows elsewhere, each under a condition of its own."""
+    function = ir.parse("""func @arms(%X: f32[3]) -> (%Y) {
+      %Y: f32[i0 < 3] = {
+        v0 = %X[i0]
+        v1 = exp(neg(v0))
+        add(select(gt(v0, 0.0), v1, 1.0), select(gt(v0, 1.0), mul(v1, v1), 2.0))
+      }
+    }""")
+    given = {"X": np.array([-1000, 0.5, 2], np.float32), "d_Y_in": np.ones(3, np.float32)}
+    found = evaluate(derive(function).function, given)["g_X"]
+    expected = [0, -np.exp(-0.5), -np.exp(-2) - 2 * np.exp(-4)]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_products_of_numbers_are_rounded() -> None:
     """Numbers that algebra multiplies exactly, as 0.3 by 0.1, are values of their type again."""
     function = ir.parse("""func @scaled(%X: f32[5]) -> (%Y) {
