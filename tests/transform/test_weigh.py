@@ -87,7 +87,7 @@ def test_weights_come_first(
 
 def test_what_no_weight_is_for_stays_out() -> None:
     _, made = separate(CLAMPED)
-    x = np.float32([np.nan, 1, 1, 1, 1, 1])
+    x = np.array([np.nan, 1, 1, 1, 1, 1], np.float32)
     found = evaluate(made, {"X": x, "W": np.zeros(5, np.float32)})["Y"]
     assert np.isnan(found).tolist() == [True, False, False, False]
 
