@@ -24,7 +24,7 @@ from tests.library.run import DEVICES
 ROOT = build.ROOT
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "benchmarks/README.md", *ROOT.glob("docs/**/*.md")])
 EXAMPLES = sorted(ROOT.glob("examples/*.dml"))
-REDUCING = ("rms_norm.dml",)
+REDUCING = ("grid_sample.dml", "group_norm.dml", "rms_norm.dml")
 """Those with reductions, which run where the library's do."""
 MISTAKEN = {"mistakes.dml", "mistaken_graph.dml"}
 """The examples that show what a mistake gets."""
