@@ -186,3 +186,31 @@ def test_no_kernel_of_the_gradient_is_slow(case: Case) -> None:
         function = case.operator(f"{case.name}_GRAD").bind({**given, **wanted}, case.attributes)
         for target in ("hlsl", "opencl"):
             assert dmlc.compile(function, target, profile="gpu").warnings == ()
+
+
+@pytest.mark.parametrize("device", ["reference", "opencl"])
+@pytest.mark.parametrize("case", [c for c in CASES if c.file != "grid_sample"], ids=name_case)
+def test_second_derivatives(case: Case, device: str) -> None:
+    """The gradient of the gradient. PyTorch's grid sampling has none."""
+    backward = case.operator(f"{case.name}_GRAD")
+    given = case.given(np.float32)
+    leaves = {n: torch.from_numpy(a.astype(np.float64)) for n, a in given.items()}
+    for name in case.wrt:
+        leaves[name].requires_grad_()
+    theirs = case.forward(*leaves.values())
+    arriving = normal(*theirs.shape, seed=9)
+    leaf = torch.from_numpy(arriving.astype(np.float64)).requires_grad_()
+    first = torch.autograd.grad(theirs, [leaves[n] for n in case.wrt], leaf, create_graph=True)
+    read = give_gradient(case, arriving, given)
+    by = {n: leaf if n == f"diff_{case.output}" else leaves[n] for n in read}
+    by = {n: t for n, t in by.items() if t.requires_grad}
+    weights = [normal(*g.shape, seed=10 + k) for k, g in enumerate(first)]
+    back = [torch.from_numpy(w.astype(np.float64)) for w in weights]
+    second = torch.autograd.grad(first, list(by.values()), back, materialize_grads=True)
+    names = {n: f"back_{n}" for n in (*(f"diff_{n}" for n in case.wrt), *by)}
+    gradient = dmlc.gradient(backward, wrt=list(by), names=names)
+    more = {f"back_diff_{n}": w for n, w in zip(case.wrt, weights, strict=True)}
+    sizes = {f"back_{n}": tuple(t.shape) for n, t in by.items()}
+    found = dmlc.run(gradient, {**read, **more}, case.attributes, sizes, device)
+    for name, expected in zip(by, second, strict=True):
+        check(found[f"back_{name}"], expected.numpy())
