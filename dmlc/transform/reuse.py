@@ -376,10 +376,10 @@ class _UnwritableError(Exception):
 
 
 def _split(number: Fraction, dtype: DataType) -> tuple[Fraction, Fraction]:
-    """What to multiply and to divide by for a positive number: whole numbers, or where a type of
-    floats does not hold these, the value that is nearest to the number, and 1."""
+    """What to multiply and to divide by for a positive number: the whole number that it is, or is
+    one over; elsewhere the value of a type of floats that is nearest to it, and 1."""
     parts = (Fraction(number.numerator), Fraction(number.denominator))
-    if not dtype.is_float or all(_nearest(part, dtype) == part for part in parts):
+    if not dtype.is_float or (1 in parts and all(_nearest(p, dtype) == p for p in parts)):
         return parts
     nearest = _nearest(number, dtype)
     if nearest is None:

@@ -88,6 +88,16 @@ def test_products_of_numbers_are_rounded() -> None:
     assert "mul(mul(%d_Y_in[i0], %Y_kept[i0]), 0.030000001)" in text
 
 
+def test_a_ratio_is_one_number() -> None:
+    """One over 0.7, as FLOAT32 has that, is 16777216 / 11744051."""
+    function = ir.parse("""func @scaled(%X: f32[5]) -> (%Y) {
+      %E: f32[i0 < 5] = exp(%X[i0])
+      %S: f32[i0 < 1] = sum[r0 < 5] %E[r0]
+      %Y: f32[i0 < 5] = div(mul(%E[i0], 0.7), %S[0])
+    }""")
+    assert "mul(mul(%g_X_sum[0], v0), 1.4285715)" in str(derive(function, Y="Y_kept").function)
+
+
 def test_gathered_rows_add_up() -> None:
     function = derive(ir.parse(PAIRS["gathered"][0])).function
     arriving = np.arange(15, dtype=np.float32).reshape(3, 5)
