@@ -55,6 +55,10 @@ class GraphStages(StageMaker):
         self.assigned = self.kept
         self.names = {**dict.fromkeys(inputs), **self.kept}
         self.warnings: list[Diagnostic] = []
+        self.at_hand: dict[str, None] = {}
+        """Results of calls that gradients read, such as that of a softmax, which its own gradient
+        is simplest in. Of what is element-wise they read what it is computed from: so what a choice
+        leaves out stays out, whatever it is."""
         self.orders: dict[str, int] = {}
         """How many gradients were taken to get to stages that are of some."""
         self.statement: syntax.GraphStatement | None = None
@@ -128,6 +132,7 @@ class GraphStages(StageMaker):
         return self.as_tensor(value, name, expression.span)
 
     def as_tensor(self, value: Node, name: str | None, span: Span) -> Tensor:
+        """The same of a value; without a name, one that is no tensor yet is a mistake."""
         found = self.builder.nodes.loaded(value)
         if found is None and name is None:
             raise DmlcError(
@@ -164,7 +169,11 @@ class GraphStages(StageMaker):
         if order > MOST_ORDERS:
             raise DmlcError(TOO_MANY_ORDERS, span)
         parameters = self.parameters()
-        made, warnings = _derive_stages(parameters, needed, sources, wanted, self.fresh_name, span)
+        at_hand = {**self.at_hand, **wanted}
+        kept = [stage.name for stage in needed if stage.name in at_hand]
+        made, warnings = _derive_stages(
+            parameters, needed, sources, wanted, kept, self.fresh_name, span
+        )
         self.add_made(made, order)
         self.warnings += warnings
         return [self.load(wanted[tensor.name]) for tensor in wrt]
@@ -218,6 +227,7 @@ def _derive_stages(
     stages: Sequence[ir.Stage],
     given: Mapping[str, str | None],
     wanted: Mapping[str, str],
+    at_hand: Sequence[str],
     fresh: Callable[[str], str],
     span: Span,
 ) -> tuple[list[ir.Stage], list[Diagnostic]]:
@@ -225,14 +235,15 @@ def _derive_stages(
     that lead to what is differentiated, and by what.
 
     `given` has the tensor that holds the gradient of each that is differentiated, or None where
-    that is 1, and `wanted` the name for the gradient by each that is differentiated by.
+    that is 1, and `wanted` the name for the gradient by each that is differentiated by. The stages
+    `at_hand` are read as they are.
     """
     made = {s.name for s in stages}
     results = tuple(ir.Result(name) for name in given if name in made)
     function = ir.Function("forward", tuple(parameters), tuple(stages), results)
     # What is at hand comes in under names of its own, and is called again what it is.
     adjoints = {name: fresh(f"{name}_given") for name in given}
-    kept = {name: fresh(f"{name}_kept") for name in wanted if name in made}
+    kept = {name: fresh(f"{name}_kept") for name in at_hand}
     found = differentiate(function, tuple(wanted), adjoints, wanted, kept)
     names = {adjoints[name]: own for name, own in given.items() if own is not None}
     names |= {own: name for name, own in kept.items()}

@@ -144,6 +144,8 @@ class _GraphLowering(GraphStages):
             names[stage.name] = own if kept else self.fresh_name(own)
         made = [rename_stage(stage, names, span) for stage in function.stages]
         self.add_made(made, operator.order)
+        if any(stage.reduction is not None for stage in made):
+            self.at_hand.update(dict.fromkeys(names[result.name] for result in function.results))
         found: dict[str, _Output] = {}
         results = [r.name for r in function.results]
         for output in outputs:

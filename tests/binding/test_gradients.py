@@ -470,6 +470,38 @@ def test_stages_of_the_graph_are_shared_with_its_gradients() -> None:
     assert [s.name for s in function.stages if s.name.startswith("x")] == []
 
 
+def test_the_result_of_a_call_with_a_reduction_is_at_hand() -> None:
+    """The gradient of a softmax is simplest in what it gives."""
+    text = """graph g[N](x: FLOAT32[N, 4], dy: FLOAT32[N, 4]) {
+        output p = onednn.SoftMax(src: x, axis: 1)
+        output d = gradient of p with respect to x from dy
+    }"""
+    graph = dmlc.parse(text).graphs["g"]
+    function = graph.bind()
+    made = function.stage("d")
+    assert made is not None
+    assert "exp" not in str(made.body)
+    assert {load.tensor for load in made.body.loads()} == {"dy", "p", "d_sum"}
+    found = dmlc.run(graph, {"x": X, "dy": DY}, device="reference")
+    p = np.exp(X) / np.sum(np.exp(X), axis=1, keepdims=True)
+    exact = p * (DY - np.sum(DY * p, axis=1, keepdims=True))
+    assert np.allclose(found["d"], exact, atol=1e-6)
+
+
+def test_what_a_choice_leaves_out_stays_out_of_values_with_names() -> None:
+    body = """
+        length = sum(abs(x), like: w)
+        unit   = x / length
+        y      = length > 0 ? unit : 0
+        output dx = gradient of sum(y * v, axes: [0, 1]) with respect to x
+    """
+    zero = X.copy()
+    zero[:, 1] = 0
+    found = run_graph(body, x=zero, w=W, v=DY)
+    assert np.isfinite(found["dx"]).all()
+    assert not found["dx"][:, 1].any()
+
+
 def test_a_gradient_has_the_type_of_its_tensor() -> None:
     function = bind_graph(
         "output dh, dx = gradient of sum(h * x, axes: [0, 1]) with respect to h, x"
