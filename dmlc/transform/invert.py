@@ -337,15 +337,16 @@ class _Equations:
 
     def write(self, builder: Builder) -> Readers:
         """What is found, in a body over the tensor."""
-        open_digits = dict.fromkeys(
-            digit for form in self._indices.values() for digit in _list_digits(form)
-        )
+        asked = [condition for condition in self._asked if not condition.is_certain]
+        # A digit may have left every index, and still be what a condition leaves one value of.
+        shown = (*self._indices.values(), *(condition.form for condition in asked))
+        open_digits = dict.fromkeys(digit for form in shown for digit in _list_digits(form))
         axes = {digit: label for label, digit in enumerate(open_digits)}
         writer = _Writer(builder, axes)
         forms = _Forms(self._body, self._indices, self._bounds)
         found = ((number, forms.find(number)) for number in range(len(self._body.instructions)))
         positions = {number: writer.write(form) for number, form in found if form is not None}
-        conditions = [writer.compare(asked) for asked in self._asked if not asked.is_certain]
+        conditions = [writer.compare(condition) for condition in asked]
         return Readers(
             positions,
             tuple((label, digit.extent) for digit, label in axes.items()),

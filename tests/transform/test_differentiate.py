@@ -60,6 +60,19 @@ def test_rules_give_values_of_their_type(name: str) -> None:
     derive(ir.parse(f"{text}  %Y: f32[i0 < 3] = {name}({values})\n}}"))
 
 
+def test_a_part_of_an_index_that_only_a_condition_knows() -> None:
+    """`i0` is taken apart for the quotient, and put together again for the first position."""
+    function = ir.parse("""func @parts(%X: f32[3, 2]) -> (%Y) {
+      %Y: f32[i0 < 3] = sum[r0 < 2] {
+        v0 = add(mul(r0, 3), i0)
+        v1 = div(v0, 2)
+        where and(le(v0, 2), le(v1, 1))
+        %X[min(v0, 2), min(v1, 1)]
+      }
+    }""")
+    check_gradient(function, make_inputs(function))
+
+
 def test_what_no_arm_chooses_stays_out() -> None:
     """Two arms read what overflows elsewhere, each under a condition of its own."""
     function = ir.parse("""func @arms(%X: f32[3]) -> (%Y) {
