@@ -217,15 +217,13 @@ class _Checker:
     ) -> None:
         """Notes that a row stands for a tensor of the forward operator, or for its gradient."""
         span = row.span if place is None else place.span
+        what = f"{'the gradient of ' if found is self.gradients else ''}'{theirs.name}'"
         del self.left[row.name]
         if theirs.name in found:
-            kind = "the gradient of " if found is self.gradients else ""
-            message = f"'{found[theirs.name]}' stands for {kind}'{theirs.name}' already"
-            self.fail(message, span)
+            self.fail(f"'{found[theirs.name]}' stands for {what} already", span)
             return
         found[theirs.name] = row.name
-        kind = "the gradient of " if found is self.gradients else ""
-        both = f"'{row.name}' stands for {kind}'{theirs.name}' of {self.forward.name}"
+        both = f"'{row.name}' stands for {what} of {self.forward.name}"
         notes = (Note("declared here", theirs.span),)
         if row.array != theirs.array:
             self.fail(f"{both}: either both are arrays of tensors, or none is", span, *notes)
