@@ -32,7 +32,9 @@ PAGES = ("README.md", "docs/language.md", "docs/ir.md", "docs/generated-code.md"
 
 GRAPH_SIZES: dict[str, dict[str, int]] = {
     "adam_clipped": {"A": 512, "B": 512, "C": 3, "D": 3},
+    "conv_net_training_step": {"N": 64, "C": 3, "H": 16, "W": 16, "F": 32, "K": 10},
     "gelu_mlp_backward": {"N": 8192, "F": 3072},
+    "gelu_mlp_training_step": {"N": 256, "D": 784, "F": 512, "K": 10},
     "relu_batch_norm_backward": {"N": 32, "C": 64, "H": 56, "W": 56},
     "residual_block_backward": {"N": 32, "C": 64, "H": 56, "W": 56},
     "sgd_momentum": {"M": 4096, "K": 1024},
@@ -97,7 +99,7 @@ def _graph_pages() -> dict[Path, str]:
     rows = ["| graph | kernels, unfused and fused | memory traffic | scratch memory |",
             "| --- | --- | --- | --- |"]  # fmt: skip
     for path in sorted((ROOT / "examples" / "graphs").glob("*.dml")):
-        graph = next(iter(dmlc.load(path).graphs.values()))
+        graph = dmlc.load(path).graphs[path.stem]
         dims = GRAPH_SIZES[path.stem]
         report = explain(graph.bind(dims=dims))
         diagram = make_diagram(report, list_calls(graph))
@@ -111,7 +113,7 @@ def _graph_pages() -> dict[Path, str]:
             f"| {show_bytes(before.scratch)} → {show_bytes(after.scratch)} |"
         )
     pages[folder / "index.md"] = "\n".join(
-        ["# Graphs", "", "Parts of real training steps, from [`examples/graphs`]"
+        ["# Graphs", "", "Training steps and parts of them, from [`examples/graphs`]"
          "(../../examples/graphs), and what fusion makes of each. Each is tested against PyTorch's "
          "automatic differentiation.", "", *rows, "",
          "Unfused means: every stage, that is every formula of an operator or of the graph, as a "

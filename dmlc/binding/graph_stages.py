@@ -132,6 +132,7 @@ class GraphStages(StageMaker):
         return self.as_tensor(value, name, expression.span)
 
     def as_tensor(self, value: Node, name: str | None, span: Span) -> Tensor:
+        """The same of a value; without a name, one that is no tensor yet is a mistake."""
         found = self.builder.nodes.loaded(value)
         if found is None and name is None:
             raise DmlcError(
@@ -168,7 +169,8 @@ class GraphStages(StageMaker):
         if order > MOST_ORDERS:
             raise DmlcError(TOO_MANY_ORDERS, span)
         parameters = self.parameters()
-        kept = [stage.name for stage in needed if stage.name in {**self.at_hand, **wanted}]
+        at_hand = {**self.at_hand, **wanted}
+        kept = [stage.name for stage in needed if stage.name in at_hand]
         made, warnings = _derive_stages(
             parameters, needed, sources, wanted, kept, self.fresh_name, span
         )

@@ -218,7 +218,8 @@ def _attribute_table(
         return None
     spans = [a.span for a in attributes]
     rows = [row for row in table.rows if any(cell.span in spans for cell in row.cells)]
-    return dataclasses.replace(table, rows=tuple(rows))
+    header, *cells = [[cell.text for cell in row.cells] for row in (table.header, *rows)]
+    return _table(header, cells)
 
 
 # Graphs ----------------------------------------------------------------------------------------

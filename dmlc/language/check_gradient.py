@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType
+from typing import TypeAlias
 
 from dmlc.language import syntax
 from dmlc.language.definitions import (
@@ -25,7 +26,7 @@ MOST_ORDERS = 4
 """How often a gradient may be of a gradient: each is several times as long as what it is of."""
 TOO_MANY_ORDERS = f"gradients of gradients go {MOST_ORDERS} deep at most"
 
-Find = Callable[[syntax.Name], OperatorDefinition | None]
+Find: TypeAlias = Callable[[syntax.Name], OperatorDefinition | None]
 """The operator that a name means; notes a mistake where there is none."""
 
 
@@ -37,12 +38,9 @@ def check_gradients(
 ) -> dict[str, OperatorDefinition]:
     """The operators that have `gradient of`, complete, each after the one that it is of. `warnings`
     takes the inputs that stand for nothing."""
-    targets: dict[str, OperatorDefinition | None] = {}
-    for operator in operators:
-        gradient = operator.syntax.gradient_of
-        if gradient is not None:
-            targets[operator.name] = find(gradient.operator)
-    waiting = {o.name: o for o in operators if o.name in targets}
+    sections = {o.name: s for o in operators if (s := o.syntax.gradient_of) is not None}
+    targets = {name: find(section.operator) for name, section in sections.items()}
+    waiting = {o.name: o for o in operators if o.name in sections}
     found: dict[str, OperatorDefinition] = {}
     for start in operators:
         chain: dict[str, OperatorDefinition] = {}
@@ -53,7 +51,7 @@ def check_gradients(
             name = None if target is None else target.name
         if name is not None and name in chain:
             cycle = list(chain)[list(chain).index(name) :]
-            _fail_cycle([chain[n] for n in cycle], diagnostics)
+            _fail_cycle([chain[n] for n in cycle], sections[name], diagnostics)
             for each in cycle:
                 del chain[each], waiting[each]
         for operator in reversed(chain.values()):
@@ -61,18 +59,22 @@ def check_gradients(
             target = targets[operator.name]
             if target is not None:
                 forward = found.get(target.name, target)
-                found[operator.name] = _Checker(operator, forward, diagnostics, warnings).run()
+                section = sections[operator.name]
+                checker = _Checker(operator, section, forward, diagnostics, warnings)
+                found[operator.name] = checker.run()
     return found
 
 
-def _fail_cycle(operators: Sequence[OperatorDefinition], diagnostics: list[Diagnostic]) -> None:
+def _fail_cycle(
+    operators: Sequence[OperatorDefinition],
+    section: syntax.GradientOf,
+    diagnostics: list[Diagnostic],
+) -> None:
     first = operators[0]
     shown = ", which is that of ".join(f"'{o.name}'" for o in (*operators[1:], first))
     notes = tuple(Note("declared here", o.syntax.name.span) for o in operators[1:4])
-    gradient = first.syntax.gradient_of
-    span = first.syntax.name.span if gradient is None else gradient.operator.span
     message = f"'{first.name}' is derived from itself: it is the gradient of {shown}"
-    diagnostics.append(Diagnostic(message, span, notes))
+    diagnostics.append(Diagnostic(message, section.operator.span, notes))
 
 
 def spell_gradient(tensor: TensorDefinition) -> list[str]:
@@ -94,18 +96,15 @@ class _Checker:
     def __init__(
         self,
         operator: OperatorDefinition,
+        section: syntax.GradientOf,
         forward: OperatorDefinition,
         diagnostics: list[Diagnostic],
         warnings: list[Diagnostic],
     ) -> None:
-        gradient = operator.syntax.gradient_of
         self.operator = operator
+        self.section = section
         self.forward = forward
-        self.short = gradient is not None and gradient.lines is None
-        self.tensors = () if gradient is None else gradient.tensors
-        self.lines = () if gradient is None or gradient.lines is None else gradient.lines
-        self.span = operator.syntax.name.span if gradient is None else gradient.span
-        self.target = self.span if gradient is None else gradient.operator.span
+        self.target = section.operator.span
         self.diagnostics = diagnostics
         self.warnings = warnings
         self.rows = {t.name: t for level in operator.levels for t in level.tensors}
@@ -132,7 +131,7 @@ class _Checker:
             self.fail(message, self.target, Note("it is named here", declared.span))
         if self.forward.order >= MOST_ORDERS:
             self.fail(TOO_MANY_ORDERS, self.target)
-        for line in self.lines:
+        for line in self.section.lines or ():
             self.check_line(line)
         wanted = self.list_wanted()
         self.find_values()
@@ -146,7 +145,7 @@ class _Checker:
             MappingProxyType(self.gradients),
             MappingProxyType(self.values),
             MappingProxyType(self.attributes),
-            self.span,
+            self.section.span,
         )
         return dataclasses.replace(self.operator, gradient=made, forward=self.forward.name)
 
@@ -218,15 +217,13 @@ class _Checker:
     ) -> None:
         """Notes that a row stands for a tensor of the forward operator, or for its gradient."""
         span = row.span if place is None else place.span
+        what = f"{'the gradient of ' if found is self.gradients else ''}'{theirs.name}'"
         del self.left[row.name]
         if theirs.name in found:
-            kind = "the gradient of " if found is self.gradients else ""
-            message = f"'{found[theirs.name]}' stands for {kind}'{theirs.name}' already"
-            self.fail(message, span)
+            self.fail(f"'{found[theirs.name]}' stands for {what} already", span)
             return
         found[theirs.name] = row.name
-        kind = "the gradient of " if found is self.gradients else ""
-        both = f"'{row.name}' stands for {kind}'{theirs.name}' of {self.forward.name}"
+        both = f"'{row.name}' stands for {what} of {self.forward.name}"
         notes = (Note("declared here", theirs.span),)
         if row.array != theirs.array:
             self.fail(f"{both}: either both are arrays of tensors, or none is", span, *notes)
@@ -238,16 +235,16 @@ class _Checker:
 
     def list_wanted(self) -> list[TensorDefinition]:
         """The inputs whose gradients may be wanted."""
-        if not self.short:
+        if self.section.lines is not None:
             return [t for t in self.forward.newest.inputs if t.holds_floats]
         seen: dict[str, TensorDefinition] = {}
-        for name in self.tensors:
+        for name in self.section.tensors:
             tensor = self.theirs.get(name.text)
             if tensor is None or tensor.output:
                 known = [t.name for t in self.forward.newest.inputs]
                 self.fail_unknown(f"input of {self.forward.name}", name, known)
             elif name.text in seen:
-                first = next(n for n in self.tensors if n.text == name.text)
+                first = next(n for n in self.section.tensors if n.text == name.text)
                 note = Note("it is named here first", first.span)
                 self.fail(f"'{name.text}' is named twice", name.span, note)
             elif not tensor.holds_floats:
@@ -303,7 +300,7 @@ class _Checker:
 
     def check_complete(self, wanted: Sequence[TensorDefinition]) -> None:
         forward = self.forward
-        for name in self.tensors:
+        for name in self.section.tensors:
             if name.text not in self.gradients:
                 self.fail(
                     f"no output is the gradient with respect to '{name.text}'",

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 from dmlc.ir import (
@@ -68,8 +69,10 @@ def number_point(builder: Builder, reduction: Reduction) -> int:
     return builder.constant(0) if total is None else total
 
 
-def add_adjoints(builder: Builder, parts: Sequence[Adjoint], dtype: DataType) -> Adjoint:
-    """The sum of several adjoints, under the conditions that they share."""
+def add_adjoints(builder: Builder, parts: Sequence[Adjoint], given: Instruction) -> Adjoint:
+    """The sum of several adjoints of a value, under the conditions that they share; and that one of
+    the others holds, where there is more to compute from it: what none chose may be infinite."""
+    dtype = value_type(given)
     sums: dict[tuple[Condition, ...], int] = {}
     for part in parts:
         before = sums.get(part.conditions)
@@ -95,13 +98,22 @@ def add_adjoints(builder: Builder, parts: Sequence[Adjoint], dtype: DataType) ->
     for conditions, value in rests:
         chosen = choose(builder, conditions, value)
         total = chosen if total is None else builder.apply("add", total, chosen)
+    held = [_hold(builder, conditions) for conditions, _ in rests]
+    known = [condition for condition in held if condition is not None]
+    if known and len(known) == len(held) and not isinstance(given, Load):
+        any_holds = functools.reduce(lambda a, b: builder.apply("or", a, b), known)
+        shared = (*shared, (any_holds, True))
     return Adjoint(builder.constant(0, dtype) if total is None else total, shared)
+
+
+def _hold(builder: Builder, conditions: Sequence[Condition]) -> int | None:
+    """Whether all conditions hold; None where there are none."""
+    return builder.join(c if holds else builder.apply("not", c) for c, holds in conditions)
 
 
 def choose(builder: Builder, conditions: Sequence[Condition], value: int) -> int:
     """A value where conditions hold, and 0 elsewhere."""
-    held = [c if holds else builder.apply("not", c) for c, holds in conditions]
-    condition = builder.join(held)
+    condition = _hold(builder, conditions)
     if condition is None:
         return value
     dtype = value_type(builder.instructions[value])

@@ -58,6 +58,7 @@ from dmlc.transform.invert import find_readers
 from dmlc.transform.pointwise import find_copies, find_shifting, inline_pointwise
 from dmlc.transform.reuse import Reuse
 from dmlc.transform.simplify import list_live, redirect_loads
+from dmlc.transform.weigh import sum_weights
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -278,7 +279,8 @@ class _Reverse:
         known = self.reuse.rewrite(
             self._list_stages, stage, lambda: take_name(f"{name}_sum", self.taken)
         )
-        self.made += (stage,) if known is None else known
+        for one in (stage,) if known is None else known:
+            self.made += sum_weights(one, lambda: take_name(f"{name}_weight", self.taken))
 
     def _list_stages(self) -> dict[str, Stage]:
         return {stage.name: stage for stage in (*self.stages, *self.made)}
@@ -307,7 +309,7 @@ class _Reverse:
             if not moving[value] or value not in pending:
                 continue
             instruction = builder.instructions[value]
-            total = add_adjoints(builder, pending.pop(value), value_type(instruction))
+            total = add_adjoints(builder, pending.pop(value), instruction)
             if isinstance(instruction, Load):
                 self._read_back(stage, builder, instruction, total, guard)
                 continue

@@ -12,6 +12,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
+import numpy as np
+
 from dmlc.ir import (
     Body,
     Cast,
@@ -280,18 +282,18 @@ class _Writer:
         self, builder: Builder, product: Product, number: Fraction, dtype: DataType
     ) -> int:
         made: int | None = None
+        multiplier, divisor = _split(abs(number), dtype)
         for atom, power in product.factors:
             if power > 0:
                 value = self._power(builder, atom, power, dtype)
                 made = value if made is None else builder.apply("mul", made, value)
-        if abs(number.numerator) != 1 or made is None:
-            value = _number(builder, Fraction(abs(number.numerator)), dtype)
+        if multiplier != 1 or made is None:
+            value = _number(builder, multiplier, dtype)
             made = value if made is None else builder.apply("mul", made, value)
         if number < 0:
             made = builder.apply("neg", made)
-        if number.denominator != 1:
-            divisor = _number(builder, Fraction(number.denominator), dtype)
-            made = builder.apply("div", made, divisor)
+        if divisor != 1:
+            made = builder.apply("div", made, _number(builder, divisor, dtype))
         for atom, power in product.factors:
             if power < 0:
                 made = builder.apply("div", made, self._power(builder, atom, -power, dtype))
@@ -371,6 +373,25 @@ class _Writer:
 
 class _UnwritableError(Exception):
     """A polynomial that no stage of one body and plain sums has."""
+
+
+def _split(number: Fraction, dtype: DataType) -> tuple[Fraction, Fraction]:
+    """What to multiply and to divide by for a positive number: the whole number that it is, or is
+    one over; elsewhere the value of a type of floats that is nearest to it, and 1."""
+    parts = (Fraction(number.numerator), Fraction(number.denominator))
+    if not dtype.is_float or (1 in parts and all(_nearest(p, dtype) == p for p in parts)):
+        return parts
+    nearest = _nearest(number, dtype)
+    if nearest is None:
+        raise _UnwritableError
+    return nearest, Fraction(1)
+
+
+def _nearest(value: Fraction, dtype: DataType) -> Fraction | None:
+    """What a type of floats has for a positive value; None beyond its largest."""
+    if value > Fraction(float(np.finfo(dtype.dtype).max)):
+        return None
+    return Fraction(dtype.dtype.type(float(value)).item())
 
 
 def _number(builder: Builder, value: Fraction, dtype: DataType) -> int:

@@ -18,7 +18,9 @@ NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.dml")))
 
 SIZES: Mapping[str, Mapping[str, int]] = {
     "adam_clipped": {"A": 8, "B": 3, "C": 3, "D": 5},
+    "conv_net_training_step": {"N": 5, "C": 2, "H": 4, "W": 3, "F": 6, "K": 7},
     "gelu_mlp_backward": {"N": 37, "F": 24},
+    "gelu_mlp_training_step": {"N": 19, "D": 12, "F": 16, "K": 5},
     "relu_batch_norm_backward": {"N": 4, "C": 6, "H": 7, "W": 5},
     "residual_block_backward": {"N": 4, "C": 6, "H": 7, "W": 5},
     "sgd_momentum": {"M": 13, "K": 21},
@@ -60,7 +62,7 @@ def make_case(name: str, seed: int = 0) -> Case:
                 array = random.integers(0, dims["K"], sizes).astype(np.int32)
             case "step":
                 array = np.full(sizes, 3, np.uint32)
-            case "variance" | "second":
+            case "variance" | "second" | "v_w1" | "v_b1" | "v_w2" | "v_b2":
                 array = np.abs(array) + np.float32(0.1)
             case "rate":
                 array = np.full(sizes, 0.05, np.float32)

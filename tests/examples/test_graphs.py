@@ -9,7 +9,8 @@ from dmlc.language.format import format_file
 from dmlc.language.parse import parse
 from dmlc.source import Source
 from dmlc.testing.verify import verify
-from tests.examples.graphs import FOLDER, NAMES, SIZES, make_case
+from docs.build import GRAPH_SIZES
+from tests.examples.graphs import FOLDER, NAMES, SIZES, load, make_case
 
 
 def test_every_example_has_sizes() -> None:
@@ -33,3 +34,10 @@ def test_examples_run(name: str, device: str) -> None:
     assert tuple(results) == case.graph.outputs
     for output, verdict in verify(case.graph, case.inputs, {}, results, case.dims).items():
         assert verdict.holds, (output, str(verdict))
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("_training_step")])
+def test_no_kernel_of_a_derived_backward_pass_is_slow(name: str) -> None:
+    function = load(name).bind(dims=GRAPH_SIZES[name])
+    for target in ("hlsl", "opencl"):
+        assert dmlc.compile(function, target, profile="gpu").warnings == ()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from dmlc import library
 from dmlc.language import syntax
-from dmlc.language.check import check_text
+from dmlc.language.check import check_file, check_text
 from dmlc.language.check_gradient import MOST_ORDERS
 from dmlc.language.definitions import GradientDefinition
 from dmlc.language.format import format_file
@@ -240,6 +243,19 @@ def test_an_input_that_is_nothing_of_the_forward_operator_is_a_warning() -> None
     assert first.message == "input 'scr' stands for nothing of F"
     assert [note.message for note in first.notes] == ["did you mean 'src'?"]
     assert second.message == "input 'other' stands for nothing of F"
+
+
+def test_the_forward_operator_may_be_imported_or_of_the_library(tmp_path: Path) -> None:
+    (tmp_path / "forward.dml").write_text("module m\n" + FORWARD, "utf-8")
+    own = tmp_path / "own.dml"
+    rows = ("InputTensor | Input", "dY | Input", "dX | Output")
+    relu = gradient("gradient of directml.ACTIVATION_RELU { }", *rows, name="H")
+    imported = gradient("gradient of m.F { }")
+    own.write_text(f'import "forward.dml"\n{imported}{relu}', "utf-8")
+    found = check_file(own, library.BUILT_IN).operators
+    forwards = {name: o.gradient.forward.name for name, o in found.items() if o.gradient}
+    assert forwards == {"G": "m.F", "H": "directml.ACTIVATION_RELU"}
+    assert found["H"].forward == "directml.ACTIVATION_RELU"
 
 
 def test_without_a_library_its_operators_are_left_open() -> None:

@@ -90,6 +90,7 @@ def check_layout(subject: Operator | Graph) -> str:
     """What a gradient prints as, which nothing has to be done to."""
     text = str(subject)
     assert format_file(parse(Source("g.dml", text))) == text
+    assert "\n\n  " not in text or isinstance(subject, Graph)
     return text
 
 

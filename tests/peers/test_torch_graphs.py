@@ -76,7 +76,7 @@ def gelu_mlp_backward(case: Case) -> tuple[Case, dict[str, torch.Tensor]]:
 
 def softmax_cross_entropy_backward(case: Case) -> tuple[Case, dict[str, torch.Tensor]]:
     logits = torch.from_numpy(case.inputs["logits"]).requires_grad_()
-    loss = F.cross_entropy(logits, torch.from_numpy(case.inputs["labels"]).flatten().long())
+    loss = cross_entropy(case, logits)
     loss.backward()
     assert logits.grad is not None
     return case, {"loss": loss.detach().reshape(1, 1), "dlogits": logits.grad}
@@ -113,11 +113,56 @@ def as_parameter(case: Case, name: str) -> torch.nn.Parameter:
     return made
 
 
+def gelu_mlp_training_step(case: Case) -> tuple[Case, dict[str, torch.Tensor]]:
+    leaves = as_parameters(case)
+    hidden = F.gelu(torch.from_numpy(case.inputs["x"]) @ leaves["w1"] + leaves["b1"])
+    loss = cross_entropy(case, hidden @ leaves["w2"] + leaves["b2"])
+    loss.backward()
+    step, rate = int(case.inputs["step"].item()), float(case.inputs["rate"].item())
+    optimizer = torch.optim.Adam(leaves.values(), lr=rate)
+    for name, leaf in leaves.items():
+        state = optimizer.state[leaf]
+        state["step"] = torch.tensor(float(step - 1))
+        state["exp_avg"] = torch.from_numpy(case.inputs[f"m_{name}"].copy())
+        state["exp_avg_sq"] = torch.from_numpy(case.inputs[f"v_{name}"].copy())
+    optimizer.step()
+    found = {"loss": loss.detach().reshape(1, 1)}
+    for name, leaf in leaves.items():
+        found[f"new_{name}"] = leaf.detach()
+        found[f"new_m_{name}"] = optimizer.state[leaf]["exp_avg"]
+        found[f"new_v_{name}"] = optimizer.state[leaf]["exp_avg_sq"]
+    return case, found
+
+
+def conv_net_training_step(case: Case) -> tuple[Case, dict[str, torch.Tensor]]:
+    leaves = as_parameters(case)
+    images = torch.from_numpy(case.inputs["images"])
+    features = torch.relu(F.conv2d(images, leaves["w1"], leaves["b1"], padding=1))
+    rows = F.max_pool2d(features, 2).flatten(1)
+    loss = cross_entropy(case, rows @ leaves["w2"] + leaves["b2"])
+    loss.backward()
+    torch.optim.SGD(leaves.values(), lr=0.1).step()
+    updated = {f"new_{name}": leaf.detach() for name, leaf in leaves.items()}
+    return case, {"loss": loss.detach().reshape(1, 1), **updated}
+
+
+def as_parameters(case: Case) -> dict[str, torch.nn.Parameter]:
+    """The weights and biases of two layers, as what an optimizer updates."""
+    arrays = {name: case.inputs[name].copy() for name in ("w1", "b1", "w2", "b2")}
+    return {name: torch.nn.Parameter(torch.from_numpy(a)) for name, a in arrays.items()}
+
+
+def cross_entropy(case: Case, logits: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(logits, torch.from_numpy(case.inputs["labels"]).flatten().long())
+
+
 ORACLES: Mapping[str, Callable[[Case], tuple[Case, dict[str, torch.Tensor]]]] = {
     f.__name__: f
     for f in (
         adam_clipped,
+        conv_net_training_step,
         gelu_mlp_backward,
+        gelu_mlp_training_step,
         relu_batch_norm_backward,
         residual_block_backward,
         sgd_momentum,

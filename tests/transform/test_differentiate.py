@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from dmlc import ir
 from dmlc.reference import evaluate
+from dmlc.scalars import OPERATIONS
 from dmlc.source import DmlcError
+from dmlc.transform.derivatives import DERIVATIVES
 from dmlc.transform.differentiate import differentiate
 from tests.gradients import check_gradient, derive, functions, is_finite, make_inputs
 
@@ -49,6 +51,64 @@ def test_formulas_are_right(name: str) -> None:
     made = check_gradient(function, make_inputs(function))
     # And again: the gradient has a gradient.
     check_gradient(made, make_inputs(made))
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_rules_give_values_of_their_type(name: str) -> None:
+    values = ", ".join(["%X[i0]", "%W[i0]"][: OPERATIONS[name].arity])
+    text = "func @one(%X: f32[3], %W: f32[3]) -> (%Y) {\n"
+    derive(ir.parse(f"{text}  %Y: f32[i0 < 3] = {name}({values})\n}}"))
+
+
+def test_a_part_of_an_index_that_only_a_condition_knows() -> None:
+    """`i0` is taken apart for the quotient, and put together again for the first position."""
+    function = ir.parse("""func @parts(%X: f32[3, 2]) -> (%Y) {
+      %Y: f32[i0 < 3] = sum[r0 < 2] {
+        v0 = add(mul(r0, 3), i0)
+        v1 = div(v0, 2)
+        where and(le(v0, 2), le(v1, 1))
+        %X[min(v0, 2), min(v1, 1)]
+      }
+    }""")
+    check_gradient(function, make_inputs(function))
+
+
+def test_what_no_arm_chooses_stays_out() -> None:
+    """Two arms read what overflows elsewhere, each under a condition of its own."""
+    function = ir.parse("""func @arms(%X: f32[3]) -> (%Y) {
+      %Y: f32[i0 < 3] = {
+        v0 = %X[i0]
+        v1 = exp(neg(v0))
+        add(select(gt(v0, 0.0), v1, 1.0), select(gt(v0, 1.0), mul(v1, v1), 2.0))
+      }
+    }""")
+    given = {"X": np.array([-1000, 0.5, 2], np.float32), "d_Y_in": np.ones(3, np.float32)}
+    found = evaluate(derive(function).function, given)["g_X"]
+    expected = [0, -np.exp(-0.5), -np.exp(-2) - 2 * np.exp(-4)]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_products_of_numbers_are_rounded() -> None:
+    """Numbers that algebra multiplies exactly, as 0.3 by 0.1, are values of their type again."""
+    function = ir.parse("""func @scaled(%X: f32[5]) -> (%Y) {
+      %T: f32[i0 < 5] = mul(%X[i0], 0.1)
+      %E: f32[i0 < 5] = exp(mul(%T[i0], 0.3))
+      %S: f32[i0 < 1] = sum[r0 < 5] %E[r0]
+      %Y: f32[i0 < 5] = div(%E[i0], %S[0])
+    }""")
+    check_gradient(function, make_inputs(function), {"Y": "Y_kept"})
+    text = str(derive(function, Y="Y_kept").function)
+    assert "mul(mul(%d_Y_in[i0], %Y_kept[i0]), 0.030000001)" in text
+
+
+def test_a_ratio_is_one_number() -> None:
+    """One over 0.7, as FLOAT32 has that, is 16777216 / 11744051."""
+    function = ir.parse("""func @scaled(%X: f32[5]) -> (%Y) {
+      %E: f32[i0 < 5] = exp(%X[i0])
+      %S: f32[i0 < 1] = sum[r0 < 5] %E[r0]
+      %Y: f32[i0 < 5] = div(mul(%E[i0], 0.7), %S[0])
+    }""")
+    assert "mul(mul(%g_X_sum[0], v0), 1.4285715)" in str(derive(function, Y="Y_kept").function)
 
 
 def test_gathered_rows_add_up() -> None:

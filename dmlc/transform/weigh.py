@@ -1,0 +1,128 @@
+"""Sums weights before they meet what they weigh.
+
+    sum[o, k where c(i, o, k)](x[o] * w(o, k))  ->  sum[o where v[i, o] != 0](x[o] * v[i, o]),
+                                                    v[i, o] = sum[k where c(i, o, k)](w(o, k))
+
+Along `k` no tensor is read: what depends on it are positions. A gradient comes to such a sum where
+several taps of a window fall on one element, as at an edge where places are clamped. The weights
+are known at compile time, and so is where they are 0: as every weight of 0 does, those leave their
+terms out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+from dmlc.ir import Body, Constant, Index, Load, Reduction, Stage
+from dmlc.ir.builder import Builder
+from dmlc.ir.index import (
+    MOST_POINTS,
+    count_points,
+    find_dependencies,
+    find_index_only,
+    list_conjuncts,
+    order_indices,
+)
+from dmlc.transform.factor import list_factors
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Weights:
+    """Factors and conditions of a sum that alone depend on some of its axes, and on positions
+    alone; and the other indices that they depend on."""
+
+    axes: tuple[Index, ...]
+    places: tuple[Index, ...]
+    factors: tuple[int, ...]
+    conditions: tuple[int, ...]
+
+
+def sum_weights(stage: Stage, take_name: Callable[[], str]) -> tuple[Stage, ...]:
+    """A stage, after those of the weights that it reads then; the stage alone where it has none.
+    `take_name` names them."""
+    reduction = stage.reduction
+    if reduction is None or reduction.combiner != "sum" or not stage.body.dtype.is_float:
+        return (stage,)
+    found = tuple(_find_weights(stage))
+    if not found:
+        return (stage,)
+    made = [_make_weights(stage, weights, take_name()) for weights in found]
+    return (*made, _weigh(stage, reduction, found, made))
+
+
+def _find_weights(stage: Stage) -> Iterator[_Weights]:
+    body = stage.body
+    known, dependencies = find_index_only(body), find_dependencies(body)
+    factors, conditions = list_factors(body), list_conjuncts(body)
+
+    def reached(axes: set[Index]) -> list[int]:
+        return [v for v in (*factors, *conditions) if axes & set(dependencies[v])]
+
+    own = {index: reached({index}) for index in stage.indices if index.reduced}
+    left = [i for i, parts in own.items() if parts and all(known[v] for v in parts)]
+    while left:
+        axes = {left[0]}
+        while more := {i for v in reached(axes) for i in dependencies[v] if i in left} - axes:
+            axes |= more
+        left = [index for index in left if index not in axes]
+        indices = order_indices(i for v in reached(axes) for i in dependencies[v])
+        if count_points(stage, indices) <= MOST_POINTS:
+            parts = set(reached(axes))
+            yield _Weights(
+                tuple(i for i in indices if i in axes),
+                tuple(i for i in indices if i not in axes),
+                tuple(f for f in factors if f in parts),
+                tuple(c for c in conditions if c in parts),
+            )
+
+
+def _make_weights(stage: Stage, weights: _Weights, name: str) -> Stage:
+    builder = Builder()
+    moved = {index: Index(n) for n, index in enumerate(weights.places)}
+    moved |= {index: Index(n, reduced=True) for n, index in enumerate(weights.axes)}
+    at = {
+        number: builder.add(moved[instruction])
+        for number, instruction in enumerate(stage.body.instructions)
+        if isinstance(instruction, Index) and instruction in moved
+    }
+    numbers = builder.copy(stage.body, at)
+    factors = [numbers[f] for f in weights.factors]
+    body = _multiply(
+        builder,
+        factors or [builder.add(Constant(stage.body.dtype, 1.0))],
+        [numbers[c] for c in weights.conditions],
+    )
+    domain, axes = (
+        [e for e in map(stage.extent, indices) if e is not None]
+        for indices in (weights.places, weights.axes)
+    )
+    return Stage(
+        name, body.dtype, tuple(domain), body, Reduction("sum", tuple(enumerate(axes))), stage.span
+    )
+
+
+def _weigh(
+    stage: Stage, reduction: Reduction, found: Sequence[_Weights], made: Sequence[Stage]
+) -> Stage:
+    """The stage with weights that are summed already."""
+    body, builder = stage.body, Builder()
+    numbers = builder.copy(body)
+    gone = {v for weights in found for v in (*weights.factors, *weights.conditions)}
+    factors = [numbers[f] for f in list_factors(body) if f not in gone]
+    conditions = [numbers[c] for c in list_conjuncts(body) if c not in gone]
+    for weights, summed in zip(found, made, strict=True):
+        places = tuple(builder.add(index) for index in weights.places)
+        weight = builder.add(Load(summed.name, places, summed.dtype))
+        factors.append(weight)
+        conditions.append(builder.apply("ne", weight, builder.add(Constant(summed.dtype, 0.0))))
+    gone_axes = {index.axis for weights in found for index in weights.axes}
+    axes = tuple(axis for axis in reduction.axes if axis[0] not in gone_axes)
+    made_body = _multiply(builder, factors, conditions)
+    return dataclasses.replace(stage, body=made_body, reduction=Reduction("sum", axes))
+
+
+def _multiply(builder: Builder, factors: Sequence[int], conditions: Sequence[int]) -> Body:
+    result = functools.reduce(lambda left, right: builder.apply("mul", left, right), factors)
+    return builder.make(result, builder.join(conditions))
