@@ -60,8 +60,8 @@ def _judge(function: ir.Function, kernel: k.Kernel, steps: Steps | None) -> Iter
         if needed < reduced and each > _NEEDLESS * max(1, needed) * loads:
             yield _warn_of_dense(stage, needed)
             continue
-        choice = find_choice(stage, tables) if min(steps.total, points) > MANY_STEPS else None
-        if choice is not None and choice.elements > _NEEDLESS:
+        choice = find_choice(stage, tables)
+        if choice is not None and choice.is_long and choice.elements > _NEEDLESS:
             yield _warn_of_choice(stage, choice, reduced / choice.elements)
 
 

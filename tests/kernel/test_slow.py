@@ -106,21 +106,21 @@ def test_what_is_dense_where_elements_choose_is_warned_of(text: str, dtype: str,
 
 def test_a_sum_that_an_index_would_not_shorten_much_is_warned_of_with_both_costs() -> None:
     function = ir.parse(
-        "func @f(%I: s32[100000], %X: f32[100000]) -> (%Y) {\n"
-        f"  %Y: f32[i0 < 40] = sum[r0 < 100000 where {CONDITION}] %X[r0]\n}}"
+        "func @f(%I: s32[1000000], %X: f32[1000000]) -> (%Y) {\n"
+        f"  %Y: f32[i0 < 40] = sum[r0 < 1000000 where {CONDITION}] %X[r0]\n}}"
     )
     (warning,) = [w.render() for w in dmlc.compile(function, "hlsl").warnings]
-    assert "goes through 100,000 positions" in warning
-    assert "choose about 2,500" in warning
+    assert "goes through 1,000,000 positions" in warning
+    assert "choose about 25,000" in warning
     note = warning.splitlines()[-1]
     assert note.startswith("  note: an index of the points of each would take about ")
-    assert note.endswith(" steps, and without it there are 4,000,000")
+    assert note.endswith(" steps, and without it there are 40,000,000")
 
 
 def test_short_sums_over_points_that_elements_choose_are_not_warned_of() -> None:
     function = ir.parse(
-        "func @f(%I: s32[900], %X: f32[900]) -> (%Y) {\n"
-        f"  %Y: f32[i0 < 900] = sum[r0 < 900 where {CONDITION}] %X[r0]\n}}"
+        "func @f(%I: s32[5000], %X: f32[5000]) -> (%Y) {\n"
+        f"  %Y: f32[i0 < 5000] = sum[r0 < 5000 where {CONDITION}] %X[r0]\n}}"
     )
     assert dmlc.compile(function, "hlsl").warnings == ()
 
