@@ -37,7 +37,7 @@ _MOST_TERMS = 64
 _MOST_VALUES = 200
 """The most values of bodies that are looked at to know one tensor: a few stages cancel, or none."""
 
-_MOST_NESTED = 5
+_MOST_NESTED = 8
 """How many stages are computed where others read them, one in the other."""
 
 

@@ -41,3 +41,10 @@ def test_no_kernel_of_a_derived_backward_pass_is_slow(name: str) -> None:
     function = load(name).bind(dims=GRAPH_SIZES[name])
     for target in ("hlsl", "opencl"):
         assert dmlc.compile(function, target, profile="gpu").warnings == ()
+
+
+def test_a_loss_does_not_move_with_the_maximum_that_its_softmax_subtracts() -> None:
+    """Several stages lie between what cancels: the loss, its mean, the logits and a bias."""
+    name = "gelu_mlp_training_step"
+    reductions = [s.reduction for s in load(name).bind(dims=SIZES[name]).stages]
+    assert "argmax" not in {r.combiner for r in reductions if r is not None}
