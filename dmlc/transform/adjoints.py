@@ -20,8 +20,8 @@ from dmlc.ir import (
     Reduction,
     Select,
     Stage,
+    Symbol,
     operands,
-    packed_strides,
     value_type,
     with_operands,
 )
@@ -59,13 +59,13 @@ def load_own(builder: Builder, name: str, rank: int, dtype: DataType) -> int:
 
 def number_point(builder: Builder, reduction: Reduction) -> int:
     """The number of a point of a reduction, as `argmax` gives it."""
-    extents = tuple(e if isinstance(e, int) else 1 for _, e in reduction.axes)
     total: int | None = None
-    for (label, _), stride in zip(reduction.axes, packed_strides(extents), strict=True):
+    for label, extent in reduction.axes:
+        size = builder.add(Symbol(extent)) if isinstance(extent, str) else builder.constant(extent)
         place = builder.add(Index(label, reduced=True))
-        if stride != 1:
-            place = builder.apply("mul", place, builder.constant(stride))
-        total = place if total is None else builder.apply("add", total, place)
+        if total is not None:
+            place = builder.apply("add", builder.apply("mul", total, size), place)
+        total = place
     return builder.constant(0) if total is None else total
 
 

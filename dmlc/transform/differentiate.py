@@ -168,8 +168,6 @@ class _Reverse:
         self.moving = self._find_moving()
         self.shifting = find_shifting(self.stages)
         self.parts: dict[str, list[_Part]] = {}
-        self.adjoints: dict[str, str] = {}
-        """The tensor that holds the adjoint of each result that is given one."""
         self.made: list[Stage] = []
         self.vanishing: list[str] = []
         self.choices: dict[Choice, None] = {}

@@ -174,6 +174,22 @@ def test_copies_of_what_is_kept_are_kept() -> None:
     assert made.stage("t") is None
 
 
+def test_the_first_of_open_axes() -> None:
+    made = derive(
+        ir.parse(
+            "func @f(%X: f32[N, M, K]) -> (%Y) {\n"
+            "  %Y: f32[i0 < N] = max[r0 < M, r1 < K] %X[i0, r0, r1]\n"
+            "}"
+        )
+    ).function
+    x = np.random.default_rng(2).permutation(24).reshape(2, 3, 4).astype(np.float32)
+    given = {"X": x, "d_Y_in": np.array([1, 2], np.float32)}
+    expected = np.zeros_like(x)
+    for row in range(2):
+        expected[row][np.unravel_index(x[row].argmax(), (3, 4))] = row + 1
+    np.testing.assert_array_equal(evaluate(made, given)["g_X"], expected)
+
+
 # What is said -------------------------------------------------------------------------------
 
 
