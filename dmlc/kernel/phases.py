@@ -74,9 +74,16 @@ class Phase:
 
     @property
     def tests_guard(self) -> bool:
-        """Whether a guard of its reductions is tested before the values of a point are computed,
+        """Whether the guard of its reductions is tested before the values of a point are computed,
         which may be reads that it protects. Other guards choose what a point adds."""
-        return self.has_positions and any(f.guard is not None for f in self.elements.reductions)
+        guarded = any(f.guard is not None for f in self.elements.reductions)
+        return self.has_positions and guarded and not self.has_several_guards
+
+    @property
+    def has_several_guards(self) -> bool:
+        """Whether its reductions leave out different points, and so go through all of them."""
+        several = len({f.guard for f in self.elements.reductions}) > 1
+        return several and not self.elements.has_guarded_reads
 
     @property
     def points(self) -> int:

@@ -101,6 +101,8 @@ class Values:
         """Whether the guard of a phase's reductions is tested before what it protects is read;
         otherwise it chooses what a point adds, as in vectors along the points."""
         phase = self._nest.phases[number]
+        if phase.has_several_guards:
+            return False
         if not phase.accumulators or number in self.serial:
             return bool(phase.accumulators)
         vectors = [n for n in self._paths[number] if isinstance(n, Loop) and n.kind is Kind.VECTOR]

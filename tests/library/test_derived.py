@@ -85,3 +85,57 @@ def make_smooth(case: Case, function: Function) -> dict[str, Array]:
             finite = np.where(np.isfinite(wide), wide, 1.0)
             known[parameter.name] = finite + source.uniform(0.01, 0.2, wide.shape)
     return known
+
+
+OPEN_SIZES = {"N": 3, "C": 4, "H": 5, "W": 6}
+
+OPEN: dict[str, tuple[dict[str, tuple[str | int, ...]], dict[str, object]]] = {
+    "directml.ACTIVATION_SOFTMAX1": ({"InputTensor": ("N", "C")}, {"Axes": [1]}),
+    "directml.BATCH_NORMALIZATION_TRAINING": (
+        {
+            "InputTensor": ("N", "C", "H", "W"),
+            "ScaleTensor": (1, "C", 1, 1),
+            "BiasTensor": (1, "C", 1, 1),
+        },
+        {"Epsilon": 1e-5},
+    ),
+    "directml.MAX_POOLING": (
+        {"InputTensor": ("N", "C", 8, 8)},
+        {"Strides": [2, 2], "WindowSize": [3, 3], "StartPadding": [1, 1], "EndPadding": [1, 1]},
+    ),
+    "onednn.LayerNorm": (
+        {"src": ("N", "C"), "gamma": ("C",), "beta": ("C",)},
+        {"epsilon": 1e-5, "begin_norm_axis": -1},
+    ),
+    "onednn.MatMul": ({"src": ("H", "C"), "weights": ("C", "N")}, {}),
+    "onednn.ReduceMax": ({"src": ("N", "H", "W")}, {"axes": [1, 2], "keep_dims": True}),
+    "onednn.ReduceProd": ({"src": ("N", "H", "W")}, {"axes": [1], "keep_dims": True}),
+}
+"""Operators with sizes left open, and attributes."""
+
+
+def size_of(extent: str | int) -> int:
+    return OPEN_SIZES[extent] if isinstance(extent, str) else extent
+
+
+@pytest.mark.parametrize("device", ["opencl", "vulkan"])
+@pytest.mark.parametrize("name", OPEN)
+def test_gradients_over_open_sizes(name: str, device: str) -> None:
+    tensors, attributes = OPEN[name]
+    made: list[Function] = []
+    for known_sizes in (False, True):
+        described = {
+            n: dmlc.TensorDesc("FLOAT32", tuple(size_of(e) if known_sizes else e for e in extents))
+            for n, extents in tensors.items()
+        }
+        forward = dmlc.operator(name).bind(described, attributes)
+        names = {p.name: f"gradient_{p.name}" for p in forward.parameters}
+        result = forward.results[0].name
+        made.append(differentiate(forward, list(names), {result: "arriving"}, names).function)
+    source = np.random.default_rng(4)
+    known = {p.name: source.standard_normal(p.extents).astype(np.float32)
+             for p in made[1].parameters}  # fmt: skip
+    expected = evaluate(made[1], known)
+    found = dmlc.run(made[0], {p.name: known[p.name] for p in made[0].parameters}, device=device)
+    for result, values in expected.items():
+        np.testing.assert_allclose(found[result], values, rtol=1e-4, atol=1e-5)
