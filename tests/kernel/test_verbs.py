@@ -63,6 +63,13 @@ SIZES = st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 18))
     [[(verb, 0, 0) for verb in ("split", "items", "split", "unroll")]],
     0,
 )
+@example(
+    # Interleaved loops are alike only where their pieces end alike.
+    (2, 1, 3),
+    "sum",
+    [[("split", 2, 0), ("split", 1, 0), ("vectorize all", 0, 0), ("interleave", 0, 0)]],
+    0,
+)
 @given(SIZES, st.sampled_from(FOLDS), st.lists(STEPS, min_size=1, max_size=3), st.integers(0, 99))
 @settings(max_examples=240, deadline=None, suppress_health_check=list(HealthCheck))
 def test_legal_verbs_change_no_result(

@@ -209,7 +209,10 @@ def _check_interleaved(nest: Nest, loop: Loop) -> None:
     last = between.pop() if between else None
     _demand(isinstance(first, Reduce) and first.array, "what is made ahead is kept in arrays")
     loops = [n for n in walk(loop.body) if isinstance(n, Loop)]
-    _demand(all(n.dim.piece is None for n in loops), "pieces may end at different places")
+    parted = [(n.dim.size, n.step) for n in loops if list_loops(n.body, n.dim)]
+    even = all(isinstance(size, int) and size % step == 0 for size, step in parted)
+    _demand(even and all(n.dim.piece is None for n in loops),
+            "pieces may end at different places")  # fmt: skip
     fits = last is not None and all(isinstance(n, Point) for n in between)
     _demand(fits and last is not None and list_steps(first) == list_steps(last),
             "a reduction and what is done beside it have different loops")  # fmt: skip
