@@ -121,15 +121,6 @@ def choose(builder: Builder, conditions: Sequence[Condition], value: int) -> int
     return builder.add(Select(condition, value, zero, dtype))
 
 
-def list_joined(body: Body, value: int) -> list[int]:
-    """The conditions that a condition joins by `and`, in order."""
-    match body.instructions[value]:
-        case Apply(operation=operation, operands=given) if operation.name == "and":
-            return [c for operand in given for c in list_joined(body, operand)]
-        case _:
-            return [value]
-
-
 def copy_values(
     body: Body, wanted: Sequence[int], replaced: Mapping[int, int], builder: Builder
 ) -> dict[int, int]:

@@ -37,7 +37,7 @@ from dmlc.ir import (
     verify,
 )
 from dmlc.ir.builder import Builder
-from dmlc.ir.index import find_index_only
+from dmlc.ir.index import find_index_only, list_conjuncts
 from dmlc.ir.naming import take_name
 from dmlc.scalars import DataType
 from dmlc.source import DmlcError, Span, UnknownNameError, unknown_name
@@ -47,7 +47,6 @@ from dmlc.transform.adjoints import (
     copy_values,
     drop_certain,
     find_moving,
-    list_joined,
     load_own,
     number_point,
 )
@@ -413,10 +412,10 @@ class _Reverse:
         tensor = self.tensors[load.tensor]
         body = Body(tuple(builder.instructions), total.value)
         reader = dataclasses.replace(stage, body=body)
-        asked = [] if guard is None else list_joined(body, guard)
-        chosen = [(c, True) for c in asked]
+        chosen = [(c, True) for c in list_conjuncts(dataclasses.replace(body, guard=guard))]
         for condition, holds in total.conditions:
-            joined = list_joined(body, condition) if holds else [condition]
+            own = dataclasses.replace(body, guard=condition)
+            joined = list_conjuncts(own) if holds else (condition,)
             chosen += [(c, holds) for c in joined if (c, holds) not in chosen]
         made = Builder()
         known = [condition for condition, holds in chosen if holds]
