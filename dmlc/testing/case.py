@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -75,7 +76,9 @@ def show_value(value: object) -> str:
     """An attribute's value as `--attr` takes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return ",".join(map(show_value, value)) if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, list | tuple):
+        return ",".join(map(show_value, cast("Sequence[object]", value)))
+    return str(value)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
