@@ -60,35 +60,44 @@ def make_rules(name: str, expected: Array, allowed: Array, dtype: DataType) -> l
             "offload-test-suite leaves no element out",
             notes=["give inputs that are no close calls"],
         )
-    if dtype.bytes == 2:
-        least, most, steps = _shift_words(expected, np.where(held, allowed, 0.0), held, dtype)
-        rule, settings = "BufferFloatULP", (("ULPT", str(steps)),)
-    else:
-        least, most, epsilon = _shift_values(expected, np.where(held, allowed, 0.0), held, dtype)
-        rule, settings = "BufferFloatEpsilon", (("Epsilon", repr(epsilon)), _KEEP)
+    allowed = np.where(held, allowed, 0.0)
+    if dtype.bytes != 2:
+        return _hold_values(name, expected, allowed, held, dtype)
+    words, clipped = _hold_words(name, expected, allowed, held, dtype)
+    if clipped and dtype is DataType.FLOAT16:
+        return words + _hold_values(name, expected, allowed, held, dtype)
+    return words
+
+
+def _hold_both(
+    name: str, least: Array, most: Array, rule: str, tolerance: tuple[tuple[str, str], ...], unit: str
+) -> list[Rule]:
+    """The two rules of a tolerance."""
     return [
-        Rule(f"{name} is large enough", rule, settings, name, f"{name}.above", most),
-        Rule(f"{name} is small enough", rule, settings, name, f"{name}.below", least),
+        Rule(f"{name} is large enough{unit}", rule, tolerance, name, f"{name}.above{unit}", most),
+        Rule(f"{name} is small enough{unit}", rule, tolerance, name, f"{name}.below{unit}", least),
     ]
 
 
-def _shift_values(
-    expected: Array, allowed: Array, held: Array, dtype: DataType
-) -> tuple[Array, Array, float]:
-    """The expected values moved down and up, and the tolerance."""
+def _hold_values(
+    name: str, expected: Array, allowed: Array, held: Array, dtype: DataType
+) -> list[Rule]:
+    """Rules for differences."""
     kind = dtype.dtype.type
     exact = np.where(held, expected, 0.0).astype(np.float64)
-    reach = _up(np.asarray(allowed.max()), dtype)
-    # Moved values are rounded by up to a step here and there: the tolerance has room for these.
+    reach = float(_up(np.asarray(allowed.max()), dtype))
     with np.errstate(all="ignore"):
-        size = (np.abs(exact).max() + 4.0 * float(reach)).astype(kind)
-        room = 4.0 * float(np.spacing(np.minimum(size, np.finfo(kind).max)))
-        tolerance = float(_up(np.asarray(float(reach) + room), dtype))
+        # Moved values are rounded by up to a step here and there: the tolerance has room for these.
+        size = np.minimum((np.abs(exact).max() + 4.0 * reach).astype(kind), np.finfo(kind).max)
+        tolerance = float(_up(np.asarray(reach + 4.0 * float(np.spacing(size))), dtype))
         most = _down(exact + (tolerance - allowed), dtype)
         least = -_down(-exact + (tolerance - allowed), dtype)
-        # The suite wants differences below it, not up to it.
-        epsilon = tolerance + 4.0 * float(np.spacing(kind(tolerance)))
-    return np.where(held, least, expected), np.where(held, most, expected), epsilon
+    # The suite wants differences below it, not up to it.
+    epsilon = tolerance + 4.0 * float(np.spacing(kind(tolerance)))
+    moved = [np.where(held, values, expected) for values in (least, most)]
+    settings = (("Epsilon", repr(epsilon)), *((_KEEP,) if dtype.bytes > 2 else ()))
+    unit = ".difference" if dtype.bytes == 2 else ""
+    return _hold_both(name, *moved, "BufferFloatEpsilon", settings, unit)
 
 
 def _up(values: Array, dtype: DataType) -> Array:
@@ -110,10 +119,11 @@ def _down(values: Array, dtype: DataType) -> Array:
 # Steps between words ---------------------------------------------------------------------------
 
 
-def _shift_words(
-    expected: Array, allowed: Array, held: Array, dtype: DataType
-) -> tuple[Array, Array, int]:
-    """The expected words moved down and up, and the steps that they may be off by."""
+def _hold_words(
+    name: str, expected: Array, allowed: Array, held: Array, dtype: DataType
+) -> tuple[list[Rule], bool]:
+    """Rules for steps between words, and whether some words could not be moved as far as they
+    should: for these the rules allow more."""
     words = expected.view(np.uint16)
     # What the suite takes for NaN is not moved.
     held = held & ((words & ~np.uint16(_SIGN)) <= _LARGEST)
@@ -121,11 +131,12 @@ def _shift_words(
     first = _rank_within(exact - allowed, dtype, 1)
     last = _rank_within(exact + allowed, dtype, -1)
     steps = int(np.where(held, last - first + 1, 0).max()) // 2
-    high, low = _rank(np.uint16(_LARGEST)), _rank(np.uint16(_LARGEST | _SIGN))
-    most = _unrank(np.clip(first + steps, low, high))
-    least = _unrank(np.clip(last - steps, low, high))
-    keep = [np.where(held, moved, words).astype(np.uint16) for moved in (least, most)]
-    return keep[0].view(expected.dtype), keep[1].view(expected.dtype), steps
+    limits = [_rank(np.uint16(_LARGEST | sign)) for sign in (_SIGN, 0)]
+    targets = last - steps, first + steps
+    clipped = any(bool(np.any(held & (t != np.clip(t, *limits)))) for t in targets)
+    moved = [np.where(held, _unrank(np.clip(t, *limits)), words) for t in targets]
+    least, most = (found.astype(np.uint16).view(expected.dtype) for found in moved)
+    return _hold_both(name, least, most, "BufferFloatULP", (("ULPT", str(steps)),), ""), clipped
 
 
 def _rank_within(values: Array, dtype: DataType, inward: int) -> Array:
