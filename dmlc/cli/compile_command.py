@@ -57,8 +57,8 @@ _ALL = [target for target in TARGETS if target.is_general]
 @click.option("-o", "--output", "directory", metavar="DIR",
               help="Write the files into this folder. Without it, print the sources.")  # fmt: skip
 @click.option("--dxdispatch", is_flag=True,
-              help="Also write a DxDispatch model, with inputs and what they should give. Needs "
-              "sizes and -o.")  # fmt: skip
+              help="Also write a DxDispatch model, as dmlc export does. Needs sizes and -o.",
+              )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest.")
 def command(
     operator: str,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dmlc.binding.values import Constant, EnumValue
-from dmlc.interop.proof import Proof, buffer_bytes, place, unwritten
+from dmlc.interop.proof import Proof, buffer_bytes, count_elements, place, unwritten
 from dmlc.ir import Function
 from dmlc.pipeline import compile
 from dmlc.program import KernelSource, Program, Role, TensorSpec
@@ -44,12 +44,15 @@ class FileComparison:
     bounds: tuple[str, ...]
     """The files that say how far each of the two may be off; of what is exact, none."""
     dtype: DataType
+    elements: int | None = None
+    """How many elements count, where DxDispatch writes more: buffers hold whole structures."""
 
     def arguments(self) -> tuple[str, ...]:
         """The arguments of `dmlc compare`."""
         bounds = [part for bound in self.bounds for part in ("--bounds", bound)]
         words = ["--bfloat16"] if self.dtype is DataType.BFLOAT16 else []
-        return (self.actual, self.expected, *bounds, *words)
+        count = [] if self.elements is None else ["--elements", str(self.elements)]
+        return (self.actual, self.expected, *bounds, *words, *count)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,7 +125,8 @@ def make_model(
         found, bound = f"{tensor.name}.dmlc.npy", _bound_file(tensor.name)
         commands.append(_write(tensor.name, found))
         expected = f"expected.{tensor.name}.npy"
-        comparisons.append(FileComparison(found, expected, (bound,), tensor.dtype))
+        elements = _count_filled(tensor, sizes[tensor.name])
+        comparisons.append(FileComparison(found, expected, (bound,), tensor.dtype, elements))
     operator = proof.operator
     if operator is not None and _has_directml(operator.name, program):
         names = _name_fields(proof)
@@ -145,9 +149,18 @@ def make_model(
             commands.append(_write(own[tensor.name], written))
             # Each of the two may be off by the bound.
             found = f"{tensor.name}.dmlc.npy"
-            comparisons.append(FileComparison(found, written, (bound, bound), tensor.dtype))
+            elements = _count_filled(tensor, sizes[tensor.name])
+            comparisons.append(
+                FileComparison(found, written, (bound, bound), tensor.dtype, elements)
+            )
     content = {"resources": resources, "dispatchables": dispatchables, "commands": commands}
     return DispatchModel(program.name, content, files, tuple(comparisons))
+
+
+def _count_filled(tensor: TensorSpec, size: int) -> int | None:
+    """The elements that a tensor's memory spans; None where they fill its buffer."""
+    count = count_elements(tensor)
+    return None if count * tensor.dtype.bytes == size else count
 
 
 def _bound_file(name: str) -> str:

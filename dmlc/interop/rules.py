@@ -70,7 +70,12 @@ def make_rules(name: str, expected: Array, allowed: Array, dtype: DataType) -> l
 
 
 def _hold_both(
-    name: str, least: Array, most: Array, rule: str, tolerance: tuple[tuple[str, str], ...], unit: str
+    name: str,
+    least: Array,
+    most: Array,
+    rule: str,
+    tolerance: tuple[tuple[str, str], ...],
+    unit: str,
 ) -> list[Rule]:
     """The two rules of a tolerance."""
     return [
@@ -94,10 +99,10 @@ def _hold_values(
         least = -_down(-exact + (tolerance - allowed), dtype)
     # The suite wants differences below it, not up to it.
     epsilon = tolerance + 4.0 * float(np.spacing(kind(tolerance)))
-    moved = [np.where(held, values, expected) for values in (least, most)]
+    low, high = (np.where(held, values, expected) for values in (least, most))
     settings = (("Epsilon", repr(epsilon)), *((_KEEP,) if dtype.bytes > 2 else ()))
     unit = ".difference" if dtype.bytes == 2 else ""
-    return _hold_both(name, *moved, "BufferFloatEpsilon", settings, unit)
+    return _hold_both(name, low, high, "BufferFloatEpsilon", settings, unit)
 
 
 def _up(values: Array, dtype: DataType) -> Array:

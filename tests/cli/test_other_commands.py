@@ -447,9 +447,11 @@ def test_compile_writes_a_dxdispatch_model(dmlc: Dmlc) -> None:
     name = "OutputGradientTensor"
     printed = [line for line in found.err.splitlines() if "dmlc compare" in line]
     assert printed == [
-        f"  dmlc compare {name}.dmlc.npy expected.{name}.npy --bounds bound.{name}.npy",
+        # Shaders see the six elements as two structures of four.
+        f"  dmlc compare {name}.dmlc.npy expected.{name}.npy --bounds bound.{name}.npy "
+        "--elements 6",
         f"  dmlc compare {name}.dmlc.npy {name}.directml.npy --bounds bound.{name}.npy "
-        f"--bounds bound.{name}.npy",
+        f"--bounds bound.{name}.npy --elements 6",
     ]
     assert dmlc("compile", GRAD, "--dxdispatch", "-o", "other").status == 1
     assert not Path("other").exists()
@@ -464,6 +466,67 @@ def test_compile_for_shader_model_6_0(dmlc: Dmlc) -> None:
         shader = Path(folder, "ACTIVATION_RELU_GRAD.hlsl").read_text("utf-8")
         assert "cs_6_0" in shader
         assert "StructuredBuffer<uint> InputTensor" in shader
+
+
+def test_export_writes_an_example_where_nothing_is_bound(dmlc: Dmlc) -> None:
+    found = dmlc("export", "directml.GEMM", "-o", "out")
+    assert found.status == 0
+    assert {Path(line).name for line in found.out.splitlines()} == {
+        path.name for path in Path("out").iterdir()
+    }
+    assert "dxdispatch.exe GEMM.json" in found.err
+    compare = "dmlc compare OutputTensor.dmlc.npy expected.OutputTensor.npy"
+    for text in (found.err, Path("out/README.txt").read_text("utf-8")):
+        assert f"  {compare} --bounds bound.OutputTensor.npy\n" in text
+    assert np.load("out/expected.OutputTensor.npy").reshape(-1).tolist() == [12, 14, 16, 6, 8, 14]
+
+
+def test_export_of_arrays_and_drawn_values(dmlc: Dmlc) -> None:
+    np.save("x.npy", np.float32([-1, 2, 3]))
+    given = ("--input", "InputTensor=x.npy", "--tensor", "InputGradientTensor=FLOAT32[3]")
+    texts: list[str] = []
+    for seed in ("1", "1", "2"):
+        arguments = ("--to", "offload-test-suite", "--seed", seed, "-o", f"out{len(texts)}")
+        found = dmlc("export", GRAD, *given, *arguments)
+        assert (found.status, found.err.splitlines()[-1]) == (
+            0,
+            "  llvm-lit ACTIVATION_RELU_GRAD.test",
+        )
+        path = Path(f"out{len(texts)}", "ACTIVATION_RELU_GRAD.test")
+        assert found.out == f"{path}\n"
+        texts.append(path.read_text("utf-8"))
+    assert "Data: [ -1.0, 2.0, 3.0" in texts[0]
+    assert texts[0] == texts[1] != texts[2]
+    assert "data drawn with seed 2" in texts[2]
+
+
+def test_export_refuses_what_it_cannot_write(dmlc: Dmlc) -> None:
+    assert dmlc("export", GRAD).status == 2
+    assert dmlc("export", GRAD, "--to", "paper", "-o", "out").status == 2
+    found = dmlc("export", GRAD, "--tensor", "InputTensor=FLOAT32[N]", "-o", "out")
+    assert found.status == 1
+    found = dmlc("export", "directml.GATHER", "--tensor", "InputTensor=INT8[4]", "--tensor",
+                 "IndicesTensor=INT32[2]", "--attr", "Axis=0", "--attr", "IndexDimensions=1",
+                 "-o", "out")  # fmt: skip
+    assert (found.status, "HLSL buffers have no elements of 8 bits" in found.err) == (1, True)
+    assert not Path("out").exists()
+
+
+def test_compare_of_so_many_elements(dmlc: Dmlc) -> None:
+    """Buffers are written as whole words, or whole structures of several elements."""
+    np.save("expected.npy", np.float16([[1, 2, 3]]))
+    np.save("bound.npy", np.zeros((1, 3)))
+    np.save("line.npy", np.float16([1, 2, 3, 99]))
+    arguments = ("expected.npy", "--bounds", "bound.npy", "--elements", "3")
+    assert dmlc("compare", "line.npy", *arguments).out == "exact (3 elements)\n"
+    assert dmlc("compare", "line.npy", "line.npy", *arguments[1:]).out == "exact (3 elements)\n"
+    assert "they cannot be compared" in dmlc("compare", "line.npy", *arguments[:3]).err
+    np.save("line.npy", np.float16([1, 2, 4, 99]))
+    assert dmlc("compare", "line.npy", *arguments).status == 1
+    np.save("line.npy", np.float16([1, 2]))
+    assert "they cannot be compared" in dmlc("compare", "line.npy", *arguments).err
+    np.save("line.npy", np.float16([[1, 2, 3, 99]]))
+    assert "they cannot be compared" in dmlc("compare", "line.npy", *arguments).err
 
 
 def test_compare(dmlc: Dmlc) -> None:

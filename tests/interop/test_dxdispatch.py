@@ -205,8 +205,9 @@ class Replay:
             array = np.frombuffer(content, np.uint8)
         else:
             dtype = numpy_type(resource["initialValuesDataType"])
-            array = np.full(values["valueCount"], float(values["value"])
-                            if isinstance(values["value"], str) else values["value"], dtype)  # fmt: skip
+            value = values["value"]
+            value = float(value) if isinstance(value, str) else value
+            array = np.full(values["valueCount"], value, dtype)
         size = resource.get("sizeInBytes", -(-array.nbytes // 4) * 4)
         assert size >= array.nbytes
         behind = np.zeros((size - array.nbytes) // array.itemsize, array.dtype)
@@ -322,12 +323,35 @@ def test_the_printed_comparisons_name_what_is_ten_bounds_off(
     assert f"at {at} {got}: it may be off by {bound[place]:.3g} at most" in text
 
 
+def test_rms_norm_fails_where_any_one_element_is_ten_bounds_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tensors = {"src": describe(3, 18), "gamma": describe(18), "rms": describe(3)}
+    model = model_of("rms_norm", tensors)
+    written = Replay(model).run()
+    found = run_printed_comparisons(model, written, tmp_path, capsys)
+    assert [status for status, _ in found] == [0, 0], found
+    for comparison in model.comparisons:
+        stored = load(model, comparison.expected)
+        bounds = load(model, comparison.bounds[0]).reshape(-1)
+        assert bounds.size in (3, 54)
+        assert bounds.min() > 0
+        for place in range(bounds.size):
+            right = written[comparison.actual]
+            wrong = shaders.spoil(right, place, stored, bounds, comparison.dtype)
+            np.save(tmp_path / comparison.actual, wrong)
+            assert cli.run(["compare", *comparison.arguments()]) == 1, place
+
+
 def load(model: DispatchModel, name: str) -> Array:
     array: Array = np.load(io.BytesIO(model.files[name]))
     return array
 
 
-def spoilt(model: DispatchModel, written: dict[str, Array]) -> Iterator[tuple[FileComparison, Array]]:
+def spoilt(
+    model: DispatchModel, written: dict[str, Array]
+) -> Iterator[tuple[FileComparison, Array]]:
     """Each result with an element made wrong: of those held closest and least, and the last."""
     for comparison in model.comparisons:
         if comparison.expected not in model.files:
