@@ -113,13 +113,15 @@ def _read_scalar(constants: Array, offset: int, size: int) -> int:
 
 
 def spoil(values: Array, place: int, expected: Array, bounds: Array, dtype: DataType) -> Array:
-    """A line of elements of which one is ten bounds off; where none is allowed, a step."""
+    """A line of elements of which one is ten bounds off, upwards at even places and else downwards;
+    where none is allowed, a step."""
     found = values.copy().view(dtype.dtype).reshape(-1)
     wanted = expected.reshape(-1).view(dtype.dtype)[place]
+    sign = -1 if place % 2 else 1
     if bounds[place] > 0:
-        found[place] = wanted.astype(np.float64) + 10 * bounds[place]
+        found[place] = wanted.astype(np.float64) + sign * 10 * bounds[place]
     elif dtype.is_float:
-        found[place] = np.nextafter(wanted, dtype.dtype.type(np.inf))
+        found[place] = np.nextafter(wanted, dtype.dtype.type(sign * np.inf))
     else:
         found[place] = wanted + 1
     return found.view(values.dtype).reshape(values.shape)
