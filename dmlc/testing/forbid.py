@@ -232,9 +232,8 @@ def _find_false(call: Call, constraint: syntax.Require) -> str | None:
     try:
         for attribute in definition.attributes:
             arrays = definition.arrays_of_length(attribute.name)
-            lengths = [
-                v for a in arrays if (v := read_items(call.attributes.get(a.name))) is not None
-            ]
+            given = [read_items(call.attributes.get(a.name)) for a in arrays]
+            lengths = [len(items) for items in given if items is not None]
             if attribute.name in call.attributes:
                 attributes[attribute.name] = convert(attribute, call.attributes[attribute.name])
             elif lengths:

@@ -6,7 +6,9 @@ asks for; one after which more is wrong is not made.
 
 from __future__ import annotations
 
-from dmlc.binding.attributes import convert
+import dataclasses
+
+from dmlc.binding.attributes import complete_attributes, convert
 from dmlc.binding.evaluate import Evaluator
 from dmlc.binding.facts import Binding
 from dmlc.binding.infer import list_equations
@@ -60,7 +62,7 @@ class Mender:
         """One small change that may mend what is wrong, or bring what is broken nearer to it."""
         constraint = self._find_constraint(wrong)
         condition = constraint.condition if isinstance(constraint, syntax.Require) else None
-        if condition is not None and self.random.random() < 0.5 and self._solve(draft, condition):
+        if condition is not None and self.random.random() < 0.7 and self._solve(draft, condition):
             return
         open_outputs = [
             t for t in draft.present
@@ -101,19 +103,21 @@ class Mender:
 
     def _solve(self, draft: Draft, condition: syntax.Expression) -> bool:
         """Sets what an equation states: a tensor's sizes, one of them, or an attribute."""
-        evaluator = Evaluator(spread(self.drafter.bind(draft)))
-        equations = list_equations(evaluator, condition)
-        for name, other in equations:
-            if name in draft.sizes:
-                try:
-                    value = evaluator.constant(other)
-                except DmlcError:
-                    continue  # It depends on what is not known.
-                sizes = [whole_number(v) for v in value] if isinstance(value, tuple) else []
-                whole = tuple(s for s in sizes if s is not None and 0 <= s <= MOST_ELEMENTS)
-                if whole and len(whole) == len(sizes) <= 8:
-                    draft.sizes[name] = whole
-                    return True
+        known = spread(self.drafter.bind(draft))
+        evaluator = Evaluator(
+            dataclasses.replace(known, attributes=complete_attributes(known, (), []))
+        )
+        for name, other in list_equations(evaluator, condition):
+            root = _find_root(draft, known, name)
+            try:
+                value = None if root is None else evaluator.constant(other)
+            except DmlcError:
+                continue  # It depends on what is not known.
+            sizes = [whole_number(v) for v in value] if isinstance(value, tuple) else []
+            whole = tuple(s for s in sizes if s is not None and 0 <= s <= MOST_ELEMENTS)
+            if root is not None and whole and len(whole) == len(sizes) <= 8:
+                draft.sizes[root] = whole
+                return True
         sides = [
             (s, o)
             for part in subexpressions(condition)
@@ -142,15 +146,24 @@ class Mender:
                     draft.attributes[name] = convert(attribute, value)
                     return True
                 case syntax.Index(base=base, indices=(index,)):
-                    name = _sized(base)
+                    name = _find_root(draft, evaluator.binding, _sized(base))
                     axis, size = whole_number(evaluator.constant(index)), whole_number(value)
-                    if name not in draft.sizes or axis is None or size is None:
+                    if name is None or axis is None or size is None:
                         return False
                     sizes = list(draft.sizes[name])
                     if not 0 <= axis < len(sizes) or not 0 <= size <= MOST_ELEMENTS:
                         return False
                     sizes[axis] = size
                     draft.sizes[name] = tuple(sizes)
+                    return True
+                case syntax.Member(
+                    base=syntax.Reference(name=tensor), member=syntax.Name(text="DimensionCount")
+                ):
+                    name, rank = _find_root(draft, evaluator.binding, tensor), whole_number(value)
+                    if name is None or rank is None or not 1 <= rank <= 8:
+                        return False
+                    kept = draft.sizes[name][:rank]
+                    draft.sizes[name] = (*kept, *draw_sizes(self.random, rank - len(kept)))
                     return True
                 case _:
                     return False
@@ -201,6 +214,15 @@ class Mender:
         else:
             sizes[int(self.random.integers(len(sizes)))] = draw_size(self.random)
         draft.sizes[name] = tuple(sizes)
+
+
+def _find_root(draft: Draft, known: Binding, name: str) -> str | None:
+    """The tensor whose drawn sizes are those of a tensor: itself, or one that it is like."""
+    if name in draft.sizes:
+        return name
+    tensor = known.tensors.get(name)
+    alike = [n for n, s in draft.sizes.items() if tensor is not None and tensor.sizes == s]
+    return alike[0] if alike else None
 
 
 def _sized(expression: syntax.Expression) -> str:
