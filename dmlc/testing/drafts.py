@@ -43,6 +43,15 @@ class Draft:
     fixed: frozenset[str] = frozenset()
     """The attributes that are wished for."""
 
+    ranked: str | None = None
+    """The row of a tensor whose number of dimensions is wished for."""
+    rank: int | None = None
+
+    def keeps_rank(self) -> bool:
+        """Whether what is drawn has the number of dimensions that is wished for."""
+        wanted = [self.sizes.get(t.name) for t in self.present if t.row == self.ranked]
+        return all(sizes is None or len(sizes) == self.rank for sizes in wanted)
+
     def copy(self) -> Draft:
         return Draft(
             list(self.present),
@@ -50,6 +59,8 @@ class Draft:
             dict(self.sizes),
             dict(self.attributes),
             self.fixed,
+            self.ranked,
+            self.rank,
         )
 
 

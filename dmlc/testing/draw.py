@@ -113,6 +113,7 @@ class Drawer:
         if wish.attribute is not None:
             draft.attributes[wish.attribute] = wish.value
             draft.fixed = frozenset((wish.attribute,))
+        draft.ranked, draft.rank = wish.tensor if wish.rank else None, wish.rank
         if wish.rank is not None and wish.tensor is not None:
             first = next((t for t in present if t.row == wish.tensor), None)
             if first is not None:
@@ -139,8 +140,24 @@ class Drawer:
         """An example's call, as few of its sizes kept as decide the others."""
         call = self.examples[int(self.random.integers(len(self.examples)))]
         binding = call.binding
-        present = [t.definition for t in binding.tensors.values()]
+        present = [
+            t.definition
+            for t in binding.tensors.values()
+            if wish.present is not False or t.definition.row != wish.tensor
+        ]
+        present += [
+            row
+            for row in self.rows
+            if row.name == wish.tensor
+            and row.optional
+            and row.name not in binding.tensors
+            and wish.present is not False
+        ]
         draft = Draft(present, {}, {}, dict(call.attributes))
+        ranked = binding.members(wish.tensor) if wish.rank and wish.tensor is not None else []
+        further = (wish.rank or 0) - len(ranked[0].sizes or ()) if ranked else 0
+        if ranked:
+            draft.ranked, draft.rank = wish.tensor, wish.rank
         order = shuffle(self.random, present)
         self.drafter.choose_types(draft, wish.tensor, wish.dtype)
         for outputs in (False, True):
@@ -148,6 +165,7 @@ class Drawer:
                 if tensor.output == outputs and tensor.name in call.tensors:
                     known = spread(self.drafter.bind(draft)).tensors[tensor.name].sizes
                     sizes = whole(call.tensors[tensor.name].sizes or ())
+                    sizes = (*((1,) * further), *sizes[max(-further, 0) :])
                     if known is None and (not outputs or self._is_open(draft, tensor.name)):
                         draft.sizes[tensor.name] = sizes
         if wish.attribute is not None:

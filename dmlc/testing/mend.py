@@ -49,6 +49,8 @@ class Mender:
             moved = draft.copy()
             wrong = found[int(self.random.integers(len(found)))]
             self._move(moved, wrong)
+            if not moved.keeps_rank():
+                continue
             try:
                 self.drafter.complete(moved)
             except DmlcError:
