@@ -124,15 +124,14 @@ def _replace(node: _T, old: syntax.Node, new: syntax.Node) -> _T:
     changed: dict[str, object] = {}
     for field in dataclasses.fields(node):
         value: object = getattr(node, field.name)
+        made = value
         if isinstance(value, syntax.Node):
-            made: object = _replace(value, old, new)
+            made = _replace(value, old, new)
         elif isinstance(value, tuple):
             items = cast("tuple[object, ...]", value)
             replaced = [_replace(i, old, new) if isinstance(i, syntax.Node) else i for i in items]
             same = all(one is other for one, other in zip(items, replaced, strict=True))
-            made = value if same else tuple(replaced)
-        else:
-            continue
+            made = items if same else tuple(replaced)
         if made is not value:
             changed[field.name] = made
     return dataclasses.replace(node, **changed) if changed else node
