@@ -120,7 +120,7 @@ class Coverage:
                     what = f"'{t.name}' is {word}"
                     self._put(("present", t.name, present), "optional tensor", what, t.span)
         for t in tensors:
-            if not t.output and len(_list_same_sizes(definition, t)) < len(tensors):
+            if not t.output and any(_may_exceed(definition, other, t) for other in tensors):
                 what = f"'{t.name}' has size 1 where another tensor is larger"
                 self._put(("broadcast", t.name), "broadcasting", what, t.span)
             self._put(("strides", t.name), "strides", f"'{t.name}' is not packed", t.span)
@@ -362,15 +362,18 @@ def _list_same(
     definition: OperatorDefinition, t: TensorDefinition, facts: Sequence[str]
 ) -> list[str]:
     """The rows that have the same of something as a row, by the sentences; itself too."""
-    found = {t.name: None}
-    for constraint in definition.constraints:
-        if isinstance(constraint, syntax.Sentence) and constraint.kind == "same":
-            names = [s.text for s in constraint.subjects]
-            if any(name in found for name in names) and any(
-                o.text in facts for o in constraint.objects
-            ):
-                found.update(dict.fromkeys(names))
-    return list(found)
+    groups = [
+        [subject.text for subject in constraint.subjects]
+        for constraint in definition.constraints
+        if isinstance(constraint, syntax.Sentence)
+        and constraint.kind == "same"
+        and any(o.text in facts for o in constraint.objects)
+    ]
+    found = [t.name]
+    for name in found:
+        met = [n for group in groups if name in group for n in group]
+        found += [n for n in dict.fromkeys(met) if n not in found]
+    return found
 
 
 def _list_same_sizes(definition: OperatorDefinition, t: TensorDefinition) -> list[str]:
@@ -382,6 +385,25 @@ def _list_same_sizes(definition: OperatorDefinition, t: TensorDefinition) -> lis
             if other.shape_name == t.shape_name and other.name not in found
         ]
     return found
+
+
+def _may_exceed(
+    definition: OperatorDefinition, other: TensorDefinition, t: TensorDefinition
+) -> bool:
+    """Whether a tensor may be larger than another along an axis, for all that sentences say."""
+    same = _list_same_sizes(definition, t)
+    alike = _list_same_sizes(definition, other)
+    if other.name in same:
+        return False
+    for constraint in definition.constraints:
+        if not isinstance(constraint, syntax.Sentence):
+            continue
+        bound = any(subject.text in alike for subject in constraint.subjects)
+        if bound and constraint.kind == "scalar":
+            return False
+        if bound and constraint.kind == "broadcastable" and constraint.objects[0].text in same:
+            return False
+    return True
 
 
 def _list_bound_to(

@@ -29,20 +29,21 @@ from dmlc.testing.trace import trace_formula
 
 MOST_EXCHANGES = 24
 """The exchanges that one case is tried with, at most; fewer where its arrays are large."""
-_MOST_KNOWN = 6
+_MOST_KNOWN = 4
 """Of these, so many at most that need no further try."""
-_ENOUGH = 8
+_ENOUGH = 6
 """An exchange that no case told apart in so many tries is tried no more often than one that some
 case did."""
 _FRESH = ("random", "ties", "random")
 """The other values that are tried, to tell whether the formula gives what it gives always."""
 _FEW = 3
 """Of fewer exchanges than these nothing is said: a case is there for one branch of a formula."""
+_FREELY = 1 << 18
+"""Work that is not looked at: so many instructions, over all points."""
 _MOST_GROWN = 8
-_FREELY = 1 << 14
-"""How many times more points than the formula an exchange may compute; below so many, any."""
-_MOST_POINTS = 1 << 20
-"""The points that all exchanges of one case may compute, the first few apart."""
+"""How many times the work of the formula an exchange may take."""
+_MOST_WORK = 1 << 25
+"""The work of all exchanges of one case."""
 _MOST_LENGTH = 1 << 12
 """The instructions of all exchanged formulas of one case, the first few apart."""
 _LEAST = 4
@@ -214,7 +215,7 @@ class Power:
         reached.sort(key=lambda n: self._standings[n].tries)
         known = [n for n in reached if self._is_settled(n)][:_MOST_KNOWN]
         unsettled = [n for n in reached if not self._is_settled(n)]
-        tried = [*unsettled[: max(_LEAST, most - len(known))], *known][:most]
+        tried = [*unsettled[: max(1, most - len(known))], *known][:most]
         return {n: tester.test(self._standings[n].exchange) for n in tried}
 
     def _is_settled(self, number: int) -> bool:
@@ -288,14 +289,14 @@ class _Tester:
     def __init__(self, case: Case) -> None:
         self._case = case
         self._function = case.call.function
-        self._points = _count_points(shorten(self._function))
+        self._work = _find_work(shorten(self._function))
         self._inputs = {ir_name(name): array for name, array in case.inputs.items()}
 
     @property
     def most(self) -> int:
         """How many exchanges may be tried: fewer where each takes long."""
         length = sum(len(stage.body.instructions) for stage in self._function.stages)
-        return max(_LEAST, min(_MOST_POINTS // max(1, self._points), _MOST_LENGTH // length))
+        return min(_MOST_WORK // max(1, self._work), max(_LEAST, _MOST_LENGTH // length))
 
     def test(self, exchange: Exchange) -> _Trial:
         try:
@@ -304,10 +305,10 @@ class _Tester:
             return _Trial(Fate.REFUSED)
         if function == self._function:
             return _Trial(Fate.EQUIVALENT)
-        if _count_points(function) > _FREELY:
+        if _find_work(function) > _FREELY:
             # On paper a reduction takes points that its guard leaves out.
             function = shorten(function)
-        if _count_points(function) > max(_MOST_GROWN * self._points, _FREELY):
+        if _find_work(function) > max(_MOST_GROWN * self._work, _FREELY):
             return _Trial(Fate.UNTRIED)
         found = evaluate(function, self._inputs)
         accepted = elements = 0
@@ -321,11 +322,12 @@ class _Tester:
         return _Trial(Fate.EQUIVALENT if same else Fate.SURVIVED, accepted, elements)
 
 
-def _count_points(function: ir.Function) -> int:
-    """The points that all stages compute, reductions included."""
+def _find_work(function: ir.Function) -> int:
+    """The instructions that all stages run over all their points, reductions included."""
     total = 0
     for stage in function.stages:
         axes = () if stage.reduction is None else stage.reduction.axes
         extents = (*stage.domain, *(extent for _, extent in axes))
-        total += math.prod(extent for extent in extents if isinstance(extent, int))
+        points = math.prod(extent for extent in extents if isinstance(extent, int))
+        total += points * len(stage.body.instructions)
     return total

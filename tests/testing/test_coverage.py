@@ -146,6 +146,33 @@ def test_what_other_rows_rule_out_is_said() -> None:
     assert reasons["'x' has 2 dimensions"] == "no case had it"
 
 
+def test_only_what_may_be_smaller_is_to_be_broadcast() -> None:
+    text = """
+        operator FIT {
+            tensors { | Tensor | Kind | Types |
+                      | x | Input | f32 |
+                      | mean | Input | f32 |
+                      | step | Input | f32 |
+                      | other | Input | f32 |
+                      | y | Output | f32 | }
+            constraints {
+                x and y must have the same Sizes.
+                mean must be broadcastable to y.
+                step must be a scalar.
+                %s
+            }
+            compute { y = x - mean }
+        }
+    """
+    tied = Coverage(operator(text % "other and x must have the same Sizes."))
+    larger = "has size 1 where another tensor is larger"
+    assert list(hits(tied, "broadcasting")) == [f"'mean' {larger}", f"'step' {larger}"]
+    free = Coverage(operator(text % ""))
+    assert list(hits(free, "broadcasting")) == [
+        f"'{name}' {larger}" for name in ("x", "mean", "step", "other")
+    ]
+
+
 def test_values_of_attributes_and_defaults() -> None:
     op = operator(SCALED)
     coverage = Coverage(op)
