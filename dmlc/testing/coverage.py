@@ -306,22 +306,22 @@ class Coverage:
         }
 
 
-def show_table(coverages: Sequence[Coverage]) -> str:
-    """A line for each operator and one for all: how many rows of each kind were hit."""
-    names = [c.operator.name for c in coverages] + ["all"]
+def show_table(tables: Mapping[str, Sequence[Row]]) -> str:
+    """A line for each operator by name and one for all: how many rows of each kind were hit."""
+    names = [*tables, "all"]
     width = max(len(name) for name in names)
-    counts = [_count_kinds(c.rows()) for c in coverages]
-    whole = {k: tuple(map(sum, zip(*(c[k] for c in counts), strict=True))) for k in KINDS}
-    lines = ["  ".join([" " * width, *(kind.rjust(len(kind)) for kind in KINDS), "     all"])]
+    counts = [_count_kinds(rows) for rows in tables.values()]
+    whole = _count_kinds([row for rows in tables.values() for row in rows])
+    lines = ["  ".join([" " * width, *KINDS, "     all"])]
     for name, found in zip(names, [*counts, whole], strict=True):
-        cells = [_show_count(found[kind]).rjust(len(kind)) for kind in KINDS]
+        cells = [_show_count(*found[kind]).rjust(len(kind)) for kind in KINDS]
         hit, total = (sum(found[kind][k] for kind in KINDS) for k in (0, 1))
         share = f"{100 * hit / total:.0f} %" if total else "-"
         lines.append("  ".join([name.ljust(width), *cells, share.rjust(8)]))
     return "\n".join(lines)
 
 
-def _count_kinds(rows: Sequence[Row]) -> dict[str, tuple[int, ...]]:
+def _count_kinds(rows: Sequence[Row]) -> dict[str, tuple[int, int]]:
     """Hit rows and all rows, of each kind."""
     return {
         kind: (
@@ -332,8 +332,8 @@ def _count_kinds(rows: Sequence[Row]) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _show_count(count: tuple[int, ...]) -> str:
-    return f"{count[0]}/{count[1]}" if count and count[1] else "-"
+def _show_count(hit: int, total: int) -> str:
+    return f"{hit}/{total}" if total else "-"
 
 
 def _join(types: Iterable[DataType]) -> str:

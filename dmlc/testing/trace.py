@@ -205,6 +205,7 @@ class FormulaTrace(Lowering):
         super().__init__(binding)
         self._given = names
         """The names of the arrays that its tensors are given as."""
+        self._flags: dict[tuple[_Seen, bool], str] = {}
         self.run()
         self.raise_errors()
 
@@ -220,7 +221,9 @@ class FormulaTrace(Lowering):
         for seen, holds in self.log.seen:
             outcome = Outcome(seen.place, seen.role, holds)
             if outcome not in known and outcome not in found:
-                flags[self._add_flag(seen, holds)] = outcome
+                if (seen, holds) not in self._flags:
+                    self._flags[seen, holds] = self._add_flag(seen, holds)
+                flags[self._flags[seen, holds]] = outcome
         function = self._choose_stages(flags, inputs)
         arrays = {p.name: inputs[self._given[self._spelt[p.name]]] for p in function.parameters}
         for name, flag in find_expected(function, arrays).items():

@@ -421,7 +421,7 @@ def test_the_table_as_text_and_json() -> None:
         "hits": 0,
         "reason": "it never failed in the 1 call that came to it",
     }
-    head, one, total = show_table([coverage]).splitlines()
+    head, one, total = show_table({"CHOOSE": coverage.rows()}).splitlines()
     assert head.split()[0] == "types"
     assert one.split()[0] == "CHOOSE"
     assert one.split()[-4:] == ["1/2", "1/2", "22", "%"]
