@@ -59,6 +59,22 @@ class Weakness:
         return "; ".join(self.reasons)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Accepted:
+    """How much of a wrong result the bounds of a case let pass."""
+
+    output: str
+    what: str
+    """What the result is: zeros, NaN, or a copy of an input."""
+    accepted: int
+    elements: int
+
+    def __str__(self) -> str:
+        if self.accepted < self.elements:
+            return f"{self.accepted} of {self.elements} elements"
+        return "the one element" if self.elements == 1 else f"all {self.elements} elements"
+
+
 class Fate(enum.Enum):
     """What became of an exchange over the cases of an operator."""
 
@@ -104,16 +120,25 @@ def find_weakness(case: Case, power: Power | None = None) -> Weakness | None:
 
     Raises `DmlcError` where the operator does not permit the call.
     """
-    reasons: list[str] = []
-    for name, expected in case.truth.expected.items():
-        for what, candidate in _list_candidates(case, name, expected):
-            within = find_within(candidate, expected, _allow(case, name))
-            if within.all() and not _gives_always(case, name, what):
-                every = "the one element" if within.size == 1 else f"all {within.size} elements"
-                reasons.append(f"{every} of '{name}' would also pass as {what}")
+    reasons = [
+        f"{found} of '{found.output}' would also pass as {found.what}"
+        for found in count_accepted(case)
+        if found.accepted == found.elements and not _gives_always(case, found.output, found.what)
+    ]
     if not reasons and power is not None:
         reasons += power.compare_with_others(case)
     return Weakness(tuple(reasons)) if reasons else None
+
+
+def count_accepted(case: Case) -> tuple[Accepted, ...]:
+    """How many elements of each output would also pass as zeros, as NaN, and as each input that has
+    its sizes, or 1 in their place."""
+    return tuple(
+        Accepted(name, what, int(np.count_nonzero(within)), within.size)
+        for name, expected in case.truth.expected.items()
+        for what, candidate in _list_candidates(case, name, expected)
+        for within in [find_within(candidate, expected, _allow(case, name))]
+    )
 
 
 def _allow(case: Case, name: str) -> Array | float:

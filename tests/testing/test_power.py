@@ -15,7 +15,7 @@ from dmlc.oracle import find_expected
 from dmlc.scalars import Array
 from dmlc.testing.case import Call, Case
 from dmlc.testing.exchange import list_exchanges, lower_exchanged
-from dmlc.testing.power import Fate, Power, find_weakness
+from dmlc.testing.power import Fate, Power, count_accepted, find_weakness
 
 GATE = """
 operator GATE {
@@ -87,6 +87,17 @@ def fates(power: Power) -> dict[str, Fate]:
 def test_a_case_that_zeros_or_an_input_would_pass_is_weak(x: list[float], said: str | None) -> None:
     found = find_weakness(make_case(operator(GATE), x=x, dy=[5, 6, 7]))
     assert (None if found is None else str(found)) == said
+
+
+def test_how_many_elements_would_pass() -> None:
+    found = count_accepted(make_case(operator(GATE), x=[1, -2, -3], dy=[5, 6, -3]))
+    assert [(f.output, f.what, f.accepted, f.elements) for f in found] == [
+        ("dx", "zeros", 2, 3),
+        ("dx", "NaN", 0, 3),
+        ("dx", "a copy of 'x'", 0, 3),
+        ("dx", "a copy of 'dy'", 1, 3),
+    ]
+    assert str(found[0]) == "2 of 3 elements"
 
 
 def test_a_wide_bound_of_an_example_makes_it_weak() -> None:
