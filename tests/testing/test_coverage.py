@@ -352,6 +352,12 @@ def test_conditions_on_reductions() -> None:
     assert decide(inner, f32(3, 4)) == {}
 
 
+def test_whole_tensors_around_single_elements() -> None:
+    formula = "y = x > 0 ? max[k : x.Sizes[0]](x[k] > 1 ? 1 : 0) : 0"
+    assert list(decide(formula, f32(-1, 1))) == ["'1' of 'x[k] > 1 ?'"]
+    assert decide(formula, f32(-1, 2)) == {}
+
+
 def test_a_derived_gradient_takes_the_arms_of_its_forward_operator() -> None:
     text = (
         HEAD % "y = x > 0 ? x * x : 0"
