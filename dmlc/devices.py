@@ -12,7 +12,7 @@ import functools
 from dmlc.codegen.targets import TARGETS
 from dmlc.ir import Function
 from dmlc.parameters import expect_text
-from dmlc.pipeline import compile
+from dmlc.pipeline import USUAL, Steps, compile_by
 from dmlc.program import Program
 from dmlc.runtime.interface import (
     AnyDevice,
@@ -70,9 +70,9 @@ def load_on(program: Program, device: AnyDevice) -> AnyExecutable:
     return find_runtime(device.runtime).load_on(program, device)
 
 
-def compile_for(function: Function, device: AnyDevice) -> Program:
+def compile_for(function: Function, device: AnyDevice, steps: Steps = USUAL) -> Program:
     """The program of a function in the language and the shape that a device takes."""
-    return compile(function, _TARGETS[device.runtime].name, **device.compile_options)
+    return compile_by(steps, function, _TARGETS[device.runtime].name, **device.compile_options)
 
 
 @functools.lru_cache(maxsize=256)
