@@ -39,6 +39,8 @@ class Variant:
     """Another way to come by the results of a case."""
 
     name: str
+    case: Case
+    """What it is a variant of: mostly the case that variants are asked of."""
     compute: Callable[[str], Results]
 
     def run(self, device: str) -> Results:
@@ -83,6 +85,7 @@ def try_variants(
     """Runs every variant of a case, and holds it to what the device gave for the case itself."""
     for variant in list_variants(case, random):
         try:
+            wanted = results if variant.case is case else run_case(variant.case, device)
             found = variant.run(device)
         except UnsupportedError as error:
             yield VariantRun(variant.name, {}, reason=error.diagnostics[0].message)
@@ -91,7 +94,7 @@ def try_variants(
         except (DmlcError, InternalError) as error:
             yield VariantRun(variant.name, {}, error=str(error))
         else:
-            yield VariantRun(variant.name, hold_to(case, results, found))
+            yield VariantRun(variant.name, hold_to(variant.case, wanted, found))
 
 
 def hold_to(
@@ -130,23 +133,29 @@ def _find_alike(function: Function) -> set[str]:
 def list_variants(case: Case, random: np.random.Generator) -> Iterator[Variant]:
     """The variants of a case; what is drawn for them, `random` draws."""
 
-    def by(steps: Steps, profile: str | None = None) -> Callable[[str], Results]:
-        return lambda device: _run_by(case, device, steps, profile)
-
     seed = int(random.integers(1 << 32))
-    yield Variant("every stage in a kernel of its own", by(Steps(fuse=keep_apart)))
-    yield Variant("work in small parts", by(Steps(lower=lower_in_parts)))
-    yield Variant("another profile", lambda device: _run_by_other_profile(case, device))
-    schedule = Steps(fuse_plainly, DrawnSchedule(seed))
-    yield Variant("another schedule", by(schedule))
-    yield Variant("other schedules of each stage", by(Steps(keep_apart, DrawnSchedule(seed + 1))))
-    yield Variant("permuted axes", lambda device: _run_permuted(case, device, Random(seed)))
-    for name, choose in _LAYOUTS.items():
-        yield Variant(
-            name, lambda device, choose=choose: _run_laid_out(case, device, choose, Random(seed))
-        )
-    yield Variant("sizes known when compiled", by(USUAL))
-    yield Variant("sizes known at run time", lambda device: _run_open(case, device))
+
+    def make(name: str, compute: Callable[[Case, str], Results], of: Case = case) -> Variant:
+        return Variant(name, of, lambda device: compute(of, device))
+
+    def by(steps: Steps) -> Callable[[Case, str], Results]:
+        return lambda case, device: _run_by(case, device, steps)
+
+    def lay(choose: _Layout) -> Callable[[Case, str], Results]:
+        return lambda case, device: _run_laid_out(case, device, choose, Random(seed))
+
+    yield make("every stage in a kernel of its own", by(Steps(fuse=keep_apart)))
+    yield make("work in small parts", by(Steps(lower=lower_in_parts)))
+    yield make("another profile", _run_by_other_profile)
+    yield make("another schedule", by(Steps(fuse_plainly, DrawnSchedule(seed))))
+    yield make("other schedules of each stage", by(Steps(keep_apart, DrawnSchedule(seed + 1))))
+    yield make("permuted axes", lambda case, device: _run_permuted(case, device, Random(seed)))
+    yield make("packed tensors", lay(_repack))
+    yield make("padded tensors", lay(_pad))
+    yield make("transposed tensors", lay(_transpose))
+    yield make("strides of 0", lay(_repeat), _repeat_values(case, Random(seed)))
+    yield make("sizes known when compiled", by(USUAL))
+    yield make("sizes known at run time", _run_open)
 
 
 # Programs -------------------------------------------------------------------------------------
@@ -191,12 +200,13 @@ _ITEMS = 32
 def lower_in_parts(
     function: Function, group: Group, profile: Profile, limits: Limits
 ) -> tuple[k.Kernel, ...]:
-    """The kernels of a group for a device that has small work groups and few of them, and takes
-    many to keep busy: reductions go in pieces, and launches in rows of a few groups."""
+    """The kernels of a group for a device that has small work groups, takes many to keep busy, and
+    caches nothing: reductions go in pieces, launches in rows of a few groups, stores by caches."""
     small = dataclasses.replace(
         profile,
         group_size=min(profile.group_size, _ITEMS),
-        per_item=profile.lanes,
+        per_item=min(profile.per_item, 1 << 10),
+        streaming_bytes=None if profile.streaming_bytes is None else 1,
         groups=1 << 12,
         piece=8,
         holding=min(profile.holding, _ITEMS),
@@ -254,15 +264,27 @@ def _transpose(desc: TensorDesc, array: Array | None, random: Random) -> TensorD
     return dataclasses.replace(desc, strides=tuple(packed[axes.index(a)] for a in sorted(axes)))
 
 
+def _repeat_values(case: Case, random: Random) -> Case:
+    """A case whose inputs each have the same values along an axis, where it has a longer one."""
+    inputs: Results = {}
+    for name, array in case.inputs.items():
+        axes = [axis for axis, size in enumerate(array.shape) if size > 1]
+        if axes and array.size and not any(_list_repeating(array)):
+            axis = random.choice(axes)
+            array = np.broadcast_to(array.take([0], axis), array.shape)
+        inputs[name] = lay_out(array, case.call.tensors[name])
+    return Case(case.call, inputs, case.title)
+
+
 def _repeat(desc: TensorDesc, array: Array | None, random: Random) -> TensorDesc:
     """Strides of 0 along axes whose values are all the same."""
-    if array is None:
+    found = set() if array is None else set(_list_repeating(array))
+    if not found:
         return desc
-    found = set(_list_repeating(array))
     sizes = tuple(1 if axis in found else size for axis, size in enumerate(_sizes(desc)))
-    packed = packed_strides(sizes)
-    strides = tuple(0 if axis in found else step for axis, step in enumerate(packed))
-    return dataclasses.replace(desc, strides=strides) if found else desc
+    steps = enumerate(packed_strides(sizes))
+    strides = tuple(0 if axis in found else step for axis, step in steps)
+    return dataclasses.replace(desc, strides=strides)
 
 
 def _list_repeating(array: Array) -> Iterator[int]:
@@ -279,12 +301,6 @@ def _sizes(desc: TensorDesc) -> tuple[int, ...]:
 
 
 _Layout = Callable[[TensorDesc, Array | None, Random], TensorDesc]
-_LAYOUTS: Mapping[str, _Layout] = {
-    "packed tensors": _repack,
-    "padded tensors": _pad,
-    "transposed tensors": _transpose,
-    "strides of 0": _repeat,
-}
 
 
 def _run_laid_out(case: Case, device: str, choose: _Layout, random: Random) -> Results:
@@ -318,39 +334,55 @@ def _run_open(case: Case, device: str) -> Results:
 
 
 def open_sizes(call: Call) -> Function:
-    """The function of a call with its sizes left open, equal ones by one name, as far as the
-    operator takes that. Raises `UnsupportedError`, with what it says to the first, for none."""
-    sizes = dict.fromkeys(
-        size for desc in call.inputs.values() for size in _sizes(desc) if size > 1
-    )
+    """The function of a call with as many of its sizes left open as the operator takes. Raises
+    `UnsupportedError`, with what it says to the first, for none."""
     refused: DmlcError | None = None
     made: Function | None = None
-    opened: list[int] = []
-    for size in sizes:
+    opened: dict[_Axis, str] = {}
+    for group in _list_groups(call):
+        symbols = {axis: f"S{len(set(opened.values()))}" for axis in group if axis not in opened}
+        if not symbols:
+            continue
         try:
-            made = _bind_open(call, [*opened, size])
+            made = _bind_open(call, opened | symbols)
         except DmlcError as error:
             refused = refused or error
         else:
-            opened.append(size)
-    if made is None or not opened:
+            opened |= symbols
+    if made is None:
         why = "no size is more than 1" if refused is None else _first(refused)
         raise UnsupportedError(f"no size can be left open: {why}")
-    return _bind_open(call, opened)
+    return made
 
 
-def _bind_open(call: Call, opened: list[int]) -> Function:
+_Axis = tuple[str, int]
+"""Of a tensor, the number of an axis."""
+
+
+def _list_groups(call: Call) -> Iterator[list[_Axis]]:
+    """Axes that may have one size: first all those of a size, then those at one place."""
+    axes = [((n, a), s) for n, d in call.tensors.items() for a, s in enumerate(_sizes(d)) if s > 1]
+    sizes = dict.fromkeys(size for (name, _), size in axes if name in call.inputs)
+    for size in sizes:
+        yield [axis for axis, own in axes if own == size]
+    for size in sizes:
+        places = dict.fromkeys(place for (_, place), own in axes if own == size)
+        for wanted in places:
+            yield [axis for axis, own in axes if own == size and axis[1] == wanted]
+
+
+def _bind_open(call: Call, opened: Mapping[_Axis, str]) -> Function:
     """The function with those sizes left open. Outputs follow from inputs, where they can."""
-    names = {size: f"S{size}" for size in opened}
 
-    def describe(desc: TensorDesc) -> TensorDesc:
-        return TensorDesc(desc.data_type, [names.get(size, size) for size in _sizes(desc)])
+    def describe(name: str, desc: TensorDesc) -> TensorDesc:
+        sizes = [opened.get((name, axis), size) for axis, size in enumerate(_sizes(desc))]
+        return TensorDesc(desc.data_type, sizes)
 
     outputs = [
         {n: TensorDesc(d.data_type) for n, d in call.outputs.items()},
-        {n: describe(d) for n, d in call.outputs.items()},
+        {n: describe(n, d) for n, d in call.outputs.items()},
     ]
-    inputs = {n: describe(d) for n, d in call.inputs.items()}
+    inputs = {n: describe(n, d) for n, d in call.inputs.items()}
     refused: list[DmlcError] = []
     for described in outputs:
         try:
