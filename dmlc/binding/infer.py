@@ -223,7 +223,7 @@ def _solve_requirements(binding: Binding, tensors: dict[str, BoundTensor]) -> bo
     for constraint in binding.operator.constraints:
         if not isinstance(constraint, syntax.Require):
             continue
-        for name, other in _list_equations(evaluator, constraint.condition):
+        for name, other in list_equations(evaluator, constraint.condition):
             tensor = tensors.get(name)
             if tensor is None or tensor.sizes is not None or not tensor.definition.output:
                 continue
@@ -238,7 +238,7 @@ def _solve_requirements(binding: Binding, tensors: dict[str, BoundTensor]) -> bo
     return solved
 
 
-def _list_equations(
+def list_equations(
     evaluator: Evaluator, condition: syntax.Expression
 ) -> list[tuple[str, syntax.Expression]]:
     """The tensors whose sizes a condition states, and the expressions that it says they are."""
