@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from dmlc import ir
-from dmlc.binding import Operator, ir_name
+from dmlc.binding import Operator, TensorDesc, ir_name
 from dmlc.binding.facts import Binding
 from dmlc.binding.gradient import lower
 from dmlc.binding.stages import rename_stage, rename_tensors
@@ -150,6 +150,36 @@ def check_pair(case: Case) -> dict[str, PairVerdict]:
     return found
 
 
+def check_derived(case: Case) -> dict[str, PairVerdict]:
+    """Holds the gradient derived from an operator to differences of it, on the data of a case of
+    that operator; gives a verdict for each input. Raises `UnsupportedError` where the case has no
+    gradient."""
+    function = widen_floats(case.call.function)
+    wanted = {p.name: f"gradient_{p.name}" for p in function.parameters if p.dtype.is_float}
+    tensors = function.tensors()
+    given = {r.name: f"arriving_{r.name}" for r in function.results
+             if tensors[r.name].dtype.is_float}  # fmt: skip
+    if not wanted or not given:
+        raise UnsupportedError(f"'{case.call.operator.name}' has no gradient of these data types")
+    names = {ir_name(name): name for name in case.inputs}
+    known = {ir_name(name): array for name, array in case.inputs.items()}
+    inputs = {p.name: known[p.name].astype(p.dtype.dtype) for p in function.parameters}
+    derived = differentiate(function, list(wanted), given, wanted).function
+    random = np.random.default_rng(_SEED)
+    sizes = {name: np.shape(array) for name, array in find_expected(function, inputs).items()}
+    weights = {name: random.standard_normal(sizes[name]) for name in given}
+    held = {**inputs, **{own: weights[name] for name, own in given.items()}}
+    held = {p.name: held[p.name] for p in derived.parameters}
+    gradients, bounds = find_expected(derived, held), bound_errors(derived, held)
+    found: dict[str, PairVerdict] = {}
+    for name, own in wanted.items():
+        slopes = measure_gradient(function, inputs, weights, name)
+        allowed = bounds[own] + slopes.allowed
+        settled = ~np.isfinite(slopes.gradient) | ~np.isfinite(allowed)
+        found[names[name]] = _judge(gradients[own], slopes.gradient, allowed, settled, names[name])
+    return found
+
+
 def check_differences(case: Case) -> dict[str, PairVerdict]:
     """The same by differences of the forward operator in place of the derived gradient: slower,
     less exact, and independent of how dmlc differentiates."""
@@ -239,8 +269,8 @@ def find_forward(operator: Operator) -> OperatorDefinition:
 def make_pair(case: Case) -> Pair:
     """The functions of a gradient's case and its forward operator.
 
-    Raises `DmlcError` where the rows of the tables cannot be matched, or the forward operator does
-    not take what the case implies, and `UnsupportedError` where the case is of whole numbers.
+    Raises `DmlcError` where the rows of the tables cannot be matched, and `UnsupportedError` where
+    it is this case that has none: its numbers are whole, or the forward operator refuses the call.
     """
     expect("case", case, Case, "a Case")
     return _Matching(case).make()
@@ -308,10 +338,13 @@ class _Matching:
         """The gradient and its forward operator, bound."""
         made = dataclasses.replace(self.operator.definition, compute=None, gradient=self.definition)
         call = self.case.call
+        # How a tensor lies in memory is nothing of its value.
+        packed = {n: TensorDesc(d.data_type, d.sizes) for n, d in call.tensors.items()}
         try:
-            binding = Operator(made).resolve(call.tensors, call.attributes)
+            binding = Operator(made).resolve(packed, call.attributes)
         except DmlcError as error:
-            raise self.fail(error) from None
+            # Of another call, perhaps: it may be that the gradient permits more.
+            raise self.fail(UnsupportedError(error.diagnostics)) from None
         if binding.forward is None:
             raise self.fail("it is not bound")
         return binding, binding.forward
