@@ -1,0 +1,201 @@
+"""What comes of one case on one device: whether it passes, and if not, what is at fault and where.
+
+Nothing here raises for what a case does: an exception of any kind is an outcome.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from dmlc.binding import Operator
+from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
+from dmlc.testing.case import Case, judge, run_case
+from dmlc.testing.verify import Verdict
+
+
+class Status(enum.StrEnum):
+    """What came of a case."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNSUPPORTED = "unsupported"
+    """A device, or this version, cannot express it, and says so."""
+
+
+class Kind(enum.StrEnum):
+    """What a case is to show."""
+
+    EXAMPLE = "example"
+    CALL = "call"
+    REFUSED = "refused call"
+
+
+class Cause(enum.StrEnum):
+    """Why a case fails, in a few words."""
+
+    NO_CASE = "it cannot be run"
+    FORMULA = "the constraints permit this call, and the formula cannot take it"
+    EXCEPTION = "the device ran into an error"
+    RESULT = "a result is not near enough"
+    EXPECTED = "the example, or the formula, is wrong"
+    TAKEN = "a constraint forbids this call, and it was taken"
+    REFUSAL = "a constraint forbids this call, and it was not refused in words"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one case."""
+
+    operator: str
+    kind: Kind
+    title: str
+    status: Status
+    device: str | None = None
+    """None where it did not come to a device."""
+    cause: Cause | None = None
+    """Of a failure."""
+    message: str = ""
+    """What was found, where it is not passed."""
+    span: Span | None = None
+    """What is at fault in the operator's file, as far as that is known."""
+    verdicts: Mapping[str, Verdict] = dataclasses.field(default_factory=dict[str, Verdict])
+    """How near each output is, where it ran."""
+    case: Case | None = None
+    """What was run; of a failure that was kept the smallest case that was found."""
+    folder: Path | None = None
+    """Where a failure is kept, for `dmlc test --replay`."""
+    seconds: float = 0.0
+
+    @property
+    def place(self) -> str:
+        """`FILE:LINE`, or nothing."""
+        return "" if self.span is None else f"{self.span.source.name}:{self.span.line}"
+
+    @property
+    def share(self) -> float:
+        """The largest part of its bound that any element's error takes up."""
+        return max((verdict.share for verdict in self.verdicts.values()), default=0.0)
+
+
+class _Maker:
+    """Makes the outcomes of one case."""
+
+    def __init__(self, kind: Kind, case: Case) -> None:
+        self.kind = kind
+        self.case = case
+        self.operator = case.call.operator
+
+    def passed(
+        self, device: str | None = None, verdicts: Mapping[str, Verdict] | None = None
+    ) -> Outcome:
+        return Outcome(
+            self.operator.name, self.kind, self.case.title, Status.PASSED, device,
+            verdicts=verdicts or {}, case=self.case,
+        )  # fmt: skip
+
+    def unsupported(self, device: str | None, error: UnsupportedError) -> Outcome:
+        return Outcome(
+            self.operator.name, self.kind, self.case.title, Status.UNSUPPORTED, device,
+            message=str(error), span=find_span(error, self.operator), case=self.case,
+        )  # fmt: skip
+
+    def failed(
+        self,
+        cause: Cause,
+        message: str,
+        span: Span,
+        device: str | None = None,
+        verdicts: Mapping[str, Verdict] | None = None,
+    ) -> Outcome:
+        return Outcome(
+            self.operator.name, self.kind, self.case.title, Status.FAILED, device, cause, message,
+            span, verdicts or {}, self.case,
+        )  # fmt: skip
+
+
+def check_case(case: Case, device: str, kind: Kind = Kind.CALL) -> Outcome:
+    """Runs a case on a device and holds the results to what it must give. A call that the
+    constraints permit and the formula cannot take fails before that."""
+    make, operator = _Maker(kind, case), case.call.operator
+    try:
+        _ = case.call.function, case.truth
+    except UnsupportedError as error:
+        return make.unsupported(None, error)
+    except Exception as error:
+        return make.failed(Cause.FORMULA, say(error), find_span(error, operator))
+    try:
+        results = run_case(case, device)
+        verdicts = judge(case, results)
+    except UnsupportedError as error:
+        return make.unsupported(device, error)
+    except Exception as error:
+        return make.failed(Cause.EXCEPTION, say(error), find_span(error, operator), device)
+    wrong = {name: verdict for name, verdict in verdicts.items() if not verdict.holds}
+    if not wrong:
+        return make.passed(device, verdicts)
+    cause = Cause.RESULT
+    if case.expected:
+        plain = dataclasses.replace(case, expected={}, within={})
+        if all(verdict.holds for verdict in judge(plain, results).values()):
+            cause = Cause.EXPECTED
+    message = "\n".join(f"{name}: {verdict}" for name, verdict in wrong.items())
+    span = case.places.get(next(iter(wrong)), case.span) or operator.definition.syntax.name.span
+    return make.failed(cause, message, span, device, verdicts)
+
+
+def check_example(case: Case, device: str) -> Outcome:
+    """An example, as any case."""
+    return check_case(case, device, Kind.EXAMPLE)
+
+
+def check_refusal(case: Case, device: str) -> Outcome:
+    """Holds a call that a constraint, which is the place of the case, forbids to being refused."""
+    del device  # It is not come to.
+    make, operator = _Maker(Kind.REFUSED, case), case.call.operator
+    place = case.span or operator.definition.syntax.name.span
+    try:
+        _ = case.call.binding
+    except DmlcError:
+        return make.passed()
+    except Exception as error:
+        return make.failed(Cause.REFUSAL, say(error), place)
+    return make.failed(Cause.TAKEN, case.title, place)
+
+
+Check: TypeAlias = Callable[[Case, str], Outcome]
+
+CHECKS: Mapping[Kind, Check] = {
+    Kind.EXAMPLE: check_example,
+    Kind.CALL: check_case,
+    Kind.REFUSED: check_refusal,
+}
+"""What a case of each kind is held to."""
+
+
+def say(error: Exception) -> str:
+    """An exception as a report has it."""
+    if isinstance(error, DmlcError):
+        return str(error)
+    if isinstance(error, InternalError):
+        return f"internal error: {error}"
+    return f"{type(error).__name__}: {error}"
+
+
+def find_span(error: Exception, operator: Operator) -> Span:
+    """Where in the operator an error says that it arose, or else its formula."""
+    if isinstance(error, DmlcError):
+        for diagnostic in error.diagnostics:
+            if diagnostic.span is not None:
+                return diagnostic.span
+    return find_formula(operator)
+
+
+def find_formula(operator: Operator) -> Span:
+    """The formula of an operator, or else its name."""
+    syntax = operator.definition.syntax
+    formula = [span for kind, span in syntax.sections if kind in ("compute", "gradient of")]
+    return formula[0] if formula else syntax.name.span
