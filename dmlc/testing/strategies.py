@@ -1,33 +1,28 @@
 """Hypothesis strategies from an operator: calls that its tables and constraints permit, and arrays
 for them.
 
-`draw` makes a call by one small choice after another. Each is a choice of Hypothesis here, so that
-a failing example shrinks to few short axes, packed, without optional tensors, with the first of
-what a table lists.
+Hypothesis chooses which of the calls that `draw` makes is taken, and how long its axes are at most;
+so a failing example shrinks to short axes.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any, cast
 
 import numpy as np
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from dmlc.binding import Operator
+from dmlc.binding import Operator, TensorDesc
 from dmlc.catalog import operator
 from dmlc.parameters import wrong_kind
+from dmlc.source import DmlcError
 from dmlc.testing.case import Call, Case
 from dmlc.testing.draw import draw_calls
 from dmlc.testing.fill import KINDS, fill
 
-_MOST_CHOICES = 256
-"""Choices of one call that Hypothesis makes; what goes beyond is moving a call about until nothing
-forbids it."""
-_LONGEST_ORDER = 8
-"""Orders of so many things are drawn; of more, where to begin."""
-_CHANCES = 256
+_NUMBERS = 1024
+"""Calls of an operator there are to choose from."""
+_LONGEST = (1, 2, 3, 5, 8, None, None, None, None, None)
+"""What axes are cut to: half of the calls are left as they are."""
 _SEEDS = 2**16
 
 
@@ -38,7 +33,7 @@ def bindings(op: str | Operator) -> st.SearchStrategy[Call]:
 
     `op` is an operator, or the name of one of the library.
     """
-    return _calls(_find(op))
+    return _draw_calls(_Calls(_find(op)))
 
 
 def arrays(op: str | Operator | Call) -> st.SearchStrategy[Case]:
@@ -48,7 +43,7 @@ def arrays(op: str | Operator | Call) -> st.SearchStrategy[Case]:
 
     `op` is an operator, the name of one of the library, or one call.
     """
-    return _cases(op if isinstance(op, Call) else _find(op))
+    return _draw_cases(st.just(op) if isinstance(op, Call) else bindings(op))
 
 
 def _find(op: object) -> Operator:
@@ -58,54 +53,54 @@ def _find(op: object) -> Operator:
     raise wrong_kind("op", "an operator, or the name of one", found)
 
 
-@st.composite
-def _calls(draw: st.DrawFn, op: Operator) -> Call:
-    random = cast("np.random.Generator", _Choices(draw))
-    for call in draw_calls(op, random, 1):
-        return call
-    return reject()
+class _Calls:
+    """Calls of an operator by number, each drawn once: drawing one takes longer than most tests."""
+
+    def __init__(self, op: Operator) -> None:
+        self.operator = op
+        self._found: dict[tuple[int, int | None], Call | None] = {}
+
+    def find(self, number: int, most: int | None) -> Call | None:
+        """A call, with no axis longer than `most` where the operator permits that; None where
+        drawing comes to nothing."""
+        if (number, None) not in self._found:
+            random = np.random.default_rng(number)
+            self._found[number, None] = next(draw_calls(self.operator, random, 1), None)
+        if (number, most) not in self._found:
+            call = self._found[number, None]
+            self._found[number, most] = None if call is None or most is None else _cut(call, most)
+        return self._found[number, most]
+
+
+def _cut(call: Call, most: int) -> Call:
+    """The call with axes of `most` elements at most, packed; the call itself where the operator
+    refuses that."""
+    cut: dict[str, TensorDesc] = {}
+    for name, desc in call.tensors.items():
+        sizes = [min(size, most) for size in desc.sizes or () if isinstance(size, int)]
+        cut[name] = TensorDesc(desc.data_type, sizes)
+    # Sizes of outputs mostly follow from those of inputs.
+    followed = {n: TensorDesc(d.data_type) if n in call.outputs else d for n, d in cut.items()}
+    for tensors in (followed, cut):
+        try:
+            binding = call.operator.resolve(tensors, call.attributes)
+        except DmlcError:
+            continue
+        found = {t.name: TensorDesc(cut[t.name].data_type, t.sizes)
+                 for t in binding.tensors.values()}  # fmt: skip
+        return Call(call.operator, found, call.attributes)
+    return call
 
 
 @st.composite
-def _cases(draw: st.DrawFn, subject: Operator | Call) -> Case:
-    call = subject if isinstance(subject, Call) else draw(_calls(subject))
-    kind = draw(st.sampled_from(KINDS))
-    random = np.random.default_rng(draw(st.integers(0, _SEEDS)))
+def _draw_calls(draw: st.DrawFn, calls: _Calls) -> Call:
+    most = draw(st.sampled_from(_LONGEST))
+    call = calls.find(draw(st.integers(0, _NUMBERS - 1)), most)
+    return reject() if call is None else call
+
+
+@st.composite
+def _draw_cases(draw: st.DrawFn, calls: st.SearchStrategy[Call]) -> Case:
+    call, kind = draw(calls), draw(st.sampled_from(KINDS))
+    random = np.random.default_rng(draw(st.integers(0, _SEEDS - 1)))
     return Case(call, fill(call, kind, random), f"{kind} values")
-
-
-class _Choices:
-    """What `draw` asks of a `numpy.random.Generator`, as choices that Hypothesis makes and shrinks.
-    The simpler choice is the smaller number, the first item, the order as it is, and, as `draw` asks
-    whether a number between 0 and 1 is small, a large one."""
-
-    def __init__(self, draw: st.DrawFn) -> None:
-        self._draw = draw
-        self._left = _MOST_CHOICES
-        self._rest = np.random.default_rng(draw(st.integers(0, _SEEDS)))
-
-    def _choose(self, count: int) -> int:
-        """A number below `count`."""
-        if count < 2:
-            return 0
-        self._left -= 1
-        if self._left < 0:
-            return int(self._rest.integers(count))
-        return self._draw(st.integers(0, count - 1))
-
-    def integers(self, low: int, high: int | None = None) -> int:
-        start, end = (0, low) if high is None else (low, high)
-        return start + self._choose(end - start)
-
-    def random(self) -> float:
-        return (_CHANCES - 1 - self._choose(_CHANCES)) / _CHANCES
-
-    def choice(self, items: Sequence[Any]) -> Any:
-        return items[self._choose(len(items))]
-
-    def permutation(self, count: int) -> list[int]:
-        if count > _LONGEST_ORDER:
-            first = self._choose(count)
-            return [(first + k) % count for k in range(count)]
-        left = list(range(count))
-        return [left.pop(self._choose(len(left))) for _ in range(count)]
