@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -23,13 +24,27 @@ from dmlc.known_answers import find_trusted
 from dmlc.parameters import expect, expect_integer, expect_items, expect_text
 from dmlc.source import DmlcError
 from dmlc.testing.case import Case
+from dmlc.testing.draw import draw_calls, draw_refused
 from dmlc.testing.examples import read_cases
-from dmlc.testing.outcome import CHECKS, Cause, Kind, Outcome, Status, find_formula, say
+from dmlc.testing.fill import KINDS, fill
+from dmlc.testing.outcome import (
+    CHECKS,
+    Cause,
+    Kind,
+    Outcome,
+    Status,
+    find_formula,
+    is_bindable,
+    say,
+    show_inputs,
+)
 from dmlc.testing.replay import write_failure
 from dmlc.testing.shrink import shrink
 
 CASES = 24
 """How many cases are made of an operator where nothing else is said, besides its examples."""
+_KINDS_EACH = 3
+"""Kinds of data that each call is given."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,6 +98,9 @@ class OperatorTest:
 
     def _run(self) -> Iterator[Outcome]:
         yield from self.run_examples()
+        yield from self._check_all(Kind.CALL, "calls that are drawn", self._draw_cases())
+        refused = self._draw_refused()
+        yield from self._check_all(Kind.REFUSED, "calls that are refused", refused)
 
     def run_examples(self) -> Iterator[Outcome]:
         for example in self.operator.definition.examples:
@@ -106,10 +124,32 @@ class OperatorTest:
     def _check(self, kind: Kind, case: Case) -> Iterator[Outcome]:
         """What comes of one case on every device, or before it comes to any."""
         for device in self.settings.devices:
-            outcome = CHECKS[kind](case, device)
+            with warnings.catch_warnings():
+                # Of what kernels do slowly, or leave to drivers: no mistakes.
+                warnings.simplefilter("ignore", UserWarning)
+                outcome = CHECKS[kind](case, device)
             yield outcome
             if outcome.device is None:
                 return
+
+    def _draw_cases(self) -> Iterator[Case]:
+        """Calls that the operator permits, each with several kinds of data: its kernels are built
+        once for all."""
+        count = -(-self.settings.cases // _KINDS_EACH)
+        drawn = 0
+        for number, call in enumerate(draw_calls(self.operator, self._draw("calls"), count)):
+            kinds = _choose_kinds(number)[: self.settings.cases - drawn]
+            # What cannot be bound needs data of no other kind.
+            for kind in kinds if is_bindable(call) else kinds[:1]:
+                drawn += 1
+                inputs = fill(call, kind, self._draw(f"{kind} data of call {number}"))
+                yield Case(call, inputs, f"{kind} data")
+
+    def _draw_refused(self) -> Iterator[Case]:
+        """Calls that a table or a constraint forbids."""
+        count = -(-self.settings.cases // _KINDS_EACH)
+        for drawn in draw_refused(self.operator, self._draw("refused"), count):
+            yield Case(drawn.call, {}, drawn.why, span=drawn.span)
 
     def _draw(self, what: str) -> np.random.Generator:
         """Random numbers that depend on the seed, the operator and what is drawn, alone."""
@@ -138,10 +178,19 @@ class OperatorTest:
         if smallest is not case:
             found = CHECKS[outcome.kind](smallest, device)
             outcome = dataclasses.replace(found, seconds=outcome.seconds)
+        if outcome.device is not None and outcome.case is not None:
+            outcome = dataclasses.replace(outcome, data=show_inputs(outcome.case))
         if self.settings.failures is None:
             return outcome
         folder = write_failure(self.settings.failures, outcome, device, self.settings.seed)
         return dataclasses.replace(outcome, folder=folder)
+
+
+def _choose_kinds(number: int) -> list[str]:
+    """The kinds of data that a call is given: the plainest, and others in turn."""
+    first, *others = KINDS
+    turn = number * (_KINDS_EACH - 1)
+    return [first, *(others[(turn + k) % len(others)] for k in range(_KINDS_EACH - 1))]
 
 
 def run_examples(operator: Operator, device: str = "opencl") -> Iterator[Outcome]:

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
+
 from dmlc.binding import Operator
 from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
-from dmlc.testing.case import Case, judge, run_case
+from dmlc.testing.case import Call, Case, judge, run_case
 from dmlc.testing.verify import Verdict
+
+_MOST_SHOWN = 16
+"""Inputs with more elements are not shown."""
 
 
 class Status(enum.StrEnum):
@@ -30,7 +36,7 @@ class Kind(enum.StrEnum):
     """What a case is to show."""
 
     EXAMPLE = "example"
-    CALL = "call"
+    CALL = "drawn call"
     REFUSED = "refused call"
 
 
@@ -65,7 +71,14 @@ class Outcome:
     verdicts: Mapping[str, Verdict] = dataclasses.field(default_factory=dict[str, Verdict])
     """How near each output is, where it ran."""
     case: Case | None = None
-    """What was run; of a failure that was kept the smallest case that was found."""
+    """What was run; of a failure that was kept the smallest case that was found. None where it was
+    run in another process."""
+    call: str = ""
+    """The call in the words of the command line."""
+    data: str = ""
+    """The inputs of a failure, a line each, where they are few."""
+    share: float = 0.0
+    """The largest part of its bound that any element's error takes up."""
     folder: Path | None = None
     """Where a failure is kept, for `dmlc test --replay`."""
     seconds: float = 0.0
@@ -75,32 +88,30 @@ class Outcome:
         """`FILE:LINE`, or nothing."""
         return "" if self.span is None else f"{self.span.source.name}:{self.span.line}"
 
-    @property
-    def share(self) -> float:
-        """The largest part of its bound that any element's error takes up."""
-        return max((verdict.share for verdict in self.verdicts.values()), default=0.0)
+    def without_arrays(self) -> Outcome:
+        """What a report needs of it."""
+        return dataclasses.replace(self, case=None, verdicts={})
 
 
 class _Maker:
     """Makes the outcomes of one case."""
 
     def __init__(self, kind: Kind, case: Case) -> None:
-        self.kind = kind
-        self.case = case
         self.operator = case.call.operator
+        name, call = self.operator.name, str(case.call)
+        self.plain = Outcome(name, kind, case.title, Status.PASSED, case=case, call=call)
 
     def passed(
         self, device: str | None = None, verdicts: Mapping[str, Verdict] | None = None
     ) -> Outcome:
-        return Outcome(
-            self.operator.name, self.kind, self.case.title, Status.PASSED, device,
-            verdicts=verdicts or {}, case=self.case,
-        )  # fmt: skip
+        found = verdicts or {}
+        share = max((verdict.share for verdict in found.values()), default=0.0)
+        return dataclasses.replace(self.plain, device=device, verdicts=found, share=share)
 
     def unsupported(self, device: str | None, error: UnsupportedError) -> Outcome:
-        return Outcome(
-            self.operator.name, self.kind, self.case.title, Status.UNSUPPORTED, device,
-            message=str(error), span=find_span(error, self.operator), case=self.case,
+        return dataclasses.replace(
+            self.plain, status=Status.UNSUPPORTED, device=device, message=str(error),
+            span=find_span(error, self.operator),
         )  # fmt: skip
 
     def failed(
@@ -111,9 +122,9 @@ class _Maker:
         device: str | None = None,
         verdicts: Mapping[str, Verdict] | None = None,
     ) -> Outcome:
-        return Outcome(
-            self.operator.name, self.kind, self.case.title, Status.FAILED, device, cause, message,
-            span, verdicts or {}, self.case,
+        return dataclasses.replace(
+            self.passed(device, verdicts), status=Status.FAILED, cause=cause, message=message,
+            span=span,
         )  # fmt: skip
 
 
@@ -176,6 +187,15 @@ CHECKS: Mapping[Kind, Check] = {
 """What a case of each kind is held to."""
 
 
+def is_bindable(call: Call) -> bool:
+    """Whether the formula of an operator takes a call."""
+    try:
+        _ = call.function
+    except Exception:
+        return False
+    return True
+
+
 def say(error: Exception) -> str:
     """An exception as a report has it."""
     if isinstance(error, DmlcError):
@@ -199,3 +219,14 @@ def find_formula(operator: Operator) -> Span:
     syntax = operator.definition.syntax
     formula = [span for kind, span in syntax.sections if kind in ("compute", "gradient of")]
     return formula[0] if formula else syntax.name.span
+
+
+def show_inputs(case: Case) -> str:
+    """The inputs of a case, a line each, where they have few elements."""
+    lines: list[str] = []
+    for name, array in case.inputs.items():
+        if array.size > _MOST_SHOWN:
+            return ""
+        values = np.asarray(array).astype(np.float64) if array.dtype.kind == "V" else array
+        lines.append(f"{name} = {json.dumps(values.tolist())}")
+    return "\n".join(lines)

@@ -14,7 +14,7 @@ import math
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -92,14 +92,19 @@ def write_failure(folder: Path, outcome: Outcome, device: str, seed: int) -> Pat
     return path
 
 
-def read_failure(folder: str | Path, operator: Operator | None = None) -> Replay:
-    """The failure that a folder keeps; of another `operator` where one is given, such as the one
-    mended since. Raises `DmlcError` where the folder does not hold one, or the operator does not
-    permit the call."""
+def read_failure(folder: str | Path, others: Sequence[Operator] | None = None) -> Replay:
+    """The failure that a folder keeps; of the operator of that name among `others` where these are
+    given, which was mended since, perhaps. Raises `DmlcError` where the folder holds none."""
     path = expect_path("folder", folder)
     found = _read_json(path / "case.json")
     name = _text(found, "operator", path)
-    if operator is None:
+    if others is not None:
+        named = [other for other in others if other.name == name]
+        if not named:
+            known = ", ".join(other.name for other in others)
+            raise DmlcError(f"the failure in '{path}' is of '{name}', and given is {known}")
+        operator = named[0]
+    else:
         operator = operators()[name] if found.get("library") is True else _load(path, name)
     descriptions = _texts(found, "tensors", path)
     tensors = {n: _read_tensor(text, path) for n, text in descriptions.items()}

@@ -232,6 +232,7 @@ def _simpler(value: object) -> Iterator[object]:
     """Values that are simpler than one: of numbers 0, then 1, then a whole one."""
     if isinstance(value, list | tuple):
         items = list(cast("list[object]", value))
+        yield from ([*items[:at], *items[at + 1 :]] for at in range(len(items)))
         for at, item in enumerate(items):
             yield from ([*items[:at], other, *items[at + 1 :]] for other in _simpler(item))
     elif isinstance(value, int | float) and not isinstance(value, bool):

@@ -31,7 +31,7 @@ TEXT = """operator CUT {
     example "two" {
         Axis = 0
         @PART = [1, 2]
-        One = [3]
+        One = [3, 4]
         expect Pieces[0] = [1, 2]
     }
 }
