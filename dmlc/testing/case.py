@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -61,6 +61,10 @@ class Call:
     def __repr__(self) -> str:
         return f"<call of {self.operator.name}: {self}>"
 
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:
+        """What Hypothesis and IPython show, in place of all fields."""
+        printer.text(repr(self))
+
     def __str__(self) -> str:
         """The call in the words of the command line."""
         tensors = [f"{name}={show_tensor(desc)}" for name, desc in self.tensors.items()]
@@ -104,6 +108,10 @@ class Case:
 
     def __repr__(self) -> str:
         return f"<case of {self.call.operator.name}, {self.title}: {self.call}>"
+
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:
+        """What Hypothesis and IPython show, in place of all fields."""
+        printer.text(repr(self))
 
     @functools.cached_property
     def truth(self) -> Truth:

@@ -19,7 +19,7 @@ from dmlc.testing.case import Call, Case
 from dmlc.testing.draw import draw_calls
 from dmlc.testing.fill import KINDS, fill
 
-_NUMBERS = 1024
+_NUMBERS = 256
 """Calls of an operator there are to choose from."""
 _LONGEST = (1, 2, 3, 5, 8, None, None, None, None, None)
 """What axes are cut to: half of the calls are left as they are."""
