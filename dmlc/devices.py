@@ -70,9 +70,18 @@ def load_on(program: Program, device: AnyDevice) -> AnyExecutable:
     return find_runtime(device.runtime).load_on(program, device)
 
 
-def compile_for(function: Function, device: AnyDevice) -> Program:
-    """The program of a function in the language and the shape that a device takes."""
-    return compile(function, _TARGETS[device.runtime].name, **device.compile_options)
+def compile_for(function: Function, device: AnyDevice, profile: str | None = None) -> Program:
+    """The program of a function in the language and the shape that a device takes, or in the one
+    that a `profile` says."""
+    options = device.compile_options.copy()
+    if profile is not None:
+        options["profile"] = profile
+    return compile(function, _TARGETS[device.runtime].name, **options)
+
+
+def list_profiles(device: AnyDevice) -> tuple[str, ...]:
+    """The kinds of device that programs in a device's language can be compiled for."""
+    return _TARGETS[device.runtime].profiles
 
 
 @functools.lru_cache(maxsize=256)
