@@ -86,9 +86,9 @@ def test_one_form() -> None:
     assert estimate(2 * n) == 2048
 
 
-@pytest.mark.parametrize("text", ["", "N +", "N N", "* N", "N / 2", "N % 2", "(N)", "2N"])
+@pytest.mark.parametrize("text", ["", "N +", "N N", "* N", "N / 0", "N % 2", "N / N", "(N", "2N"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(DmlcError, match="is no size: expected sums of products"):
+    with pytest.raises(DmlcError, match="is no size: expected sums, products and quotients"):
         parse_size(text)
 
 
@@ -126,7 +126,7 @@ def test_shapes() -> None:
     [
         ("i0", True),
         ("sub(size(N), 1)", True),
-        ("sub(sub(size(N), 1), i0)", False),
+        ("sub(sub(size(N), 1), i0)", True),
         ("min(max(sub(i1, 3), 0), sub(size(N), 1))", True),
         ("min(sub(i1, 3), sub(size(N), 1))", False),
         ("max(sub(i0, 1), 0)", True),
