@@ -18,7 +18,7 @@ from dmlc.binding.values import span_text
 from dmlc.language.arrays import read_axes
 from dmlc.language.builtins import Given
 from dmlc.scalars import DataType
-from dmlc.sizes import Measure, as_extent, measure
+from dmlc.sizes import Measure, Size, as_extent, measure
 from dmlc.source import DmlcError, Span
 
 
@@ -113,9 +113,15 @@ class TensorArrays:
         others = [(*s[:at], *s[at + 1 :]) for s in self._on.targets]
         if any(o != rest for o in others) or sum(lengths) != measure(shape[at]):
             shown = ", ".join(show_sizes(s) for s in self._on.targets)
+            said = ""
+            if any(isinstance(size, Size) for size in (measure(shape[at]), *lengths)):
+                said = (
+                    f": along it they have {sum(lengths)} together, and sizes that are left open "
+                    "are the same where they are made of the same names"
+                )
             raise DmlcError(
                 f"a tensor of sizes {show_sizes(shape)} cannot be split along axis {at} into "
-                f"{shown}",
+                f"{shown}{said}",
                 span,
             )
         made: list[Node] = []
