@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dmlc import TensorDesc, interop
+from dmlc import interop
 from dmlc.binding import Graph, Operator
 from dmlc.cli.arguments import (
     bindings,
@@ -77,9 +77,8 @@ def command(
     else:
         described = read_tensors(tensors)
         arrays = read_arrays(read_pairs("--input", inputs), described)
-        given = {n: TensorDesc(a.dtype, a.shape) for n, a in arrays.items()} | described
         known = read_attributes(attributes, subject)
-        proof = interop.proof.prove(subject, given, known, dims=dims, arrays=arrays, seed=seed)
+        proof = interop.proof.prove(subject, described, known, dims=dims, arrays=arrays, seed=seed)
     export = interop.export.export_proof(proof, to, shader_model, contract)
     for path in write_files(directory, export.files):
         click.echo(path)

@@ -22,8 +22,10 @@ from dmlc.ir import Function
 from dmlc.pipeline import compile
 from dmlc.program import KernelSource, Program, Role, TensorSpec
 from dmlc.runtime.arrays import constant_array
+from dmlc.runtime.hlsl import compile_kernel
 from dmlc.scalars import Array, DataType
 from dmlc.shader_model import dxil_arguments
+from dmlc.source import UnavailableError
 
 CONSTANT_BUFFER_BYTES = 256
 """Direct3D 12 aligns constant buffer views to this."""
@@ -31,6 +33,9 @@ CONSTANT_BUFFER = "Arguments"
 """The constant buffer's name in generated shaders."""
 
 _DIRECTML = "directml."
+_NO_OPERATOR = "NONE"
+_SIZES_2D = ("ScaleSize",)
+"""The attributes that are a DML_SIZE_2D in the API."""
 _ABSENT = frozenset({DataType.BFLOAT16, DataType.BOOL})
 """Types that DirectML's tensors do not have."""
 
@@ -131,7 +136,7 @@ def make_model(
     if operator is not None and _has_directml(operator.name, program):
         names = _name_fields(proof)
         desc = {field: _describe(function, found) for field, found in names.items()}
-        desc |= {name: _attribute(value) for name, value in proof.attributes.items()}
+        desc |= _describe_attributes(proof.attributes)
         kind = f"DML_OPERATOR_{operator.definition.short_name}"
         dispatchables["DirectML"] = {"type": kind, "desc": desc}
         own = {tensor.name: f"{tensor.name}.DirectML" for tensor in program.outputs}
@@ -244,11 +249,14 @@ def _dispatch(
     buffer was filled with: past its end where structures hold several, and not to its end where
     the last one is not filled."""
     bindings: dict[str, Any] = {}
+    used = _find_used(kernel)
     for buffer in kernel.buffers:
+        if buffer.name not in used:
+            continue
         home = homes.get(buffer.tensor, buffer.tensor)
         count = sizes[home] // buffer.structure_bytes
         bindings[buffer.name] = {"name": home, "elementCount": count}
-    if kernel.scalars:
+    if CONSTANT_BUFFER in used:
         bindings[CONSTANT_BUFFER] = f"{kernel.name}.{CONSTANT_BUFFER}"
     return {
         "type": "dispatch",
@@ -256,6 +264,16 @@ def _dispatch(
         "threadGroupCount": list(kernel.dispatch.groups({})),
         "bindings": bindings,
     }
+
+
+def _find_used(kernel: KernelSource) -> set[str]:
+    """The buffers that a kernel still has when it is compiled: DxDispatch refuses to bind others.
+    Without the compiler, all of them."""
+    try:
+        return {found.name for found in compile_kernel(kernel).reflection.resources}
+    except UnavailableError:
+        constants = {CONSTANT_BUFFER} if kernel.scalars else set[str]()
+        return {buffer.name for buffer in kernel.buffers} | constants
 
 
 def _write(resource: str, path: str) -> dict[str, Any]:
@@ -292,6 +310,22 @@ def _describe(function: Function, found: str | Sequence[str]) -> Any:
         return _tensor_desc(parameter.dtype, parameter.extents, parameter.strides)
     strides = next((r.strides for r in function.results if r.name == found), None)
     return None if stage is None else _tensor_desc(stage.dtype, stage.domain, strides)
+
+
+def _describe_attributes(attributes: Mapping[str, Constant]) -> dict[str, Any]:
+    """The attributes as fields of the description. One that names an operator is a description
+    itself, and left out where there is none; a size of two numbers is a structure."""
+    fields: dict[str, Any] = {}
+    for name, value in attributes.items():
+        if isinstance(value, str):
+            if value != _NO_OPERATOR:
+                fields[name] = {"Type": f"DML_OPERATOR_{value}"}
+        elif name in _SIZES_2D and isinstance(value, tuple):
+            width, height = value
+            fields[name] = {"Width": width, "Height": height}
+        else:
+            fields[name] = _attribute(value)
+    return fields
 
 
 def _attribute(value: Constant) -> Any:

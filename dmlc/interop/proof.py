@@ -24,6 +24,7 @@ from dmlc.source import DmlcError, UnsupportedError
 from dmlc.testing.bounds import bound_errors
 from dmlc.testing.case import Case, find_wanted, lay_out
 from dmlc.testing.examples import read_cases
+from dmlc.testing.fill import draw_values
 
 WORD_BYTES = 4
 """Buffers hold whole words."""
@@ -98,8 +99,12 @@ def prove(
     seed: int = 0,
 ) -> Proof:
     """The proof of an operator with these tensors and attributes, or of a graph with these symbols:
-    with these arrays, and values drawn for the inputs that are left out. Every input needs its
-    sizes. Raises `DmlcError` without them, and what binding raises."""
+    with these arrays, and values drawn for the inputs that are left out, which need their sizes.
+    Raises `DmlcError` without them, and what binding raises."""
+    tensors = dict(tensors)
+    for name, array in (arrays or {}).items():
+        strides = tensors[name].strides if name in tensors else None
+        tensors[name] = TensorDesc(array.dtype, array.shape, strides)
     if isinstance(subject, Graph):
         function, operator, known = subject.bind(tensors, dims), None, dict[str, Constant]()
     else:
@@ -116,8 +121,10 @@ def prove(
         desc = TensorDesc(parameter.dtype, parameter.extents, parameter.strides)
         values = given.get(parameter.name)
         if values is None:
-            values = _draw(desc, np.random.default_rng(seed + number))
-        inputs[parameter.name] = lay_out(values, desc)
+            random = np.random.default_rng((seed, number))
+            inputs[parameter.name] = draw_values(desc, "random", random)
+        else:
+            inputs[parameter.name] = lay_out(values, desc)
     return Proof(
         f"data drawn with seed {seed}" if len(given) < len(inputs) else "given arrays",
         function,
@@ -127,20 +134,6 @@ def prove(
         operator,
         known,
     )
-
-
-def _draw(desc: TensorDesc, random: np.random.Generator) -> Array:
-    """Random values of both signs, with zeros of both signs among those of a float."""
-    sizes = tuple(size for size in desc.sizes or () if isinstance(size, int))
-    dtype = desc.data_type
-    if dtype is DataType.BOOL:
-        return random.random(sizes) < 0.5
-    if dtype.is_float:
-        values = random.standard_normal(sizes)
-        values = np.where(random.random(sizes) < 0.05, np.copysign(0.0, values), values)
-        return values.astype(dtype.dtype)
-    low = -50 if np.iinfo(dtype.dtype).min else 0
-    return random.integers(low, 50, sizes).astype(dtype.dtype)
 
 
 # Memory ---------------------------------------------------------------------------------------

@@ -34,17 +34,18 @@ _LARGEST_EXPONENT = {
 
 def fill(call: Call, kind: str, random: np.random.Generator) -> dict[str, Array]:
     """Arrays for the inputs of a call, laid out as it has them. `kind` is one of `KINDS`."""
-    return {name: lay_out(_draw(desc, kind, random), desc) for name, desc in call.inputs.items()}
+    return {name: draw_values(desc, kind, random) for name, desc in call.inputs.items()}
 
 
-def _draw(desc: TensorDesc, kind: str, random: np.random.Generator) -> Array:
+def draw_values(desc: TensorDesc, kind: str, random: np.random.Generator) -> Array:
+    """An array of this description, laid out as it says."""
     sizes = tuple(size for size in desc.sizes or () if isinstance(size, int))
     dtype = desc.data_type
     if dtype is DataType.BOOL:
-        return random.integers(0, 2, sizes).astype(np.bool_)
+        return lay_out(random.integers(0, 2, sizes).astype(np.bool_), desc)
     with np.errstate(all="ignore"):
         values = _draw_floats if dtype.is_float else _draw_integers
-        return values(dtype, sizes, kind, random)
+        return lay_out(values(dtype, sizes, kind, random), desc)
 
 
 def _draw_floats(

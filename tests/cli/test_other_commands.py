@@ -500,6 +500,18 @@ def test_export_of_arrays_and_drawn_values(dmlc: Dmlc) -> None:
     assert "data drawn with seed 2" in texts[2]
 
 
+def test_export_takes_types_and_strides_of_arrays(dmlc: Dmlc) -> None:
+    np.save("x.npy", np.uint16([[0x3F80, 0xBF80], [0, 0x4000]]))
+    described = "--tensor", "src=BFLOAT16[2,2]{4,1}", "--input", "src=x.npy"
+    other = "--tensor", "diff_dst=BFLOAT16[2,2]", "--attr", "use_dst=false"
+    found = dmlc("export", "onednn.ReLUBackward", *described, *other, "-o", "out")
+    assert found.status == 0
+    assert np.load("out/src.npy").tolist() == [0x3F80, 0xBF80, 0, 0, 0, 0x4000]
+    plain = "--tensor", "src=BFLOAT16", "--input", "src=x.npy"
+    assert dmlc("export", "onednn.ReLUBackward", *plain, *other, "-o", "out").status == 0
+    assert np.load("out/src.npy").tolist() == [[0x3F80, 0xBF80], [0, 0x4000]]
+
+
 def test_export_refuses_what_it_cannot_write(dmlc: Dmlc) -> None:
     assert dmlc("export", GRAD).status == 2
     assert dmlc("export", GRAD, "--to", "paper", "-o", "out").status == 2
