@@ -65,10 +65,17 @@ class Proof:
             call.function,
             {ir_name(name): array for name, array in case.inputs.items()},
             {ir_name(name): array for name, array in wanted.expected.items()},
-            {ir_name(name): array for name, array in wanted.allowed.items()},
+            {ir_name(n): _settle(a, wanted.expected[n]) for n, a in wanted.allowed.items()},
             call.operator,
             call.binding.attributes,
         )
+
+
+def _settle(allowed: Array, expected: Array) -> Array:
+    """Bounds without NaN. What is expected to be NaN or infinite must be so, however far it may be
+    off; of anything else, a bound that is not known is none."""
+    finite = np.isfinite(expected.astype(np.float64))
+    return np.where(np.isnan(allowed), np.where(finite, np.inf, 0.0), allowed)
 
 
 def find_example(operator: Operator, shader_model: str | None = None) -> Proof:
@@ -125,12 +132,13 @@ def prove(
             inputs[parameter.name] = draw_values(desc, "random", random)
         else:
             inputs[parameter.name] = lay_out(values, desc)
+    expected, allowed = find_expected(function, inputs), bound_errors(function, inputs)
     return Proof(
         f"data drawn with seed {seed}" if len(given) < len(inputs) else "given arrays",
         function,
         inputs,
-        find_expected(function, inputs),
-        bound_errors(function, inputs),
+        expected,
+        {name: _settle(array, expected[name]) for name, array in allowed.items()},
         operator,
         known,
     )

@@ -282,7 +282,27 @@ def numpy_type(name: str) -> np.dtype[Any]:
     return found.dtype
 
 
+ROOT_OF = """
+operator ROOT {
+    tensors {
+        | Tensor | Kind   | Types   |
+        | X      | Input  | FLOAT32 |
+        | Y      | Output | FLOAT32 |
+    }
+    compute { Y = sqrt(X * 2) }
+}
+"""
+
+
 ROUNDED = {
+    "NaN among results": make_model(
+        prove(
+            next(iter(dmlc.parse(ROOT_OF).operators.values())),
+            {},
+            {},
+            arrays={"X": np.array([-1, np.nan, np.inf, 2, 3], np.float32)},
+        )
+    ),
     "rms_norm": model_of(
         "rms_norm", {"src": describe(16, 1024), "gamma": describe(1024), "rms": describe(16)}
     ),
