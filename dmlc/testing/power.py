@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from dmlc import ir
 from dmlc.binding import Operator, ir_name
-from dmlc.oracle import shorten
+from dmlc.oracle import find_work, shorten
 from dmlc.reference import evaluate
 from dmlc.scalars import Array, data_type_of
 from dmlc.source import DmlcError, counted
@@ -314,7 +312,7 @@ class _Tester:
     def __init__(self, case: Case) -> None:
         self._case = case
         self._function = case.call.function
-        self._work = _find_work(shorten(self._function))
+        self._work = find_work(shorten(self._function))
         self._inputs = {ir_name(name): array for name, array in case.inputs.items()}
 
     @property
@@ -330,10 +328,10 @@ class _Tester:
             return _Trial(Fate.REFUSED)
         if function == self._function:
             return _Trial(Fate.EQUIVALENT)
-        if _find_work(function) > _FREELY:
+        if find_work(function) > _FREELY:
             # On paper a reduction takes points that its guard leaves out.
             function = shorten(function)
-        if _find_work(function) > max(_MOST_GROWN * self._work, _FREELY):
+        if find_work(function) > max(_MOST_GROWN * self._work, _FREELY):
             return _Trial(Fate.UNTRIED)
         found = evaluate(function, self._inputs)
         accepted = elements = 0
@@ -345,14 +343,3 @@ class _Tester:
             return _Trial(Fate.KILLED, accepted, elements)
         same = shorten(function) == shorten(self._function)
         return _Trial(Fate.EQUIVALENT if same else Fate.SURVIVED, accepted, elements)
-
-
-def _find_work(function: ir.Function) -> int:
-    """The instructions that all stages run over all their points, reductions included."""
-    total = 0
-    for stage in function.stages:
-        axes = () if stage.reduction is None else stage.reduction.axes
-        extents = (*stage.domain, *(extent for _, extent in axes))
-        points = math.prod(extent for extent in extents if isinstance(extent, int))
-        total += points * len(stage.body.instructions)
-    return total
