@@ -11,6 +11,7 @@ a number of dimensions, an optional tensor there or not, a member of an enum.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterator
@@ -239,15 +240,6 @@ def _read_examples(operator: Operator) -> list[Call]:
     """The calls of the operator's examples that it permits."""
     found: list[Call] = []
     for example in operator.definition.examples:
-        for case in read_cases(operator.definition, example):
-            try:
-                binding = operator.resolve(case.descriptions(), case.attributes)
-            except DmlcError:
-                continue  # Of other data types, perhaps.
-            tensors = {
-                n: TensorDesc(t.dtype or DataType.FLOAT32, t.sizes)
-                for n, t in binding.tensors.items()
-            }
-            found.append(Call(operator, tensors, dict(case.attributes)))
-            break
+        with contextlib.suppress(DmlcError):
+            found.append(next(read_cases(operator, example)).call)
     return found
