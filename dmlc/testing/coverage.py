@@ -26,6 +26,7 @@ from dmlc.source import Diagnostic, DmlcError, Span, counted, join_words
 from dmlc.testing.case import Call, Case
 from dmlc.testing.edges import is_at_edge, list_comparisons, turn
 from dmlc.testing.exchange import list_called, list_formula
+from dmlc.testing.settled import find_settled
 from dmlc.testing.trace import Log, Outcome, Role, trace_formula, trace_tables
 
 KINDS = (
@@ -83,8 +84,12 @@ class Coverage:
         self._list_attributes(definition)
         for constraint in definition.constraints:
             self._list_constraint(constraint)
-        for expression in _list_expressions(definition):
+        evaluated = _list_expressions(definition)
+        for expression in evaluated:
             self._list_decisions(expression)
+        while definition.gradient is not None:
+            definition = definition.gradient.forward
+        self._settled = find_settled(definition.functions, evaluated)
 
     # Rows ---------------------------------------------------------------------------------
 
@@ -255,6 +260,9 @@ class Coverage:
 
     def _explain(self, outcome: Outcome) -> str:
         visits = self._visited.get(outcome.place, 0)
+        settled, function = self._settled.get(outcome.place, (outcome.holds, ""))
+        if settled is not outcome.holds:
+            return f"no call of '{function}' in this operator comes to it"
         if not visits:
             return "no case came to it"
         never = "held" if outcome.holds else "failed"

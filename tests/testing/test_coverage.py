@@ -336,6 +336,32 @@ def test_functions_take_every_call_together() -> None:
     assert list(decide(formula, f32(0))) == ["'v' of 'v > 0 ?'"]
 
 
+WORD = """attributes {
+        | Attribute | Type   | Default | Values   |
+        | Word      | STRING | "a"     | `a`, `b` |
+    }
+    tensors"""
+
+
+@pytest.mark.parametrize(
+    ("value", "missing", "reason"),
+    [
+        ('part(x, "a") + part(-x, "a")', "0", "no call of 'part' in this operator comes to it"),
+        ('part(x, "b")', "v", "no call of 'part' in this operator comes to it"),
+        ("part(x, Word)", "0", "it never failed in the 1 call that came to it"),
+        ('part(x, "a") + part(x, "b")', None, None),
+    ],
+)
+def test_what_the_calls_of_a_function_rule_out_is_said(
+    value: str, missing: str | None, reason: str | None
+) -> None:
+    function = 'function part(v, word) = word == "a" ? v : 0\n'
+    coverage = Coverage(operator(function + HEAD.replace("tensors", WORD, 1) % f"y = {value}"))
+    coverage.add(make_case(coverage.operator, {"x": f32(1)}))
+    left = {r.what[1]: r.reason for r in coverage.missing() if r.kind == "decision"}
+    assert left == ({} if missing is None else {missing: reason})
+
+
 def test_points_of_reductions_and_reads_beyond_the_ends() -> None:
     formula = "y[i] = sum[k : 3 where k < x.Sizes[0]](x[k]) + (x[i + 1] else 0)"
     reads = "'x[i + 1] else 0' reads"
