@@ -8,6 +8,7 @@ which change no point that takes part.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 
 from dmlc.ir import Function
@@ -29,3 +30,15 @@ def shorten(function: Function) -> Function:
     """The function as it is evaluated. Kept for the next device, or the next values: it takes
     longer than small arrays do."""
     return tighten_bounds(simplify(function))
+
+
+def find_work(function: Function) -> int:
+    """The instructions that all stages of a function run over all their points, those of reductions
+    included: what evaluating it takes, as far as sizes are known."""
+    total = 0
+    for stage in function.stages:
+        axes = () if stage.reduction is None else stage.reduction.axes
+        extents = (*stage.domain, *(extent for _, extent in axes))
+        points = math.prod(extent for extent in extents if isinstance(extent, int))
+        total += points * len(stage.body.instructions)
+    return total

@@ -16,7 +16,7 @@ from dmlc.binding import Operator, TensorDesc
 from dmlc.binding.constraints import check_constraints
 from dmlc.binding.facts import Binding, BoundTensor
 from dmlc.binding.operator import read_call
-from dmlc.binding.values import COMPARED, EnumValue
+from dmlc.binding.values import EnumValue
 from dmlc.ir import packed_strides
 from dmlc.language import syntax
 from dmlc.language.definitions import OperatorDefinition, TensorDefinition
@@ -24,8 +24,10 @@ from dmlc.language.walk import subexpressions
 from dmlc.scalars import DataType
 from dmlc.source import Diagnostic, DmlcError, Span, counted, join_words
 from dmlc.testing.case import Call, Case
+from dmlc.testing.edges import is_at_edge, list_comparisons, turn
 from dmlc.testing.exchange import list_called, list_formula
-from dmlc.testing.trace import Comparison, Log, Outcome, Role, trace_formula, trace_tables
+from dmlc.testing.settled import find_settled
+from dmlc.testing.trace import Log, Outcome, Role, trace_formula, trace_tables
 
 KINDS = (
     "types row", "data type", "dimension count", "optional tensor", "attribute", "broadcasting",
@@ -33,9 +35,6 @@ KINDS = (
 )  # fmt: skip
 """What a row is of, in the order of the table."""
 
-_NEAR = 1e-3
-"""How far apart real numbers are at the edge of a comparison, at most, of 1 or the larger one."""
-_TURNED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 _NO_CASE = "no case had it"
 
 
@@ -85,8 +84,12 @@ class Coverage:
         self._list_attributes(definition)
         for constraint in definition.constraints:
             self._list_constraint(constraint)
-        for expression in _list_expressions(definition):
+        evaluated = _list_expressions(definition)
+        for expression in evaluated:
             self._list_decisions(expression)
+        while definition.gradient is not None:
+            definition = definition.gradient.forward
+        self._settled = find_settled(definition.functions, evaluated)
 
     # Rows ---------------------------------------------------------------------------------
 
@@ -146,7 +149,7 @@ class Coverage:
     def _list_constraint(self, constraint: syntax.Constraint) -> None:
         place, text = constraint.span, _shorten(constraint.span)
         if isinstance(constraint, syntax.Require):
-            for part, turned in _list_comparisons(constraint.condition, False):
+            for part, turned in list_comparisons(constraint.condition, False):
                 self._edges.append(_Edge(constraint, part.span, turned))
                 shown = _shorten(part.span)
                 what = f"{shown}: at its edge"
@@ -203,7 +206,7 @@ class Coverage:
         hits.update(dict.fromkeys(_list_bound(case.call, binding)))
         for edge in self._edges:
             for comparison in tables.comparisons.get(edge.place, ()):
-                if _is_at_edge(_turn(comparison, edge.turned)):
+                if is_at_edge(turn(comparison, edge.turned), beyond=False):
                     hits["edge", edge.place, True] = None
         for constraint in self.operator.definition.constraints:
             if isinstance(constraint, syntax.Sentence):
@@ -232,7 +235,7 @@ class Coverage:
         for edge in self._edges:
             if edge.constraint.span in broken:
                 for comparison in tables.comparisons.get(edge.place, ()):
-                    if _is_beyond_edge(_turn(comparison, edge.turned)):
+                    if is_at_edge(turn(comparison, edge.turned), beyond=True):
                         hits["edge", edge.place, False] = None
         self._hit(hits)
 
@@ -257,6 +260,9 @@ class Coverage:
 
     def _explain(self, outcome: Outcome) -> str:
         visits = self._visited.get(outcome.place, 0)
+        settled, function = self._settled.get(outcome.place, (outcome.holds, ""))
+        if settled is not outcome.holds:
+            return f"no call of '{function}' in this operator comes to it"
         if not visits:
             return "no case came to it"
         never = "held" if outcome.holds else "failed"
@@ -515,74 +521,3 @@ def _list_held(sentence: syntax.Sentence, binding: Binding) -> Iterator[object]:
         pairs = itertools.product(subjects, targets)
         if any(_repeats(_whole(s.sizes or ()), _whole(t.sizes or ())) for s, t in pairs):
             yield "repeated", sentence.span
-
-
-# Comparisons -----------------------------------------------------------------------------------
-
-
-def _list_comparisons(
-    condition: syntax.Expression, turned: bool
-) -> Iterator[tuple[syntax.Binary, bool]]:
-    """The comparisons that a condition is made of; whether `!` turns each round."""
-    match condition:
-        case syntax.Binary(operator="&&" | "||"):
-            yield from _list_comparisons(condition.left, turned)
-            yield from _list_comparisons(condition.right, turned)
-        case syntax.Binary(operator=operator) if operator in COMPARED.values():
-            yield condition, turned
-        case syntax.Unary(operator="!"):
-            yield from _list_comparisons(condition.operand, not turned)
-        case syntax.Ternary():
-            yield from _list_comparisons(condition.then, turned)
-            yield from _list_comparisons(condition.otherwise, turned)
-        case syntax.Pack():
-            yield from _list_comparisons(condition.operand, turned)
-        case syntax.Call(function=syntax.Reference(name="all" | "any")):
-            for argument in condition.arguments:
-                yield from _list_comparisons(argument.value, turned)
-        case _:
-            return
-
-
-def _turn(comparison: Comparison, turned: bool) -> Comparison:
-    if not turned:
-        return comparison
-    return dataclasses.replace(comparison, operation=_TURNED[comparison.operation])
-
-
-def _measure(comparison: Comparison) -> tuple[float, float] | None:
-    """How far the left side is above the right one, and how far apart neighbours are: 1 between
-    whole numbers. None for what is no number."""
-    left, right = comparison.left, comparison.right
-    if not isinstance(left, int | float) or not isinstance(right, int | float):
-        return None
-    if isinstance(left, bool) or isinstance(right, bool):
-        return None
-    whole = isinstance(left, int) and isinstance(right, int)
-    return left - right, 1 if whole else _NEAR * max(1.0, abs(left), abs(right))
-
-
-_EDGES: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
-    "ge": ((0,), (-1,)), "le": ((0,), (1,)), "gt": ((1,), (0,)), "lt": ((-1,), (0,)),
-    "eq": ((0,), (-1, 1)), "ne": ((-1, 1), (0,)),
-}  # fmt: skip
-"""How many steps the left side is above the right one at the edge, and just beyond."""
-
-
-def _is_at_edge(comparison: Comparison) -> bool:
-    return _is_apart(comparison, beyond=False)
-
-
-def _is_beyond_edge(comparison: Comparison) -> bool:
-    return _is_apart(comparison, beyond=True)
-
-
-def _is_apart(comparison: Comparison, beyond: bool) -> bool:
-    steps = _EDGES[comparison.operation][beyond]
-    measured = _measure(comparison)
-    if measured is None:
-        return (comparison.left == comparison.right) == (0 in steps)
-    difference, step = measured
-    return any(
-        difference == 0 if wanted == 0 else 0 < difference * wanted <= step for wanted in steps
-    )

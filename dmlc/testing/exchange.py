@@ -59,12 +59,12 @@ def list_exchanges(definition: OperatorDefinition) -> tuple[Exchange, ...]:
     """Every exchange in an operator's formula and in the functions that it calls."""
     found: list[Exchange] = []
     for expression in list_formula(definition):
-        for part in subexpressions(expression):
+        parts = list(subexpressions(expression))
+        conditions = {id(p.condition): None for p in parts if isinstance(p, syntax.Ternary)}
+        for part in parts:
+            if id(part) in conditions and _compares_equal(part):
+                continue  # To turn it round is to swap the arms.
             found += _exchange(part)
-        conditions = {id(p.condition) for p in subexpressions(expression)
-                      if isinstance(p, syntax.Ternary)}  # fmt: skip
-        # To turn the condition of a `?:` round is to swap its arms.
-        found = [e for e in found if not (id(e.part) in conditions and _turns(e.part))]
     return tuple(found)
 
 
@@ -144,7 +144,7 @@ def _holds(outer: Span, inner: Span) -> bool:
 # One expression --------------------------------------------------------------------------------
 
 
-def _turns(part: syntax.Expression) -> bool:
+def _compares_equal(part: syntax.Expression) -> bool:
     return isinstance(part, syntax.Binary) and part.operator in ("==", "!=")
 
 

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from dmlc import ir
 from dmlc.binding import Operator, ir_name
-from dmlc.oracle import shorten
+from dmlc.oracle import find_work, shorten
 from dmlc.reference import evaluate
 from dmlc.scalars import Array, data_type_of
 from dmlc.source import DmlcError, counted
-from dmlc.testing.case import Case
+from dmlc.testing.case import Case, find_wanted
 from dmlc.testing.compare import find_within
 from dmlc.testing.exchange import Exchange, list_exchanges, lower_exchanged
 from dmlc.testing.fill import fill
@@ -133,19 +131,16 @@ def find_weakness(case: Case, power: Power | None = None) -> Weakness | None:
 def count_accepted(case: Case) -> tuple[Accepted, ...]:
     """How many elements of each output would also pass as zeros, as NaN, and as each input that has
     its sizes, or 1 in their place."""
+    wanted = find_wanted(case)
     return tuple(
         Accepted(name, what, int(np.count_nonzero(within)), within.size)
-        for name, expected in case.truth.expected.items()
-        for what, candidate in _list_candidates(case, name, expected)
-        for within in [find_within(candidate, expected, _allow(case, name))]
+        for name, expected in wanted.expected.items()
+        for what, candidate in _list_candidates(case, expected)
+        for within in [find_within(candidate, expected, wanted.allowed[name])]
     )
 
 
-def _allow(case: Case, name: str) -> Array | float:
-    return case.within[name] if name in case.within else case.truth.allowed[name]
-
-
-def _list_candidates(case: Case, name: str, expected: Array) -> Iterable[tuple[str, Array]]:
+def _list_candidates(case: Case, expected: Array) -> Iterable[tuple[str, Array]]:
     """Wrong results that are worth a try, with what they are."""
     if not expected.size:
         return
@@ -169,7 +164,7 @@ def _gives_always(case: Case, name: str, what: str) -> bool:
     for kind in _FRESH:
         fresh = Case(case.call, fill(case.call, kind, random), case.title)
         expected = fresh.truth.expected[name]
-        candidate = dict(_list_candidates(fresh, name, expected))[what]
+        candidate = dict(_list_candidates(fresh, expected))[what]
         if not find_within(candidate, expected, fresh.truth.allowed[name]).all():
             return False
     return True
@@ -313,8 +308,9 @@ class _Tester:
 
     def __init__(self, case: Case) -> None:
         self._case = case
+        self._wanted = find_wanted(case)
         self._function = case.call.function
-        self._work = _find_work(shorten(self._function))
+        self._work = find_work(shorten(self._function))
         self._inputs = {ir_name(name): array for name, array in case.inputs.items()}
 
     @property
@@ -330,29 +326,19 @@ class _Tester:
             return _Trial(Fate.REFUSED)
         if function == self._function:
             return _Trial(Fate.EQUIVALENT)
-        if _find_work(function) > _FREELY:
+        if find_work(function) > _FREELY:
             # On paper a reduction takes points that its guard leaves out.
             function = shorten(function)
-        if _find_work(function) > max(_MOST_GROWN * self._work, _FREELY):
+        if find_work(function) > max(_MOST_GROWN * self._work, _FREELY):
             return _Trial(Fate.UNTRIED)
         found = evaluate(function, self._inputs)
         accepted = elements = 0
-        for name, expected in self._case.truth.expected.items():
-            within = find_within(found[ir_name(name)], expected, _allow(self._case, name))
+        for name, expected in self._wanted.expected.items():
+            allowed = self._wanted.allowed[name]
+            within = find_within(found[ir_name(name)], expected, allowed)
             accepted += int(np.count_nonzero(within))
             elements += within.size
         if accepted < elements:
             return _Trial(Fate.KILLED, accepted, elements)
         same = shorten(function) == shorten(self._function)
         return _Trial(Fate.EQUIVALENT if same else Fate.SURVIVED, accepted, elements)
-
-
-def _find_work(function: ir.Function) -> int:
-    """The instructions that all stages run over all their points, reductions included."""
-    total = 0
-    for stage in function.stages:
-        axes = () if stage.reduction is None else stage.reduction.axes
-        extents = (*stage.domain, *(extent for _, extent in axes))
-        points = math.prod(extent for extent in extents if isinstance(extent, int))
-        total += points * len(stage.body.instructions)
-    return total

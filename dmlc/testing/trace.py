@@ -28,10 +28,14 @@ from dmlc.binding.stages import drop_unread
 from dmlc.binding.values import COMPARED, Scalar
 from dmlc.language import syntax
 from dmlc.language.walk import Step, Visit
-from dmlc.oracle import find_expected
+from dmlc.oracle import find_work, shorten
+from dmlc.reference import evaluate
 from dmlc.scalars import Array, DataType
 from dmlc.source import DmlcError, Span
 from dmlc.testing.case import Call
+
+_MOST_WORK = 1 << 24
+"""The instructions that finding what one condition comes to may run, over all its points."""
 
 
 class Role(enum.Enum):
@@ -215,7 +219,8 @@ class FormulaTrace(Lowering):
     def find_outcomes(
         self, inputs: Mapping[str, Array], known: Container[Outcome]
     ) -> dict[Outcome, None]:
-        """What is decided in the formula with these inputs, apart from what is known."""
+        """What is decided in the formula with these inputs, apart from what is known, and from what
+        would take too long to find."""
         found = {outcome: None for outcome in self.log.outcomes if outcome not in known}
         flags: dict[str, Outcome] = {}
         for seen, holds in self.log.seen:
@@ -224,9 +229,9 @@ class FormulaTrace(Lowering):
                 if (seen, holds) not in self._flags:
                     self._flags[seen, holds] = self._add_flag(seen, holds)
                 flags[self._flags[seen, holds]] = outcome
-        function = self._choose_stages(flags, inputs)
+        function = _drop_long(shorten(self._choose_stages(flags, inputs)))
         arrays = {p.name: inputs[self._given[self._spelt[p.name]]] for p in function.parameters}
-        for name, flag in find_expected(function, arrays).items():
+        for name, flag in evaluate(function, arrays).items():
             if flag.any():
                 found[flags[name]] = None
         return found
@@ -288,6 +293,24 @@ class FormulaTrace(Lowering):
         ]
         name = self.binding.operator.short_name
         return ir.Function(name, tuple(parameters), stages, tuple(map(ir.Result, results)))
+
+
+def _drop_long(function: ir.Function) -> ir.Function:
+    """The function without the results that take too long: a window of any length is permitted."""
+    short: dict[str, None] = {
+        t.name: None for t in function.tensors().values() if not isinstance(t, ir.Stage)
+    }
+    for stage in function.stages:
+        alone = dataclasses.replace(function, stages=(stage,))
+        if find_work(alone) <= _MOST_WORK and all(
+            load.tensor in short for load in stage.body.loads()
+        ):
+            short[stage.name] = None
+    results = tuple(r for r in function.results if r.name in short)
+    stages = drop_unread(function.stages, [r.name for r in results])
+    read = {load.tensor: None for stage in stages for load in stage.body.loads()}
+    parameters = tuple(p for p in function.parameters if p.name in read)
+    return dataclasses.replace(function, parameters=parameters, stages=stages, results=results)
 
 
 @functools.lru_cache(maxsize=4)

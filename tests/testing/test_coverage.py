@@ -14,6 +14,7 @@ from dmlc.scalars import Array
 from dmlc.testing.case import Call, Case, lay_out
 from dmlc.testing.coverage import KINDS, Coverage, show_table
 from dmlc.testing.examples import read_cases
+from dmlc.testing.trace import trace_formula
 
 SCALED = """
 enum MODE { PLAIN = 0, NEGATED = 1 }
@@ -335,6 +336,32 @@ def test_functions_take_every_call_together() -> None:
     assert list(decide(formula, f32(0))) == ["'v' of 'v > 0 ?'"]
 
 
+WORD = """attributes {
+        | Attribute | Type   | Default | Values   |
+        | Word      | STRING | "a"     | `a`, `b` |
+    }
+    tensors"""
+
+
+@pytest.mark.parametrize(
+    ("value", "missing", "reason"),
+    [
+        ('part(x, "a") + part(-x, "a")', "0", "no call of 'part' in this operator comes to it"),
+        ('part(x, "b")', "v", "no call of 'part' in this operator comes to it"),
+        ("part(x, Word)", "0", "it never failed in the 1 call that came to it"),
+        ('part(x, "a") + part(x, "b")', None, None),
+    ],
+)
+def test_what_the_calls_of_a_function_rule_out_is_said(
+    value: str, missing: str | None, reason: str | None
+) -> None:
+    function = 'function part(v, word) = word == "a" ? v : 0\n'
+    coverage = Coverage(operator(function + HEAD.replace("tensors", WORD, 1) % f"y = {value}"))
+    coverage.add(make_case(coverage.operator, {"x": f32(1)}))
+    left = {r.what[1]: r.reason for r in coverage.missing() if r.kind == "decision"}
+    assert left == ({} if missing is None else {missing: reason})
+
+
 def test_points_of_reductions_and_reads_beyond_the_ends() -> None:
     formula = "y[i] = sum[k : 3 where k < x.Sizes[0]](x[k]) + (x[i + 1] else 0)"
     reads = "'x[i + 1] else 0' reads"
@@ -356,6 +383,16 @@ def test_whole_tensors_around_single_elements() -> None:
     formula = "y = x > 0 ? max[k : x.Sizes[0]](x[k] > 1 ? 1 : 0) : 0"
     assert list(decide(formula, f32(-1, 1))) == ["'1' of 'x[k] > 1 ?'"]
     assert decide(formula, f32(-1, 2)) == {}
+
+
+def test_what_would_take_too_long_is_left_open() -> None:
+    long = "max[k : 2000000000 where k + x[0] > 3](k)"
+    formula = f"y[i] = (x[i] > 0 ? 1 : 2) + cast({long}, FLOAT32)"
+    op = operator(HEAD % formula)
+    x = f32(1, -1)
+    call = Call(op, {n: TensorDesc("f32", (2,)) for n in ("x", "y")}, {})
+    outcomes = trace_formula(call).find_outcomes({"x": x}, ())
+    assert [(o.place.text, o.holds) for o in outcomes] == [("x[i] > 0", True), ("x[i] > 0", False)]
 
 
 def test_a_derived_gradient_takes_the_arms_of_its_forward_operator() -> None:
@@ -443,12 +480,7 @@ def test_the_examples_of_the_library_come_by_much(family: str) -> None:
         op = dmlc.operator(name)
         coverages.append(Coverage(op))
         for example in op.definition.examples:
-            case = next(iter(read_cases(op.definition, example)))
-            tensors = op.resolve(case.descriptions(), case.attributes).tensors
-            described = {
-                n: TensorDesc(t.dtype or DataType.FLOAT32, t.sizes) for n, t in tensors.items()
-            }
-            coverages[-1].add(Case(Call(op, described, case.attributes), case.inputs, "example"))
+            coverages[-1].add(next(iter(read_cases(op, example))))
     rows = [row for c in coverages for row in c.rows() if row.kind == "decision"]
     assert sum(row.hits > 0 for row in rows) > 0.5 * len(rows)
     assert all(c.hit for c in coverages)

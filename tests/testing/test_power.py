@@ -103,7 +103,9 @@ def test_how_many_elements_would_pass() -> None:
 def test_a_wide_bound_of_an_example_makes_it_weak() -> None:
     case = make_case(operator(GATE), x=[1, -1], dy=[5, 6])
     assert find_weakness(case) is None
-    found = find_weakness(dataclasses.replace(case, within={"dx": 9.0}))
+    expected = {"dx": np.array([5.0, 0.0])}
+    assert find_weakness(dataclasses.replace(case, expected=expected)) is None
+    found = find_weakness(dataclasses.replace(case, expected=expected, within={"dx": 9.0}))
     assert found is not None
     assert "would also pass as zeros" in str(found)
 
