@@ -290,6 +290,19 @@ def rename_stage(stage: ir.Stage, names: Mapping[str, str], span: Span | None) -
     return ir.Stage(name, stage.dtype, stage.domain, body, stage.reduction, span or stage.span)
 
 
+def rename_tensors(function: ir.Function, names: Mapping[str, str]) -> ir.Function:
+    """The function with other names for its tensors."""
+    return dataclasses.replace(
+        function,
+        parameters=tuple(
+            dataclasses.replace(p, name=names[p.name], strides=None) for p in function.parameters
+        ),
+        stages=tuple(rename_stage(s, names, None) for s in function.stages),
+        results=tuple(ir.Result(names[r.name]) for r in function.results),
+        in_place=(),
+    )
+
+
 def drop_unread(stages: Sequence[ir.Stage], results: Sequence[str]) -> tuple[ir.Stage, ...]:
     """The stages that lead to a result, in order."""
     needed = set(results)

@@ -21,6 +21,7 @@ import numpy as np
 
 from dmlc.binding import Operator
 from dmlc.known_answers import find_trusted
+from dmlc.language import syntax
 from dmlc.parameters import expect, expect_integer, expect_items, expect_text
 from dmlc.source import DmlcError
 from dmlc.testing.case import Case
@@ -39,6 +40,7 @@ from dmlc.testing.outcome import (
     say,
     show_inputs,
 )
+from dmlc.testing.pairs import is_pair
 from dmlc.testing.replay import write_failure
 from dmlc.testing.shrink import shrink
 
@@ -46,6 +48,8 @@ CASES = 24
 """How many cases are made of an operator where nothing else is said, besides its examples."""
 _KINDS_EACH = 3
 """Kinds of data that each call is given."""
+_GRADIENT_DATA = ("random data", "ties data")
+"""What gradients are held to their forward operators on."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,23 +95,41 @@ class OperatorTest:
 
     def run(self) -> Iterator[Outcome]:
         """What came of each case, as it comes."""
+        for example in self.operator.definition.examples:
+            yield from self.run_example(example)
+        yield from self.run_drawn()
+
+    def run_example(self, example: syntax.Example) -> Iterator[Outcome]:
+        """What came of one of the operator's examples, with each choice of data types."""
+        return self._finish(self._check_example(example))
+
+    def run_drawn(self) -> Iterator[Outcome]:
+        """What came of the cases that are drawn."""
+        return self._finish(self._check_drawn())
+
+    def run_examples(self) -> Iterator[Outcome]:
+        for example in self.operator.definition.examples:
+            yield from self._check_example(example)
+
+    def _finish(self, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+        """The outcomes with the time that each took, failures shrunk and kept."""
         start = time.perf_counter()
-        for outcome in self._run():
+        for outcome in outcomes:
             seconds = time.perf_counter() - start
             yield self._keep(dataclasses.replace(outcome, seconds=seconds))
             start = time.perf_counter()
 
-    def _run(self) -> Iterator[Outcome]:
-        yield from self.run_examples()
+    def _check_example(self, example: syntax.Example) -> Iterator[Outcome]:
+        cases = read_cases(self.operator, example)
+        return self._check_all(Kind.EXAMPLE, example.title, cases)
+
+    def _check_drawn(self) -> Iterator[Outcome]:
         yield from self._check_all(Kind.CALL, "calls that are drawn", self._draw_cases())
         refused = self._draw_refused()
         yield from self._check_all(Kind.REFUSED, "calls that are refused", refused)
-
-    def run_examples(self) -> Iterator[Outcome]:
-        for example in self.operator.definition.examples:
-            yield from self._check_all(
-                Kind.EXAMPLE, example.title, read_cases(self.operator, example)
-            )
+        if is_pair(self.operator):
+            gradients = (c for c in self._draw_cases() if c.title in _GRADIENT_DATA)
+            yield from self._check_all(Kind.GRADIENT, "gradients", gradients)
 
     def _check_all(self, kind: Kind, title: str, cases: Iterator[Case]) -> Iterator[Outcome]:
         """What comes of cases, and of making them."""

@@ -17,6 +17,7 @@ import numpy as np
 from dmlc.binding import Operator
 from dmlc.source import DmlcError, InternalError, Span, UnsupportedError
 from dmlc.testing.case import Call, Case, judge, run_case
+from dmlc.testing.pairs import check_pair
 from dmlc.testing.verify import Verdict
 
 _MOST_SHOWN = 16
@@ -38,6 +39,7 @@ class Kind(enum.StrEnum):
     EXAMPLE = "example"
     CALL = "drawn call"
     REFUSED = "refused call"
+    GRADIENT = "gradient and its forward operator"
 
 
 class Cause(enum.StrEnum):
@@ -48,6 +50,7 @@ class Cause(enum.StrEnum):
     EXCEPTION = "the device ran into an error"
     RESULT = "a result is not near enough"
     EXPECTED = "the example, or the formula, is wrong"
+    GRADIENT = "the gradient is not that of its forward operator"
     TAKEN = "a constraint forbids this call, and it was taken"
     REFUSAL = "a constraint forbids this call, and it was not refused in words"
 
@@ -177,12 +180,31 @@ def check_refusal(case: Case, device: str) -> Outcome:
     return make.failed(Cause.TAKEN, case.title, place)
 
 
+def check_gradient(case: Case, device: str) -> Outcome:
+    """Holds a gradient that is written by hand to its forward operator."""
+    del device  # Both are computed by the reference.
+    make, operator = _Maker(Kind.GRADIENT, case), case.call.operator
+    try:
+        found = check_pair(case)
+    except DmlcError as error:
+        return make.unsupported(None, UnsupportedError(error.diagnostics))
+    except Exception as error:
+        return make.failed(Cause.EXCEPTION, say(error), find_formula(operator))
+    verdicts = {name: pair.verdict for name, pair in found.items()}
+    wrong = [f"{name}: {pair}" for name, pair in found.items() if not pair.holds]
+    if not wrong:
+        return make.passed(None, verdicts)
+    formula = find_formula(operator)
+    return make.failed(Cause.GRADIENT, "\n".join(wrong), formula, None, verdicts)
+
+
 Check: TypeAlias = Callable[[Case, str], Outcome]
 
 CHECKS: Mapping[Kind, Check] = {
     Kind.EXAMPLE: check_example,
     Kind.CALL: check_case,
     Kind.REFUSED: check_refusal,
+    Kind.GRADIENT: check_gradient,
 }
 """What a case of each kind is held to."""
 

@@ -176,11 +176,11 @@ def write_operator(definition: OperatorDefinition) -> str:
 
 
 def _list_needed(definition: OperatorDefinition) -> Iterator[OperatorDefinition]:
-    """The operators of its module that an operator is derived from, first those, then it."""
-    if definition.gradient is not None:
-        forward = definition.gradient.forward
-        if not _is_built_in(Operator(forward)):
-            yield from _list_needed(forward)
+    """The operators of its module that an operator is the gradient of, first those, then it."""
+    gradient = definition.gradient
+    forward = definition.partner if gradient is None else gradient.forward
+    if forward is not None and not _is_built_in(Operator(forward)):
+        yield from _list_needed(forward)
     yield definition
 
 
