@@ -27,34 +27,41 @@ from dmlc.testing.report import Report
 class DmlFile(pytest.File):
     """A file and its operators, without those that it imports."""
 
-    def collect(self) -> Iterator[pytest.Item]:
+    def collect(self) -> Iterator[DmlOperator]:
         try:
             operators = load(self.path).operators.values()
         except DmlcError as error:
             raise self.CollectError(str(error)) from None
-        devices: list[str] = self.config.getoption("dmlc_devices") or [DEFAULT]
-        cases: int | None = self.config.getoption("dmlc_cases")
         for operator in operators:
-            if not self._defines(operator):
-                continue
-            names: dict[str, int] = {}
-            for example in operator.definition.examples:
-                names[example.title] = names.get(example.title, 0) + 1
-                number = names[example.title]
-                title = example.title if number == 1 else f"{example.title} ({number})"
-                yield ExampleItem.from_parent(
-                    self, name=f"{operator.definition.short_name}::{title}", operator=operator,
-                    devices=devices, example=example,
-                )  # fmt: skip
-            for device in devices if cases != 0 else ():
-                yield DrawnItem.from_parent(
-                    self, name=f"{operator.definition.short_name}::generated[{device}]",
-                    operator=operator, devices=[device],
-                )  # fmt: skip
+            if self._defines(operator):
+                name = operator.definition.short_name
+                yield DmlOperator.from_parent(self, name=name, operator=operator)
 
     def _defines(self, operator: Operator) -> bool:
         source: Source = operator.definition.syntax.name.span.source
         return Path(source.name).resolve() == self.path.resolve()
+
+
+class DmlOperator(pytest.Collector):
+    """An operator of a file."""
+
+    def __init__(self, *, operator: Operator, **given: Any) -> None:
+        super().__init__(**given)
+        self.operator = operator
+
+    def collect(self) -> Iterator[DmlItem]:
+        devices: list[str] = self.config.option.dmlc_devices or [DEFAULT]
+        titles: dict[str, int] = {}
+        for example in self.operator.definition.examples:
+            count = titles[example.title] = titles.get(example.title, 0) + 1
+            name = example.title if count == 1 else f"{example.title} ({count})"
+            yield ExampleItem.from_parent(
+                self, name=name, operator=self.operator, devices=devices, example=example
+            )
+        for device in devices if self.config.option.dmlc_cases != 0 else ():
+            yield DrawnItem.from_parent(
+                self, name=f"generated[{device}]", operator=self.operator, devices=[device]
+            )
 
 
 class Failed(Exception):
@@ -100,7 +107,7 @@ class DmlItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        return self.path, self.line - 1, self.name
+        return self.path, self.line - 1, f"{self.operator.definition.short_name}::{self.name}"
 
     @property
     def line(self) -> int:
