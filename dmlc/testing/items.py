@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -23,6 +23,8 @@ from dmlc.testing.harness import CASES, OperatorTest, Settings
 from dmlc.testing.outcome import Outcome, Status
 from dmlc.testing.report import Report
 
+_Node = TypeVar("_Node", bound=pytest.Item | pytest.Collector)
+
 
 class DmlFile(pytest.File):
     """A file and its operators, without those that it imports."""
@@ -35,7 +37,7 @@ class DmlFile(pytest.File):
         for operator in operators:
             if self._defines(operator):
                 name = operator.definition.short_name
-                yield DmlOperator.from_parent(self, name=name, operator=operator)
+                yield _make(DmlOperator, self, name=name, operator=operator)
 
     def _defines(self, operator: Operator) -> bool:
         source: Source = operator.definition.syntax.name.span.source
@@ -55,13 +57,20 @@ class DmlOperator(pytest.Collector):
         for example in self.operator.definition.examples:
             count = titles[example.title] = titles.get(example.title, 0) + 1
             name = example.title if count == 1 else f"{example.title} ({count})"
-            yield ExampleItem.from_parent(
-                self, name=name, operator=self.operator, devices=devices, example=example
-            )
+            yield _make(
+                ExampleItem, self, name=name, operator=self.operator, devices=devices,
+                example=example,
+            )  # fmt: skip
         for device in devices if self.config.option.dmlc_cases != 0 else ():
-            yield DrawnItem.from_parent(
-                self, name=f"generated[{device}]", operator=self.operator, devices=[device]
-            )
+            name = f"generated[{device}]"
+            yield _make(DrawnItem, self, name=name, operator=self.operator, devices=[device])
+
+
+def _make(kind: type[_Node], parent: pytest.Collector, **given: object) -> _Node:
+    """A node, as pytest wants them made."""
+    maker: Any = kind
+    made: _Node = maker.from_parent(parent, **given)
+    return made
 
 
 class Failed(Exception):
@@ -72,7 +81,8 @@ class DmlItem(pytest.Item):
     """Some cases of an operator."""
 
     def __init__(self, *, operator: Operator, devices: list[str], **given: Any) -> None:
-        super().__init__(**given)
+        base: Any = super()
+        base.__init__(**given)
         self.operator = operator
         self.devices = devices
 

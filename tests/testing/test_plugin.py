@@ -119,6 +119,11 @@ def test_a_failure_says_where_and_with_what(project: Project) -> None:
     for folder in folders:
         assert f"again: dmlc test --replay {folder}" in said
         assert read_failure(folder).run().status == "failed"
+    # What is kept of failures is not collected in its turn.
+    _, said = project.run("-q", "--collect-only", *RUN)
+    found = [line for line in said.splitlines() if "::" in line]
+    assert len(found) == 4
+    assert all(line.startswith("cube.dml::") for line in found)
 
 
 def test_names_choose_what_runs(project: Project) -> None:

@@ -159,9 +159,10 @@ def test_an_assertion_that_compares_nothing_fails() -> None:
     nan = np.full((2, 3), np.nan, np.float32)
     with pytest.raises(AssertionError, match="nothing is shown of the gradient of CUBE"):
         assert_gradient(MODULE.operators["CUBE_GRAD"], {"src": nan, "d_dst": nan})
+    window = {"InputWindowOffsets": [0, 0], "InputWindowSizes": [2, 2]}
+    window["InputWindowStrides"] = [1, 1]
     with pytest.raises(dmlc.UnsupportedError, match="has no gradient of these data types"):
-        assert_gradient("directml.SLICE1", {"InputTensor": X.astype(np.int32)}, {
-            "InputWindowOffsets": [0, 0], "InputWindowSizes": [2, 2], "InputWindowStrides": [1, 1]})  # fmt: skip
+        assert_gradient("directml.SLICE1", {"InputTensor": X.astype(np.int32)}, window)
 
 
 # Strategies -----------------------------------------------------------------------------------
