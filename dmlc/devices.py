@@ -12,7 +12,7 @@ import functools
 from dmlc.codegen.targets import TARGETS
 from dmlc.ir import Function
 from dmlc.parameters import expect_text
-from dmlc.pipeline import compile
+from dmlc.pipeline import USUAL, Steps, compile_by
 from dmlc.program import Program
 from dmlc.runtime.interface import (
     AnyDevice,
@@ -70,9 +70,22 @@ def load_on(program: Program, device: AnyDevice) -> AnyExecutable:
     return find_runtime(device.runtime).load_on(program, device)
 
 
-def compile_for(function: Function, device: AnyDevice) -> Program:
-    """The program of a function in the language and the shape that a device takes."""
-    return compile(function, _TARGETS[device.runtime].name, **device.compile_options)
+def list_profiles(device: AnyDevice) -> tuple[str, ...]:
+    """The profiles that programs for a device may have, its own first."""
+    target = _TARGETS[device.runtime]
+    own = device.compile_options.get("profile", target.profiles[0])
+    return tuple(sorted(target.profiles, key=lambda name: name != own))
+
+
+def compile_for(
+    function: Function, device: AnyDevice, steps: Steps = USUAL, profile: str | None = None
+) -> Program:
+    """The program of a function in the language that a device takes, and in the shape it takes
+    unless another is given."""
+    options = device.compile_options.copy()
+    if profile is not None:
+        options["profile"] = profile
+    return compile_by(steps, function, _TARGETS[device.runtime].name, **options)
 
 
 @functools.lru_cache(maxsize=256)

@@ -19,7 +19,7 @@ from dmlc.language import syntax
 from dmlc.language.arrays import find_entry
 from dmlc.language.walk import Step
 from dmlc.scalars import DataType
-from dmlc.source import DmlcError, Note, Span, counted
+from dmlc.source import DmlcError, Note, Span, UnsupportedError, counted
 
 _MOST_EXTENT = 2**31 - 1
 
@@ -211,7 +211,11 @@ class IndexNotation:
                     span,
                 )
             whole = whole_number(item)
-            if whole is None or not 0 <= whole <= _MOST_EXTENT:
+            if whole is not None and whole > _MOST_EXTENT:
+                raise UnsupportedError(
+                    f"'{name}' runs over {whole} places, and {_MOST_EXTENT} are the most", span
+                )
+            if whole is None or whole < 0:
                 shown = "an array" if isinstance(item, tuple) else show(item)
                 raise DmlcError(f"an extent is a whole number of 0 or more, not {shown}", span)
             found.append(whole)

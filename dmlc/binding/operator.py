@@ -14,7 +14,7 @@ from dmlc.binding.attributes import MOST_ENTRIES
 from dmlc.binding.call_errors import raise_mistakes
 from dmlc.binding.facts import Binding
 from dmlc.binding.gradient import lower
-from dmlc.binding.resolve import resolve
+from dmlc.binding.resolve import begin, resolve
 from dmlc.binding.tables import (
     AttributeRow,
     TensorRow,
@@ -140,6 +140,18 @@ class Operator:
         given, table = expand_arrays(table, tensors, diagnostics, self.definition.gradient)
         values = read_attributes(attributes)
         return resolve(self.definition, table, given, values, computed, diagnostics)
+
+
+def read_call(
+    definition: OperatorDefinition,
+    tensors: Mapping[str, Description | Sequence[Description]],
+    attributes: Mapping[str, object],
+) -> Binding:
+    """What a call says, not held to the constraints: `Operator.resolve` goes on from there. Raises
+    as that does what the tables alone refuse."""
+    diagnostics: list[Diagnostic] = []
+    given, table = expand_arrays(definition.newest, tensors, diagnostics, definition.gradient)
+    return begin(definition, table, given, read_attributes(attributes), (), diagnostics)
 
 
 def expand_arrays(

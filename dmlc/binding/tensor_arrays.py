@@ -6,7 +6,7 @@ Each becomes a tensor whose element at each position is read from the one it com
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dmlc import ir
 from dmlc.binding.indexed import IndexNotation
@@ -67,15 +67,7 @@ class TensorArrays:
         if self._on.place is None:
             raise DmlcError("tensors cannot be joined here", span)
         shapes = [_known_shape(p) for p in parts]
-        (at,) = read_axes((axis,) if isinstance(axis, int) else axis, len(shapes[0]), place)
-        rest = {(*s[:at], *s[at + 1 :]) for s in shapes}
-        if len(rest) > 1 or len({len(s) for s in shapes}) > 1:
-            shown = ", ".join(show_sizes(s) for s in shapes)
-            raise DmlcError(
-                f"tensors of sizes {shown} cannot be joined along axis {at}: their other sizes "
-                "must be the same",
-                span,
-            )
+        at = find_axis_to_join(shapes, axis, place, span)
         lengths = [self._known(s[at], where) for s in shapes]
         ends = list(itertools.accumulate(lengths))
         whole = (*shapes[0][:at], ends[-1], *shapes[0][at + 1 :])
@@ -131,6 +123,23 @@ class TensorArrays:
         if isinstance(extent, str):
             raise refuse_open([OpenSize.of(extent)], span)
         return extent
+
+
+def find_axis_to_join(
+    shapes: Sequence[Sequence[object]], axis: object, place: Span, span: Span
+) -> int:
+    """The axis along which tensors of these sizes are joined. Raises `DmlcError` where their other
+    sizes are not the same."""
+    (at,) = read_axes((axis,) if isinstance(axis, int) else axis, len(shapes[0]), place)
+    rest = {(*s[:at], *s[at + 1 :]) for s in shapes}
+    if len(rest) > 1 or len({len(s) for s in shapes}) > 1:
+        shown = ", ".join(f"[{', '.join(map(str, s))}]" for s in shapes)
+        raise DmlcError(
+            f"tensors of sizes {shown} cannot be joined along axis {at}: their other sizes "
+            "must be the same",
+            span,
+        )
+    return at
 
 
 def _known_shape(value: Node) -> tuple[ir.Extent, ...]:

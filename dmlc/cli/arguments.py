@@ -81,6 +81,13 @@ def show_warnings(warnings: Iterable[Diagnostic]) -> None:
         click.echo(warning, err=True)
 
 
+def show_commands(where: str, commands: Iterable[str]) -> None:
+    """What to run with files that were written, on the machine they are meant for."""
+    click.echo(f"{where}:", err=True)
+    for line in commands:
+        click.echo(f"  {line}", err=True)
+
+
 # Subjects -------------------------------------------------------------------------------------
 
 

@@ -45,8 +45,8 @@ FAILURES = "dmlc-failures"
 @click.option("--junit", metavar="FILE", help="Also write JUnit's XML.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON in place of the table.")
 @click.option("--replay", metavar="DIR",
-              help="Run a failure again that was kept in DIR: of the operator kept with it, or of a "
-              "FILE that was mended since.")  # fmt: skip
+              help="Run a failure again that was kept in DIR: of the operator kept with it, or of "
+              "a FILE that was mended since.")  # fmt: skip
 @import_option
 def command(
     subjects: tuple[str, ...],

@@ -166,17 +166,23 @@ def run_case(case: Case, device: str) -> dict[str, Array]:
 
 
 def judge(case: Case, results: Mapping[str, Array]) -> dict[str, Verdict]:
-    """Holds each result to what the case must give: what an example expects of it, or else what
-    the reference gives."""
-    truth = case.truth
-    verdicts: dict[str, Verdict] = {}
-    for name, found in results.items():
-        expected, allowed = truth.expected[name], truth.allowed[name]
-        if name in case.expected:
-            with np.errstate(all="ignore"):
-                stored = case.expected[name].astype(found.dtype)
-            expected = stored
-            if name in case.within:
-                allowed = np.full(found.shape, case.within[name])
-        verdicts[name] = Verdict.of(found, expected, allowed)
-    return verdicts
+    """Holds each result to what the case must give."""
+    wanted = find_wanted(case)
+    return {
+        name: Verdict.of(found, wanted.expected[name], wanted.allowed[name])
+        for name, found in results.items()
+    }
+
+
+def find_wanted(case: Case) -> Truth:
+    """What each output must be, in its own type: what an example expects of it, or else what the
+    reference gives."""
+    expected, allowed = dict(case.truth.expected), dict(case.truth.allowed)
+    for name, exact in case.expected.items():
+        dtype = case.call.tensors[name].data_type
+        with np.errstate(all="ignore"):
+            stored = exact.astype(dtype.dtype)
+        expected[name] = stored
+        if name in case.within:
+            allowed[name] = np.full(stored.shape, case.within[name])
+    return Truth(expected, allowed)

@@ -25,9 +25,10 @@ from dmlc.language import syntax
 from dmlc.parameters import expect, expect_integer, expect_items, expect_text
 from dmlc.source import DmlcError
 from dmlc.testing.case import Case
-from dmlc.testing.draw import draw_calls, draw_refused
+from dmlc.testing.draw import draw_calls
 from dmlc.testing.examples import read_cases
 from dmlc.testing.fill import KINDS, fill
+from dmlc.testing.forbid import draw_refused
 from dmlc.testing.outcome import (
     CHECKS,
     Cause,
