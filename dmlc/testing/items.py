@@ -20,6 +20,7 @@ from dmlc.known_answers import find_trusted
 from dmlc.language import syntax
 from dmlc.source import DmlcError, Source
 from dmlc.testing.harness import CASES, OperatorTest, Settings
+from dmlc.testing.jobs import Done
 from dmlc.testing.outcome import Outcome, Status
 from dmlc.testing.report import Report
 
@@ -99,8 +100,9 @@ class DmlItem(pytest.Item):
             folder if folder.is_absolute() else self.config.invocation_params.dir / folder,
         )
         report = Report(settings.devices, settings.seed)
-        for outcome in self.run_cases(OperatorTest(self.operator, settings)):
-            report.add(outcome)
+        test = OperatorTest(self.operator, settings)
+        outcomes = tuple(outcome.without_arrays() for outcome in self.run_cases(test))
+        report.add(Done(self.operator.name, outcomes, test.summarize()))
         if report.failures:
             raise Failed(f"{report.render_failures()}\n\n{report.render_verdict()}")
         if all(outcome.status is Status.UNSUPPORTED for outcome in report.outcomes):
