@@ -222,3 +222,14 @@ def test_other() -> None:
 def test_the_entry_point_is_the_plugin() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert project["entry-points"]["pytest11"] == {"dmlc.testing.plugin": "dmlc.testing.plugin"}
+
+
+def test_the_data_of_these_tests_are_not_collected(project: Project) -> None:
+    assert list((ROOT / "tests").rglob("*.dml"))
+    where = ("--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"))
+    status, said = project.run("-q", "--collect-only", *where, str(ROOT / "tests" / "data"))
+    assert status == 5, said
+    relu = ROOT / "dmlc/library/onednn/ReLU.dml"
+    status, said = project.run("-q", "--collect-only", *where, str(relu))
+    assert status == 0, said
+    assert "ReLU.dml::ReLU::generated[opencl]" in said
