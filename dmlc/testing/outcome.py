@@ -197,6 +197,10 @@ def check_gradient(case: Case, device: str) -> Outcome:
     except Exception as error:
         return make.failed(Cause.EXCEPTION, say(error), find_formula(operator))
     verdicts = {name: pair.verdict for name, pair in found.items()}
+    elements = sum(verdict.comparison.elements for verdict in verdicts.values())
+    if elements and not any(pair.judged for pair in found.values()):
+        said = "nothing of the gradient can be compared: all elements are at kinks, or not finite"
+        return make.unsupported(None, UnsupportedError(said))
     wrong = [f"{name}: {pair}" for name, pair in found.items() if not pair.holds]
     if not wrong:
         return make.passed(None, verdicts)
